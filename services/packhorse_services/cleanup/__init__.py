@@ -1,0 +1,1 @@
+"""The cleanup service: removes stored packages that the log has forgotten."""

@@ -1,0 +1,1 @@
+"""The content API of the author, and the folder import."""

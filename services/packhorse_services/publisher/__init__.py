@@ -1,0 +1,1 @@
+"""The publisher: takes distribution requests, appends packages, shows queues."""

@@ -1,0 +1,1 @@
+"""The subscriber: imports packages into its own database, with their offset."""

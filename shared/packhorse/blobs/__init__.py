@@ -1,0 +1,1 @@
+"""The blob store that author and subscribers share. Start with `api`."""

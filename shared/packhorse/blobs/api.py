@@ -1,0 +1,111 @@
+"""The blob store's promises: create-only, streamed, verified on read (R7, R21, R30).
+
+Two kinds of key live in it: `binaries/<2 hex>/<sha256>` for content binaries, named by what they
+hold, and `packages/<2 hex>/<package id>` for packages too large for the journal.
+"""
+
+import re
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from typing import Protocol
+
+from packhorse.errors import Permanent, Transient
+
+CHUNK_BYTES = 256 * 1024
+"""How much a stream carries at a time, at most about."""
+
+_KEY = re.compile(r"(binaries|packages)/[0-9a-f]{2}/[0-9A-Za-z-]{1,120}")
+
+
+class BlobMissing(Transient):
+    """The store does not have the key, or not yet (a store may show new blobs late)."""
+
+
+class BlobCorrupt(Permanent):
+    """The bytes are not those that the digest or the length promised."""
+
+
+class BlobStoreUnavailable(Transient):
+    """The store can't be reached or refuses service; nothing half-written is visible."""
+
+
+class InvalidBlobKey(Permanent):
+    """The key is none that packhorse makes; nothing was read or written."""
+
+
+@dataclass(frozen=True, slots=True)
+class StoredBlob:
+    """What the store knows of a blob; `modified_ms` is by the store's own clock."""
+
+    key: str
+    length: int
+    modified_ms: int
+
+
+@dataclass(frozen=True, slots=True)
+class Written:
+    """What a finished `put` has stored."""
+
+    key: str
+    length: int
+    sha256: str
+    created: bool
+    """False when the key was there already, which is a success: its bytes are kept."""
+
+
+class BlobStore(Protocol):
+    """A store of immutable blobs. Safe to use from several threads."""
+
+    def put(self, key: str, chunks: Iterable[bytes], *, sha256: str | None = None) -> Written:
+        """Store a stream under `key`, visible only when whole and durable.
+
+        Memory stays bounded whatever the length. When `sha256` is given and the bytes differ,
+        raises `BlobCorrupt` and leaves nothing behind. An error of `chunks` is passed on, and
+        leaves nothing behind either.
+        """
+        ...
+
+    def get(self, key: str, *, start: int = 0, end: int | None = None) -> Iterator[bytes]:
+        """Stream the bytes from `start` up to, not including, `end`. Raises `BlobMissing`."""
+        ...
+
+    def head(self, key: str) -> StoredBlob | None:
+        """Return what the store knows of `key`, or None."""
+        ...
+
+    def delete(self, key: str) -> None:
+        """Remove `key`; removing what is not there is a success."""
+        ...
+
+    def list(self, prefix: str) -> Iterator[StoredBlob]:
+        """Yield every blob whose key begins with `prefix`, without holding all of them."""
+        ...
+
+    def now_ms(self) -> int:
+        """Return the store's own time, against which `modified_ms` gives an age (R28)."""
+        ...
+
+    def check(self) -> None:
+        """Prove that the store can be read and written. Raises `BlobStoreUnavailable`."""
+        ...
+
+    def close(self) -> None:
+        """Let go of connections."""
+        ...
+
+
+def binary_key(sha256: str) -> str:
+    """Return the key of a content binary."""
+    return f"binaries/{sha256[:2]}/{sha256}"
+
+
+def package_key(package_id: str) -> str:
+    """Return the key of a stored package; its id ends with random hex, which spreads the keys."""
+    return f"packages/{package_id[-2:]}/{package_id}"
+
+
+def check_key(key: str) -> str:
+    """Return `key`, or raise `InvalidBlobKey`: a reference is never a URL or a path (M7)."""
+    if _KEY.fullmatch(key) is None:
+        raise InvalidBlobKey(f"{key[:80]!r} is no key of a packhorse blob")
+    return key

@@ -1,0 +1,1 @@
+"""The content repository: a tree of nodes in Postgres."""

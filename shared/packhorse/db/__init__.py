@@ -1,0 +1,1 @@
+"""Postgres: connections, transactions and the one schema history of every database."""

@@ -1,0 +1,1 @@
+"""The journal: persisted, ordered topics of bytes and headers. Start with `api`."""

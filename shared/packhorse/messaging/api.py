@@ -1,0 +1,222 @@
+"""The journal's promises (R1-R4), whatever backend keeps it.
+
+A backend is chosen by URL in `packhorse.messaging.open`; one contract suite holds all of them to
+this page. The journal knows bytes, keys and headers, and nothing of what they mean.
+"""
+
+import enum
+from collections.abc import Mapping, Sequence
+from concurrent.futures import Future
+from dataclasses import dataclass, field
+from types import TracebackType
+from typing import Protocol, Self
+
+from packhorse.errors import Permanent, Transient
+
+
+class OffsetOutOfRange(Permanent):
+    """The wanted offset is no longer in the log, or lies beyond its end (R2)."""
+
+    def __init__(self, topic: str, partition: int, wanted: int, bounds: "Bounds") -> None:
+        super().__init__(
+            f"offset {wanted} of {topic}/{partition} is not in the log, which holds "
+            f"{bounds.oldest} to {bounds.next - 1}; start again at an offset inside it"
+        )
+        self.topic, self.partition, self.wanted, self.bounds = topic, partition, wanted, bounds
+
+
+class JournalUnavailable(Transient):
+    """The backend can't be reached; nothing was read or changed by this call."""
+
+
+class NotAppended(Transient):
+    """The record is certainly not in the log; appending it again is safe (R3)."""
+
+
+class AppendUnknown(Transient):
+    """Nobody can tell whether the record is in the log; look for it before trying again (R26)."""
+
+
+class RecordTooLarge(Permanent):
+    """The record is larger than the topic accepts; put its body in the blob store (R7)."""
+
+
+class TopicMissing(Permanent):
+    """The topic does not exist; create it with `packhorse topics create`."""
+
+
+@dataclass(frozen=True, slots=True)
+class Bounds:
+    """What a partition holds: offsets from `oldest` up to, not including, `next`."""
+
+    oldest: int
+    next: int
+
+
+@dataclass(frozen=True, slots=True)
+class Outgoing:
+    """A record to append. `key` chooses the partition; without one it is partition 0."""
+
+    value: bytes
+    headers: Mapping[str, bytes] = field(default_factory=dict)
+    key: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Appended:
+    """Where a record went. It survives a crash of this process and of the backend (R3)."""
+
+    partition: int
+    offset: int
+
+
+@dataclass(frozen=True, slots=True)
+class Record:
+    """A record as every reader sees it. `time_ms` is the backend's clock at the append (R28).
+
+    `value` is empty when the reader asked for no values.
+    """
+
+    topic: str
+    partition: int
+    offset: int
+    time_ms: int
+    key: str | None
+    headers: Mapping[str, bytes]
+    value: bytes
+
+
+class Edge(enum.Enum):
+    """The two ends of a partition."""
+
+    OLDEST = "oldest"
+    NEXT = "next"
+
+
+@dataclass(frozen=True, slots=True)
+class Since:
+    """The first record at or after a time, in milliseconds of the backend's clock."""
+
+    time_ms: int
+
+
+Position = int | Edge | Since
+"""Where a reader starts: the offset of the next record to read, an end, or a time."""
+
+
+@dataclass(frozen=True, slots=True)
+class TopicSpec:
+    """What packhorse needs of a topic; `retention_ms` -1 keeps everything."""
+
+    name: str
+    partitions: int = 1
+    retention_ms: int = 7 * 24 * 3600 * 1000
+    max_record_bytes: int = 1024 * 1024
+
+
+class Reader(Protocol):
+    """A cursor over one partition, or over all partitions of a topic. Used by one thread."""
+
+    def poll(
+        self, timeout: float, *, max_records: int = 500, max_bytes: int = 8 * 1024 * 1024
+    ) -> Sequence[Record]:
+        """Return the next records, in offset order within each partition (R1).
+
+        Waits at most `timeout` seconds for the first one and returns an empty sequence after
+        that. Stops at `max_records`, or once `max_bytes` of values are in hand; a record larger
+        than `max_bytes` still comes, alone.
+
+        Raises:
+            OffsetOutOfRange: the next offset is gone; the position does not move.
+            JournalUnavailable: nothing was consumed; poll again later.
+        """
+        ...
+
+    def seek(self, position: Position, partition: int = 0) -> None:
+        """Continue at `position` of `partition`. Raises `OffsetOutOfRange` at once or at poll."""
+        ...
+
+    def close(self) -> None:
+        """Let go of the backend; polling afterwards is a bug."""
+        ...
+
+    def __enter__(self) -> Self:
+        """Return the reader itself."""
+        ...
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        """Close the reader."""
+        ...
+
+
+class Journal(Protocol):
+    """A connection to one journal. Safe to use from several threads; readers are not."""
+
+    def append(self, topic: str, record: Outgoing) -> Future[Appended]:
+        """Add a record at the end of its partition and return at once.
+
+        Records that one thread appends to one partition enter the log in that order. The future
+        fails with `NotAppended`, `AppendUnknown`, `RecordTooLarge` or `TopicMissing`: after any
+        failure of a batch the caller looks into the log before it appends the rest (R26).
+        """
+        ...
+
+    def reader(
+        self,
+        topic: str,
+        start: Position | Mapping[int, Position],
+        *,
+        partition: int | None = None,
+        values: bool = True,
+    ) -> Reader:
+        """Open a reader of `partition`, or of all partitions when that is None.
+
+        `start` may name a position for each partition; those it lacks start at the oldest.
+        With `values` false the backend leaves bodies out where it can (R17).
+        """
+        ...
+
+    def read_at(self, topic: str, offset: int, partition: int = 0) -> Record | None:
+        """Return the record at exactly `offset`, or None when there is none in the log."""
+        ...
+
+    def bounds(self, topic: str, partition: int = 0) -> Bounds:
+        """Return the partition's bounds as they are now. Raises `JournalUnavailable`."""
+        ...
+
+    def offset_at(self, topic: str, time_ms: int, partition: int = 0) -> int:
+        """Return the first offset whose record is not older than `time_ms`, else the next one."""
+        ...
+
+    def truncate(self, topic: str, before: int, partition: int = 0) -> None:
+        """Remove every record below `before`; what is above does not change (R4)."""
+        ...
+
+    def partition_of(self, topic: str, key: str) -> int:
+        """Return the partition that records with `key` go to."""
+        ...
+
+    def identity(self, topic: str) -> str:
+        """Return the topic's identity: another one when the topic was created anew (R24)."""
+        ...
+
+    def create_topics(self, topics: Sequence[TopicSpec]) -> None:
+        """Create the topics that do not exist; existing ones are left as they are."""
+        ...
+
+    def check_topics(self, topics: Sequence[TopicSpec]) -> list[str]:
+        """Return one sentence for each thing that is wrong with a topic, and how to mend it."""
+        ...
+
+    def enforce_retention(self) -> None:
+        """Remove what is older than each topic's retention, where the backend needs telling."""
+        ...
+
+    def close(self, timeout: float = 10.0) -> None:
+        """Wait for pending appends up to `timeout` seconds; fail the rest as `AppendUnknown`."""
+        ...

@@ -1,0 +1,1 @@
+"""Packages: building them from a tree, carrying them, applying them to a tree."""

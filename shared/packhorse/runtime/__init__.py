@@ -1,0 +1,1 @@
+"""What every process needs: settings apart, everything between main and the use cases."""

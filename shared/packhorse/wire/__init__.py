@@ -1,0 +1,1 @@
+"""The messages of the five topics, as frozen dataclasses and as protobuf bytes."""

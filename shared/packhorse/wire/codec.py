@@ -1,0 +1,165 @@
+"""Statuses, announcements, commands and events to record headers and bytes, and back.
+
+What comes from the journal is untrusted (R30): the decoders raise `Undecodable` and nothing else.
+"""
+
+import json
+from collections.abc import Mapping
+
+from packhorse.wire.messages import (
+    ClearCommand,
+    DiscoveryMessage,
+    LaneState,
+    PackageDistributed,
+    Status,
+    StatusMessage,
+    SubscriberState,
+)
+from packhorse.wire.record import Encoded, Undecodable, enum_name, expect, parse, type_headers
+from packhorse.wire.v1 import command_pb2, discovery_pb2, status_pb2
+
+
+def encode_status(message: StatusMessage) -> Encoded:
+    """Encode a status."""
+    wire = status_pb2.StatusMessage(
+        subscriber_instance=message.subscriber_instance,
+        subscriber=message.subscriber,
+        publisher_agent=message.publisher_agent,
+        offset=message.offset,
+        status=status_pb2.Status.Value(message.status.value),
+        package_id=message.package_id,
+        attempts=message.attempts,
+        reason=message.reason,
+        command_id=message.command_id,
+        decided_ms=message.decided_ms,
+    )
+    return Encoded(type_headers(StatusMessage), wire.SerializeToString())
+
+
+def decode_status(headers: Mapping[str, bytes], value: bytes) -> StatusMessage:
+    """Decode a status record. Raises `Undecodable`."""
+    expect(headers, StatusMessage)
+    wire = status_pb2.StatusMessage()
+    parse(wire, value)
+    return StatusMessage(
+        subscriber=wire.subscriber,
+        publisher_agent=wire.publisher_agent,
+        offset=wire.offset,
+        status=Status(enum_name(status_pb2.Status, wire.status)),
+        package_id=wire.package_id,
+        attempts=wire.attempts,
+        reason=wire.reason,
+        command_id=wire.command_id,
+        decided_ms=wire.decided_ms,
+        subscriber_instance=wire.subscriber_instance,
+    )
+
+
+def encode_discovery(message: DiscoveryMessage) -> Encoded:
+    """Encode an announcement."""
+    wire = discovery_pb2.DiscoveryMessage(
+        subscriber_instance=message.subscriber_instance,
+        subscriber=message.subscriber,
+        states=[_write_state(state) for state in message.states],
+        configuration=discovery_pb2.SubscriberConfiguration(
+            editable=message.editable, max_retries=message.max_retries
+        ),
+        endpoint=message.endpoint,
+        announced_ms=message.announced_ms,
+    )
+    return Encoded(type_headers(DiscoveryMessage), wire.SerializeToString())
+
+
+def _write_state(state: SubscriberState) -> discovery_pb2.SubscriberState:
+    return discovery_pb2.SubscriberState(
+        publisher_agent=state.publisher_agent,
+        offset=state.offset,
+        retries=state.retries,
+        state=discovery_pb2.LaneState.Value(state.state.value),
+        last_error=state.last_error,
+        next_attempt_ms=state.next_attempt_ms,
+        blocked_since_ms=state.blocked_since_ms,
+        journal_id=state.journal_id,
+        epoch=state.epoch,
+    )
+
+
+def decode_discovery(headers: Mapping[str, bytes], value: bytes) -> DiscoveryMessage:
+    """Decode an announcement record. Raises `Undecodable`."""
+    expect(headers, DiscoveryMessage)
+    wire = discovery_pb2.DiscoveryMessage()
+    parse(wire, value)
+    return DiscoveryMessage(
+        subscriber=wire.subscriber,
+        states=tuple(_read_state(state) for state in wire.states),
+        editable=wire.configuration.editable,
+        max_retries=wire.configuration.max_retries,
+        endpoint=wire.endpoint,
+        announced_ms=wire.announced_ms,
+        subscriber_instance=wire.subscriber_instance,
+    )
+
+
+def _read_state(wire: discovery_pb2.SubscriberState) -> SubscriberState:
+    return SubscriberState(
+        publisher_agent=wire.publisher_agent,
+        offset=wire.offset,
+        retries=wire.retries,
+        state=LaneState(enum_name(discovery_pb2.LaneState, wire.state)),
+        last_error=wire.last_error,
+        next_attempt_ms=wire.next_attempt_ms,
+        blocked_since_ms=wire.blocked_since_ms,
+        journal_id=wire.journal_id,
+        epoch=wire.epoch,
+    )
+
+
+def encode_clear(message: ClearCommand) -> Encoded:
+    """Encode a clear command."""
+    wire = command_pb2.CommandMessage(
+        subscriber=message.subscriber,
+        publisher_agent=message.publisher_agent,
+        command_id=message.command_id,
+        user=message.user,
+        issued_ms=message.issued_ms,
+        clear=command_pb2.ClearCommand(offset=message.offset),
+    )
+    return Encoded(type_headers(ClearCommand), wire.SerializeToString())
+
+
+def decode_clear(headers: Mapping[str, bytes], value: bytes) -> ClearCommand:
+    """Decode a clear command record. Raises `Undecodable`."""
+    expect(headers, ClearCommand)
+    wire = command_pb2.CommandMessage()
+    parse(wire, value)
+    if wire.WhichOneof("command") != "clear":
+        raise Undecodable("the command record names no command known to this version")
+    return ClearCommand(
+        command_id=wire.command_id,
+        subscriber=wire.subscriber,
+        publisher_agent=wire.publisher_agent,
+        offset=wire.clear.offset,
+        user=wire.user,
+        issued_ms=wire.issued_ms,
+    )
+
+
+def encode_distributed(message: PackageDistributed, *, source: str, time: str) -> Encoded:
+    """Encode the event as a CloudEvent 1.0 in Kafka's binary mode; `time` is RFC 3339."""
+    body = {
+        "package_id": message.package_id,
+        "publisher_agent": message.publisher_agent,
+        "offset": message.offset,
+        "paths": list(message.paths),
+        "deep_paths": list(message.deep_paths),
+    }
+    attributes = {
+        "ce_specversion": "1.0",
+        "ce_id": message.package_id,
+        "ce_source": source,
+        "ce_type": "packhorse.package.distributed.v1",
+        "ce_time": time,
+        "content-type": "application/json",
+    }
+    headers = {name: text.encode() for name, text in attributes.items()}
+    return Encoded({**type_headers(PackageDistributed), **headers}, json.dumps(body).encode())

@@ -1,0 +1,146 @@
+"""The messages that the services exchange through the journal, one dataclass each."""
+
+import enum
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+
+class Action(enum.Enum):
+    """What a distribution does to the paths."""
+
+    ADD = "ADD"
+    DELETE = "DELETE"
+    TEST = "TEST"
+    INVALIDATE = "INVALIDATE"
+
+
+class Status(enum.Enum):
+    """What became of a package at a subscriber."""
+
+    IMPORTED = "IMPORTED"
+    REMOVED = "REMOVED"
+    REMOVED_FAILED = "REMOVED_FAILED"
+
+
+class LaneState(enum.Enum):
+    """What a subscriber does with the packages of one publisher agent (R13, R16, R24)."""
+
+    RUNNING = "RUNNING"
+    IDLE = "IDLE"
+    BLOCKED = "BLOCKED"
+    GAP = "GAP"
+    JOURNAL_MISMATCH = "JOURNAL_MISMATCH"
+    WAITING_FOR_LEASE = "WAITING_FOR_LEASE"
+    PAUSED = "PAUSED"
+    STOPPED = "STOPPED"
+
+
+@dataclass(frozen=True, slots=True)
+class PackageEntry:
+    """A package without its body: what a queue shows (R17)."""
+
+    package_id: str
+    publisher_agent: str
+    action: Action
+    paths: tuple[str, ...] = ()
+    deep_paths: tuple[str, ...] = ()
+    user: str = ""
+    producer: str = ""
+    epoch: int = 0
+    sequence: int = 0
+    body_length: int = 0
+    node_count: int = 0
+    accepted_ms: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class PackageBody:
+    """The content of an ADD package: compressed nodes, inline or by reference (R7)."""
+
+    sha256: bytes
+    """Of the body as stored, 32 bytes."""
+    content_length: int
+    """Bytes once decompressed."""
+    inline: bytes | None = None
+    reference: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class PackageMessage:
+    """What one distribution action carries; `body` is None for all but ADD."""
+
+    entry: PackageEntry
+    body: PackageBody | None = None
+    publisher_instance: str = ""
+    package_type: str = "packhorse/1"
+    metadata: Mapping[str, str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class StatusMessage:
+    """What became of the package at `offset`; a repeat of it means nothing new (R9)."""
+
+    subscriber: str
+    publisher_agent: str
+    offset: int
+    status: Status
+    package_id: str = ""
+    attempts: int = 0
+    reason: str = ""
+    command_id: str = ""
+    decided_ms: int = 0
+    subscriber_instance: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class SubscriberState:
+    """One lane of an announcement; `offset` is the last processed one, -1 before the first."""
+
+    publisher_agent: str
+    offset: int
+    retries: int = 0
+    state: LaneState = LaneState.RUNNING
+    last_error: str = ""
+    next_attempt_ms: int = 0
+    blocked_since_ms: int = 0
+    journal_id: str = ""
+    epoch: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class DiscoveryMessage:
+    """A subscriber's announcement of itself, sent every 10 s and after each batch."""
+
+    subscriber: str
+    states: tuple[SubscriberState, ...]
+    editable: bool = False
+    max_retries: int = -1
+    endpoint: str = ""
+    announced_ms: int = 0
+    subscriber_instance: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class ClearCommand:
+    """Remove what `subscriber` has still to import from `publisher_agent`, up to `offset` (R19)."""
+
+    command_id: str
+    subscriber: str
+    publisher_agent: str
+    offset: int
+    user: str = ""
+    issued_ms: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class PackageDistributed:
+    """Told on the event topic when a package has been distributed."""
+
+    package_id: str
+    publisher_agent: str
+    offset: int
+    paths: tuple[str, ...] = ()
+    deep_paths: tuple[str, ...] = ()
+
+
+Message = PackageMessage | StatusMessage | DiscoveryMessage | ClearCommand | PackageDistributed

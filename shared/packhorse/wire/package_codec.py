@@ -1,0 +1,111 @@
+"""Packages to record headers and bytes, and back.
+
+What comes from the journal is untrusted (R30): the decoders raise `Undecodable` and nothing else,
+and spend no memory beyond a small multiple of the record.
+"""
+
+from collections.abc import Mapping
+
+from packhorse.wire.messages import Action, PackageBody, PackageEntry, PackageMessage
+from packhorse.wire.record import Encoded, enum_name, expect, parse, type_headers
+from packhorse.wire.v1 import package_pb2
+
+ENTRY_HEADER = "entry"
+PACKAGE_ID_HEADER = "package-id"
+AGENT_HEADER = "publisher-agent"
+
+
+def encode_package(message: PackageMessage) -> Encoded:
+    """Encode a package; its headers let a reader choose and list it without the body."""
+    entry = message.entry
+    wire = package_pb2.PackageMessage(
+        publisher_instance=message.publisher_instance,
+        package_type=message.package_type,
+        metadata=dict(message.metadata),
+    )
+    _fill_entry(wire, entry)
+    if message.body is not None:
+        wire.body_sha256 = message.body.sha256
+        wire.content_length = message.body.content_length
+        if message.body.inline is not None:
+            wire.body_inline = message.body.inline
+        else:
+            wire.body_reference = message.body.reference or ""
+    headers = {
+        **type_headers(PackageMessage),
+        PACKAGE_ID_HEADER: entry.package_id.encode(),
+        AGENT_HEADER: entry.publisher_agent.encode(),
+        ENTRY_HEADER: encode_entry(entry),
+    }
+    return Encoded(headers, wire.SerializeToString())
+
+
+def encode_entry(entry: PackageEntry) -> bytes:
+    """Encode what a queue shows of a package, for the `entry` header."""
+    wire = package_pb2.PackageEntry()
+    _fill_entry(wire, entry)
+    return wire.SerializeToString()
+
+
+def _fill_entry(
+    wire: package_pb2.PackageMessage | package_pb2.PackageEntry, entry: PackageEntry
+) -> None:
+    wire.publisher_agent = entry.publisher_agent
+    wire.package_id = entry.package_id
+    wire.action = package_pb2.Action.Value(entry.action.value)
+    wire.paths.extend(entry.paths)
+    wire.deep_paths.extend(entry.deep_paths)
+    wire.user = entry.user
+    wire.producer = entry.producer
+    wire.epoch = entry.epoch
+    wire.sequence = entry.sequence
+    wire.body_length = entry.body_length
+    wire.node_count = entry.node_count
+    wire.accepted_ms = entry.accepted_ms
+
+
+def _read_entry(wire: package_pb2.PackageMessage | package_pb2.PackageEntry) -> PackageEntry:
+    return PackageEntry(
+        package_id=wire.package_id,
+        publisher_agent=wire.publisher_agent,
+        action=Action(enum_name(package_pb2.Action, wire.action)),
+        paths=tuple(wire.paths),
+        deep_paths=tuple(wire.deep_paths),
+        user=wire.user,
+        producer=wire.producer,
+        epoch=wire.epoch,
+        sequence=wire.sequence,
+        body_length=wire.body_length,
+        node_count=wire.node_count,
+        accepted_ms=wire.accepted_ms,
+    )
+
+
+def decode_entry(headers: Mapping[str, bytes]) -> PackageEntry:
+    """Decode the `entry` header of a package record. Raises `Undecodable`."""
+    wire = package_pb2.PackageEntry()
+    parse(wire, headers.get(ENTRY_HEADER, b""))
+    return _read_entry(wire)
+
+
+def decode_package(headers: Mapping[str, bytes], value: bytes) -> PackageMessage:
+    """Decode a package record. Raises `Undecodable`, also for another kind of message."""
+    expect(headers, PackageMessage)
+    wire = package_pb2.PackageMessage()
+    parse(wire, value)
+    return PackageMessage(
+        entry=_read_entry(wire),
+        body=_read_body(wire),
+        publisher_instance=wire.publisher_instance,
+        package_type=wire.package_type,
+        metadata=dict(wire.metadata),
+    )
+
+
+def _read_body(wire: package_pb2.PackageMessage) -> PackageBody | None:
+    kind = wire.WhichOneof("body")
+    if kind is None:
+        return None
+    inline = wire.body_inline if kind == "body_inline" else None
+    reference = wire.body_reference if kind == "body_reference" else None
+    return PackageBody(wire.body_sha256, wire.content_length, inline, reference)

@@ -1,0 +1,29 @@
+"""The five topics: their names and what packhorse needs of each (semantics.md, Topics)."""
+
+from dataclasses import dataclass
+
+_HOUR_MS = 3600 * 1000
+
+
+@dataclass(frozen=True, slots=True)
+class Topics:
+    """The topics' names, which every program of one installation shares."""
+
+    package: str = "aemdistribution_package"
+    status: str = "aemdistribution_status"
+    discovery: str = "aemdistribution_discovery"
+    command: str = "aemdistribution_command"
+    event: str = "aemdistribution_event"
+
+    @classmethod
+    def prefixed(cls, prefix: str) -> "Topics":
+        """Return the default names with another prefix than `aemdistribution`."""
+        return cls(*(f"{prefix}_{part}" for part in _PARTS))
+
+
+_PARTS = ("package", "status", "discovery", "command", "event")
+
+PACKAGE_RETENTION_MS = 7 * 24 * _HOUR_MS
+DISCOVERY_RETENTION_MS = _HOUR_MS
+MAX_RECORD_BYTES = 1024 * 1024
+"""Largest record of any topic, headers and key not counted."""

@@ -1,0 +1,1 @@
+"""Generated protobuf code; only `packhorse.wire` imports it."""

@@ -1,0 +1,52 @@
+"""A real PostgreSQL for the tests, and a fresh, migrated database for each that asks."""
+
+import itertools
+import shutil
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import psycopg
+
+from packhorse.db.engine import open_engine
+from packhorse.db.migrate import upgrade
+from packhorse_services.cli.embedded import EmbeddedPostgres
+
+_TEMPLATE = "template_packhorse"
+
+
+@contextmanager
+def running_postgres() -> Iterator[EmbeddedPostgres]:
+    """Start a server with a migrated template database; end and remove it afterwards."""
+    home = Path(tempfile.mkdtemp(prefix="packhorse-test-pg-"))
+    home.chmod(0o711)
+    server = EmbeddedPostgres(home)
+    try:
+        server.start()
+        engine = open_engine(server.ensure_database(_TEMPLATE), "tests")
+        upgrade(engine)
+        engine.dispose()
+        yield server
+    finally:
+        server.stop("immediate")
+        shutil.rmtree(home, ignore_errors=True)
+
+
+class Databases:
+    """Hands out databases, each a copy of the migrated template."""
+
+    def __init__(self, server: EmbeddedPostgres) -> None:
+        self.server = server
+        self._numbers = itertools.count()
+
+    def new(self, prefix: str = "db") -> str:
+        """Return the URL of a new database."""
+        return self.copy(_TEMPLATE, prefix)
+
+    def copy(self, source: str, prefix: str = "copy") -> str:
+        """Return the URL of a copy of `source`, which nobody may be connected to."""
+        name = f"{prefix}_{next(self._numbers)}"
+        with psycopg.connect(self.server.url(), autocommit=True) as connection:
+            connection.execute(f'CREATE DATABASE "{name}" TEMPLATE "{source}"')
+        return self.server.url(name)
