@@ -11,6 +11,7 @@ from psycopg_pool import AsyncConnectionPool, ConnectionPool
 
 from packhorse.db.engine import DEFAULT_TIMEOUTS, Timeouts, conninfo, session_settings
 
+
 def connect(
     url: str, application: str, *, timeouts: Timeouts = DEFAULT_TIMEOUTS, autocommit: bool = False
 ) -> psycopg.Connection:
