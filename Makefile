@@ -1,0 +1,99 @@
+# The one place for commands; `make help` lists them. Needs Python 3.11 or newer and nothing else
+# for `demo` and `up`; the tests also need what `.ci/run` installs when it is missing.
+SHELL := /bin/bash
+.SHELLFLAGS := -euo pipefail -c
+.DEFAULT_GOAL := help
+
+PYTHON ?= $(shell for p in python3 python3.14 python3.13 python3.12 python3.11; do \
+	$$p -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null && echo $$p && break; done)
+VENV ?= .venv
+BIN := $(VENV)/bin
+PIP := $(BIN)/python -m pip --disable-pip-version-check --quiet
+PROTOC := $(BIN)/python -m grpc_tools.protoc -I proto
+PROTOS := $(wildcard proto/packhorse/wire/v1/*.proto)
+export PATH := $(CURDIR)/$(BIN):$(PATH)
+
+.PHONY: help setup demo up test check format unit contract integration e2e chaos bench bench-full \
+	proto openapi dev-kafka constraints clean
+
+help: ## Show this list
+	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 14
+
+$(BIN)/python:
+	@test -n "$(PYTHON)" || { echo "packhorse needs Python 3.11 or newer; name one with make PYTHON=…" >&2; exit 1; }
+	$(PYTHON) -m venv $(VENV)
+
+$(VENV)/.embedded: pyproject.toml constraints.txt | $(BIN)/python
+	@echo "Installing packhorse into $(VENV) …"
+	$(PIP) install -c constraints.txt -e '.[embedded]'
+	@touch $@
+
+$(VENV)/.dev: pyproject.toml constraints.txt | $(BIN)/python
+	@echo "Installing packhorse with its development tools into $(VENV) …"
+	$(PIP) install -c constraints.txt -e '.[dev]'
+	@touch $@ $(VENV)/.embedded
+
+setup: $(VENV)/.dev ## Create .venv with everything that tests and checks need
+
+demo: $(VENV)/.embedded ## Distribute real content to 3 subscribers, verify it, and end
+	@$(BIN)/packhorse demo $(ARGS)
+
+up: $(VENV)/.embedded ## Start the embedded stack and stay (ARGS="--data DIR --subscribers N …")
+	@$(BIN)/packhorse up $(ARGS)
+
+test: $(VENV)/.dev ## Run the whole test suite: real Postgres, real Kafka, real S3 server
+	pytest $(ARGS)
+
+unit: $(VENV)/.dev ## Run the tests that need no server
+	pytest tests/unit $(ARGS)
+
+contract: $(VENV)/.dev ## Run one suite a port against every backend
+	pytest tests/contract $(ARGS)
+
+integration: $(VENV)/.dev ## Run the tests of one part against real servers
+	pytest tests/integration $(ARGS)
+
+e2e: $(VENV)/.dev ## Run the programs as processes, over HTTP
+	pytest tests/e2e $(ARGS)
+
+chaos: $(VENV)/.dev ## Kill, pause and cut for a long time (minutes to hours; not part of test)
+	pytest tests/e2e -m chaos --timeout=7200 $(ARGS)
+
+check: $(VENV)/.dev ## Format, lint, types, import rules, module lengths, generated code
+	ruff format --check
+	ruff check
+	mypy
+	lint-imports
+	@git ls-files '*.py' | grep -v '_pb2' | xargs wc -l | awk '$$2 != "total" && $$1 > 300 \
+		{ print $$2 ": " $$1 " lines (300 is the bar, 400 the limit)"; if ($$1 > 400) long = 1 } END { exit long }'
+	@generated=$$(mktemp -d) && trap 'rm -rf "$$generated"' EXIT \
+		&& $(PROTOC) --python_out="$$generated" --mypy_out="$$generated" $(PROTOS) \
+		&& for file in $$(cd "$$generated" && find . -type f); do \
+			cmp "$$generated/$$file" "shared/$$file" || { echo "run make proto" >&2; exit 1; }; done
+
+format: $(VENV)/.dev ## Format the code and mend what ruff can mend
+	ruff format
+	ruff check --fix
+
+bench: $(VENV)/.dev ## Measure the main figures (minutes)
+	python -m tests.bench $(ARGS)
+
+bench-full: $(VENV)/.dev ## Measure everything in docs/benchmarks.md (an hour)
+	python -m tests.bench --full $(ARGS)
+
+proto: $(VENV)/.dev ## Generate the messages' code from proto/
+	$(PROTOC) --python_out=shared --mypy_out=shared $(PROTOS)
+
+openapi: $(VENV)/.dev ## Write openapi/*.yaml from the running code
+	python -m tests.harness.openapi
+
+dev-kafka: $(VENV)/.dev ## Start a real Kafka broker on this machine and print its address
+	python -m tests.harness.kafka
+
+constraints: $(BIN)/python ## Pin the newest versions that work together, names and versions only
+	@fresh=$$(mktemp -d) && trap 'rm -rf "$$fresh"' EXIT && $(PYTHON) -m venv "$$fresh" \
+		&& "$$fresh/bin/python" -m pip install --quiet '.[dev]' \
+		&& "$$fresh/bin/python" -m pip freeze --exclude packhorse | grep -E '^[A-Za-z0-9._-]+==' > constraints.txt
+
+clean: ## Remove the environment and everything generated
+	rm -rf $(VENV) .mypy_cache .ruff_cache .pytest_cache .import_linter_cache .hypothesis build dist

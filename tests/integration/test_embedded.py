@@ -1,0 +1,109 @@
+"""The embedded PostgreSQL: started, adopted, and never mistaken for another program."""
+
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+
+import psycopg
+import pytest
+
+from packhorse_services.cli.embedded import EmbeddedPostgres
+from packhorse_services.cli.postgres_binaries import PostgresFailed
+
+
+@pytest.fixture(scope="module")
+def server() -> Iterator[EmbeddedPostgres]:
+    home = Path(tempfile.mkdtemp(prefix="packhorse-test-embedded-"))
+    home.chmod(0o711)
+    server = EmbeddedPostgres(home)
+    yield server
+    server.stop("immediate")
+    shutil.rmtree(home)
+
+
+@pytest.fixture
+def running(server: EmbeddedPostgres) -> EmbeddedPostgres:
+    server.start()
+    return server
+
+
+def test_a_second_launcher_adopts_the_running_server(running: EmbeddedPostgres) -> None:
+    second = EmbeddedPostgres(running.home)
+    second.start()
+    assert (second.pid(), second.port) == (running.pid(), running.port)
+    assert second.url() == running.url()
+
+
+def test_data_outlives_kill_9(running: EmbeddedPostgres) -> None:
+    with psycopg.connect(running.ensure_database("kept"), autocommit=True) as connection:
+        connection.execute("CREATE TABLE IF NOT EXISTS kept AS SELECT 1 AS one")
+    port = running.port
+    os.kill(running.pid(), signal.SIGKILL)
+    running.start()
+    assert running.port == port, "programs know the URL; the port stays"
+    with psycopg.connect(running.url("kept")) as connection:
+        assert connection.execute("SELECT one FROM kept").fetchone() == (1,)
+
+
+def test_a_wrong_password_is_refused(running: EmbeddedPostgres) -> None:
+    wrong = running.url().replace(running.password, "wrong")
+    with pytest.raises(psycopg.OperationalError, match="password authentication failed"):
+        psycopg.connect(wrong)
+
+
+def test_a_reused_pid_is_neither_adopted_nor_ended(server: EmbeddedPostgres) -> None:
+    server.start()
+    lock = server.data / "postmaster.pid"
+    lines = lock.read_text()
+    server.stop()
+    with subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE) as other:
+        lock.write_text(lines.replace(lines.split("\n")[0], str(other.pid), 1))
+        assert not server.running()
+        server.stop()
+        server.start()
+        assert server.pid() != other.pid
+        assert other.poll() is None
+        other.communicate()
+
+
+def test_a_first_start_that_was_cut_short_begins_anew(
+    tmp_path_factory: pytest.TempPathFactory,
+) -> None:
+    home = Path(tempfile.mkdtemp(prefix="packhorse-test-embedded-"))
+    home.chmod(0o711)
+    (home / "unfinished").mkdir()
+    (home / "unfinished" / "PG_VERSION").write_text("18\n")
+    server = EmbeddedPostgres(home)
+    try:
+        server.start()
+        assert server.running()
+    finally:
+        server.stop("immediate")
+        shutil.rmtree(home)
+
+
+def test_a_stopped_server_says_so(server: EmbeddedPostgres) -> None:
+    server.start()
+    server.stop()
+    assert not server.running()
+    assert not server.attach()
+    with pytest.raises(PostgresFailed, match="no PostgreSQL runs"):
+        server.pid()
+
+
+def test_a_server_that_cannot_start_shows_what_it_said(server: EmbeddedPostgres) -> None:
+    server.start()
+    server.stop()
+    conf = server.data / "postgresql.conf"
+    good = conf.read_text()
+    conf.write_text(good + "shared_buffers = nonsense\n")
+    try:
+        with pytest.raises(PostgresFailed, match="shared_buffers"):
+            server.start()
+    finally:
+        conf.write_text(good)
