@@ -1,0 +1,183 @@
+"""The tree of nodes in Postgres, inside the caller's transaction.
+
+A subtree is the node and a range of paths that compare by bytes; `LIKE` is never used (R29).
+"""
+
+from collections.abc import Iterable, Iterator, Sequence
+from itertools import count
+
+from psycopg import Connection
+
+from packhorse.content.node import (
+    ROOT,
+    InvalidPath,
+    Node,
+    is_within,
+    parent_of,
+    subtree_range,
+)
+from packhorse.content.rows import COLUMNS, Row, format_binaries, node_of
+
+FOLDER = "folder"
+"""The type of a node that exists only because something lies below it."""
+
+_BATCH_NODES = 2_000
+_BATCH_BYTES = 4 * 1024 * 1024
+_FETCH_BYTES = 1024 * 1024
+_FETCH_NODES = 2_000
+
+_cursor_numbers = count()
+
+_ADD_FOLDERS = """
+    INSERT INTO content.node (path, type, properties, binaries)
+    SELECT path, %s, '{}', '{}' FROM unnest(%b::text[]) AS missing (path)
+    ON CONFLICT (path) DO NOTHING
+"""
+
+# Arrays go in binary form (%b): as text every quote of the JSON would be escaped, at 60 µs a page.
+_UPSERT = """
+    INSERT INTO content.node AS stored (path, type, properties, binaries)
+    SELECT path, type, properties::jsonb, binaries::jsonb
+    FROM unnest(%b::text[], %b::text[], %b::text[], %b::text[])
+        AS given (path, type, properties, binaries)
+    ON CONFLICT (path) DO UPDATE SET
+        type = excluded.type, properties = excluded.properties, binaries = excluded.binaries
+"""
+
+_DELETE_BELOW = """
+    DELETE FROM content.node AS stored
+    USING unnest(%b::text[], %b::text[]) AS below (low, high)
+    WHERE stored.path >= below.low COLLATE "C" AND stored.path < below.high COLLATE "C"
+"""
+
+
+def upsert(conn: Connection, nodes: Sequence[Node]) -> None:
+    """Write `nodes`, creating the folders above them that are missing; the last of a path wins.
+
+    Two statements however many nodes there are. Rows are taken in path order, so that two
+    writers of the same paths wait for each other instead of dead-locking.
+    """
+    if not nodes:
+        return
+    last = {node.path: node for node in nodes}
+    ordered = [last[path] for path in sorted(last)]
+    folders = _folders_above(last)
+    with conn.pipeline():
+        if folders:
+            conn.execute(_ADD_FOLDERS, (FOLDER, folders))
+        conn.execute(
+            _UPSERT,
+            (
+                [node.path for node in ordered],
+                [node.type for node in ordered],
+                [node.properties for node in ordered],
+                [format_binaries(node.binaries) for node in ordered],
+            ),
+        )
+
+
+def read(conn: Connection, paths: Sequence[str]) -> list[Node]:
+    """Return the nodes of `paths` that exist, in path order."""
+    rows: list[Row] = conn.execute(
+        f"SELECT {COLUMNS} FROM content.node WHERE path = ANY(%b) ORDER BY path",  # noqa: S608
+        (list(paths),),
+    ).fetchall()
+    return [node_of(row) for row in rows]
+
+
+def stream(conn: Connection, path: str) -> Iterator[Node]:
+    """Yield the node at `path`, then all below it in path order, in constant memory.
+
+    Yields nothing when nothing is there. The transaction must stay open while it is read.
+    """
+    if path != ROOT:  # the root's range begins with the root itself
+        yield from read(conn, [path])
+    low, high = subtree_range(path)
+    with conn.cursor(name=f"packhorse_stream_{next(_cursor_numbers)}") as cursor:
+        cursor.execute(
+            f"SELECT {COLUMNS} FROM content.node "  # noqa: S608
+            "WHERE path >= %s AND path < %s ORDER BY path",
+            (low, high),
+        )
+        wanted = 100
+        while rows := cursor.fetchmany(wanted):
+            yield from map(node_of, rows)
+            size = sum(len(properties) for _, _, properties, _ in rows)
+            wanted = max(1, min(_FETCH_NODES, 2 * wanted, wanted * _FETCH_BYTES // (size + 1)))
+
+
+def delete(conn: Connection, paths: Sequence[str]) -> int:
+    """Remove each path with its subtree, and return how many nodes that were.
+
+    A path where nothing is counts as removed.
+    """
+    ranges = [subtree_range(path) for path in paths]
+    lows = [low for low, _ in ranges]
+    highs = [high for _, high in ranges]
+    with conn.pipeline():
+        nodes = conn.execute("DELETE FROM content.node WHERE path = ANY(%b)", (list(paths),))
+        below = conn.execute(_DELETE_BELOW, (lows, highs))
+    return nodes.rowcount + below.rowcount
+
+
+def replace(conn: Connection, path: str, nodes: Iterable[Node]) -> None:
+    """Make the subtree of `path` exactly `nodes`, which may be many: memory stays constant.
+
+    Folders that `nodes` lacks on the way to one of them are created. The last node of a path
+    wins. Raises `InvalidPath` when one of `nodes` lies outside; the caller then rolls back.
+    """
+    delete(conn, [path])
+    for batch in _batches(_all_within(nodes, path)):
+        upsert(conn, batch)
+
+
+def content_hash(conn: Connection, path: str = ROOT) -> str:
+    """Return 64 hex digits that two subtrees share exactly when paths and content are equal.
+
+    The database computes it node by node, in path order.
+    """
+    low, high = subtree_range(path)
+    hashed = conn.execute(
+        """
+        SELECT encode(sha256(content.chain(
+            path || chr(10) || content.digest(type, properties, binaries) ORDER BY path)), 'hex')
+        FROM (SELECT * FROM content.node WHERE path = %s
+              UNION ALL
+              SELECT * FROM content.node WHERE path >= %s AND path < %s AND path <> %s) AS part
+        """,
+        (path, low, high, path),
+    )
+    return str(hashed.fetchall()[0][0])
+
+
+def _folders_above(paths: Iterable[str]) -> list[str]:
+    """Return the paths above `paths` that are not among them, without the root."""
+    seen = {ROOT, *paths}
+    folders = []
+    for path in paths:
+        above = parent_of(path)
+        while above not in seen:
+            seen.add(above)
+            folders.append(above)
+            above = parent_of(above)
+    return sorted(folders)
+
+
+def _all_within(nodes: Iterable[Node], path: str) -> Iterator[Node]:
+    for node in nodes:
+        if not is_within(node.path, path):
+            raise InvalidPath(f"{node.path!r} is not within {path!r}, which is to be replaced")
+        yield node
+
+
+def _batches(nodes: Iterable[Node]) -> Iterator[list[Node]]:
+    batch: list[Node] = []
+    size = 0
+    for node in nodes:
+        batch.append(node)
+        size += len(node.properties)
+        if len(batch) >= _BATCH_NODES or size >= _BATCH_BYTES:
+            yield batch
+            batch, size = [], 0
+    if batch:
+        yield batch

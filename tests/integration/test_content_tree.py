@@ -1,0 +1,181 @@
+"""The tree in Postgres against a dict: upsert, delete, replace, stream, hash."""
+
+import contextlib
+from collections.abc import Iterable, Iterator
+
+import psycopg
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, invariant, rule, run_state_machine_as_test
+
+from packhorse.content import tree
+from packhorse.content.node import Binary, InvalidPath, Node, ancestors_of, is_within
+from packhorse.db.connect import connect
+from packhorse.db.metadata import EXPORTER, IMPORTER
+
+# Names that sort before and after "/" and "0", that LIKE would read as patterns, and a long one.
+NAMES = [
+    "a",
+    "b",
+    "a_b",
+    "axb",
+    "a%",
+    "a-b",
+    "a b",
+    "a.b",
+    "a0",
+    "a!",
+    "é",
+    "\U0001f40e",
+    "L" * 200,
+]
+names = st.sampled_from(NAMES)
+paths = st.lists(names, min_size=1, max_size=4).map(lambda parts: "/" + "/".join(parts))
+binaries = st.sampled_from([(), (Binary("data", "0" * 64, 1, "text/plain"),)])
+nodes = st.builds(
+    Node,
+    paths,
+    st.sampled_from(["page", "asset"]),
+    st.sampled_from(["{}", '{"n": 1.50}']),
+    binaries,
+)
+
+
+@pytest.fixture
+def conn(database_url: str) -> Iterator[psycopg.Connection]:
+    with contextlib.closing(connect(database_url, "tests")) as connection:
+        yield connection
+
+
+class Model:
+    """What the tree should be: a dict from path to node."""
+
+    def __init__(self) -> None:
+        self.nodes: dict[str, Node] = {}
+
+    def upsert(self, given: Iterable[Node]) -> None:
+        for node in given:
+            self.nodes[node.path] = node
+        for path in list(self.nodes):
+            for above in ancestors_of(path):
+                self.nodes.setdefault(above, Node(above, tree.FOLDER))
+
+    def delete(self, gone: Iterable[str]) -> int:
+        kept = {
+            path: node
+            for path, node in self.nodes.items()
+            if not any(is_within(path, root) for root in gone)
+        }
+        removed = len(self.nodes) - len(kept)
+        self.nodes = kept
+        return removed
+
+    def below(self, path: str) -> list[Node]:
+        return [self.nodes[each] for each in sorted(self.nodes) if is_within(each, path)]
+
+
+class TreeMachine(RuleBasedStateMachine):
+    """Runs every change on the database and on the model, in one open transaction."""
+
+    conn: psycopg.Connection
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.conn.rollback()
+        self.model = Model()
+
+    @rule(given=st.lists(nodes, max_size=6))
+    def upsert(self, given: list[Node]) -> None:
+        tree.upsert(self.conn, given)
+        self.model.upsert(given)
+
+    @rule(gone=st.lists(paths, max_size=3))
+    def delete(self, gone: list[str]) -> None:
+        assert tree.delete(self.conn, gone) == self.model.delete(gone)
+
+    @rule(path=paths, below=st.lists(st.tuples(st.lists(names, max_size=3), nodes), max_size=5))
+    def replace(self, path: str, below: list[tuple[list[str], Node]]) -> None:
+        given = [
+            Node("/".join([path, *parts]), node.type, node.properties, node.binaries)
+            for parts, node in below
+        ]
+        tree.replace(self.conn, path, iter(given))
+        self.model.delete([path])
+        self.model.upsert(given)
+
+    @rule(wanted=st.lists(paths, max_size=4))
+    def read(self, wanted: list[str]) -> None:
+        expected = [self.model.nodes[path] for path in sorted(set(wanted) & set(self.model.nodes))]
+        assert tree.read(self.conn, wanted) == expected
+
+    @rule(path=paths)
+    def stream(self, path: str) -> None:
+        assert list(tree.stream(self.conn, path)) == self.model.below(path)
+
+    @invariant()
+    def same_content(self) -> None:
+        assert list(tree.stream(self.conn, "/")) == self.model.below("/")
+
+
+def test_r29_the_tree_behaves_as_a_dict_of_paths(conn: psycopg.Connection) -> None:
+    TreeMachine.conn = conn
+    run_state_machine_as_test(
+        TreeMachine,
+        settings=settings(max_examples=60, stateful_step_count=20, deadline=None),
+    )
+
+
+@given(first=st.lists(nodes, max_size=5), second=st.lists(nodes, max_size=5))
+@settings(deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+def test_i6_hashes_are_equal_exactly_when_content_is(
+    conn: psycopg.Connection, first: list[Node], second: list[Node]
+) -> None:
+    seen = []
+    for given_nodes in (first, second):
+        conn.rollback()
+        tree.upsert(conn, given_nodes)
+        seen.append((tree.content_hash(conn), list(tree.stream(conn, "/"))))
+    assert (seen[0][0] == seen[1][0]) == (seen[0][1] == seen[1][1])
+
+
+def test_i6_the_hash_of_a_part_ignores_the_rest(conn: psycopg.Connection) -> None:
+    tree.upsert(conn, [Node("/a/x", "page"), Node("/a", "page")])
+    before = tree.content_hash(conn, "/a")
+    tree.upsert(conn, [Node("/a-b", "page"), Node("/a0", "page")])
+    assert tree.content_hash(conn, "/a") == before
+    tree.upsert(conn, [Node("/a/y", "page")])
+    assert tree.content_hash(conn, "/a") != before
+
+
+def test_r23_importer_writes_and_exporter_only_reads(conn: psycopg.Connection) -> None:
+    conn.execute(f"SET LOCAL ROLE {IMPORTER}")
+    tree.replace(conn, "/a", [Node("/a/b", "page")])
+    tree.delete(conn, ["/a/b"])
+    conn.execute(f"SET LOCAL ROLE {EXPORTER}")
+    assert [node.path for node in tree.stream(conn, "/")] == ["/a"]
+    assert tree.content_hash(conn)
+    with pytest.raises(psycopg.errors.InsufficientPrivilege):
+        tree.upsert(conn, [Node("/c", "page")])
+
+
+def test_several_large_replacements_in_one_transaction(conn: psycopg.Connection) -> None:
+    properties = '{"text": "' + "x" * 5_000 + '"}'
+    for root, size in (("/a", 3_000), ("/b", 2_500), ("/a", 2_100)):
+        tree.replace(
+            conn, root, (Node(f"{root}/{i % 7}/{i}", "page", properties) for i in range(size))
+        )
+    found = [node.path for node in tree.stream(conn, "/")]
+    assert len(found) == 2_100 + 2_500 + 2 * 7 + 2
+    assert found == sorted(found)
+
+
+def test_r14_a_node_outside_the_replaced_path_is_refused(conn: psycopg.Connection) -> None:
+    with pytest.raises(InvalidPath, match="not within"):
+        tree.replace(conn, "/content", [Node("/content-secret/a", "page")])
+
+
+def test_large_properties_come_back_whole(conn: psycopg.Connection) -> None:
+    large = [Node(f"/big/{i}", "page", '{"text": "' + str(i) * 900_000 + '"}') for i in range(9)]
+    tree.upsert(conn, large)
+    assert list(tree.stream(conn, "/big"))[1:] == large
