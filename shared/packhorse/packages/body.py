@@ -1,0 +1,164 @@
+"""The body of a package: inline up to 819,200 bytes, else a blob; verified on the way in (R7)."""
+
+import hashlib
+import itertools
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+
+from packhorse.blobs.api import BlobCorrupt, BlobStore, package_key
+from packhorse.content.node import Node
+from packhorse.packages.compression import (
+    compress,
+    compress_stream,
+    decompress,
+    decompress_stream,
+)
+from packhorse.packages.format import read_nodes, write_nodes
+from packhorse.packages.limits import INLINE_BYTES, LIMITS, Limits, PackageCorrupt, PackageRefused
+from packhorse.wire.messages import PackageBody, PackageMessage
+
+_AT_ONCE_BYTES = 1024**2
+"""Content of up to this size is compressed and decompressed in one call."""
+
+
+@dataclass(frozen=True, slots=True)
+class PackedBody:
+    """A body ready for its message; `length` is its size as stored, in bytes."""
+
+    body: PackageBody
+    length: int
+    node_count: int
+    stored_key: str | None = None
+
+
+def pack(
+    nodes: Iterable[Node], package_id: str, blobs: BlobStore, limits: Limits = LIMITS
+) -> PackedBody:
+    """Turn nodes into a body, and store it under `package_key(package_id)` if it is large.
+
+    Memory is constant whatever the size. Raises `PackageRefused` for what no subscriber would
+    import, `BlobStoreUnavailable`, and whatever `nodes` raises; then nothing stays behind.
+    """
+    meter = _Meter()
+    chunks = meter.bytes(write_nodes(meter.nodes(nodes), limits), limits)
+    head = list(_up_to(chunks, _AT_ONCE_BYTES))
+    if meter.length <= _AT_ONCE_BYTES:
+        frame: Iterator[bytes] = iter([compress(b"".join(head))])
+    else:
+        frame = compress_stream(itertools.chain(head, chunks))
+    start = list(_up_to(frame, INLINE_BYTES))
+    if sum(map(len, start)) <= INLINE_BYTES:
+        inline = b"".join(start)
+        body = PackageBody(hashlib.sha256(inline).digest(), meter.length, inline=inline)
+        return PackedBody(body, len(inline), meter.count)
+    return _store(itertools.chain(start, frame), package_key(package_id), blobs, meter)
+
+
+def _store(frame: Iterator[bytes], key: str, blobs: BlobStore, meter: "_Meter") -> PackedBody:
+    digest = hashlib.sha256()
+    written = blobs.put(key, _hashed(frame, digest))
+    sha256 = digest.digest()
+    if not written.created and _digest_of(blobs.get(key)) != sha256:
+        raise BlobCorrupt(f"{key} holds another body already; use a new package id")
+    body = PackageBody(sha256, meter.length, reference=key)
+    return PackedBody(body, written.length, meter.count, stored_key=key)
+
+
+def unpack(message: PackageMessage, blobs: BlobStore, limits: Limits = LIMITS) -> Iterator[Node]:
+    """Yield the nodes of a package; none when it has no body.
+
+    Memory is constant whatever the size. The digest is checked before the last node is out, so
+    the caller must not commit before the iterator has ended.
+
+    Raises:
+        PackageCorrupt: digest, length or format are wrong.
+        PackageRefused: the package is larger than `limits`, or refers to no blob of its own.
+        BlobMissing, BlobStoreUnavailable: the body is not there, or not yet.
+        Undecodable, InvalidPath, InvalidNode: a node is none.
+    """
+    body = message.body
+    if body is None:
+        return
+    if not 0 <= body.content_length <= limits.content_bytes:
+        raise PackageRefused(
+            f"the package declares {body.content_length} bytes; {limits.content_bytes} are allowed"
+        )
+    if body.inline is not None:
+        yield from read_nodes(_inline(body, body.inline), limits)
+        return
+    stored = _verified(blobs.get(_own_key(message)), body.sha256, message.entry.body_length)
+    yield from read_nodes(decompress_stream(stored, body.content_length), limits)
+
+
+def _inline(body: PackageBody, inline: bytes) -> Iterable[bytes]:
+    if hashlib.sha256(inline).digest() != body.sha256:
+        raise PackageCorrupt("the body's SHA-256 is not the one that the package declares")
+    if body.content_length > _AT_ONCE_BYTES:
+        return decompress_stream([inline], body.content_length)
+    return [decompress(inline, body.content_length)]
+
+
+def _own_key(message: PackageMessage) -> str:
+    """Return the blob's key: made from the id, so that a reference leads nowhere else (M7)."""
+    key = package_key(message.entry.package_id)
+    if message.body is None or message.body.reference != key:
+        raise PackageRefused("the package refers to a blob that is not its own")
+    return key
+
+
+def _verified(chunks: Iterable[bytes], sha256: bytes, length: int) -> Iterator[bytes]:
+    digest = hashlib.sha256()
+    seen = 0
+    for chunk in chunks:
+        seen += len(chunk)
+        if seen > length:
+            raise PackageCorrupt(f"the stored body is longer than the declared {length} bytes")
+        digest.update(chunk)
+        yield chunk
+    if seen != length or digest.digest() != sha256:
+        raise PackageCorrupt("the stored body's SHA-256 is not the one that the package declares")
+
+
+def _hashed(chunks: Iterable[bytes], digest: "hashlib._Hash") -> Iterator[bytes]:
+    for chunk in chunks:
+        digest.update(chunk)
+        yield chunk
+
+
+def _digest_of(chunks: Iterable[bytes]) -> bytes:
+    digest = hashlib.sha256()
+    for chunk in chunks:
+        digest.update(chunk)
+    return digest.digest()
+
+
+def _up_to(chunks: Iterator[bytes], size: int) -> Iterator[bytes]:
+    """Yield chunks until they are more than `size` bytes, or all of them when they never are."""
+    seen = 0
+    for chunk in chunks:
+        seen += len(chunk)
+        yield chunk
+        if seen > size:
+            return
+
+
+class _Meter:
+    """Counts what passes: nodes on their way in, bytes on their way to compression."""
+
+    def __init__(self) -> None:
+        self.count = 0
+        self.length = 0
+
+    def nodes(self, nodes: Iterable[Node]) -> Iterator[Node]:
+        """Pass nodes on."""
+        for node in nodes:
+            self.count += 1
+            yield node
+
+    def bytes(self, chunks: Iterable[bytes], limits: Limits) -> Iterator[bytes]:
+        """Pass chunks on. Raises `PackageRefused` beyond the limit."""
+        for chunk in chunks:
+            self.length += len(chunk)
+            if self.length > limits.content_bytes:
+                raise PackageRefused(f"the package has more than {limits.content_bytes} bytes")
+            yield chunk

@@ -1,0 +1,71 @@
+"""Tree to package: the nodes that an action carries, from the caller's one snapshot (R6)."""
+
+from collections.abc import Iterator, Sequence
+from itertools import islice
+
+from psycopg import Connection
+
+from packhorse.content import tree
+from packhorse.content.node import ROOT, Node
+from packhorse.errors import Permanent
+from packhorse.packages.scope import Scope, first_outside
+from packhorse.wire.messages import Action
+
+_READ_NODES = 50
+
+
+class PathMissing(Permanent):
+    """A path to distribute does not exist at the author."""
+
+    def __init__(self, path: str) -> None:
+        super().__init__(f"{path!r} does not exist; distribute what is there, or use DELETE")
+        self.path = path
+
+
+class PathRefused(Permanent):
+    """A path lies outside the roots of the one who asks."""
+
+    def __init__(self, path: str, roots: Sequence[str]) -> None:
+        super().__init__(f"{path!r} is below none of the caller's roots: {', '.join(roots)}")
+        self.path = path
+
+
+def export(
+    conn: Connection,
+    action: Action,
+    paths: Sequence[str],
+    deep_paths: Sequence[str],
+    roots: Sequence[str] = (ROOT,),
+) -> Iterator[Node]:
+    """Yield the nodes of a package: none unless `action` is ADD.
+
+    A shallow path is the node itself, a deep path the node and all below it, each node once.
+    Shallow ones come first, then each deep path's nodes together, the path itself first. Runs
+    in the caller's transaction and with its role; memory is constant.
+
+    Raises:
+        InvalidPath, PathRefused: at once.
+        PathMissing: while the nodes are taken, for a path of an ADD that is not there.
+    """
+    scope = Scope(paths, deep_paths)
+    outside = first_outside((*scope.shallow, *scope.deep), roots)
+    if outside is not None:
+        raise PathRefused(outside, roots)
+    return _nodes(conn, scope) if action is Action.ADD else iter(())
+
+
+def _nodes(conn: Connection, scope: Scope) -> Iterator[Node]:
+    shallow = iter(scope.shallow)
+    while wanted := list(islice(shallow, _READ_NODES)):
+        found = tree.read(conn, wanted)
+        missing = set(wanted).difference(node.path for node in found)
+        if missing:
+            raise PathMissing(min(missing))
+        yield from found
+    for path in scope.deep:
+        nodes = tree.stream(conn, path)
+        first = next(nodes, None)
+        if first is None or first.path != path:
+            raise PathMissing(path)
+        yield first
+        yield from nodes

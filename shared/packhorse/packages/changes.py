@@ -1,0 +1,68 @@
+"""Many small changes of the tree as few statements, with the result of making them in order."""
+
+from collections.abc import Iterable
+
+from psycopg import Connection
+
+from packhorse.content import tree
+from packhorse.content.node import Node, is_within, parent_of
+
+_PENDING_NODES = 5_000
+_PENDING_BYTES = 4 * 1024**2
+
+
+class Changes:
+    """Removals and writes that wait to be made: first all removals, then all writes.
+
+    That order is right as long as no removal came after a write below it, so `remove` first
+    makes what waits when there is such a write, and `replace` drops such writes: it writes the
+    path itself, hence also what a dropped write would have created above it.
+    """
+
+    def __init__(self, conn: Connection) -> None:
+        self._conn = conn
+        self._removed: dict[str, None] = {}
+        self._written: dict[str, Node] = {}
+        self._holders: set[str] = set()
+        """Every path that is, or lies above, one of the writes."""
+        self._bytes = 0
+
+    def put(self, node: Node) -> None:
+        """Write `node`; the last write of a path wins."""
+        self._written[node.path] = node
+        self._bytes += len(node.properties) + len(node.path)
+        above = node.path
+        while above not in self._holders:
+            self._holders.add(above)
+            above = parent_of(above)
+        if self._bytes > _PENDING_BYTES or len(self._written) > _PENDING_NODES:
+            self.flush()
+
+    def remove(self, path: str) -> None:
+        """Remove `path` with its subtree."""
+        if path in self._holders:
+            self.flush()
+        self._removed[path] = None
+
+    def replace(self, path: str, nodes: Iterable[Node]) -> None:
+        """Make the subtree of `path` exactly `nodes`, `path` itself among them."""
+        if path in self._holders:
+            for below in [written for written in self._written if is_within(written, path)]:
+                del self._written[below]
+        self._removed[path] = None
+        for node in nodes:
+            self.put(node)
+
+    def stream(self, path: str, nodes: Iterable[Node]) -> None:
+        """Do the same as `replace`, at once and in constant memory."""
+        self.flush()
+        tree.replace(self._conn, path, nodes)
+
+    def flush(self) -> None:
+        """Make what waits."""
+        if self._removed:
+            tree.delete(self._conn, list(self._removed))
+        if self._written:
+            tree.upsert(self._conn, list(self._written.values()))
+        self._removed, self._written, self._holders = {}, {}, set()
+        self._bytes = 0

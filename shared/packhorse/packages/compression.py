@@ -1,0 +1,99 @@
+"""One zstd frame, made and read in constant memory, never beyond the declared length (R30)."""
+
+import threading
+from collections.abc import Iterable, Iterator
+from typing import IO, cast
+
+import zstandard
+
+from packhorse.packages.limits import PackageCorrupt
+
+_LEVEL = 3
+_CHUNK_BYTES = 128 * 1024
+_WINDOW_BYTES = 8 * 1024**2
+"""Largest history that a frame may ask its reader to keep."""
+
+_OWN = threading.local()
+"""Each thread's contexts: making one costs more than a small body."""
+
+
+def compress(data: bytes) -> bytes:
+    """Return `data` as one frame that names its length."""
+    return _compressor().compress(data)
+
+
+def compress_stream(chunks: Iterable[bytes]) -> Iterator[bytes]:
+    """Yield one frame of all chunks."""
+    frame = zstandard.ZstdCompressor(level=_LEVEL).chunker(chunk_size=_CHUNK_BYTES)
+    for chunk in chunks:
+        yield from frame.compress(chunk)
+    yield from frame.finish()  # type: ignore[no-untyped-call]
+
+
+def decompress(frame: bytes, content_length: int) -> bytes:
+    """Return the content of a frame. Raises `PackageCorrupt` unless it has `content_length`."""
+    try:
+        if zstandard.frame_content_size(frame) != content_length:
+            return b"".join(decompress_stream([frame], content_length))
+        return _decompressor().decompress(frame, allow_extra_data=False)
+    except zstandard.ZstdError as error:
+        raise PackageCorrupt(f"the body is no zstd frame: {error}") from error
+
+
+def decompress_stream(chunks: Iterable[bytes], content_length: int) -> Iterator[bytes]:
+    """Yield the content of a frame, and raise `PackageCorrupt` unless it has `content_length`.
+
+    Takes every chunk, also those behind the frame's end, so that a digest over them is complete.
+    """
+    source = _File(chunks)
+    reader = zstandard.ZstdDecompressor(max_window_size=_WINDOW_BYTES).stream_reader(
+        cast(IO[bytes], source)
+    )
+    length = 0
+    try:
+        while data := reader.read(_CHUNK_BYTES):
+            length += len(data)
+            if length > content_length:
+                break
+            yield data
+    except zstandard.ZstdError as error:
+        raise PackageCorrupt(f"the body is no zstd frame: {error}") from error
+    if length != content_length:
+        raise PackageCorrupt(
+            f"the body does not hold the {content_length} bytes that the package declares"
+        )
+    source.drain()
+
+
+def _compressor() -> zstandard.ZstdCompressor:
+    if not hasattr(_OWN, "compressor"):
+        _OWN.compressor = zstandard.ZstdCompressor(level=_LEVEL)
+    compressor: zstandard.ZstdCompressor = _OWN.compressor
+    return compressor
+
+
+def _decompressor() -> zstandard.ZstdDecompressor:
+    if not hasattr(_OWN, "decompressor"):
+        _OWN.decompressor = zstandard.ZstdDecompressor(max_window_size=_WINDOW_BYTES)
+    decompressor: zstandard.ZstdDecompressor = _OWN.decompressor
+    return decompressor
+
+
+class _File:
+    """A stream of chunks as the file that the decompressor reads from."""
+
+    def __init__(self, chunks: Iterable[bytes]) -> None:
+        self._chunks = iter(chunks)
+        self._rest = b""
+
+    def read(self, size: int) -> bytes:
+        """Return at most `size` bytes, none at the end."""
+        if not self._rest:
+            self._rest = next((chunk for chunk in self._chunks if chunk), b"")
+        data, self._rest = self._rest[:size], self._rest[size:]
+        return data
+
+    def drain(self) -> None:
+        """Take what is left."""
+        for _ in self._chunks:
+            pass

@@ -1,0 +1,164 @@
+"""Nodes to the uncompressed bytes of a body and back, node by node in constant memory.
+
+Each node is one protobuf message behind its length as a varint (ADR 0006). Both directions hold
+the same limits, so that nothing is accepted at the author which a subscriber would refuse.
+"""
+
+from collections.abc import Iterable, Iterator
+
+from packhorse.content.node import Binary, InvalidNode, Node, check_path
+from packhorse.packages.limits import LIMITS, Limits, PackageCorrupt, PackageRefused
+from packhorse.wire.node_codec import BinaryRecord, NodeRecord, decode_node, encode_node
+
+_CHUNK_BYTES = 128 * 1024
+_VARINT_BYTES = 5
+
+
+def write_nodes(nodes: Iterable[Node], limits: Limits = LIMITS) -> Iterator[bytes]:
+    """Yield the body's bytes in chunks. Raises `PackageRefused` or `InvalidPath`."""
+    parts: list[bytes] = []
+    size = 0
+    for number, node in enumerate(nodes, 1):
+        record = _record(node)
+        _check(record, limits)
+        data = encode_node(record)
+        _check_size(record.path, number, len(data), limits)
+        parts += (_varint(len(data)), data)
+        size += len(data)
+        if size >= _CHUNK_BYTES:
+            yield b"".join(parts)
+            parts, size = [], 0
+    if parts:
+        yield b"".join(parts)
+
+
+def read_nodes(chunks: Iterable[bytes], limits: Limits = LIMITS) -> Iterator[Node]:
+    """Yield the nodes of a body's bytes.
+
+    Raises:
+        PackageCorrupt: the bytes are no sequence of whole nodes.
+        PackageRefused: a limit is passed; nothing beyond it was read.
+        Undecodable, InvalidPath, InvalidNode: a node is none.
+    """
+    source = _Source(chunks)
+    number = 0
+    while (size := source.take_varint()) is not None:
+        number += 1
+        _check_size(f"node {number}", number, size, limits)
+        record = decode_node(source.take(size))
+        _check(record, limits)
+        yield _node(record)
+
+
+def _record(node: Node) -> NodeRecord:
+    return NodeRecord(
+        node.path,
+        node.type,
+        node.properties.encode(),
+        [
+            BinaryRecord(
+                binary.name, bytes.fromhex(binary.sha256), binary.length, binary.media_type
+            )
+            for binary in node.binaries
+        ],
+    )
+
+
+def _node(record: NodeRecord) -> Node:
+    try:
+        properties = record.properties.decode()
+    except UnicodeDecodeError as error:
+        raise InvalidNode(f"properties of {record.path!r} are not UTF-8") from error
+    if not record.binaries:
+        return Node(record.path, record.type, properties)
+    binaries = tuple(
+        Binary(binary.name, binary.sha256.hex(), binary.length, binary.media_type)
+        for binary in record.binaries
+    )
+    return Node(record.path, record.type, properties, binaries)
+
+
+def _check_size(what: str, number: int, size: int, limits: Limits) -> None:
+    if size > limits.node_bytes:
+        raise PackageRefused(f"{what} has {size} bytes; {limits.node_bytes} are allowed")
+    if number > limits.nodes:
+        raise PackageRefused(f"the package has more than {limits.nodes} nodes; split it")
+
+
+def _check(record: NodeRecord, limits: Limits) -> None:
+    path = check_path(record.path)
+    if path.count("/") > limits.depth:
+        raise PackageRefused(f"{path[:80]!r}… is deeper than {limits.depth} segments")
+    if not record.type or len(record.type) > limits.name_bytes:
+        raise InvalidNode(f"{path!r} needs a type of 1 to {limits.name_bytes} characters")
+    if record.binaries:
+        _check_binaries(record, limits)
+
+
+def _check_binaries(record: NodeRecord, limits: Limits) -> None:
+    if len(record.binaries) > limits.binaries:
+        raise PackageRefused(
+            f"{record.path!r} has {len(record.binaries)} binaries; {limits.binaries} are allowed"
+        )
+    if len({binary.name for binary in record.binaries}) != len(record.binaries):
+        raise InvalidNode(f"{record.path!r} has two binaries of one name")
+    for binary in record.binaries:
+        if len(binary.sha256) != 32 or binary.length < 0 or not binary.name:
+            raise InvalidNode(f"binary {binary.name[:80]!r} of {record.path!r} is no reference")
+        if max(len(binary.name), len(binary.media_type)) > limits.name_bytes:
+            raise PackageRefused(f"a binary of {record.path!r} has too long a name or media type")
+
+
+def _varint(value: int) -> bytes:
+    data = bytearray()
+    while value > 0x7F:
+        data.append(value & 0x7F | 0x80)
+        value >>= 7
+    data.append(value)
+    return bytes(data)
+
+
+class _Source:
+    """Takes exact numbers of bytes from a stream of chunks."""
+
+    def __init__(self, chunks: Iterable[bytes]) -> None:
+        self._chunks = iter(chunks)
+        self._chunk = b""
+        self._at = 0
+
+    def take(self, count: int) -> bytes:
+        """Return the next `count` bytes. Raises `PackageCorrupt` when there are fewer."""
+        end = self._at + count
+        if end <= len(self._chunk):
+            data = self._chunk[self._at : end]
+            self._at = end
+            return data
+        parts = [self._chunk[self._at :]]
+        missing = end - len(self._chunk)
+        while missing > 0:
+            if not self._next_chunk():
+                raise PackageCorrupt("the body ends inside a node")
+            self._at = min(missing, len(self._chunk))
+            parts.append(self._chunk[: self._at])
+            missing -= self._at
+        return b"".join(parts)
+
+    def take_varint(self) -> int | None:
+        """Return the next varint, or None at the end of the stream."""
+        if self._at == len(self._chunk) and not self._next_chunk():
+            return None
+        value = 0
+        for position in range(_VARINT_BYTES):
+            byte = self.take(1)[0]
+            value |= (byte & 0x7F) << 7 * position
+            if byte < 0x80:
+                return value
+        raise PackageCorrupt("the length of a node is no varint of at most 5 bytes")
+
+    def _next_chunk(self) -> bool:
+        for chunk in self._chunks:
+            if chunk:
+                self._chunk, self._at = chunk, 0
+                return True
+        self._chunk, self._at = b"", 0
+        return False

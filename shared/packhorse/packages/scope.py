@@ -1,0 +1,71 @@
+"""The part of the tree that a package declares: which nodes may be in it, and which roots hold it.
+
+Paths compare on segment boundaries only (R29, M4): `/a` holds `/a/b` and not `/ab`.
+"""
+
+from collections.abc import Iterable, Sequence
+
+from packhorse.content.node import ROOT, ancestors_of, check_path, is_within, parent_of
+
+
+def covering(paths: Iterable[str]) -> list[str]:
+    """Return, sorted, those of `paths` that lie below no other one of them."""
+    kept: dict[str, None] = {}
+    for path in sorted(set(paths)):  # a path sorts before all that lies below it
+        if path not in kept and _nearest(path, kept) is None:
+            kept[path] = None
+    return list(kept)
+
+
+def first_outside(paths: Iterable[str], roots: Sequence[str]) -> str | None:
+    """Return the first of `paths` that lies below none of `roots`, or None."""
+    if ROOT in roots:
+        return None
+    for path in paths:
+        if not any(is_within(path, root) for root in roots):
+            return path
+    return None
+
+
+class Scope:
+    """The shallow and deep paths of one package, checked and without overlap."""
+
+    def __init__(self, paths: Iterable[str], deep_paths: Iterable[str]) -> None:
+        """Raise `InvalidPath` for a path that is none."""
+        self.deep = covering(check_path(path) for path in deep_paths)
+        self._deep = dict.fromkeys(self.deep)
+        self._last: str | None = None
+        self.shallow = sorted(
+            {check_path(path) for path in paths if self.deep_path_of(path) is None}
+        )
+        self._shallow = frozenset(self.shallow)
+        self._ancestors: frozenset[str] | None = None
+
+    def deep_path_of(self, path: str) -> str | None:
+        """Return the deep path that `path` belongs to, or None."""
+        if not self._deep:
+            return None
+        if self._last is None or not is_within(path, self._last):
+            self._last = _nearest(path, self._deep)
+        return self._last
+
+    def allows_alone(self, path: str) -> bool:
+        """Tell whether `path`, in no deep path, is a shallow one or lies above a declared one."""
+        return path in self._shallow or path in self._above()
+
+    def _above(self) -> frozenset[str]:
+        if self._ancestors is None:
+            declared = (*self.shallow, *self.deep)
+            self._ancestors = frozenset(
+                [ROOT, *(above for path in declared for above in ancestors_of(path))]
+            )
+        return self._ancestors
+
+
+def _nearest(path: str, among: dict[str, None]) -> str | None:
+    """Return `path` or the nearest path above it that is one of `among`."""
+    while path not in among:
+        if path == ROOT:
+            return None
+        path = parent_of(path)
+    return path

@@ -1,0 +1,48 @@
+"""Nodes of a package body to bytes and back, one message each, as plain records.
+
+The wire knows no content model: who packs and unpacks turns these records into nodes. What is
+decoded is untrusted (R30); the decoder raises `Undecodable` and nothing else.
+"""
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+from packhorse.wire.record import parse
+from packhorse.wire.v1 import package_pb2
+
+
+class BinaryRecord(NamedTuple):
+    """A reference to a binary; `sha256` is the raw digest."""
+
+    name: str
+    sha256: bytes
+    length: int
+    media_type: str
+
+
+class NodeRecord(NamedTuple):
+    """A node as it travels; `properties` is the UTF-8 text of a JSON object."""
+
+    path: str
+    type: str
+    properties: bytes
+    binaries: Sequence[BinaryRecord] = ()
+
+
+def encode_node(record: NodeRecord) -> bytes:
+    """Encode one node."""
+    wire = package_pb2.Node(path=record.path, type=record.type, properties_json=record.properties)
+    for name, sha256, length, media_type in record.binaries:
+        wire.binaries.add(name=name, sha256=sha256, length=length, media_type=media_type)
+    return wire.SerializeToString()
+
+
+def decode_node(value: bytes) -> NodeRecord:
+    """Decode one node. Raises `Undecodable`."""
+    wire = package_pb2.Node()
+    parse(wire, value)
+    binaries = [
+        BinaryRecord(binary.name, binary.sha256, binary.length, binary.media_type)
+        for binary in wire.binaries
+    ]
+    return NodeRecord(wire.path, wire.type, wire.properties_json, binaries)
