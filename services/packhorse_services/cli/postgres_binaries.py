@@ -27,7 +27,13 @@ def run(tool: str, *arguments: str | Path, check: bool = True) -> subprocess.Com
     command = [str(_binaries() / tool), *map(str, arguments)]
     with tempfile.TemporaryFile("w+") as output:  # a pipe would stay open in the server
         done = subprocess.run(
-            command, cwd="/", stdout=output, stderr=output, check=False, **_as_nobody()
+            command,
+            cwd="/",
+            stdout=output,
+            stderr=output,
+            check=False,
+            start_new_session=True,  # Ctrl-C is not for the server
+            **_as_nobody(),
         )
         output.seek(0)
         done.stdout = output.read()

@@ -1,0 +1,107 @@
+"""What an embedded stack consists of: programs, and the databases, ports and settings of each."""
+
+import sys
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from packhorse.errors import Permanent
+from packhorse_services.cli.child import Program
+from packhorse_services.cli.data_directory import DataDirectory, RunningStack
+from packhorse_services.cli.embedded import EmbeddedPostgres
+from packhorse_services.cli.ports import free_ports, is_free
+
+AUTHOR_DATABASE = "author"
+_JOURNAL_DATABASE = "journal"
+_FIXED_PROGRAMS = 3
+
+
+class PortTaken(Permanent):
+    """Another program listens on a port that the stack was told to use."""
+
+
+@dataclass(frozen=True, slots=True)
+class StackOptions:
+    """What the user chose. `port` 0 takes any that are free."""
+
+    data: Path
+    port: int = 8080
+    subscribers: int = 3
+    journal: str = "postgresql"
+    blobs: str | None = None
+    max_retries: int = -1
+    editable: bool = True
+
+
+def subscriber_names(count: int) -> list[str]:
+    """Return the agents' names, each the name of its database as well."""
+    return [f"sub{number}" for number in range(1, count + 1)]
+
+
+def choose_ports(options: StackOptions) -> list[int]:
+    """Return a port for each program, in the order of `plan`. Raises `PortTaken`."""
+    count = _FIXED_PROGRAMS + options.subscribers
+    if options.port == 0:
+        return free_ports(count)
+    ports = list(range(options.port, options.port + count))
+    taken = [port for port in ports if not is_free(port)]
+    if taken:
+        raise PortTaken(
+            f"port {taken[0]} is in use; choose another first of {count} with --port, or 0 for "
+            "any that are free"
+        )
+    return ports
+
+
+def plan(options: StackOptions, postgres: EmbeddedPostgres, ports: list[int]) -> list[Program]:
+    """Return the programs in the order of their start; creates the databases they need."""
+    directory = DataDirectory(options.data)
+    journal = options.journal
+    if journal == "postgresql":
+        journal = postgres.ensure_database(_JOURNAL_DATABASE)
+    author = postgres.ensure_database(AUTHOR_DATABASE)
+    common = {
+        "PACKHORSE_HOST": "127.0.0.1",
+        "PACKHORSE_JOURNAL_URL": journal,
+        "PACKHORSE_BLOBS_URL": options.blobs or str(directory.blobs),
+        "PACKHORSE_TOKEN_FILE": str(directory.tokens),
+    }
+    at_author = {**common, "PACKHORSE_DATABASE_URL": author}
+    programs = [
+        _program("publisher", "publisher", ports[0], at_author),
+        _program("content", "content", ports[1], at_author),
+        _program("cleanup", "cleanup", ports[2], at_author),
+    ]
+    for name, port in zip(subscriber_names(options.subscribers), ports[3:], strict=True):
+        settings = {
+            **common,
+            "PACKHORSE_DATABASE_URL": postgres.ensure_database(name),
+            "PACKHORSE_SUBSCRIBER": name,
+            "PACKHORSE_EDITABLE": str(options.editable).lower(),
+            "PACKHORSE_MAX_RETRIES": str(options.max_retries),
+        }
+        programs.append(_program(name, "subscriber", port, settings))
+    return programs
+
+
+def describe(directory: DataDirectory, programs: list[Program]) -> RunningStack:
+    """Return where everything is; process ids are not known yet."""
+    urls = {program.name: program.url for program in programs}
+    return RunningStack(
+        publisher=urls.pop("publisher"),
+        content=urls.pop("content"),
+        cleanup=urls.pop("cleanup"),
+        subscribers=urls,
+        token_file=str(directory.tokens),
+        pids={},
+        data=str(directory.root),
+    )
+
+
+def _program(name: str, room: str, port: int, settings: Mapping[str, str]) -> Program:
+    return Program(
+        name=name,
+        command=(sys.executable, "-m", f"packhorse_services.{room}"),
+        environment={**settings, "PACKHORSE_PORT": str(port)},
+        url=f"http://127.0.0.1:{port}",
+    )

@@ -1,0 +1,113 @@
+"""`packhorse up`: the embedded stack as processes, until somebody ends it."""
+
+import signal
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import replace
+
+from rich.table import Table
+
+from packhorse.runtime.token_file import ensure_token_file
+from packhorse_services.cli import output
+from packhorse_services.cli.child import Child, bound_log
+from packhorse_services.cli.data_directory import DataDirectory, RunningStack
+from packhorse_services.cli.embedded import EmbeddedPostgres
+from packhorse_services.cli.stack import StackOptions, choose_ports, describe, plan
+from packhorse_services.cli.supervisor import Supervisor
+
+_TEND_S = 0.2
+
+
+def up(options: StackOptions, *, as_json: bool) -> None:
+    """Start everything below `options.data`, say where it is, and stay until a signal comes.
+
+    Raises what keeps it from starting; nothing of the stack runs on after that.
+    """
+    ended = _end_signals()
+    directory = DataDirectory(options.data)
+    with directory.claimed(), _running(directory.postgres()) as postgres:
+        token = ensure_token_file(directory.tokens)
+        programs = plan(options, postgres, choose_ports(options))
+        children = [Child(program, directory.logs / f"{program.name}.log") for program in programs]
+        stack = _Stack(
+            directory, postgres, Supervisor(children, _tell), describe(directory, programs)
+        )
+        try:
+            stack.supervisor.start(ended)
+            if not ended():
+                _show(stack.publish(), token, as_json=as_json)
+            while not ended():
+                stack.tend()
+                time.sleep(_TEND_S)
+            _tell("Ending …")
+        finally:
+            stack.supervisor.stop()
+
+
+class _Stack:
+    """The running server and programs, and what others are told of them."""
+
+    def __init__(
+        self,
+        directory: DataDirectory,
+        postgres: EmbeddedPostgres,
+        supervisor: Supervisor,
+        described: RunningStack,
+    ) -> None:
+        self.supervisor = supervisor
+        self._directory, self._postgres, self._described = directory, postgres, described
+
+    def publish(self) -> RunningStack:
+        """Let other commands know the processes as they are now."""
+        pids = {**self.supervisor.pids(), "postgres": self._postgres.pid()}
+        described = replace(self._described, pids=pids)
+        self._directory.publish(described)
+        return described
+
+    def tend(self) -> None:
+        """Renew what has died."""
+        renewed = self.supervisor.tend()
+        if not self._postgres.running():
+            _tell("PostgreSQL has ended; starting it again")
+            self._postgres.start()
+            renewed = True
+        bound_log(self._postgres.log)
+        if renewed:
+            self.publish()
+
+
+@contextmanager
+def _running(postgres: EmbeddedPostgres) -> Iterator[EmbeddedPostgres]:
+    _tell("Starting PostgreSQL …")
+    try:
+        postgres.start()
+        yield postgres
+    finally:
+        postgres.stop()
+
+
+def _end_signals() -> Callable[[], bool]:
+    """Return a function that tells whether SIGTERM or SIGINT has come."""
+    came: list[int] = []
+    for number in (signal.SIGTERM, signal.SIGINT):
+        signal.signal(number, lambda received, _frame: came.append(received))
+    return lambda: bool(came)
+
+
+def _show(stack: RunningStack, token: str | None, *, as_json: bool) -> None:
+    if as_json:
+        output.line(stack.line())
+        return
+    table = Table("program", "address")
+    addresses = {"publisher": stack.publisher, "content": stack.content, "cleanup": stack.cleanup}
+    for name, url in (addresses | stack.subscribers).items():
+        table.add_row(name, url)
+    output.data.print(table)
+    output.line(f"data    {stack.data}\ntokens  {stack.token_file}")
+    if token is not None:
+        output.line(f"token   {token}  (shown this once, kept in that file)")
+
+
+def _tell(sentence: str) -> None:
+    output.talk.print(sentence)

@@ -1,0 +1,138 @@
+"""The supervisor of `packhorse up`, on programs as small as they can be."""
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from packhorse_services.cli.child import Child, Program, bound_log
+from packhorse_services.cli.ports import free_port
+from packhorse_services.cli.supervisor import StartFailed, Supervisor
+
+_SERVER = """
+import http.server, signal, sys
+signal.signal(signal.SIGTERM, lambda *_: sys.exit(print(sys.argv[1], "ends", flush=True)))
+class Ready(http.server.BaseHTTPRequestHandler):
+    def do_GET(self):
+        self.send_response(200)
+        self.end_headers()
+print(sys.argv[1], "begins", flush=True)
+http.server.HTTPServer(("127.0.0.1", int(sys.argv[2])), Ready).serve_forever()
+"""
+
+
+def _program(name: str, code: str = _SERVER) -> Program:
+    port = free_port()
+    return Program(
+        name, (sys.executable, "-c", code, name, str(port)), {}, f"http://127.0.0.1:{port}"
+    )
+
+
+class Stage:
+    """Builds supervisors whose children end with the test."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self.told: list[str] = []
+        self.children: list[Child] = []
+
+    def supervisor(self, *programs: Program) -> Supervisor:
+        children = [Child(program, self.folder / f"{program.name}.log") for program in programs]
+        self.children += children
+        return Supervisor(children, self.told.append)
+
+
+@pytest.fixture
+def stage(tmp_path: Path) -> Iterator[Stage]:
+    stage = Stage(tmp_path)
+    yield stage
+    for child in stage.children:
+        child.stop(5)
+
+
+def _wait_for(condition: Callable[[], bool], seconds: float = 20) -> None:
+    deadline = time.monotonic() + seconds
+    while not condition():
+        assert time.monotonic() < deadline, "it did not happen in time"
+        time.sleep(0.05)
+
+
+def test_all_are_ready_after_the_start(stage: Stage) -> None:
+    supervisor = stage.supervisor(_program("one"), _program("two"))
+    supervisor.start(lambda: False, timeout=20)
+    assert [child.ended() for child in stage.children] == [None, None]
+
+
+def test_what_dies_is_run_again_and_told(stage: Stage) -> None:
+    supervisor = stage.supervisor(_program("one"))
+    supervisor.start(lambda: False, timeout=20)
+    before = supervisor.pids()["one"]
+    os.kill(before, signal.SIGKILL)
+    _wait_for(supervisor.tend)
+    assert supervisor.pids()["one"] != before
+    assert stage.told == ["one was ended by signal 9; again in 0.0 s"]
+
+
+def test_a_start_that_fails_shows_the_last_lines(stage: Stage) -> None:
+    supervisor = stage.supervisor(_program("broken", "raise SystemExit('no such database')"))
+    with pytest.raises(StartFailed, match=r"broken ended with exit code 1:\nno such database"):
+        supervisor.start(lambda: False, timeout=20)
+
+
+def test_a_program_that_never_is_ready_is_named(stage: Stage) -> None:
+    supervisor = stage.supervisor(_program("mute", "input_ = __import__('time').sleep(60)"))
+    with pytest.raises(StartFailed, match="mute was not ready in time"):
+        supervisor.start(lambda: False, timeout=0.3)
+
+
+def test_the_end_comes_in_reverse_order(stage: Stage) -> None:
+    programs = [_program("first"), _program("second")]
+    shared = stage.folder / "shared.log"
+    children = [Child(program, shared) for program in programs]
+    stage.children += children
+    supervisor = Supervisor(children, stage.told.append)
+    supervisor.start(lambda: False, timeout=20)
+    supervisor.stop()
+    ends = [line for line in shared.read_text().splitlines() if line.endswith("ends")]
+    assert ends == ["second ends", "first ends"]
+
+
+def test_a_child_does_not_outlive_a_killed_supervisor(tmp_path: Path) -> None:
+    code = f"""
+import pathlib, sys, time
+from packhorse_services.cli.child import Child, Program
+sleeper = (sys.executable, "-c", "import time; time.sleep(600)")
+child = Child(Program("x", sleeper, {{}}, ""), pathlib.Path({str(tmp_path / "x.log")!r}))
+child.spawn()
+print(child.pid, flush=True)
+time.sleep(600)
+"""
+    parent = subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE, text=True)
+    with parent:
+        assert parent.stdout is not None
+        child_pid = int(parent.stdout.readline())
+        parent.kill()
+    _wait_for(lambda: _gone(child_pid))
+
+
+def _gone(pid: int) -> bool:
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] == "Z"
+    except FileNotFoundError:
+        return True
+
+
+def test_a_long_log_is_moved_aside_while_it_is_written(tmp_path: Path) -> None:
+    log = tmp_path / "x.log"
+    with log.open("a") as writer:
+        writer.write("old\n" * 100)
+        writer.flush()
+        bound_log(log, limit=100)
+        writer.write("new\n")
+    assert log.read_text() == "new\n"
+    assert (tmp_path / "x.log.1").read_text() == "old\n" * 100
