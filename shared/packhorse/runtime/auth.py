@@ -1,0 +1,132 @@
+"""Who calls, and what the caller may do: bearer tokens from a file, or JWT through JWKS."""
+
+import sys
+from collections.abc import Awaitable, Callable
+from typing import Annotated, Protocol
+
+from fastapi import Depends, Request
+from fastapi.security import HTTPAuthorizationCredentials, HTTPBearer
+
+from packhorse.runtime.configuration import InvalidConfiguration, ProcessConfiguration
+from packhorse.runtime.jwt_tokens import JwtVerifier
+from packhorse.runtime.principal import ANYBODY, Principal, Scope
+from packhorse.runtime.problems import Problem
+from packhorse.runtime.token_file import TokenFile, ensure_token_file
+
+__all__ = [
+    "Authenticator",
+    "Principal",
+    "Scope",
+    "authenticator_for",
+    "ensure_token_file",
+    "require",
+]
+
+_MAX_TOKEN_LENGTH = 8192
+
+
+class Tokens(Protocol):
+    """One way to know a caller by a token."""
+
+    async def principal(self, token: str) -> Principal | None:
+        """Return whose token it is, or None when it is not a valid one."""
+        ...
+
+
+class Authenticator:
+    """Knows callers by their bearer token, in any of several ways."""
+
+    def __init__(self, *ways: Tokens) -> None:
+        if not ways:
+            raise ValueError("an authenticator needs a way; use Authenticator.off() for none")
+        self._ways: tuple[Tokens, ...] | None = ways
+
+    @classmethod
+    def off(cls) -> "Authenticator":
+        """Return one that takes everybody for `ANYBODY`."""
+        authenticator = cls.__new__(cls)
+        authenticator._ways = None
+        return authenticator
+
+    async def principal(self, token: str | None) -> Principal:
+        """Return the caller. Raises `Problem` 401 for no token or an invalid one."""
+        if self._ways is None:
+            return ANYBODY
+        if not token:
+            raise _unauthenticated("send the header Authorization: Bearer <token>")
+        if len(token) <= _MAX_TOKEN_LENGTH:
+            for way in self._ways:
+                found = await way.principal(token)
+                if found is not None:
+                    return found
+        raise _unauthenticated(
+            "the token is unknown, expired or for another audience", "invalid_token"
+        )
+
+
+def authenticator_for(configuration: ProcessConfiguration) -> Authenticator:
+    """Return what the configuration asks for; a token file that is missing is created.
+
+    The new token is shown once, on standard error. Raises `InvalidConfiguration`.
+    """
+    if not configuration.authentication:
+        return Authenticator.off()
+    ways: list[Tokens] = []
+    if configuration.token_file is not None:
+        created = ensure_token_file(configuration.token_file)
+        if created is not None:
+            sys.stderr.write(f"created {configuration.token_file}; its admin token is {created}\n")
+        ways.append(TokenFile(configuration.token_file))
+    if configuration.jwks_url:
+        ways.append(
+            JwtVerifier(
+                configuration.jwks_url,
+                issuer=configuration.jwt_issuer or "",
+                audience=configuration.jwt_audience or "",
+            )
+        )
+    if not ways:
+        raise InvalidConfiguration(
+            "authentication is on, but there is neither token_file nor jwks_url; set one "
+            "(PACKHORSE_TOKEN_FILE, PACKHORSE_JWKS_URL)"
+        )
+    return Authenticator(*ways)
+
+
+_bearer = HTTPBearer(auto_error=False, description="An opaque token or a JWT")
+
+
+def require(scope: str | None) -> Callable[..., Awaitable[Principal]]:
+    """Return a dependency that gives the `Principal`, or answers 401, or 403 without `scope`.
+
+    With None any valid token will do.
+    """
+    needed = Scope(scope) if scope is not None else None
+
+    async def principal(
+        request: Request,
+        credentials: Annotated[HTTPAuthorizationCredentials | None, Depends(_bearer)],
+    ) -> Principal:
+        authenticator: Authenticator = request.app.state.authenticator
+        found = await authenticator.principal(credentials.credentials if credentials else None)
+        if needed is not None and not found.may(needed):
+            raise _forbidden(needed)
+        return found
+
+    return principal
+
+
+def _unauthenticated(detail: str, error: str | None = None) -> Problem:
+    challenge = 'Bearer realm="packhorse"'
+    if error:
+        challenge += f', error="{error}"'
+    return Problem(401, detail=detail, headers={"WWW-Authenticate": challenge})
+
+
+def _forbidden(scope: str) -> Problem:
+    challenge = f'Bearer realm="packhorse", error="insufficient_scope", scope="{scope}"'
+    return Problem(
+        403,
+        detail=f"this needs a token with the scope {scope}",
+        headers={"WWW-Authenticate": challenge},
+    )

@@ -1,0 +1,76 @@
+"""What every program is told about itself and its surroundings; rooms add their own fields."""
+
+import ipaddress
+from pathlib import Path
+from typing import Any, Literal, Self
+
+from pydantic import BaseModel, ConfigDict, Field, model_validator
+
+from packhorse.errors import Permanent
+
+
+class InvalidConfiguration(Permanent):
+    """The program can't start as configured; the text names the setting to change."""
+
+
+class ProcessConfiguration(BaseModel):
+    """Settings that all programs share.
+
+    A field `x` with a twin `x_file` may come from that file instead, so that secrets need not
+    stand in the environment; giving both is refused.
+    """
+
+    model_config = ConfigDict(frozen=True, extra="ignore")
+
+    host: str = "127.0.0.1"
+    port: int = Field(default=0, ge=0, le=65535)
+    journal_url: str = Field(default="", repr=False)
+    journal_url_file: Path | None = None
+    blobs_url: str = Field(default="", repr=False)
+    blobs_url_file: Path | None = None
+    topic_prefix: str = Field(default="aemdistribution", pattern=r"^[A-Za-z0-9._-]{1,100}$")
+    authentication: bool = True
+    token_file: Path | None = None
+    jwks_url: str | None = None
+    jwt_issuer: str | None = None
+    jwt_audience: str | None = None
+    docs: bool = False
+    """Serve the interactive API pages at /docs, which load their scripts from elsewhere."""
+    log_format: Literal["json", "console"] = "json"
+    log_level: Literal["DEBUG", "INFO", "WARNING", "ERROR"] = "INFO"
+
+    @model_validator(mode="before")
+    @classmethod
+    def _read_files(cls, values: Any) -> Any:
+        if not isinstance(values, dict):
+            return values
+        filled = dict(values)
+        for name in cls.model_fields:
+            source = values.get(f"{name}_file")
+            if source is None:
+                continue
+            if values.get(name) is not None:
+                raise ValueError(f"{name} and {name}_file are both set; leave one out")
+            filled[name] = Path(source).read_text().strip()
+        return filled
+
+    @model_validator(mode="after")
+    def _agree(self) -> Self:
+        if self.jwks_url and not (self.jwt_issuer and self.jwt_audience):
+            raise ValueError("jwks_url needs jwt_issuer and jwt_audience as well")
+        if not self.authentication and not is_loopback(self.host):
+            raise ValueError(
+                f"authentication is off and host {self.host} is not loopback, so anybody on the "
+                "network could write; turn authentication on or listen on 127.0.0.1"
+            )
+        return self
+
+
+def is_loopback(host: str) -> bool:
+    """Tell whether only this machine can reach a server that listens on `host`."""
+    if host == "localhost":
+        return True
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return False

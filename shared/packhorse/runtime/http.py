@@ -1,0 +1,140 @@
+"""The HTTP application that every room builds on: probes, problems, limits, OpenAPI."""
+
+import asyncio
+from collections.abc import Callable, Mapping
+from contextlib import AbstractAsyncContextManager
+from typing import Any
+
+from fastapi import APIRouter, Depends, FastAPI, Request
+from fastapi.exceptions import RequestValidationError
+from fastapi.openapi.docs import get_swagger_ui_html
+from fastapi.responses import HTMLResponse, JSONResponse
+from prometheus_client import CONTENT_TYPE_LATEST, generate_latest
+from starlette.exceptions import HTTPException
+from starlette.responses import Response
+
+import packhorse
+from packhorse.runtime.auth import Authenticator, require
+from packhorse.runtime.edge import Edge, Limits, respond_to
+from packhorse.runtime.metrics import BUILD
+from packhorse.runtime.openapi import complete, operation_id
+from packhorse.runtime.problems import GENERIC, TABLE, Kind, Problem, Table
+from packhorse.runtime.readiness import Readiness
+from packhorse.runtime.validation import problem_of_validation
+
+Lifespan = Callable[[FastAPI], AbstractAsyncContextManager[Any]]
+
+_DOCS_POLICY = (
+    "default-src 'none'; script-src https: 'unsafe-inline'; style-src https: 'unsafe-inline'; "
+    "img-src https: data:; connect-src 'self'"
+)
+
+
+def create_app(
+    *,
+    title: str,
+    description: str,
+    authenticator: Authenticator,
+    readiness: Mapping[str, Callable[[], None]],
+    max_body_bytes: int = 1024 * 1024,
+    lifespan: Lifespan | None = None,
+    problems: Mapping[type[Exception], Kind] | None = None,
+    limits: Limits | None = None,
+    docs: bool = False,
+) -> FastAPI:
+    """Return an app that has everything but the room's own routes.
+
+    `readiness` names checks that raise when the process can't work now; they run in threads.
+    `problems` adds the room's exceptions to the table of `packhorse.runtime.problems`; a
+    subclass found there wins over its parents. `limits` overrides `max_body_bytes`.
+    """
+    table: Table = {**TABLE, **(problems or {})}
+    app = FastAPI(
+        title=title,
+        description=description,
+        version=packhorse.__version__,
+        docs_url=None,
+        redoc_url=None,
+        lifespan=lifespan,
+        generate_unique_id_function=operation_id,
+        redirect_slashes=False,
+        telemetry={"tracing": False, "metrics": False, "logs": False},
+    )
+    app.state.authenticator = authenticator
+    app.state.readiness = Readiness(readiness)
+    app.state.stopping = asyncio.Event()
+    app.add_middleware(Edge, limits=limits or Limits(body_bytes=max_body_bytes), table=table)
+    _handle_errors(app, table)
+    app.include_router(_service_routes(table))
+    if docs:
+        _serve_docs(app)
+    complete(app)
+    BUILD.info({"version": packhorse.__version__})
+    return app
+
+
+def _handle_errors(app: FastAPI, table: Table) -> None:
+    async def on_framework_error(request: Request, error: Exception) -> Response:
+        if isinstance(error, HTTPException) and not isinstance(error, Problem):
+            error = Problem(error.status_code, headers=error.headers)
+        return respond_to(request, error, table)
+
+    async def on_invalid(request: Request, error: Exception) -> Response:
+        if not isinstance(error, RequestValidationError):
+            raise error
+        return respond_to(request, problem_of_validation(error), table)
+
+    app.add_exception_handler(HTTPException, on_framework_error)
+    app.add_exception_handler(RequestValidationError, on_invalid)
+
+
+def _service_routes(table: Table) -> APIRouter:
+    router = APIRouter(include_in_schema=False)
+
+    @router.get("/")
+    async def version(request: Request) -> dict[str, str]:
+        return {"service": request.app.title, "version": packhorse.__version__}
+
+    @router.get("/livez")
+    async def livez() -> dict[str, str]:
+        return {"status": "ok"}
+
+    @router.get("/startupz")
+    async def startupz() -> dict[str, str]:
+        return {"status": "ok"}  # nothing is served before the components have started
+
+    router.add_api_route("/readyz", _readyz)
+    router.add_api_route("/metrics", _metrics, dependencies=[Depends(require(None))])
+    kinds = {kind.slug: kind for kind in (*GENERIC.values(), *table.values())}
+
+    @router.get("/problems/{slug}")
+    async def problem_kind(slug: str) -> dict[str, Any]:
+        if slug not in kinds:
+            raise Problem(404)
+        kind = kinds[slug]
+        return {"type": kind.type, "title": kind.title, "status": kind.status}
+
+    return router
+
+
+async def _readyz(request: Request) -> Response:
+    failures: dict[str, str] = await request.app.state.readiness.failures()
+    if request.app.state.stopping.is_set():
+        failures = {**failures, "serving": "stopping"}
+    ready = not any(failures.values())
+    body: dict[str, Any] = {"status": "ok" if ready else "unavailable"}
+    if "verbose" in request.query_params:
+        body["checks"] = {name: reason or "ok" for name, reason in failures.items()}
+    return JSONResponse(body, 200 if ready else 503)
+
+
+async def _metrics() -> Response:
+    return Response(generate_latest(), media_type=CONTENT_TYPE_LATEST)
+
+
+def _serve_docs(app: FastAPI) -> None:
+    @app.get("/docs", include_in_schema=False)
+    async def interactive_docs() -> HTMLResponse:
+        page = get_swagger_ui_html(openapi_url="/openapi.json", title=app.title)
+        page.headers["content-security-policy"] = _DOCS_POLICY
+        return page

@@ -1,0 +1,110 @@
+"""JWT access tokens, verified with the issuer's published keys (JWKS)."""
+
+import asyncio
+import logging
+from typing import Any
+
+import jwt
+from jwt import PyJWK, PyJWKClient
+from jwt.exceptions import PyJWKClientConnectionError, PyJWKError, PyJWTError
+
+from packhorse.clock import Clock, SystemClock
+from packhorse.errors import Transient
+from packhorse.runtime.principal import Principal
+
+logger = logging.getLogger(__name__)
+
+ALGORITHMS = ("RS256", "ES256", "EdDSA")
+_LEEWAY_S = 30
+_FETCH_TIMEOUT_S = 5
+_KEYS_LIVE_S = 300
+_REST_S = 10
+"""How long the issuer is left alone after a fetch, so that made-up key ids can't drive fetches."""
+
+
+class KeysUnavailable(Transient):
+    """The issuer's keys can't be fetched now, so no JWT can be checked; try again."""
+
+
+class JwtVerifier:
+    """Accepts JWTs of one issuer for one audience; keys are fetched in a thread and cached."""
+
+    def __init__(
+        self, jwks_url: str, *, issuer: str, audience: str, clock: Clock | None = None
+    ) -> None:
+        self._issuer, self._audience = issuer, audience
+        self._clock = clock or SystemClock()
+        self._client = PyJWKClient(jwks_url, cache_jwk_set=False, timeout=_FETCH_TIMEOUT_S)
+        self._keys: dict[str, PyJWK] = {}
+        self._fetched_at: float | None = None
+        self._tried_at: float | None = None
+        self._fetching = asyncio.Lock()
+
+    async def principal(self, token: str) -> Principal | None:
+        """Return whose token it is. Raises `KeysUnavailable`."""
+        if token.count(".") != 2:
+            return None
+        try:
+            header = jwt.get_unverified_header(token)
+            key = await self._key(header)
+            return None if key is None else self._verify(token, key)
+        except (PyJWTError, PyJWKError, ValueError, TypeError) as error:
+            logger.info("a JWT was refused", extra={"reason": type(error).__name__})
+            return None
+
+    def _verify(self, token: str, key: PyJWK) -> Principal:
+        claims = jwt.decode(
+            token,
+            key,
+            algorithms=list(ALGORITHMS),
+            audience=self._audience,
+            issuer=self._issuer,
+            leeway=_LEEWAY_S,
+            options={"require": ["exp", "iss", "aud", "sub"]},
+        )
+        return Principal(str(claims["sub"])[:200], _scopes(claims), _roots(claims))
+
+    async def _key(self, header: dict[str, Any]) -> PyJWK | None:
+        kid = header.get("kid")
+        if header.get("alg") not in ALGORITHMS or not isinstance(kid, str):
+            return None
+        if kid not in self._keys or self._older_than(self._fetched_at, _KEYS_LIVE_S):
+            await self._refresh()
+        return self._keys.get(kid)
+
+    def _older_than(self, moment: float | None, seconds: float) -> bool:
+        return moment is None or self._clock.monotonic() - moment >= seconds
+
+    async def _refresh(self) -> None:
+        async with self._fetching:
+            if not self._older_than(self._tried_at, _REST_S):
+                if self._fetched_at is None:
+                    raise KeysUnavailable("the issuer's keys can't be fetched; try again")
+                return
+            self._tried_at = self._clock.monotonic()
+            try:
+                keys = await asyncio.to_thread(self._client.get_signing_keys)
+            except (PyJWKClientConnectionError, OSError, ValueError) as error:
+                logger.warning("the issuer's keys can't be fetched", extra={"error": str(error)})
+                if self._fetched_at is None:
+                    raise KeysUnavailable(
+                        "the issuer's keys can't be fetched; try again"
+                    ) from error
+                return
+            self._keys = {key.key_id: key for key in keys if key.key_id is not None}
+            self._fetched_at = self._clock.monotonic()
+
+
+def _scopes(claims: dict[str, Any]) -> frozenset[str]:
+    claim = claims.get("scope", claims.get("scp", ""))
+    words = claim.split() if isinstance(claim, str) else claim
+    if not isinstance(words, list):
+        return frozenset()
+    return frozenset(word for word in words if isinstance(word, str))
+
+
+def _roots(claims: dict[str, Any]) -> tuple[str, ...]:
+    roots = claims.get("roots", ["/"])
+    if not isinstance(roots, list):
+        return ()
+    return tuple(root for root in roots if isinstance(root, str))

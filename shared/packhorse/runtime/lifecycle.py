@@ -1,0 +1,117 @@
+"""Long-lived parts of a process: started in order, stopped in reverse, watched in between."""
+
+import logging
+import threading
+from collections.abc import Callable, Sequence
+from types import TracebackType
+from typing import Protocol, Self, runtime_checkable
+
+logger = logging.getLogger(__name__)
+
+STOP_TIMEOUT_S = 20.0
+
+
+class Component(Protocol):
+    """A part of a process that works beside the HTTP service."""
+
+    def start(self) -> None:
+        """Begin; returns once the part works, or raises."""
+        ...
+
+    def stop(self, timeout: float) -> None:
+        """End within about `timeout` seconds; stopping twice is a success."""
+        ...
+
+
+@runtime_checkable
+class Watched(Protocol):
+    """A component that can die by itself."""
+
+    def failure(self) -> BaseException | None:
+        """Return what it died of, or None while it is well."""
+        ...
+
+
+class Worker:
+    """A component that runs `work` in a thread; `work` ends soon after its event is set.
+
+    An exception that leaves `work`, or an end before the event is set, is the worker's death.
+    """
+
+    def __init__(self, name: str, work: Callable[[threading.Event], None]) -> None:
+        self.name = name
+        self._work = work
+        self._stopping = threading.Event()
+        self._failure: BaseException | None = None
+        self._thread = threading.Thread(target=self._run, name=name, daemon=True)
+
+    def start(self) -> None:
+        """Start the thread."""
+        self._thread.start()
+
+    def ask_to_end(self) -> None:
+        """Set the event and return at once."""
+        self._stopping.set()
+
+    def stop(self, timeout: float) -> None:
+        """Set the event and wait for the thread."""
+        self.ask_to_end()
+        if self._thread.ident is not None:
+            self._thread.join(timeout)
+
+    def failure(self) -> BaseException | None:
+        """Return what ended the work, unless it was asked to end."""
+        return self._failure
+
+    def _run(self) -> None:
+        try:
+            self._work(self._stopping)
+        except BaseException as error:
+            logger.exception("a worker died", extra={"worker": self.name})
+            self._failure = error
+        else:
+            if not self._stopping.is_set():
+                self._failure = RuntimeError(f"{self.name} ended by itself")
+
+
+class Lifecycle:
+    """Keeps components running inside a `with`; a start that fails stops what started."""
+
+    def __init__(self, components: Sequence[Component]) -> None:
+        self._components = components
+        self._started: list[Component] = []
+
+    def __enter__(self) -> Self:
+        """Start the components in order."""
+        try:
+            for component in self._components:
+                component.start()
+                self._started.append(component)
+        except BaseException:
+            self._stop()
+            raise
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        """Stop them in reverse."""
+        self._stop()
+
+    def check(self) -> None:
+        """Raise the failure of the first component that has died."""
+        for component in self._started:
+            failure = component.failure() if isinstance(component, Watched) else None
+            if failure is not None:
+                raise RuntimeError(f"{type(component).__name__} has died") from failure
+
+    def _stop(self) -> None:
+        while self._started:
+            component = self._started.pop()
+            try:
+                component.stop(STOP_TIMEOUT_S)
+            except Exception:
+                logger.exception("stopping failed", extra={"component": type(component).__name__})

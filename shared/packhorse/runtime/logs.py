@@ -1,0 +1,70 @@
+"""One configuration of logging for a process: JSON lines or a console, on standard error."""
+
+import logging
+import logging.config
+import sys
+from collections.abc import Callable
+from typing import Any, Literal
+
+import structlog
+
+from packhorse.runtime import tracing
+
+_LIBRARIES = ("uvicorn", "uvicorn.error", "uvicorn.access", "asyncio")
+
+
+def configure(format: Literal["json", "console"] = "json", level: str = "INFO") -> None:  # noqa: A002
+    """Send every record of stdlib logging to standard error, one line each.
+
+    `extra` becomes members of the line; a trace id is added where there is one.
+    """
+    renderer: Any = structlog.processors.JSONRenderer(default=str)
+    if format == "console":
+        renderer = structlog.dev.ConsoleRenderer(colors=sys.stderr.isatty())
+    handler = logging.StreamHandler(sys.stderr)
+    handler.setFormatter(
+        structlog.stdlib.ProcessorFormatter(
+            foreign_pre_chain=_chain(), processors=_last_steps(renderer, format)
+        )
+    )
+    root = logging.getLogger()
+    root.handlers[:] = [handler]
+    root.setLevel(level)
+    for name in _LIBRARIES:
+        library = logging.getLogger(name)
+        library.handlers.clear()
+        library.propagate = True
+    for chatty in ("uvicorn.access", "httpx", "httpcore", "alembic"):
+        logging.getLogger(chatty).setLevel(logging.WARNING)
+
+
+def _chain() -> list[Callable[..., Any]]:
+    return [
+        structlog.stdlib.add_log_level,
+        structlog.stdlib.add_logger_name,
+        structlog.stdlib.ExtraAdder(),
+        structlog.processors.TimeStamper(fmt="iso", utc=True),
+        _add_trace,
+    ]
+
+
+def _last_steps(renderer: Any, format: str) -> list[Callable[..., Any]]:  # noqa: A002
+    steps: list[Callable[..., Any]] = [
+        structlog.stdlib.ProcessorFormatter.remove_processors_meta,
+        _drop_colour,
+    ]
+    if format == "json":
+        steps.append(structlog.processors.format_exc_info)
+    return [*steps, renderer]
+
+
+def _add_trace(_logger: Any, _method: str, event: dict[str, Any]) -> dict[str, Any]:
+    trace = tracing.trace_id()
+    if trace:
+        event["trace_id"] = trace
+    return event
+
+
+def _drop_colour(_logger: Any, _method: str, event: dict[str, Any]) -> dict[str, Any]:
+    event.pop("color_message", None)
+    return event

@@ -1,0 +1,95 @@
+"""The catalogue of metrics: one place for every name, unit and label (labels are bounded)."""
+
+from prometheus_client import Counter, Gauge, Histogram, Info
+
+BUILD = Info("packhorse_build", "What runs here")
+
+HTTP_REQUESTS = Counter(
+    "packhorse_http_requests", "Requests answered", ["method", "route", "status"]
+)
+HTTP_SECONDS = Histogram(
+    "packhorse_http_request_seconds",
+    "Time from a request's first byte to its answer's end",
+    ["route"],
+    buckets=(0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 10, 60),
+)
+HTTP_IN_FLIGHT = Gauge("packhorse_http_requests_in_flight", "Requests being answered now")
+PERIODIC_FAILURES = Counter("packhorse_periodic_failures", "Rounds that failed", ["name"])
+
+PUBLISHER_REQUESTS = Counter(
+    "packhorse_publisher_requests", "Distribution requests", ["agent", "state"]
+)
+PUBLISHER_PACKAGE_BYTES = Histogram(
+    "packhorse_publisher_package_bytes",
+    "Length of a package's body as stored",
+    buckets=[4**power for power in range(4, 17)],
+)
+PUBLISHER_BUILD_SECONDS = Histogram(
+    "packhorse_publisher_build_seconds", "Time to export and pack a group of requests"
+)
+PUBLISHER_APPEND_SECONDS = Histogram(
+    "packhorse_publisher_append_seconds", "Time to append a group of packages to the journal"
+)
+PUBLISHER_OUTBOX_ENTRIES = Gauge(
+    "packhorse_publisher_outbox_entries", "Packages committed and not known to be in the journal"
+)
+PUBLISHER_OUTBOX_OLDEST_SECONDS = Gauge(
+    "packhorse_publisher_outbox_oldest_seconds", "Age of the oldest of them"
+)
+PUBLISHER_QUEUE_ENTRIES = Gauge(
+    "packhorse_publisher_queue_entries", "Entries of a queue", ["subscriber", "clearable"]
+)
+PUBLISHER_QUEUE_OLDEST_SECONDS = Gauge(
+    "packhorse_publisher_queue_oldest_seconds", "Age of a queue's head", ["subscriber"]
+)
+PUBLISHER_SUBSCRIBERS = Gauge("packhorse_publisher_subscribers", "Subscribers known")
+PUBLISHER_CACHE_ENTRIES = Gauge("packhorse_publisher_cache_entries", "Entries in the queue cache")
+PUBLISHER_CACHE_BYTES = Gauge("packhorse_publisher_cache_bytes", "Bytes of the queue cache")
+PUBLISHER_CACHE_FETCHES = Counter(
+    "packhorse_publisher_cache_fetches", "Ranges fetched from the journal on demand"
+)
+
+SUBSCRIBER_OFFSET = Gauge("packhorse_subscriber_offset", "Last processed offset", ["agent"])
+SUBSCRIBER_LAG_ENTRIES = Gauge(
+    "packhorse_subscriber_lag_entries", "Records still to process", ["agent"]
+)
+SUBSCRIBER_LAG_SECONDS = Gauge(
+    "packhorse_subscriber_lag_seconds", "Age of the oldest record still to process", ["agent"]
+)
+SUBSCRIBER_IMPORT_SECONDS = Histogram(
+    "packhorse_subscriber_import_seconds", "Time of an import transaction", ["status"]
+)
+SUBSCRIBER_CURRENT_IMPORT_SECONDS = Gauge(
+    "packhorse_subscriber_current_import_seconds",
+    "How long the present import has taken",
+    ["agent"],
+)
+SUBSCRIBER_PACKAGES = Counter(
+    "packhorse_subscriber_packages", "Packages processed", ["action", "status"]
+)
+SUBSCRIBER_IMPORT_ERRORS = Counter(
+    "packhorse_subscriber_import_errors", "Imports that failed", ["kind"]
+)
+SUBSCRIBER_RETRIES = Gauge(
+    "packhorse_subscriber_retries", "Failed attempts of the package in front", ["agent"]
+)
+SUBSCRIBER_DISTRIBUTION_SECONDS = Histogram(
+    "packhorse_subscriber_distribution_seconds",
+    "From accepted at the publisher to imported here",
+    buckets=(0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 5, 30, 300, 3600),
+)
+SUBSCRIBER_JOURNAL_SECONDS = Histogram(
+    "packhorse_subscriber_journal_seconds",
+    "From appended to the journal to read here",
+    buckets=(0.001, 0.005, 0.01, 0.025, 0.05, 0.1, 0.5, 1, 10, 60, 600),
+)
+SUBSCRIBER_STATE = Gauge(
+    "packhorse_subscriber_state", "1 for the state that a lane is in", ["agent", "state"]
+)
+
+CLEANUP_RUNS = Counter("packhorse_cleanup_runs", "Cleanup runs", ["outcome"])
+CLEANUP_REMOVED = Counter("packhorse_cleanup_removed", "Stored packages removed", ["reason"])
+CLEANUP_REMOVED_BYTES = Counter("packhorse_cleanup_removed_bytes", "Their bytes", ["reason"])
+CLEANUP_LAST_SUCCESS = Gauge(
+    "packhorse_cleanup_last_success_seconds", "When the last successful run ended, since 1970"
+)

@@ -1,0 +1,64 @@
+"""Work that is done every so many seconds, and at once when somebody asks."""
+
+import logging
+import threading
+from collections.abc import Callable
+
+from packhorse.clock import Clock, SystemClock
+from packhorse.runtime.lifecycle import Worker
+from packhorse.runtime.metrics import PERIODIC_FAILURES
+
+logger = logging.getLogger(__name__)
+
+
+class Periodic:
+    """A component that calls `action` every `interval_s` seconds after the last call ended.
+
+    An action that fails is logged and counted, and the loop goes on.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        interval_s: float,
+        action: Callable[[], object],
+        *,
+        clock: Clock | None = None,
+        at_once: bool = False,
+    ) -> None:
+        self._name, self._interval_s, self._action = name, interval_s, action
+        self._clock = clock or SystemClock()
+        self._wake = threading.Event()
+        if at_once:
+            self._wake.set()
+        self._worker = Worker(name, self._run)
+
+    def start(self) -> None:
+        """Start the loop; the first call comes after one interval, or now with `at_once`."""
+        self._worker.start()
+
+    def kick(self) -> None:
+        """Call `action` as soon as possible; kicks during a call become one more call."""
+        self._wake.set()
+
+    def stop(self, timeout: float) -> None:
+        """End the loop; a call under way is waited for up to `timeout` seconds."""
+        self._worker.ask_to_end()
+        self._wake.set()
+        self._worker.stop(timeout)
+
+    def failure(self) -> BaseException | None:
+        """Return what ended the loop, which no failing action does."""
+        return self._worker.failure()
+
+    def _run(self, stopping: threading.Event) -> None:
+        while True:
+            self._clock.wait(self._wake, self._interval_s)
+            self._wake.clear()
+            if stopping.is_set():
+                return
+            try:
+                self._action()
+            except Exception:
+                logger.exception("a periodic round failed", extra={"periodic": self._name})
+                PERIODIC_FAILURES.labels(self._name).inc()

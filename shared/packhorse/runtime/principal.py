@@ -1,0 +1,32 @@
+"""Callers and what they may do."""
+
+import enum
+from dataclasses import dataclass
+
+
+class Scope(enum.StrEnum):
+    """What a token may allow; `admin` implies all."""
+
+    CONTENT_READ = "content:read"
+    CONTENT_WRITE = "content:write"
+    DISTRIBUTE = "distribute"
+    QUEUES_READ = "queues:read"
+    QUEUES_CLEAR = "queues:clear"
+    ADMIN = "admin"
+
+
+@dataclass(frozen=True, slots=True)
+class Principal:
+    """The caller. `roots` are the paths at and below which it may act; none of them: nowhere."""
+
+    name: str
+    scopes: frozenset[str]
+    roots: tuple[str, ...] = ("/",)
+
+    def may(self, scope: str) -> bool:
+        """Tell whether the caller has `scope`."""
+        return scope in self.scopes or Scope.ADMIN in self.scopes
+
+
+ANYBODY = Principal("anonymous", frozenset({Scope.ADMIN}))
+"""The caller where authentication is off."""

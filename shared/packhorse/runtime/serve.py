@@ -1,0 +1,149 @@
+"""Running a program: its components, its HTTP service, its signals, its exit code."""
+
+import asyncio
+import json
+import logging
+import os
+import signal
+import socket
+import sys
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, nullcontext
+from types import FrameType
+from typing import NoReturn
+
+import uvicorn
+from fastapi import FastAPI
+
+from packhorse.runtime.lifecycle import Component, Lifecycle
+
+__all__ = ["Component", "run"]
+
+logger = logging.getLogger(__name__)
+
+GRACE_S = 10
+"""How long requests under way may take once the process was told to end."""
+
+_SIGNALS = (signal.SIGINT, signal.SIGTERM)
+_WATCH_S = 0.5
+_MAX_CONNECTIONS = 900
+_BACKLOG = 512
+
+
+def run(
+    app: FastAPI,
+    *,
+    host: str,
+    port: int,
+    components: Sequence[Component] = (),
+    grace_s: int = GRACE_S,
+) -> None:
+    """Start the components, serve until SIGTERM or SIGINT, stop the components.
+
+    Prints one line of JSON on standard output once requests are taken. Port 0 takes a free one.
+    Raises `SystemExit(1)` when a component died, so that a supervisor starts the program again.
+    """
+    with _ending_by_signal(), _listening(host, port) as listener:
+        with Lifecycle(components) as lifecycle:
+            app.state.readiness.add("components", lifecycle.check)
+            server = _Server(app, listener, lifecycle, grace_s)
+            with asyncio.Runner(loop_factory=server.config.get_loop_factory()) as runner:
+                runner.run(server.serve([listener]))
+        logger.info("stopped")
+    if server.died:
+        raise SystemExit(1)
+
+
+class _Server(uvicorn.Server):
+    """uvicorn with our signals, our ready line, and an eye on the components."""
+
+    def __init__(
+        self, app: FastAPI, listener: socket.socket, lifecycle: Lifecycle, grace_s: int
+    ) -> None:
+        super().__init__(
+            uvicorn.Config(
+                app,
+                http="httptools",
+                loop="uvloop",
+                ws="none",
+                log_config=None,
+                access_log=False,
+                server_header=False,
+                proxy_headers=False,
+                limit_concurrency=_MAX_CONNECTIONS,
+                timeout_graceful_shutdown=grace_s,
+            )
+        )
+        self._app, self._listener, self._lifecycle = app, listener, lifecycle
+        self.died = False
+
+    def capture_signals(self) -> nullcontext[None]:  # type: ignore[override]
+        """Leave signals to `startup`: uvicorn would raise them again and so end by signal."""
+        return nullcontext()
+
+    async def startup(self, sockets: list[socket.socket] | None = None) -> None:
+        """Begin to serve, and say so."""
+        loop = asyncio.get_running_loop()
+        for number in _SIGNALS:
+            loop.add_signal_handler(number, self._stop)
+        await super().startup(sockets)
+        self._watching = asyncio.create_task(self._watch())
+        ready = {"event": "ready", "url": _url(self._listener), "pid": os.getpid()}
+        sys.stdout.write(json.dumps(ready) + "\n")
+        sys.stdout.flush()
+        logger.info("ready", extra={"url": ready["url"]})
+
+    async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
+        """Let requests under way end."""
+        self._watching.cancel()
+        await super().shutdown(sockets)
+
+    def _stop(self) -> None:
+        self.force_exit = self.should_exit  # the second signal waits for nobody
+        self.should_exit = True
+        self._app.state.stopping.set()
+
+    async def _watch(self) -> None:
+        while True:
+            await asyncio.sleep(_WATCH_S)
+            try:
+                self._lifecycle.check()
+            except RuntimeError:
+                logger.exception("the process ends because a component has died")
+                self.died = True
+                self._stop()
+                return
+
+
+@contextmanager
+def _listening(host: str, port: int) -> Iterator[socket.socket]:
+    family, _, _, _, address = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0]
+    with socket.socket(family, socket.SOCK_STREAM) as listener:
+        listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        try:
+            listener.bind(address)
+        except OSError as error:
+            sys.stderr.write(f"can't listen on {host}:{port}: {error.strerror}\n")
+            raise SystemExit(1) from error
+        listener.listen(_BACKLOG)
+        yield listener
+
+
+def _url(listener: socket.socket) -> str:
+    host, port = listener.getsockname()[:2]
+    return f"http://[{host}]:{port}" if ":" in host else f"http://{host}:{port}"
+
+
+@contextmanager
+def _ending_by_signal() -> Iterator[None]:
+    """Turn a signal that comes before the loop runs into a clean end."""
+
+    def end(_number: int, _frame: FrameType | None) -> NoReturn:
+        raise SystemExit(0)
+
+    before = {number: signal.signal(number, end) for number in _SIGNALS}
+    try:
+        yield
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)

@@ -1,0 +1,66 @@
+"""W3C trace context: carried from HTTP through the journal's headers, with or without an SDK."""
+
+import secrets
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+
+from opentelemetry import context as otel
+from opentelemetry import trace
+from opentelemetry.context import Context
+from opentelemetry.trace import NonRecordingSpan, SpanContext, TraceFlags
+from opentelemetry.trace.propagation.tracecontext import TraceContextTextMapPropagator
+
+TRACEPARENT = "traceparent"
+_TRACESTATE = "tracestate"
+_MAX_HEADER_BYTES = 512
+_propagator = TraceContextTextMapPropagator()
+
+
+def extract(headers: Mapping[str, bytes]) -> Context:
+    """Return the trace context that a record or request carries, a new one when it has none.
+
+    Never raises: a malformed header is as good as none (R30).
+    """
+    carrier = {
+        name: headers[name].decode("ascii", "replace")
+        for name in (TRACEPARENT, _TRACESTATE)
+        if name in headers and len(headers[name]) <= _MAX_HEADER_BYTES
+    }
+    found = _propagator.extract(carrier, context=Context())
+    return found if trace.get_current_span(found).get_span_context().is_valid else _fresh()
+
+
+def inject() -> dict[str, bytes]:
+    """Return the headers that carry the present trace on; a new trace when there is none."""
+    present = otel.get_current()
+    if not trace.get_current_span(present).get_span_context().is_valid:
+        present = _fresh()
+    carrier: dict[str, str] = {}
+    _propagator.inject(carrier, context=present)
+    return {name: value.encode("ascii") for name, value in carrier.items()}
+
+
+@contextmanager
+def continued(headers: Mapping[str, bytes]) -> Iterator[None]:
+    """Work inside the trace that `headers` carry."""
+    token = otel.attach(extract(headers))
+    try:
+        yield
+    finally:
+        otel.detach(token)
+
+
+def trace_id() -> str:
+    """Return the present trace's id as 32 hex digits, or an empty text."""
+    found = trace.get_current_span().get_span_context()
+    return format(found.trace_id, "032x") if found.is_valid else ""
+
+
+def _fresh() -> Context:
+    ids = SpanContext(
+        trace_id=secrets.randbits(128) | 1,
+        span_id=secrets.randbits(64) | 1,
+        is_remote=False,
+        trace_flags=TraceFlags(0),
+    )
+    return trace.set_span_in_context(NonRecordingSpan(ids), Context())

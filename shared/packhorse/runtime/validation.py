@@ -1,0 +1,72 @@
+"""Request bodies that are taken at their word, and what is said of those that are not."""
+
+from collections.abc import Mapping
+from typing import Any
+
+from fastapi.exceptions import RequestValidationError
+from pydantic import BaseModel, ConfigDict, model_validator
+
+from packhorse.runtime.problems import Problem
+
+_MAX_ERRORS = 50
+_MAX_TEXT = 300
+
+
+class StrictBody(BaseModel):
+    """A request body: no unknown member, no coercion, no text that a database can't hold.
+
+    FastAPI hands over parsed JSON, so declare lists, not tuples, and `Literal`, not enums.
+    """
+
+    model_config = ConfigDict(extra="forbid", strict=True, frozen=True)
+
+    @model_validator(mode="before")
+    @classmethod
+    def _refuse_unstorable_text(cls, value: Any) -> Any:
+        check_text(value)
+        return value
+
+
+def check_text(value: Any) -> None:
+    """Raise ValueError for a NUL or a lone surrogate in any text of a JSON value."""
+    waiting = [value]
+    while waiting:
+        found = waiting.pop()
+        if isinstance(found, str):
+            _check_one(found)
+        elif isinstance(found, Mapping):
+            waiting.extend(found.keys())
+            waiting.extend(found.values())
+        elif isinstance(found, list | tuple):
+            waiting.extend(found)
+
+
+def _check_one(text: str) -> None:
+    if "\x00" in text:
+        raise ValueError("a text holds the character U+0000; leave it out")
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        raise ValueError("a text holds half a surrogate pair; send valid Unicode") from None
+
+
+def problem_of_validation(error: RequestValidationError) -> Problem:
+    """Return 400 for what is no JSON, 415 for another media type, 422 for the rest."""
+    found = error.errors()
+    if any(one["type"] == "json_invalid" for one in found):
+        where = found[0]["loc"][-1]
+        return Problem(400, detail=f"the body is no JSON; it breaks at character {where}")
+    if isinstance(error.body, bytes):
+        return Problem(415, detail="send the body as application/json")
+    errors = [
+        {"pointer": _pointer(one["loc"]), "detail": str(one["msg"])[:_MAX_TEXT]}
+        for one in found[:_MAX_ERRORS]
+    ]
+    return Problem(422, detail=f"{len(found)} things are wrong; see errors", errors=errors)
+
+
+def _pointer(location: tuple[str | int, ...]) -> str:
+    """Body members as a JSON pointer (`#/paths/0`), parameters as `query/limit`."""
+    source, *steps = [str(step) for step in location]
+    escaped = [step.replace("~", "~0").replace("/", "~1")[:_MAX_TEXT] for step in steps]
+    return "/".join(["#" if source == "body" else source, *escaped])
