@@ -1,0 +1,30 @@
+"""The one door to the journal's backends: a URL in, a `Journal` out."""
+
+from packhorse.errors import Permanent
+from packhorse.messaging.api import Journal
+
+
+class UnknownJournal(Permanent):
+    """The URL names no journal that packhorse has a backend for."""
+
+
+def open_journal(url: str, *, client_name: str) -> Journal:
+    """Return the journal at `url`; it connects when first used.
+
+    `memory://name` lives in this process and is shared by everybody who opens that name;
+    `postgresql://user:password@host/database` is the SQL journal; `kafka://host:port,host:port`
+    takes any librdkafka setting as `?security.protocol=…`. `client_name` is what the backend's
+    operator sees. Raises `UnknownJournal`.
+    """
+    scheme = url.partition("://")[0]
+    if scheme == "memory":
+        from packhorse.messaging.memory import open_memory_journal
+
+        return open_memory_journal(url)
+    if scheme in ("postgresql", "postgres"):
+        from packhorse.messaging.sql.journal import SqlJournal
+
+        return SqlJournal(url, client_name)
+    raise UnknownJournal(
+        f"no journal has URLs of the kind {scheme!r}; use postgresql://, kafka:// or memory://"
+    )

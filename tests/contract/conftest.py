@@ -1,0 +1,47 @@
+"""Backends of the ports; each contract suite runs on all backends of its port."""
+
+from collections.abc import Iterator
+
+import pytest
+from tests.harness.journals import Desk, JournalBackend, MemoryBackend, SqlBackend, create
+from tests.harness.postgres import Databases
+
+from packhorse.messaging.api import Journal
+
+JOURNALS = ["memory", "sql"]
+
+
+@pytest.fixture(scope="session")
+def memory_backend() -> MemoryBackend:
+    return MemoryBackend()
+
+
+@pytest.fixture(scope="session")
+def sql_backend(databases: Databases) -> SqlBackend:
+    return SqlBackend(databases.new("journal"))
+
+
+@pytest.fixture(params=JOURNALS)
+def journal_backend(request: pytest.FixtureRequest) -> JournalBackend:
+    """Each journal in turn: `<name>_backend` is asked for only by the tests that run on it."""
+    backend: JournalBackend = request.getfixturevalue(f"{request.param}_backend")
+    return backend
+
+
+@pytest.fixture
+def desk(journal_backend: JournalBackend) -> Iterator[Desk]:
+    """Opens journals and closes them after the test."""
+    desk = Desk(journal_backend)
+    yield desk
+    desk.close()
+
+
+@pytest.fixture
+def journal(desk: Desk) -> Journal:
+    return desk.open()
+
+
+@pytest.fixture
+def topic(journal: Journal) -> str:
+    """A fresh topic of one partition."""
+    return create(journal)

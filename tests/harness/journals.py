@@ -1,0 +1,116 @@
+"""The journals that the contract suite runs on, one class a backend.
+
+A new backend is a class here, a session fixture in `tests/contract/conftest.py` called
+`<name>_backend`, and its name in the list `JOURNALS` there.
+"""
+
+import itertools
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import Protocol
+
+import psycopg
+
+from packhorse.messaging.api import Appended, Journal, Outgoing, Reader, Record, TopicSpec
+from packhorse.messaging.memory import shared_log
+from packhorse.messaging.open import open_journal
+
+DEADLINE_S = 60.0
+"""How long a test waits for what must come; never how long it waits for luck."""
+
+
+class JournalBackend(Protocol):
+    """One real journal, and what a test must do to it from outside."""
+
+    url: str
+
+    def remove_topic(self, topic: str) -> None:
+        """Remove a topic as an operator would; the port has no such call."""
+        ...
+
+
+@dataclass
+class MemoryBackend:
+    """The journal in this process."""
+
+    url: str = "memory://contract"
+
+    def remove_topic(self, topic: str) -> None:
+        shared_log("contract").remove_topic(topic)
+
+
+@dataclass
+class SqlBackend:
+    """The journal in a migrated database."""
+
+    url: str
+
+    def remove_topic(self, topic: str) -> None:
+        with psycopg.connect(self.url) as connection:
+            connection.execute("DELETE FROM journal.topic WHERE name = %s", (topic,))
+
+
+_NUMBERS = itertools.count()
+
+
+@dataclass
+class Desk:
+    """What a test works with: a journal, fresh topics, and more journals on the same log."""
+
+    backend: JournalBackend
+    opened: list[Journal] = field(default_factory=list)
+
+    def open(self) -> Journal:
+        """Return another connection to the same journal; it is closed with the test."""
+        journal = open_journal(self.backend.url, client_name="contract")
+        self.opened.append(journal)
+        return journal
+
+    def close(self) -> None:
+        for journal in self.opened:
+            journal.close()
+
+
+def fresh_name() -> str:
+    """Return a topic name that no test has had, whatever the journal holds already."""
+    return f"t{time.time_ns()}_{next(_NUMBERS)}"
+
+
+def create(
+    journal: Journal,
+    *,
+    partitions: int = 1,
+    retention_ms: int = 3600_000,
+    max_record_bytes: int = 1024 * 1024,
+) -> str:
+    """Create a fresh topic and return its name."""
+    name = fresh_name()
+    journal.create_topics([TopicSpec(name, partitions, retention_ms, max_record_bytes)])
+    return name
+
+
+def append_all(
+    journal: Journal, topic: str, values: Sequence[bytes], key: str | None = None
+) -> list[Appended]:
+    """Append the values in order and wait for all of them."""
+    futures = [journal.append(topic, Outgoing(value, key=key)) for value in values]
+    return [future.result(DEADLINE_S) for future in futures]
+
+
+def read_until(reader: Reader, count: int, **limits: int) -> list[Record]:
+    """Poll until `count` records came; fewer at the deadline is a failure."""
+    records: list[Record] = []
+    deadline = time.monotonic() + DEADLINE_S
+    while len(records) < count and time.monotonic() < deadline:
+        records.extend(reader.poll(1.0, **limits))
+    assert len(records) >= count, f"{len(records)} of {count} records came"
+    return records
+
+
+def eventually(condition: Callable[[], bool], what: str) -> None:
+    """Wait until `condition` holds; `what` says what did not come."""
+    deadline = time.monotonic() + DEADLINE_S
+    while not condition():
+        assert time.monotonic() < deadline, f"this never came: {what}"
+        time.sleep(0.05)
