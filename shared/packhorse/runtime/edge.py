@@ -1,10 +1,12 @@
 """The outermost layer of a service: ids, limits, headers, metrics, the last stop of errors."""
 
+import asyncio
 import logging
 import re
 import secrets
 import time
 from dataclasses import dataclass
+from urllib.parse import unquote_to_bytes
 
 from opentelemetry import context as otel
 from starlette.requests import Request
@@ -27,6 +29,9 @@ _DEFAULT_HEADERS = (
 )
 REQUEST_ID = "packhorse.request_id"
 """Key of the request's id in the ASGI scope."""
+
+SEND_TIMEOUT_S = 120.0
+"""How long a client may take to read what one message of an answer holds."""
 
 PROBES = frozenset({"/livez", "/readyz", "/startupz", "/metrics"})
 """Answered even when the service has as many requests as it takes."""
@@ -76,6 +81,7 @@ class Edge:
         body = RequestBody(scope, receive, self._limits.body_bytes, self._limits.body_grace_s)
         answer = _Answer(scope, body, send)
         try:
+            _check_encoding(scope)
             if self._in_flight > self._limits.in_flight and scope["path"] not in PROBES:
                 raise Problem(503, detail="as many requests as this service takes; try again")
             await self._app(scope, body.receive, answer.send)
@@ -105,7 +111,8 @@ class _Answer:
             if self.status >= 400 and self._body.unread:
                 headers.append((b"connection", b"close"))
             message = {**message, "headers": headers}
-        await self._send(message)
+        async with asyncio.timeout(SEND_TIMEOUT_S):
+            await self._send(message)
 
 
 def respond(scope: Scope, error: Exception, table: Table) -> Response:
@@ -126,6 +133,16 @@ def respond_to(request: Request, error: Exception, table: Table) -> Response:
 
 def _request_id(given: bytes) -> str:
     return given.decode() if _REQUEST_ID.fullmatch(given) else secrets.token_hex(12)
+
+
+def _check_encoding(scope: Scope) -> None:
+    """Refuse what the server would otherwise repair: bytes that are not UTF-8 (R29)."""
+    for part in (scope.get("raw_path", b""), scope["query_string"]):
+        if b"%" in part:
+            try:
+                unquote_to_bytes(part).decode()
+            except UnicodeDecodeError:
+                raise Problem(400, detail="the URL is not valid UTF-8; encode it so") from None
 
 
 def _count(scope: Scope, status: int, seconds: float) -> None:

@@ -10,6 +10,7 @@ import psycopg
 from psycopg_pool import PoolClosed, PoolTimeout, TooManyRequests
 from pydantic import BaseModel, Field
 from starlette.exceptions import HTTPException
+from starlette.requests import ClientDisconnect
 from starlette.responses import Response
 
 from packhorse.errors import PackhorseError, Permanent, Transient
@@ -75,6 +76,7 @@ GENERIC: Mapping[int, Kind] = {
     422: INVALID_REQUEST,
     428: Kind(428, "precondition-required", "Say which version you mean, with If-Match"),
     429: Kind(429, "too-many-requests", "Too many requests"),
+    431: Kind(431, "head-too-large", "The request line and headers are too large"),
     500: INTERNAL,
     503: UNAVAILABLE,
     507: Kind(507, "insufficient-storage", "The store is full"),
@@ -91,6 +93,7 @@ TABLE: Table = {
     PoolTimeout: UNAVAILABLE,
     PoolClosed: UNAVAILABLE,
     TooManyRequests: UNAVAILABLE,
+    ClientDisconnect: GENERIC[400],
 }
 
 

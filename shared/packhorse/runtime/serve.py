@@ -15,6 +15,7 @@ from typing import NoReturn
 import uvicorn
 from fastapi import FastAPI
 
+from packhorse.runtime.connection import BoundedProtocol
 from packhorse.runtime.lifecycle import Component, Lifecycle
 
 __all__ = ["Component", "run"]
@@ -26,7 +27,6 @@ GRACE_S = 10
 
 _SIGNALS = (signal.SIGINT, signal.SIGTERM)
 _WATCH_S = 0.5
-_MAX_CONNECTIONS = 900
 _BACKLOG = 512
 
 
@@ -63,14 +63,13 @@ class _Server(uvicorn.Server):
         super().__init__(
             uvicorn.Config(
                 app,
-                http="httptools",
+                http=BoundedProtocol,
                 loop="uvloop",
                 ws="none",
                 log_config=None,
                 access_log=False,
                 server_header=False,
                 proxy_headers=False,
-                limit_concurrency=_MAX_CONNECTIONS,
                 timeout_graceful_shutdown=grace_s,
             )
         )
