@@ -20,7 +20,7 @@ from packhorse.runtime.metrics import BUILD
 from packhorse.runtime.openapi import complete, operation_id
 from packhorse.runtime.problems import GENERIC, TABLE, Kind, Problem, Table
 from packhorse.runtime.readiness import Readiness
-from packhorse.runtime.validation import problem_of_validation
+from packhorse.runtime.validation import StrictRoute, problem_of_validation
 
 Lifespan = Callable[[FastAPI], AbstractAsyncContextManager[Any]]
 
@@ -60,6 +60,7 @@ def create_app(
         redirect_slashes=False,
         telemetry={"tracing": False, "metrics": False, "logs": False},
     )
+    app.router.route_class = StrictRoute
     app.state.authenticator = authenticator
     app.state.readiness = Readiness(readiness)
     app.state.stopping = asyncio.Event()
