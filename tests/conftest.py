@@ -6,6 +6,7 @@ import pytest
 
 from packhorse_services.cli.embedded import EmbeddedPostgres
 from tests.harness.postgres import Databases, running_postgres
+from tests.harness.s3 import ACCESS_KEY, SECRET_KEY, S3Server, running_s3
 
 
 @pytest.fixture(scope="session")
@@ -25,3 +26,12 @@ def databases(postgres: EmbeddedPostgres) -> Databases:
 def database_url(databases: Databases) -> str:
     """A migrated, empty database of the test's own."""
     return databases.new()
+
+
+@pytest.fixture(scope="session")
+def s3() -> Iterator[S3Server]:
+    """A real S3 server for the whole session, its credentials in the environment."""
+    with pytest.MonkeyPatch.context() as environment, running_s3() as server:
+        environment.setenv("AWS_ACCESS_KEY_ID", ACCESS_KEY)
+        environment.setenv("AWS_SECRET_ACCESS_KEY", SECRET_KEY)
+        yield server

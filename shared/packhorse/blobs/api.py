@@ -5,7 +5,7 @@ hold, and `packages/<2 hex>/<package id>` for packages too large for the journal
 """
 
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -31,6 +31,10 @@ class BlobStoreUnavailable(Transient):
 
 class InvalidBlobKey(Permanent):
     """The key is none that packhorse makes; nothing was read or written."""
+
+
+class InvalidBlobsUrl(Permanent):
+    """The URL names no blob store; the text says what is wrong with it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,14 +63,26 @@ class BlobStore(Protocol):
     def put(self, key: str, chunks: Iterable[bytes], *, sha256: str | None = None) -> Written:
         """Store a stream under `key`, visible only when whole and durable.
 
-        Memory stays bounded whatever the length. When `sha256` is given and the bytes differ,
-        raises `BlobCorrupt` and leaves nothing behind. An error of `chunks` is passed on, and
-        leaves nothing behind either.
+        Memory stays bounded whatever the length. When the bytes differ from `sha256`, or from
+        the digest in a binary's key, raises `BlobCorrupt` and leaves nothing behind. An error of
+        `chunks` is passed on, and leaves nothing behind either.
+        """
+        ...
+
+    def put_many(self, binaries: Mapping[str, bytes]) -> None:
+        """Store many small binaries by their keys, at the price of one flush for all of them.
+
+        When it returns, all are visible and durable; after an error, some may be. The caller has
+        computed the keys from the bytes; use it with as much as may lie in memory.
         """
         ...
 
     def get(self, key: str, *, start: int = 0, end: int | None = None) -> Iterator[bytes]:
-        """Stream the bytes from `start` up to, not including, `end`. Raises `BlobMissing`."""
+        """Stream the bytes from `start` up to, not including, `end`, in chunks of bounded size.
+
+        Raises `BlobMissing` when the first chunk is asked for. Whoever needs the whole blob
+        verifies it (`packhorse.blobs.digest`); a part can't be.
+        """
         ...
 
     def head(self, key: str) -> StoredBlob | None:
@@ -102,6 +118,11 @@ def binary_key(sha256: str) -> str:
 def package_key(package_id: str) -> str:
     """Return the key of a stored package; its id ends with random hex, which spreads the keys."""
     return f"packages/{package_id[-2:]}/{package_id}"
+
+
+def promised_digest(key: str, sha256: str | None = None) -> str | None:
+    """Return the digest that the bytes of `key` must have, or None when nobody said one."""
+    return sha256 or (key.rpartition("/")[2] if key.startswith("binaries/") else None)
 
 
 def check_key(key: str) -> str:

@@ -1,0 +1,94 @@
+"""A real S3 server for the tests: versitygw over a temporary folder."""
+
+import os
+import shutil
+import subprocess
+import tempfile
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+import httpx
+
+from packhorse_services.cli.embedded import free_port
+
+VERSION = "v1.8.0"
+TOOLS = Path.home() / ".cache" / "packhorse" / "tools"
+ACCESS_KEY = "packhorse-test"
+SECRET_KEY = "packhorse-test-secret"
+BUCKET = "blobs"
+
+
+@dataclass(frozen=True)
+class S3Server:
+    """One running server with one bucket."""
+
+    port: int
+    data: Path
+    process: subprocess.Popen[bytes]
+
+    @property
+    def endpoint(self) -> str:
+        return f"http://127.0.0.1:{self.port}"
+
+    def url(self, prefix: str = "") -> str:
+        """Return the URL of a blob store; its credentials are in the environment."""
+        query = f"endpoint={self.endpoint}&region=us-east-1&allow_http=true"
+        return f"s3://{BUCKET}/{prefix}?{query}"
+
+
+def versitygw() -> Path:
+    """Return the server's binary, built from its Go module the first time."""
+    binary = TOOLS / "versitygw"
+    if binary.exists():
+        return binary
+    if shutil.which("go") is None:
+        raise RuntimeError(
+            "the S3 tests need the server versitygw, which is built with Go: install Go 1.24 or "
+            f"newer, or put versitygw {VERSION} at {binary}"
+        )
+    with tempfile.TemporaryDirectory(prefix="packhorse-go-") as built:
+        subprocess.run(
+            ["go", "install", f"github.com/versity/versitygw/cmd/versitygw@{VERSION}"],
+            env={**os.environ, "GOBIN": built},
+            check=True,
+        )
+        TOOLS.mkdir(parents=True, exist_ok=True)
+        shutil.move(Path(built) / "versitygw", binary.with_suffix(".new"))
+    return binary.with_suffix(".new").rename(binary)
+
+
+@contextmanager
+def running_s3() -> Iterator[S3Server]:
+    """Start a server with an empty bucket; end and remove it afterwards."""
+    data = Path(tempfile.mkdtemp(prefix="packhorse-test-s3-"))
+    (data / BUCKET).mkdir()
+    port = free_port()
+    process = subprocess.Popen(
+        [versitygw(), "--port", f"127.0.0.1:{port}", "--quiet", "posix", data],
+        env={**os.environ, "ROOT_ACCESS_KEY": ACCESS_KEY, "ROOT_SECRET_KEY": SECRET_KEY},
+        stdout=subprocess.DEVNULL,
+    )
+    try:
+        _await_answer(port, process)
+        yield S3Server(port, data, process)
+    finally:
+        process.kill()
+        process.wait()
+        shutil.rmtree(data, ignore_errors=True)
+
+
+def _await_answer(port: int, process: subprocess.Popen[bytes]) -> None:
+    deadline = time.monotonic() + 30
+    while time.monotonic() < deadline:
+        if process.poll() is not None:
+            raise RuntimeError(f"versitygw ended with {process.returncode}")
+        try:
+            httpx.get(f"http://127.0.0.1:{port}/")
+        except httpx.TransportError:
+            time.sleep(0.02)
+        else:
+            return
+    raise RuntimeError("versitygw does not answer")
