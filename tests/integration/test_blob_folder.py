@@ -1,0 +1,150 @@
+"""What only the folder store promises: crashes, links, modes, full disks."""
+
+import os
+import resource
+import signal
+import stat
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from packhorse.blobs.api import BlobCorrupt, BlobStore, BlobStoreUnavailable, package_key
+from packhorse.blobs.open import open_blobs
+
+KEY = package_key("package-ab")
+
+# Puts a blob, and dies by SIGKILL at the n-th change that it makes to the file system.
+DIES = """
+import os, signal, sys
+from packhorse.blobs.open import open_blobs
+
+root, at, many = sys.argv[1], int(sys.argv[2]), sys.argv[3] == "many"
+store = open_blobs(root)
+calls = 0
+
+def counted(real):
+    def call(*arguments, **options):
+        global calls
+        calls += 1
+        if calls == at:
+            os.kill(os.getpid(), signal.SIGKILL)
+        return real(*arguments, **options)
+    return call
+
+for name in ("write", "fsync", "link", "unlink", "close"):
+    setattr(os, name, counted(getattr(os, name)))
+if many:
+    store.put_many({f"packages/ab/{number}": b"x" * 100_000 for number in range(3)})
+else:
+    store.put("packages/ab/0", [b"x" * 50_000, b"x" * 50_000])
+os._exit(0)
+"""
+
+
+@pytest.fixture
+def root(tmp_path: Path) -> Path:
+    return tmp_path / "blobs"
+
+
+@pytest.fixture
+def blobs(root: Path) -> Iterator[BlobStore]:
+    store = open_blobs(str(root))
+    yield store
+    store.close()
+
+
+@pytest.mark.parametrize("how", ["one", "many"])
+def test_b4_killed_anywhere_a_blob_is_whole_or_not_there(
+    blobs: BlobStore, root: Path, how: str
+) -> None:
+    seen = set()
+    for at in range(1, 100):
+        done = subprocess.run([sys.executable, "-c", DIES, root, str(at), how], check=False)
+        found = list(blobs.list(""))
+        seen.add(len(found))
+        for blob in found:
+            assert b"".join(blobs.get(blob.key)) == b"x" * 100_000
+            blobs.delete(blob.key)
+        if done.returncode == 0:
+            break
+        assert done.returncode == -signal.SIGKILL
+    assert seen >= {0, 1}
+    assert done.returncode == 0
+
+
+def test_leftovers_of_killed_writers_go_after_a_day(root: Path) -> None:
+    open_blobs(str(root)).close()
+    old, young = root / "incoming" / "old", root / "incoming" / "young"
+    for path in (old, young):
+        path.write_bytes(b"torn")
+    os.utime(old, (0, 0))
+    open_blobs(str(root)).close()
+    assert not old.exists()
+    assert young.exists()
+
+
+def test_a_new_folder_is_private_and_an_old_one_stays_as_it_is(root: Path, tmp_path: Path) -> None:
+    open_blobs(str(root)).close()
+    assert stat.S_IMODE(root.stat().st_mode) == 0o700
+    shared = tmp_path / "shared"
+    shared.mkdir()
+    shared.chmod(0o750)
+    open_blobs(f"file://{shared}").close()
+    assert stat.S_IMODE(shared.stat().st_mode) == 0o750
+
+
+def test_a_link_in_the_store_is_not_followed(blobs: BlobStore, root: Path, tmp_path: Path) -> None:
+    secret = tmp_path / "secret"
+    secret.write_text("secret")
+    (root / KEY).symlink_to(secret)
+    with pytest.raises(BlobCorrupt):
+        list(blobs.get(KEY))
+    with pytest.raises(BlobCorrupt):
+        blobs.head(KEY)
+    assert not blobs.put(KEY, [b"x"]).created
+    assert secret.read_text() == "secret"
+
+
+def test_a_linked_folder_is_not_followed(blobs: BlobStore, root: Path, tmp_path: Path) -> None:
+    (root / "packages" / "ab").rmdir()
+    (root / "packages" / "ab").symlink_to(tmp_path)
+    with pytest.raises((BlobStoreUnavailable, BlobCorrupt)):
+        blobs.put(KEY, [b"x"])
+    assert not (tmp_path / KEY.rpartition("/")[2]).exists()
+
+
+def test_strange_files_are_not_listed(blobs: BlobStore, root: Path) -> None:
+    blobs.put(KEY, [b"x"])
+    (root / "packages" / "ab" / "lost+found").write_text("x")
+    assert [blob.key for blob in blobs.list("")] == [KEY]
+
+
+def test_g4_a_full_disk_leaves_nothing(blobs: BlobStore, root: Path) -> None:
+    soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (100_000, hard))
+    try:
+        with pytest.raises(BlobStoreUnavailable):
+            blobs.put(KEY, [b"x" * 200_000])
+        with pytest.raises(BlobStoreUnavailable):
+            blobs.put_many({KEY: b"x" * 200_000})
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
+    assert blobs.head(KEY) is None
+    assert list((root / "incoming").iterdir()) == []
+
+
+def test_check_notices_that_the_folder_was_taken_away(root: Path, tmp_path: Path) -> None:
+    store = open_blobs(str(root))
+    store.check()
+    root.rename(tmp_path / "elsewhere")
+    with pytest.raises(BlobStoreUnavailable):
+        store.check()
+    store.close()
+
+
+def test_a_place_where_nobody_may_write() -> None:
+    with pytest.raises(BlobStoreUnavailable):
+        open_blobs("/proc/packhorse")
