@@ -3,7 +3,7 @@
 import fcntl
 import json
 import os
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -47,6 +47,7 @@ class DataDirectory:
         self.logs = self.root / "logs"
         self.tokens = self.root / "tokens.json"
         self._running = self.root / "running.json"
+        self._author = self.root / "author.json"
 
     def postgres(self) -> EmbeddedPostgres:
         """Return the server that lives here, not started."""
@@ -65,12 +66,17 @@ class DataDirectory:
             finally:
                 self._running.unlink(missing_ok=True)
 
-    def publish(self, stack: RunningStack) -> None:
-        """Let other commands find the stack."""
-        draft = self._running.with_suffix(".new")
-        draft.touch(mode=0o600)
-        draft.write_text(stack.line())
-        draft.replace(self._running)
+    def publish(self, stack: RunningStack, author: Mapping[str, str]) -> None:
+        """Let other commands find the stack, and run a room's own tools with `author` settings."""
+        _write_privately(self._author, json.dumps(dict(author)))
+        _write_privately(self._running, stack.line())
+
+    def author_settings(self) -> dict[str, str]:
+        """Return the environment of the author's programs; empty when no stack ever ran here."""
+        try:
+            return dict(json.loads(self._author.read_text()))
+        except (OSError, ValueError):
+            return {}
 
     def running(self) -> RunningStack:
         """Return what the stack that runs here has published. Raises `NotRunning`."""
@@ -93,3 +99,10 @@ class DataDirectory:
         lock.truncate(0)
         lock.write(str(os.getpid()))
         lock.flush()
+
+
+def _write_privately(path: Path, text: str) -> None:
+    draft = path.with_suffix(".new")
+    draft.touch(mode=0o600)
+    draft.write_text(text)
+    draft.replace(path)

@@ -1,7 +1,7 @@
 """What an embedded stack consists of: programs, and the databases, ports and settings of each."""
 
 import sys
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -84,7 +84,7 @@ def plan(options: StackOptions, postgres: EmbeddedPostgres, ports: list[int]) ->
     return programs
 
 
-def describe(directory: DataDirectory, programs: list[Program]) -> RunningStack:
+def describe(directory: DataDirectory, programs: Sequence[Program]) -> RunningStack:
     """Return where everything is; process ids are not known yet."""
     urls = {program.name: program.url for program in programs}
     return RunningStack(

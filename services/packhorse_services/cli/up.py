@@ -2,7 +2,7 @@
 
 import signal
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 
@@ -10,7 +10,7 @@ from rich.table import Table
 
 from packhorse.runtime.token_file import ensure_token_file
 from packhorse_services.cli import output
-from packhorse_services.cli.child import Child, bound_log
+from packhorse_services.cli.child import Child, Program, bound_log
 from packhorse_services.cli.data_directory import DataDirectory, RunningStack
 from packhorse_services.cli.embedded import EmbeddedPostgres
 from packhorse_services.cli.stack import StackOptions, choose_ports, describe, plan
@@ -30,9 +30,7 @@ def up(options: StackOptions, *, as_json: bool) -> None:
         token = ensure_token_file(directory.tokens)
         programs = plan(options, postgres, choose_ports(options))
         children = [Child(program, directory.logs / f"{program.name}.log") for program in programs]
-        stack = _Stack(
-            directory, postgres, Supervisor(children, _tell), describe(directory, programs)
-        )
+        stack = _Stack(directory, postgres, Supervisor(children, _tell), programs)
         try:
             stack.supervisor.start(ended)
             if not ended():
@@ -53,16 +51,17 @@ class _Stack:
         directory: DataDirectory,
         postgres: EmbeddedPostgres,
         supervisor: Supervisor,
-        described: RunningStack,
+        programs: Sequence[Program],
     ) -> None:
         self.supervisor = supervisor
-        self._directory, self._postgres, self._described = directory, postgres, described
+        self._directory, self._postgres = directory, postgres
+        self._described, self._author = describe(directory, programs), programs[0].environment
 
     def publish(self) -> RunningStack:
         """Let other commands know the processes as they are now."""
         pids = {**self.supervisor.pids(), "postgres": self._postgres.pid()}
         described = replace(self._described, pids=pids)
-        self._directory.publish(described)
+        self._directory.publish(described, self._author)
         return described
 
     def tend(self) -> None:

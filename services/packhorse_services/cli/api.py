@@ -1,0 +1,101 @@
+"""The HTTP API as the commands use it: answers as JSON, problems as exceptions."""
+
+import enum
+from collections.abc import Mapping
+from types import TracebackType
+from typing import Any, Self
+
+import httpx
+
+from packhorse.errors import PackhorseError
+
+
+class Exit(enum.IntEnum):
+    """Exit codes, for scripts."""
+
+    FAILED = 1
+    USAGE = 2
+    NOT_FOUND = 3
+    CONFLICT = 4
+    TIMEOUT = 124
+
+
+class CommandFailed(PackhorseError):
+    """A command did not do what it was asked to; the text is for the user."""
+
+    def __init__(self, text: str, code: Exit = Exit.FAILED) -> None:
+        super().__init__(text)
+        self.code = code
+
+
+_CODES = {404: Exit.NOT_FOUND, 409: Exit.CONFLICT, 412: Exit.CONFLICT}
+
+
+class Api:
+    """One service, one token."""
+
+    def __init__(self, url: str, token: str | None, *, timeout: float = 30.0) -> None:
+        headers = {"Authorization": f"Bearer {token}"} if token else {}
+        self._client = httpx.Client(base_url=url, headers=headers, timeout=timeout)
+
+    def get(self, path: str, **parameters: str | int) -> Any:
+        """Return the answer. Raises `CommandFailed`."""
+        return self._send("GET", path, params=parameters).json()
+
+    def post(
+        self, path: str, body: Mapping[str, Any], headers: Mapping[str, str] | None = None
+    ) -> Any:
+        """Send `body` and return the answer. Raises `CommandFailed`."""
+        return self._send("POST", path, json=dict(body), headers=dict(headers or {})).json()
+
+    def _send(self, method: str, path: str, **arguments: Any) -> httpx.Response:
+        try:
+            answer = self._client.request(method, path, **arguments)
+        except httpx.TimeoutException as error:
+            raise CommandFailed(
+                f"{self._client.base_url} gave no answer in time", Exit.TIMEOUT
+            ) from error
+        except httpx.TransportError as error:
+            raise CommandFailed(
+                f"nobody answers at {self._client.base_url} ({error}); is it running, and is "
+                "--server right?"
+            ) from error
+        if answer.is_success:
+            return answer
+        raise CommandFailed(_explain(answer), _CODES.get(answer.status_code, Exit.FAILED))
+
+    def close(self) -> None:
+        """Let go of the connection."""
+        self._client.close()
+
+    def __enter__(self) -> Self:
+        """Return the client itself."""
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        """Close the client."""
+        self.close()
+
+
+def _explain(answer: httpx.Response) -> str:
+    """Put a problem document, or whatever came in its place, into words."""
+    try:
+        problem = answer.json()
+        lines = [f"{problem['title']} ({answer.status_code})"]
+    except (ValueError, KeyError, TypeError):
+        return f"{answer.request.url} answered {answer.status_code} {answer.reason_phrase}"
+    if problem.get("detail"):
+        lines.append(str(problem["detail"]))
+    lines += [
+        f"{wrong.get('pointer')}: {wrong.get('detail')}" for wrong in problem.get("errors", [])
+    ]
+    if answer.status_code in (401, 403):
+        lines.append("Name a token that allows it with --token-file or --token.")
+    if "Retry-After" in answer.headers:
+        lines.append(f"Try again in {answer.headers['Retry-After']} s.")
+    return "\n".join(lines)

@@ -1,0 +1,63 @@
+"""Where a command finds the server and the token."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+from packhorse_services.cli.api import CommandFailed, Exit
+from packhorse_services.cli.connection import Connection, read_token
+from packhorse_services.cli.data_directory import DataDirectory, RunningStack
+
+
+@pytest.fixture
+def data(tmp_path: Path) -> Path:
+    (tmp_path / "tokens.json").write_text(json.dumps({"tokens": [{"token": "of-the-stack"}]}))
+    return tmp_path
+
+
+def test_a_running_stack_needs_no_options(data: Path, stack: RunningStack) -> None:
+    directory = DataDirectory(data)
+    with directory.claimed():
+        directory.publish(stack, {})
+        connection = Connection(data)
+        assert connection.publisher_url() == stack.publisher
+        assert connection.token() == "of-the-stack"
+
+
+def test_the_stack_s_token_goes_to_no_other_server(data: Path) -> None:
+    assert Connection(data, server="http://elsewhere").token() is None
+
+
+def test_options_win(data: Path) -> None:
+    connection = Connection(data, server="http://elsewhere", token_text="mine")
+    assert connection.publisher_url() == "http://elsewhere"
+    assert connection.token() == "mine"
+
+
+def test_without_a_server_the_command_says_what_to_do(tmp_path: Path) -> None:
+    with pytest.raises(CommandFailed, match="packhorse up --data") as failed:
+        Connection(tmp_path).publisher_url()
+    assert failed.value.code is Exit.USAGE
+
+
+@pytest.mark.parametrize(
+    ("content", "token"),
+    [
+        ("plain-token\n", "plain-token"),
+        ('{"tokens": [{"sha256": "00"}, {"token": "second"}]}', "second"),
+    ],
+)
+def test_a_token_file_is_plain_or_packhorse_s_own(tmp_path: Path, content: str, token: str) -> None:
+    path = tmp_path / "tokens"
+    path.write_text(content)
+    assert read_token(path) == token
+
+
+@pytest.mark.parametrize("content", ["{", '{"tokens": 1}', '{"tokens": [{"sha256": "00"}]}'])
+def test_a_file_without_a_token_is_a_usage_error(tmp_path: Path, content: str) -> None:
+    path = tmp_path / "tokens"
+    path.write_text(content)
+    with pytest.raises(CommandFailed) as failed:
+        read_token(path)
+    assert failed.value.code is Exit.USAGE

@@ -1,0 +1,46 @@
+"""One supervisor a data folder, and what it lets others know."""
+
+from pathlib import Path
+
+import pytest
+
+from packhorse_services.cli.data_directory import DataDirectory, DataInUse, NotRunning, RunningStack
+
+
+def test_a_folder_in_use_is_refused_and_says_by_whom(tmp_path: Path) -> None:
+    directory = DataDirectory(tmp_path / "data")
+    second = DataDirectory(tmp_path / "data").claimed()
+    with (
+        directory.claimed(),
+        pytest.raises(DataInUse, match=r"in use by process \d+; stop"),
+        second,
+    ):
+        pytest.fail("two supervisors on one folder")
+
+
+def test_a_folder_is_free_again_afterwards(tmp_path: Path) -> None:
+    for _ in range(2):
+        with DataDirectory(tmp_path).claimed():
+            pass
+
+
+def test_what_was_published_is_found_while_it_runs(tmp_path: Path, stack: RunningStack) -> None:
+    directory = DataDirectory(tmp_path)
+    with directory.claimed():
+        directory.publish(stack, {"PACKHORSE_JOURNAL_URL": "memory://x"})
+        assert directory.running() == stack
+        assert directory.author_settings() == {"PACKHORSE_JOURNAL_URL": "memory://x"}
+    with pytest.raises(NotRunning, match="packhorse up --data"):
+        directory.running()
+
+
+def test_secrets_are_for_the_owner_only(tmp_path: Path, stack: RunningStack) -> None:
+    directory = DataDirectory(tmp_path)
+    with directory.claimed():
+        directory.publish(stack, {})
+        modes = {path.name: path.stat().st_mode & 0o777 for path in tmp_path.glob("*.json")}
+    assert modes == {"running.json": 0o600, "author.json": 0o600}
+
+
+def test_a_folder_that_never_ran_has_no_settings(tmp_path: Path) -> None:
+    assert DataDirectory(tmp_path / "none").author_settings() == {}
