@@ -1,0 +1,155 @@
+"""From the outbox to the journal: each package once, in the order of its numbers (R5, R26, R27).
+
+Whoever does this holds the append slot, so nobody else appends for this author. The plain way is
+`deliver`. What it leaves, and what a crash left, is `settle`d: looked for in the journal first,
+then appended one snapshot after the other.
+"""
+
+import concurrent.futures
+import itertools
+import logging
+from collections.abc import Iterable, Iterator, Sequence
+from concurrent.futures import Future
+from contextlib import contextmanager
+
+from psycopg import Connection
+
+from packhorse.db.metadata import BOOKKEEPER
+from packhorse.db.roles import act_as
+from packhorse.errors import Transient
+from packhorse.messaging.api import Appended, Edge, Journal
+from packhorse.runtime.metrics import PUBLISHER_APPEND_SECONDS
+from packhorse_services.publisher import outbox
+from packhorse_services.publisher.journal_search import Findings, search
+from packhorse_services.publisher.outbox import Number, Sealed, SlotState
+
+logger = logging.getLogger(__name__)
+
+_WINDOW = 100
+_FUTURE_S = 300.0
+"""Far beyond any backend's own limit: a future that is not done by then never will be."""
+
+
+class NotDelivered(Transient):
+    """The journal did not confirm every package; they stay in the outbox and go out later."""
+
+
+class Delivery:
+    """Appends the packages of one author to one topic."""
+
+    def __init__(self, journal: Journal, topic: str) -> None:
+        self._journal, self._topic = journal, topic
+
+    def deliver(self, connection: Connection, packages: Sequence[Sealed]) -> dict[str, int]:
+        """Append packages of one snapshot when nothing else waits; returns their offsets.
+
+        Raises `NotDelivered` when one of them was not confirmed: `settle` before going on.
+        """
+        offsets = self._append(packages)
+        complete = len(offsets) == len(packages)
+        if offsets:
+            with _bookkeeping(connection):
+                # A mark that is lost with the database is found again in the journal.
+                connection.execute("SET LOCAL synchronous_commit = off")
+                outbox.mark(connection, offsets, settled=complete)
+        if not complete:
+            raise NotDelivered("the journal did not confirm the append; it is looked up later")
+        return offsets
+
+    def settle(self, connection: Connection, state: SlotState) -> dict[str, int]:
+        """Bring everything that waits into the journal; returns the offsets of all that waited.
+
+        Also finds out whether the database is older than the journal, as after a restored
+        backup, and then begins a new epoch. Raises a `Transient` when the journal is away.
+        """
+        journal_id = self._journal.identity(self._topic)
+        same = journal_id == state.journal_id
+        start = state.settled_offset + 1 if same else Edge.OLDEST
+        with _bookkeeping(connection):
+            waiting = outbox.waiting(connection)
+        ids = [package_id for package_id, _, _ in waiting]
+        found = search(self._journal, self._topic, start, state.producer, ids)
+        missing = [row for row in waiting if row[0] not in found.offsets]
+        self._note(connection, state, found, missing)
+        offsets = dict(found.offsets)
+        for window in self._windows(connection, missing):
+            offsets |= self.deliver(connection, window)
+        end = max([found.end - 1, *offsets.values()])
+        with _bookkeeping(connection):
+            outbox.settle_up_to(connection, end, journal_id)
+        if waiting:
+            logger.info(
+                "settled the outbox", extra={"packages": len(waiting), "found": len(found.offsets)}
+            )
+        return offsets
+
+    def _note(
+        self,
+        connection: Connection,
+        state: SlotState,
+        found: Findings,
+        missing: Sequence[tuple[str, int, Number]],
+    ) -> None:
+        """Mark what was found, and renumber what subscribers would take for a repetition."""
+        with _bookkeeping(connection):
+            if found.offsets:
+                outbox.mark(connection, found.offsets, settled=False)
+            if found.highest > state.last:
+                logger.warning(
+                    "the journal is ahead of the database; a new epoch begins",
+                    extra={"journal": found.highest, "database": state.last},
+                )
+                outbox.raise_epoch(connection, found.highest[0])
+            if missing and found.highest > missing[0][2]:
+                self._renumber(connection, [package_id for package_id, _, _ in missing])
+
+    def _renumber(self, connection: Connection, package_ids: Sequence[str]) -> None:
+        state = outbox.read_state(connection)
+        for sequence, package in enumerate(
+            outbox.load(connection, package_ids), state.sequence + 1
+        ):
+            outbox.renumber(connection, outbox.seal(package.renumbered(state.epoch, sequence)))
+        outbox.advance(connection, state, len(package_ids))
+
+    def _windows(
+        self, connection: Connection, missing: Iterable[tuple[str, int, Number]]
+    ) -> Iterator[list[Sealed]]:
+        """Yield what is missing, never two snapshots at once: a later one must not go first."""
+        for _, rows in itertools.groupby(missing, key=lambda row: row[1]):
+            ids = [package_id for package_id, _, _ in rows]
+            for begin in range(0, len(ids), _WINDOW):
+                with _bookkeeping(connection):
+                    loaded = list(outbox.load(connection, ids[begin : begin + _WINDOW]))
+                yield [outbox.seal(package) for package in loaded]
+
+    def _append(self, packages: Sequence[Sealed]) -> dict[str, int]:
+        """Append and wait until nothing is pending; returns what was confirmed."""
+        with PUBLISHER_APPEND_SECONDS.time():
+            futures = {
+                package.package_id: self._journal.append(self._topic, package.record)
+                for package in packages
+            }
+            concurrent.futures.wait(futures.values(), timeout=_FUTURE_S)
+        return {
+            package_id: future.result().offset
+            for package_id, future in futures.items()
+            if _confirmed(package_id, future)
+        }
+
+
+def _confirmed(package_id: str, future: Future[Appended]) -> bool:
+    if not future.done():
+        logger.warning("an append never ended", extra={"package_id": package_id})
+        return False
+    error = future.exception()
+    if error is not None:
+        extra = {"package_id": package_id, "error": str(error)}
+        logger.warning("an append was not confirmed", extra=extra)
+    return error is None
+
+
+@contextmanager
+def _bookkeeping(connection: Connection) -> Iterator[None]:
+    with connection.transaction():
+        act_as(connection, BOOKKEEPER)
+        yield

@@ -1,0 +1,92 @@
+"""One request to one package: what a caller asks for, and the message that goes out for it."""
+
+import hashlib
+import json
+import secrets
+from dataclasses import dataclass, replace
+
+from psycopg import Connection
+
+from packhorse.blobs.api import BlobStore
+from packhorse.clock import Clock
+from packhorse.packages.body import pack
+from packhorse.packages.build import export
+from packhorse.wire.messages import Action, PackageEntry, PackageMessage
+
+
+@dataclass(frozen=True, slots=True)
+class DistributionRequest:
+    """What a caller asks for; the paths are valid, nothing else is known of them."""
+
+    action: Action
+    paths: tuple[str, ...]
+    deep_paths: tuple[str, ...]
+    caller: str
+    roots: tuple[str, ...]
+    idempotency_key: str | None = None
+    traceparent: str = ""
+
+    def fingerprint(self) -> bytes:
+        """Return a digest that two requests share exactly when they ask for the same."""
+        asked = [self.action.value, self.paths, self.deep_paths]
+        return hashlib.sha256(json.dumps(asked).encode()).digest()
+
+
+@dataclass(frozen=True, slots=True)
+class StoredBody:
+    """A body that went to the blob store; it is remembered for the cleanup (R21)."""
+
+    key: str
+    length: int
+    sha256: str
+
+
+@dataclass(frozen=True, slots=True)
+class Draft:
+    """A package that lacks only its number."""
+
+    message: PackageMessage
+    traceparent: str
+    stored: StoredBody | None = None
+
+
+class Packer:
+    """Exports requests of one publisher agent."""
+
+    def __init__(self, blobs: BlobStore, agent: str, instance: str, clock: Clock) -> None:
+        self._blobs, self.agent, self._instance, self._clock = blobs, agent, instance, clock
+
+    def new_package_id(self) -> str:
+        """Return an id that nobody has; it ends with hex, as `package_key` wants."""
+        return f"dstrpck-{self._clock.wall_ms()}-{secrets.token_hex(8)}"
+
+    def draft(self, connection: Connection, request: DistributionRequest, package_id: str) -> Draft:
+        """Export `request` from the transaction's snapshot and with its role (R6, R7).
+
+        Raises what `packages.build.export` and `packages.body.pack` raise.
+        """
+        nodes = export(connection, request.action, request.paths, request.deep_paths, request.roots)
+        entry = self._entry(request, package_id)
+        if request.action is not Action.ADD:
+            return Draft(self._message(entry), request.traceparent)
+        packed = pack(nodes, package_id, self._blobs)
+        entry = replace(entry, body_length=packed.length, node_count=packed.node_count)
+        message = replace(self._message(entry), body=packed.body)
+        stored = None
+        if packed.stored_key is not None:
+            stored = StoredBody(packed.stored_key, packed.length, packed.body.sha256.hex())
+        return Draft(message, request.traceparent, stored)
+
+    def _entry(self, request: DistributionRequest, package_id: str) -> PackageEntry:
+        return PackageEntry(
+            package_id=package_id,
+            publisher_agent=self.agent,
+            action=request.action,
+            paths=request.paths,
+            deep_paths=request.deep_paths,
+            user=request.caller,
+            accepted_ms=int(package_id.split("-")[1]),
+        )
+
+    def _message(self, entry: PackageEntry) -> PackageMessage:
+        return PackageMessage(entry, publisher_instance=self._instance)

@@ -1,0 +1,272 @@
+"""The outbox: packages committed at the author and on their way to the journal, and their slot.
+
+All of it runs in the caller's transaction, as the bookkeeper. A row without `log_offset` is not
+known to be in the journal; a row with one keeps only what describes the distribution.
+"""
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+from psycopg import Connection
+
+from packhorse.errors import Transient
+from packhorse.messaging.api import Outgoing
+from packhorse.runtime.tracing import TRACEPARENT
+from packhorse.wire.messages import PackageEntry, PackageMessage
+from packhorse.wire.package_codec import ENTRY_HEADER, decode_entry, decode_package, encode_package
+from packhorse.wire.record import type_headers
+from packhorse_services.publisher.distribute import Draft
+
+Number = tuple[int, int]
+"""Epoch and sequence, which order the packages of one producer (R27)."""
+
+
+class SlotLost(Transient):
+    """Somebody else has published since this transaction began; nothing was committed."""
+
+
+@dataclass(frozen=True, slots=True)
+class SlotState:
+    """Who this author is to the journal, how far its numbers have come, what is still to send."""
+
+    producer: str
+    epoch: int
+    sequence: int
+    settled_offset: int
+    """Every package of this producer at or below this offset is accounted for."""
+    journal_id: str
+    unsettled: int
+    oldest_age_s: float
+
+    @property
+    def last(self) -> Number:
+        """The number given last."""
+        return self.epoch, self.sequence
+
+
+@dataclass(frozen=True, slots=True)
+class Outbound:
+    """A numbered package. Packages of one `snapshot` show the same state of the content."""
+
+    message: PackageMessage
+    snapshot: int
+    traceparent: str = ""
+
+    @property
+    def package_id(self) -> str:
+        """The package's id."""
+        return self.message.entry.package_id
+
+    @property
+    def number(self) -> Number:
+        """Epoch and sequence."""
+        return self.message.entry.epoch, self.message.entry.sequence
+
+    def renumbered(self, epoch: int, sequence: int) -> "Outbound":
+        """Return the same package under another number."""
+        entry = replace(self.message.entry, epoch=epoch, sequence=sequence)
+        return replace(self, message=replace(self.message, entry=entry))
+
+
+@dataclass(frozen=True, slots=True)
+class Sealed:
+    """A package in the bytes that go to the outbox and to the journal."""
+
+    outbound: Outbound
+    record: Outgoing
+
+    @property
+    def package_id(self) -> str:
+        """The package's id."""
+        return self.outbound.package_id
+
+
+def seal(outbound: Outbound) -> Sealed:
+    """Encode a package once, for both places."""
+    encoded = encode_package(outbound.message)
+    headers = dict(encoded.headers)
+    if outbound.traceparent:
+        headers[TRACEPARENT] = outbound.traceparent.encode("ascii", "replace")
+    return Sealed(outbound, Outgoing(encoded.value, headers))
+
+
+def number(drafts: Sequence[Draft], state: SlotState) -> list[Outbound]:
+    """Give each draft the next number of the producer."""
+    first = state.sequence + 1
+    return [
+        Outbound(_signed(draft.message, state, sequence), first, draft.traceparent)
+        for sequence, draft in enumerate(drafts, first)
+    ]
+
+
+def _signed(message: PackageMessage, state: SlotState, sequence: int) -> PackageMessage:
+    entry = replace(message.entry, producer=state.producer, epoch=state.epoch, sequence=sequence)
+    return replace(message, entry=entry)
+
+
+def ensure_slot(connection: Connection) -> None:
+    """Make the slot's row, and with it the producer's name, when the author has none yet."""
+    connection.execute("INSERT INTO bookkeeping.slot DEFAULT VALUES ON CONFLICT DO NOTHING")
+
+
+def read_state(connection: Connection) -> SlotState:
+    """Return the slot's state as the transaction sees it."""
+    row: Any = connection.execute(
+        """
+        SELECT producer::text, epoch, sequence, settled_offset, journal_id, unsettled.count,
+            coalesce(extract(epoch FROM clock_timestamp() - unsettled.oldest)::float8, 0)
+        FROM bookkeeping.slot,
+            (SELECT count(*), min(accepted_at) AS oldest
+             FROM bookkeeping.outbox WHERE log_offset IS NULL) AS unsettled
+        """
+    ).fetchone()
+    return SlotState(*row)
+
+
+def advance(connection: Connection, state: SlotState, count: int) -> None:
+    """Take the next `count` numbers. Raises `SlotLost` when they are somebody else's."""
+    moved = connection.execute(
+        "UPDATE bookkeeping.slot SET sequence = sequence + %s WHERE epoch = %s AND sequence = %s",
+        (count, state.epoch, state.sequence),
+    )
+    if moved.rowcount != 1:
+        raise SlotLost("another publisher has the append slot; try again")
+
+
+def write(connection: Connection, packages: Sequence[Sealed]) -> None:
+    """Put packages into the outbox, with one statement."""
+    connection.execute(
+        """
+        INSERT INTO bookkeeping.outbox
+            (epoch, sequence, snapshot, package_id, entry, value, traceparent)
+        SELECT * FROM unnest(%b::bigint[], %b::bigint[], %b::bigint[], %b::text[],
+            %b::bytea[], %b::bytea[], %b::text[])
+        """,
+        _columns(packages),
+    )
+
+
+def _columns(packages: Sequence[Sealed]) -> tuple[list[Any], ...]:
+    outbounds = [package.outbound for package in packages]
+    return (
+        [outbound.number[0] for outbound in outbounds],
+        [outbound.number[1] for outbound in outbounds],
+        [outbound.snapshot for outbound in outbounds],
+        [outbound.package_id for outbound in outbounds],
+        [package.record.headers[ENTRY_HEADER] for package in packages],
+        [package.record.value for package in packages],
+        [outbound.traceparent or None for outbound in outbounds],
+    )
+
+
+def remember_stored(connection: Connection, drafts: Sequence[Draft]) -> None:
+    """Note which blobs the packages refer to, so that the cleanup knows them (R21)."""
+    rows = [
+        (draft.stored.key, draft.message.entry.package_id, draft.stored.length, draft.stored.sha256)
+        for draft in drafts
+        if draft.stored is not None
+    ]
+    if rows:
+        connection.cursor().executemany(
+            "INSERT INTO bookkeeping.stored_package (key, package_id, length, sha256) "
+            "VALUES (%s, %s, %s, %s)",
+            rows,
+        )
+
+
+def mark(connection: Connection, offsets: Mapping[str, int], *, settled: bool) -> None:
+    """Note where packages are in the journal, and drop their bytes.
+
+    `settled` says that nothing that was numbered before them waits any longer.
+    """
+    connection.execute(
+        """
+        WITH found AS (
+            SELECT * FROM unnest(%b::text[], %b::bigint[]) AS found (package_id, log_offset)
+        ), stored AS (
+            UPDATE bookkeeping.stored_package AS stored SET log_offset = found.log_offset
+            FROM found WHERE stored.package_id = found.package_id
+        ), slot AS (
+            UPDATE bookkeeping.slot SET settled_offset = %s WHERE %s
+        )
+        UPDATE bookkeeping.outbox AS outbox SET log_offset = found.log_offset, value = NULL
+        FROM found
+        WHERE outbox.package_id = found.package_id AND outbox.log_offset IS NULL
+        """,
+        (list(offsets), list(offsets.values()), max(offsets.values()), settled),
+    )
+
+
+def settle_up_to(connection: Connection, offset: int, journal_id: str) -> None:
+    """Note that everything of this producer up to `offset` is accounted for."""
+    connection.execute(
+        "UPDATE bookkeeping.slot SET settled_offset = %s, journal_id = %s", (offset, journal_id)
+    )
+
+
+def raise_epoch(connection: Connection, above: int) -> None:
+    """Begin an epoch that nobody has used: the numbers of `above` and below are taken."""
+    connection.execute("UPDATE bookkeeping.slot SET epoch = greatest(epoch, %s) + 1", (above,))
+
+
+def waiting(connection: Connection) -> list[tuple[str, int, Number]]:
+    """Return id, snapshot and number of all packages that have no offset, in order."""
+    rows = connection.execute(
+        "SELECT package_id, snapshot, epoch, sequence FROM bookkeeping.outbox "
+        "WHERE log_offset IS NULL ORDER BY epoch, sequence"
+    ).fetchall()
+    return [
+        (package_id, snapshot, (epoch, sequence)) for package_id, snapshot, epoch, sequence in rows
+    ]
+
+
+def load(connection: Connection, package_ids: Sequence[str]) -> Iterator[Outbound]:
+    """Yield waiting packages in order, one in memory at a time."""
+    for package_id in package_ids:
+        row = connection.execute(
+            "SELECT value, snapshot, coalesce(traceparent, '') FROM bookkeeping.outbox "
+            "WHERE package_id = %s AND log_offset IS NULL",
+            (package_id,),
+        ).fetchone()
+        if row is not None:
+            message = decode_package(type_headers(PackageMessage), row[0])
+            yield Outbound(message, row[1], row[2])
+
+
+def renumber(connection: Connection, package: Sealed) -> None:
+    """Store a waiting package under its new number."""
+    (epoch, sequence), record = package.outbound.number, package.record
+    connection.execute(
+        "UPDATE bookkeeping.outbox SET epoch = %s, sequence = %s, entry = %s, value = %s "
+        "WHERE package_id = %s AND log_offset IS NULL",
+        (epoch, sequence, record.headers[ENTRY_HEADER], record.value, package.package_id),
+    )
+
+
+def offsets_of(connection: Connection, package_ids: Sequence[str]) -> dict[str, int | None]:
+    """Return those of the packages that are committed, with their offsets."""
+    rows = connection.execute(
+        "SELECT package_id, log_offset FROM bookkeeping.outbox WHERE package_id = ANY(%s)",
+        (list(package_ids),),
+    ).fetchall()
+    return dict(rows)
+
+
+def entry_of(row: bytes) -> PackageEntry:
+    """Decode the stored description of a package."""
+    return decode_entry({ENTRY_HEADER: row})
+
+
+def forget_below(connection: Connection, offset: int, limit: int) -> int:
+    """Remove up to `limit` of the oldest distributions that the log has forgotten."""
+    return connection.execute(
+        """
+        DELETE FROM bookkeeping.outbox WHERE (epoch, sequence) IN (
+            SELECT epoch, sequence FROM (
+                SELECT epoch, sequence, log_offset FROM bookkeeping.outbox
+                ORDER BY epoch, sequence LIMIT %s) AS oldest
+            WHERE log_offset < %s)
+        """,
+        (limit, offset),
+    ).rowcount

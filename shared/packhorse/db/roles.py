@@ -1,0 +1,8 @@
+"""Acting as one of the three database roles, for as long as the transaction lasts (R23)."""
+
+from psycopg import Connection, sql
+
+
+def act_as(connection: Connection, role: str) -> None:
+    """Do what follows in this transaction with the rights of `role` alone."""
+    connection.execute(sql.SQL("SET LOCAL ROLE {}").format(sql.Identifier(role)))
