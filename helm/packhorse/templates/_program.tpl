@@ -1,0 +1,223 @@
+{{/*
+The settings that every program shares, as a map of environment variables.
+*/}}
+{{- define "packhorse.sharedSettings" -}}
+PACKHORSE_HOST: 0.0.0.0
+PACKHORSE_PORT: "8080"
+PACKHORSE_BLOBS_URL: {{ .Values.blobsUrl | quote }}
+PACKHORSE_TOPIC_PREFIX: {{ .Values.topicPrefix | quote }}
+PACKHORSE_LOG_LEVEL: {{ .Values.log.level | quote }}
+PACKHORSE_LOG_FORMAT: {{ .Values.log.format | quote }}
+{{- with .Values.authentication.jwksUrl }}
+PACKHORSE_JWKS_URL: {{ . | quote }}
+{{- end }}
+{{- with .Values.authentication.jwtIssuer }}
+PACKHORSE_JWT_ISSUER: {{ . | quote }}
+{{- end }}
+{{- with .Values.authentication.jwtAudience }}
+PACKHORSE_JWT_AUDIENCE: {{ . | quote }}
+{{- end }}
+{{- end -}}
+
+{{/*
+The variables of one container: its own settings, each secret's file, and the keys of S3, whose
+client reads only variables. Takes .root, .settings and .secrets (variable -> {name, key}).
+*/}}
+{{- define "packhorse.environment" -}}
+{{- range $name, $value := .settings }}
+- name: {{ $name }}
+  value: {{ $value | quote }}
+{{- end }}
+{{- range $name, $secret := .secrets }}
+{{- if $secret.name }}
+- name: {{ $name }}
+  value: /run/secrets/packhorse/{{ $name }}
+{{- end }}
+{{- end }}
+{{- with .root.Values.secrets.s3Keys }}
+{{- if .name }}
+- name: AWS_ACCESS_KEY_ID
+  valueFrom:
+    secretKeyRef: {name: {{ .name }}, key: {{ .accessKeyId }}}
+- name: AWS_SECRET_ACCESS_KEY
+  valueFrom:
+    secretKeyRef: {name: {{ .name }}, key: {{ .secretAccessKey }}}
+{{- end }}
+{{- end }}
+{{- end -}}
+
+{{- define "packhorse.containerSecurity" -}}
+allowPrivilegeEscalation: false
+readOnlyRootFilesystem: true
+capabilities:
+  drop: [ALL]
+{{- end -}}
+
+{{- define "packhorse.podSecurity" -}}
+runAsNonRoot: true
+runAsUser: 10001
+runAsGroup: 10001
+fsGroup: 10001
+seccompProfile:
+  type: RuntimeDefault
+{{- end -}}
+
+{{- define "packhorse.volumeMounts" -}}
+- name: tmp
+  mountPath: /tmp
+{{- if .secrets }}
+- name: secrets
+  mountPath: /run/secrets/packhorse
+  readOnly: true
+{{- end }}
+{{- with .root.Values.extraVolumeMounts }}
+{{ toYaml . }}
+{{- end }}
+{{- end -}}
+
+{{/* Each secret under the name of its variable; 0440 and fsGroup: the program and nobody else. */}}
+{{- define "packhorse.volumes" -}}
+- name: tmp
+  emptyDir:
+    sizeLimit: 1Gi
+{{- if .secrets }}
+- name: secrets
+  projected:
+    defaultMode: 0440
+    sources:
+    {{- range $name, $secret := .secrets }}
+    {{- if $secret.name }}
+    - secret:
+        name: {{ $secret.name }}
+        items:
+        - key: {{ $secret.key }}
+          path: {{ $name }}
+    {{- end }}
+    {{- end }}
+{{- end }}
+{{- with .root.Values.extraVolumes }}
+{{ toYaml . }}
+{{- end }}
+{{- end -}}
+
+{{- define "packhorse.probe" -}}
+httpGet:
+  path: {{ . }}
+  port: http
+timeoutSeconds: 5
+{{- end -}}
+
+{{/*
+One program: its Deployment and its Service.
+Takes .root, .component, .instance (the name's end), .command, .values (the program's own),
+.replicas, .strategy, .settings, .secrets.
+*/}}
+{{- define "packhorse.program" -}}
+{{- $root := .root -}}
+{{- $name := printf "%s-%s" (include "packhorse.fullname" $root) .instance -}}
+apiVersion: apps/v1
+kind: Deployment
+metadata:
+  name: {{ $name }}
+  labels:
+    {{- include "packhorse.labels" $root | nindent 4 }}
+    app.kubernetes.io/component: {{ .component }}
+spec:
+  replicas: {{ .replicas }}
+  strategy:
+    type: {{ .strategy }}
+  selector:
+    matchLabels:
+      {{- include "packhorse.selectorLabels" $root | nindent 6 }}
+      app.kubernetes.io/component: {{ .component }}
+      packhorse/instance: {{ .instance }}
+  template:
+    metadata:
+      labels:
+        {{- include "packhorse.labels" $root | nindent 8 }}
+        app.kubernetes.io/component: {{ .component }}
+        packhorse/instance: {{ .instance }}
+        {{- with $root.Values.podLabels }}
+        {{- toYaml . | nindent 8 }}
+        {{- end }}
+      annotations:
+        checksum/settings: {{ include "packhorse.sharedSettings" $root | sha256sum }}
+        {{- with $root.Values.podAnnotations }}
+        {{- toYaml . | nindent 8 }}
+        {{- end }}
+    spec:
+      serviceAccountName: {{ include "packhorse.serviceAccountName" $root }}
+      automountServiceAccountToken: false
+      enableServiceLinks: false
+      terminationGracePeriodSeconds: {{ .values.terminationGracePeriodSeconds }}
+      securityContext:
+        {{- include "packhorse.podSecurity" $root | nindent 8 }}
+      {{- with $root.Values.imagePullSecrets }}
+      imagePullSecrets:
+        {{- toYaml . | nindent 8 }}
+      {{- end }}
+      containers:
+      - name: {{ .component }}
+        image: {{ include "packhorse.image" $root }}
+        imagePullPolicy: {{ $root.Values.image.pullPolicy }}
+        command: [{{ .command }}]
+        envFrom:
+        - configMapRef:
+            name: {{ include "packhorse.fullname" $root }}
+        env:
+          {{- include "packhorse.environment" . | nindent 10 }}
+        ports:
+        - name: http
+          containerPort: 8080
+        # The first start migrates the database, so it gets five minutes.
+        startupProbe:
+          {{- include "packhorse.probe" "/startupz" | nindent 10 }}
+          periodSeconds: 5
+          failureThreshold: 60
+        livenessProbe:
+          {{- include "packhorse.probe" "/livez" | nindent 10 }}
+          periodSeconds: 10
+          failureThreshold: 3
+        readinessProbe:
+          {{- include "packhorse.probe" "/readyz" | nindent 10 }}
+          periodSeconds: 5
+          failureThreshold: 2
+        securityContext:
+          {{- include "packhorse.containerSecurity" $root | nindent 10 }}
+        resources:
+          {{- toYaml .values.resources | nindent 10 }}
+        volumeMounts:
+          {{- include "packhorse.volumeMounts" . | nindent 10 }}
+      volumes:
+        {{- include "packhorse.volumes" . | nindent 8 }}
+      {{- with $root.Values.nodeSelector }}
+      nodeSelector:
+        {{- toYaml . | nindent 8 }}
+      {{- end }}
+      {{- with $root.Values.affinity }}
+      affinity:
+        {{- toYaml . | nindent 8 }}
+      {{- end }}
+      {{- with $root.Values.tolerations }}
+      tolerations:
+        {{- toYaml . | nindent 8 }}
+      {{- end }}
+---
+apiVersion: v1
+kind: Service
+metadata:
+  name: {{ $name }}
+  labels:
+    {{- include "packhorse.labels" $root | nindent 4 }}
+    app.kubernetes.io/component: {{ .component }}
+spec:
+  type: {{ $root.Values.service.type }}
+  selector:
+    {{- include "packhorse.selectorLabels" $root | nindent 4 }}
+    app.kubernetes.io/component: {{ .component }}
+    packhorse/instance: {{ .instance }}
+  ports:
+  - name: http
+    port: {{ $root.Values.service.port }}
+    targetPort: http
+{{- end -}}

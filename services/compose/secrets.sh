@@ -1,0 +1,26 @@
+#!/bin/sh
+# Makes the database password and the first token of docker-compose.yml, once, in the folder it is
+# given. Each program is then told the files that it needs.
+set -eu
+umask 077
+cd "$1"
+
+# once FILE COMMAND…: FILE holds what COMMAND prints; it is there whole or not at all.
+once() {
+  file=$1
+  shift
+  [ -e "$file" ] || { "$@" > "$file.new" && mv "$file.new" "$file"; }
+}
+
+random() {
+  python -c 'import secrets; print(secrets.token_urlsafe(24), end="")'
+}
+
+once postgres-password random
+for database in author sub1 sub2 sub3; do
+  once "$database-database-url" printf 'postgresql://packhorse:%s@postgres:5432/%s' \
+    "$(cat postgres-password)" "$database"
+done
+python -c 'from pathlib import Path
+from packhorse.runtime.token_file import ensure_token_file
+ensure_token_file(Path("tokens"))'

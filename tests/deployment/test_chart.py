@@ -1,0 +1,232 @@
+"""The Helm chart: linted, rendered and held against the Kubernetes schemas, without a cluster."""
+
+from collections.abc import Iterator
+from typing import Any
+
+import kubernetes_validate
+import pytest
+from helm_python import Chart, HelmError, lint
+from tests.harness.deployment import CHART, full_values, manifests
+
+OLDEST, NEWEST = "1.30", kubernetes_validate.latest_version()
+FOREIGN_KINDS = {"ServiceMonitor"}  # of the Prometheus operator, unknown to Kubernetes itself
+VALUES: dict[str, dict[str, Any] | None] = {"default": None, "full": full_values()}
+
+Manifest = dict[str, Any]
+
+
+@pytest.fixture(scope="module", params=VALUES)
+def rendered(request: pytest.FixtureRequest) -> list[Manifest]:
+    return manifests(VALUES[request.param])
+
+
+def of_kind(documents: list[Manifest], kind: str) -> dict[str, Manifest]:
+    return {d["metadata"]["name"]: d for d in documents if d["kind"] == kind}
+
+
+def pods(documents: list[Manifest]) -> Iterator[Manifest]:
+    for document in documents:
+        if document["kind"] in ("Deployment", "Job"):
+            yield document["spec"]["template"]["spec"]
+
+
+@pytest.mark.parametrize("values", VALUES.values(), ids=VALUES)
+def test_strict_lint_finds_nothing(values: dict[str, Any] | None) -> None:
+    report = lint(CHART, values, strict=True)
+    worse_than_info = [m for m in report["messages"] if m["severity"] > 1]
+    assert (report["errors"], worse_than_info) == ([], [])
+
+
+@pytest.mark.parametrize("version", [OLDEST, NEWEST])
+def test_manifests_are_what_kubernetes_takes(rendered: list[Manifest], version: str) -> None:
+    for document in rendered:
+        if document["kind"] not in FOREIGN_KINDS:
+            kubernetes_validate.validate(document, version, strict=True)
+
+
+def test_the_full_values_name_every_value_of_the_chart() -> None:
+    with Chart.load(CHART) as chart:
+        assert paths(chart.values) <= paths(full_values())
+
+
+def test_names_are_unique_and_fit(rendered: list[Manifest]) -> None:
+    names = [(d["kind"], d["metadata"]["name"]) for d in rendered]
+    assert len(names) == len(set(names))
+    assert all(len(name) <= 63 for _, name in names)
+
+
+def test_services_and_budgets_select_exactly_the_pods_they_mean(rendered: list[Manifest]) -> None:
+    deployments = of_kind(rendered, "Deployment")
+    for name, service in of_kind(rendered, "Service").items():
+        wanted = service["spec"]["selector"].items()
+        selected = [
+            n
+            for n, d in deployments.items()
+            if wanted <= d["spec"]["template"]["metadata"]["labels"].items()
+        ]
+        assert selected == [name]
+    for name, deployment in deployments.items():
+        labels = deployment["spec"]["template"]["metadata"]["labels"]
+        assert deployment["spec"]["selector"]["matchLabels"].items() <= labels.items(), name
+
+
+def test_only_the_publisher_has_a_disruption_budget(rendered: list[Manifest]) -> None:
+    (budget,) = of_kind(rendered, "PodDisruptionBudget").values()
+    assert budget["metadata"]["name"].endswith("-publisher")
+
+
+def test_one_publisher_has_no_budget_that_would_block_every_drain() -> None:
+    assert not of_kind(manifests({"publisher": {"replicas": 1}}), "PodDisruptionBudget")
+
+
+def test_r11_a_subscriber_is_one_worker_that_ends_before_the_next_starts(
+    rendered: list[Manifest],
+) -> None:
+    workers = [
+        d["spec"]
+        for d in of_kind(rendered, "Deployment").values()
+        if d["metadata"]["labels"]["app.kubernetes.io/component"] == "subscriber"
+    ]
+    assert workers
+    assert {(w["replicas"], w["strategy"]["type"]) for w in workers} == {(1, "Recreate")}
+
+
+def test_every_pod_runs_without_rights(rendered: list[Manifest]) -> None:
+    for pod in pods(rendered):
+        assert pod["automountServiceAccountToken"] is False
+        assert pod["securityContext"]["runAsNonRoot"] is True
+        assert pod["securityContext"]["seccompProfile"] == {"type": "RuntimeDefault"}
+        for container in pod["containers"]:
+            assert container["securityContext"] == {
+                "allowPrivilegeEscalation": False,
+                "readOnlyRootFilesystem": True,
+                "capabilities": {"drop": ["ALL"]},
+            }
+            assert container["resources"]["requests"]
+
+
+def test_every_pod_may_write_below_tmp_only(rendered: list[Manifest]) -> None:
+    for pod in pods(rendered):
+        emptied = {v["name"] for v in pod["volumes"] if "emptyDir" in v}
+        for container in pod["containers"]:
+            writable = [m for m in container["volumeMounts"] if not m.get("readOnly")]
+            assert [(m["name"] in emptied, m["mountPath"]) for m in writable] == [(True, "/tmp")]
+
+
+def test_every_mount_has_its_volume(rendered: list[Manifest]) -> None:
+    for pod in pods(rendered):
+        volumes = {v["name"] for v in pod["volumes"]}
+        mounts = {m["name"] for c in pod["containers"] for m in c["volumeMounts"]}
+        assert mounts == volumes
+
+
+def test_every_program_has_all_three_probes(rendered: list[Manifest]) -> None:
+    for deployment in of_kind(rendered, "Deployment").values():
+        (container,) = deployment["spec"]["template"]["spec"]["containers"]
+        asked = {
+            name: container[f"{name}Probe"]["httpGet"]["path"]
+            for name in ("startup", "liveness", "readiness")
+        }
+        assert asked == {"startup": "/startupz", "liveness": "/livez", "readiness": "/readyz"}
+
+
+def test_every_secret_is_a_file_of_a_secret_that_exists_already(rendered: list[Manifest]) -> None:
+    assert not of_kind(rendered, "Secret")
+    for pod in pods(rendered):
+        projected = (v["projected"] for v in pod["volumes"] if v["name"] == "secrets")
+        files = {
+            f"/run/secrets/packhorse/{item['path']}"
+            for volume in projected
+            for source in volume["sources"]
+            for item in source["secret"]["items"]
+        }
+        for container in pod["containers"]:
+            told = {e["value"] for e in container["env"] if e["name"].endswith("_FILE")}
+            assert told == files
+
+
+def test_a_program_gets_only_its_own_database(rendered: list[Manifest]) -> None:
+    authors = {"publisher", "content", "cleanup"}
+    seen: dict[str, str] = {}
+    for name, deployment in of_kind(rendered, "Deployment").items():
+        volumes = deployment["spec"]["template"]["spec"]["volumes"]
+        (projected,) = (v["projected"] for v in volumes if v["name"] == "secrets")
+        (secret,) = (
+            f"{s['secret']['name']}/{s['secret']['items'][0]['key']}"
+            for s in projected["sources"]
+            if s["secret"]["items"][0]["path"] == "PACKHORSE_DATABASE_URL_FILE"
+        )
+        component = deployment["metadata"]["labels"]["app.kubernetes.io/component"]
+        seen["author" if component in authors else name] = secret
+    assert len(set(seen.values())) == len(seen)
+
+
+def test_the_topics_job_needs_nothing_that_is_not_there_yet() -> None:
+    (job,) = of_kind(manifests(), "Job").values()
+    assert job["metadata"]["annotations"]["helm.sh/hook"] == "pre-install,pre-upgrade"
+    pod = job["spec"]["template"]["spec"]
+    assert "serviceAccountName" not in pod
+    assert "envFrom" not in pod["containers"][0]
+
+
+def test_prometheus_presents_a_token_because_metrics_need_one() -> None:
+    assert not of_kind(manifests(), "ServiceMonitor")
+    (monitor,) = of_kind(manifests(full_values()), "ServiceMonitor").values()
+    (endpoint,) = monitor["spec"]["endpoints"]
+    assert endpoint["path"] == "/metrics"
+    assert endpoint["authorization"]["credentials"] == {"name": "prometheus", "key": "token"}
+
+
+def test_the_network_policy_lets_out_dns_and_what_is_listed() -> None:
+    (policy,) = of_kind(manifests(full_values()), "NetworkPolicy").values()
+    dns, *others = policy["spec"]["egress"]
+    assert {(p["port"], p["protocol"]) for p in dns["ports"]} == {(53, "UDP"), (53, "TCP")}
+    assert others == full_values()["networkPolicy"]["egress"]
+
+
+WRONG: dict[str, dict[str, Any]] = {
+    "a misspelt key": {"publisher": {"replica": 3}},
+    "an unknown section": {"subscribres": []},
+    "a subscriber without a database": {"subscribers": [{"name": "sub1"}]},
+    "a subscriber name that is no DNS label": {
+        "subscribers": [{"name": "Sub_1", "databaseUrl": {"name": "a", "key": "b"}}]
+    },
+    "a secret without a key": {"secrets": {"journalUrl": {"name": "a", "key": ""}}},
+    "a URL where the secret's name belongs": {"secrets": {"journalUrl": "kafka://broker"}},
+    "a text for a number": {"publisher": {"replicas": "two"}},
+    "fewer retries than none": {
+        "subscribers": [{"name": "a", "databaseUrl": {"name": "a", "key": "b"}, "maxRetries": -2}]
+    },
+    "a log level that does not exist": {"log": {"level": "LOUD"}},
+    "a variable that no program reads": {"publisher": {"env": {"PATH": "/tmp"}}},
+    "keys over plain HTTP": {"authentication": {"jwksUrl": "http://identity.example/keys"}},
+    "a topic prefix that Kafka refuses": {"topicPrefix": "a b"},
+}
+
+
+@pytest.mark.parametrize("values", WRONG.values(), ids=WRONG)
+def test_the_schema_refuses(values: dict[str, Any]) -> None:
+    with Chart.load(CHART) as chart, pytest.raises(HelmError):
+        chart.validate_schema(values)
+
+
+@pytest.mark.parametrize("values", VALUES.values(), ids=VALUES)
+def test_the_schema_takes_what_the_tests_render(values: dict[str, Any] | None) -> None:
+    with Chart.load(CHART) as chart:
+        chart.validate_schema(values)
+
+
+def test_two_subscribers_of_one_name_are_refused() -> None:
+    twice = {"name": "sub1", "databaseUrl": {"name": "a", "key": "b"}}
+    with pytest.raises(HelmError, match="sub1"):
+        manifests({"subscribers": [twice, twice]})
+
+
+def paths(values: dict[str, Any]) -> set[tuple[str, ...]]:
+    """Return the paths of all keys of `values`; what free-form sections hold doesn't count."""
+    found: set[tuple[str, ...]] = set()
+    for key, value in values.items():
+        found.add((key,))
+        if isinstance(value, dict) and key not in ("env", "resources"):
+            found |= {(key, *rest) for rest in paths(value)}
+    return found
