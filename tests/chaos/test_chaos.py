@@ -1,0 +1,155 @@
+"""Programs and servers killed and paused again and again, while clients distribute.
+
+`make test` runs the bounded version on both journals; `make chaos` the one of 20,000 packages.
+PACKHORSE_CHAOS_PACKAGES and PACKHORSE_CHAOS_SEED choose another.
+"""
+
+import itertools
+import os
+import time
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
+
+import psycopg
+import pytest
+
+from packhorse.blobs.open import open_blobs
+from packhorse.messaging.open import open_journal
+from packhorse.wire.topics import Topics
+from packhorse_services.cli.embedded import EmbeddedPostgres
+from tests.chaos import checks, ledger
+from tests.chaos.faults import Faults
+from tests.chaos.workload import Workload
+from tests.harness.kafka import RunningKafka, running_kafka
+from tests.harness.postgres import Databases, running_postgres
+from tests.harness.processes import Room, Rooms, rooms
+from tests.harness.waiting import eventually
+
+PACKAGES = int(os.environ.get("PACKHORSE_CHAOS_PACKAGES", "1200"))
+SEED = int(os.environ.get("PACKHORSE_CHAOS_SEED", "1"))
+SETTLED_S = 180.0
+FAULT_EVERY_S = 4.0
+SUBSCRIBERS = ("sub1", "sub2")
+
+pytestmark = [pytest.mark.chaos, pytest.mark.timeout(7200)]
+
+
+@dataclass
+class Scene:
+    """Everything of one run."""
+
+    postgres: EmbeddedPostgres
+    journal_url: str
+    author: str
+    databases: dict[str, str]
+    rooms: Rooms
+    publishers: list[Room]
+    subscribers: list[Room]
+    kafka: RunningKafka | None
+
+
+@contextmanager
+def scene(kind: str) -> Iterator[Scene]:
+    """Start a server, a journal of `kind`, two publishers and two subscribers."""
+    with ExitStack() as stack:
+        server = stack.enter_context(running_postgres())
+        databases = Databases(server)
+        kafka = stack.enter_context(running_kafka()) if kind == "kafka" else None
+        journal_url = kafka.url if kafka else databases.new("journal")
+        author = databases.new("author")
+        own = {name: databases.new(name) for name in SUBSCRIBERS}
+        for url in own.values():
+            ledger.install(url)
+        made = stack.enter_context(rooms(journal_url))
+        publishers = [made.publisher(author), made.publisher(author)]
+        subscribers = [
+            made.subscriber(name, url, editable=True, start="earliest") for name, url in own.items()
+        ]
+        made.start()
+        yield Scene(server, journal_url, author, own, made, publishers, subscribers, kafka)
+
+
+@pytest.mark.parametrize("kind", ["postgresql", pytest.param("kafka", marks=pytest.mark.kafka)])
+def test_nothing_is_lost_or_repeated_whatever_is_killed(kind: str) -> None:
+    with scene(kind) as run:
+        workload = Workload(
+            run.author, [room.url for room in run.publishers], run.rooms.token, PACKAGES
+        )
+        kill_broker = run.kafka.bounce if run.kafka else None
+        faults = Faults(SEED, run.publishers, run.subscribers, run.postgres, kill_broker)
+        samples = _torment(run, workload, faults)
+        assert not workload.errors, workload.errors
+        _settle(run)
+        _check(run, workload, samples)
+
+
+def _torment(run: Scene, workload: Workload, faults: Faults) -> dict[str, list[ledger.Sample]]:
+    """Run the workload under faults, a quarter of the time without any, and take samples."""
+    samples: dict[str, list[ledger.Sample]] = {name: [] for name in run.databases}
+    workload.start()
+    try:
+        for turn in itertools.count():
+            if not workload.running:
+                break
+            if turn % 4 != 3:
+                faults.next()
+            pause_ends = time.monotonic() + FAULT_EVERY_S
+            while time.monotonic() < pause_ends and workload.running:
+                _take_samples(run, samples)
+                time.sleep(0.5)
+    finally:
+        faults.heal()
+        workload.stop()
+    return samples
+
+
+def _take_samples(run: Scene, samples: dict[str, list[ledger.Sample]]) -> None:
+    for name, url in run.databases.items():
+        try:
+            samples[name].append(ledger.sample(url))
+        except psycopg.OperationalError:
+            continue  # the server is down just now
+
+
+def _settle(run: Scene) -> None:
+    for room in (*run.publishers, *run.subscribers):
+        room.ready()
+    journal = open_journal(run.journal_url, client_name="chaos")
+    try:
+        end = journal.bounds(Topics().package).next - 1
+        for name, url in run.databases.items():
+            eventually(
+                lambda url=url: ledger.sample(url).offset >= end,  # type: ignore[misc]
+                timeout=SETTLED_S,
+                interval=0.5,
+                what=f"{name} at {end}",
+            )
+    finally:
+        journal.close()
+
+
+def _check(run: Scene, workload: Workload, samples: dict[str, list[ledger.Sample]]) -> None:
+    journal = open_journal(run.journal_url, client_name="chaos")
+    blobs = open_blobs(str(run.rooms.folder / "blobs"))
+    try:
+        found = checks.history(journal, Topics().package, blobs)
+        checks.check_journal(found, workload.accepted)
+        checks.check_order(found)
+        for name, url in run.databases.items():
+            checks.check_once(ledger.writes(url), workload.once)
+            checks.check_samples(found, [*samples[name], ledger.sample(url)])
+        for name in run.databases:
+            eventually(
+                lambda name=name: _statuses_are_right(journal, found, name),  # type: ignore[misc]
+                timeout=60,
+                what=f"statuses of {name}",
+            )
+    finally:
+        journal.close()
+
+
+def _statuses_are_right(journal: object, found: checks.History, name: str) -> bool:
+    records = checks.read_all(journal, Topics().status)  # type: ignore[arg-type]
+    checks.check_statuses(found, records, name)
+    return True
