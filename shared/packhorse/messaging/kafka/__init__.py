@@ -1,0 +1,1 @@
+"""The journal on Apache Kafka; the only package that knows Kafka's client. Start with `journal`."""

@@ -1,0 +1,57 @@
+"""librdkafka's errors in the journal's words."""
+
+from confluent_kafka import KafkaError, KafkaException
+
+from packhorse.errors import PackhorseError, Permanent
+from packhorse.messaging.api import JournalUnavailable, TopicMissing
+
+_MISSING = frozenset(
+    {
+        KafkaError.UNKNOWN_TOPIC_OR_PART,
+        KafkaError.UNKNOWN_TOPIC_ID,
+        KafkaError.INCONSISTENT_TOPIC_ID,
+        KafkaError._UNKNOWN_TOPIC,
+        KafkaError._UNKNOWN_PARTITION,
+    }
+)
+_REFUSED = frozenset(
+    {
+        KafkaError.CLUSTER_AUTHORIZATION_FAILED,
+        KafkaError.TOPIC_AUTHORIZATION_FAILED,
+        KafkaError.SASL_AUTHENTICATION_FAILED,
+        KafkaError.INVALID_CONFIG,
+        KafkaError.INVALID_PARTITIONS,
+        KafkaError.INVALID_REPLICATION_FACTOR,
+        KafkaError.INVALID_REQUEST,
+        KafkaError.POLICY_VIOLATION,
+        KafkaError.TOPIC_EXCEPTION,
+        KafkaError.UNSUPPORTED_VERSION,
+        KafkaError._AUTHENTICATION,
+    }
+)
+
+
+class KafkaRefused(Permanent):
+    """Kafka will not do this for this user or with these values; the text has its reason."""
+
+
+def is_missing(error: KafkaError) -> bool:
+    """Tell whether `error` says that the topic or partition does not exist."""
+    return error.code() in _MISSING
+
+
+def topic_missing(topic: str) -> TopicMissing:
+    """Return the error that says so."""
+    return TopicMissing(f"topic {topic} does not exist; create it with `packhorse topics create`")
+
+
+def translated(error: KafkaError | KafkaException, topic: str) -> PackhorseError:
+    """Return what a failed question about `topic` means; raise it `from` the original."""
+    cause = error.args[0] if isinstance(error, KafkaException) else error
+    if is_missing(cause):
+        return topic_missing(topic)
+    if cause.code() in _REFUSED:
+        return KafkaRefused(
+            f"Kafka refuses this for {topic}: {cause.str()}; check the user's rights and the values"
+        )
+    return JournalUnavailable(f"Kafka did not answer about {topic}: {cause.str()}; try again")

@@ -1,0 +1,107 @@
+"""The Kafka journal: the port's promises put together from appends, readers and questions."""
+
+import functools
+from collections.abc import Mapping, Sequence
+from concurrent.futures import Future
+
+from confluent_kafka import KafkaError
+
+from packhorse.messaging.api import Appended, Bounds, Edge, Outgoing, Position, Record, TopicSpec
+from packhorse.messaging.kafka.address import parse_address
+from packhorse.messaging.kafka.appending import Appender
+from packhorse.messaging.kafka.clients import Clients
+from packhorse.messaging.kafka.inquiry import Inquiry
+from packhorse.messaging.kafka.link import Link
+from packhorse.messaging.kafka.lookup import Lookup
+from packhorse.messaging.kafka.provision import Provision
+from packhorse.messaging.kafka.reading import KafkaReader
+from packhorse.messaging.partitioning import partition_for
+
+
+class KafkaJournal:
+    """A `Journal` on the brokers of a `kafka://` URL; it connects when first used.
+
+    Raises `BadKafkaUrl` for a URL or a setting that can't be used.
+    """
+
+    def __init__(self, url: str, client_name: str) -> None:
+        address = parse_address(url)
+        self._clients = Clients(address, client_name)
+        self._inquiry = Inquiry(self._clients.admin(_ignore))
+        self._provision = Provision(self._inquiry)
+        self._lookup = Lookup(self._clients, self._inquiry)
+        link = functools.partial(Link, self._clients, address.delivery_seconds)
+        self._appender = Appender(link, self._inquiry.shape)
+
+    def append(self, topic: str, record: Outgoing) -> Future[Appended]:
+        """Start to add the record; the future is done once every in-sync replica has it."""
+        return self._appender.append(topic, record)
+
+    def reader(
+        self,
+        topic: str,
+        start: Position | Mapping[int, Position],
+        *,
+        partition: int | None = None,
+        values: bool = True,
+    ) -> KafkaReader:
+        """Open a reader; Kafka sends bodies in any case, `values` only says who keeps them.
+
+        Raises `TopicMissing`, and `JournalUnavailable` when Kafka is needed and away.
+        """
+        reader = KafkaReader(self._clients, self._inquiry, topic, values=values)
+        try:
+            for number in self._partitions(topic) if partition is None else [partition]:
+                wanted = start.get(number, Edge.OLDEST) if isinstance(start, Mapping) else start
+                reader.seek(wanted, number)
+        except BaseException:
+            reader.close()
+            raise
+        return reader
+
+    def read_at(self, topic: str, offset: int, partition: int = 0) -> Record | None:
+        """Return the record at `offset`, or None."""
+        return self._lookup.read(topic, offset, partition)
+
+    def bounds(self, topic: str, partition: int = 0) -> Bounds:
+        """Return the partition's bounds; transactions of others may have used up offsets."""
+        return self._inquiry.bounds(topic, partition)
+
+    def offset_at(self, topic: str, time_ms: int, partition: int = 0) -> int:
+        """Return the first offset whose record is not older than `time_ms`, else the next."""
+        return self._inquiry.offset_at(topic, time_ms, partition)
+
+    def truncate(self, topic: str, before: int, partition: int = 0) -> None:
+        """Remove every record below `before`. Raises `OffsetOutOfRange` beyond the end."""
+        self._inquiry.truncate(topic, before, partition)
+
+    def partition_of(self, topic: str, key: str) -> int:
+        """Return the partition of `key`, from the same function that `append` uses."""
+        return partition_for(key, self._appender.shape(topic).partitions)
+
+    def identity(self, topic: str) -> str:
+        """Return the cluster's id and the topic's."""
+        return self._inquiry.identity(topic)
+
+    def create_topics(self, topics: Sequence[TopicSpec]) -> None:
+        """Create the topics that do not exist and wait until they can be used."""
+        self._provision.create(topics)
+
+    def check_topics(self, topics: Sequence[TopicSpec]) -> list[str]:
+        """Return one sentence for each fault, with the command that mends it."""
+        return self._provision.check(topics)
+
+    def enforce_retention(self) -> None:
+        """Do nothing: the brokers remove old segments themselves, by `retention.ms`."""
+
+    def close(self, timeout: float = 10.0) -> None:
+        """Wait for pending appends up to `timeout` seconds; fail the rest as `AppendUnknown`."""
+        self._appender.close(timeout)
+        self._lookup.close()
+
+    def _partitions(self, topic: str) -> range:
+        return range(len(self._inquiry.describe(topic).partitions))
+
+
+def _ignore(_: KafkaError) -> None:
+    """Errors of the admin client's connection reach the caller as the answer to a question."""

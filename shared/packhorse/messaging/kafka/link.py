@@ -1,0 +1,149 @@
+"""One librdkafka producer, the thread that serves it, and its end when it can't be trusted."""
+
+import functools
+import logging
+import threading
+import time
+from collections import deque
+from collections.abc import Callable
+from concurrent.futures import Future
+
+from confluent_kafka import KafkaError, KafkaException, Message
+
+from packhorse.messaging.api import (
+    Appended,
+    AppendUnknown,
+    NotAppended,
+    Outgoing,
+    RecordTooLarge,
+)
+from packhorse.messaging.kafka.clients import Clients
+from packhorse.messaging.kafka.errors import is_missing, topic_missing
+
+logger = logging.getLogger(__name__)
+
+_SERVE_SECONDS = 0.2
+_PURGE_SECONDS = 5.0
+
+
+class Link:
+    """Sends records in order until the first failure, then gives up on everything it still has.
+
+    So what it wrote of one thread's records to a partition is the beginning of them, without a
+    gap, and a new link after it never writes behind a hole that nobody has been told of.
+    """
+
+    def __init__(
+        self, clients: Clients, delivery_seconds: float, on_missing: Callable[[str], None]
+    ) -> None:
+        self._producer = clients.producer(self._on_error)
+        self._delivery_seconds, self._on_missing = delivery_seconds, on_missing
+        self._lock = threading.Lock()
+        self._pending: deque[tuple[float, Future[Appended]]] = deque()
+        self._fault: str | None = None
+        self._closing, self._close_seconds = threading.Event(), 0.0
+        self.broken_at: float | None = None
+        self._thread = threading.Thread(target=self._serve, name="kafka-append", daemon=True)
+        self._thread.start()
+
+    def send(self, topic: str, partition: int, record: Outgoing, future: Future[Appended]) -> None:
+        """Hand the record to librdkafka; `future` is settled by the link's thread.
+
+        Raises `NotAppended`, `RecordTooLarge` or `TopicMissing` when it did not take the record.
+        """
+        with self._lock:
+            if self.broken_at is not None:
+                raise NotAppended("the connection to Kafka is being renewed; append again")
+            try:
+                self._producer.produce(
+                    topic,
+                    record.value,
+                    record.key,
+                    partition,
+                    on_delivery=functools.partial(self._delivered, topic, future),
+                    headers=dict(record.headers),
+                )
+            except (BufferError, KafkaException) as error:
+                raise self._not_taken(error, topic) from error
+            self._pending.append((time.monotonic() + self._delivery_seconds, future))
+
+    def close(self, timeout: float) -> None:
+        """Wait for the records it has, and give up on the rest; nobody may send any more."""
+        self._close_seconds = timeout
+        self._closing.set()
+        self._thread.join()
+
+    def _not_taken(self, error: BufferError | KafkaException, topic: str) -> Exception:
+        if isinstance(error, BufferError):
+            return NotAppended("too many appends are waiting for Kafka; wait for some of them")
+        cause: KafkaError = error.args[0]
+        if cause.code() == KafkaError.MSG_SIZE_TOO_LARGE:
+            return _too_large(topic)
+        if is_missing(cause):
+            return topic_missing(topic)
+        self._fault = self._fault or cause.str()
+        return NotAppended(f"Kafka's client did not take the record: {cause.str()}")
+
+    def _serve(self) -> None:
+        while self._fault is None and not self._closing.is_set():
+            self._producer.poll(_SERVE_SECONDS)
+            if self._overdue():
+                self._fault = f"no answer from Kafka for {self._delivery_seconds:g} s"
+        if self._fault is None:
+            self._producer.flush(self._close_seconds)
+        else:
+            logger.warning("the Kafka producer is given up", extra={"reason": self._fault})
+        self._give_up()
+
+    def _overdue(self) -> bool:
+        while self._pending and self._pending[0][1].done():
+            self._pending.popleft()
+        return bool(self._pending) and self._pending[0][0] < time.monotonic()
+
+    def _give_up(self) -> None:
+        """Drop what is queued or on its way; each record's future is told by `_delivered`."""
+        with self._lock:
+            self.broken_at = time.monotonic()
+        self._producer.purge()
+        self._producer.flush(_PURGE_SECONDS)
+        self._producer.close()
+
+    def _on_error(self, error: KafkaError) -> None:
+        if error.fatal():
+            self._fault = self._fault or error.str()
+
+    def _delivered(
+        self, topic: str, future: Future[Appended], error: KafkaError | None, message: Message
+    ) -> None:
+        if error is None:
+            self._written(future, message)
+        elif is_missing(error):
+            self._on_missing(topic)
+            future.set_exception(topic_missing(topic))
+        else:
+            self._fault = self._fault or error.str()
+            future.set_exception(_failure(topic, error))
+
+    @staticmethod
+    def _written(future: Future[Appended], message: Message) -> None:
+        partition, offset = message.partition(), message.offset()
+        if partition is None or offset is None or offset < 0:
+            # A repeat that the broker knew already: librdkafka has lost the first answer.
+            future.set_exception(
+                AppendUnknown("the record is in the log, but Kafka no longer tells where; look")
+            )
+        else:
+            future.set_result(Appended(partition, offset))
+
+
+def _failure(topic: str, error: KafkaError) -> Exception:
+    if error.code() == KafkaError.MSG_SIZE_TOO_LARGE:
+        return _too_large(topic)
+    return AppendUnknown(
+        f"Kafka did not confirm the record to {topic} ({error.str()}); look for it in the log "
+        "before appending it again"
+    )
+
+
+def _too_large(topic: str) -> RecordTooLarge:
+    return RecordTooLarge(f"{topic} does not accept so large a record; put its body in a blob")

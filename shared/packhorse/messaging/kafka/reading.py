@@ -1,0 +1,182 @@
+"""Readers: cursors over partitions of one topic, assigned by hand and never in a group."""
+
+import logging
+import time
+from collections import deque
+from collections.abc import Sequence
+from types import TracebackType
+from typing import Self
+
+from confluent_kafka import KafkaError, KafkaException, Message, TopicPartition
+
+from packhorse.messaging.api import (
+    Edge,
+    JournalUnavailable,
+    OffsetOutOfRange,
+    Position,
+    Record,
+    Since,
+    TopicMissing,
+)
+from packhorse.messaging.kafka.clients import Clients
+from packhorse.messaging.kafka.errors import translated
+from packhorse.messaging.kafka.inquiry import Inquiry
+from packhorse.messaging.kafka.records import as_record
+
+logger = logging.getLogger(__name__)
+
+_CHUNK = 100
+_PROBE_SECONDS = 1.0
+_CONFIRM_SECONDS = 1.0
+_HARMLESS = frozenset({KafkaError.GROUP_AUTHORIZATION_FAILED, KafkaError._PARTITION_EOF})
+"""A reader asks for no group, so a missing right to one is nothing to it."""
+_MISPLACED = frozenset({KafkaError._AUTO_OFFSET_RESET, KafkaError._LOG_TRUNCATION})
+
+
+class KafkaReader:
+    """A `Reader` whose own positions count: librdkafka is set back to them after any error."""
+
+    def __init__(self, clients: Clients, inquiry: Inquiry, topic: str, *, values: bool) -> None:
+        self._inquiry, self._topic, self._values = inquiry, topic, values
+        self._topic_id = str(inquiry.describe(topic).topic_id)
+        self._confirmed_at = time.monotonic()
+        self._consumer = clients.consumer(self._on_error)
+        self._next: dict[int, int] = {}  # the offset behind what is in hand, by partition
+        self._from_oldest: set[int] = set()
+        self._in_hand: deque[Record] = deque()
+        self._trouble: tuple[KafkaError, int | None] | None = None
+        self._assigned = False
+        self._away: KafkaError | None = None
+
+    def poll(
+        self, timeout: float, *, max_records: int = 500, max_bytes: int = 8 * 1024 * 1024
+    ) -> Sequence[Record]:
+        """Return the next records; what was fetched beyond the limits waits for the next poll."""
+        if not self._in_hand:
+            self._fetch(timeout, max_records, max_bytes)
+        if self._in_hand and time.monotonic() > self._confirmed_at + _CONFIRM_SECONDS:
+            self._confirm_topic()
+        return self._take(max_records, max_bytes)
+
+    def seek(self, position: Position, partition: int = 0) -> None:
+        """Continue at `position`; an offset that is gone is told at the next poll."""
+        self._next[partition] = self._resolve(position, partition)
+        self._from_oldest.discard(partition)
+        if position is Edge.OLDEST:
+            self._from_oldest.add(partition)
+        self._in_hand = deque(record for record in self._in_hand if record.partition != partition)
+        self._trouble, self._assigned = None, False
+
+    def close(self) -> None:
+        """Close the connections to Kafka."""
+        self._consumer.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.close()
+
+    def _resolve(self, position: Position, partition: int) -> int:
+        match position:
+            case Edge.OLDEST:
+                return self._inquiry.bounds(self._topic, partition).oldest
+            case Edge.NEXT:
+                return self._inquiry.bounds(self._topic, partition).next
+            case Since(time_ms):
+                return self._inquiry.offset_at(self._topic, time_ms, partition)
+            case int():
+                return position
+
+    def _fetch(self, timeout: float, max_records: int, max_bytes: int) -> None:
+        if self._trouble is not None:
+            self._face(*self._trouble)
+        if not self._assigned:
+            places = (TopicPartition(self._topic, *place) for place in self._next.items())
+            self._consumer.assign(list(places))
+            self._assigned = True
+        first = self._consumer.poll(timeout)
+        if first is None:
+            self._check_that_kafka_is_there(timeout)
+            return
+        self._accept(first)
+        size = len(first)
+        # A consumer waits until it has all that it was asked for, so it is asked without waiting.
+        while self._trouble is None and len(self._in_hand) < max_records and size < max_bytes:
+            more = self._consumer.consume(min(_CHUNK, max_records), 0)
+            if not more:
+                break
+            for message in more:
+                self._accept(message)
+                size += len(message)
+        if self._trouble is not None and not self._in_hand:
+            self._face(*self._trouble)
+
+    def _accept(self, message: Message) -> None:
+        """Take a message in hand; after the first error nothing counts until it is faced."""
+        error = message.error()
+        if self._trouble is not None or (error and error.code() in _HARMLESS):
+            return
+        if error:
+            self._trouble = error, message.partition()
+            return
+        record = as_record(message, values=self._values)
+        self._next[record.partition] = record.offset + 1
+        self._in_hand.append(record)
+
+    def _face(self, error: KafkaError, partition: int | None) -> None:
+        """Raise what the error means; reading goes on behind the last record that was taken."""
+        self._trouble, self._assigned = None, False
+        if error.code() not in _MISPLACED or partition not in self._next:
+            raise translated(error, self._topic)
+        self._confirm_topic()
+        bounds, wanted = self._inquiry.bounds(self._topic, partition), self._next[partition]
+        if partition in self._from_oldest:
+            self._next[partition] = bounds.oldest  # the oldest moved up on our way to it
+        elif not bounds.oldest <= wanted <= bounds.next:
+            raise OffsetOutOfRange(self._topic, partition, wanted, bounds)
+
+    def _take(self, max_records: int, max_bytes: int) -> list[Record]:
+        taken: list[Record] = []
+        while self._in_hand and len(taken) < max_records:
+            max_bytes -= len(self._in_hand[0].value)
+            if max_bytes < 0 and taken:
+                break
+            taken.append(self._in_hand.popleft())
+        self._from_oldest.difference_update(record.partition for record in taken)
+        return taken
+
+    def _confirm_topic(self) -> None:
+        """Make sure that the topic is still the one that the positions belong to (R24).
+
+        librdkafka reads on in a topic that was created anew, at the old one's offset. Asking
+        after the fetch proves that the records in hand are the old one's.
+        """
+        if str(self._inquiry.describe(self._topic).topic_id) != self._topic_id:
+            raise TopicMissing(
+                f"topic {self._topic} was created anew; check the journal's identity and open "
+                "a new reader"
+            )
+        self._confirmed_at = time.monotonic()
+
+    def _on_error(self, error: KafkaError) -> None:
+        if self._away is None:
+            logger.debug("Kafka reports an error", extra={"reason": error.str()})
+        self._away = error
+
+    def _check_that_kafka_is_there(self, timeout: float) -> None:
+        """Ask Kafka when librdkafka has complained since it last answered."""
+        if self._away is None:
+            return
+        try:
+            self._consumer.list_topics(self._topic, timeout=min(_PROBE_SECONDS, timeout + 0.1))
+        except KafkaException as error:
+            raise JournalUnavailable(
+                f"Kafka can't be reached ({self._away.str()}); poll again"
+            ) from error
+        self._away = None
