@@ -1,0 +1,156 @@
+"""R5, R26, R27: whatever crashes or gets lost, each accepted package is in the journal once."""
+
+import random
+from collections import Counter
+from collections.abc import Iterator
+from functools import partial
+from pathlib import Path
+
+import psycopg
+import pytest
+
+from packhorse.blobs.open import open_blobs
+from packhorse.messaging.open import open_journal
+from tests.harness.author import (
+    Author,
+    Crash,
+    FragileJournal,
+    Fuse,
+    LossyJournal,
+    fragile_connection,
+    page,
+    publish,
+    request,
+)
+from tests.harness.postgres import Databases
+
+
+@pytest.fixture
+def author(database_url: str, tmp_path: Path) -> Iterator[Author]:
+    journal = open_journal(f"memory://{tmp_path}", client_name="tests")
+    author = Author(database_url, journal, open_blobs(str(tmp_path / "blobs")))
+    author.write(*(page(f"/p{number}") for number in range(3)))
+    yield author
+    author.close()
+
+
+def crash_once(author: Author, steps: int) -> bool:
+    """Publish two requests with a process that dies after `steps`; tell whether it died."""
+    fuse = Fuse(steps)
+    replica = author.replica(
+        journal=FragileJournal(author.journal, fuse),
+        open_connection=partial(fragile_connection, author.database_url, fuse),
+    )
+    try:
+        publish(replica, request("/p0", key=f"a{steps}"), request("/p1", key=f"b{steps}"))
+    except Crash:
+        pass
+    finally:
+        replica.close()
+    return fuse.blown
+
+
+def test_r5_a_crash_at_any_step_leaves_each_package_in_the_journal_once(author: Author) -> None:
+    survivor = author.replica()
+    steps = 0
+    while crash_once(author, steps):
+        survivor.settle()
+        accepted = {row[0] for row in author.rows("SELECT package_id FROM bookkeeping.outbox")}
+        found = Counter(placed.message.entry.package_id for placed in author.journaled())
+        assert found == Counter(accepted), steps
+        again = publish(survivor, request("/p0", key=f"a{steps}"), request("/p1", key=f"b{steps}"))
+        offsets = {
+            pending.future.result().package_id: pending.future.result().offset for pending in again
+        }
+        placed = {placed.message.entry.package_id: placed.offset for placed in author.journaled()}
+        assert all(placed[package_id] == offset for package_id, offset in offsets.items())
+        steps += 1
+    assert steps > 30
+    numbers = [placed.number for placed in author.journaled()]
+    assert numbers == sorted(set(numbers))
+    assert len(numbers) == 2 * steps + 2
+
+
+def test_r5_a_crash_while_settling_repeats_nothing(author: Author) -> None:
+    steps = 0
+    blown = True
+    while blown:
+        fuse = Fuse(steps)
+        lost = LossyJournal(author.journal, random.Random(steps), faults=1.0)
+        publish(author.replica(journal=lost), request("/p0"), request("/p1"), request("/p2"))
+        settling = author.replica(
+            journal=FragileJournal(author.journal, fuse),
+            open_connection=partial(fragile_connection, author.database_url, fuse),
+        )
+        try:
+            settling.settle()
+        except Crash:
+            settling.close()
+        blown = fuse.blown
+        steps += 1
+        author.close()
+    author.replica().settle()
+    placed = author.journaled()
+    assert Counter(p.message.entry.package_id for p in placed).most_common(1)[0][1] == 1
+    assert len(placed) == 3 * steps
+    assert [p.number for p in placed] == sorted({p.number for p in placed})
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_r26_lost_acknowledgements_neither_lose_nor_repeat(author: Author, seed: int) -> None:
+    lossy = LossyJournal(author.journal, random.Random(seed))
+    replica = author.replica(journal=lossy)
+    answers = []
+    for number in range(60):
+        group = [request(f"/p{(number + extra) % 3}") for extra in range(number % 4 + 1)]
+        answers += [pending.future.result() for pending in publish(replica, *group)]
+    author.replica().settle()
+    placed = author.journaled()
+    offsets = {p.message.entry.package_id: p.offset for p in placed}
+    assert lossy.lost_records
+    assert lossy.lost_acknowledgements
+    assert Counter(offsets.keys()) == Counter(answer.package_id for answer in answers)
+    assert len(placed) == len(answers)
+    assert all(offsets[a.package_id] == a.offset for a in answers if a.offset is not None)
+    assert [p.number for p in placed] == sorted({p.number for p in placed})
+
+
+def test_r26_a_lost_commit_answer_makes_no_second_package(author: Author) -> None:
+    """The connection is cut at every step, and the same requests are published again."""
+    for steps in range(0, 60, 2):
+        fuse = Fuse(steps)
+        cut = author.replica(open_connection=partial(fragile_connection, author.database_url, fuse))
+        group = publish_through(author, cut, f"/p{steps % 3}")
+        assert group.future.result().offset is not None
+    placed = author.journaled()
+    assert len(placed) == 30
+    assert [p.number for p in placed] == sorted({p.number for p in placed})
+
+
+def publish_through(author: Author, cut, path: str):  # type: ignore[no-untyped-def]
+    from packhorse_services.publisher.publishing import Pending
+
+    pending = Pending(request(path))
+    try:
+        cut.publish([pending])
+    except Crash:
+        cut.close()
+        author.replica().publish([pending])
+    return pending
+
+
+def test_r27_a_restored_author_begins_a_new_epoch(
+    databases: Databases, author: Author, tmp_path: Path
+) -> None:
+    publish(author.replica(), request("/p0"))
+    author.close()
+    backup = databases.copy(psycopg.conninfo.conninfo_to_dict(author.database_url)["dbname"])
+    publish(author.replica(), request("/p0"), request("/p1"))
+    restored = Author(backup, author.journal, author.blobs)
+    publish(restored.replica(), request("/p2"))
+    publish(restored.replica(), request("/p2"))
+    restored.close()
+    placed = author.journaled()
+    assert [p.message.entry.epoch for p in placed] == [1, 1, 1, 2, 2]
+    assert [p.number for p in placed] == sorted({p.number for p in placed})
+    assert len({p.message.entry.producer for p in placed}) == 1
