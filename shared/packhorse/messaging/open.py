@@ -25,6 +25,10 @@ def open_journal(url: str, *, client_name: str) -> Journal:
         from packhorse.messaging.sql.journal import SqlJournal
 
         return SqlJournal(url, client_name)
+    if scheme == "kafka":
+        from packhorse.messaging.kafka.journal import KafkaJournal
+
+        return KafkaJournal(url, client_name)
     raise UnknownJournal(
         f"no journal has URLs of the kind {scheme!r}; use postgresql://, kafka:// or memory://"
     )

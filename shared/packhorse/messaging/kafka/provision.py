@@ -37,7 +37,10 @@ class _Need:
 
 def _needs(spec: TopicSpec, replicas: int) -> Iterator[_Need]:
     yield _Need(
-        "retention.ms", str(spec.retention_ms), "subscribers that were away miss records", True
+        "retention.ms",
+        str(spec.retention_ms),
+        "it keeps too little for a subscriber that was away",
+        True,
     )
     yield _Need("retention.bytes", "-1", "records vanish before their time")
     yield _Need("cleanup.policy", "delete", "records vanish from the middle of the log")

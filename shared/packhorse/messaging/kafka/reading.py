@@ -2,8 +2,9 @@
 
 import logging
 import time
-from collections import deque
+from collections import Counter, deque
 from collections.abc import Sequence
+from operator import itemgetter
 from types import TracebackType
 from typing import Self
 
@@ -26,6 +27,8 @@ from packhorse.messaging.kafka.records import as_record
 logger = logging.getLogger(__name__)
 
 _CHUNK = 100
+_MIXED = 1000
+"""How many records of several partitions are fetched before they take turns."""
 _PROBE_SECONDS = 1.0
 _CONFIRM_SECONDS = 1.0
 _HARMLESS = frozenset({KafkaError.GROUP_AUTHORIZATION_FAILED, KafkaError._PARTITION_EOF})
@@ -37,7 +40,8 @@ class KafkaReader:
     """A `Reader` whose own positions count: librdkafka is set back to them after any error."""
 
     def __init__(self, clients: Clients, inquiry: Inquiry, topic: str, *, values: bool) -> None:
-        self._inquiry, self._topic, self._values = inquiry, topic, values
+        self._clients, self._inquiry = clients, inquiry
+        self._topic, self._values = topic, values
         self._topic_id = str(inquiry.describe(topic).topic_id)
         self._confirmed_at = time.monotonic()
         self._consumer = clients.consumer(self._on_error)
@@ -65,6 +69,11 @@ class KafkaReader:
         if position is Edge.OLDEST:
             self._from_oldest.add(partition)
         self._in_hand = deque(record for record in self._in_hand if record.partition != partition)
+        if self._assigned:
+            # A new connection takes milliseconds. The old one may be waiting at the log's end,
+            # and would see the new position only when that wait of half a second is over.
+            self._consumer.close()
+            self._consumer = self._clients.consumer(self._on_error)
         self._trouble, self._assigned = None, False
 
     def close(self) -> None:
@@ -104,6 +113,15 @@ class KafkaReader:
         if first is None:
             self._check_that_kafka_is_there(timeout)
             return
+        several = len(self._next) > 1
+        self._drain(first, max(max_records, _MIXED) if several else max_records, max_bytes)
+        if several:
+            self._mix()
+        if self._trouble is not None and not self._in_hand:
+            self._face(*self._trouble)
+
+    def _drain(self, first: Message, max_records: int, max_bytes: int) -> None:
+        """Take `first` and what librdkafka has fetched already, about up to the limits."""
         self._accept(first)
         size = len(first)
         # A consumer waits until it has all that it was asked for, so it is asked without waiting.
@@ -114,8 +132,15 @@ class KafkaReader:
             for message in more:
                 self._accept(message)
                 size += len(message)
-        if self._trouble is not None and not self._in_hand:
-            self._face(*self._trouble)
+
+    def _mix(self) -> None:
+        """Let the partitions take turns; Kafka delivers one after the other."""
+        turns: Counter[int] = Counter()
+        by_turn: list[tuple[int, Record]] = []
+        for record in self._in_hand:
+            turns[record.partition] += 1
+            by_turn.append((turns[record.partition], record))
+        self._in_hand = deque(record for _, record in sorted(by_turn, key=itemgetter(0)))
 
     def _accept(self, message: Message) -> None:
         """Take a message in hand; after the first error nothing counts until it is faced."""

@@ -1,0 +1,127 @@
+"""The appender: one thread a journal, which puts all threads' waiting records into one group.
+
+What holds after a failure: a group is appended whole or not at all, and when one fails, what
+waits behind it fails as `NotAppended` too. So no record overtakes one that was appended before
+it and failed, unless its caller appended it after the failure could be seen.
+"""
+
+import logging
+import threading
+from collections.abc import Callable, Iterable, Sequence
+from concurrent.futures import Future
+
+from packhorse.errors import PackhorseError
+from packhorse.messaging.api import (
+    Appended,
+    AppendUnknown,
+    NotAppended,
+    Outgoing,
+    RecordTooLarge,
+    TopicMissing,
+)
+from packhorse.messaging.partitioning import partition_for
+from packhorse.messaging.sql.catalogue import Topic
+from packhorse.messaging.sql.group import GroupWriter, Slice
+from packhorse.messaging.sql.waiting import Waiting, WaitingQueue
+
+logger = logging.getLogger(__name__)
+
+
+class Appender:
+    """Takes records from any thread; `announce` hears the ids of topics with new records."""
+
+    def __init__(self, writer: GroupWriter, announce: Callable[[Iterable[int]], None]) -> None:
+        self._writer, self._announce = writer, announce
+        self._queue = WaitingQueue()
+        self._group: Sequence[Waiting] = ()
+        self._topics: dict[str, Topic] = {}
+        self._thread: threading.Thread | None = None
+        self._starting = threading.Lock()
+
+    def submit(self, topic: str, record: Outgoing) -> Future[Appended]:
+        """Queue a record and return at once."""
+        waiting = Waiting.of(topic, record)
+        self._queue.put(waiting)
+        with self._starting:
+            if self._thread is None:
+                self._thread = threading.Thread(
+                    target=self._run, name="journal-appender", daemon=True
+                )
+                self._thread.start()
+        return waiting.future
+
+    def close(self, timeout: float) -> None:
+        """Append what waits for at most `timeout` seconds; the rest is told `AppendUnknown`."""
+        self._queue.close()
+        if self._thread is None:
+            return
+        self._thread.join(timeout)
+        for waiting in (*self._group, *self._queue.take_all()):
+            waiting.fail(AppendUnknown("the journal was closed first; look into the log"))
+
+    def _run(self) -> None:
+        while (group := self._queue.take_group()) is not None:
+            self._group = group
+            try:
+                self._append(group)
+            except PackhorseError as error:
+                self._give_up(group, error)
+            except Exception:
+                logger.exception("the appender met an error that it does not know")
+                self._give_up(group, AppendUnknown("the appender failed; its log says how"))
+        self._writer.close()
+
+    def _append(self, group: Sequence[Waiting]) -> None:
+        """Write a group; when a topic was created anew meanwhile, look it up and write again."""
+        try:
+            self._write(group)
+        except TopicMissing:
+            self._topics.clear()
+            self._write([waiting for waiting in group if not waiting.future.done()])
+
+    def _write(self, group: Sequence[Waiting]) -> None:
+        slices = self._divide(group)
+        if slices:
+            self._writer.write(slices)
+        for part in slices:
+            for offset, waiting in enumerate(part.records, part.first):
+                waiting.succeed(Appended(part.number, offset))
+        self._announce({part.topic_id for part in slices})
+
+    def _divide(self, group: Sequence[Waiting]) -> Sequence[Slice]:
+        """Sort records by partition; those that their topic does not take fail alone."""
+        unknown = {waiting.topic for waiting in group} - self._topics.keys()
+        if unknown:
+            self._topics.update(self._writer.topics(sorted(unknown)))
+        slices: dict[tuple[int, int], Slice] = {}
+        for waiting in group:
+            try:
+                topic = self._accepting(waiting)
+            except (TopicMissing, RecordTooLarge) as refusal:
+                waiting.fail(refusal)
+                continue
+            number = partition_for(waiting.key, topic.spec.partitions)
+            fresh = Slice(topic.id, number, topic.partition_ids[number])
+            slices.setdefault((topic.id, number), fresh).records.append(waiting)
+        return list(slices.values())
+
+    def _accepting(self, waiting: Waiting) -> Topic:
+        topic = self._topics.get(waiting.topic)
+        if topic is None:
+            raise TopicMissing(
+                f"topic {waiting.topic} does not exist; create it with `packhorse topics create`"
+            )
+        limit = topic.spec.max_record_bytes
+        if max(len(waiting.body), waiting.size - len(waiting.body)) > limit:
+            raise RecordTooLarge(
+                f"{waiting.size} bytes are more than the {limit} that {topic.name} accepts; "
+                "put the body in the blob store"
+            )
+        return topic
+
+    def _give_up(self, group: Sequence[Waiting], error: PackhorseError) -> None:
+        behind = self._queue.take_all()
+        for waiting in group:
+            waiting.fail(error)
+        for waiting in behind:
+            waiting.fail(NotAppended(f"a record before this one failed: {error}"))

@@ -1,0 +1,174 @@
+"""One group of records into the log: one transaction, and an honest answer to what became of it.
+
+Every group carries a random append id. When the answer to COMMIT is lost, the group's own place
+in the log is looked up on a new connection, behind the counter row's lock, which the lost
+transaction held until it ended: the append id there is the group's, or it was never committed.
+"""
+
+import secrets
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+
+import psycopg
+import stamina
+from psycopg import sql
+
+from packhorse.db.engine import Timeouts
+from packhorse.messaging.api import AppendUnknown, JournalUnavailable, NotAppended, TopicMissing
+from packhorse.messaging.sql.catalogue import Topic, find_topics
+from packhorse.messaging.sql.segments import (
+    SEGMENT_BYTES,
+    SEGMENT_RECORDS,
+    Segment,
+    create_segment,
+    find_segment,
+)
+from packhorse.messaging.sql.session import Session
+from packhorse.messaging.sql.waiting import Waiting
+
+_PATIENCE_S = 5.0
+"""How long an append waits for a database that restarts, while nothing has been committed."""
+
+_TIMEOUTS = Timeouts(idle_in_transaction_ms=5_000)
+"""A paused appender holds a counter row for no longer than this; others wait for it (U4)."""
+
+
+@dataclass(slots=True)
+class Slice:
+    """The part of a group that goes to one partition; `first` is known once the counter moved."""
+
+    topic_id: int
+    number: int
+    partition_id: int
+    records: list[Waiting] = field(default_factory=list)
+    first: int = 0
+
+
+class GroupWriter:
+    """Writes groups on a session of its own; used by one thread."""
+
+    def __init__(self, url: str, name: str, settle_s: float = 30.0) -> None:
+        self._session = Session(url, name, _TIMEOUTS)
+        self._settle_s = settle_s
+
+    def topics(self, names: Sequence[str]) -> Mapping[str, Topic]:
+        """Return those topics that exist. Raises `NotAppended` when the database is away."""
+        try:
+            for attempt in _patiently(_PATIENCE_S):
+                with attempt, self._session.use() as connection:
+                    found = find_topics(connection, names)
+        except JournalUnavailable as error:
+            raise NotAppended(f"nothing was sent: {error}") from error
+        return found
+
+    def write(self, slices: Sequence[Slice]) -> None:
+        """Append every record of every slice, or none, and fill in where each slice begins.
+
+        Raises `NotAppended` or `AppendUnknown` for all of them; `TopicMissing` when a partition
+        is gone, in which case nothing was written.
+        """
+        append_id = secrets.randbits(63)
+        ordered = sorted(slices, key=lambda part: part.partition_id)  # no two groups deadlock
+        try:
+            for attempt in _patiently(_PATIENCE_S):
+                with attempt, self._session.use() as connection:
+                    connection.execute("BEGIN")
+                    for part in ordered:
+                        _insert(connection, part, append_id)
+        except JournalUnavailable as error:
+            raise NotAppended(f"nothing was committed: {error}") from error
+        self._commit(connection, ordered[0], append_id)
+
+    def _commit(self, connection: psycopg.Connection, part: Slice, append_id: int) -> None:
+        try:
+            connection.execute("COMMIT")
+        except psycopg.Error as error:
+            if not connection.closed:  # the server itself said no
+                self._session.reset()
+                raise NotAppended(f"the journal's database says: {error}") from error
+            if not self._is_committed(part, append_id):
+                raise NotAppended(f"the connection broke before the commit: {error}") from error
+
+    def _is_committed(self, part: Slice, append_id: int) -> bool:
+        """Find out what became of a commit without an answer. Raises `AppendUnknown`."""
+        try:
+            for attempt in _patiently(self._settle_s):
+                with attempt, self._session.use() as connection:
+                    committed = _is_in_log(connection, part, append_id)
+        except JournalUnavailable as error:
+            raise AppendUnknown(
+                f"the connection broke at the commit, and then: {error}; look into the log"
+            ) from error
+        return committed
+
+    def close(self) -> None:
+        """Close the connection."""
+        self._session.close()
+
+
+def _patiently(seconds: float) -> Iterable[stamina.Attempt]:
+    """Try again while the database is away."""
+    return stamina.retry_context(
+        JournalUnavailable, attempts=None, timeout=seconds, wait_max=1.0, wait_jitter=0.1
+    )
+
+
+def _insert(connection: psycopg.Connection, part: Slice, append_id: int) -> None:
+    segment, time_ms = _take_offsets(connection, part)
+    connection.execute(
+        sql.SQL(_INSERT).format(segment.table),
+        (
+            *(part.first - 1, time_ms, append_id),
+            [record.stored_key for record in part.records],
+            [record.headers for record in part.records],
+            [record.body for record in part.records],
+        ),
+    )
+
+
+_INSERT = """
+    INSERT INTO {} ("offset", time_ms, append_id, key, headers, body)
+    SELECT %s + n, %s, %s, key, headers, body
+    FROM unnest(%b::bytea[], %b::bytea[], %b::bytea[])
+         WITH ORDINALITY AS given (key, headers, body, n)
+"""
+
+
+def _take_offsets(connection: psycopg.Connection, part: Slice) -> tuple[Segment, int]:
+    """Move the counter; its lock is held until the end, so commits come in offset order (R1)."""
+    count, size = len(part.records), sum(record.size for record in part.records)
+    row = connection.execute(_MOVE, (count, size, part.partition_id)).fetchone()
+    if row is None:
+        raise TopicMissing("the topic was removed; look at its identity before appending again")
+    next_, time_ms, start, held = row
+    part.first = next_ - count
+    if start is None or held > SEGMENT_BYTES or part.first - start > SEGMENT_RECORDS:
+        start = part.first
+        create_segment(connection, Segment(part.partition_id, start), time_ms, size)
+    return Segment(part.partition_id, start), time_ms
+
+
+_MOVE = """
+    UPDATE journal.partition
+    SET next = next + %s, segment_bytes = segment_bytes + %s,
+        last_ms = greatest(last_ms, (extract(epoch FROM clock_timestamp()) * 1000)::bigint)
+    WHERE id = %s RETURNING next, last_ms, segment_start, segment_bytes
+"""
+
+
+def _is_in_log(connection: psycopg.Connection, part: Slice, append_id: int) -> bool:
+    """Whether the group is in the log, once the transaction that wrote it has surely ended."""
+    connection.execute(
+        "SELECT FROM journal.partition WHERE id = %s FOR UPDATE", (part.partition_id,)
+    )
+    segment = find_segment(connection, part.partition_id, part.first)
+    if segment is None:
+        return False
+    try:
+        found = connection.execute(
+            sql.SQL('SELECT append_id FROM {} WHERE "offset" = %s').format(segment.table),
+            (part.first,),
+        ).fetchone()
+    except psycopg.errors.UndefinedTable:
+        return False
+    return found is not None and found[0] == append_id

@@ -1,0 +1,102 @@
+"""New records announced by NOTIFY: a hint that saves waiting readers from asking often.
+
+Nothing rests on it: a lost notification costs a reader one interval. It is sent after the
+commit, in a transaction of its own, because commits that notify wait for each other.
+"""
+
+import logging
+import selectors
+import socket
+import threading
+from collections import Counter
+from collections.abc import Iterable
+
+import psycopg
+
+from packhorse.messaging.api import JournalUnavailable
+from packhorse.messaging.sql.session import Session
+
+logger = logging.getLogger(__name__)
+
+_CHANNEL = "packhorse_journal"
+_LISTENING_INTERVAL_S = 1.0
+_DEAF_INTERVAL_S = 0.2
+
+
+def announce(connection: psycopg.Connection, topic_ids: Iterable[int]) -> None:
+    """Tell every listener of this database that the topics have new records."""
+    connection.execute(
+        "SELECT pg_notify(%s, id::text) FROM unnest(%s::bigint[]) AS id",
+        (_CHANNEL, list(topic_ids)),
+    )
+
+
+class Hints:
+    """One listening connection for all readers of a journal, made when the first one waits."""
+
+    def __init__(self, url: str, name: str) -> None:
+        self._session = Session(url, name)
+        self._changed = threading.Condition()
+        self._heard: Counter[int] = Counter()
+        self._listening = False
+        self._closed = False
+        self._thread: threading.Thread | None = None
+        self._wake_up, self._woken = socket.socketpair()
+
+    def ticket(self, topic_id: int) -> int:
+        """Return how often the topic was announced: take it before looking into the log."""
+        with self._changed:
+            return self._heard[topic_id]
+
+    def wait(self, topic_id: int, ticket: int, timeout: float) -> None:
+        """Return when the topic was announced after `ticket`, or when it is time to look anyway."""
+        with self._changed:
+            self._start()
+            interval = _LISTENING_INTERVAL_S if self._listening else _DEAF_INTERVAL_S
+            self._changed.wait_for(
+                lambda: self._heard[topic_id] != ticket or self._closed, min(timeout, interval)
+            )
+
+    def _start(self) -> None:
+        if self._thread is None and not self._closed:
+            self._thread = threading.Thread(target=self._run, name="journal-hints", daemon=True)
+            self._thread.start()
+
+    def _run(self) -> None:
+        while not self._closed:
+            try:
+                with self._session.use() as connection:
+                    self._listen(connection)
+            except JournalUnavailable:
+                logger.warning("no hints from the journal for now; readers ask more often")
+            self._listening = False
+            with self._changed:
+                self._changed.wait_for(lambda: self._closed, self._session.pause_s)
+
+    def _listen(self, connection: psycopg.Connection) -> None:
+        connection.execute(f"LISTEN {_CHANNEL}")
+        self._listening = True
+        self._hear(list(self._heard))  # whatever came while nobody listened
+        with selectors.DefaultSelector() as selector:
+            selector.register(connection, selectors.EVENT_READ)
+            selector.register(self._woken, selectors.EVENT_READ)
+            while not self._closed:
+                selector.select()
+                self._hear(int(hint.payload) for hint in connection.notifies(timeout=0))
+
+    def _hear(self, topic_ids: Iterable[int]) -> None:
+        with self._changed:
+            self._heard.update(topic_ids)
+            self._changed.notify_all()
+
+    def close(self) -> None:
+        """End the listening thread."""
+        with self._changed:
+            self._closed = True
+            self._changed.notify_all()
+        self._wake_up.send(b"x")
+        if self._thread is not None:
+            self._thread.join()
+        self._session.close()
+        self._wake_up.close()
+        self._woken.close()

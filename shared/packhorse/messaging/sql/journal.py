@@ -1,0 +1,133 @@
+"""The `Journal` on PostgreSQL: appends go to one thread, reads to a session a reader."""
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from concurrent.futures import Future
+from contextlib import contextmanager
+
+from psycopg import Connection
+
+from packhorse.messaging.api import (
+    Appended,
+    Bounds,
+    Edge,
+    JournalUnavailable,
+    Outgoing,
+    Position,
+    Record,
+    TopicMissing,
+    TopicSpec,
+)
+from packhorse.messaging.faults import topic_faults
+from packhorse.messaging.partitioning import partition_for
+from packhorse.messaging.sql import catalogue, retention
+from packhorse.messaging.sql.appender import Appender
+from packhorse.messaging.sql.catalogue import Partition, Topic
+from packhorse.messaging.sql.group import GroupWriter
+from packhorse.messaging.sql.hints import Hints, announce
+from packhorse.messaging.sql.reader import SqlReader
+from packhorse.messaging.sql.records import offset_at, read_at
+from packhorse.messaging.sql.session import Session
+
+
+class SqlJournal:
+    """A `Journal` in one database; connects when first used."""
+
+    def __init__(self, url: str, client_name: str) -> None:
+        self._url, self._name = url, client_name
+        self._lookups = Session(url, client_name)
+        self._upkeep = Session(url, client_name)
+        self._announcements = Session(url, client_name)
+        self._hints = Hints(url, client_name)
+        self._appender = Appender(GroupWriter(url, client_name), self._announce)
+
+    def append(self, topic: str, record: Outgoing) -> Future[Appended]:
+        """Queue the record for the next group."""
+        return self._appender.submit(topic, record)
+
+    def reader(
+        self,
+        topic: str,
+        start: Position | Mapping[int, Position],
+        *,
+        partition: int | None = None,
+        values: bool = True,
+    ) -> SqlReader:
+        """Open a reader of this very topic: it ends with `TopicMissing` when that is removed."""
+        with self._lookups.use() as connection:
+            found = catalogue.find_topic(connection, topic)
+        reader = SqlReader(Session(self._url, self._name), self._hints, found, values)
+        for number in range(found.spec.partitions) if partition is None else [partition]:
+            wanted = start.get(number, Edge.OLDEST) if isinstance(start, Mapping) else start
+            reader.seek(wanted, number)
+        return reader
+
+    def read_at(self, topic: str, offset: int, partition: int = 0) -> Record | None:
+        """Return the record at `offset`, or None."""
+        with self._looking_at(topic, partition) as (connection, found, state):
+            return read_at(connection, found, partition, state, offset)
+
+    def bounds(self, topic: str, partition: int = 0) -> Bounds:
+        """Return the partition's bounds."""
+        with self._looking_at(topic, partition) as (_, _, state):
+            return state.bounds
+
+    def offset_at(self, topic: str, time_ms: int, partition: int = 0) -> int:
+        """Return the first offset whose record is not older than `time_ms`."""
+        with self._looking_at(topic, partition) as (connection, _, state):
+            return offset_at(connection, state, time_ms)
+
+    def truncate(self, topic: str, before: int, partition: int = 0) -> None:
+        """Forget every record below `before`; space comes back a whole segment at a time."""
+        with self._upkeep.use() as connection:
+            found = catalogue.find_topic(connection, topic)
+            retention.truncate(connection, found, partition, before)
+
+    def partition_of(self, topic: str, key: str) -> int:
+        """Return the partition of `key`."""
+        with self._lookups.use() as connection:
+            return partition_for(key, catalogue.find_topic(connection, topic).spec.partitions)
+
+    def identity(self, topic: str) -> str:
+        """Return the journal's id and the topic's creation id."""
+        with self._lookups.use() as connection:
+            return catalogue.find_topic(connection, topic).identity
+
+    def create_topics(self, topics: Sequence[TopicSpec]) -> None:
+        """Create the topics that do not exist, all or none."""
+        with self._upkeep.use() as connection:
+            catalogue.create_topics(connection, topics)
+
+    def check_topics(self, topics: Sequence[TopicSpec]) -> list[str]:
+        """Return one sentence for each fault, those of the server included."""
+        with self._lookups.use() as connection:
+            found = catalogue.find_topics(connection, [spec.name for spec in topics])
+            faults = catalogue.server_faults(connection)
+        return faults + topic_faults(topics, {name: found[name].spec for name in found})
+
+    def enforce_retention(self) -> None:
+        """Remove what is older than each topic's retention, by the database's clock."""
+        with self._upkeep.use() as connection:
+            retention.enforce_retention(connection)
+
+    def close(self, timeout: float = 10.0) -> None:
+        """Append what waits, then close every connection; readers close their own."""
+        self._appender.close(timeout)
+        self._hints.close()
+        for session in (self._lookups, self._upkeep, self._announcements):
+            session.close()
+
+    @contextmanager
+    def _looking_at(self, topic: str, number: int) -> Iterator[tuple[Connection, Topic, Partition]]:
+        with self._lookups.use() as connection:
+            found = catalogue.find_topic(connection, topic)
+            partitions = catalogue.find_partitions(connection, found)
+            if number not in partitions:
+                raise TopicMissing(f"topic {topic} has no partition {number}")
+            yield connection, found, partitions[number]
+
+    def _announce(self, topic_ids: Iterable[int]) -> None:
+        try:
+            with self._announcements.use() as connection:
+                announce(connection, topic_ids)
+        except JournalUnavailable:
+            pass  # only a hint

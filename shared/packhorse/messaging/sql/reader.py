@@ -1,0 +1,112 @@
+"""A cursor over partitions of a topic: polling is the truth, hints only save time."""
+
+import time
+from collections.abc import Sequence
+from types import TracebackType
+from typing import Self
+
+from psycopg import Connection
+
+from packhorse.messaging.api import (
+    Edge,
+    JournalUnavailable,
+    OffsetOutOfRange,
+    Position,
+    Record,
+    Since,
+)
+from packhorse.messaging.sql.catalogue import Partition, Topic, find_partitions
+from packhorse.messaging.sql.hints import Hints
+from packhorse.messaging.sql.records import Budget, PartitionRecords, offset_at
+from packhorse.messaging.sql.session import Session
+
+
+class SqlReader:
+    """A `Reader` on a session of its own."""
+
+    def __init__(self, session: Session, hints: Hints, topic: Topic, values: bool) -> None:
+        self._session, self._hints, self._topic, self._values = session, hints, topic, values
+        self._positions: dict[int, int] = {}
+        self._records: dict[int, PartitionRecords] = {}
+
+    def poll(
+        self, timeout: float, *, max_records: int = 500, max_bytes: int = 8 * 1024 * 1024
+    ) -> Sequence[Record]:
+        """Return the next records; while the database is away, wait a moment and say so.
+
+        `max_bytes` counts headers too, and thereby bounds a poll without values.
+        """
+        deadline = time.monotonic() + timeout
+        while True:
+            ticket = self._hints.ticket(self._topic.id)
+            records = self._read(Budget(max_records, max_bytes), deadline)
+            left = deadline - time.monotonic()
+            if records or left <= 0:
+                return records
+            self._hints.wait(self._topic.id, ticket, left)
+
+    def _read(self, budget: Budget, deadline: float) -> list[Record]:
+        try:
+            with self._session.use() as connection:
+                return self._take(connection, budget)
+        except JournalUnavailable:
+            # Who polls in a loop must not hammer a database that is away.
+            time.sleep(max(0.0, min(self._session.pause_s, deadline - time.monotonic())))
+            raise
+
+    def _take(self, connection: Connection, budget: Budget) -> list[Record]:
+        partitions = find_partitions(connection, self._topic)
+        self._check(partitions)
+        records: list[Record] = []
+        for number, position in list(self._positions.items()):
+            taken = self._records[number].read(connection, position, partitions[number], budget)
+            if taken:
+                # Back in as the last, so that the next poll begins with another partition.
+                del self._positions[number]
+                self._positions[number] = taken[-1].offset + 1
+                records += taken
+            elif budget.untouched and position < partitions[number].bounds.next:
+                self._refuse(connection, number, position)
+        return records
+
+    def _check(self, partitions: dict[int, Partition]) -> None:
+        for number, position in self._positions.items():
+            bounds = partitions[number].bounds
+            if not bounds.oldest <= position <= bounds.next:
+                raise OffsetOutOfRange(self._topic.name, number, position, bounds)
+
+    def _refuse(self, connection: Connection, number: int, position: int) -> None:
+        """Say that a record is gone: retention passed just now, or somebody damaged the log."""
+        bounds = find_partitions(connection, self._topic)[number].bounds
+        raise OffsetOutOfRange(self._topic.name, number, position, bounds)
+
+    def seek(self, position: Position, partition: int = 0) -> None:
+        """Continue at `position`; an offset that is out of range is told at the next poll."""
+        if isinstance(position, int):
+            self._positions[partition] = position
+        else:
+            with self._session.use() as connection:
+                state = find_partitions(connection, self._topic)[partition]
+                self._positions[partition] = _resolve(connection, position, state)
+        self._records.setdefault(partition, PartitionRecords(self._topic, partition, self._values))
+
+    def close(self) -> None:
+        """Close the connection."""
+        self._session.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.close()
+
+
+def _resolve(connection: Connection, position: Edge | Since, partition: Partition) -> int:
+    if isinstance(position, Since):
+        return offset_at(connection, partition, position.time_ms)
+    return partition.bounds.oldest if position is Edge.OLDEST else partition.bounds.next

@@ -1,0 +1,133 @@
+"""Records out of segments: the next ones of a partition, one at an offset, the first of a time."""
+
+from dataclasses import dataclass
+
+from psycopg import Connection, errors, sql
+from psycopg.rows import TupleRow
+
+from packhorse.messaging.api import Record
+from packhorse.messaging.sql.catalogue import Partition, Topic
+from packhorse.messaging.sql.headers import unpack_headers
+from packhorse.messaging.sql.segments import Segment, find_segment
+
+
+@dataclass(slots=True)
+class Budget:
+    """What one poll may still fetch. The first record of a poll comes whatever its size."""
+
+    records: int
+    bytes: int
+    untouched: bool = True
+
+    def spend(self, size: int) -> None:
+        """Count one record."""
+        self.records -= 1
+        self.bytes -= size
+        self.untouched = False
+
+
+class PartitionRecords:
+    """The records of one partition, read forwards; remembers the segment that it is in."""
+
+    def __init__(self, topic: Topic, number: int, values: bool) -> None:
+        self._topic, self._number, self._values = topic, number, values
+        self._segment: Segment | None = None
+
+    def read(
+        self, connection: Connection, position: int, partition: Partition, budget: Budget
+    ) -> list[Record]:
+        """Return the records from `position` on, without a hole; none if that one is gone."""
+        records: list[Record] = []
+        while position < partition.bounds.next and budget.records > 0:
+            segment = self._segment_of(connection, position, partition)
+            found = self._fetch(connection, segment, position, budget) if segment else []
+            records += found
+            position += len(found)
+            if segment is None or position != segment.end:
+                break
+        return records
+
+    def _segment_of(
+        self, connection: Connection, position: int, partition: Partition
+    ) -> Segment | None:
+        if partition.open_start is not None and position >= partition.open_start:
+            return Segment(partition.id, partition.open_start)
+        known = self._segment
+        if known is None or not known.start <= position < (known.end or 0):
+            self._segment = find_segment(connection, partition.id, position)
+        return self._segment
+
+    def _fetch(
+        self, connection: Connection, segment: Segment, position: int, budget: Budget
+    ) -> list[Record]:
+        query = sql.SQL(_WITH_BODIES if self._values else _WITHOUT_BODIES).format(segment.table)
+        wanted = (position, budget.records, budget.bytes, position if budget.untouched else None)
+        try:
+            rows = connection.cursor(binary=True).execute(query, wanted).fetchall()
+        except errors.UndefinedTable:  # dropped since the segment was looked up
+            return []
+        records = []
+        for expected, row in enumerate(rows, position):
+            if row[0] != expected:
+                break
+            records.append(_record(self._topic.name, self._number, row))
+            budget.spend(row[5])
+        return records
+
+
+# Sizes come first, so that no body is fetched only to be left out; the server knows the size of
+# a body without reading it.
+_NEXT = """
+    SELECT "offset", time_ms, key, headers, {body}, size FROM (
+        SELECT *, sum(size) OVER (ORDER BY "offset") AS total FROM (
+            SELECT *, {size} AS size FROM {{}} WHERE "offset" >= %s ORDER BY "offset" LIMIT %s
+        ) AS sized
+    ) AS summed WHERE total <= %s OR "offset" = %s ORDER BY "offset"
+"""
+_WITH_BODIES = _NEXT.format(body="body", size="octet_length(headers) + octet_length(body)")
+_WITHOUT_BODIES = _NEXT.format(body="''::bytea", size="octet_length(headers)")
+
+
+def read_at(
+    connection: Connection, topic: Topic, number: int, partition: Partition, offset: int
+) -> Record | None:
+    """Return the record at `offset` with its value, or None."""
+    if not partition.bounds.oldest <= offset < partition.bounds.next:
+        return None
+    found = PartitionRecords(topic, number, values=True).read(
+        connection, offset, partition, Budget(1, 0)
+    )
+    return found[0] if found else None
+
+
+def offset_at(connection: Connection, partition: Partition, time_ms: int) -> int:
+    """Return the first offset that is not older than `time_ms`, else the next one.
+
+    Times do not fall from one record to the next, so the first record of a segment tells which
+    one to search.
+    """
+    row = connection.execute(
+        "SELECT max(first_offset) FROM journal.segment WHERE partition_id = %s AND first_ms < %s",
+        (partition.id, time_ms),
+    ).fetchone()
+    start = row[0] if row else None
+    if start is None:
+        return partition.bounds.oldest
+    segment = find_segment(connection, partition.id, start)
+    if segment is None:
+        return partition.bounds.oldest
+    query = sql.SQL('SELECT min("offset") FROM {} WHERE time_ms >= %s').format(segment.table)
+    try:
+        row = connection.execute(query, (time_ms,)).fetchone()
+    except errors.UndefinedTable:
+        return partition.bounds.oldest
+    first = row[0] if row else None
+    if first is None:
+        first = segment.end if segment.end is not None else partition.bounds.next
+    return max(int(first), partition.bounds.oldest)
+
+
+def _record(topic: str, number: int, row: TupleRow) -> Record:
+    offset, time_ms, key, headers, body, _ = row
+    name = None if key is None else str(key, "utf-8")
+    return Record(topic, number, offset, time_ms, name, unpack_headers(headers), body)

@@ -1,0 +1,99 @@
+"""Segments: the tables that records live in, so that old ones leave by DROP instead of DELETE.
+
+A partition's segments follow each other without a hole: each ends where the next one starts. The
+last may be open for appends. Nobody writes to a closed segment and nobody reads below `oldest`,
+so that dropping one waits for nobody and nobody waits for it.
+"""
+
+import logging
+from dataclasses import dataclass
+
+import psycopg
+from psycopg import sql
+
+logger = logging.getLogger(__name__)
+
+SEGMENT_BYTES = 256 * 1024 * 1024
+SEGMENT_RECORDS = 250_000
+"""An open segment with more than either is closed by the append that finds it so."""
+
+_DROP_PATIENCE = "250ms"
+
+
+@dataclass(frozen=True, slots=True)
+class Segment:
+    """One table of records: offsets from `start` up to, not including, `end`, if that is known."""
+
+    partition_id: int
+    start: int
+    end: int | None = None
+
+    @property
+    def table(self) -> sql.Identifier:
+        """The table's name."""
+        return sql.Identifier("journal", f"records_{self.partition_id}_{self.start}")
+
+
+def create_segment(
+    connection: psycopg.Connection, segment: Segment, first_ms: int, size: int
+) -> None:
+    """Make a new open segment for `size` bytes; the caller's transaction holds the counter row."""
+    connection.execute(
+        "UPDATE journal.partition SET segment_start = %s, segment_bytes = %s WHERE id = %s",
+        (segment.start, size, segment.partition_id),
+    )
+    connection.execute(
+        "INSERT INTO journal.segment (partition_id, first_offset, first_ms) VALUES (%s, %s, %s)",
+        (segment.partition_id, segment.start, first_ms),
+    )
+    connection.execute(
+        sql.SQL("CREATE TABLE {} (LIKE journal.record INCLUDING ALL)").format(segment.table)
+    )
+
+
+def find_segment(connection: psycopg.Connection, partition_id: int, offset: int) -> Segment | None:
+    """Return the segment that `offset` belongs to; None when it was dropped."""
+    row = connection.execute(
+        "SELECT first_offset, (SELECT min(n.first_offset) FROM journal.segment n"
+        " WHERE n.partition_id = s.partition_id AND n.first_offset > s.first_offset)"
+        " FROM journal.segment s WHERE partition_id = %s AND first_offset <= %s"
+        " ORDER BY first_offset DESC LIMIT 1",
+        (partition_id, offset),
+    ).fetchone()
+    return None if row is None else Segment(partition_id, *row)
+
+
+def drop_forgotten(connection: psycopg.Connection, partition_id: int) -> None:
+    """Drop the segments that lie wholly below `oldest`; those in use are left for the next time."""
+    connection.execute(
+        "UPDATE journal.partition SET segment_start = NULL, segment_bytes = 0"
+        " WHERE id = %s AND oldest = next AND segment_start IS NOT NULL",
+        (partition_id,),
+    )
+    for (start,) in connection.execute(_FORGOTTEN, (partition_id,)).fetchall():
+        _drop(connection, Segment(partition_id, start))
+
+
+_FORGOTTEN = """
+    SELECT first_offset FROM (
+        SELECT first_offset, oldest, lead(first_offset, 1,
+                   CASE WHEN segment_start IS NULL THEN next END)
+               OVER (ORDER BY first_offset) AS ends
+        FROM journal.segment JOIN journal.partition ON id = partition_id
+        WHERE partition_id = %s
+    ) AS every WHERE ends <= oldest ORDER BY first_offset
+"""
+
+
+def _drop(connection: psycopg.Connection, segment: Segment) -> None:
+    """Drop one segment, unless somebody else does (J9) or a long query still reads it."""
+    try:
+        with connection.transaction():
+            connection.execute("SELECT set_config('lock_timeout', %s, true)", (_DROP_PATIENCE,))
+            connection.execute(
+                "DELETE FROM journal.segment WHERE partition_id = %s AND first_offset = %s",
+                (segment.partition_id, segment.start),
+            )
+            connection.execute(sql.SQL("DROP TABLE IF EXISTS {}").format(segment.table))
+    except psycopg.errors.LockNotAvailable:
+        logger.info("a segment is in use and will be dropped later", extra={"segment": segment})
