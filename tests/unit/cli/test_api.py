@@ -1,0 +1,79 @@
+"""Answers of a server, as a person reads them and as a script sees them."""
+
+import json
+import threading
+from collections.abc import Iterator
+from http.server import BaseHTTPRequestHandler, HTTPServer
+
+import pytest
+
+from packhorse_services.cli.api import Api, CommandFailed, Exit
+from packhorse_services.cli.ports import free_port
+
+PROBLEM = {
+    "title": "The request does not say what it must",
+    "detail": "a path is wrong",
+    "errors": [{"pointer": "/paths/0", "detail": "'content' is not absolute"}],
+}
+ANSWERS: dict[str, tuple[int, dict[str, str], str]] = {
+    "/fine": (200, {}, '{"size": 3}'),
+    "/problem": (422, {}, json.dumps(PROBLEM)),
+    "/missing": (404, {}, '{"title": "There is nothing here"}'),
+    "/conflict": (409, {}, '{"title": "The request conflicts"}'),
+    "/forbidden": (403, {}, '{"title": "The token does not allow this"}'),
+    "/away": (503, {"Retry-After": "2"}, '{"title": "Not available right now"}'),
+    "/proxy": (502, {}, "<html>Bad gateway</html>"),
+}
+
+
+class _Answers(BaseHTTPRequestHandler):
+    def do_GET(self) -> None:
+        status, headers, body = ANSWERS[self.path]
+        self.send_response(status)
+        for name, value in headers.items():
+            self.send_header(name, value)
+        self.end_headers()
+        self.wfile.write(body.encode())
+
+    def log_message(self, *args: object) -> None:
+        pass
+
+
+@pytest.fixture(scope="module")
+def url() -> Iterator[str]:
+    server = HTTPServer(("127.0.0.1", 0), _Answers)
+    thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01})
+    thread.start()
+    yield f"http://127.0.0.1:{server.server_port}"
+    server.shutdown()
+    thread.join()
+    server.server_close()
+
+
+def test_an_answer_is_given_as_it_is(url: str) -> None:
+    with Api(url, "token") as api:
+        assert api.get("/fine") == {"size": 3}
+
+
+@pytest.mark.parametrize(
+    ("path", "code", "says"),
+    [
+        ("/problem", Exit.FAILED, "/paths/0: 'content' is not absolute"),
+        ("/missing", Exit.NOT_FOUND, "There is nothing here (404)"),
+        ("/conflict", Exit.CONFLICT, "(409)"),
+        ("/forbidden", Exit.FAILED, "--token-file"),
+        ("/away", Exit.FAILED, "Try again in 2 s."),
+        ("/proxy", Exit.FAILED, "answered 502 Bad Gateway"),
+    ],
+)
+def test_a_problem_says_what_to_do(url: str, path: str, code: Exit, says: str) -> None:
+    with Api(url, None) as api, pytest.raises(CommandFailed) as failed:
+        api.get(path)
+    assert failed.value.code is code
+    assert says in str(failed.value)
+
+
+def test_nobody_at_the_other_end_is_said_plainly() -> None:
+    nobody = Api(f"http://127.0.0.1:{free_port()}", None)
+    with nobody, pytest.raises(CommandFailed, match=r"nobody answers at .* is it running"):
+        nobody.get("/queues")
