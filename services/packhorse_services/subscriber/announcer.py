@@ -1,0 +1,97 @@
+"""Announces the subscriber: every 10 s, and soon after each batch (R16)."""
+
+import threading
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from packhorse.clock import Clock, SystemClock
+from packhorse.messaging.api import Journal, Outgoing
+from packhorse.runtime.metrics import SUBSCRIBER_LAG_ENTRIES, SUBSCRIBER_LAG_SECONDS
+from packhorse.runtime.periodic import Periodic
+from packhorse.runtime.tracing import inject
+from packhorse.wire.codec import encode_discovery
+from packhorse.wire.messages import DiscoveryMessage
+from packhorse.wire.topics import Topics
+from packhorse_services.subscriber.lane_report import LaneReport
+from packhorse_services.subscriber.lease import Lease
+
+_APPEND_TIMEOUT_S = 10.0
+_LEAST_GAP_S = 0.25
+
+
+@dataclass(frozen=True, slots=True)
+class Identity:
+    """Who announces itself."""
+
+    subscriber: str
+    instance: str
+    editable: bool = False
+    max_retries: int = -1
+    endpoint: str = ""
+
+
+class Announcer:
+    """A component; only the worker that holds the lease speaks for the subscriber."""
+
+    def __init__(
+        self,
+        journal: Journal,
+        topics: Topics,
+        identity: Identity,
+        reports: Sequence[LaneReport],
+        lease: Lease,
+        *,
+        interval_s: float = 10.0,
+        clock: Clock | None = None,
+    ) -> None:
+        self._journal, self._topics, self._identity = journal, topics, identity
+        self._reports, self._lease = reports, lease
+        self._clock = clock or SystemClock()
+        self._ending = threading.Event()
+        self._periodic = Periodic("announcer", interval_s, self._round, clock=self._clock)
+
+    def start(self) -> None:
+        """Begin."""
+        self._periodic.start()
+
+    def kick(self) -> None:
+        """Announce soon; many kicks become a few announcements a second."""
+        self._periodic.kick()
+
+    def stop(self, timeout: float) -> None:
+        """End."""
+        self._ending.set()
+        self._periodic.stop(timeout)
+
+    def failure(self) -> BaseException | None:
+        """Return what ended the thread."""
+        return self._periodic.failure()
+
+    def announce(self) -> None:
+        """Append one announcement. Raises what the journal raises."""
+        message = DiscoveryMessage(
+            self._identity.subscriber,
+            tuple(report.state for report in self._reports),
+            editable=self._identity.editable,
+            max_retries=self._identity.max_retries,
+            endpoint=self._identity.endpoint,
+            announced_ms=self._clock.wall_ms(),
+            subscriber_instance=self._identity.instance,
+        )
+        encoded = encode_discovery(message)
+        record = Outgoing(encoded.value, {**encoded.headers, **inject()}, message.subscriber)
+        self._journal.append(self._topics.discovery, record).result(_APPEND_TIMEOUT_S)
+
+    def _round(self) -> None:
+        if self._lease.epoch() is not None:
+            self.announce()
+            self._measure_lag()
+        self._clock.wait(self._ending, _LEAST_GAP_S)
+
+    def _measure_lag(self) -> None:
+        end = self._journal.bounds(self._topics.package).next
+        for report in self._reports:
+            state, since = report.state, report.head_time_ms()
+            age_s = (self._clock.wall_ms() - since) / 1000 if since else 0.0
+            SUBSCRIBER_LAG_ENTRIES.labels(state.publisher_agent).set(end - 1 - state.offset)
+            SUBSCRIBER_LAG_SECONDS.labels(state.publisher_agent).set(max(0.0, age_s))

@@ -1,0 +1,62 @@
+"""Which waiting packages share one import transaction."""
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+from packhorse.errors import Permanent
+from packhorse.wire.messages import PackageMessage
+from packhorse_services.subscriber.arrivals import Arrival, Mark, package_of
+from packhorse_services.subscriber.sequences import HighWater
+
+
+@dataclass(frozen=True, slots=True)
+class Group:
+    """Packages in front of a lane, decoded; `packages` lacks the repeats among them (R27)."""
+
+    arrivals: Sequence[Arrival]
+    packages: Sequence[PackageMessage]
+    high_water: HighWater
+
+    @property
+    def first(self) -> Mark:
+        """The package in front."""
+        return self.arrivals[0].mark
+
+    @property
+    def last(self) -> Mark:
+        """Where the lane is after the import."""
+        return self.arrivals[-1].mark
+
+
+def single(arrival: Arrival, agent: str, high_water: HighWater) -> Group:
+    """Return a group of one package. Raises `Undecodable` or `PackageRefused`."""
+    package = package_of(arrival, agent)
+    after = high_water.fork()
+    return Group([arrival], [package] if after.passes(package.entry) else [], after)
+
+
+def next_group(waiting: Iterable[Arrival], agent: str, high_water: HighWater) -> Group | None:
+    """Return the longest group in front, or None when the first package can't be decoded.
+
+    Packages of other agents in between are passed over. A body by reference is alone: it takes
+    long, and so it neither holds nor rolls back the others.
+    """
+    arrivals: list[Arrival] = []
+    packages: list[PackageMessage] = []
+    after = high_water.fork()
+    for arrival in waiting:
+        if arrival.record is None:
+            continue
+        try:
+            package = package_of(arrival, agent)
+        except Permanent:
+            break
+        by_reference = package.body is not None and package.body.inline is None
+        if by_reference and arrivals:
+            break
+        arrivals.append(arrival)
+        if after.passes(package.entry):
+            packages.append(package)
+        if by_reference:
+            break
+    return Group(arrivals, packages, after) if arrivals else None

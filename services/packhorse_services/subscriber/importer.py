@@ -1,0 +1,58 @@
+"""The one transaction: position, content, sequences and statuses, all or nothing (R8, R9)."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+from psycopg import Connection
+
+from packhorse.blobs.api import BlobStore
+from packhorse.content.node import ROOT
+from packhorse.db.metadata import BOOKKEEPER, IMPORTER
+from packhorse.db.roles import act_as
+from packhorse.packages.apply import apply
+from packhorse.packages.limits import LIMITS, Limits
+from packhorse.wire.messages import PackageMessage
+from packhorse_services.subscriber import position as positions
+from packhorse_services.subscriber.arrivals import Mark
+from packhorse_services.subscriber.position import Position
+from packhorse_services.subscriber.sequences import HighWater
+from packhorse_services.subscriber.statuses import Decision, record_statuses
+
+
+@dataclass(frozen=True, slots=True)
+class Import:
+    """What one transaction does: go to `mark`, apply `packages`, tell `decisions`."""
+
+    mark: Mark
+    high_water: HighWater
+    packages: Sequence[PackageMessage] = ()
+    decisions: Sequence[Decision] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Importer:
+    """Applies packages to this subscriber's repository, below `roots` only (R14)."""
+
+    subscriber: str
+    blobs: BlobStore
+    roots: Sequence[str] = (ROOT,)
+    limits: Limits = field(default=LIMITS)
+
+    def commit(self, connection: Connection, position: Position, work: Import) -> Position:
+        """Do `work` in one transaction and return the position after it.
+
+        Raises `Fenced` before anything is written when another worker has moved the position.
+        After any other error but the database's refusal the outcome may be unknown (R26).
+        """
+        with connection.transaction():
+            moved = positions.move(connection, position, work.mark)
+            with connection.pipeline():
+                if work.packages:
+                    act_as(connection, IMPORTER)
+                    apply(
+                        connection, work.packages, self.blobs, roots=self.roots, limits=self.limits
+                    )
+                    act_as(connection, BOOKKEEPER)
+                work.high_water.store(connection, position.agent)
+                record_statuses(connection, self.subscriber, position.agent, work.decisions)
+        return moved

@@ -1,0 +1,91 @@
+"""Whether the journal is still the one that a position speaks of, and where a new lane starts."""
+
+import enum
+
+from psycopg import Connection
+
+from packhorse.errors import Permanent
+from packhorse.messaging.api import Journal
+from packhorse_services.subscriber import position as positions
+from packhorse_services.subscriber.arrivals import Mark, mark_of, package_id_of
+from packhorse_services.subscriber.failures import Fenced, Gap, JournalMismatch
+from packhorse_services.subscriber.position import Position
+
+
+class StartPolicy(enum.Enum):
+    """Where a lane begins that this database has no position of (R13)."""
+
+    EARLIEST = "earliest"
+    LATEST = "latest"
+    SNAPSHOT = "snapshot"
+
+
+class StartRefused(Permanent):
+    """A lane can't begin as configured."""
+
+
+def place(
+    connection: Connection,
+    journal: Journal,
+    topic: str,
+    agent: str,
+    *,
+    epoch: int,
+    start: StartPolicy,
+) -> Position:
+    """Return the lane's position, which is created for a new lane.
+
+    Raises `Fenced` when the position is another epoch's, `StartRefused` for `snapshot`.
+    """
+    stored = positions.load(connection, agent)
+    if stored is None:
+        stored = Position(agent, journal.identity(topic), epoch, _first(journal, topic, start))
+        positions.create(connection, stored)
+    if stored.epoch != epoch:
+        raise Fenced(f"the position of {agent} is of epoch {stored.epoch}, not {epoch}")
+    return stored
+
+
+def _first(journal: Journal, topic: str, start: StartPolicy) -> Mark:
+    if start is StartPolicy.SNAPSHOT:
+        raise StartRefused("starting from a snapshot is not built yet; use earliest or latest")
+    bounds = journal.bounds(topic)
+    if start is StartPolicy.EARLIEST:
+        return Mark(bounds.oldest - 1, "")
+    last = journal.read_at(topic, bounds.next - 1)
+    return mark_of(last) if last else Mark(bounds.next - 1, "")
+
+
+def verify(journal: Journal, topic: str, position: Position) -> None:
+    """Check that the record at the position is the one that was processed (R24).
+
+    Raises:
+        JournalMismatch: topic or record are others, or the log ends before the position.
+        Gap: the log begins behind the package that comes next (R13).
+    """
+    if journal.identity(topic) != position.journal_id:
+        raise JournalMismatch(f"{topic} was created anew since this database was filled from it")
+    bounds = journal.bounds(topic)
+    if position.offset >= bounds.next:
+        raise JournalMismatch(
+            f"{topic} ends at {bounds.next - 1}, before the stored offset {position.offset}"
+        )
+    if bounds.oldest > position.offset + 1:
+        raise Gap(
+            f"{topic} begins at {bounds.oldest}, but {position.offset + 1} is to be imported next; "
+            "fill this database from a copy of another subscriber"
+        )
+    if position.mark.package_id and bounds.oldest <= position.offset:
+        _compare(journal, topic, position)
+
+
+def _compare(journal: Journal, topic: str, position: Position) -> None:
+    record = journal.read_at(topic, position.offset)
+    if record is None and journal.bounds(topic).oldest > position.offset:
+        return  # trimmed since the bounds were read
+    found = package_id_of(record.headers) if record else ""
+    if found != position.mark.package_id:
+        raise JournalMismatch(
+            f"offset {position.offset} of {topic} holds package {found!r}, but this database has "
+            f"imported {position.mark.package_id!r} from there"
+        )

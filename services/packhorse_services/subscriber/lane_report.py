@@ -1,0 +1,49 @@
+"""What a lane tells of itself: the lane writes, announcements, HTTP and metrics read."""
+
+import threading
+from dataclasses import replace
+from typing import Any
+
+from packhorse.runtime.metrics import SUBSCRIBER_OFFSET, SUBSCRIBER_RETRIES, SUBSCRIBER_STATE
+from packhorse.wire.messages import LaneState, SubscriberState
+
+
+class LaneReport:
+    """The lane's present state, and when the record in front was appended."""
+
+    def __init__(self, agent: str) -> None:
+        self._lock = threading.Lock()
+        self._state = SubscriberState(agent, -1, state=LaneState.STOPPED)
+        self._head_time_ms = 0
+
+    @property
+    def state(self) -> SubscriberState:
+        """The state as an announcement carries it."""
+        with self._lock:
+            return self._state
+
+    def head_time_ms(self) -> int:
+        """When the record in front was appended, by the journal's clock; 0 when there is none."""
+        with self._lock:
+            return self._head_time_ms
+
+    def update(self, *, head_time_ms: int | None = None, **changes: Any) -> None:
+        """Change some fields of the state."""
+        with self._lock:
+            before, self._state = self._state, replace(self._state, **changes)
+            if head_time_ms is not None:
+                self._head_time_ms = head_time_ms
+            self._measure(before)
+
+    def healthy(self, state: LaneState, **changes: Any) -> None:
+        """Say that nothing is wrong."""
+        self.update(
+            state=state, retries=0, last_error="", next_attempt_ms=0, blocked_since_ms=0, **changes
+        )
+
+    def _measure(self, before: SubscriberState) -> None:
+        state = self._state
+        SUBSCRIBER_OFFSET.labels(state.publisher_agent).set(state.offset)
+        SUBSCRIBER_RETRIES.labels(state.publisher_agent).set(state.retries)
+        SUBSCRIBER_STATE.labels(state.publisher_agent, before.state.value).set(0)
+        SUBSCRIBER_STATE.labels(state.publisher_agent, state.state.value).set(1)

@@ -1,0 +1,206 @@
+"""The lease: one worker a database, by the database's clock; taking it over fences the old one.
+
+Safety never rests on it: an import is fenced by the epoch in its position row (R25). The lease
+keeps two workers from taking turns at failing.
+"""
+
+import logging
+import threading
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import psycopg
+from psycopg import Connection
+
+from packhorse.clock import Clock, SystemClock
+from packhorse.db.metadata import BOOKKEEPER
+from packhorse.db.roles import act_as
+from packhorse.runtime.lifecycle import Worker
+
+logger = logging.getLogger(__name__)
+
+LEASE_SESSIONS = "packhorse-lease "
+LANE_SESSIONS = "packhorse-lane "
+"""Sessions are named so, then the worker's instance: who is alive, and what a takeover ends."""
+
+
+@dataclass(frozen=True, slots=True)
+class LeaseSettings:
+    """How long a lease lasts without renewal; it is renewed three times as often."""
+
+    duration_s: float = 10.0
+
+    @property
+    def renewal_s(self) -> float:
+        """Seconds between renewals, and between tries to take over."""
+        return min(1.0, self.duration_s / 3)
+
+
+class Lease:
+    """A component that holds the lease of a database, or waits for it (R11).
+
+    A lease is free when it has run out by the database's clock, or when its holder has no lease
+    session any more: a killed worker is replaced at once, a paused one after `duration_s`.
+    """
+
+    def __init__(
+        self,
+        connect: Callable[[str], Connection],
+        instance: str,
+        settings: LeaseSettings = LeaseSettings(),
+        clock: Clock | None = None,
+    ) -> None:
+        self._connect, self._instance, self._settings = connect, instance, settings
+        self._clock = clock or SystemClock()
+        self._changed = threading.Condition()
+        self._epoch: int | None = None
+        self._valid_until = 0.0
+        self._holder = ""
+        self._wake = threading.Event()
+        self._worker = Worker("lease", self._run)
+
+    def start(self) -> None:
+        """Begin to try for the lease."""
+        self._worker.start()
+
+    def stop(self, timeout: float) -> None:
+        """Give the lease back."""
+        self._worker.ask_to_end()
+        self._wake.set()
+        self._worker.stop(timeout)
+
+    def failure(self) -> BaseException | None:
+        """Return what ended the thread."""
+        return self._worker.failure()
+
+    def epoch(self) -> int | None:
+        """Return the epoch under which this worker may import now, or None."""
+        with self._changed:
+            held = self._epoch is not None and self._clock.monotonic() < self._valid_until
+            return self._epoch if held else None
+
+    def holder(self) -> str:
+        """Return the instance that held the lease when it was last looked at."""
+        return self._holder
+
+    def wait(self, timeout: float) -> int | None:
+        """Return the epoch once the lease is held, or None after `timeout` seconds."""
+        with self._changed:
+            self._changed.wait_for(lambda: self._epoch is not None, timeout)
+        return self.epoch()
+
+    def _run(self, stopping: threading.Event) -> None:
+        while not stopping.is_set():
+            try:
+                with self._connect(LEASE_SESSIONS + self._instance) as connection:
+                    self._keep(connection, stopping)
+            except psycopg.Error:
+                logger.warning("the lease can't be kept, the database is away", exc_info=True)
+                self._clock.wait(self._wake, self._settings.renewal_s)
+
+    def _keep(self, connection: Connection, stopping: threading.Event) -> None:
+        while not stopping.is_set():
+            self.attempt(connection)
+            self._clock.wait(self._wake, self._settings.renewal_s)
+        self._release(connection)
+
+    def attempt(self, connection: Connection) -> int | None:
+        """Renew the lease, or take it when it is free; return its epoch when it is held."""
+        asked_at = self._clock.monotonic()
+        epoch = self._renew(connection) or self._take(connection)
+        with self._changed:
+            if epoch != self._epoch:
+                logger.info("lease", extra={"held": epoch is not None, "epoch": epoch})
+            self._epoch = epoch
+            self._valid_until = asked_at + self._settings.duration_s
+            self._changed.notify_all()
+        return epoch
+
+    def _renew(self, connection: Connection) -> int | None:
+        if self._epoch is None:
+            return None
+        with connection.transaction():
+            act_as(connection, BOOKKEEPER)
+            renewed = connection.execute(
+                """
+                UPDATE bookkeeping.lease
+                SET expires_at = clock_timestamp() + make_interval(secs => %s)
+                WHERE holder = %s AND epoch = %s
+                """,
+                (self._settings.duration_s, self._instance, self._epoch),
+            )
+        return self._epoch if renewed.rowcount == 1 else None
+
+    def _take(self, connection: Connection) -> int | None:
+        with connection.transaction():
+            act_as(connection, BOOKKEEPER)
+            before = self._lock_if_free(connection)
+            if before is None:
+                return None
+            epoch = self._write(connection)
+            connection.execute("SET LOCAL ROLE NONE")
+            self._end_sessions_of(connection, before)
+            act_as(connection, BOOKKEEPER)
+            connection.execute("UPDATE bookkeeping.position SET epoch = %s", (epoch,))
+        self._holder = self._instance
+        return epoch
+
+    def _lock_if_free(self, connection: Connection) -> str | None:
+        """Return the former holder and keep the row locked, or None while somebody holds it."""
+        connection.execute(
+            """
+            INSERT INTO bookkeeping.lease (holder, epoch, expires_at)
+            VALUES ('', 0, '-infinity') ON CONFLICT DO NOTHING
+            """
+        )
+        rows = connection.execute(
+            """
+            SELECT holder, expires_at <= clock_timestamp() OR NOT EXISTS (
+                SELECT FROM pg_stat_activity
+                WHERE datname = current_database() AND application_name = %s || holder)
+            FROM bookkeeping.lease FOR UPDATE
+            """,
+            (LEASE_SESSIONS,),
+        ).fetchall()
+        self._holder, free = rows[0]
+        return self._holder if free else None
+
+    def _write(self, connection: Connection) -> int:
+        rows = connection.execute(
+            """
+            UPDATE bookkeeping.lease SET holder = %s, epoch = epoch + 1,
+                expires_at = clock_timestamp() + make_interval(secs => %s)
+            RETURNING epoch
+            """,
+            (self._instance, self._settings.duration_s),
+        ).fetchall()
+        return int(rows[0][0])
+
+    def _end_sessions_of(self, connection: Connection, instance: str) -> None:
+        """End the lanes of a worker that may be paused in a transaction, with its locks.
+
+        Where this login may not end them, the time limit on idle transactions does.
+        """
+        connection.execute(
+            """
+            SELECT pg_terminate_backend(pid) FROM pg_stat_activity
+            WHERE datname = current_database() AND usename = session_user
+            AND application_name = %s
+            """,
+            (LANE_SESSIONS + instance,),
+        )
+
+    def _release(self, connection: Connection) -> None:
+        with self._changed:
+            epoch, self._epoch = self._epoch, None
+        if epoch is None:
+            return
+        with connection.transaction():
+            act_as(connection, BOOKKEEPER)
+            connection.execute(
+                """
+                UPDATE bookkeeping.lease SET expires_at = '-infinity'
+                WHERE holder = %s AND epoch = %s
+                """,
+                (self._instance, epoch),
+            )

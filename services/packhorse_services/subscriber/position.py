@@ -1,0 +1,89 @@
+"""A lane's position: the row that says what is in this database, moved by compare-and-set (R25).
+
+Connections act as the bookkeeper, in autocommit; the caller opens the transaction.
+"""
+
+from dataclasses import dataclass, replace
+
+from psycopg import Connection
+
+from packhorse_services.subscriber.arrivals import Mark
+from packhorse_services.subscriber.failures import Fenced
+
+
+@dataclass(frozen=True, slots=True)
+class Position:
+    """The last processed record of a lane; `offset` -1 and no package id before the first."""
+
+    agent: str
+    journal_id: str
+    epoch: int
+    mark: Mark
+
+    @property
+    def offset(self) -> int:
+        """The last processed offset."""
+        return self.mark.offset
+
+
+def load(connection: Connection, agent: str) -> Position | None:
+    """Return the stored position of a lane, or None for a new one."""
+    row = connection.execute(
+        """
+        SELECT journal_id, epoch, log_offset, package_id
+        FROM bookkeeping.position WHERE publisher_agent = %s
+        """,
+        (agent,),
+    ).fetchone()
+    return None if row is None else Position(agent, row[0], row[1], Mark(row[2], row[3]))
+
+
+def create(connection: Connection, position: Position) -> None:
+    """Store the first position of a lane, and forget what an earlier one left.
+
+    Raises `Fenced` when `position.epoch` is not the lease's.
+    """
+    with connection.transaction():
+        created = connection.execute(
+            """
+            INSERT INTO bookkeeping.position
+                (publisher_agent, journal_id, epoch, log_offset, package_id)
+            SELECT %s, %s, epoch, %s, %s FROM bookkeeping.lease WHERE epoch = %s FOR SHARE
+            """,
+            (
+                position.agent,
+                position.journal_id,
+                position.offset,
+                position.mark.package_id,
+                position.epoch,
+            ),
+        )
+        if created.rowcount != 1:
+            raise Fenced("another worker has the lease of this database")
+        for statement in _FORGET:
+            connection.execute(statement, (position.agent,))
+
+
+_FORGET = (
+    "DELETE FROM bookkeeping.attempt WHERE publisher_agent = %s",
+    "DELETE FROM bookkeeping.status WHERE publisher_agent = %s",
+    "DELETE FROM bookkeeping.status_mark WHERE publisher_agent = %s",
+)
+
+
+def move(connection: Connection, position: Position, mark: Mark) -> Position:
+    """Move to `mark` and return the new position; the first statement of an import (R25).
+
+    Raises `Fenced` when epoch or offset are no longer those of `position`.
+    """
+    moved = connection.execute(
+        """
+        UPDATE bookkeeping.position
+        SET log_offset = %s, package_id = %s, moved_at = clock_timestamp()
+        WHERE publisher_agent = %s AND epoch = %s AND log_offset = %s
+        """,
+        (mark.offset, mark.package_id, position.agent, position.epoch, position.offset),
+    )
+    if moved.rowcount != 1:
+        raise Fenced(f"the position of {position.agent} is no longer {position.offset}")
+    return replace(position, mark=mark)

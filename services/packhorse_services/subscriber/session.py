@@ -1,0 +1,255 @@
+"""A lane's work from one look at its position to the next: pass over, clear, import, give up.
+
+Nothing here recovers from a lost connection or a moved position: the session ends, and the lane
+reads the position again before it begins another (R26).
+"""
+
+import logging
+from collections import deque
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+from psycopg import Connection
+
+from packhorse.clock import Clock
+from packhorse.runtime.metrics import SUBSCRIBER_IMPORT_ERRORS
+from packhorse.wire.messages import LaneState, Status
+from packhorse_services.subscriber.arrivals import Arrival, entry_of
+from packhorse_services.subscriber.attempts import Attempts
+from packhorse_services.subscriber.clearances import Clearances
+from packhorse_services.subscriber.failures import Fenced, SessionLost
+from packhorse_services.subscriber.grouping import Group, next_group, single
+from packhorse_services.subscriber.importer import Import, Importer
+from packhorse_services.subscriber.lane_report import LaneReport
+from packhorse_services.subscriber.measures import count_imported, count_removed, timed_import
+from packhorse_services.subscriber.position import Position
+from packhorse_services.subscriber.prefetch import Prefetch
+from packhorse_services.subscriber.sequences import HighWater
+from packhorse_services.subscriber.statuses import Decision
+
+logger = logging.getLogger(__name__)
+
+_IDLE_S = 1.0
+_BLOCKED_ATTEMPTS = 3
+
+
+@dataclass(frozen=True, slots=True)
+class GroupLimits:
+    """How much one transaction takes when packages wait, and when passing over is stored."""
+
+    packages: int = 256
+    bytes: int = 8 * 1024**2
+    passed: int = 1_000
+    passed_s: float = 10.0
+
+
+@dataclass(frozen=True, slots=True)
+class Desk:
+    """What a lane works with in all its sessions."""
+
+    importer: Importer
+    attempts: Attempts
+    clearances: Clearances
+    report: LaneReport
+    clock: Clock
+    editable: bool = False
+    limits: GroupLimits = GroupLimits()
+    on_progress: Callable[[], None] = lambda: None
+
+
+class Session:
+    """One lane, one connection, one position; `step` is called by one thread."""
+
+    def __init__(
+        self, connection: Connection, position: Position, prefetch: Prefetch, desk: Desk
+    ) -> None:
+        self.position = position
+        self._connection, self._prefetch, self._desk = connection, prefetch, desk
+        self._high_water = HighWater.load(connection, position.agent)
+        self._waiting: deque[Arrival] = deque()
+        self._passed, self._passed_count = position.mark, 0
+        self._stored_at = desk.clock.monotonic()
+        desk.attempts.resume(connection, position.mark)
+
+    def step(self) -> float:
+        """Do what can be done now, and return how many seconds there may be nothing to do.
+
+        Raises `Fenced`, `SessionLost`, psycopg's errors, and what the reader raises; the session
+        is over then.
+        """
+        self._fill()
+        self._pass_others()
+        if not self._waiting:
+            self._store_passed()
+            self._desk.report.healthy(LaneState.IDLE, offset=self._passed.offset, head_time_ms=0)
+            return _IDLE_S
+        head = self._waiting[0]
+        if self._covering(head):
+            self._remove_cleared()
+            return 0.0
+        wait = self._desk.attempts.wait_s(head.mark)
+        self._tell(head, wait)
+        if wait == 0:
+            self._try(head)
+        return wait
+
+    def _fill(self) -> None:
+        limits = self._desk.limits
+        room = limits.packages - len(self._waiting)
+        size = limits.bytes - sum(arrival.size for arrival in self._waiting)
+        if not self._waiting or (room > 0 and size > 0):
+            self._waiting += self._prefetch.take(room, size)
+
+    def _pass_others(self) -> None:
+        while self._waiting and self._waiting[0].record is None:
+            self._passed = self._waiting.popleft().mark
+            self._passed_count += 1
+
+    def _store_passed(self) -> None:
+        limits = self._desk.limits
+        late = self._desk.clock.monotonic() - self._stored_at >= limits.passed_s
+        if self._passed != self.position.mark and (late or self._passed_count >= limits.passed):
+            self._commit(Import(self._passed, self._high_water.fork()))
+
+    def _try(self, head: Arrival) -> None:
+        if self._desk.attempts.exhausted(head.mark):
+            self._give_up(head)
+        elif self._desk.attempts.alone(head.mark):
+            self._try_alone(head)
+        elif group := next_group(self._waiting, self.position.agent, self._high_water):
+            self._try_group(group)
+        else:
+            self._try_alone(head)
+
+    def _try_alone(self, head: Arrival) -> None:
+        attempt = self._desk.attempts.begin_alone(self._connection, head.mark)
+        try:
+            group = single(head, self.position.agent, self._high_water)
+            self._import(group, attempt.attempts)
+        except Fenced:
+            raise
+        except Exception as error:
+            self._failed(head, error, counted=True)
+
+    def _try_group(self, group: Group) -> None:
+        self._desk.attempts.begin_group(self._connection, group.first, group.last)
+        try:
+            self._import(group, 1)
+        except Fenced:
+            raise
+        except Exception as error:
+            if len(group.arrivals) == 1:
+                self._failed(group.arrivals[0], error, counted=False)
+                return
+            logger.warning(
+                "a group failed, its packages are tried alone",
+                extra={"agent": self.position.agent, "packages": len(group.arrivals)},
+                exc_info=error,
+            )
+            self._desk.attempts.group_failed(group.last)
+            self._end_if_lost(error)
+
+    def _import(self, group: Group, attempts: int) -> None:
+        decisions = []
+        if self._desk.editable:
+            imported = {package.entry.package_id for package in group.packages}
+            decisions = [
+                Decision(arrival.mark, Status.IMPORTED, attempts)
+                for arrival in group.arrivals
+                if arrival.mark.package_id in imported
+            ]
+        with timed_import(self.position.agent):
+            self._commit(Import(group.last, group.high_water, group.packages, decisions))
+        repeats = len(group.arrivals) - len(group.packages)
+        count_imported(group.packages, repeats, self._desk.clock.wall_ms())
+
+    def _failed(self, head: Arrival, error: Exception, *, counted: bool) -> None:
+        attempts = self._desk.attempts
+        own = attempts.failed(head.mark, error, counted=counted)
+        SUBSCRIBER_IMPORT_ERRORS.labels("permanent" if own else "transient").inc()
+        logger.warning(
+            "a package failed to import",
+            extra={
+                "agent": self.position.agent,
+                "offset": head.offset,
+                "package_id": head.mark.package_id,
+                "attempts": attempts.head(head.mark).attempts,
+                "counts": own,
+            },
+            exc_info=error,
+        )
+        self._end_if_lost(error)
+        attempts.save(self._connection)
+        self._tell(head, attempts.wait_s(head.mark))
+        self._desk.on_progress()
+        if own and attempts.exhausted(head.mark):
+            self._give_up(head)
+
+    def _end_if_lost(self, error: Exception) -> None:
+        if self._connection.closed:
+            raise SessionLost(f"the connection was lost in an import: {error}") from error
+
+    def _give_up(self, head: Arrival) -> None:
+        known = self._desk.attempts.head(head.mark)
+        decision = Decision(head.mark, Status.REMOVED_FAILED, known.attempts, known.last_error)
+        self._remove([head], [decision])
+        count_removed(Status.REMOVED_FAILED, 1)
+
+    def _remove_cleared(self) -> None:
+        cleared: list[Arrival] = []
+        decisions: list[Decision] = []
+        for arrival in self._waiting:
+            if arrival.record is None:
+                continue
+            command_id = self._covering(arrival)
+            if command_id is None:
+                break
+            attempts = 0 if cleared else self._desk.attempts.head(arrival.mark).attempts
+            cleared.append(arrival)
+            decisions.append(
+                Decision(arrival.mark, Status.REMOVED, attempts, command_id=command_id)
+            )
+        self._remove(cleared, decisions)
+        count_removed(Status.REMOVED, len(cleared))
+
+    def _remove(self, removed: Sequence[Arrival], decisions: Sequence[Decision]) -> None:
+        high_water = self._high_water.fork()
+        for arrival in removed:
+            if entry := entry_of(arrival):
+                high_water.passes(entry)
+        self._commit(Import(removed[-1].mark, high_water, decisions=decisions))
+
+    def _commit(self, work: Import) -> None:
+        """Do `work`, and take what it has dealt with from the front."""
+        self.position = self._desk.importer.commit(self._connection, self.position, work)
+        self._high_water = work.high_water
+        self._passed, self._passed_count = work.mark, 0
+        self._stored_at = self._desk.clock.monotonic()
+        while self._waiting and self._waiting[0].offset <= work.mark.offset:
+            self._waiting.popleft()
+        self._desk.attempts.passed()
+        self._desk.clearances.forget(
+            self.position.agent, self.position.journal_id, work.mark.offset
+        )
+        state = LaneState.RUNNING if self._waiting else LaneState.IDLE
+        self._desk.report.healthy(state, offset=work.mark.offset)
+        self._desk.on_progress()
+
+    def _covering(self, arrival: Arrival) -> str | None:
+        """Return the id of the clear command that removes a package, or None."""
+        position = self.position
+        found = self._desk.clearances.covering(position.agent, position.journal_id, arrival.offset)
+        return None if found is None else found.command_id
+
+    def _tell(self, head: Arrival, wait_s: float) -> None:
+        known = self._desk.attempts.head(head.mark)
+        blocked = known.attempts >= _BLOCKED_ATTEMPTS
+        self._desk.report.update(
+            offset=self._passed.offset,
+            state=LaneState.BLOCKED if blocked else LaneState.RUNNING,
+            retries=known.attempts,
+            last_error=known.last_error,
+            blocked_since_ms=known.blocked_since_ms,
+            next_attempt_ms=int(self._desk.clock.wall_ms() + wait_s * 1000) if wait_s else 0,
+            head_time_ms=head.record.time_ms if head.record else 0,
+        )

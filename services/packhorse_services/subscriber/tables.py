@@ -1,0 +1,119 @@
+"""Tables of the subscriber, all in its own database, for the migrations' sake."""
+
+from sqlalchemy import (
+    BigInteger,
+    Boolean,
+    CheckConstraint,
+    Column,
+    DateTime,
+    Integer,
+    Table,
+    Text,
+    func,
+    true,
+)
+
+from packhorse.db.metadata import BOOKKEEPING, METADATA
+
+_TIME = DateTime(timezone=True)
+_AGENT = Text(collation="C")
+
+LEASE = Table(
+    "lease",
+    METADATA,
+    Column(
+        "singleton", Boolean, CheckConstraint("singleton"), primary_key=True, server_default=true()
+    ),
+    Column("holder", Text, nullable=False),
+    Column("epoch", BigInteger, nullable=False),
+    Column("expires_at", _TIME, nullable=False),
+    schema=BOOKKEEPING,
+)
+"""One row: which worker may import into this database, and until when by its clock (R11)."""
+
+POSITION = Table(
+    "position",
+    METADATA,
+    Column("publisher_agent", _AGENT, primary_key=True),
+    Column("journal_id", Text, nullable=False),
+    Column("epoch", BigInteger, nullable=False),
+    Column("log_offset", BigInteger, nullable=False),
+    Column("package_id", Text, nullable=False),
+    Column("moved_at", _TIME, nullable=False, server_default=func.now()),
+    schema=BOOKKEEPING,
+)
+"""Each lane's last processed offset, what was there, and the epoch that may move it (R24, R25)."""
+
+ATTEMPT = Table(
+    "attempt",
+    METADATA,
+    Column("publisher_agent", _AGENT, primary_key=True),
+    Column("log_offset", BigInteger, nullable=False),
+    Column("package_id", Text, nullable=False),
+    Column("attempts", Integer, nullable=False),
+    Column("last_error", Text, nullable=False),
+    Column("blocked_since_ms", BigInteger, nullable=False),
+    Column("alone_until", BigInteger, nullable=False),
+    schema=BOOKKEEPING,
+)
+"""What a lane was about to try: committed before the try, meaningless once the lane is past it."""
+
+APPLIED_SEQUENCE = Table(
+    "applied_sequence",
+    METADATA,
+    Column("publisher_agent", _AGENT, primary_key=True),
+    Column("producer", _AGENT, primary_key=True),
+    Column("epoch", BigInteger, nullable=False),
+    Column("sequence", BigInteger, nullable=False),
+    schema=BOOKKEEPING,
+)
+"""The highest (epoch, sequence) that a lane has processed of each producer (R27)."""
+
+STATUS = Table(
+    "status",
+    METADATA,
+    Column("publisher_agent", _AGENT, primary_key=True),
+    Column("log_offset", BigInteger, primary_key=True, autoincrement=False),
+    Column("subscriber", Text, nullable=False),
+    Column("status", Text, nullable=False),
+    Column("package_id", Text, nullable=False),
+    Column("attempts", Integer, nullable=False),
+    Column("reason", Text, nullable=False),
+    Column("command_id", Text, nullable=False),
+    Column("decided_at", _TIME, nullable=False, server_default=func.clock_timestamp()),
+    CheckConstraint("status IN ('IMPORTED', 'REMOVED', 'REMOVED_FAILED')"),
+    schema=BOOKKEEPING,
+)
+"""What became of packages, committed with the import (R9)."""
+
+STATUS_MARK = Table(
+    "status_mark",
+    METADATA,
+    Column("publisher_agent", _AGENT, primary_key=True),
+    Column("log_offset", BigInteger, nullable=False),
+    schema=BOOKKEEPING,
+)
+"""Up to which offset a lane's statuses are in the journal; a lane writes them in offset order."""
+
+CLEAR_COMMAND = Table(
+    "clear_command",
+    METADATA,
+    Column("subscriber", Text, primary_key=True),
+    Column("command_id", Text, primary_key=True),
+    Column("publisher_agent", Text, nullable=False),
+    Column("journal_id", Text, nullable=False),
+    Column("up_to", BigInteger, nullable=False),
+    Column("received_at", _TIME, nullable=False, server_default=func.clock_timestamp()),
+    schema=BOOKKEEPING,
+)
+"""Clear commands received; `journal_id` is the package topic's, whose offsets `up_to` means."""
+
+COMMAND_POSITION = Table(
+    "command_position",
+    METADATA,
+    Column("subscriber", Text, primary_key=True),
+    Column("journal_id", Text, nullable=False),
+    Column("log_offset", BigInteger, nullable=False),
+    schema=BOOKKEEPING,
+)
+"""The last command read from this subscriber's partition of the command topic."""
