@@ -5,6 +5,7 @@ from collections.abc import Iterator
 import pytest
 
 from packhorse_services.cli.embedded import EmbeddedPostgres
+from tests.harness.kafka.broker import RunningKafka, running_kafka
 from tests.harness.postgres import Databases, running_postgres
 from tests.harness.s3 import ACCESS_KEY, SECRET_KEY, S3Server, running_s3
 
@@ -26,6 +27,13 @@ def databases(postgres: EmbeddedPostgres) -> Databases:
 def database_url(databases: Databases) -> str:
     """A migrated, empty database of the test's own."""
     return databases.new()
+
+
+@pytest.fixture(scope="session")
+def kafka() -> Iterator[RunningKafka]:
+    """A real Kafka broker for the whole session; each test takes topics of its own."""
+    with running_kafka() as broker:
+        yield broker
 
 
 @pytest.fixture(scope="session")

@@ -3,12 +3,20 @@
 from collections.abc import Iterator
 
 import pytest
-from tests.harness.journals import Desk, JournalBackend, MemoryBackend, SqlBackend, create
+from tests.harness.journals import (
+    Desk,
+    JournalBackend,
+    KafkaBackend,
+    MemoryBackend,
+    SqlBackend,
+    create,
+)
+from tests.harness.kafka.broker import RunningKafka
 from tests.harness.postgres import Databases
 
 from packhorse.messaging.api import Journal
 
-JOURNALS = ["memory", "sql"]
+JOURNALS = ["memory", "sql", pytest.param("kafka", marks=pytest.mark.kafka)]
 
 
 @pytest.fixture(scope="session")
@@ -19,6 +27,11 @@ def memory_backend() -> MemoryBackend:
 @pytest.fixture(scope="session")
 def sql_backend(databases: Databases) -> SqlBackend:
     return SqlBackend(databases.new("journal"))
+
+
+@pytest.fixture(scope="session")
+def kafka_backend(kafka: RunningKafka) -> KafkaBackend:
+    return KafkaBackend(kafka.url)
 
 
 @pytest.fixture(params=JOURNALS)

@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from typing import Protocol
 
 import psycopg
+from confluent_kafka.admin import AdminClient
 
 from packhorse.messaging.api import Appended, Journal, Outgoing, Reader, Record, TopicSpec
 from packhorse.messaging.memory import shared_log
@@ -49,6 +50,18 @@ class SqlBackend:
     def remove_topic(self, topic: str) -> None:
         with psycopg.connect(self.url) as connection:
             connection.execute("DELETE FROM journal.topic WHERE name = %s", (topic,))
+
+
+@dataclass
+class KafkaBackend:
+    """The journal on a real broker."""
+
+    url: str
+
+    def remove_topic(self, topic: str) -> None:
+        client = AdminClient({"bootstrap.servers": self.url.removeprefix("kafka://")})
+        (removed,) = client.delete_topics([topic]).values()
+        removed.result(DEADLINE_S)
 
 
 _NUMBERS = itertools.count()

@@ -4,7 +4,7 @@ from concurrent.futures import Future
 from concurrent.futures import TimeoutError as Unanswered
 from typing import Any
 
-from confluent_kafka import KafkaError, KafkaException, TopicCollection, TopicPartition
+from confluent_kafka import KafkaException, TopicCollection, TopicPartition
 from confluent_kafka.admin import AdminClient, ConfigResource, OffsetSpec, TopicDescription
 
 from packhorse.messaging.api import Bounds, JournalUnavailable, OffsetOutOfRange
@@ -12,7 +12,7 @@ from packhorse.messaging.kafka.appending import TopicShape
 from packhorse.messaging.kafka.clients import BATCH_BYTES
 from packhorse.messaging.kafka.errors import KafkaRefused, topic_missing, translated
 
-ANSWER_SECONDS = 10.0
+ANSWER_SECONDS = 5.0
 MAX_BATCH = "max.message.bytes"
 
 
@@ -82,9 +82,12 @@ class Inquiry:
     def _ask_offset(self, topic: str, partition: int, spec: OffsetSpec) -> "Future[Any]":
         return _only(self.client.list_offsets({TopicPartition(topic, partition): spec}))
 
-    @staticmethod
-    def _offset(future: "Future[Any]", topic: str) -> int:
-        return int(answer(future, topic).offset)
+    def _offset(self, future: "Future[Any]", topic: str) -> int:
+        try:
+            return int(answer(future, topic).offset)
+        except JournalUnavailable:
+            self.describe(topic)  # a topic that is missing is reported as one without leaders
+            raise
 
 
 def answer(future: "Future[Any]", topic: str) -> Any:
@@ -95,12 +98,6 @@ def answer(future: "Future[Any]", topic: str) -> Any:
         raise translated(error, topic) from error
     except Unanswered as error:
         raise JournalUnavailable(f"Kafka did not answer about {topic}; try again") from error
-
-
-def code(error: KafkaException) -> int:
-    """Return librdkafka's number for what went wrong."""
-    cause: KafkaError = error.args[0]
-    return cause.code()
 
 
 def _only(futures: "dict[Any, Future[Any]]") -> "Future[Any]":

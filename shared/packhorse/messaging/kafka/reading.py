@@ -29,6 +29,7 @@ logger = logging.getLogger(__name__)
 _CHUNK = 100
 _MIXED = 1000
 """How many records of several partitions are fetched before they take turns."""
+_JOIN_SECONDS = 0.01
 _PROBE_SECONDS = 1.0
 _CONFIRM_SECONDS = 1.0
 _HARMLESS = frozenset({KafkaError.GROUP_AUTHORIZATION_FAILED, KafkaError._PARTITION_EOF})
@@ -58,6 +59,8 @@ class KafkaReader:
         """Return the next records; what was fetched beyond the limits waits for the next poll."""
         if not self._in_hand:
             self._fetch(timeout, max_records, max_bytes)
+        elif self._others_may_join(max_bytes):
+            self._fetch(_JOIN_SECONDS, max_records, max_bytes)
         if self._in_hand and time.monotonic() > self._confirmed_at + _CONFIRM_SECONDS:
             self._confirm_topic()
         return self._take(max_records, max_bytes)
@@ -103,20 +106,17 @@ class KafkaReader:
                 return position
 
     def _fetch(self, timeout: float, max_records: int, max_bytes: int) -> None:
-        if self._trouble is not None:
+        if self._trouble is not None and not self._in_hand:
             self._face(*self._trouble)
         if not self._assigned:
             places = (TopicPartition(self._topic, *place) for place in self._next.items())
             self._consumer.assign(list(places))
             self._assigned = True
         first = self._consumer.poll(timeout)
-        if first is None:
+        if first is not None:
+            self._drain(first, max_records, max_bytes)
+        elif not self._in_hand:
             self._check_that_kafka_is_there(timeout)
-            return
-        several = len(self._next) > 1
-        self._drain(first, max(max_records, _MIXED) if several else max_records, max_bytes)
-        if several:
-            self._mix()
         if self._trouble is not None and not self._in_hand:
             self._face(*self._trouble)
 
@@ -124,6 +124,8 @@ class KafkaReader:
         """Take `first` and what librdkafka has fetched already, about up to the limits."""
         self._accept(first)
         size = len(first)
+        if len(self._next) > 1:
+            max_records = max(max_records, _MIXED)
         # A consumer waits until it has all that it was asked for, so it is asked without waiting.
         while self._trouble is None and len(self._in_hand) < max_records and size < max_bytes:
             more = self._consumer.consume(min(_CHUNK, max_records), 0)
@@ -132,6 +134,14 @@ class KafkaReader:
             for message in more:
                 self._accept(message)
                 size += len(message)
+        if len(self._next) > 1:
+            self._mix()
+
+    def _others_may_join(self, max_bytes: int) -> bool:
+        """Tell whether partitions that are not in hand should get a chance before the rest is."""
+        present = {record.partition for record in self._in_hand}
+        size = sum(len(record.value) for record in self._in_hand)
+        return len(present) < len(self._next) and len(self._in_hand) < _MIXED and size < max_bytes
 
     def _mix(self) -> None:
         """Let the partitions take turns; Kafka delivers one after the other."""
