@@ -4,6 +4,7 @@
 PACKHORSE_CHAOS_PACKAGES and PACKHORSE_CHAOS_SEED choose another.
 """
 
+import functools
 import itertools
 import os
 import time
@@ -21,7 +22,7 @@ from packhorse_services.cli.embedded import EmbeddedPostgres
 from tests.chaos import checks, ledger
 from tests.chaos.faults import Faults
 from tests.chaos.workload import Workload
-from tests.harness.kafka import RunningKafka, running_kafka
+from tests.harness.kafka.broker import RunningKafka, running_kafka
 from tests.harness.postgres import Databases, running_postgres
 from tests.harness.processes import Room, Rooms, rooms
 from tests.harness.waiting import eventually
@@ -76,12 +77,17 @@ def test_nothing_is_lost_or_repeated_whatever_is_killed(kind: str) -> None:
         workload = Workload(
             run.author, [room.url for room in run.publishers], run.rooms.token, PACKAGES
         )
-        kill_broker = run.kafka.bounce if run.kafka else None
+        kill_broker = functools.partial(_bounce, run.kafka) if run.kafka else None
         faults = Faults(SEED, run.publishers, run.subscribers, run.postgres, kill_broker)
         samples = _torment(run, workload, faults)
         assert not workload.errors, workload.errors
         _settle(run)
         _check(run, workload, samples)
+
+
+def _bounce(broker: RunningKafka) -> None:
+    broker.kill()
+    broker.start()
 
 
 def _torment(run: Scene, workload: Workload, faults: Faults) -> dict[str, list[ledger.Sample]]:
