@@ -34,8 +34,9 @@ class Container:
 
 
 def compose() -> dict[str, Any]:
-    """Return the compose file, its anchors resolved."""
-    loaded: dict[str, Any] = yaml.safe_load(COMPOSE.read_text())
+    """Return the compose file, its anchors resolved and its variables at their defaults."""
+    text = re.sub(r"\$\{\w+:-([^}]*)\}", r"\1", COMPOSE.read_text())
+    loaded: dict[str, Any] = yaml.safe_load(text)
     return loaded
 
 

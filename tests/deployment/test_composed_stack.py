@@ -1,0 +1,64 @@
+"""The compose file's services as processes: same commands, variables, scripts, health checks."""
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import httpx
+import pytest
+from tests.harness.composed import ComposedStack, composed_secrets, prepared_postgres
+from tests.harness.deployment import compose
+from tests.harness.kafka.broker import running_kafka
+from tests.harness.waiting import eventually
+
+from packhorse_services.cli.connection import read_token
+
+SUBSCRIBERS = ("sub1", "sub2", "sub3")
+PROGRAMS = ("publisher", "content", "cleanup", *SUBSCRIBERS)
+
+pytestmark = [pytest.mark.kafka, pytest.mark.s3]
+
+
+@pytest.fixture
+def stack(tmp_path: Path) -> Iterator[ComposedStack]:
+    secrets = tmp_path / "secrets"
+    secrets.mkdir()
+    composed_secrets(secrets)
+    with prepared_postgres(secrets) as postgres, running_kafka() as kafka:
+        stack = ComposedStack(tmp_path, secrets, f"127.0.0.1:{postgres.port}", kafka.bootstrap)
+        try:
+            yield stack
+        finally:
+            stack.stop()
+
+
+def test_the_composed_stack_distributes_and_ends_cleanly(
+    stack: ComposedStack, tmp_path: Path
+) -> None:
+    stack.start("s3")
+    eventually(lambda: stack.healthy("s3"), what="s3 healthy")
+    for _ in range(2):  # compose runs it at every start
+        assert stack.start("topics").wait() == 0, stack.said()
+    for name in PROGRAMS:
+        stack.start(name)
+    for name in PROGRAMS:
+        eventually(lambda name=name: stack.healthy(name), timeout=60, interval=0.3, what=name)
+    token = read_token(tmp_path / "secrets" / "tokens")
+    with httpx.Client(headers={"authorization": f"Bearer {token}"}, trust_env=False) as client:
+        distribute(client, stack)
+    assert set(stack.stop().values()) <= {0}, stack.said()
+
+
+def distribute(client: httpx.Client, stack: ComposedStack) -> None:
+    node = {"type": "page", "properties": {"title": "Composed"}}
+    path = "/content/site"
+    client.put(f"{stack.url('content')}{path}", json=node).raise_for_status()
+    request = {"action": "ADD", "paths": [path]}
+    client.post(f"{stack.url('publisher')}/distribute", json=request).raise_for_status()
+    for name in SUBSCRIBERS:
+        url = f"{stack.url(name)}{path}"
+        eventually(lambda url=url: client.get(url).is_success, what=f"{name} has {path}")
+
+
+def test_every_program_of_the_file_is_started_by_this_test() -> None:
+    ours = {n for n, s in compose()["services"].items() if s["image"].startswith("packhorse:")}
+    assert ours == {*PROGRAMS, "topics", "secrets"}

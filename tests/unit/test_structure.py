@@ -1,0 +1,71 @@
+"""The house rules that no tool holds: sizes, names, and nothing of anybody's machine."""
+
+import re
+from collections.abc import Iterator
+from pathlib import Path
+
+ROOT = Path(__file__).parents[2]
+SOURCES = ("shared", "services", "tests")
+OTHER_FOLDERS = ("helm", "openapi", "proto", ".ci")
+MOST_LINES = 400
+EMPTY_NAMES = {"utils", "util", "helpers", "helper", "common", "core", "base", "manager", "misc"}
+TEXT = {".py", ".pyi", ".proto", ".toml", ".txt", ".yml", ".yaml", ".json", ".sh", ".sql", ".tpl"}
+
+ANY_HOST = re.compile(r"https?://([A-Za-z0-9.-]+\.[A-Za-z]{2,})\b")
+REGISTRY = re.compile(
+    r"\b(pypi\.org|pythonhosted\.org|npmjs\.\w+|docker\.io|ghcr\.io|quay\.io|gcr\.io|golang\.org"
+    r"|maven\.org|crates\.io)\b"
+)
+SCHEMA_NAMES = {"json-schema.org", "maven.apache.org", "www.w3.org"}  # names, never fetched
+RESERVED_HOST = re.compile(r"(^|\.)(example|invalid|test|localhost|example\.(com|org|net))$")
+ANY_HOME = re.compile(r"(?<![\w.])/(work|root|home|Users)/")
+
+
+def modules() -> Iterator[Path]:
+    for folder in SOURCES:
+        for path in (ROOT / folder).rglob("*.py"):
+            if not path.name.endswith("_pb2.py"):
+                yield path
+
+
+def texts() -> Iterator[tuple[Path, str]]:
+    """The files that programs read; prose may link to wherever it wants."""
+    inside = (path for f in (*SOURCES, *OTHER_FOLDERS) for path in (ROOT / f).rglob("*"))
+    for path in (*ROOT.glob("*"), *inside):
+        named = path.suffix in TEXT or path.name in ("Makefile", "Dockerfile", "run")
+        if path.is_file() and named and path != Path(__file__):
+            yield path, path.read_text()
+
+
+def test_modules_are_short() -> None:
+    long = {p.relative_to(ROOT): n for p in modules() if (n := lines(p)) > MOST_LINES}
+    assert not long
+
+
+def lines(path: Path) -> int:
+    return path.read_text().count("\n")
+
+
+def test_modules_and_folders_say_what_they_hold() -> None:
+    words = {p: set(p.relative_to(ROOT).with_suffix("").parts) for p in modules()}
+    assert not {path: found for path, names in words.items() if (found := names & EMPTY_NAMES)}
+
+
+def test_nothing_names_a_host_of_the_internet() -> None:
+    found = {(p, host) for p, text in texts() for host in ANY_HOST.findall(text)}
+    foreign = {
+        (path.relative_to(ROOT), host)
+        for path, host in found
+        if host not in SCHEMA_NAMES and not RESERVED_HOST.search(host)
+    }
+    assert not foreign
+
+
+def test_nothing_names_a_registry() -> None:
+    found = {(p.relative_to(ROOT), m.group()) for p, t in texts() for m in REGISTRY.finditer(t)}
+    assert not found
+
+
+def test_nothing_names_a_folder_of_somebodys_machine() -> None:
+    found = {(p.relative_to(ROOT), m.group()) for p, t in texts() for m in ANY_HOME.finditer(t)}
+    assert not found
