@@ -41,7 +41,7 @@ class Hints:
         self._listening = False
         self._closed = False
         self._thread: threading.Thread | None = None
-        self._wake_up, self._woken = socket.socketpair()
+        self._bell: tuple[socket.socket, socket.socket] | None = None
 
     def ticket(self, topic_id: int) -> int:
         """Return how often the topic was announced: take it before looking into the log."""
@@ -59,27 +59,30 @@ class Hints:
 
     def _start(self) -> None:
         if self._thread is None and not self._closed:
-            self._thread = threading.Thread(target=self._run, name="journal-hints", daemon=True)
+            self._bell = socket.socketpair()
+            self._thread = threading.Thread(
+                target=self._run, args=(self._bell[1],), name="journal-hints", daemon=True
+            )
             self._thread.start()
 
-    def _run(self) -> None:
+    def _run(self, bell: socket.socket) -> None:
         while not self._closed:
             try:
                 with self._session.use() as connection:
-                    self._listen(connection)
+                    self._listen(connection, bell)
             except JournalUnavailable:
                 logger.warning("no hints from the journal for now; readers ask more often")
             self._listening = False
             with self._changed:
                 self._changed.wait_for(lambda: self._closed, self._session.pause_s)
 
-    def _listen(self, connection: psycopg.Connection) -> None:
+    def _listen(self, connection: psycopg.Connection, bell: socket.socket) -> None:
         connection.execute(f"LISTEN {_CHANNEL}")
         self._listening = True
         self._hear(list(self._heard))  # whatever came while nobody listened
         with selectors.DefaultSelector() as selector:
             selector.register(connection, selectors.EVENT_READ)
-            selector.register(self._woken, selectors.EVENT_READ)
+            selector.register(bell, selectors.EVENT_READ)
             while not self._closed:
                 selector.select()
                 self._hear(int(hint.payload) for hint in connection.notifies(timeout=0))
@@ -90,13 +93,14 @@ class Hints:
             self._changed.notify_all()
 
     def close(self) -> None:
-        """End the listening thread."""
+        """End the listening thread and let every waiting reader look once more."""
         with self._changed:
             self._closed = True
             self._changed.notify_all()
-        self._wake_up.send(b"x")
-        if self._thread is not None:
+            bell, self._bell = self._bell, None
+        if self._thread is not None and bell is not None:
+            bell[0].send(b"x")
             self._thread.join()
+            bell[0].close()
+            bell[1].close()
         self._session.close()
-        self._wake_up.close()
-        self._woken.close()

@@ -25,7 +25,7 @@ from packhorse.messaging.sql.catalogue import Partition, Topic
 from packhorse.messaging.sql.group import GroupWriter
 from packhorse.messaging.sql.hints import Hints, announce
 from packhorse.messaging.sql.reader import SqlReader
-from packhorse.messaging.sql.records import offset_at, read_at
+from packhorse.messaging.sql.records import offset_at, offset_of, read_at
 from packhorse.messaging.sql.session import Session
 
 
@@ -55,11 +55,13 @@ class SqlJournal:
         """Open a reader of this very topic: it ends with `TopicMissing` when that is removed."""
         with self._lookups.use() as connection:
             found = catalogue.find_topic(connection, topic)
-        reader = SqlReader(Session(self._url, self._name), self._hints, found, values)
-        for number in range(found.spec.partitions) if partition is None else [partition]:
-            wanted = start.get(number, Edge.OLDEST) if isinstance(start, Mapping) else start
-            reader.seek(wanted, number)
-        return reader
+            positions = {
+                number: offset_of(connection, _start_of(start, number), state)
+                for number, state in catalogue.find_partitions(connection, found).items()
+                if partition in (None, number)
+            }
+        session = Session(self._url, self._name)
+        return SqlReader(session, self._hints, found, positions, values)
 
     def read_at(self, topic: str, offset: int, partition: int = 0) -> Record | None:
         """Return the record at `offset`, or None."""
@@ -131,3 +133,7 @@ class SqlJournal:
                 announce(connection, topic_ids)
         except JournalUnavailable:
             pass  # only a hint
+
+
+def _start_of(start: Position | Mapping[int, Position], number: int) -> Position:
+    return start.get(number, Edge.OLDEST) if isinstance(start, Mapping) else start

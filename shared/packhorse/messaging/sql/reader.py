@@ -1,33 +1,33 @@
 """A cursor over partitions of a topic: polling is the truth, hints only save time."""
 
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from types import TracebackType
 from typing import Self
 
 from psycopg import Connection
 
-from packhorse.messaging.api import (
-    Edge,
-    JournalUnavailable,
-    OffsetOutOfRange,
-    Position,
-    Record,
-    Since,
-)
+from packhorse.messaging.api import JournalUnavailable, OffsetOutOfRange, Position, Record
 from packhorse.messaging.sql.catalogue import Partition, Topic, find_partitions
 from packhorse.messaging.sql.hints import Hints
-from packhorse.messaging.sql.records import Budget, PartitionRecords, offset_at
+from packhorse.messaging.sql.records import Budget, PartitionRecords, offset_of
 from packhorse.messaging.sql.session import Session
 
 
 class SqlReader:
     """A `Reader` on a session of its own."""
 
-    def __init__(self, session: Session, hints: Hints, topic: Topic, values: bool) -> None:
-        self._session, self._hints, self._topic, self._values = session, hints, topic, values
-        self._positions: dict[int, int] = {}
-        self._records: dict[int, PartitionRecords] = {}
+    def __init__(
+        self,
+        session: Session,
+        hints: Hints,
+        topic: Topic,
+        positions: Mapping[int, int],
+        values: bool,
+    ) -> None:
+        self._session, self._hints, self._topic = session, hints, topic
+        self._positions = dict(positions)
+        self._records = {number: PartitionRecords(topic, number, values) for number in positions}
 
     def poll(
         self, timeout: float, *, max_records: int = 500, max_bytes: int = 8 * 1024 * 1024
@@ -82,13 +82,9 @@ class SqlReader:
 
     def seek(self, position: Position, partition: int = 0) -> None:
         """Continue at `position`; an offset that is out of range is told at the next poll."""
-        if isinstance(position, int):
-            self._positions[partition] = position
-        else:
-            with self._session.use() as connection:
-                state = find_partitions(connection, self._topic)[partition]
-                self._positions[partition] = _resolve(connection, position, state)
-        self._records.setdefault(partition, PartitionRecords(self._topic, partition, self._values))
+        with self._session.use() as connection:
+            state = find_partitions(connection, self._topic)[partition]
+            self._positions[partition] = offset_of(connection, position, state)
 
     def close(self) -> None:
         """Close the connection."""
@@ -104,9 +100,3 @@ class SqlReader:
         trace: TracebackType | None,
     ) -> None:
         self.close()
-
-
-def _resolve(connection: Connection, position: Edge | Since, partition: Partition) -> int:
-    if isinstance(position, Since):
-        return offset_at(connection, partition, position.time_ms)
-    return partition.bounds.oldest if position is Edge.OLDEST else partition.bounds.next

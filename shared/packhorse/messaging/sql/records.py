@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from psycopg import Connection, errors, sql
 from psycopg.rows import TupleRow
 
-from packhorse.messaging.api import Record
+from packhorse.messaging.api import Edge, Position, Record, Since
 from packhorse.messaging.sql.catalogue import Partition, Topic
 from packhorse.messaging.sql.headers import unpack_headers
 from packhorse.messaging.sql.segments import Segment, find_segment
@@ -98,6 +98,18 @@ def read_at(
         connection, offset, partition, Budget(1, 0)
     )
     return found[0] if found else None
+
+
+def offset_of(connection: Connection, position: Position, partition: Partition) -> int:
+    """Return the offset that a position stands for now."""
+    match position:
+        case Edge.OLDEST:
+            return partition.bounds.oldest
+        case Edge.NEXT:
+            return partition.bounds.next
+        case Since(time_ms):
+            return offset_at(connection, partition, time_ms)
+    return position
 
 
 def offset_at(connection: Connection, partition: Partition, time_ms: int) -> int:
