@@ -11,7 +11,7 @@ ROLES = ("packhorse_exporter", "packhorse_importer", "packhorse_bookkeeper")
 def upgrade() -> None:
     for role in ROLES:
         op.execute(
-            f"DO $$ BEGIN CREATE ROLE {role} NOLOGIN; "
+            f"DO $$ BEGIN IF to_regrole('{role}') IS NULL THEN CREATE ROLE {role} NOLOGIN; END IF; "
             "EXCEPTION WHEN duplicate_object OR unique_violation THEN NULL; END $$"
         )
         op.execute(
