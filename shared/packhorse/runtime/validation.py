@@ -12,6 +12,9 @@ from starlette.responses import Response
 
 from packhorse.runtime.problems import Problem
 
+MAX_VALUES = 20_000
+"""Texts, numbers, members and elements in one body: each may be wrong and then costs time."""
+
 _MAX_ERRORS = 50
 _MAX_TEXT = 300
 
@@ -33,7 +36,8 @@ class _StrictRequest(Request):
     async def json(self) -> Any:
         body = await self.body()
         try:
-            return json.loads(body, object_pairs_hook=_members, parse_constant=_no_constant)
+            text = body.decode("utf-8")
+            return json.loads(text, object_pairs_hook=_members, parse_constant=_no_constant)
         except (ValueError, RecursionError) as error:
             reason = "it is nested too deep" if isinstance(error, RecursionError) else str(error)
             raise Problem(400, detail=f"the body is no JSON: {reason[:_MAX_TEXT]}") from None
@@ -60,16 +64,19 @@ class StrictBody(BaseModel):
 
     @model_validator(mode="before")
     @classmethod
-    def _refuse_unstorable_text(cls, value: Any) -> Any:
-        check_text(value)
+    def _refuse_early(cls, value: Any) -> Any:
+        check_json(value)
         return value
 
 
-def check_text(value: Any) -> None:
-    """Raise ValueError for a NUL or a lone surrogate in any text of a JSON value."""
-    waiting = [value]
+def check_json(value: Any) -> None:
+    """Raise ValueError for a NUL or a lone surrogate in any text, and for too many values."""
+    waiting, seen = [value], 0
     while waiting:
         found = waiting.pop()
+        seen += 1
+        if seen + len(waiting) > MAX_VALUES:
+            raise ValueError(f"the body has more than {MAX_VALUES} values; send several requests")
         if isinstance(found, str):
             _check_one(found)
         elif isinstance(found, Mapping):

@@ -1,0 +1,250 @@
+"""What malicious requests get (reliability M1-M3): an answer, soon, and little memory."""
+
+import asyncio
+import tracemalloc
+from typing import Any
+
+import httpx
+import pytest
+from starlette.responses import Response
+
+from packhorse.runtime.edge import Limits
+from packhorse.runtime.problems import Problem
+from packhorse.runtime.request_body import RequestBody
+from tests.unit.runtime.apps import MIB, Endless, call, sample_app, send_json
+
+JSON = {"content-type": "application/json"}
+
+
+def test_m1_an_endless_body_is_cut_at_the_limit() -> None:
+    body = Endless()
+    answer = call(sample_app(), "POST", "/orders", content=body.chunks(), headers=JSON)
+    assert answer.status_code == 413
+    assert answer.headers["connection"] == "close"
+    assert body.taken <= MIB + 2 * 64 * 1024
+
+
+def test_m1_an_endless_stream_is_cut_at_the_routes_own_limit() -> None:
+    body = Endless()
+    answer = call(sample_app(), "PUT", "/streams/a", content=body.chunks())
+    assert answer.status_code == 413
+    assert 8 * MIB < body.taken <= 8 * MIB + 2 * 64 * 1024
+
+
+def test_m1_a_body_that_announces_too_much_is_not_read() -> None:
+    body = Endless()
+    headers = {**JSON, "content-length": str(150 * MIB)}
+    answer = call(sample_app(), "POST", "/orders", content=body.chunks(), headers=headers)
+    assert answer.status_code == 413
+    assert body.taken <= 64 * 1024
+
+
+def test_m1_a_route_that_streams_takes_more() -> None:
+    answer = call(sample_app(), "PUT", "/streams/a", content=b"x" * 8 * MIB)
+    assert answer.json() == {"length": 8 * MIB}
+
+
+def test_m1_a_body_at_the_limit_is_taken() -> None:
+    padding = MIB - len(b'{"action":"ADD","paths":[""]}')
+    body = b'{"action":"ADD","paths":["' + b"a" * padding + b'"]}'
+    assert send_json(sample_app(), body).status_code == 202
+    assert send_json(sample_app(), body + b" ").status_code == 413
+
+
+def test_m1_a_body_that_stops_coming_ends_in_408() -> None:
+    async def silent() -> Any:
+        yield b'{"action":'
+        await asyncio.Event().wait()
+
+    app = sample_app(limits=Limits(body_grace_s=0.05))
+    answer = call(app, "POST", "/orders", content=silent(), headers=JSON)
+    assert answer.status_code == 408
+
+
+def test_m1_a_body_that_trickles_ends_in_408_although_it_never_stops() -> None:
+    async def trickle() -> dict[str, Any]:
+        await asyncio.sleep(0.005)
+        return {"type": "http.request", "body": b"x", "more_body": True}
+
+    async def read() -> int:
+        scope: dict[str, Any] = {"headers": [(b"transfer-encoding", b"chunked")]}
+        body = RequestBody(scope, trickle, MIB, 0.05)
+        taken = 0
+        while True:
+            try:
+                taken += len((await body.receive())["body"])
+            except Problem as problem:
+                assert problem.status_code == 408
+                return taken
+
+    assert asyncio.run(read()) < 1000
+
+
+def test_m1_what_the_server_does_with_the_body_is_not_the_clients_slowness() -> None:
+    async def prompt() -> dict[str, Any]:
+        return {"type": "http.request", "body": b"x", "more_body": True}
+
+    async def read() -> None:
+        body = RequestBody({"headers": [(b"transfer-encoding", b"c")]}, prompt, MIB, 0.05)
+        await body.receive()
+        await asyncio.sleep(0.1)
+        await body.receive()
+
+    asyncio.run(read())
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        b"[" * 100_000,
+        b'{"a":' * 100_000,
+        b'{"action":"ADD","paths":[],"count":' + b"9" * 5000 + b"}",
+        b'{"action":"ADD","paths":[],"count":NaN}',
+        b'{"action":"ADD","paths":[],"count":Infinity}',
+        b'{"action":"ADD","action":"DELETE","paths":[]}',
+        b'{"action":"ADD","paths":["/a\n"]}',
+        b'{"action":"ADD","paths":["\xff"]}',
+        b"\xef\xbb\xbf{}",
+        b"{} {}",
+        b"{",
+    ],
+)
+def test_m2_what_is_no_json_is_400(body: bytes) -> None:
+    answer = send_json(sample_app(), body)
+    assert answer.status_code == 400
+    assert answer.headers["content-type"] == "application/problem+json"
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        b'{"action":"ADD","paths":["/a\\u0000"]}',
+        b'{"action":"ADD","paths":["/a\\ud800"]}',
+        b'{"action":"ADD","paths":["/a\\udc00b"]}',
+        b'{"action":"ADD","paths":[],"x\\u0000":1}',
+        b'{"action":"ADD","paths":{"a":["b\\u0000"]}}',
+        b'{"action":"ADD","paths":[],"count":1.5}',
+        b'{"action":"ADD","paths":[],"count":true}',
+        b'{"action":"ADD","paths":null}',
+        b"null",
+    ],
+)
+def test_m3_text_that_a_database_cannot_hold_and_wrong_types_are_422(body: bytes) -> None:
+    answer = send_json(sample_app(), body)
+    assert answer.status_code == 422
+    assert answer.json()["errors"]
+
+
+def test_m2_a_body_with_very_many_faults_gets_a_short_answer() -> None:
+    body = b'{"action":"ADD","paths":[' + b",".join([b"1"] * 300_000) + b"]}"
+    answer = send_json(sample_app(), body)
+    assert answer.status_code == 422
+    assert len(answer.content) < 10_000
+
+
+@pytest.mark.parametrize("media_type", ["text/plain", "application/x-www-form-urlencoded", "", "@"])
+def test_another_media_type_is_415(media_type: str) -> None:
+    answer = call(
+        sample_app(), "POST", "/orders", content=b"{}", headers={"content-type": media_type}
+    )
+    assert answer.status_code == 415
+
+
+@pytest.mark.parametrize("url", ["/orders?limit=%ff", "/streams/%ff%fe", "/%c0%ae"])
+def test_r29_a_url_that_is_not_utf8_is_refused_not_repaired(url: str) -> None:
+    assert call(sample_app(), "GET", url).status_code == 400
+
+
+def test_a_client_that_goes_away_is_nobodys_fault() -> None:
+    sent: list[dict[str, Any]] = []
+    messages = iter(
+        [{"type": "http.request", "body": b"x", "more_body": True}, {"type": "http.disconnect"}]
+    )
+
+    async def receive() -> dict[str, Any]:
+        return next(messages)
+
+    async def send(message: Any) -> None:
+        sent.append(message)
+
+    scope = {
+        "type": "http",
+        "method": "PUT",
+        "path": "/streams/a",
+        "raw_path": b"/streams/a",
+        "query_string": b"",
+        "headers": [(b"transfer-encoding", b"chunked")],
+    }
+    asyncio.run(sample_app()(scope, receive, send))
+    assert sent[0]["status"] == 400
+
+
+def test_requests_beyond_what_the_service_takes_are_503_and_probes_are_answered() -> None:
+    async def scenario() -> None:
+        entered, release = asyncio.Event(), asyncio.Event()
+        app = sample_app(limits=Limits(in_flight=1))
+
+        @app.get("/slow")
+        async def slow() -> None:
+            entered.set()
+            await release.wait()
+
+        transport = httpx.ASGITransport(app=app)
+        async with httpx.AsyncClient(transport=transport, base_url="http://test") as client:
+            first = asyncio.create_task(client.get("/slow"))
+            await entered.wait()
+            second = await client.get("/orders")
+            assert second.status_code == 503
+            assert second.headers["retry-after"] == "2"
+            assert (await client.get("/readyz")).status_code == 200
+            release.set()
+            assert (await first).status_code == 200
+
+    asyncio.run(scenario())
+
+
+def test_answers_carry_the_headers_that_protect_browsers() -> None:
+    answer = call(sample_app(), "GET", "/")
+    assert answer.headers["x-content-type-options"] == "nosniff"
+    assert answer.headers["cache-control"] == "no-store"
+    assert "default-src 'none'" in answer.headers["content-security-policy"]
+    assert "access-control-allow-origin" not in answer.headers
+    assert "server" not in answer.headers
+
+
+def test_a_route_decides_about_its_own_caching() -> None:
+    app = sample_app()
+
+    @app.get("/cached")
+    async def cached() -> Response:
+        return Response(headers={"cache-control": "max-age=60"})
+
+    assert call(app, "GET", "/cached").headers.get_list("cache-control") == ["max-age=60"]
+
+
+@pytest.mark.parametrize(
+    ("given", "kept"),
+    [("abc-1.2_3", True), ("a" * 128, True), ("a" * 129, False), ("a b", False), ("", False)],
+)
+def test_a_request_id_is_kept_when_it_is_harmless(given: str, kept: bool) -> None:
+    answer = call(sample_app(), "GET", "/", headers={"x-request-id": given})
+    assert (answer.headers["x-request-id"] == given) is kept
+    assert answer.headers["x-request-id"]
+
+
+def test_docs_are_there_when_asked_for_with_a_policy_of_their_own() -> None:
+    answer = call(sample_app(docs=True), "GET", "/docs")
+    assert answer.status_code == 200
+    assert "script-src https:" in answer.headers["content-security-policy"]
+
+
+def test_m1_refusing_large_bodies_costs_no_memory() -> None:
+    app = sample_app()
+    call(app, "POST", "/orders", content=Endless().chunks(), headers=JSON)
+    tracemalloc.start()
+    try:
+        call(app, "POST", "/orders", content=Endless().chunks(), headers=JSON)
+        assert tracemalloc.get_traced_memory()[1] < 8 * MIB
+    finally:
+        tracemalloc.stop()
+
