@@ -15,8 +15,9 @@ from tests.harness.kafka.broker import RunningKafka
 from tests.harness.postgres import Databases
 
 from packhorse.messaging.api import Journal
+from packhorse.messaging.sql.segments import SegmentLimits
 
-JOURNALS = ["memory", "sql", pytest.param("kafka", marks=pytest.mark.kafka)]
+JOURNALS = ["memory", "sql", "tiny_segments", pytest.param("kafka", marks=pytest.mark.kafka)]
 
 
 @pytest.fixture(scope="session")
@@ -27,6 +28,11 @@ def memory_backend() -> MemoryBackend:
 @pytest.fixture(scope="session")
 def sql_backend(databases: Databases) -> SqlBackend:
     return SqlBackend(databases.new("journal"))
+
+
+@pytest.fixture(scope="session")
+def tiny_segments_backend(sql_backend: SqlBackend) -> SqlBackend:
+    return SqlBackend(sql_backend.url, SegmentLimits(bytes=20_000, records=5))
 
 
 @pytest.fixture(scope="session")

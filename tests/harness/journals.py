@@ -16,6 +16,8 @@ from confluent_kafka.admin import AdminClient
 from packhorse.messaging.api import Appended, Journal, Outgoing, Reader, Record, TopicSpec
 from packhorse.messaging.memory import shared_log
 from packhorse.messaging.open import open_journal
+from packhorse.messaging.sql.journal import SqlJournal
+from packhorse.messaging.sql.segments import DEFAULT_LIMITS, SegmentLimits
 
 DEADLINE_S = 60.0
 """How long a test waits for what must come; never how long it waits for luck."""
@@ -25,6 +27,10 @@ class JournalBackend(Protocol):
     """One real journal, and what a test must do to it from outside."""
 
     url: str
+
+    def open(self) -> Journal:
+        """Return a new connection to the journal."""
+        ...
 
     def remove_topic(self, topic: str) -> None:
         """Remove a topic as an operator would; the port has no such call."""
@@ -37,15 +43,22 @@ class MemoryBackend:
 
     url: str = "memory://contract"
 
+    def open(self) -> Journal:
+        return open_journal(self.url, client_name="contract")
+
     def remove_topic(self, topic: str) -> None:
         shared_log("contract").remove_topic(topic)
 
 
 @dataclass
 class SqlBackend:
-    """The journal in a migrated database."""
+    """The journal in a migrated database; tiny segments put every test across their borders."""
 
     url: str
+    limits: SegmentLimits = DEFAULT_LIMITS
+
+    def open(self) -> Journal:
+        return SqlJournal(self.url, "contract", self.limits)
 
     def remove_topic(self, topic: str) -> None:
         with psycopg.connect(self.url) as connection:
@@ -57,6 +70,9 @@ class KafkaBackend:
     """The journal on a real broker."""
 
     url: str
+
+    def open(self) -> Journal:
+        return open_journal(self.url, client_name="contract")
 
     def remove_topic(self, topic: str) -> None:
         client = AdminClient({"bootstrap.servers": self.url.removeprefix("kafka://")})
@@ -76,7 +92,7 @@ class Desk:
 
     def open(self) -> Journal:
         """Return another connection to the same journal; it is closed with the test."""
-        journal = open_journal(self.backend.url, client_name="contract")
+        journal = self.backend.open()
         self.opened.append(journal)
         return journal
 

@@ -17,9 +17,8 @@ from packhorse.db.engine import Timeouts
 from packhorse.messaging.api import AppendUnknown, JournalUnavailable, NotAppended, TopicMissing
 from packhorse.messaging.sql.catalogue import Topic, find_topics
 from packhorse.messaging.sql.segments import (
-    SEGMENT_BYTES,
-    SEGMENT_RECORDS,
     Segment,
+    SegmentLimits,
     create_segment,
     find_segment,
 )
@@ -29,7 +28,7 @@ from packhorse.messaging.sql.waiting import Waiting
 _PATIENCE_S = 5.0
 """How long an append waits for a database that restarts, while nothing has been committed."""
 
-_TIMEOUTS = Timeouts(idle_in_transaction_ms=5_000)
+APPENDER_TIMEOUTS = Timeouts(idle_in_transaction_ms=5_000)
 """A paused appender holds a counter row for no longer than this; others wait for it (U4)."""
 
 
@@ -47,9 +46,8 @@ class Slice:
 class GroupWriter:
     """Writes groups on a session of its own; used by one thread."""
 
-    def __init__(self, url: str, name: str, settle_s: float = 30.0) -> None:
-        self._session = Session(url, name, _TIMEOUTS)
-        self._settle_s = settle_s
+    def __init__(self, session: Session, limits: SegmentLimits, settle_s: float = 30.0) -> None:
+        self._session, self._limits, self._settle_s = session, limits, settle_s
 
     def topics(self, names: Sequence[str]) -> Mapping[str, Topic]:
         """Return those topics that exist. Raises `NotAppended` when the database is away."""
@@ -74,10 +72,35 @@ class GroupWriter:
                 with attempt, self._session.use() as connection:
                     connection.execute("BEGIN")
                     for part in ordered:
-                        _insert(connection, part, append_id)
+                        self._insert(connection, part, append_id)
         except JournalUnavailable as error:
             raise NotAppended(f"nothing was committed: {error}") from error
         self._commit(connection, ordered[0], append_id)
+
+    def _insert(self, connection: psycopg.Connection, part: Slice, append_id: int) -> None:
+        segment, time_ms = self._take_offsets(connection, part)
+        connection.execute(
+            sql.SQL(_INSERT).format(segment.table),
+            (
+                *(part.first - 1, time_ms, append_id),
+                [record.stored_key for record in part.records],
+                [record.headers for record in part.records],
+                [record.body for record in part.records],
+            ),
+        )
+
+    def _take_offsets(self, connection: psycopg.Connection, part: Slice) -> tuple[Segment, int]:
+        """Move the counter and hold its lock to the end: commits come in offset order (R1)."""
+        count, size = len(part.records), sum(record.size for record in part.records)
+        row = connection.execute(_MOVE, (count, size, part.partition_id)).fetchone()
+        if row is None:
+            raise TopicMissing("the topic was removed; look at its identity before appending again")
+        next_, time_ms, start, held = row
+        part.first = next_ - count
+        if start is None or self._limits.exceeded(held, part.first - start):
+            start = part.first
+            create_segment(connection, Segment(part.partition_id, start), time_ms, size)
+        return Segment(part.partition_id, start), time_ms
 
     def _commit(self, connection: psycopg.Connection, part: Slice, append_id: int) -> None:
         try:
@@ -113,39 +136,12 @@ def _patiently(seconds: float) -> Iterable[stamina.Attempt]:
     )
 
 
-def _insert(connection: psycopg.Connection, part: Slice, append_id: int) -> None:
-    segment, time_ms = _take_offsets(connection, part)
-    connection.execute(
-        sql.SQL(_INSERT).format(segment.table),
-        (
-            *(part.first - 1, time_ms, append_id),
-            [record.stored_key for record in part.records],
-            [record.headers for record in part.records],
-            [record.body for record in part.records],
-        ),
-    )
-
-
 _INSERT = """
     INSERT INTO {} ("offset", time_ms, append_id, key, headers, body)
     SELECT %s + n, %s, %s, key, headers, body
     FROM unnest(%b::bytea[], %b::bytea[], %b::bytea[])
          WITH ORDINALITY AS given (key, headers, body, n)
 """
-
-
-def _take_offsets(connection: psycopg.Connection, part: Slice) -> tuple[Segment, int]:
-    """Move the counter; its lock is held until the end, so commits come in offset order (R1)."""
-    count, size = len(part.records), sum(record.size for record in part.records)
-    row = connection.execute(_MOVE, (count, size, part.partition_id)).fetchone()
-    if row is None:
-        raise TopicMissing("the topic was removed; look at its identity before appending again")
-    next_, time_ms, start, held = row
-    part.first = next_ - count
-    if start is None or held > SEGMENT_BYTES or part.first - start > SEGMENT_RECORDS:
-        start = part.first
-        create_segment(connection, Segment(part.partition_id, start), time_ms, size)
-    return Segment(part.partition_id, start), time_ms
 
 
 _MOVE = """
@@ -158,17 +154,17 @@ _MOVE = """
 
 def _is_in_log(connection: psycopg.Connection, part: Slice, append_id: int) -> bool:
     """Whether the group is in the log, once the transaction that wrote it has surely ended."""
-    connection.execute(
-        "SELECT FROM journal.partition WHERE id = %s FOR UPDATE", (part.partition_id,)
-    )
-    segment = find_segment(connection, part.partition_id, part.first)
-    if segment is None:
-        return False
-    try:
+    with connection.transaction():
+        row = connection.execute(
+            "SELECT oldest FROM journal.partition WHERE id = %s FOR UPDATE", (part.partition_id,)
+        ).fetchone()
+        if row is None or row[0] > part.first:
+            raise AppendUnknown("the connection broke at the commit, and the log moved on since")
+        segment = find_segment(connection, part.partition_id, part.first)
+        if segment is None:
+            return False
         found = connection.execute(
             sql.SQL('SELECT append_id FROM {} WHERE "offset" = %s').format(segment.table),
             (part.first,),
         ).fetchone()
-    except psycopg.errors.UndefinedTable:
-        return False
-    return found is not None and found[0] == append_id
+        return found is not None and found[0] == append_id

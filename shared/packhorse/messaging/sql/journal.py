@@ -22,23 +22,25 @@ from packhorse.messaging.partitioning import partition_for
 from packhorse.messaging.sql import catalogue, retention
 from packhorse.messaging.sql.appender import Appender
 from packhorse.messaging.sql.catalogue import Partition, Topic
-from packhorse.messaging.sql.group import GroupWriter
+from packhorse.messaging.sql.group import APPENDER_TIMEOUTS, GroupWriter
 from packhorse.messaging.sql.hints import Hints, announce
 from packhorse.messaging.sql.reader import SqlReader
 from packhorse.messaging.sql.records import offset_at, offset_of, read_at
+from packhorse.messaging.sql.segments import DEFAULT_LIMITS, SegmentLimits
 from packhorse.messaging.sql.session import Session
 
 
 class SqlJournal:
     """A `Journal` in one database; connects when first used."""
 
-    def __init__(self, url: str, client_name: str) -> None:
+    def __init__(self, url: str, client_name: str, limits: SegmentLimits = DEFAULT_LIMITS) -> None:
         self._url, self._name = url, client_name
         self._lookups = Session(url, client_name)
         self._upkeep = Session(url, client_name)
         self._announcements = Session(url, client_name)
         self._hints = Hints(url, client_name)
-        self._appender = Appender(GroupWriter(url, client_name), self._announce)
+        writer = GroupWriter(Session(url, client_name, APPENDER_TIMEOUTS), limits)
+        self._appender = Appender(writer, self._announce)
 
     def append(self, topic: str, record: Outgoing) -> Future[Appended]:
         """Queue the record for the next group."""

@@ -13,11 +13,22 @@ from psycopg import sql
 
 logger = logging.getLogger(__name__)
 
-SEGMENT_BYTES = 256 * 1024 * 1024
-SEGMENT_RECORDS = 250_000
-"""An open segment with more than either is closed by the append that finds it so."""
-
 _DROP_PATIENCE = "250ms"
+
+
+@dataclass(frozen=True, slots=True)
+class SegmentLimits:
+    """An open segment with more than either is followed by a new one at the next append."""
+
+    bytes: int = 256 * 1024 * 1024
+    records: int = 250_000
+
+    def exceeded(self, size: int, count: int) -> bool:
+        """Whether a segment of this much is full."""
+        return size > self.bytes or count > self.records
+
+
+DEFAULT_LIMITS = SegmentLimits()
 
 
 @dataclass(frozen=True, slots=True)
