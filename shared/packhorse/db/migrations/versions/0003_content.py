@@ -28,6 +28,7 @@ def upgrade() -> None:
     op.execute("GRANT INSERT, UPDATE, DELETE ON content.node TO packhorse_importer")
     choose_compression()
     create_digests()
+    create_merge_patch()
 
 
 def choose_compression() -> None:
@@ -64,5 +65,26 @@ def create_digests() -> None:
         """
         CREATE AGGREGATE content.chain(text) (
             SFUNC = content.chain_link, STYPE = bytea, INITCOND = '\\x', PARALLEL = SAFE)
+        """
+    )
+
+
+def create_merge_patch() -> None:
+    """RFC 7396 in the database, where numbers keep every digit that was written."""
+    op.execute(
+        """
+        CREATE FUNCTION content.merge_patch(target jsonb, patch jsonb) RETURNS jsonb
+        LANGUAGE plpgsql IMMUTABLE PARALLEL SAFE AS $$
+        DECLARE base jsonb := CASE jsonb_typeof(target) WHEN 'object' THEN target ELSE '{}' END;
+        BEGIN
+            IF jsonb_typeof(patch) <> 'object' THEN RETURN patch; END IF;
+            RETURN (
+                SELECT coalesce(jsonb_object_agg(key, value), '{}') FROM (
+                    SELECT key, value FROM jsonb_each(base) WHERE NOT patch ? key
+                    UNION ALL
+                    SELECT key, content.merge_patch(base -> key, value) FROM jsonb_each(patch)
+                    WHERE jsonb_typeof(value) <> 'null'
+                ) AS merged);
+        END $$
         """
     )

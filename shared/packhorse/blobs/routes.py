@@ -1,0 +1,129 @@
+"""Reading binaries over HTTP by their digest, at the author and at subscribers alike.
+
+A digest is what opens a binary: who knows it has read a node that names it, so roots of the
+caller are checked where nodes are read and not here.
+"""
+
+import re
+from collections.abc import Iterable
+from typing import Annotated, Any
+
+import anyio.to_thread
+from fastapi import APIRouter, Depends, FastAPI, Path, Query, Request
+from starlette.responses import Response, StreamingResponse
+
+from packhorse.blobs.api import BlobStore, binary_key
+from packhorse.blobs.digest import Verified
+from packhorse.blobs.ranges import ByteRange, RangeNotSatisfiable, parse_range
+from packhorse.runtime.auth import require
+from packhorse.runtime.problems import Problem, documented
+from packhorse.runtime.validation import StrictRoute
+
+_NAME = r"[A-Za-z0-9][A-Za-z0-9!#$&^_.+-]{0,126}"
+_MEDIA_TYPE = rf"^{_NAME}/{_NAME}(; ?charset=[A-Za-z0-9-]{{1,32}})?$"
+_UNKNOWN = "application/octet-stream"
+
+Digest = Annotated[
+    str,
+    Path(
+        pattern=r"^sha256:[0-9a-f]{64}$",
+        description="`sha256:` and 64 lower-case hex digits",
+    ),
+]
+MediaType = Annotated[
+    str,
+    Query(pattern=_MEDIA_TYPE, description="What the bytes are; they don't say it themselves"),
+]
+
+_RESPONSES: dict[int | str, dict[str, Any]] = {
+    200: {
+        "description": "The bytes",
+        "content": {"application/octet-stream": {"schema": {"type": "string", "format": "binary"}}},
+    },
+    206: {"description": "The wanted range of them"},
+    304: {"description": "The client has them already"},
+    **documented(404, 416, 503),
+}
+
+_router = APIRouter(route_class=StrictRoute, tags=["blobs"])
+
+
+def mount(app: FastAPI, store: BlobStore) -> None:
+    """Add the routes that read binaries of `store`."""
+    app.state.blobs = store
+    app.include_router(_router)
+
+
+def blob_store(request: Request) -> BlobStore:
+    """Return the store that was mounted; a dependency."""
+    store: BlobStore = request.app.state.blobs
+    return store
+
+
+@_router.get(
+    "/blobs/{digest}",
+    dependencies=[Depends(require("content:read"))],
+    responses=_RESPONSES,
+    response_class=StreamingResponse,
+)
+async def get_blob(request: Request, digest: Digest, media_type: MediaType = _UNKNOWN) -> Response:
+    """Stream a binary, or one range of it. It never changes, so caches may keep it."""
+    return await serve_blob(request, digest.removeprefix("sha256:"), media_type)
+
+
+@_router.head(
+    "/blobs/{digest}",
+    dependencies=[Depends(require("content:read"))],
+    responses={200: {"description": "It is there"}, **documented(404, 503)},
+)
+async def head_blob(request: Request, digest: Digest, media_type: MediaType = _UNKNOWN) -> Response:
+    """Tell whether a binary is there, and its length."""
+    return await serve_blob(request, digest.removeprefix("sha256:"), media_type)
+
+
+async def serve_blob(request: Request, sha256: str, media_type: str) -> Response:
+    """Answer GET or HEAD with a binary of the mounted store, honouring Range and If-None-Match.
+
+    Whoever receives the last byte of a whole binary has the right bytes: a wrong digest breaks
+    the connection instead.
+    """
+    store = blob_store(request)
+    key = binary_key(sha256)
+    found = await anyio.to_thread.run_sync(store.head, key)
+    if found is None:
+        raise Problem(404, detail=f"the blob store has no binary sha256:{sha256}")
+    etag = f'"sha256:{sha256}"'
+    headers = {
+        "ETag": etag,
+        "Accept-Ranges": "bytes",
+        "Cache-Control": "private, max-age=31536000, immutable",
+        "Content-Type": media_type if re.fullmatch(_MEDIA_TYPE, media_type) else _UNKNOWN,
+    }
+    if etag in request.headers.get("if-none-match", ""):
+        return Response(status_code=304, headers=headers)
+    part = _wanted(request, found.length, etag)
+    span = part or ByteRange(0, found.length)
+    headers["Content-Length"] = str(span.end - span.start)
+    if part:
+        headers["Content-Range"] = f"bytes {part.start}-{part.end - 1}/{found.length}"
+    if request.method == "HEAD":
+        return Response(status_code=200, headers=headers)
+    chunks: Iterable[bytes] = (
+        store.get(key, start=part.start, end=part.end)
+        if part
+        else Verified(store.get(key), sha256=sha256, length=found.length)
+    )
+    return StreamingResponse(chunks, status_code=206 if part else 200, headers=headers)
+
+
+def _wanted(request: Request, length: int, etag: str) -> ByteRange | None:
+    if request.method == "HEAD" or request.headers.get("if-range", etag) != etag:
+        return None
+    try:
+        return parse_range(request.headers.get("range"), length)
+    except RangeNotSatisfiable:
+        raise Problem(
+            416,
+            detail=f"the binary has {length} bytes",
+            headers={"Content-Range": f"bytes */{length}"},
+        ) from None
