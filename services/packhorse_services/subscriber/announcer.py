@@ -39,8 +39,8 @@ class Announcer:
         topics: Topics,
         identity: Identity,
         reports: Sequence[LaneReport],
-        lease: Lease,
         *,
+        lease: Lease,
         interval_s: float = 10.0,
         clock: Clock | None = None,
     ) -> None:
@@ -91,7 +91,6 @@ class Announcer:
     def _measure_lag(self) -> None:
         end = self._journal.bounds(self._topics.package).next
         for report in self._reports:
-            state, since = report.state, report.head_time_ms()
-            age_s = (self._clock.wall_ms() - since) / 1000 if since else 0.0
-            SUBSCRIBER_LAG_ENTRIES.labels(state.publisher_agent).set(end - 1 - state.offset)
-            SUBSCRIBER_LAG_SECONDS.labels(state.publisher_agent).set(max(0.0, age_s))
+            agent = report.state.publisher_agent
+            SUBSCRIBER_LAG_ENTRIES.labels(agent).set(max(0, end - 1 - report.state.offset))
+            SUBSCRIBER_LAG_SECONDS.labels(agent).set(report.lag_s(self._clock.wall_ms()))

@@ -11,10 +11,13 @@ from packhorse_services.subscriber.sequences import HighWater
 
 @dataclass(frozen=True, slots=True)
 class Group:
-    """Packages in front of a lane, decoded; `packages` lacks the repeats among them (R27)."""
+    """Packages in front of a lane, of which `fresh` are to be imported and the rest repeats (R27).
+
+    `high_water` is what it will be after the group.
+    """
 
     arrivals: Sequence[Arrival]
-    packages: Sequence[PackageMessage]
+    fresh: Sequence[tuple[Mark, PackageMessage]]
     high_water: HighWater
 
     @property
@@ -27,12 +30,18 @@ class Group:
         """Where the lane is after the import."""
         return self.arrivals[-1].mark
 
+    @property
+    def packages(self) -> list[PackageMessage]:
+        """What is to be imported, in order."""
+        return [package for _, package in self.fresh]
+
 
 def single(arrival: Arrival, agent: str, high_water: HighWater) -> Group:
     """Return a group of one package. Raises `Undecodable` or `PackageRefused`."""
     package = package_of(arrival, agent)
     after = high_water.fork()
-    return Group([arrival], [package] if after.passes(package.entry) else [], after)
+    fresh = [(arrival.mark, package)] if after.passes(package.entry) else []
+    return Group([arrival], fresh, after)
 
 
 def next_group(waiting: Iterable[Arrival], agent: str, high_water: HighWater) -> Group | None:
@@ -42,7 +51,7 @@ def next_group(waiting: Iterable[Arrival], agent: str, high_water: HighWater) ->
     long, and so it neither holds nor rolls back the others.
     """
     arrivals: list[Arrival] = []
-    packages: list[PackageMessage] = []
+    fresh: list[tuple[Mark, PackageMessage]] = []
     after = high_water.fork()
     for arrival in waiting:
         if arrival.record is None:
@@ -56,7 +65,7 @@ def next_group(waiting: Iterable[Arrival], agent: str, high_water: HighWater) ->
             break
         arrivals.append(arrival)
         if after.passes(package.entry):
-            packages.append(package)
+            fresh.append((arrival.mark, package))
         if by_reference:
             break
-    return Group(arrivals, packages, after) if arrivals else None
+    return Group(arrivals, fresh, after) if arrivals else None

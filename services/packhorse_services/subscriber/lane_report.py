@@ -22,10 +22,11 @@ class LaneReport:
         with self._lock:
             return self._state
 
-    def head_time_ms(self) -> int:
-        """When the record in front was appended, by the journal's clock; 0 when there is none."""
+    def lag_s(self, now_ms: int) -> float:
+        """Return the age of the package in front, 0 when there is none; by two clocks."""
         with self._lock:
-            return self._head_time_ms
+            since = self._head_time_ms
+        return max(0.0, (now_ms - since) / 1000) if since else 0.0
 
     def update(self, *, head_time_ms: int | None = None, **changes: Any) -> None:
         """Change some fields of the state."""

@@ -150,18 +150,13 @@ class Session:
             self._end_if_lost(error)
 
     def _import(self, group: Group, attempts: int) -> None:
-        decisions = []
-        if self._desk.editable:
-            imported = {package.entry.package_id for package in group.packages}
-            decisions = [
-                Decision(arrival.mark, Status.IMPORTED, attempts)
-                for arrival in group.arrivals
-                if arrival.mark.package_id in imported
-            ]
+        told = group.fresh if self._desk.editable else ()
+        decisions = [Decision(mark, Status.IMPORTED, attempts) for mark, _ in told]
+        packages = group.packages
         with timed_import(self.position.agent):
-            self._commit(Import(group.last, group.high_water, group.packages, decisions))
-        repeats = len(group.arrivals) - len(group.packages)
-        count_imported(group.packages, repeats, self._desk.clock.wall_ms())
+            self._commit(Import(group.last, group.high_water, packages, decisions))
+        repeats = len(group.arrivals) - len(packages)
+        count_imported(packages, repeats, self._desk.clock.wall_ms())
 
     def _failed(self, head: Arrival, error: Exception, *, counted: bool) -> None:
         attempts = self._desk.attempts

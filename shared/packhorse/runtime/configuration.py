@@ -2,9 +2,9 @@
 
 import ipaddress
 from pathlib import Path
-from typing import Any, Literal, Self
+from typing import Any, Literal, Self, TypeVar
 
-from pydantic import BaseModel, ConfigDict, Field, model_validator
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
 
 from packhorse.errors import Permanent
 
@@ -20,7 +20,7 @@ class ProcessConfiguration(BaseModel):
     stand in the environment; giving both is refused.
     """
 
-    model_config = ConfigDict(frozen=True, extra="ignore")
+    model_config = ConfigDict(frozen=True, extra="ignore", hide_input_in_errors=True)
 
     host: str = "127.0.0.1"
     port: int = Field(default=0, ge=0, le=65535)
@@ -51,7 +51,7 @@ class ProcessConfiguration(BaseModel):
                 continue
             if values.get(name) is not None:
                 raise ValueError(f"{name} and {name}_file are both set; leave one out")
-            filled[name] = Path(source).read_text().strip()
+            filled[name] = _content(Path(source))
         return filled
 
     @model_validator(mode="after")
@@ -64,6 +64,28 @@ class ProcessConfiguration(BaseModel):
                 "network could write; turn authentication on or listen on 127.0.0.1"
             )
         return self
+
+
+def _content(source: Path) -> str:
+    try:
+        return source.read_text().strip()
+    except (OSError, UnicodeDecodeError) as error:
+        raise ValueError(f"{source} can't be read: {error}") from error
+
+
+SettingsT = TypeVar("SettingsT", bound=ProcessConfiguration)
+
+
+def loaded(kind: type[SettingsT]) -> SettingsT:
+    """Return a room's settings. Raises `InvalidConfiguration` naming every one that is wrong."""
+    try:
+        return kind()
+    except ValidationError as error:
+        wrong = "; ".join(
+            f"PACKHORSE_{'_'.join(map(str, one['loc'])).upper()}: {one['msg']}"
+            for one in error.errors()
+        )
+        raise InvalidConfiguration(wrong) from error
 
 
 def is_loopback(host: str) -> bool:

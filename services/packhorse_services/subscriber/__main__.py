@@ -1,0 +1,48 @@
+"""`packhorse-subscriber`, and `python -m packhorse_services.subscriber`."""
+
+import sys
+
+from packhorse.blobs.open import open_blobs
+from packhorse.db.engine import open_engine
+from packhorse.db.migrate import upgrade
+from packhorse.errors import PackhorseError
+from packhorse.messaging.open import open_journal
+from packhorse.runtime import logs
+from packhorse.runtime.auth import authenticator_for
+from packhorse.runtime.configuration import loaded
+from packhorse.runtime.serve import run
+from packhorse_services.subscriber.app import create
+from packhorse_services.subscriber.assembly import assemble
+from packhorse_services.subscriber.settings import Settings
+
+
+def serve(settings: Settings) -> None:
+    """Import and serve until told to end."""
+    logs.configure(settings.log_format, settings.log_level)
+    url = settings.database_url.get_secret_value()
+    engine = open_engine(url, "packhorse-subscriber")
+    upgrade(engine)
+    engine.dispose()
+    journal = open_journal(
+        settings.journal_url, client_name=f"packhorse-subscriber {settings.subscriber}"
+    )
+    blobs = open_blobs(settings.blobs_url)
+    subscriber = assemble(settings, journal, blobs)
+    app = create(subscriber, url, blobs, authenticator_for(settings), docs=settings.docs)
+    try:
+        run(app, host=settings.host, port=settings.port, components=subscriber.components)
+    finally:
+        journal.close()
+        blobs.close()
+
+
+def main() -> None:
+    """Run the program; an error that it expects becomes one line and exit code 1."""
+    try:
+        serve(loaded(Settings))
+    except PackhorseError as error:
+        sys.exit(f"packhorse-subscriber: {error}")
+
+
+if __name__ == "__main__":
+    main()

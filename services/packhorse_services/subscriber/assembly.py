@@ -1,0 +1,156 @@
+"""Puts a subscriber together from its settings: a lease, a lane for each agent, what they tell."""
+
+import secrets
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from packhorse.blobs.api import BlobStore
+from packhorse.clock import Clock, SystemClock
+from packhorse.messaging.api import Journal
+from packhorse.runtime.lifecycle import Component
+from packhorse.runtime.periodic import Periodic
+from packhorse.wire.topics import Topics
+from packhorse_services.subscriber.announcer import Announcer, Identity
+from packhorse_services.subscriber.attempts import Attempts, RetryPolicy
+from packhorse_services.subscriber.clearances import Clearances
+from packhorse_services.subscriber.clearing import CommandFollower
+from packhorse_services.subscriber.connections import Connections
+from packhorse_services.subscriber.importer import Importer
+from packhorse_services.subscriber.lane import Lane, LaneSettings
+from packhorse_services.subscriber.lane_report import LaneReport
+from packhorse_services.subscriber.lease import Lease, LeaseSettings
+from packhorse_services.subscriber.prefetch import PrefetchLimits
+from packhorse_services.subscriber.session import Desk, GroupLimits
+from packhorse_services.subscriber.settings import Settings
+from packhorse_services.subscriber.statuses import StatusSender
+
+_SEND_STATUSES_S = 5.0
+
+
+@dataclass(frozen=True, slots=True)
+class Subscriber:
+    """The parts of a running subscriber that others look at, and all of them to start and stop."""
+
+    identity: Identity
+    topics: Topics
+    journal: Journal
+    lease: Lease
+    reports: list[LaneReport]
+    components: list[Component]
+    clock: Clock
+
+
+def assemble(
+    settings: Settings, journal: Journal, blobs: BlobStore, clock: Clock | None = None
+) -> Subscriber:
+    """Return a subscriber whose components are ready to be started in their order."""
+    return _Assembly(settings, journal, blobs, clock or SystemClock()).subscriber()
+
+
+class _Assembly:
+    """What several parts share while they are being made."""
+
+    def __init__(
+        self, settings: Settings, journal: Journal, blobs: BlobStore, clock: Clock
+    ) -> None:
+        self.settings, self.journal, self.blobs, self.clock = settings, journal, blobs, clock
+        self.topics = Topics.prefixed(settings.topic_prefix)
+        self.identity = Identity(
+            settings.subscriber,
+            secrets.token_hex(8),
+            settings.editable,
+            settings.max_retries,
+            settings.endpoint or f"http://{settings.host}:{settings.port}",
+        )
+        self.connections = Connections(
+            settings.database_url.get_secret_value(),
+            self.identity.instance,
+            idle_in_transaction_ms=int(settings.idle_in_transaction_s * 1000),
+        )
+        self.lease = Lease(
+            self.connections.lease,
+            self.identity.instance,
+            LeaseSettings(settings.lease_s),
+            clock,
+        )
+        self.clearances = Clearances()
+
+    def subscriber(self) -> Subscriber:
+        reports = [LaneReport(agent) for agent in self.settings.publisher_agents]
+        commands = self._commands() if self.settings.editable else None
+        tellers = self._announcer(reports), self._statuses()
+
+        def on_progress() -> None:
+            for teller in tellers:
+                teller.kick()
+
+        lanes = [self._lane(report, commands, on_progress) for report in reports]
+        followers = [] if commands is None else [commands]
+        return Subscriber(
+            self.identity,
+            self.topics,
+            self.journal,
+            self.lease,
+            reports,
+            [self.lease, *tellers, *followers, *lanes],
+            self.clock,
+        )
+
+    def _announcer(self, reports: list[LaneReport]) -> Announcer:
+        return Announcer(
+            self.journal,
+            self.topics,
+            self.identity,
+            reports,
+            lease=self.lease,
+            interval_s=self.settings.announce_s,
+            clock=self.clock,
+        )
+
+    def _statuses(self) -> Periodic:
+        sender = StatusSender(
+            self.connections.bookkeeper,
+            self.journal,
+            self.topics.status,
+            instance=self.identity.instance,
+            may_send=lambda: self.lease.epoch() is not None,
+        )
+        return Periodic("statuses", _SEND_STATUSES_S, sender.send, clock=self.clock, at_once=True)
+
+    def _commands(self) -> CommandFollower:
+        return CommandFollower(
+            self.connections.bookkeeper,
+            self.journal,
+            self.topics,
+            subscriber=self.identity.subscriber,
+            clearances=self.clearances,
+            clock=self.clock,
+        )
+
+    def _lane(
+        self,
+        report: LaneReport,
+        commands: CommandFollower | None,
+        on_progress: Callable[[], None],
+    ) -> Lane:
+        settings, agent = self.settings, report.state.publisher_agent
+        policy = RetryPolicy(
+            settings.max_retries, settings.backoff_first_s, settings.backoff_longest_s
+        )
+        desk = Desk(
+            Importer(self.identity.subscriber, self.blobs, settings.import_roots),
+            Attempts(agent, policy, self.clock),
+            self.clearances,
+            report,
+            self.clock,
+            settings.editable,
+            GroupLimits(settings.group_packages, settings.group_bytes),
+            on_progress,
+        )
+        lane = LaneSettings(
+            agent,
+            self.topics.package,
+            settings.start,
+            PrefetchLimits(settings.prefetch_packages, settings.prefetch_bytes),
+        )
+        return Lane(lane, self.connections.lane, self.journal, self.lease, desk, commands=commands)

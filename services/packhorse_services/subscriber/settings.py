@@ -1,0 +1,68 @@
+"""What the subscriber takes from the environment."""
+
+import json
+from pathlib import Path
+from typing import Annotated, Any
+
+from pydantic import Field, SecretStr, field_validator
+from pydantic_settings import BaseSettings, NoDecode, SettingsConfigDict
+
+from packhorse.content.node import ROOT, check_path
+from packhorse.runtime.configuration import ProcessConfiguration
+from packhorse_services.subscriber.attempts import UNLIMITED
+from packhorse_services.subscriber.journal_check import StartPolicy
+
+_NAME = r"^[A-Za-z0-9][A-Za-z0-9._-]{0,62}$"
+
+AgentName = Annotated[str, Field(pattern=_NAME)]
+
+
+class Settings(ProcessConfiguration, BaseSettings):
+    """Settings of `packhorse-subscriber`: `PACKHORSE_` and the field's name."""
+
+    model_config = SettingsConfigDict(env_prefix="PACKHORSE_", frozen=True, extra="ignore")
+
+    port: int = Field(default=8083, ge=0, le=65535)
+    database_url: SecretStr
+    database_url_file: Path | None = None
+    subscriber: AgentName
+    publisher_agents: Annotated[tuple[AgentName, ...], NoDecode, Field(min_length=1)] = ("main",)
+    """A JSON list, or names with commas between them."""
+    editable: bool = False
+    max_retries: int = Field(default=UNLIMITED, ge=UNLIMITED)
+    start: StartPolicy = StartPolicy.EARLIEST
+    import_roots: Annotated[tuple[str, ...], NoDecode, Field(min_length=1)] = (ROOT,)
+    endpoint: str = Field(default="", max_length=500)
+    """The URL under which others reach this subscriber, for its announcements."""
+
+    backoff_first_s: float = Field(default=5.0, gt=0)
+    backoff_longest_s: float = Field(default=900.0, gt=0)
+    lease_s: float = Field(default=10.0, ge=0.5)
+    announce_s: float = Field(default=10.0, gt=0)
+    group_packages: int = Field(default=256, ge=1, le=10_000)
+    group_bytes: int = Field(default=8 * 1024**2, ge=1)
+    prefetch_packages: int = Field(default=512, ge=1, le=100_000)
+    prefetch_bytes: int = Field(default=16 * 1024**2, ge=1)
+    idle_in_transaction_s: float = Field(default=30.0, gt=0)
+    """How long a paused import may hold its locks where a takeover can't end its session."""
+
+    @field_validator("publisher_agents", "import_roots", mode="before")
+    @classmethod
+    def _split(cls, value: Any) -> Any:
+        if not isinstance(value, str):
+            return value
+        if value.lstrip().startswith("["):
+            return json.loads(value)
+        return [part.strip() for part in value.split(",") if part.strip()]
+
+    @field_validator("publisher_agents")
+    @classmethod
+    def _once(cls, value: tuple[str, ...]) -> tuple[str, ...]:
+        if len(set(value)) != len(value):
+            raise ValueError("an agent is named twice; a lane follows each once")
+        return value
+
+    @field_validator("import_roots")
+    @classmethod
+    def _paths(cls, value: tuple[str, ...]) -> tuple[str, ...]:
+        return tuple(check_path(path) for path in value)

@@ -1,0 +1,80 @@
+"""What a subscriber must hold, computed from the journal alone: the model that the suites trust.
+
+It shares the decoders with the product and nothing of the import.
+"""
+
+import json
+from collections.abc import Collection, Iterable, Iterator
+from typing import Any
+
+from packhorse.blobs.api import BlobStore
+from packhorse.content.node import Node
+from packhorse.messaging.api import Edge, Journal, Record
+from packhorse.packages.body import unpack
+from packhorse.wire.messages import Action, PackageMessage
+from packhorse.wire.package_codec import decode_package
+
+Content = dict[str, Any]
+
+
+def fold(
+    records: Iterable[Record],
+    blobs: BlobStore,
+    *,
+    removed: Collection[int] = (),
+    up_to: int | None = None,
+    start: Content | None = None,
+) -> Content:
+    """Return path -> (type, properties, binaries) after the packages, minus those removed."""
+    content = dict(start or {})
+    known: dict[tuple[str, str], tuple[int, int]] = {}
+    for record in records:
+        if up_to is not None and record.offset > up_to:
+            break
+        if record.offset in removed:
+            continue
+        package = decode_package(record.headers, record.value)
+        entry = package.entry
+        lane, number = (entry.publisher_agent, entry.producer), (entry.epoch, entry.sequence)
+        if entry.producer and number <= known.get(lane, (-1, -1)):
+            continue
+        known[lane] = number
+        _apply(package, content, blobs)
+    return content
+
+
+def _apply(package: PackageMessage, content: Content, blobs: BlobStore) -> None:
+    entry = package.entry
+    roots = entry.deep_paths
+    if entry.action is Action.DELETE:
+        roots = (*entry.paths, *entry.deep_paths)
+    if entry.action in (Action.ADD, Action.DELETE):
+        for path in [path for path in content if any(_holds(root, path) for root in roots)]:
+            del content[path]
+    for node in unpack(package, blobs):
+        for above in _above(node.path):
+            content.setdefault(above, ("folder", {}, ()))
+        content[node.path] = plain(node)
+
+
+def plain(node: Node) -> Any:
+    return node.type, json.loads(node.properties), tuple(sorted(node.binaries, key=lambda b: b.name))
+
+
+def _holds(root: str, path: str) -> bool:
+    return root in ("/", path) or path.startswith(root + "/")
+
+
+def _above(path: str) -> Iterator[str]:
+    while (path := path.rpartition("/")[0]) != "":
+        yield path
+
+
+def packages(journal: Journal, topic: str) -> list[Record]:
+    """Return every record of a topic's partition 0 that is in the log now."""
+    end = journal.bounds(topic).next
+    records: list[Record] = []
+    with journal.reader(topic, Edge.OLDEST, partition=0) as reader:
+        while journal.bounds(topic).oldest < end and (not records or records[-1].offset < end - 1):
+            records += reader.poll(10.0)
+    return records

@@ -1,0 +1,281 @@
+"""A subscriber in the test's own process, fed by a publisher that is nothing but appends."""
+
+import itertools
+import threading
+import time
+import uuid
+from collections.abc import Callable, Iterable, Sequence
+from contextlib import closing
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import psycopg
+
+from packhorse.blobs.api import BlobStore
+from packhorse.clock import Clock, SystemClock
+from packhorse.content import tree
+from packhorse.content.node import Node
+from packhorse.messaging.api import Edge, Journal, Outgoing, Record
+from packhorse.messaging.topics import standard_topics
+from packhorse.packages.body import pack
+from packhorse.wire.codec import decode_discovery, decode_status, encode_clear
+from packhorse.wire.messages import (
+    Action,
+    ClearCommand,
+    DiscoveryMessage,
+    PackageEntry,
+    PackageMessage,
+    StatusMessage,
+)
+from packhorse.wire.package_codec import encode_package
+from packhorse.wire.topics import Topics
+from packhorse_services.subscriber.arrivals import Mark
+from packhorse_services.subscriber.attempts import Attempts, RetryPolicy
+from packhorse_services.subscriber.clearances import Clearances
+from packhorse_services.subscriber.connections import Connections
+from packhorse_services.subscriber.importer import Importer
+from packhorse_services.subscriber.journal_check import StartPolicy, place, verify
+from packhorse_services.subscriber.lane_report import LaneReport
+from packhorse_services.subscriber.lease import LEASE_SESSIONS, Lease, LeaseSettings
+from packhorse_services.subscriber.prefetch import Prefetch, PrefetchLimits
+from packhorse_services.subscriber.session import Desk, GroupLimits, Session
+from packhorse_services.subscriber.statuses import StatusSender
+from tests.harness.fold import Content, fold, packages, plain
+
+TOPICS = Topics()
+AGENT = "main"
+_numbers = itertools.count(1)
+
+
+def page(path: str, version: int = 0, **more: Any) -> Node:
+    import json
+
+    return Node(path, "page", json.dumps({"version": version, **more}))
+
+
+def bad_page(path: str) -> Node:
+    """A node that the database refuses: its properties are no JSON object."""
+    return Node(path, "page", "[]")
+
+
+@dataclass
+class Feed:
+    """Appends packages to the journal, as a publisher would."""
+
+    journal: Journal
+    blobs: BlobStore
+    producer: str = ""
+    sequence: int = 0
+
+    def __post_init__(self) -> None:
+        self.journal.create_topics(standard_topics(TOPICS))
+
+    def add(self, *nodes: Node, deep: Sequence[str] = (), agent: str = AGENT) -> int:
+        shallow = [node.path for node in nodes if not deep]
+        return self.append(self.message(Action.ADD, shallow, deep, nodes, agent))
+
+    def delete(self, *paths: str, agent: str = AGENT) -> int:
+        return self.append(self.message(Action.DELETE, paths, (), None, agent))
+
+    def send(self, action: Action, *paths: str, agent: str = AGENT) -> int:
+        return self.append(self.message(action, paths, (), None, agent))
+
+    def bad(self, path: str = "/bad", agent: str = AGENT) -> int:
+        """Append a package that no repository can hold."""
+        return self.add(bad_page(path), agent=agent)
+
+    def message(
+        self,
+        action: Action,
+        paths: Sequence[str],
+        deep: Sequence[str],
+        nodes: Iterable[Node] | None,
+        agent: str = AGENT,
+    ) -> PackageMessage:
+        package_id = f"dstrpck-{next(_numbers)}-{uuid.uuid4()}"
+        body = None if nodes is None else pack(nodes, package_id, self.blobs)
+        self.sequence += 1
+        entry = PackageEntry(
+            package_id,
+            agent,
+            action,
+            tuple(paths),
+            tuple(deep),
+            "tester",
+            self.producer,
+            1 if self.producer else 0,
+            self.sequence if self.producer else 0,
+            body.length if body else 0,
+            body.node_count if body else 0,
+        )
+        return PackageMessage(entry, body.body if body else None)
+
+    def append(self, message: PackageMessage) -> int:
+        encoded = encode_package(message)
+        return self.raw(encoded.value, dict(encoded.headers))
+
+    def raw(self, value: bytes, headers: dict[str, bytes]) -> int:
+        record = Outgoing(value, headers)
+        return self.journal.append(TOPICS.package, record).result(10).offset
+
+    def clear(self, subscriber: str, offset: int, command_id: str = "", agent: str = AGENT) -> None:
+        command = ClearCommand(command_id or str(uuid.uuid4()), subscriber, agent, offset)
+        encoded = encode_clear(command)
+        record = Outgoing(encoded.value, encoded.headers, subscriber)
+        self.journal.append(TOPICS.command, record).result(10)
+
+    def records(self) -> list[Record]:
+        return packages(self.journal, TOPICS.package)
+
+    def statuses(self) -> list[StatusMessage]:
+        return [decode_status(r.headers, r.value) for r in packages(self.journal, TOPICS.status)]
+
+    def announcements(self) -> list[DiscoveryMessage]:
+        found = []
+        for partition in range(4):
+            end = self.journal.bounds(TOPICS.discovery, partition).next
+            if self.journal.bounds(TOPICS.discovery, partition).oldest == end:
+                continue
+            with self.journal.reader(TOPICS.discovery, Edge.OLDEST, partition=partition) as reader:
+                found += [decode_discovery(r.headers, r.value) for r in reader.poll(10.0)]
+        return found
+
+
+@dataclass
+class Worker:
+    """One worker of a subscriber, driven step by step by the test's thread."""
+
+    url: str
+    journal: Journal
+    blobs: BlobStore
+    name: str = "sub"
+    agent: str = AGENT
+    editable: bool = True
+    policy: RetryPolicy = field(default_factory=lambda: RetryPolicy(-1, 0.0, 0.0))
+    limits: GroupLimits = field(default_factory=lambda: GroupLimits(passed=1, passed_s=0))
+    start: StartPolicy = StartPolicy.EARLIEST
+    roots: Sequence[str] = ("/",)
+    clock: Clock = field(default_factory=SystemClock)
+    lease_s: float = 60.0
+    idle_in_transaction_ms: int = 30_000
+
+    def __post_init__(self) -> None:
+        self.instance = uuid.uuid4().hex[:12]
+        self.connections = Connections(
+            self.url, self.instance, idle_in_transaction_ms=self.idle_in_transaction_ms
+        )
+        self.lease = Lease(
+            self.connections.lease, self.instance, LeaseSettings(self.lease_s), self.clock
+        )
+        self.lease_connection: psycopg.Connection | None = None
+        self.clearances = Clearances()
+        self.report = LaneReport(self.agent)
+        self.attempts = Attempts(self.agent, self.policy, self.clock)
+        self.session: Session | None = None
+        self._arrived = threading.Event()
+        self._open: list[Any] = []
+
+    @property
+    def desk(self) -> Desk:
+        return Desk(
+            Importer(self.name, self.blobs, self.roots),
+            self.attempts,
+            self.clearances,
+            self.report,
+            self.clock,
+            self.editable,
+            self.limits,
+        )
+
+    def begin(self) -> Session:
+        """Take the lease and open a session, as a lane does."""
+        self.end()
+        if self.lease_connection is None:
+            self.lease_connection = self.connections.lease(LEASE_SESSIONS + self.instance)
+        epoch = self.lease.attempt(self.lease_connection)
+        assert epoch is not None, "another worker has the lease"
+        connection = self.connections.lane()
+        self._open.append(connection)
+        position = place(
+            connection, self.journal, TOPICS.package, self.agent, epoch=epoch, start=self.start
+        )
+        verify(self.journal, TOPICS.package, position)
+        reader = self.journal.reader(TOPICS.package, position.offset + 1, partition=0)
+        prefetch = Prefetch(reader, self.agent, PrefetchLimits(), self._arrived.set)
+        prefetch.start()
+        self._open.append(prefetch)
+        self.session = Session(connection, position, prefetch, self.desk)
+        return self.session
+
+    def run(self, until: Callable[[], bool] | None = None, deadline_s: float = 20.0) -> None:
+        """Step until the lane is at the log's end, or until a condition holds."""
+        session = self.session or self.begin()
+        end = self.journal.bounds(TOPICS.package).next - 1
+        reached = until or (lambda: session.position.offset >= end)
+        deadline = time.monotonic() + deadline_s
+        while not reached():
+            assert time.monotonic() < deadline, f"stuck at {session.position} {self.report.state}"
+            self._arrived.clear()
+            wait = session.step()
+            if wait:
+                self._arrived.wait(min(wait, 0.05))
+
+    def step_until_failed(self, attempts: int) -> None:
+        self.run(lambda: self.report.state.retries >= attempts)
+
+    def end(self) -> None:
+        """Close the session, as a crash would: nothing is given back."""
+        for opened in self._open:
+            opened.close()
+        self._open, self.session = [], None
+
+    def die(self) -> None:
+        """Close everything; the lease row still names this worker."""
+        self.end()
+        if self.lease_connection is not None:
+            self.lease_connection.close()
+            self.lease_connection = None
+
+    def again(self, **changes: Any) -> "Worker":
+        """Return the worker that is started after this one has died."""
+        self.die()
+        return replace(self, **changes)
+
+    def send_statuses(self) -> None:
+        StatusSender(
+            self.connections.bookkeeper,
+            self.journal,
+            TOPICS.status,
+            instance=self.instance,
+            may_send=lambda: True,
+        ).send()
+
+
+def content_of(url: str) -> Content:
+    """Return what a database holds, in the words of the fold."""
+    with closing(psycopg.connect(url)) as connection:
+        return {
+            node.path: plain(node) for node in tree.stream(connection, "/") if node.path != "/"
+        }
+
+
+def rows_of(url: str, query: str) -> list[Any]:
+    with closing(psycopg.connect(url, autocommit=True)) as connection:
+        return connection.execute(query.encode()).fetchall()
+
+
+def position_of(url: str, agent: str = AGENT) -> Mark:
+    ((offset, package_id),) = rows_of(
+        url,
+        "SELECT log_offset, package_id FROM bookkeeping.position "  # noqa: S608
+        f"WHERE publisher_agent = '{agent}'",
+    )
+    return Mark(offset, package_id)
+
+
+def assert_is_the_fold(url: str, feed: Feed, removed: Sequence[int] = ()) -> None:
+    """R8: the content is the fold of the journal up to the position, minus what was removed."""
+    expected = fold(
+        feed.records(), feed.blobs, removed=removed, up_to=position_of(url).offset
+    )
+    assert content_of(url) == expected

@@ -1,0 +1,164 @@
+"""Import: content, position and status are one transaction, in the journal's order (R8-R10)."""
+
+from packhorse.wire.messages import Action, Status
+from tests.harness.subscriber import (
+    Feed,
+    Worker,
+    assert_is_the_fold,
+    content_of,
+    page,
+    position_of,
+    rows_of,
+)
+from tests.integration.subscriber.conftest import Workers
+
+
+def transactions(url: str) -> int:
+    (count,) = rows_of(url, "SELECT pg_current_xact_id()::text::bigint")[0]
+    return int(count)
+
+
+def test_r8_content_is_the_fold_of_the_journal(feed: Feed, worker: Worker) -> None:
+    feed.add(page("/site/home"), page("/site/news"))
+    feed.add(page("/site"), page("/site/home", 2), page("/site/new"), deep=["/site"])
+    feed.delete("/site/new")
+    feed.add(page("/other/deep/down"))
+    worker.run()
+    assert set(content_of(worker.url)) == {
+        *("/site", "/site/home"),
+        *("/other", "/other/deep", "/other/deep/down"),
+    }
+    assert_is_the_fold(worker.url, feed)
+
+
+def test_r8_packages_that_wait_share_a_transaction(feed: Feed, worker: Worker) -> None:
+    feed.add(page("/first"))
+    worker.run()
+    for number in range(50):
+        feed.add(page(f"/n{number}"))
+    before = transactions(worker.url)
+    worker.run()
+    assert transactions(worker.url) - before < 15
+    assert_is_the_fold(worker.url, feed)
+
+
+def test_r9_status_and_position_are_committed_with_the_content(feed: Feed, worker: Worker) -> None:
+    offset = feed.add(page("/a"))
+    worker.run()
+    ((created, status, package_id),) = rows_of(
+        worker.url,
+        "SELECT (position.xmin = status.xmin AND status.xmin = node.xmin), status, "
+        "status.package_id FROM bookkeeping.position, bookkeeping.status, content.node "
+        "WHERE node.path = '/a'",
+    )
+    assert (created, status) == (True, "IMPORTED")
+    assert position_of(worker.url).package_id == package_id
+    assert position_of(worker.url).offset == offset
+
+
+def test_r9_a_status_is_sent_once_and_again_only_when_the_mark_was_lost(
+    feed: Feed, worker: Worker
+) -> None:
+    first, second = feed.add(page("/a")), feed.send(Action.INVALIDATE, "/a")
+    worker.run()
+    worker.send_statuses()
+    worker.send_statuses()
+    assert [(status.offset, status.status) for status in feed.statuses()] == [
+        (first, Status.IMPORTED),
+        (second, Status.IMPORTED),
+    ]
+    assert rows_of(worker.url, "SELECT count(*) FROM bookkeeping.status") == [(0,)]
+
+
+def test_r9_statuses_are_kept_until_the_journal_has_them(feed: Feed, workers: Workers) -> None:
+    worker = workers(policy_max=0) if False else workers()
+    feed.add(page("/a"))
+    worker.run()
+    worker.die()
+    later = worker.again()
+    later.send_statuses()
+    assert len(feed.statuses()) == 1
+    assert feed.statuses()[0].subscriber == "sub"
+
+
+def test_r9_a_subscriber_that_is_not_editable_tells_failures_only(
+    feed: Feed, workers: Workers
+) -> None:
+    from packhorse_services.subscriber.attempts import RetryPolicy
+
+    worker = workers(editable=False, policy=RetryPolicy(0, 0.0, 0.0))
+    feed.add(page("/a"))
+    failed = feed.bad()
+    feed.add(page("/b"))
+    worker.run()
+    worker.send_statuses()
+    assert [(s.offset, s.status) for s in feed.statuses()] == [(failed, Status.REMOVED_FAILED)]
+
+
+def test_r10_packages_of_other_agents_are_passed_over(feed: Feed, worker: Worker) -> None:
+    feed.add(page("/mine"))
+    feed.add(page("/theirs"), agent="other")
+    feed.bad("/theirs", agent="other")
+    last = feed.add(page("/theirs/again"), agent="other")
+    worker.run()
+    assert set(content_of(worker.url)) == {"/mine"}
+    assert position_of(worker.url).offset == last
+
+
+def test_r27_a_repeated_package_is_imported_once(feed: Feed, worker: Worker) -> None:
+    feed.producer = "author"
+    old = feed.message(Action.ADD, ["/a"], [], [page("/a", 1)])
+    feed.append(old)
+    feed.add(page("/a", 2))
+    worker.run()
+    feed.append(old)
+    feed.add(page("/b"))
+    feed.append(old)
+    worker.run()
+    assert content_of(worker.url)["/a"][1]["version"] == 2
+    assert_is_the_fold(worker.url, feed)
+
+
+def test_r27_repeats_inside_one_group_are_none(feed: Feed, worker: Worker) -> None:
+    feed.producer = "author"
+    first = feed.message(Action.ADD, ["/a"], [], [page("/a", 1)])
+    feed.add(page("/start"))
+    worker.run()
+    first = feed.message(Action.ADD, ["/a"], [], [page("/a", 1)])
+    second = feed.message(Action.ADD, ["/a"], [], [page("/a", 2)])
+    for message in (first, second, first, second, first):
+        feed.append(message)
+    worker.run()
+    worker.send_statuses()
+    assert content_of(worker.url)["/a"][1]["version"] == 2
+    assert len(feed.statuses()) == 3
+
+
+def test_r27_a_package_that_was_given_up_is_known_when_it_comes_again(
+    feed: Feed, workers: Workers
+) -> None:
+    from packhorse_services.subscriber.attempts import RetryPolicy
+
+    feed.producer = "author"
+    worker = workers(policy=RetryPolicy(0, 0.0, 0.0))
+    lost = feed.message(Action.ADD, ["/a"], [], [page("/a", 1)])
+    feed.append(lost)
+    worker.begin()
+    worker.clearances.add("main", worker.session.position.journal_id, __import__("packhorse_services.subscriber.clearances", fromlist=["Clearance"]).Clearance(0, "c"))
+    worker.run()
+    feed.append(lost)
+    worker.run()
+    assert content_of(worker.url) == {}
+
+
+def test_large_packages_come_by_reference(feed: Feed, worker: Worker) -> None:
+    import random
+
+    random_ = random.Random(1)
+    feed.add(page("/small"))
+    nodes = [page("/big"), *(page(f"/big/{n}", text=random_.randbytes(20_000).hex()) for n in range(60))]
+    feed.add(*nodes, deep=["/big"])
+    feed.add(page("/big/1", 7))
+    worker.run()
+    assert_is_the_fold(worker.url, feed)
+    assert len(content_of(worker.url)) == 62
