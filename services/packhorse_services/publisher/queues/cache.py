@@ -6,12 +6,22 @@ a tail reader moves `next` up, ranges fetched on demand move `low` down, trimmin
 
 import threading
 from bisect import bisect_right
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
 from itertools import accumulate
 
 from packhorse.messaging.api import Record
 from packhorse.runtime.metrics import PUBLISHER_CACHE_BYTES, PUBLISHER_CACHE_ENTRIES
 from packhorse_services.publisher.queues.columns import QueueEntry, Segment, add_record
+
+
+@dataclass(frozen=True, slots=True)
+class QueueView:
+    """A queue at one moment: how long it is, its first entry, and a page of it."""
+
+    length: int
+    head: QueueEntry | None
+    page: Sequence[QueueEntry]
 
 
 class QueueCache:
@@ -66,15 +76,6 @@ class QueueCache:
                 self._index()
             self._measure()
 
-    def collect(self, records: Iterable[Record]) -> list[Segment]:
-        """Return records as segments, for `prepend`; takes long and holds no lock."""
-        segments: list[Segment] = []
-        for record in records:
-            add_record(segments, record, self._agent)
-        if segments:
-            segments[-1].seal()
-        return segments
-
     def prepend(self, segments: list[Segment], start: int, end: int) -> None:
         """Put the range from `start` up to, not including, `end` before what is here.
 
@@ -98,24 +99,38 @@ class QueueCache:
             self._oldest = max(self._oldest, oldest)
             self._trim(self._oldest)
 
-    def length(self, after: int) -> int:
-        """Return how many packages lie above `after`, among those that are here."""
+    def length(self, after: int) -> int | None:
+        """Return how many packages lie above `after`; None when not all of them are here."""
         with self._lock:
-            return self._total() - self._rank(self._start(after))
+            return self._length(after) if self.covers(after) else None
 
-    def page(self, after: int, limit: int) -> list[QueueEntry]:
-        """Return the first `limit` packages above `after`, oldest first."""
+    def view(self, after: int, limit: int, *, skip_to: int = -1) -> QueueView | None:
+        """Return the queue above `after`: a page of it, oldest first, that begins at `skip_to`.
+
+        None when not all of it is here.
+        """
         with self._lock:
-            rank = self._rank(self._start(after))
-            number = max(0, bisect_right(self._before, rank) - 1)
-            entries: list[QueueEntry] = []
-            for segment, before in zip(self._segments[number:], self._before[number:], strict=True):
-                first = max(0, rank - before)
-                until = min(len(segment), first + limit - len(entries))
-                entries += map(segment.entry, range(first, until))
-                if len(entries) >= limit:
-                    break
-            return entries
+            if not self.covers(after):
+                return None
+            start = self._start(after)
+            page = self._page(max(start, skip_to), limit)
+            head = page[:1] if skip_to <= start else self._page(start, 1)
+            return QueueView(self._length(after), head[0] if head else None, page)
+
+    def _length(self, after: int) -> int:
+        return self._total() - self._rank(self._start(after))
+
+    def _page(self, start: int, limit: int) -> list[QueueEntry]:
+        rank = self._rank(start)
+        number = max(0, bisect_right(self._before, rank) - 1)
+        entries: list[QueueEntry] = []
+        while number < len(self._segments) and len(entries) < limit:
+            segment, before = self._segments[number], self._before[number]
+            first = max(0, rank - before)
+            until = min(len(segment), first + limit - len(entries))
+            entries += map(segment.entry, range(first, until))
+            number += 1
+        return entries
 
     def newest(self) -> int | None:
         """Return the offset of the newest package here."""

@@ -1,0 +1,60 @@
+"""`packhorse-publisher`, and `python -m packhorse_services.publisher`."""
+
+import sys
+
+from packhorse.blobs.open import open_blobs
+from packhorse.clock import SystemClock
+from packhorse.db.engine import open_engine
+from packhorse.db.migrate import upgrade
+from packhorse.errors import PackhorseError
+from packhorse.messaging.api import Journal
+from packhorse.messaging.open import open_journal
+from packhorse.messaging.topics import standard_topics
+from packhorse.runtime import logs
+from packhorse.runtime.auth import authenticator_for
+from packhorse.runtime.configuration import InvalidConfiguration, loaded
+from packhorse.runtime.serve import run
+from packhorse.wire.topics import Topics
+from packhorse_services.publisher.app import Backends, publisher
+from packhorse_services.publisher.settings import Settings
+
+
+def serve(settings: Settings) -> None:
+    """Publish and serve until told to end."""
+    logs.configure(settings.log_format, settings.log_level)
+    authenticator = authenticator_for(settings)
+    engine = open_engine(settings.database_url.get_secret_value(), "packhorse-publisher")
+    upgrade(engine)
+    engine.dispose()
+    blobs = open_blobs(settings.blobs_url)
+    journal = open_journal(
+        settings.journal_url, client_name=f"packhorse-publisher {settings.agent}"
+    )
+    try:
+        _prepare_topics(journal, Topics.prefixed(settings.topic_prefix))
+        parts = publisher(settings, Backends(journal, blobs, authenticator, SystemClock()))
+        run(parts.app, host=settings.host, port=settings.port, components=parts.components)
+    finally:
+        journal.close()
+        blobs.close()
+
+
+def _prepare_topics(journal: Journal, topics: Topics) -> None:
+    """Create the topics that are missing. Raises `InvalidConfiguration` for wrong ones."""
+    wanted = standard_topics(topics)
+    journal.create_topics(wanted)
+    faults = journal.check_topics(wanted)
+    if faults:
+        raise InvalidConfiguration("; ".join(faults))
+
+
+def main() -> None:
+    """Run the program; an error that it expects becomes one line and exit code 1."""
+    try:
+        serve(loaded(Settings))
+    except PackhorseError as error:
+        sys.exit(f"packhorse-publisher: {error}")
+
+
+if __name__ == "__main__":
+    main()

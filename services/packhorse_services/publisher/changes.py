@@ -1,0 +1,34 @@
+"""Telling coroutines that a thread has news."""
+
+import asyncio
+import threading
+
+
+class Changes:
+    """Wakes every coroutine that waits; a thread calls `announce`, cheaply when nobody waits."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._waiting: dict[asyncio.Event, asyncio.AbstractEventLoop] = {}
+
+    def announce(self) -> None:
+        """Wake all who wait now."""
+        with self._lock:
+            waiting, self._waiting = self._waiting, {}
+        for event, loop in waiting.items():
+            try:
+                loop.call_soon_threadsafe(event.set)
+            except RuntimeError:  # that loop is closed, and with it whoever waited
+                continue
+
+    def subscribe(self) -> asyncio.Event:
+        """Return an event that the next news sets; look at the state after, not before."""
+        event = asyncio.Event()
+        with self._lock:
+            self._waiting[event] = asyncio.get_running_loop()
+        return event
+
+    def unsubscribe(self, event: asyncio.Event) -> None:
+        """Forget an event that nobody waits for any more."""
+        with self._lock:
+            self._waiting.pop(event, None)

@@ -1,0 +1,34 @@
+"""What the routes of a publisher work with."""
+
+from dataclasses import dataclass
+
+from psycopg import Connection
+from psycopg_pool import ConnectionPool
+from starlette.requests import Request
+
+from packhorse_services.publisher.clear import Clearing
+from packhorse_services.publisher.distributions import Distributions
+from packhorse_services.publisher.exporter import Exporter
+from packhorse_services.publisher.queues.queue import Queues
+
+
+@dataclass(frozen=True)
+class Collaborators:
+    """One publisher agent's, in this process."""
+
+    exporter: Exporter
+    queues: Queues
+    distributions: Distributions
+    clearing: Clearing
+    tasks: ConnectionPool[Connection]
+
+    @property
+    def agent(self) -> str:
+        """The publisher agent."""
+        return self.queues.agent
+
+
+def of(request: Request) -> Collaborators:
+    """Return those of the app that serves `request`."""
+    collaborators: Collaborators = request.app.state.publisher
+    return collaborators

@@ -1,0 +1,60 @@
+"""What a request would export, without publishing anything."""
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+
+from psycopg import Connection
+from psycopg_pool import ConnectionPool
+
+from packhorse.content.node import Node
+from packhorse.db.metadata import EXPORTER
+from packhorse.db.roles import act_as
+from packhorse.packages.build import export
+from packhorse.packages.compression import compress_stream
+from packhorse.packages.format import write_nodes
+from packhorse.packages.limits import INLINE_BYTES
+from packhorse.wire.messages import Action
+from packhorse_services.publisher.distribute import DistributionRequest
+
+
+@dataclass(slots=True)
+class Measured:
+    """What a package would hold; `body_bytes` is its size as stored."""
+
+    nodes: int = 0
+    content_bytes: int = 0
+    body_bytes: int = 0
+
+    @property
+    def inline(self) -> bool:
+        """Whether it would travel inside the record (R7)."""
+        return self.body_bytes <= INLINE_BYTES
+
+
+def measure(pool: ConnectionPool[Connection], request: DistributionRequest) -> Measured:
+    """Export from one snapshot and count, in constant memory.
+
+    Raises what `packages.build.export` raises.
+    """
+    measured = Measured()
+    with pool.connection() as connection:
+        connection.execute("SET TRANSACTION ISOLATION LEVEL REPEATABLE READ READ ONLY")
+        act_as(connection, EXPORTER)
+        nodes = export(connection, request.action, request.paths, request.deep_paths, request.roots)
+        if request.action is not Action.ADD:
+            return measured
+        content = _sized(write_nodes(_counted(nodes, measured)), measured)
+        measured.body_bytes = sum(map(len, compress_stream(content)))
+    return measured
+
+
+def _counted(nodes: Iterable[Node], measured: Measured) -> Iterator[Node]:
+    for node in nodes:
+        measured.nodes += 1
+        yield node
+
+
+def _sized(chunks: Iterable[bytes], measured: Measured) -> Iterator[bytes]:
+    for chunk in chunks:
+        measured.content_bytes += len(chunk)
+        yield chunk

@@ -1,0 +1,87 @@
+"""A thread that hands every record of a small topic to whoever keeps its meaning in memory."""
+
+import logging
+import threading
+from collections.abc import Callable
+
+from packhorse.clock import Clock
+from packhorse.errors import PackhorseError
+from packhorse.messaging.api import (
+    Edge,
+    Journal,
+    OffsetOutOfRange,
+    Position,
+    Reader,
+    Record,
+    TopicMissing,
+)
+from packhorse.runtime.lifecycle import Worker
+from packhorse_services.publisher.changes import Changes
+
+logger = logging.getLogger(__name__)
+
+Handler = Callable[[Record, bool], None]
+"""Takes a record, and whether it is fresh: false for those that were there before we came."""
+
+_POLL_S = 0.5
+_RETRY_S = 1.0
+
+
+class NotCaughtUp(PackhorseError):
+    """The topic has not been read to its end yet."""
+
+
+class TopicFollower:
+    """A component that reads all partitions of a topic from the oldest record on."""
+
+    def __init__(self, journal: Journal, topic: str, handler: Handler, clock: Clock) -> None:
+        self._journal, self._topic, self._handler, self._clock = journal, topic, handler, clock
+        self._positions: dict[int, Position] = {}
+        self._caught_up = threading.Event()
+        self._worker = Worker(f"follow-{topic}", self._run)
+        self.changes = Changes()
+
+    def start(self) -> None:
+        """Start the thread."""
+        self._worker.start()
+
+    def stop(self, timeout: float) -> None:
+        """End the thread."""
+        self._worker.stop(timeout)
+
+    def failure(self) -> BaseException | None:
+        """Return what the thread died of."""
+        return self._worker.failure()
+
+    def check(self) -> None:
+        """Raise `NotCaughtUp` until the topic was read to its end once."""
+        if not self._caught_up.is_set():
+            raise NotCaughtUp(f"topic {self._topic} is still being read")
+
+    def _run(self, stopping: threading.Event) -> None:
+        while not stopping.is_set():
+            try:
+                with self._journal.reader(self._topic, self._positions) as reader:
+                    self._read(reader, stopping)
+            except OffsetOutOfRange as error:
+                self._positions[error.partition] = Edge.OLDEST
+            except TopicMissing as error:
+                self._positions.clear()
+                self._pause(stopping, error)
+            except PackhorseError as error:
+                self._pause(stopping, error)
+
+    def _pause(self, stopping: threading.Event, error: PackhorseError) -> None:
+        logger.warning("a topic was lost", extra={"topic": self._topic, "error": str(error)})
+        self._clock.wait(stopping, _RETRY_S)
+
+    def _read(self, reader: Reader, stopping: threading.Event) -> None:
+        while not stopping.is_set():
+            records = reader.poll(_POLL_S)
+            for record in records:
+                self._handler(record, self._caught_up.is_set())
+                self._positions[record.partition] = record.offset + 1
+            if records:
+                self.changes.announce()
+            else:
+                self._caught_up.set()

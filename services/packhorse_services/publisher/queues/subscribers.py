@@ -1,0 +1,102 @@
+"""Who subscribes: known from announcements alone, configured nowhere (R16).
+
+A subscriber that is silent for 30 s is stale, and forgotten after a day. Ages are measured on our
+monotonic clock from the moment an announcement came.
+"""
+
+import logging
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from packhorse.clock import Clock
+from packhorse.messaging.api import Record
+from packhorse.runtime.metrics import PUBLISHER_SUBSCRIBERS
+from packhorse.wire.codec import decode_discovery
+from packhorse.wire.messages import DiscoveryMessage, SubscriberState
+from packhorse.wire.record import Undecodable
+
+logger = logging.getLogger(__name__)
+
+STALE_S = 30.0
+FORGOTTEN_S = 24 * 3600.0
+_MAX_SUBSCRIBERS = 10_000
+_MAX_LANES = 100
+_MAX_NAME = 200
+
+
+@dataclass(frozen=True, slots=True)
+class Subscriber:
+    """What a subscriber last announced."""
+
+    name: str
+    instance: str
+    editable: bool
+    max_retries: int
+    endpoint: str
+    lanes: Mapping[str, SubscriberState]
+    seen_ms: int
+    """When the announcement entered the journal, by the journal's clock."""
+    seen_at: float
+    """When we got it, on our monotonic clock."""
+
+
+class Subscribers:
+    """All subscribers of a day. Written by one thread, read by any."""
+
+    def __init__(self, clock: Clock) -> None:
+        self._clock = clock
+        self._known: dict[str, Subscriber] = {}
+
+    def note(self, record: Record, fresh: bool) -> None:
+        """Take in an announcement; what is none, or one too many, is left out (R30)."""
+        try:
+            message = decode_discovery(record.headers, record.value)
+        except Undecodable as error:
+            logger.warning("no announcement", extra={"offset": record.offset, "error": str(error)})
+            return
+        name = message.subscriber
+        if not name or len(name) > _MAX_NAME or not name.isprintable():
+            logger.warning("a subscriber without a usable name", extra={"offset": record.offset})
+        elif name in self._known or len(self._known) < _MAX_SUBSCRIBERS:
+            self._known[name] = self._subscriber(message, record, fresh)
+            PUBLISHER_SUBSCRIBERS.set(len(self._known))
+
+    def _subscriber(self, message: DiscoveryMessage, record: Record, fresh: bool) -> Subscriber:
+        lanes = {state.publisher_agent: state for state in message.states[:_MAX_LANES]}
+        age_ms = 0 if fresh else max(0, self._clock.wall_ms() - record.time_ms)
+        return Subscriber(
+            name=message.subscriber,
+            instance=message.subscriber_instance,
+            editable=message.editable,
+            max_retries=message.max_retries,
+            endpoint=message.endpoint,
+            lanes=lanes,
+            seen_ms=record.time_ms,
+            seen_at=self._clock.monotonic() - age_ms / 1000,
+        )
+
+    def get(self, name: str) -> Subscriber | None:
+        """Return the subscriber of that name."""
+        found = self._known.get(name)
+        return found if found is not None and self._age(found) < FORGOTTEN_S else None
+
+    def following(self, agent: str) -> list[Subscriber]:
+        """Return those with a lane for `agent`, by name."""
+        known = [one for one in list(self._known.values()) if agent in one.lanes]
+        return sorted(
+            (one for one in known if self._age(one) < FORGOTTEN_S), key=lambda one: one.name
+        )
+
+    def is_stale(self, subscriber: Subscriber) -> bool:
+        """Tell whether the subscriber has been silent for too long."""
+        return self._age(subscriber) >= STALE_S
+
+    def forget(self) -> None:
+        """Let go of those that were silent for a day."""
+        for one in list(self._known.values()):
+            if self._age(one) >= FORGOTTEN_S and self._known.get(one.name) is one:
+                del self._known[one.name]
+        PUBLISHER_SUBSCRIBERS.set(len(self._known))
+
+    def _age(self, subscriber: Subscriber) -> float:
+        return self._clock.monotonic() - subscriber.seen_at

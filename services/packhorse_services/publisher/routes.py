@@ -1,0 +1,225 @@
+"""Distributing, and asking what became of it."""
+
+import asyncio
+import re
+from typing import Annotated
+
+from fastapi import APIRouter, Depends, Header, Path, Request, Response
+from fastapi.responses import JSONResponse
+
+from packhorse.packages.build import PathMissing, PathRefused
+from packhorse.runtime import tracing
+from packhorse.runtime.auth import Principal, Scope, require
+from packhorse.runtime.metrics import PUBLISHER_REQUESTS
+from packhorse.runtime.problems import Problem, documented
+from packhorse.runtime.validation import StrictRoute
+from packhorse.wire.messages import Action
+from packhorse_services.publisher import dry_run
+from packhorse_services.publisher.collaborators import Collaborators, of
+from packhorse_services.publisher.distribute import DistributionRequest
+from packhorse_services.publisher.distributions import DeliveryTo, Distribution, DistributionState
+from packhorse_services.publisher.exporter import PublisherBusy
+from packhorse_services.publisher.publishing import Accepted, Pending
+from packhorse_services.publisher.schemas import (
+    DeliveryDocument,
+    DistributeBody,
+    DistributionAccepted,
+    DistributionDocument,
+    DryRunReport,
+    Links,
+    TargetSubscriber,
+    time_of,
+)
+
+router = APIRouter(route_class=StrictRoute, tags=["distributions"])
+
+MAX_WAIT_S = 60
+_ANSWER_S = 10.0
+_WAIT = re.compile(r"(?:^|[,;])\s*wait\s*=\s*\"?([0-9]{1,5})\"?\s*(?:$|[,;])")
+
+Distributor = Annotated[Principal, Depends(require(Scope.DISTRIBUTE))]
+Reader = Annotated[Principal, Depends(require(Scope.QUEUES_READ))]
+
+
+@router.post(
+    "/distribute",
+    status_code=202,
+    responses={
+        200: {"model": DryRunReport, "description": "What `dry_run` found"},
+        202: {
+            "description": "Accepted: the package will be distributed",
+            "headers": {
+                "Location": {"schema": {"type": "string"}},
+                "Preference-Applied": {"schema": {"type": "string"}},
+            },
+        },
+        **documented(400, 404, 409, 413, 415, 503),
+    },
+    response_model=DistributionAccepted,
+)
+async def distribute(
+    request: Request,
+    body: DistributeBody,
+    caller: Distributor,
+    prefer: Annotated[
+        str | None,
+        Header(description="`wait=N`: answer once all live subscribers have it, at most N s later"),
+    ] = None,
+    idempotency_key: Annotated[
+        str | None,
+        Header(
+            min_length=1,
+            max_length=255,
+            pattern=r"^[\x21-\x7e]+$",
+            description="The same key within 24 h gives the same answer and no second package",
+        ),
+    ] = None,
+) -> Response:
+    """Distribute nodes to all subscribers: one package, however many there are."""
+    publisher = of(request)
+    asked = DistributionRequest(
+        action=Action(body.action),
+        paths=tuple(body.paths),
+        deep_paths=tuple(body.deep_paths),
+        caller=caller.name,
+        roots=caller.roots,
+        idempotency_key=idempotency_key,
+        traceparent=tracing.inject().get(tracing.TRACEPARENT, b"").decode(),
+    )
+    try:
+        if body.dry_run:
+            return await _dry_run(publisher, asked)
+        accepted = await _publish(publisher, asked)
+    except (PathMissing, PathRefused) as error:
+        status = 404 if isinstance(error, PathMissing) else 403
+        wrong = {"pointer": _pointer(body, error.path), "detail": str(error)}
+        raise Problem(status, detail=str(error), errors=[wrong]) from error
+    return await _answer(publisher, accepted, _wanted_wait(prefer))
+
+
+async def _publish(publisher: Collaborators, asked: DistributionRequest) -> Accepted:
+    try:
+        accepted = await _accepted(publisher.exporter.submit(asked))
+    except Exception:
+        PUBLISHER_REQUESTS.labels(publisher.agent, "refused").inc()
+        raise
+    state = "repeated" if accepted.repeated else "accepted"
+    PUBLISHER_REQUESTS.labels(publisher.agent, state).inc()
+    return accepted
+
+
+async def _accepted(pending: Pending) -> Accepted:
+    """Wait for the journal, but for a committed package not for long."""
+    answer = asyncio.wrap_future(pending.future)
+    try:
+        async with asyncio.timeout(_ANSWER_S):
+            return await asyncio.shield(answer)
+    except TimeoutError as error:
+        if pending.committed:
+            return Accepted(pending.package_id, None)
+        if pending.future.cancel():
+            raise PublisherBusy("the publisher is busy; send the request again") from error
+        return await answer  # a large export is under way
+
+
+async def _answer(publisher: Collaborators, accepted: Accepted, wait: int | None) -> Response:
+    location = f"/distributions/{accepted.package_id}"
+    headers = {"Location": location}
+    state = publisher.distributions.state(accepted.offset)
+    if wait is not None:
+        headers["Preference-Applied"] = f"wait={wait}"
+        if accepted.offset is not None:
+            state = await publisher.distributions.wait(accepted.offset, wait)
+    document = DistributionAccepted(
+        id=accepted.package_id,
+        package_id=accepted.package_id,
+        state=state.value,
+        offset=accepted.offset,
+        repeated=accepted.repeated,
+        links=Links(self=location),
+    )
+    return Response(document.model_dump_json(), 202, headers, "application/json")
+
+
+async def _dry_run(publisher: Collaborators, asked: DistributionRequest) -> Response:
+    measured = await asyncio.to_thread(dry_run.measure, publisher.tasks, asked)
+    queues = await publisher.queues.overview()
+    kind = "none"
+    if asked.action is Action.ADD:
+        kind = "inline" if measured.inline else "reference"
+    report = DryRunReport.model_validate(
+        {
+            "action": asked.action.value,
+            "nodes": measured.nodes,
+            "content_bytes": measured.content_bytes,
+            "body_bytes": measured.body_bytes,
+            "body": kind,
+            "subscribers": [
+                TargetSubscriber(
+                    subscriber=queue.subscriber.name, state=queue.state.value, length=queue.length
+                )
+                for queue in queues
+            ],
+        }
+    )
+    return JSONResponse(report.model_dump(mode="json"))
+
+
+def _wanted_wait(prefer: str | None) -> int | None:
+    """Return the seconds that a caller prefers to wait (RFC 7240), at most 60."""
+    found = _WAIT.search(prefer or "")
+    return min(int(found[1]), MAX_WAIT_S) if found else None
+
+
+def _pointer(body: DistributeBody, path: str) -> str:
+    for name, paths in (("paths", body.paths), ("deep_paths", body.deep_paths)):
+        if path in paths:
+            return f"#/{name}/{paths.index(path)}"
+    return "#"
+
+
+@router.get("/distributions/{distribution_id}", responses=documented(404, 503))
+async def get_distribution(
+    request: Request,
+    _caller: Reader,
+    distribution_id: Annotated[str, Path(max_length=200, pattern=r"^[0-9A-Za-z-]+$")],
+) -> DistributionDocument:
+    """Return a distribution with its state at each subscriber, as long as the log keeps it."""
+    publisher = of(request)
+    found = await publisher.distributions.find(distribution_id)
+    if found is None:
+        raise Problem(404, detail="no such distribution, or the log has forgotten it")
+    deliveries = publisher.distributions.deliveries(found.offset)
+    return _document(found, publisher.distributions.state(found.offset), deliveries)
+
+
+def _document(
+    found: Distribution, state: DistributionState, deliveries: list[DeliveryTo]
+) -> DistributionDocument:
+    entry = found.entry
+    return DistributionDocument(
+        id=entry.package_id,
+        package_id=entry.package_id,
+        state=state.value,
+        offset=found.offset,
+        action=entry.action.value,
+        paths=list(entry.paths),
+        deep_paths=list(entry.deep_paths),
+        user=entry.user,
+        size=entry.body_length,
+        nodes=entry.node_count,
+        accepted_at=found.accepted_at,
+        subscribers=[_delivery(one) for one in deliveries],
+        links=Links(self=f"/distributions/{entry.package_id}"),
+    )
+
+
+def _delivery(one: DeliveryTo) -> DeliveryDocument:
+    return DeliveryDocument(
+        subscriber=one.subscriber,
+        state=one.state.value,
+        stale=one.stale,
+        attempts=one.attempts,
+        reason=one.reason,
+        next_attempt_at=time_of(one.next_attempt_ms),
+    )

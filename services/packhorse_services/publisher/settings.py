@@ -1,0 +1,28 @@
+"""What a publisher is told by its environment."""
+
+import uuid
+from pathlib import Path
+
+from pydantic import Field, SecretStr
+from pydantic_settings import BaseSettings, SettingsConfigDict
+
+from packhorse.runtime.configuration import ProcessConfiguration
+
+
+class Settings(ProcessConfiguration, BaseSettings):
+    """Settings of one publisher process: `PACKHORSE_` and the field's name."""
+
+    model_config = SettingsConfigDict(env_prefix="PACKHORSE_", frozen=True, extra="ignore")
+
+    port: int = Field(default=8080, ge=0, le=65535)
+    database_url: SecretStr
+    """The author's database."""
+    database_url_file: Path | None = None
+    agent: str = Field(default="main", pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]{0,62}$")
+    """The publisher agent; all replicas of one agent share a name."""
+    instance: str = Field(default_factory=lambda: uuid.uuid4().hex, max_length=100)
+    outbox_packages: int = Field(default=1_000, ge=1)
+    outbox_age_s: float = Field(default=30.0, gt=0)
+    """How much may wait for a journal that is away, and how long, before requests are refused."""
+    idempotency_hours: float = Field(default=24.0, gt=0)
+    cache_bytes: int = Field(default=512 * 1024 * 1024, ge=1024 * 1024)
