@@ -161,6 +161,16 @@ def test_a_program_gets_only_its_own_database(rendered: list[Manifest]) -> None:
     assert len(set(seen.values())) == len(seen)
 
 
+def test_a_subscriber_announces_the_address_of_its_service(rendered: list[Manifest]) -> None:
+    services = of_kind(rendered, "Service")
+    for name, deployment in of_kind(rendered, "Deployment").items():
+        (container,) = deployment["spec"]["template"]["spec"]["containers"]
+        told = {e["name"]: e.get("value") for e in container["env"]}
+        if "PACKHORSE_SUBSCRIBER" in told:
+            port = services[name]["spec"]["ports"][0]["port"]
+            assert told["PACKHORSE_ENDPOINT"] == f"http://{name}:{port}"
+
+
 def test_the_topics_job_needs_nothing_that_is_not_there_yet() -> None:
     (job,) = of_kind(manifests(), "Job").values()
     assert job["metadata"]["annotations"]["helm.sh/hook"] == "pre-install,pre-upgrade"
@@ -196,6 +206,11 @@ WRONG: dict[str, dict[str, Any]] = {
     "a text for a number": {"publisher": {"replicas": "two"}},
     "fewer retries than none": {
         "subscribers": [{"name": "a", "databaseUrl": {"name": "a", "key": "b"}, "maxRetries": -2}]
+    },
+    "a start that is none": {
+        "subscribers": [
+            {"name": "a", "databaseUrl": {"name": "a", "key": "b"}, "start": "yesterday"}
+        ]
     },
     "a log level that does not exist": {"log": {"level": "LOUD"}},
     "a variable that no program reads": {"publisher": {"env": {"PATH": "/tmp"}}},

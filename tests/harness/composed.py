@@ -60,6 +60,7 @@ class ComposedStack:
         self._services = compose()["services"]
         self._ports = {name: free_port() for name in self._services}
         self._places = {
+            **{f"{name}:8080": f"127.0.0.1:{port}" for name, port in self._ports.items()},
             "/var/lib/packhorse": str(secrets),
             "postgres:5432": postgres,
             "kafka:9092": kafka,
