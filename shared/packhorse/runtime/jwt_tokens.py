@@ -48,7 +48,7 @@ class JwtVerifier:
             header = jwt.get_unverified_header(token)
             key = await self._key(header)
             return None if key is None else self._verify(token, key)
-        except (PyJWTError, PyJWKError, ValueError, TypeError) as error:
+        except (PyJWTError, PyJWKError, ValueError, TypeError, OverflowError) as error:
             logger.info("a JWT was refused", extra={"reason": type(error).__name__})
             return None
 

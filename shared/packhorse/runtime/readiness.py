@@ -18,8 +18,15 @@ _TIMEOUT_S = 5.0
 class Readiness:
     """Runs the checks at most once a second, however many ask; a check that hangs has failed."""
 
-    def __init__(self, checks: Mapping[str, Check], clock: Clock | None = None) -> None:
+    def __init__(
+        self,
+        checks: Mapping[str, Check],
+        clock: Clock | None = None,
+        *,
+        timeout_s: float = _TIMEOUT_S,
+    ) -> None:
         self._checks = dict(checks)
+        self._timeout_s = timeout_s
         self._clock = clock or SystemClock()
         self._running: dict[str, asyncio.Task[None]] = {}
         self._results: dict[str, str] = {}
@@ -44,7 +51,7 @@ class Readiness:
             if name not in self._running:  # one that still hangs is not started again
                 self._running[name] = asyncio.create_task(asyncio.to_thread(check))
         if self._running:
-            await asyncio.wait(self._running.values(), timeout=_TIMEOUT_S)
+            await asyncio.wait(self._running.values(), timeout=self._timeout_s)
         self._results = {name: self._result(name) for name in self._checks}
         self._known_at = self._clock.monotonic()
 

@@ -103,5 +103,3 @@ class Endless:
         while True:
             self.taken += 64 * 1024
             yield b" " * 64 * 1024
-
-

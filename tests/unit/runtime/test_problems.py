@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from psycopg_pool import PoolTimeout
 
 from packhorse.errors import PackhorseError, Permanent, Transient
-from packhorse.runtime.problems import GENERIC, Problem, documented, problem_from, render
+from packhorse.runtime.problems import GENERIC, Problem, Table, documented, problem_from, render
 from tests.unit.runtime.apps import call, sample_app, send_json
 
 
@@ -125,7 +125,7 @@ def test_the_nearest_class_decides() -> None:
     class Nearer(Transient):
         pass
 
-    table = {Transient: GENERIC[503], Nearer: GENERIC[409]}
+    table: Table = {Transient: GENERIC[503], Nearer: GENERIC[409]}
     assert problem_from(Nearer("x"), table).status_code == 409
     assert problem_from(type("Child", (Nearer,), {})("x"), table).status_code == 409
 

@@ -1,0 +1,31 @@
+"""How a program says that it can't start: one sentence on standard error, and an exit code."""
+
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from pydantic import ValidationError
+
+from packhorse.errors import PackhorseError, Transient
+
+CANT_START_NOW = 1
+"""Exit code when a later start may succeed: a supervisor should try again."""
+
+WRONG_CONFIGURATION = 2
+"""Exit code when somebody has to change something first."""
+
+
+@contextmanager
+def plain_refusals() -> Iterator[None]:
+    """Turn packhorse's own errors and wrong settings into a sentence and `SystemExit`."""
+    try:
+        yield
+    except ValidationError as error:
+        for found in error.errors(include_url=False, include_input=False, include_context=False):
+            where = ".".join(str(step) for step in found["loc"])
+            sys.stderr.write(f"setting {where or 'combination'}: {found['msg']}\n")
+        raise SystemExit(WRONG_CONFIGURATION) from None
+    except PackhorseError as error:
+        sys.stderr.write(f"can't start: {error}\n")
+        code = CANT_START_NOW if isinstance(error, Transient) else WRONG_CONFIGURATION
+        raise SystemExit(code) from None

@@ -1,0 +1,89 @@
+"""A program for `test_serve`: `python -m tests.unit.runtime.served MODE`."""
+
+import asyncio
+import sys
+import threading
+from collections.abc import AsyncIterator
+
+from fastapi import FastAPI
+from fastapi.responses import StreamingResponse
+
+from packhorse.errors import Permanent, Transient
+from packhorse.runtime import logs, serve
+from packhorse.runtime.auth import Authenticator
+from packhorse.runtime.http import create_app
+from packhorse.runtime.lifecycle import Worker
+from packhorse.runtime.startup import plain_refusals
+
+DIE = threading.Event()
+
+
+class Announced:
+    """A component that says on standard error what happens to it."""
+
+    def start(self) -> None:
+        if sys.argv[1] == "transient":
+            raise Transient("the database is away")
+        if sys.argv[1] == "permanent":
+            raise Permanent("the topic has two partitions")
+        sys.stderr.write("component started\n")
+
+    def stop(self, timeout: float) -> None:
+        sys.stderr.write("component stopped\n")
+
+
+def mortal(stopping: threading.Event) -> None:
+    while not stopping.wait(0.01):
+        if DIE.is_set():
+            raise RuntimeError("poisoned")
+
+
+def create() -> FastAPI:
+    app = create_app(title="t", description="t", authenticator=Authenticator.off(), readiness={})
+    asked, released = asyncio.Event(), asyncio.Event()
+
+    @app.get("/held")
+    async def held() -> str:
+        asked.set()
+        await released.wait()
+        return "done"
+
+    @app.get("/release-at-stop")
+    async def release_at_stop() -> str:
+        await asked.wait()
+        asyncio.get_running_loop().create_task(_release())
+        return "ok"
+
+    async def _release() -> None:
+        await app.state.stopping.wait()
+        await asyncio.sleep(0.3)
+        released.set()
+
+    @app.get("/stream")
+    async def stream() -> StreamingResponse:
+        return StreamingResponse(ticks())
+
+    async def ticks() -> AsyncIterator[str]:
+        yield "first\n"
+        if sys.argv[1] == "deaf":
+            await asyncio.Event().wait()
+        await app.state.stopping.wait()
+        yield "last\n"
+
+    @app.post("/die")
+    async def die() -> None:
+        DIE.set()
+
+    return app
+
+
+if __name__ == "__main__":
+    logs.configure()
+    with plain_refusals():
+        serve.run(
+            create(),
+            host="127.0.0.1",
+            port=0,
+            components=[Announced(), Worker("mortal", mortal)],
+            grace_s=2 if sys.argv[1] == "deaf" else 20,
+        )

@@ -1,0 +1,87 @@
+"""Readiness: asked by many, checked once a second, never hung by a check that hangs."""
+
+import asyncio
+import threading
+
+import httpx
+
+from packhorse.runtime.readiness import Readiness
+from tests.harness.clock import ManualClock
+from tests.unit.runtime.apps import call, sample_app
+
+
+def _fail() -> None:
+    raise ConnectionError("host=db password=secret")
+
+
+def test_a_check_that_raises_makes_the_service_unready_and_is_named() -> None:
+    app = sample_app(readiness={"database": _fail, "journal": lambda: None})
+    answer = call(app, "GET", "/readyz?verbose")
+    assert answer.status_code == 503
+    assert answer.json()["checks"] == {"database": "ConnectionError", "journal": "ok"}
+    assert "secret" not in answer.text
+    assert "checks" not in call(app, "GET", "/readyz").json()
+    assert call(app, "GET", "/livez").status_code == 200
+
+
+def test_many_askers_cost_one_check_a_second() -> None:
+    clock, calls = ManualClock(), []
+    subject = Readiness({"x": lambda: calls.append(1)}, clock)
+
+    async def ask_often() -> None:
+        await asyncio.gather(*(subject.failures() for _ in range(20)))
+        await subject.failures()
+        assert len(calls) == 1
+        clock.advance(1.0)
+        await subject.failures()
+        assert len(calls) == 2
+
+    asyncio.run(ask_often())
+
+
+def test_a_check_that_hangs_has_failed_and_is_not_started_again() -> None:
+    release, started = threading.Event(), []
+
+    def hang() -> None:
+        started.append(1)
+        release.wait()
+
+    clock = ManualClock()
+    subject = Readiness({"x": hang, "y": lambda: None}, clock, timeout_s=0.05)
+
+    async def ask() -> None:
+        for _ in range(3):
+            assert await subject.failures() == {"x": "no answer in time", "y": ""}
+            clock.advance(1.0)
+        release.set()
+        while (await subject.failures())["x"]:
+            clock.advance(1.0)
+        assert len(started) <= 2
+
+    asyncio.run(ask())
+
+
+def test_a_check_that_recovers_makes_the_service_ready_again() -> None:
+    clock, broken = ManualClock(), [True]
+
+    def check() -> None:
+        if broken:
+            raise RuntimeError
+
+    subject = Readiness({"x": check}, clock)
+
+    async def ask() -> None:
+        assert any((await subject.failures()).values())
+        broken.clear()
+        clock.advance(1.0)
+        assert not any((await subject.failures()).values())
+
+    asyncio.run(ask())
+
+
+def test_a_process_that_is_stopping_is_not_ready() -> None:
+    app = sample_app()
+    app.state.stopping.set()
+    answer: httpx.Response = call(app, "GET", "/readyz?verbose")
+    assert answer.status_code == 503
+    assert answer.json()["checks"] == {"serving": "stopping"}

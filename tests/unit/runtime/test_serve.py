@@ -1,0 +1,163 @@
+"""Running a program: ready line, signals during work, death of a part, exit codes."""
+
+import json
+import os
+import signal
+import socket
+import subprocess
+import sys
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+
+from packhorse.runtime import connection
+
+DEADLINE_S = 30
+ROOT = Path(__file__).parents[3]
+
+
+@dataclass
+class Program:
+    process: subprocess.Popen[str]
+    url: str
+
+    def end(self, number: int = signal.SIGTERM) -> tuple[int, str]:
+        self.process.send_signal(number)
+        return self.ended()
+
+    def ended(self) -> tuple[int, str]:
+        _, errors = self.process.communicate(timeout=DEADLINE_S)
+        return self.process.returncode, errors
+
+
+def _launch(mode: str) -> subprocess.Popen[str]:
+    return subprocess.Popen(
+        [sys.executable, "-m", "tests.unit.runtime.served", mode],
+        cwd=ROOT,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        env={**os.environ, "PYTHONWARNINGS": "error"},
+    )
+
+
+@contextmanager
+def _running(mode: str = "plain") -> Iterator[Program]:
+    with _launch(mode) as process:
+        try:
+            assert process.stdout is not None
+            ready = json.loads(process.stdout.readline())
+            assert ready["event"] == "ready"
+            assert ready["pid"] == process.pid
+            yield Program(process, ready["url"])
+        finally:
+            process.kill()
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+def test_a_signal_ends_the_program_cleanly(number: int) -> None:
+    with _running() as program:
+        assert httpx.get(f"{program.url}/readyz").status_code == 200
+        code, errors = program.end(number)
+    assert code == 0
+    assert "component stopped" in errors
+    assert "Traceback" not in errors
+
+
+def test_a_request_and_a_stream_under_way_are_finished_first() -> None:
+    answers: list[Any] = []
+    with _running() as program, httpx.Client(base_url=program.url, timeout=DEADLINE_S) as client:
+        thread = threading.Thread(target=lambda: answers.append(httpx.get(f"{program.url}/held")))
+        thread.start()
+        client.get("/release-at-stop")
+        with client.stream("GET", "/stream") as stream:
+            lines = stream.iter_lines()
+            assert next(lines) == "first"
+            program.process.send_signal(signal.SIGTERM)
+            assert list(lines) == ["last"]
+        thread.join(DEADLINE_S)
+        assert [answer.text for answer in answers] == ['"done"']
+        code, errors = program.ended()
+    assert code == 0
+    assert errors.index("Shutting down") < errors.index("component stopped")
+
+
+def test_a_stream_that_does_not_end_is_cut_after_the_grace() -> None:
+    with _running("deaf") as program, httpx.stream("GET", f"{program.url}/stream") as stream:
+        assert next(stream.iter_lines()) == "first"
+        code, _ = program.end()
+    assert code == 0
+
+
+def test_a_part_that_dies_ends_the_program_with_1() -> None:
+    with _running() as program:
+        httpx.post(f"{program.url}/die")
+        code, errors = program.ended()
+    assert code == 1
+    assert "the process ends because a component has died" in errors
+    assert "poisoned" in errors
+    assert "component stopped" in errors
+
+
+@pytest.mark.parametrize(
+    ("mode", "code", "sentence"),
+    [
+        ("transient", 1, "can't start: the database is away\n"),
+        ("permanent", 2, "can't start: the topic has two partitions\n"),
+    ],
+)
+def test_a_start_that_fails_says_why_in_one_sentence(mode: str, code: int, sentence: str) -> None:
+    process = _launch(mode)
+    output, errors = process.communicate(timeout=DEADLINE_S)
+    assert process.returncode == code
+    assert output == ""
+    assert errors == sentence
+
+
+def _until_closed(connected: socket.socket) -> bytes:
+    received = b""
+    try:
+        while chunk := connected.recv(65536):
+            received += chunk
+    except ConnectionResetError:
+        pass
+    return received
+
+
+@pytest.fixture(scope="module")
+def address() -> Iterator[tuple[str, int]]:
+    with _running() as program:
+        host, port = program.url.removeprefix("http://").split(":")
+        yield host, int(port)
+
+
+def test_m1_a_head_without_end_is_refused(address: tuple[str, int]) -> None:
+    with socket.create_connection(address, timeout=DEADLINE_S) as attack:
+        attack.sendall(b"GET / HTTP/1.1\r\nx: " + b"a" * connection.MAX_HEAD_BYTES)
+        assert b" 431 " in _until_closed(attack).split(b"\r\n")[0]
+
+
+@pytest.mark.parametrize(
+    "request_bytes",
+    [
+        b"NONSENSE\r\n\r\n",
+        b"GET / HTTP/9.9\r\n\r\n",
+        b"POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 1\r\nTransfer-Encoding: chunked\r\n\r\n",
+        b"POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 1\r\nContent-Length: 2\r\n\r\nx",
+        b"POST / HTTP/1.1\r\nHost: a\r\nContent-Length: -1\r\n\r\n",
+        b"GET / HTTP/1.1\r\nHo st: a\r\n\r\n",
+    ],
+)
+def test_what_is_no_http_is_a_problem_too(address: tuple[str, int], request_bytes: bytes) -> None:
+    with socket.create_connection(address, timeout=DEADLINE_S) as attack:
+        attack.sendall(request_bytes)
+        answer = _until_closed(attack)
+    head, _, body = answer.partition(b"\r\n\r\n")
+    assert b" 400 " in head.split(b"\r\n")[0]
+    assert json.loads(body)["type"] == "/problems/malformed"
