@@ -56,8 +56,8 @@ integration: $(VENV)/.dev ## Run the tests of one part against real servers
 e2e: $(VENV)/.dev ## Run the programs as processes, over HTTP
 	pytest tests/e2e $(ARGS)
 
-chaos: $(VENV)/.dev ## Kill, pause and cut for a long time (minutes to hours; not part of test)
-	pytest tests/e2e -m chaos --timeout=7200 $(ARGS)
+chaos: $(VENV)/.dev ## Kill, pause and cut during 20,000 packages (long; test runs a short version)
+	PACKHORSE_CHAOS_PACKAGES=$${PACKHORSE_CHAOS_PACKAGES:-20000} pytest tests/chaos $(ARGS)
 
 check: $(VENV)/.dev ## Format, lint, types, import rules, module lengths, generated code
 	ruff format --check
@@ -88,7 +88,7 @@ openapi: $(VENV)/.dev ## Write openapi/*.yaml from the running code
 	python -m tests.harness.openapi
 
 dev-kafka: $(VENV)/.dev ## Start a real Kafka broker on this machine and print its address
-	python -m tests.harness.kafka
+	python -m tests.harness.kafka up $(ARGS)
 
 constraints: $(BIN)/python ## Pin the newest versions that work together, names and versions only
 	@fresh=$$(mktemp -d) && trap 'rm -rf "$$fresh"' EXIT && $(PYTHON) -m venv "$$fresh" \

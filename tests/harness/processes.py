@@ -184,7 +184,8 @@ class Rooms:
     def _room(self, name: str, room: str, database_url: str, **settings: Any) -> Room:
         merged = {**self._settings, "database_url": database_url, **settings}
         environment = {f"PACKHORSE_{key.upper()}": _text(value) for key, value in merged.items()}
-        made = Room(name, room, environment, self.folder)
+        replicas = sum(other.name.partition("#")[0] == name for other in self.all)
+        made = Room(f"{name}#{replicas}" if replicas else name, room, environment, self.folder)
         self.all.append(made)
         return made
 

@@ -38,9 +38,14 @@ class Api:
         headers = {"Authorization": f"Bearer {token}"} if token else {}
         self._client = httpx.Client(base_url=url, headers=headers, timeout=timeout)
 
-    def get(self, path: str, **parameters: str | int) -> Any:
+    def get(self, path: str) -> Any:
         """Return the answer. Raises `CommandFailed`."""
-        return self._send("GET", path, params=parameters).json()
+        return self._send("GET", path).json()
+
+    def get_tagged(self, path: str) -> tuple[Any, str]:
+        """Return the answer and its ETag. Raises `CommandFailed`."""
+        answer = self._send("GET", path)
+        return answer.json(), answer.headers.get("ETag", "*")
 
     def post(
         self, path: str, body: Mapping[str, Any], headers: Mapping[str, str] | None = None

@@ -8,10 +8,11 @@ import typer
 
 import packhorse
 from packhorse.errors import PackhorseError
-from packhorse_services.cli import output, topics
+from packhorse_services.cli import configuration, distribute, output, queues, rooms, topics
 from packhorse_services.cli.api import CommandFailed, Exit
 from packhorse_services.cli.connection import Connection
 from packhorse_services.cli.data_directory import DataInUse
+from packhorse_services.cli.distribute import ActionName
 from packhorse_services.cli.settings import (
     DataOption,
     JournalOption,
@@ -31,7 +32,13 @@ app = typer.Typer(
     context_settings={"help_option_names": ["-h", "--help"]},
 )
 topics_app = typer.Typer(help="The journal's topics.", no_args_is_help=True)
+config_app = typer.Typer(help="What this command line would use.", no_args_is_help=True)
+app.add_typer(queues.get, name="get")
+app.add_typer(queues.clear, name="clear")
 app.add_typer(topics_app, name="topics")
+app.add_typer(config_app, name="config")
+
+_PASSED_ON = {"allow_extra_args": True, "ignore_unknown_options": True, "help_option_names": []}
 
 
 def run(arguments: Sequence[str]) -> int:
@@ -103,6 +110,59 @@ def up(
     run_stack(options, as_json=as_json)
 
 
+@app.command("distribute")
+def distribute_paths(
+    context: typer.Context,
+    paths: Annotated[list[str] | None, typer.Argument(help="Nodes of the author.")] = None,
+    *,
+    deep: Annotated[bool, typer.Option("--deep", help="With all that is below them.")] = False,
+    action: Annotated[ActionName, typer.Option(help="What subscribers do.")] = ActionName.ADD,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Only tell what it would be.")] = False,
+    wait: Annotated[bool, typer.Option("--wait", help="Until all subscribers have it.")] = False,
+    timeout: Annotated[float, typer.Option(min=0, help="Seconds to wait.")] = 60.0,
+    key: Annotated[
+        str | None, typer.Option(help="Idempotency key: repeat a request with the same one.")
+    ] = None,
+) -> None:
+    """Distribute nodes to all subscribers and print the distribution's id."""
+    body = {"action": action.value.upper(), "deep_paths" if deep else "paths": paths or []}
+    with _connection(context).publisher() as publisher:
+        if dry_run:
+            distribute.tell_dry_run(publisher.post("/distribute", {**body, "dry_run": True}))
+            return
+        accepted = distribute.request(publisher, body, key)
+        output.line(accepted["id"])
+        if wait:
+            distribute.wait(publisher, accepted["id"], timeout)
+
+
+@app.command("token")
+def token(context: typer.Context) -> None:
+    """Print the token that commands send, for use with curl."""
+    found = _connection(context).token()
+    if found is None:
+        raise CommandFailed("no token is known; name one with --token-file", Exit.NOT_FOUND)
+    output.line(found)
+
+
+@app.command("content", context_settings=_PASSED_ON, add_help_option=False)
+def content(context: typer.Context) -> None:
+    """Import folders and ZIP files into the author's content, and export it."""
+    rooms.delegate(_connection(context), "content", context.args or ["--help"])
+
+
+@app.command("cleanup", context_settings=_PASSED_ON, add_help_option=False)
+def cleanup(context: typer.Context) -> None:
+    """Remove stored packages that the journal has forgotten, now: cleanup run [--dry-run]."""
+    rooms.delegate(_connection(context), "cleanup", context.args or ["--help"])
+
+
+@config_app.command("check")
+def config_check(context: typer.Context) -> None:
+    """Print the effective settings, secrets masked, and ask the server whether they work."""
+    configuration.check(_connection(context))
+
+
 @topics_app.command("create")
 def topics_create(
     context: typer.Context,
@@ -110,7 +170,7 @@ def topics_create(
     topic_prefix: TopicPrefixOption = "aemdistribution",
 ) -> None:
     """Create the topics that are missing; those that exist stay as they are."""
-    topics.create(_connection(context).journal(journal), topic_prefix)
+    _tell_topics(topics.create(_connection(context).journal(journal), topic_prefix), topic_prefix)
 
 
 @topics_app.command("check")
@@ -120,8 +180,15 @@ def topics_check(
     topic_prefix: TopicPrefixOption = "aemdistribution",
 ) -> None:
     """Say what is wrong with the topics, and how to mend it."""
-    topics.check(_connection(context).journal(journal), topic_prefix)
+    _tell_topics(topics.check(_connection(context).journal(journal), topic_prefix), topic_prefix)
 
 
 def _connection(context: typer.Context) -> Connection:
     return context.ensure_object(Connection)
+
+
+def _tell_topics(wrong: list[str], topic_prefix: str) -> None:
+    if wrong:
+        raise CommandFailed("\n".join(wrong))
+    for name in topics.names(topic_prefix):
+        output.line(name)

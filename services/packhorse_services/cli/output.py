@@ -16,8 +16,10 @@ def line(text: str) -> None:
 
 def complain(text: str) -> None:
     """Write an error to stderr: the first line stands out, markup in it means nothing."""
-    first, _, rest = text.partition("\n")
     talk.print("error: ", style="bold red", end="")
-    talk.print(first, markup=False, soft_wrap=True)
-    if rest:
-        talk.print(rest, markup=False, soft_wrap=True)
+    tell(text)
+
+
+def tell(text: str) -> None:
+    """Write a sentence to stderr; markup in it means nothing."""
+    talk.print(text, markup=False, soft_wrap=True)

@@ -1,31 +1,54 @@
 """`packhorse topics`: create the journal's topics, and check those that somebody else made."""
 
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from packhorse.messaging.api import Journal
 from packhorse.messaging.open import open_journal
 from packhorse.messaging.topics import standard_topics
 from packhorse.wire.topics import Topics
-from packhorse_services.cli import output
-from packhorse_services.cli.api import CommandFailed
+
+_CLIENT = "packhorse-cli"
 
 
-def create(journal_url: str, topic_prefix: str) -> None:
-    """Create the topics that are missing, then check all of them."""
-    with_journal = open_journal(journal_url, client_name="packhorse-cli")
+def create(journal_url: str, topic_prefix: str) -> list[str]:
+    """Create the topics that are missing and return what is wrong with any, as `check` does.
+
+    A journal in PostgreSQL gets its tables first.
+    """
+    if journal_url.startswith(("postgresql://", "postgres://")):
+        _migrate(journal_url)
+    with _opened(journal_url) as journal:
+        journal.create_topics(standard_topics(Topics.prefixed(topic_prefix)))
+    return check(journal_url, topic_prefix)
+
+
+def check(journal_url: str, topic_prefix: str) -> list[str]:
+    """Return one sentence for each thing that is wrong, and how to mend it."""
+    with _opened(journal_url) as journal:
+        return journal.check_topics(standard_topics(Topics.prefixed(topic_prefix)))
+
+
+def names(topic_prefix: str) -> list[str]:
+    """Return the topics' names."""
+    return [topic.name for topic in standard_topics(Topics.prefixed(topic_prefix))]
+
+
+@contextmanager
+def _opened(url: str) -> Iterator[Journal]:
+    journal = open_journal(url, client_name=_CLIENT)
     try:
-        with_journal.create_topics(standard_topics(Topics.prefixed(topic_prefix)))
-    finally:
-        with_journal.close()
-    check(journal_url, topic_prefix)
-
-
-def check(journal_url: str, topic_prefix: str) -> None:
-    """Print the topics. Raises `CommandFailed` with a sentence for each thing that is wrong."""
-    wanted = standard_topics(Topics.prefixed(topic_prefix))
-    journal = open_journal(journal_url, client_name="packhorse-cli")
-    try:
-        wrong = journal.check_topics(wanted)
+        yield journal
     finally:
         journal.close()
-    if wrong:
-        raise CommandFailed("\n".join(wrong))
-    for topic in wanted:
-        output.line(topic.name)
+
+
+def _migrate(url: str) -> None:
+    from packhorse.db.engine import open_engine
+    from packhorse.db.migrate import upgrade  # takes half a second, which most commands save
+
+    engine = open_engine(url, _CLIENT)
+    try:
+        upgrade(engine)
+    finally:
+        engine.dispose()

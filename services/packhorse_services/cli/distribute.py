@@ -1,0 +1,72 @@
+"""`packhorse distribute`: one request, and if wanted the wait for what becomes of it."""
+
+import enum
+import time
+import uuid
+from collections.abc import Mapping
+from typing import Any
+
+from packhorse_services.cli import output
+from packhorse_services.cli.api import Api, CommandFailed, Exit
+
+_POLL_S = 0.25
+_FAILED = ("REMOVED", "REMOVED_FAILED")
+
+
+class ActionName(enum.StrEnum):
+    """What `--action` takes."""
+
+    ADD = "add"
+    DELETE = "delete"
+    INVALIDATE = "invalidate"
+    TEST = "test"
+
+
+def request(publisher: Api, body: Mapping[str, Any], key: str | None = None) -> dict[str, Any]:
+    """Send the request and return the answer.
+
+    It carries an idempotency key, so that sending it again can't publish twice (R5).
+    """
+    headers = {"Idempotency-Key": key or str(uuid.uuid4())}
+    answer: dict[str, Any] = publisher.post("/distribute", body, headers)
+    return answer
+
+
+def wait(publisher: Api, distribution_id: str, timeout: float) -> None:
+    """Return when every live subscriber has imported it.
+
+    Raises `CommandFailed`: with `TIMEOUT` when that takes too long, `FAILED` when one gave up.
+    """
+    deadline = time.monotonic() + timeout
+    while True:
+        found = publisher.get(f"/distributions/{distribution_id}")
+        failed = [one for one in found["subscribers"] if one["state"] in _FAILED]
+        if failed:
+            raise CommandFailed(
+                "\n".join(f"{one['subscriber']}: {one['state']} {one['reason']}" for one in failed)
+            )
+        if found["state"] == "DISTRIBUTED":
+            return
+        if time.monotonic() > deadline:
+            raise CommandFailed(f"not everywhere after {timeout:g} s: {_open(found)}", Exit.TIMEOUT)
+        time.sleep(_POLL_S)
+
+
+def _open(found: Mapping[str, Any]) -> str:
+    """Say which subscribers have it still before them, and why."""
+    waiting = [one for one in found["subscribers"] if one["state"] in ("QUEUED", "RETRYING")]
+    if not waiting:
+        return f"the distribution is {found['state']}"
+    return "; ".join(
+        f"{one['subscriber']} {one['state']} {one['reason']}".strip() for one in waiting
+    )
+
+
+def tell_dry_run(report: Mapping[str, Any]) -> None:
+    """Print what a request would publish."""
+    output.line(f"nodes        {report['nodes']}")
+    output.line(f"content      {report['content_bytes']} bytes")
+    output.line(f"body         {report['body_bytes']} bytes, {report['body']}")
+    for target in report["subscribers"]:
+        length = "unknown" if target["length"] is None else target["length"]
+        output.line(f"{target['subscriber']:<12} {target['state']}, {length} packages before it")

@@ -1,0 +1,119 @@
+"""`packhorse get …` and `packhorse clear …`: what waits where, and making it wait no more."""
+
+import time
+from collections.abc import Callable
+from typing import Annotated, Any
+from urllib.parse import quote
+
+import typer
+
+from packhorse_services.cli import output, views
+from packhorse_services.cli.api import CommandFailed, Exit
+from packhorse_services.cli.connection import Connection
+from packhorse_services.cli.views import Format, View
+
+get = typer.Typer(help="Show queues, subscribers, distributions, errors.", no_args_is_help=True)
+clear = typer.Typer(help="Clear a queue.", no_args_is_help=True)
+
+Name = Annotated[str, typer.Argument(help="The subscriber.")]
+Output = Annotated[Format, typer.Option("-o", "--output", help="How to show it.")]
+Limit = Annotated[int, typer.Option(min=1, max=1000, help="How many, oldest first.")]
+Watch = Annotated[bool, typer.Option("--watch", "-w", help="Show it again and again.")]
+
+_WATCH_S = 2.0
+
+
+@get.command("queues")
+def get_queues(context: typer.Context, form: Output = Format.TABLE, watch: Watch = False) -> None:
+    """Show the queue of every subscriber."""
+    _show(context, "/queues", views.QUEUES, form, watch=watch)
+
+
+@get.command("queue")
+def get_queue(
+    context: typer.Context,
+    name: Name,
+    form: Output = Format.TABLE,
+    limit: Limit = 100,
+    watch: Watch = False,
+) -> None:
+    """Show the packages that a subscriber has still to import, oldest first."""
+    _show(context, f"/queues/{_segment(name)}?limit={limit}", views.QUEUE, form, watch=watch)
+
+
+@get.command("errors")
+def get_errors(
+    context: typer.Context,
+    name: Name,
+    form: Output = Format.TABLE,
+    limit: Limit = 100,
+    watch: Watch = False,
+) -> None:
+    """Show the packages that a subscriber gave up on."""
+    path = f"/queues/{_segment(name)}/errors?limit={limit}"
+    _show(context, path, views.ERRORS, form, watch=watch)
+
+
+@get.command("subscribers")
+def get_subscribers(
+    context: typer.Context, form: Output = Format.TABLE, watch: Watch = False
+) -> None:
+    """Show who announced itself within a day."""
+    _show(context, "/subscribers", views.SUBSCRIBERS, form, watch=watch)
+
+
+@get.command("distribution")
+def get_distribution(
+    context: typer.Context,
+    identifier: Annotated[str, typer.Argument(metavar="ID", help="What distribute printed.")],
+    form: Output = Format.TABLE,
+    watch: Watch = False,
+) -> None:
+    """Show what became of a distribution at each subscriber."""
+    _show(context, f"/distributions/{_segment(identifier)}", views.DISTRIBUTION, form, watch=watch)
+
+
+@clear.command("queue")
+def clear_queue(
+    context: typer.Context,
+    name: Name,
+    up_to: Annotated[
+        int | None, typer.Option(min=0, show_default="the newest now", help="The last offset.")
+    ] = None,
+    yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")] = False,
+) -> None:
+    """Remove what a subscriber has still to import; only an editable one does it."""
+    path = f"/queues/{_segment(name)}"
+    with context.ensure_object(Connection).publisher() as publisher:
+        headers = {}
+        if not yes:
+            seen, headers["If-Match"] = publisher.get_tagged(f"{path}?limit=1")
+            _confirm(name, seen["length"])
+        body = {} if up_to is None else {"up_to_offset": up_to}
+        cleared = publisher.post(f"{path}/clear", body, headers)
+    output.line(cleared["command_id"])
+    output.tell(f"{name} is told to remove {cleared['packages']} packages")
+
+
+def _confirm(name: str, length: int | None) -> None:
+    asked = f"Remove {'all' if length is None else length} waiting packages of {name}?"
+    if not typer.confirm(asked, err=True):
+        raise CommandFailed("nothing was cleared", Exit.FAILED)
+
+
+def _show(context: typer.Context, path: str, view: View, form: Format, *, watch: bool) -> None:
+    with context.ensure_object(Connection).publisher() as publisher:
+        _again(lambda: view.show(publisher.get(path), form), watch=watch)
+
+
+def _again(show: Callable[[], Any], *, watch: bool) -> None:
+    show()
+    while watch:
+        time.sleep(_WATCH_S)
+        if output.data.is_terminal:
+            output.data.clear()
+        show()
+
+
+def _segment(name: str) -> str:
+    return quote(name, safe="")

@@ -1,0 +1,152 @@
+"""How documents of the API look as tables, as names and as JSON."""
+
+import enum
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from rich import box
+from rich.markup import escape
+from rich.table import Table
+
+from packhorse_services.cli import output
+
+_STATE_STYLES = {
+    "IDLE": "green",
+    "IMPORTED": "green",
+    "DISTRIBUTED": "green",
+    "BLOCKED": "red",
+    "GAP": "red",
+    "JOURNAL_MISMATCH": "red",
+    "REMOVED_FAILED": "red",
+    "STALE": "yellow",
+    "RETRYING": "yellow",
+}
+
+
+class Format(enum.StrEnum):
+    """What `-o` takes."""
+
+    TABLE = "table"
+    WIDE = "wide"
+    NAME = "name"
+    JSON = "json"
+
+
+@dataclass(frozen=True, slots=True)
+class View:
+    """Which list of a document is shown, and which fields of its rows.
+
+    A field may reach into a nested object: `head.attempts`.
+    """
+
+    rows: str
+    name: str
+    columns: Mapping[str, str]
+    wide: Mapping[str, str]
+
+    def show(self, document: Mapping[str, Any], form: Format) -> None:
+        """Write the document to stdout."""
+        if form is Format.JSON:
+            output.line(json.dumps(document, indent=2))
+        elif form is Format.NAME:
+            for row in document[self.rows]:
+                output.line(str(row[self.name]))
+        else:
+            columns = {**self.columns, **(self.wide if form is Format.WIDE else {})}
+            output.data.print(table(columns, document[self.rows]))
+
+
+QUEUES = View(
+    rows="queues",
+    name="subscriber",
+    columns={
+        "SUBSCRIBER": "subscriber",
+        "STATE": "state",
+        "LENGTH": "length",
+        "ATTEMPTS": "head.attempts",
+        "ERRORS": "errors",
+        "LAG": "lag_seconds",
+    },
+    wide={
+        "OFFSET": "offset",
+        "HEAD": "head.offset",
+        "EDITABLE": "editable",
+        "NEXT ATTEMPT": "head.next_attempt_at",
+        "LAST ERROR": "head.last_error",
+    },
+)
+QUEUE = View(
+    rows="entries",
+    name="package_id",
+    columns={"OFFSET": "offset", "ACTION": "action", "PATHS": "paths", "DEEP PATHS": "deep_paths"},
+    wide={"PACKAGE": "package_id", "SIZE": "size", "USER": "user", "TIME": "time"},
+)
+ERRORS = View(
+    rows="entries",
+    name="package_id",
+    columns={"OFFSET": "offset", "ATTEMPTS": "attempts", "REASON": "reason"},
+    wide={"PACKAGE": "package_id", "TIME": "time"},
+)
+SUBSCRIBERS = View(
+    rows="subscribers",
+    name="subscriber",
+    columns={
+        "SUBSCRIBER": "subscriber",
+        "STATE": "state",
+        "OFFSET": "offset",
+        "LAG": "lag_packages",
+        "LAST SEEN": "last_seen",
+    },
+    wide={
+        "EDITABLE": "editable",
+        "MAX RETRIES": "max_retries",
+        "ATTEMPTS": "attempts",
+        "LAST ERROR": "last_error",
+        "INSTANCE": "instance",
+    },
+)
+DISTRIBUTION = View(
+    rows="subscribers",
+    name="subscriber",
+    columns={
+        "SUBSCRIBER": "subscriber",
+        "STATE": "state",
+        "ATTEMPTS": "attempts",
+        "REASON": "reason",
+    },
+    wide={"STALE": "stale", "NEXT ATTEMPT": "next_attempt_at"},
+)
+
+
+def table(columns: Mapping[str, str], rows: Sequence[Mapping[str, Any]]) -> Table:
+    """Return the rows as a table of plain columns."""
+    shown = Table(*columns, box=box.SIMPLE_HEAD, pad_edge=False)
+    for row in rows:
+        shown.add_row(*(_cell(field, _reach(row, field)) for field in columns.values()))
+    return shown
+
+
+def _reach(row: Mapping[str, Any], field: str) -> Any:
+    value: Any = row
+    for part in field.split("."):
+        if not isinstance(value, Mapping):
+            return None
+        value = value.get(part)
+    return value
+
+
+def _cell(field: str, value: Any) -> str:
+    if value is None or value in ("", []):
+        return "-"
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    if isinstance(value, list):
+        more = f" (+{len(value) - 1})" if len(value) > 1 else ""
+        return escape(f"{value[0]}{more}")
+    if field == "lag_seconds":
+        return f"{value:.0f} s"
+    if field == "state" and (style := _STATE_STYLES.get(value)):
+        return f"[{style}]{escape(value)}[/]"
+    return escape(str(value))
