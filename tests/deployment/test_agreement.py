@@ -10,12 +10,12 @@ import httpx
 import pytest
 import typer
 from pydantic_settings import BaseSettings
-from tests.harness.deployment import ROOT, Container, containers, image_environment
 
 from packhorse.runtime.auth import Authenticator
 from packhorse.runtime.configuration import ProcessConfiguration
 from packhorse.runtime.http import create_app
 from packhorse_services.cli.app import app as command_line
+from tests.harness.deployment import ROOT, Container, containers, image_environment
 
 SCRIPTS: dict[str, str] = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["scripts"]
 ALL = [container for container in containers() if container.command[0] != "sh"]

@@ -6,6 +6,7 @@ from typing import Any
 import kubernetes_validate
 import pytest
 from helm_python import Chart, HelmError, lint
+
 from tests.harness.deployment import CHART, full_values, manifests
 
 OLDEST, NEWEST = "1.30", kubernetes_validate.latest_version()

@@ -11,12 +11,12 @@ from urllib.parse import urlsplit
 
 import psycopg
 import pytest
-from tests.harness.composed import composed_secrets, prepared_postgres
-from tests.harness.deployment import COMPOSE, IMAGE, ROOT, compose, image_environment
 
 from packhorse.db.engine import open_engine
 from packhorse.db.migrate import upgrade
 from packhorse.runtime.token_file import TokenFile
+from tests.harness.composed import composed_secrets, prepared_postgres
+from tests.harness.deployment import COMPOSE, IMAGE, ROOT, compose, image_environment
 
 STACK = compose()
 SERVICES: dict[str, dict[str, Any]] = STACK["services"]

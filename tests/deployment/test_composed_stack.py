@@ -5,12 +5,12 @@ from pathlib import Path
 
 import httpx
 import pytest
+
+from packhorse_services.cli.connection import read_token
 from tests.harness.composed import ComposedStack, composed_secrets, prepared_postgres
 from tests.harness.deployment import compose
 from tests.harness.kafka.broker import running_kafka
 from tests.harness.waiting import eventually
-
-from packhorse_services.cli.connection import read_token
 
 SUBSCRIBERS = ("sub1", "sub2", "sub3")
 PROGRAMS = ("publisher", "content", "cleanup", *SUBSCRIBERS)

@@ -3,11 +3,11 @@
 from urllib.parse import urlsplit
 
 import psycopg
-from tests.harness.postgres import Databases
 
 from packhorse.db.engine import open_engine
 from packhorse.db.migrate import upgrade
 from packhorse_services.cli.embedded import EmbeddedPostgres
+from tests.harness.postgres import Databases
 
 _ROLES = "packhorse_exporter, packhorse_importer, packhorse_bookkeeper"
 

@@ -6,6 +6,7 @@ from importlib.metadata import Distribution, distribution
 
 from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
+
 from tests.harness.deployment import ROOT
 
 SHIPPED_EXTRAS = ("kafka", "embedded")
