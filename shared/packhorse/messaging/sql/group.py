@@ -97,7 +97,7 @@ class GroupWriter:
             raise TopicMissing("the topic was removed; look at its identity before appending again")
         next_, time_ms, start, held = row
         part.first = next_ - count
-        if start is None or self._limits.exceeded(held, part.first - start):
+        if start is None or self._limits.exceeded(held, next_ - start):
             start = part.first
             create_segment(connection, Segment(part.partition_id, start), time_ms, size)
         return Segment(part.partition_id, start), time_ms

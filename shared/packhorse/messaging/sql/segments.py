@@ -18,13 +18,13 @@ _DROP_PATIENCE = "250ms"
 
 @dataclass(frozen=True, slots=True)
 class SegmentLimits:
-    """An open segment with more than either is followed by a new one at the next append."""
+    """A group that would take the open segment over either begins a new one."""
 
     bytes: int = 256 * 1024 * 1024
     records: int = 250_000
 
     def exceeded(self, size: int, count: int) -> bool:
-        """Whether a segment of this much is full."""
+        """Whether this much is too much for one segment."""
         return size > self.bytes or count > self.records
 
 

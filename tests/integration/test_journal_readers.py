@@ -1,0 +1,189 @@
+"""Readers of the SQL journal when connections break, topics go, and records are missing (R2)."""
+
+from collections.abc import Iterator
+
+import psycopg
+import pytest
+
+from packhorse.messaging.api import (
+    Edge,
+    Journal,
+    JournalUnavailable,
+    OffsetOutOfRange,
+    Outgoing,
+    Reader,
+    Record,
+    TopicMissing,
+)
+from packhorse.messaging.open import open_journal
+from packhorse.messaging.sql.hints import Hints, announce
+from packhorse.messaging.sql.session import Session
+from tests.harness.journals import DEADLINE_S, append_all, create, eventually, read_until
+from tests.harness.wire import CuttingRelay
+
+
+@pytest.fixture
+def journal(database_url: str) -> Iterator[Journal]:
+    journal = open_journal(database_url, client_name="readers")
+    yield journal
+    journal.close()
+
+
+@pytest.fixture
+def topic(journal: Journal) -> str:
+    return create(journal)
+
+
+@pytest.fixture
+def relay(database_url: str) -> Iterator[CuttingRelay]:
+    with CuttingRelay(database_url) as relay:
+        yield relay
+
+
+@pytest.fixture
+def remote(relay: CuttingRelay) -> Iterator[Journal]:
+    journal = open_journal(relay.url, client_name="remote")
+    yield journal
+    journal.close()
+
+
+def _poll_patiently(reader: Reader, count: int) -> list[Record]:
+    """Poll as a worker does: what is unavailable now is asked for again."""
+    records: list[Record] = []
+
+    def look() -> bool:
+        try:
+            records.extend(reader.poll(0.5))
+        except JournalUnavailable:
+            return False
+        return len(records) >= count
+
+    eventually(look, "the records")
+    return records
+
+
+def test_a_poll_fails_while_the_database_is_away_and_loses_nothing(
+    journal: Journal, topic: str, relay: CuttingRelay, remote: Journal
+) -> None:
+    append_all(journal, topic, [b"1", b"2"])
+    with remote.reader(topic, Edge.OLDEST) as reader:
+        assert [record.value for record in read_until(reader, 2)] == [b"1", b"2"]
+        relay.refusing = True
+        relay.cut_all()
+        for _ in range(3):
+            with pytest.raises(JournalUnavailable):
+                reader.poll(0.1)
+        append_all(journal, topic, [b"3"])
+        relay.refusing = False
+        assert [record.value for record in _poll_patiently(reader, 1)] == [b"3"]
+
+
+def test_an_answer_that_was_lost_is_read_again(
+    journal: Journal, topic: str, relay: CuttingRelay, remote: Journal
+) -> None:
+    append_all(journal, topic, [b"1", b"2"])
+    with remote.reader(topic, Edge.OLDEST) as reader:
+        relay.cut_after(b"octet_length")
+        with pytest.raises(JournalUnavailable):
+            reader.poll(5.0)
+        assert [record.value for record in _poll_patiently(reader, 2)] == [b"1", b"2"]
+
+
+def test_lookups_go_on_after_their_connection_broke(
+    journal: Journal, topic: str, relay: CuttingRelay, remote: Journal
+) -> None:
+    append_all(journal, topic, [b"1"])
+    assert remote.bounds(topic).next == 1
+    relay.cut_all()
+    with pytest.raises(JournalUnavailable):
+        remote.bounds(topic)
+    assert remote.bounds(topic).next == 1
+
+
+def test_a_reader_goes_on_without_hints(
+    journal: Journal, topic: str, relay: CuttingRelay, remote: Journal
+) -> None:
+    relay.cut_before(b"LISTEN")
+    with remote.reader(topic, Edge.NEXT) as reader:
+        assert list(reader.poll(0.3)) == []
+        append_all(journal, topic, [b"new"])
+        assert [record.value for record in read_until(reader, 1)] == [b"new"]
+
+
+def test_hints_come_again_after_their_connection_broke(relay: CuttingRelay) -> None:
+    hints, session = Hints(relay.url, "hints"), Session(relay.url, "announcer")
+    for _ in range(2):
+        _hear_of(hints, session, 7)
+        relay.cut_all()
+    hints.close()
+    session.close()
+
+
+def _hear_of(hints: Hints, session: Session, topic_id: int) -> None:
+    before = hints.ticket(topic_id)
+
+    def heard() -> bool:
+        hints.wait(topic_id, before, 0.1)
+        try:
+            with session.use() as connection:
+                announce(connection, [topic_id])
+        except JournalUnavailable:
+            return False
+        return hints.ticket(topic_id) != before
+
+    eventually(heard, "a hint")
+
+
+def test_closing_the_journal_wakes_its_hints(database_url: str, topic: str) -> None:
+    journal = open_journal(database_url, client_name="closing")
+    with journal.reader(topic, Edge.NEXT) as reader:
+        reader.poll(0.1)
+    journal.close()
+    journal.close()
+
+
+def test_r24_a_reader_ends_when_its_topic_is_created_anew(
+    database_url: str, journal: Journal, topic: str
+) -> None:
+    append_all(journal, topic, [b"old"])
+    with journal.reader(topic, Edge.NEXT) as reader:
+        with psycopg.connect(database_url) as connection:
+            connection.execute("DELETE FROM journal.topic WHERE name = %s", (topic,))
+        with pytest.raises(TopicMissing, match=topic):
+            reader.poll(1.0)
+
+
+def test_r2_a_hole_that_somebody_made_is_told_and_never_jumped(
+    database_url: str, journal: Journal, topic: str
+) -> None:
+    append_all(journal, topic, [str(number).encode() for number in range(10)])
+    with psycopg.connect(database_url) as connection:
+        [(table,)] = connection.execute(
+            "SELECT format('journal.records_%s_%s', partition_id, first_offset)"
+            " FROM journal.segment"
+        ).fetchall()
+        connection.execute(f'DELETE FROM {table} WHERE "offset" = 4')
+    with journal.reader(topic, Edge.OLDEST) as reader:
+        assert [record.value for record in read_until(reader, 4)] == [b"0", b"1", b"2", b"3"]
+        for _ in range(2):
+            with pytest.raises(OffsetOutOfRange) as told:
+                reader.poll(1.0)
+        assert told.value.wanted == 4
+        reader.seek(5)
+        assert read_until(reader, 5)[0].value == b"5"
+    assert journal.read_at(topic, 4) is None
+
+
+def test_readers_wait_for_no_writer(database_url: str, journal: Journal, topic: str) -> None:
+    """A transaction that holds the counter stops appends, but neither polls nor lookups."""
+    append_all(journal, topic, [b"1"])
+    with psycopg.connect(database_url) as connection:
+        connection.execute("UPDATE journal.partition SET next = next + 1")
+        future = journal.append(topic, Outgoing(b"2"))
+        with journal.reader(topic, Edge.OLDEST) as reader:
+            assert [record.value for record in read_until(reader, 1)] == [b"1"]
+            assert list(reader.poll(0.0)) == []
+        assert journal.bounds(topic).next == 1
+        assert not future.done()
+        connection.rollback()
+    assert future.result(DEADLINE_S).offset == 1
