@@ -31,9 +31,7 @@ def stack(tmp_path: Path) -> Iterator[ComposedStack]:
             stack.stop()
 
 
-def test_the_composed_stack_distributes_and_ends_cleanly(
-    stack: ComposedStack, tmp_path: Path
-) -> None:
+def test_it_starts_distributes_and_ends_cleanly(stack: ComposedStack, tmp_path: Path) -> None:
     stack.start("s3")
     eventually(lambda: stack.healthy("s3"), what="s3 healthy")
     for _ in range(2):  # compose runs it at every start
@@ -49,14 +47,15 @@ def test_the_composed_stack_distributes_and_ends_cleanly(
 
 
 def distribute(client: httpx.Client, stack: ComposedStack) -> None:
+    """Write a node at the author and wait until every subscriber serves it."""
     node = {"type": "page", "properties": {"title": "Composed"}}
-    path = "/content/site"
-    client.put(f"{stack.url('content')}{path}", json=node).raise_for_status()
-    request = {"action": "ADD", "paths": [path]}
+    client.put(f"{stack.url('content')}/content/site", json=node).raise_for_status()
+    request = {"action": "ADD", "paths": ["/site"]}
     client.post(f"{stack.url('publisher')}/distribute", json=request).raise_for_status()
     for name in SUBSCRIBERS:
-        url = f"{stack.url(name)}{path}"
-        eventually(lambda url=url: client.get(url).is_success, what=f"{name} has {path}")
+        url = f"{stack.url(name)}/content/site"
+        eventually(lambda url=url: client.get(url).is_success, what=f"{name} has /site")
+        assert client.get(url).json()["properties"] == node["properties"]
 
 
 def test_every_program_of_the_file_is_started_by_this_test() -> None:
