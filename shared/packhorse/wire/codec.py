@@ -18,6 +18,9 @@ from packhorse.wire.messages import (
 from packhorse.wire.record import Encoded, Undecodable, enum_name, expect, parse, type_headers
 from packhorse.wire.v1 import command_pb2, discovery_pb2, status_pb2
 
+MAX_LANES = 256
+"""Lanes that one announcement may hold; a publisher agent each, of which there are about ten."""
+
 
 def encode_status(message: StatusMessage) -> Encoded:
     """Encode a status."""
@@ -89,6 +92,8 @@ def decode_discovery(headers: Mapping[str, bytes], value: bytes) -> DiscoveryMes
     expect(headers, DiscoveryMessage)
     wire = discovery_pb2.DiscoveryMessage()
     parse(wire, value)
+    if len(wire.states) > MAX_LANES:
+        raise Undecodable(f"the announcement has {len(wire.states)} lanes; at most {MAX_LANES}")
     return DiscoveryMessage(
         subscriber=wire.subscriber,
         states=tuple(_read_state(state) for state in wire.states),

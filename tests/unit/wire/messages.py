@@ -1,0 +1,108 @@
+"""Any message, for Hypothesis."""
+
+from typing import Any
+
+from hypothesis import strategies as st
+
+from packhorse.wire.messages import (
+    Action,
+    ClearCommand,
+    DiscoveryMessage,
+    LaneState,
+    PackageBody,
+    PackageEntry,
+    PackageMessage,
+    Status,
+    StatusMessage,
+    SubscriberState,
+)
+
+texts = st.text(st.characters(codec="utf-8"), max_size=40)
+int32 = st.integers(-(2**31), 2**31 - 1)
+int64 = st.integers(-(2**63), 2**63 - 1)
+_paths = st.lists(texts, max_size=4).map(tuple)
+
+
+def _of(kind: Any, **members: st.SearchStrategy[Any]) -> st.SearchStrategy[Any]:
+    return st.builds(kind, **members)
+
+
+entries: st.SearchStrategy[PackageEntry] = _of(
+    PackageEntry,
+    package_id=texts,
+    publisher_agent=texts,
+    action=st.sampled_from(Action),
+    paths=_paths,
+    deep_paths=_paths,
+    user=texts,
+    producer=texts,
+    epoch=int64,
+    sequence=int64,
+    body_length=int64,
+    node_count=int64,
+    accepted_ms=int64,
+)
+
+_digests = st.binary(min_size=32, max_size=32)
+
+bodies: st.SearchStrategy[PackageBody] = st.one_of(
+    _of(PackageBody, sha256=_digests, content_length=int64, inline=st.binary(max_size=100)),
+    _of(PackageBody, sha256=_digests, content_length=int64, reference=texts),
+)
+
+packages: st.SearchStrategy[PackageMessage] = _of(
+    PackageMessage,
+    entry=entries,
+    body=st.none() | bodies,
+    publisher_instance=texts,
+    package_type=texts,
+    metadata=st.dictionaries(texts, texts, max_size=3),
+)
+
+statuses: st.SearchStrategy[StatusMessage] = _of(
+    StatusMessage,
+    subscriber=texts,
+    publisher_agent=texts,
+    offset=int64,
+    status=st.sampled_from(Status),
+    package_id=texts,
+    attempts=int32,
+    reason=texts,
+    command_id=texts,
+    decided_ms=int64,
+    subscriber_instance=texts,
+)
+
+_states = _of(
+    SubscriberState,
+    publisher_agent=texts,
+    offset=int64,
+    retries=int32,
+    state=st.sampled_from(LaneState),
+    last_error=texts,
+    next_attempt_ms=int64,
+    blocked_since_ms=int64,
+    journal_id=texts,
+    epoch=int64,
+)
+
+announcements: st.SearchStrategy[DiscoveryMessage] = _of(
+    DiscoveryMessage,
+    subscriber=texts,
+    states=st.lists(_states, max_size=3).map(tuple),
+    editable=st.booleans(),
+    max_retries=int32,
+    endpoint=texts,
+    announced_ms=int64,
+    subscriber_instance=texts,
+)
+
+clears: st.SearchStrategy[ClearCommand] = _of(
+    ClearCommand,
+    command_id=texts,
+    subscriber=texts,
+    publisher_agent=texts,
+    offset=int64,
+    user=texts,
+    issued_ms=int64,
+)
