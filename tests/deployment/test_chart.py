@@ -131,6 +131,15 @@ def test_every_program_has_all_three_probes(rendered: list[Manifest]) -> None:
         assert asked == {"startup": "/startupz", "liveness": "/livez", "readiness": "/readyz"}
 
 
+def test_what_is_replaced_while_it_serves_waits_for_the_last_requests(
+    rendered: list[Manifest],
+) -> None:
+    for deployment in of_kind(rendered, "Deployment").values():
+        (container,) = deployment["spec"]["template"]["spec"]["containers"]
+        rolling = deployment["spec"]["strategy"]["type"] == "RollingUpdate"
+        assert rolling == ("preStop" in container.get("lifecycle", {}))
+
+
 def test_every_secret_is_a_file_of_a_secret_that_exists_already(rendered: list[Manifest]) -> None:
     assert not of_kind(rendered, "Secret")
     for pod in pods(rendered):

@@ -166,6 +166,12 @@ spec:
             name: {{ include "packhorse.fullname" $root }}
         env:
           {{- include "packhorse.environment" . | nindent 10 }}
+        {{- if eq .strategy "RollingUpdate" }}
+        # Requests go on coming until every node has heard that this pod ends.
+        lifecycle:
+          preStop:
+            sleep: {seconds: 5}
+        {{- end }}
         ports:
         - name: http
           containerPort: 8080
