@@ -1,0 +1,59 @@
+"""One subscriber that imports what the journal holds and ends; the crash points kill it.
+
+Run as `python -m tests.chaos.crash_subject DATABASE JOURNAL BLOBS CLEAR_UP_TO [broken]`. `broken`
+commits the content before the offset, which the crash points must find out.
+"""
+
+import sys
+
+from psycopg import Connection
+
+from packhorse.blobs.open import open_blobs
+from packhorse.db.metadata import BOOKKEEPER, IMPORTER
+from packhorse.db.roles import act_as
+from packhorse.messaging.open import open_journal
+from packhorse.packages.apply import apply
+from packhorse_services.subscriber import importer
+from packhorse_services.subscriber import position as positions
+from packhorse_services.subscriber.attempts import RetryPolicy
+from packhorse_services.subscriber.clearances import Clearance
+from packhorse_services.subscriber.importer import Import, Importer
+from packhorse_services.subscriber.position import Position
+from packhorse_services.subscriber.statuses import record_statuses
+from tests.harness.subscriber import Worker
+
+COMMAND = "clear-in-crash"
+
+
+def commit_in_two(
+    self: Importer, connection: Connection, position: Position, work: Import
+) -> Position:
+    """What an importer must not do: content in one transaction, the offset in the next."""
+    with connection.transaction():
+        act_as(connection, IMPORTER)
+        apply(connection, work.packages, self.blobs)
+    with connection.transaction():
+        act_as(connection, BOOKKEEPER)
+        moved = positions.move(connection, position, work.mark)
+        work.high_water.store(connection, position.agent)
+        record_statuses(connection, self.subscriber, position.agent, work.decisions)
+    return moved
+
+
+def main(database: str, journal_url: str, blobs_url: str, clear_up_to: str, *how: str) -> None:
+    """Import everything, send the statuses, end."""
+    if how == ("broken",):
+        importer.Importer.commit = commit_in_two  # type: ignore[method-assign]
+    journal, blobs = open_journal(journal_url, client_name="crash"), open_blobs(blobs_url)
+    worker = Worker(database, journal, blobs, policy=RetryPolicy(1, 0.0, 0.0))
+    session = worker.begin()
+    clearance = Clearance(int(clear_up_to), COMMAND)
+    worker.clearances.add(worker.agent, session.position.journal_id, clearance)
+    worker.run(deadline_s=60)
+    worker.send_statuses()
+    worker.die()
+    journal.close()
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:])

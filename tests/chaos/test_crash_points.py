@@ -1,0 +1,134 @@
+"""A subscriber killed at its n-th send to a server, for every n until it lives (reliability U1).
+
+After each kill the database must be exactly the fold of the journal up to its offset, and a second
+run must finish as if nothing had happened. `make chaos` takes every point, `make test` every few.
+"""
+
+import os
+import shutil
+import subprocess
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+from packhorse.blobs.open import open_blobs
+from packhorse.content.node import Node
+from packhorse.messaging.open import open_journal
+from packhorse.wire.messages import Status
+from tests.chaos import ledger
+from tests.chaos.crash_subject import COMMAND
+from tests.harness.fold import fold
+from tests.harness.postgres import Databases
+from tests.harness.subscriber import Feed, content_of, page, rows_of
+
+STRIDE = int(os.environ.get("PACKHORSE_CRASH_STRIDE", "13"))
+MOST_POINTS = 400
+
+pytestmark = [pytest.mark.chaos, pytest.mark.timeout(3600)]
+
+
+@dataclass
+class Crashes:
+    """A journal with one package of each kind, and fresh subscribers to kill."""
+
+    databases: Databases
+    journal_url: str
+    feed: Feed
+    blobs: Path
+    clear_up_to: int
+    removed: set[int]
+    expected: dict[int, Status]
+
+    def subject(self, url: str, *how: str) -> list[str]:
+        """Return the command of a subscriber of the database at `url`."""
+        module = "tests.chaos.crash_subject"
+        arguments = (url, self.journal_url, str(self.blobs), str(self.clear_up_to), *how)
+        return [sys.executable, "-m", module, *arguments]
+
+    def crash(self, point: int, *how: str) -> tuple[str, bool]:
+        """Kill a fresh subscriber at its n-th send; return its database, and whether it died."""
+        url = self.databases.new("crash")
+        ledger.install(url)
+        inject = f"inject=sendto:signal=SIGKILL:when={point}"
+        strace = ["strace", "-qqq", "-o", "/dev/null", "-e", "trace=sendto", "-e", inject]
+        done = subprocess.run([*strace, *self.subject(url, *how)], capture_output=True, check=False)
+        assert done.returncode in (0, -9, 137), done.stderr.decode()
+        return url, done.returncode != 0
+
+    def check_after_kill(self, url: str) -> None:
+        """R8: content and offset belong together, whatever was being done."""
+        rows = rows_of(url, "SELECT log_offset FROM bookkeeping.position")
+        offset = rows[0][0] if rows else -1
+        expected = fold(self.feed.records(), self.feed.blobs, removed=self.removed, up_to=offset)
+        assert content_of(url) == expected, f"the content is not that of offset {offset}"
+
+    def check_after_restart(self, url: str) -> None:
+        """The second run ends where an undisturbed one ends, and did nothing twice."""
+        subprocess.run(self.subject(url), check=True, capture_output=True)
+        expected = fold(self.feed.records(), self.feed.blobs, removed=self.removed)
+        assert content_of(url) == expected
+        writes = ledger.writes(url)
+        assert set(writes.values()) <= {1}, f"imported twice: {writes}"
+
+
+def _feed(feed: Feed) -> Crashes:
+    """Append one package of each kind: cleared, plain, deep, bad, by reference, delete."""
+    feed.producer = "author"
+    cleared = feed.add(page(f"{ledger.ONCE}cleared"))
+    first = feed.add(page(f"{ledger.ONCE}1"), page("/content/shared/1", 1))
+    feed.add(page("/content/deep"), page("/content/deep/a"), deep=["/content/deep"])
+    feed.add(page("/content/deep"), page("/content/deep/b"), deep=["/content/deep"])
+    bad = feed.bad()
+    big = "".join(os.urandom(48).hex() for _ in range(12_000))
+    stored = feed.add(page(f"{ledger.ONCE}2", text=big), Node("/content/shared/1", "page"))
+    kept = [feed.add(page(f"{ledger.ONCE}{number}")) for number in range(3, 9)]
+    deleted = feed.delete("/content/deep")
+    imported = (first, stored, *kept, deleted)
+    expected = dict.fromkeys(imported, Status.IMPORTED) | {bad: Status.REMOVED_FAILED}
+    return Crashes(None, "", feed, Path(), cleared, {bad, cleared}, expected)  # type: ignore[arg-type]
+
+
+@pytest.fixture(scope="module")
+def crashes(databases: Databases, tmp_path_factory: pytest.TempPathFactory) -> Crashes:
+    assert shutil.which("strace"), "the crash points need strace; .ci/run installs it"
+    journal_url, blobs = databases.new("journal"), tmp_path_factory.mktemp("blobs")
+    feed = Feed(open_journal(journal_url, client_name="tests"), open_blobs(str(blobs)))
+    made = _feed(feed)
+    made.databases, made.journal_url, made.blobs = databases, journal_url, blobs
+    return made
+
+
+def test_r8_killed_at_any_send_a_subscriber_goes_on_as_if_nothing_had_happened(
+    crashes: Crashes,
+) -> None:
+    killed = 0
+    for point in range(1, MOST_POINTS, STRIDE):
+        url, died = crashes.crash(point)
+        crashes.check_after_kill(url)
+        if not died:
+            break
+        killed += 1
+        crashes.check_after_restart(url)
+    assert not died, f"more than {MOST_POINTS} sends: the subject never got to its end"
+    assert killed >= 40 // STRIDE, f"only {killed} points: is the subject traced at all?"
+
+
+def test_r9_every_decision_is_told_however_the_subscriber_ended(crashes: Crashes) -> None:
+    told = {status.offset: status.status for status in crashes.feed.statuses()}
+    assert told.items() >= crashes.expected.items()
+    cleared = [s for s in crashes.feed.statuses() if s.offset == crashes.clear_up_to]
+    assert {(s.status, s.command_id) for s in cleared} == {(Status.REMOVED, COMMAND)}
+
+
+def test_the_crash_points_catch_an_importer_that_commits_content_and_offset_apart(
+    crashes: Crashes,
+) -> None:
+    for point in range(20, MOST_POINTS, 2):
+        url, died = crashes.crash(point, "broken")
+        try:
+            crashes.check_after_kill(url)
+        except AssertionError:
+            return
+        assert died, "no kill of the broken importer was noticed"
