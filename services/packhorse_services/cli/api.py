@@ -1,6 +1,7 @@
 """The HTTP API as the commands use it: answers as JSON, problems as exceptions."""
 
 import enum
+import json
 from collections.abc import Mapping
 from types import TracebackType
 from typing import Any, Self
@@ -52,6 +53,11 @@ class Api:
     ) -> Any:
         """Send `body` and return the answer. Raises `CommandFailed`."""
         return self._send("POST", path, json=dict(body), headers=dict(headers or {})).json()
+
+    def patch(self, path: str, body: Mapping[str, Any]) -> Any:
+        """Merge `body` into what is there and return the answer. Raises `CommandFailed`."""
+        headers = {"Content-Type": "application/merge-patch+json"}
+        return self._send("PATCH", path, content=json.dumps(body), headers=headers).json()
 
     def _send(self, method: str, path: str, **arguments: Any) -> httpx.Response:
         try:

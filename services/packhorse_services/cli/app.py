@@ -1,6 +1,7 @@
 """The command line's grammar: verbs, their arguments and options, and the exit codes."""
 
 from collections.abc import Sequence
+from pathlib import Path
 from typing import Annotated
 
 import stamina
@@ -12,6 +13,7 @@ from packhorse_services.cli import configuration, distribute, output, queues, ro
 from packhorse_services.cli.api import CommandFailed, Exit
 from packhorse_services.cli.connection import Connection
 from packhorse_services.cli.data_directory import DataInUse
+from packhorse_services.cli.demo import demo as run_demo
 from packhorse_services.cli.distribute import ActionName
 from packhorse_services.cli.settings import (
     DataOption,
@@ -96,6 +98,7 @@ def up(
     blobs: Annotated[
         str | None, typer.Option(help="A folder or s3://bucket.", show_default="DATA/blobs")
     ] = None,
+    topic_prefix: TopicPrefixOption = "aemdistribution",
     max_retries: Annotated[
         int, typer.Option(min=-1, help="Attempts after the first; -1 never gives up.")
     ] = -1,
@@ -105,9 +108,32 @@ def up(
     ] = False,
 ) -> None:
     """Start the embedded stack and stay until Ctrl-C."""
-    folder = data or _connection(context).data or default_data()
-    options = StackOptions(folder, port, subscribers, journal, blobs, max_retries, editable)
+    options = StackOptions(
+        data=data or _connection(context).data or default_data(),
+        port=port,
+        subscribers=subscribers,
+        journal=journal,
+        blobs=blobs,
+        topic_prefix=topic_prefix,
+        max_retries=max_retries,
+        editable=editable,
+    )
     run_stack(options, as_json=as_json)
+
+
+@app.command("demo")
+def demo(
+    content: Annotated[
+        Path | None,
+        typer.Option(help="A folder to distribute.", show_default="files of Python and PostgreSQL"),
+    ] = None,
+    subscribers: Annotated[int, typer.Option(min=1, max=100, help="How many.")] = 3,
+    data: Annotated[
+        Path | None, typer.Option(help="Keep the stack's data here.", show_default="nowhere")
+    ] = None,
+) -> None:
+    """Distribute real content on a stack of its own, compare, and end."""
+    run_demo(content, subscribers, data)
 
 
 @app.command("distribute")

@@ -4,7 +4,9 @@ import sys
 
 from rich.console import Console
 
-data = Console(soft_wrap=True, highlight=False)
+_UNBOUNDED = 10_000
+
+data = Console(highlight=False, width=None if sys.stdout.isatty() else _UNBOUNDED)
 talk = Console(stderr=True, highlight=False)
 
 

@@ -29,6 +29,7 @@ class StackOptions:
     subscribers: int = 3
     journal: str = "postgresql"
     blobs: str | None = None
+    topic_prefix: str = "aemdistribution"
     max_retries: int = -1
     editable: bool = True
 
@@ -53,16 +54,21 @@ def choose_ports(options: StackOptions) -> list[int]:
     return ports
 
 
+def journal_url(options: StackOptions, postgres: EmbeddedPostgres) -> str:
+    """Return the journal's URL; that of the embedded server's own database by default."""
+    if options.journal == "postgresql":
+        return postgres.ensure_database(_JOURNAL_DATABASE)
+    return options.journal
+
+
 def plan(options: StackOptions, postgres: EmbeddedPostgres, ports: list[int]) -> list[Program]:
     """Return the programs in the order of their start; creates the databases they need."""
     directory = DataDirectory(options.data)
-    journal = options.journal
-    if journal == "postgresql":
-        journal = postgres.ensure_database(_JOURNAL_DATABASE)
     author = postgres.ensure_database(AUTHOR_DATABASE)
     common = {
         "PACKHORSE_HOST": "127.0.0.1",
-        "PACKHORSE_JOURNAL_URL": journal,
+        "PACKHORSE_JOURNAL_URL": journal_url(options, postgres),
+        "PACKHORSE_TOPIC_PREFIX": options.topic_prefix,
         "PACKHORSE_BLOBS_URL": options.blobs or str(directory.blobs),
         "PACKHORSE_TOKEN_FILE": str(directory.tokens),
     }

@@ -6,17 +6,21 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 
-from rich.table import Table
-
+from packhorse.errors import Permanent
 from packhorse.runtime.token_file import ensure_token_file
-from packhorse_services.cli import output
+from packhorse_services.cli import output, topics
 from packhorse_services.cli.child import Child, Program, bound_log
 from packhorse_services.cli.data_directory import DataDirectory, RunningStack
 from packhorse_services.cli.embedded import EmbeddedPostgres
-from packhorse_services.cli.stack import StackOptions, choose_ports, describe, plan
+from packhorse_services.cli.stack import StackOptions, choose_ports, describe, journal_url, plan
 from packhorse_services.cli.supervisor import Supervisor
+from packhorse_services.cli.views import table
 
 _TEND_S = 0.2
+
+
+class TopicsUnfit(Permanent):
+    """Topics that somebody else made are not what packhorse needs; the text says what to change."""
 
 
 def up(options: StackOptions, *, as_json: bool) -> None:
@@ -28,6 +32,7 @@ def up(options: StackOptions, *, as_json: bool) -> None:
     directory = DataDirectory(options.data)
     with directory.claimed(), _running(directory.postgres()) as postgres:
         token = ensure_token_file(directory.tokens)
+        _check_topics(options, postgres)
         programs = plan(options, postgres, choose_ports(options))
         children = [Child(program, directory.logs / f"{program.name}.log") for program in programs]
         stack = _Stack(directory, postgres, Supervisor(children, _tell), programs)
@@ -86,6 +91,12 @@ def _running(postgres: EmbeddedPostgres) -> Iterator[EmbeddedPostgres]:
         postgres.stop()
 
 
+def _check_topics(options: StackOptions, postgres: EmbeddedPostgres) -> None:
+    """Create the topics that are missing. Raises `TopicsUnfit` for one that can't be used."""
+    if wrong := topics.create(journal_url(options, postgres), options.topic_prefix):
+        raise TopicsUnfit("\n".join(wrong))
+
+
 def _end_signals() -> Callable[[], bool]:
     """Return a function that tells whether SIGTERM or SIGINT has come."""
     came: list[int] = []
@@ -98,11 +109,9 @@ def _show(stack: RunningStack, token: str | None, *, as_json: bool) -> None:
     if as_json:
         output.line(stack.line())
         return
-    table = Table("program", "address")
     addresses = {"publisher": stack.publisher, "content": stack.content, "cleanup": stack.cleanup}
-    for name, url in (addresses | stack.subscribers).items():
-        table.add_row(name, url)
-    output.data.print(table)
+    rows = [{"name": name, "url": url} for name, url in (addresses | stack.subscribers).items()]
+    output.data.print(table({"PROGRAM": "name", "ADDRESS": "url"}, rows))
     output.line(f"data    {stack.data}\ntokens  {stack.token_file}")
     if token is not None:
         output.line(f"token   {token}  (shown this once, kept in that file)")

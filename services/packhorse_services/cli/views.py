@@ -6,7 +6,6 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from rich import box
 from rich.markup import escape
 from rich.table import Table
 
@@ -56,6 +55,8 @@ class View:
         else:
             columns = {**self.columns, **(self.wide if form is Format.WIDE else {})}
             output.data.print(table(columns, document[self.rows]))
+            if not document[self.rows]:
+                output.tell("nothing to show")
 
 
 QUEUES = View(
@@ -122,7 +123,9 @@ DISTRIBUTION = View(
 
 def table(columns: Mapping[str, str], rows: Sequence[Mapping[str, Any]]) -> Table:
     """Return the rows as a table of plain columns."""
-    shown = Table(*columns, box=box.SIMPLE_HEAD, pad_edge=False)
+    shown = Table(box=None, pad_edge=False, padding=(0, 3, 0, 0))
+    for title in columns:
+        shown.add_column(title, no_wrap=True)
     for row in rows:
         shown.add_row(*(_cell(field, _reach(row, field)) for field in columns.values()))
     return shown
