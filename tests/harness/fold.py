@@ -58,7 +58,11 @@ def _apply(package: PackageMessage, content: Content, blobs: BlobStore) -> None:
 
 
 def plain(node: Node) -> Any:
-    return node.type, json.loads(node.properties), tuple(sorted(node.binaries, key=lambda b: b.name))
+    return (
+        node.type,
+        json.loads(node.properties),
+        tuple(sorted(node.binaries, key=lambda b: b.name)),
+    )
 
 
 def _holds(root: str, path: str) -> bool:

@@ -1,12 +1,13 @@
 """A subscriber in the test's own process, fed by a publisher that is nothing but appends."""
 
 import itertools
+import json
 import threading
 import time
 import uuid
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import closing
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import Any
 
 import psycopg
@@ -25,13 +26,14 @@ from packhorse.wire.messages import (
     DiscoveryMessage,
     PackageEntry,
     PackageMessage,
+    Status,
     StatusMessage,
 )
 from packhorse.wire.package_codec import encode_package
 from packhorse.wire.topics import Topics
 from packhorse_services.subscriber.arrivals import Mark
 from packhorse_services.subscriber.attempts import Attempts, RetryPolicy
-from packhorse_services.subscriber.clearances import Clearances
+from packhorse_services.subscriber.clearances import Clearance, Clearances
 from packhorse_services.subscriber.connections import Connections
 from packhorse_services.subscriber.importer import Importer
 from packhorse_services.subscriber.journal_check import StartPolicy, place, verify
@@ -48,8 +50,6 @@ _numbers = itertools.count(1)
 
 
 def page(path: str, version: int = 0, **more: Any) -> Node:
-    import json
-
     return Node(path, "page", json.dumps({"version": version, **more}))
 
 
@@ -223,6 +223,11 @@ class Worker:
     def step_until_failed(self, attempts: int) -> None:
         self.run(lambda: self.report.state.retries >= attempts)
 
+    def clear(self, up_to: int, command_id: str = "command") -> None:
+        """Put a clear command into force, as the follower does."""
+        journal_id = self.journal.identity(TOPICS.package)
+        self.clearances.add(self.agent, journal_id, Clearance(up_to, command_id))
+
     def end(self) -> None:
         """Close the session, as a crash would: nothing is given back."""
         for opened in self._open:
@@ -235,11 +240,6 @@ class Worker:
         if self.lease_connection is not None:
             self.lease_connection.close()
             self.lease_connection = None
-
-    def again(self, **changes: Any) -> "Worker":
-        """Return the worker that is started after this one has died."""
-        self.die()
-        return replace(self, **changes)
 
     def send_statuses(self) -> None:
         StatusSender(
@@ -254,9 +254,7 @@ class Worker:
 def content_of(url: str) -> Content:
     """Return what a database holds, in the words of the fold."""
     with closing(psycopg.connect(url)) as connection:
-        return {
-            node.path: plain(node) for node in tree.stream(connection, "/") if node.path != "/"
-        }
+        return {node.path: plain(node) for node in tree.stream(connection, "/") if node.path != "/"}
 
 
 def rows_of(url: str, query: str) -> list[Any]:
@@ -267,7 +265,7 @@ def rows_of(url: str, query: str) -> list[Any]:
 def position_of(url: str, agent: str = AGENT) -> Mark:
     ((offset, package_id),) = rows_of(
         url,
-        "SELECT log_offset, package_id FROM bookkeeping.position "  # noqa: S608
+        "SELECT log_offset, package_id FROM bookkeeping.position "
         f"WHERE publisher_agent = '{agent}'",
     )
     return Mark(offset, package_id)
@@ -275,7 +273,15 @@ def position_of(url: str, agent: str = AGENT) -> Mark:
 
 def assert_is_the_fold(url: str, feed: Feed, removed: Sequence[int] = ()) -> None:
     """R8: the content is the fold of the journal up to the position, minus what was removed."""
-    expected = fold(
-        feed.records(), feed.blobs, removed=removed, up_to=position_of(url).offset
-    )
+    expected = fold(feed.records(), feed.blobs, removed=removed, up_to=position_of(url).offset)
     assert content_of(url) == expected
+
+
+def failed(worker: Worker, feed: Feed) -> list[tuple[int, int]]:
+    """Return (offset, attempts) of every package that was given up."""
+    worker.send_statuses()
+    return [
+        (status.offset, status.attempts)
+        for status in feed.statuses()
+        if status.status is Status.REMOVED_FAILED
+    ]

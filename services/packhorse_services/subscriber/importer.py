@@ -46,13 +46,13 @@ class Importer:
         """
         with connection.transaction():
             moved = positions.move(connection, position, work.mark)
+            if work.packages:
+                act_as(connection, IMPORTER)
+                apply(connection, work.packages, self.blobs, roots=self.roots, limits=self.limits)
+            # Nothing slow is done in a pipeline: a worker that is paused in one is not idle to
+            # the server, whose time limit on idle transactions then does not end it.
             with connection.pipeline():
-                if work.packages:
-                    act_as(connection, IMPORTER)
-                    apply(
-                        connection, work.packages, self.blobs, roots=self.roots, limits=self.limits
-                    )
-                    act_as(connection, BOOKKEEPER)
+                act_as(connection, BOOKKEEPER)
                 work.high_water.store(connection, position.agent)
                 record_statuses(connection, self.subscriber, position.agent, work.decisions)
         return moved

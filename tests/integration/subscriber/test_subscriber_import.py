@@ -1,6 +1,9 @@
 """Import: content, position and status are one transaction, in the journal's order (R8-R10)."""
 
+import random
+
 from packhorse.wire.messages import Action, Status
+from packhorse_services.subscriber.attempts import RetryPolicy
 from tests.harness.subscriber import (
     Feed,
     Worker,
@@ -71,12 +74,11 @@ def test_r9_a_status_is_sent_once_and_again_only_when_the_mark_was_lost(
 
 
 def test_r9_statuses_are_kept_until_the_journal_has_them(feed: Feed, workers: Workers) -> None:
-    worker = workers(policy_max=0) if False else workers()
+    worker = workers()
     feed.add(page("/a"))
     worker.run()
     worker.die()
-    later = worker.again()
-    later.send_statuses()
+    workers(name="later").send_statuses()
     assert len(feed.statuses()) == 1
     assert feed.statuses()[0].subscriber == "sub"
 
@@ -84,8 +86,6 @@ def test_r9_statuses_are_kept_until_the_journal_has_them(feed: Feed, workers: Wo
 def test_r9_a_subscriber_that_is_not_editable_tells_failures_only(
     feed: Feed, workers: Workers
 ) -> None:
-    from packhorse_services.subscriber.attempts import RetryPolicy
-
     worker = workers(editable=False, policy=RetryPolicy(0, 0.0, 0.0))
     feed.add(page("/a"))
     failed = feed.bad()
@@ -121,7 +121,6 @@ def test_r27_a_repeated_package_is_imported_once(feed: Feed, worker: Worker) -> 
 
 def test_r27_repeats_inside_one_group_are_none(feed: Feed, worker: Worker) -> None:
     feed.producer = "author"
-    first = feed.message(Action.ADD, ["/a"], [], [page("/a", 1)])
     feed.add(page("/start"))
     worker.run()
     first = feed.message(Action.ADD, ["/a"], [], [page("/a", 1)])
@@ -134,17 +133,14 @@ def test_r27_repeats_inside_one_group_are_none(feed: Feed, worker: Worker) -> No
     assert len(feed.statuses()) == 3
 
 
-def test_r27_a_package_that_was_given_up_is_known_when_it_comes_again(
+def test_r27_a_package_that_was_removed_is_known_when_it_comes_again(
     feed: Feed, workers: Workers
 ) -> None:
-    from packhorse_services.subscriber.attempts import RetryPolicy
-
     feed.producer = "author"
     worker = workers(policy=RetryPolicy(0, 0.0, 0.0))
     lost = feed.message(Action.ADD, ["/a"], [], [page("/a", 1)])
     feed.append(lost)
-    worker.begin()
-    worker.clearances.add("main", worker.session.position.journal_id, __import__("packhorse_services.subscriber.clearances", fromlist=["Clearance"]).Clearance(0, "c"))
+    worker.clear(0)
     worker.run()
     feed.append(lost)
     worker.run()
@@ -152,12 +148,10 @@ def test_r27_a_package_that_was_given_up_is_known_when_it_comes_again(
 
 
 def test_large_packages_come_by_reference(feed: Feed, worker: Worker) -> None:
-    import random
-
-    random_ = random.Random(1)
+    noise = random.Random(1)
     feed.add(page("/small"))
-    nodes = [page("/big"), *(page(f"/big/{n}", text=random_.randbytes(20_000).hex()) for n in range(60))]
-    feed.add(*nodes, deep=["/big"])
+    nodes = [page(f"/big/{n}", text=noise.randbytes(20_000).hex()) for n in range(60)]
+    feed.add(page("/big"), *nodes, deep=["/big"])
     feed.add(page("/big/1", 7))
     worker.run()
     assert_is_the_fold(worker.url, feed)

@@ -1,0 +1,127 @@
+"""What can't be imported is a failed attempt with a reason; none is skipped (R14, R30)."""
+
+import random
+from collections.abc import Iterator
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from packhorse.blobs.api import BlobMissing, BlobStoreUnavailable
+from packhorse.content.node import Node
+from packhorse.wire.messages import Action
+from packhorse.wire.package_codec import encode_package
+from packhorse_services.subscriber.attempts import RetryPolicy
+from tests.harness.subscriber import Feed, Worker, assert_is_the_fold, content_of, failed, page
+from tests.integration.subscriber.conftest import Workers
+
+
+class BlobDouble:
+    """A blob store of which reading fails so many times."""
+
+    def __init__(self, blobs: Any, error: Exception, times: int) -> None:
+        self._blobs, self._error, self.left = blobs, error, times
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._blobs, name)
+
+    def get(self, key: str, **more: Any) -> Iterator[bytes]:
+        self.left -= 1
+        if self.left >= 0:
+            raise self._error
+        chunks: Iterator[bytes] = self._blobs.get(key, **more)
+        yield from chunks
+
+
+def by_reference(feed: Feed) -> int:
+    noise = random.Random(2)
+    return feed.add(*(page(f"/big/{n}", text=noise.randbytes(50_000).hex()) for n in range(25)))
+
+
+def test_b8_a_blob_that_is_late_costs_the_package_nothing(feed: Feed, workers: Workers) -> None:
+    worker = workers(policy=RetryPolicy(0, 0.0, 0.0))
+    by_reference(feed)
+    worker.blobs = BlobDouble(feed.blobs, BlobMissing("not yet"), 3)  # type: ignore[assignment]
+    worker.run()
+    assert failed(worker, feed) == []
+    assert_is_the_fold(worker.url, feed)
+
+
+def test_r14_a_blob_that_stays_away_is_a_failed_attempt(feed: Feed, workers: Workers) -> None:
+    worker = workers(policy=RetryPolicy(1, 0.0, 0.0))
+    bad = by_reference(feed)
+    worker.blobs = BlobDouble(feed.blobs, BlobMissing("gone"), 99)  # type: ignore[assignment]
+    worker.run()
+    assert failed(worker, feed) == [(bad, 2)]
+
+
+def test_r10_a_blob_store_that_is_away_is_waited_for(feed: Feed, workers: Workers) -> None:
+    worker = workers(policy=RetryPolicy(0, 0.0, 0.0))
+    by_reference(feed)
+    away = BlobDouble(feed.blobs, BlobStoreUnavailable("away"), 40)
+    worker.blobs = away  # type: ignore[assignment]
+    worker.run()
+    assert failed(worker, feed) == []
+    assert_is_the_fold(worker.url, feed)
+
+
+def given_up(feed: Feed, worker: Worker, offset: int) -> str:
+    """Assert that exactly this package was given up and return why."""
+    feed.add(page("/next"))
+    worker.run()
+    assert failed(worker, feed) == [(offset, 1)]
+    assert "/next" in content_of(worker.url)
+    return next(status.reason for status in feed.statuses() if status.reason)
+
+
+@pytest.fixture
+def strict(workers: Workers) -> Worker:
+    return workers(policy=RetryPolicy(0, 0.0, 0.0), roots=["/"])
+
+
+def test_r14_an_unknown_package_type_fails(feed: Feed, strict: Worker) -> None:
+    message = feed.message(Action.ADD, ["/a"], [], [page("/a")])
+    offset = feed.append(replace(message, package_type="zip/9"))
+    assert "zip/9" in given_up(feed, strict, offset)
+
+
+def test_r14_a_corrupt_payload_fails(feed: Feed, strict: Worker) -> None:
+    encoded = encode_package(feed.message(Action.ADD, ["/a"], [], [page("/a")]))
+    offset = feed.raw(encoded.value[:-7] + b"garbage", dict(encoded.headers))
+    assert given_up(feed, strict, offset)
+
+
+def test_r14_undecodable_bytes_fail(feed: Feed, strict: Worker) -> None:
+    encoded = encode_package(feed.message(Action.ADD, ["/a"], [], [page("/a")]))
+    offset = feed.raw(b"\xff" * 40, dict(encoded.headers))
+    assert "PackageMessage" in given_up(feed, strict, offset)
+
+
+def test_r14_headers_that_name_another_package_fail(feed: Feed, strict: Worker) -> None:
+    encoded = encode_package(feed.message(Action.ADD, ["/a"], [], [page("/a")]))
+    offset = feed.raw(encoded.value, {**encoded.headers, "package-id": b"forged"})
+    assert "another package" in given_up(feed, strict, offset)
+
+
+def test_r30_an_id_that_postgres_cannot_hold_does_not_stop_the_lane(
+    feed: Feed, strict: Worker
+) -> None:
+    encoded = encode_package(feed.message(Action.ADD, ["/a"], [], [page("/a")]))
+    headers = {**encoded.headers, "package-id": b"a\0b\xff\xed\xa0\x80" * 100}
+    assert given_up(feed, strict, feed.raw(encoded.value, headers))
+
+
+def test_r14_a_path_outside_the_roots_fails(feed: Feed, workers: Workers) -> None:
+    worker = workers(policy=RetryPolicy(0, 0.0, 0.0), roots=["/content", "/next"])
+    offset = feed.add(page("/content-secret/a"))
+    assert "/content-secret/a" in given_up(feed, worker, offset)
+
+
+def test_r14_json_that_postgres_refuses_fails_with_its_reason(feed: Feed, strict: Worker) -> None:
+    offset = feed.add(Node("/a", "page", '{"text": "\\u0000"}'))
+    assert "\\u0000" in given_up(feed, strict, offset)
+
+
+def test_r14_json_nested_too_deep_fails(feed: Feed, strict: Worker) -> None:
+    offset = feed.add(Node("/a", "page", '{"a":' * 60_000 + "1" + "}" * 60_000))
+    assert "stack depth" in given_up(feed, strict, offset)

@@ -1,0 +1,245 @@
+"""Two workers, one database: one imports; an unheard commit is looked up (R11, R25, R26)."""
+
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import psycopg
+import pytest
+
+from packhorse_services.subscriber import importer
+from packhorse_services.subscriber.failures import Fenced, SessionLost
+from packhorse_services.subscriber.importer import Importer
+from packhorse_services.subscriber.lease import LEASE_SESSIONS
+from tests.harness.clock import ManualClock
+from tests.harness.subscriber import (
+    Feed,
+    Worker,
+    assert_is_the_fold,
+    content_of,
+    page,
+    position_of,
+    rows_of,
+)
+from tests.integration.subscriber.conftest import Workers
+
+
+def lease_session(worker: Worker) -> psycopg.Connection:
+    worker.lease_connection = worker.connections.lease(LEASE_SESSIONS + worker.instance)
+    return worker.lease_connection
+
+
+def try_for_lease(worker: Worker) -> int | None:
+    return worker.lease.attempt(worker.lease_connection or lease_session(worker))
+
+
+def expire_lease(worker: Worker) -> None:
+    """Let the database's clock pass the lease, as it does for a paused worker."""
+    with psycopg.connect(worker.url) as connection:
+        connection.execute("UPDATE bookkeeping.lease SET expires_at = clock_timestamp()")
+
+
+def test_r11_the_loser_of_the_lease_waits(workers: Workers) -> None:
+    first, second = workers(), workers()
+    assert try_for_lease(first) == 1
+    assert try_for_lease(second) is None
+    assert second.lease.holder() == first.instance
+    assert try_for_lease(first) == 1
+    assert second.lease.wait(0) is None
+
+
+def test_r11_a_dead_workers_lease_is_free_at_once(workers: Workers) -> None:
+    first, second = workers(lease_s=3600), workers(lease_s=3600)
+    try_for_lease(first)
+    first.die()
+    deadline = time.monotonic() + 10
+    while (epoch := try_for_lease(second)) is None:
+        assert time.monotonic() < deadline, "the lease of the dead worker is still held"
+    assert epoch == 2
+
+
+def test_r11_a_paused_workers_lease_runs_out_by_the_databases_clock(workers: Workers) -> None:
+    first, second = workers(), workers()
+    try_for_lease(first)
+    expire_lease(first)
+    assert try_for_lease(second) == 2
+    assert try_for_lease(first) is None
+    assert first.lease.epoch() is None
+
+
+def test_r28_the_lease_does_not_follow_a_workers_clock(workers: Workers) -> None:
+    fast = ManualClock()
+    first, second = workers(), workers(clock=fast)
+    try_for_lease(first)
+    fast.advance(24 * 3600)
+    assert try_for_lease(second) is None
+
+
+def test_r25_a_worker_that_was_replaced_between_transactions_cannot_commit(
+    feed: Feed, workers: Workers
+) -> None:
+    old, new = workers(), workers()
+    feed.add(page("/a", 1))
+    old.run()
+    feed.add(page("/a", 2))
+    expire_lease(old)
+    new.begin()
+    with pytest.raises((Fenced, SessionLost, psycopg.OperationalError)):
+        old.run()
+    assert content_of(old.url)["/a"][1]["version"] == 1
+    new.run()
+    assert_is_the_fold(new.url, feed)
+
+
+def test_r25_the_epoch_fences_even_where_the_old_session_lives_on(
+    feed: Feed, workers: Workers
+) -> None:
+    old, new = workers(), workers()
+    feed.add(page("/a", 1))
+    old.run()
+    feed.add(page("/a", 2))
+    end_nobody(new)
+    expire_lease(old)
+    new.begin()
+    with pytest.raises(Fenced):
+        old.run()
+    new.run()
+    assert_is_the_fold(new.url, feed)
+
+
+def end_nobody(worker: Worker) -> None:
+    """Make as if this login may not end other sessions."""
+    worker.lease._end_sessions_of = lambda *_: None  # type: ignore[method-assign]
+
+
+class Pause:
+    """Stops an import inside its transaction, after the content was written."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch, worker: Worker) -> None:
+        self.reached, self.over = threading.Event(), threading.Event()
+        self.error: BaseException | None = None
+        apply = importer.apply
+
+        def paused_apply(connection: Any, *rest: Any, **more: Any) -> None:
+            apply(connection, *rest, **more)
+            if connection is worker.session._connection:  # type: ignore[union-attr]
+                connection.execute("SELECT 1").fetchone()  # what was sent has been done
+                self.reached.set()
+                self.over.wait(30)
+
+        monkeypatch.setattr(importer, "apply", paused_apply)
+        self._thread = threading.Thread(target=self._run, args=(worker,))
+        self._thread.start()
+        assert self.reached.wait(20)
+
+    def _run(self, worker: Worker) -> None:
+        try:
+            worker.run()
+        except Exception as error:
+            self.error = error
+
+    def end(self) -> None:
+        self.over.set()
+        self._thread.join(30)
+        assert not self._thread.is_alive()
+
+
+def test_r11_a_worker_paused_inside_a_transaction_is_replaced_and_cannot_commit(
+    feed: Feed, workers: Workers, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    old, new = workers(), workers()
+    feed.add(page("/a"))
+    old.begin()
+    pause = Pause(monkeypatch, old)
+    expire_lease(old)
+    new.begin()
+    new.run()
+    pause.end()
+    assert isinstance(pause.error, SessionLost)
+    assert_is_the_fold(new.url, feed)
+    assert rows_of(new.url, "SELECT count(*) FROM bookkeeping.status") == [(1,)]
+
+
+def test_u4_where_sessions_cannot_be_ended_the_idle_limit_ends_them(
+    feed: Feed, workers: Workers, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    old, new = workers(idle_in_transaction_ms=1000), workers()
+    feed.add(page("/a"))
+    old.begin()
+    pause = Pause(monkeypatch, old)
+    expire_lease(old)
+    end_nobody(new)
+    new.begin()
+    new.run()
+    pause.end()
+    assert isinstance(pause.error, SessionLost)
+    assert_is_the_fold(new.url, feed)
+
+
+class CutCommit:
+    """A lane's connection whose commit is never answered; it happened, or it did not."""
+
+    def __init__(self, connection: psycopg.Connection, *, happens: bool) -> None:
+        self._connection, self._happens = connection, happens
+        self.cuts = 0
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._connection, name)
+
+    @contextmanager
+    def transaction(self) -> Iterator[Any]:
+        if self._happens:
+            with self._connection.transaction() as transaction:
+                yield transaction
+        else:
+            self._connection.execute("BEGIN")
+            yield None
+        self.cuts += 1
+        self._connection.close()
+        raise psycopg.OperationalError("the connection was lost while it committed")
+
+
+@pytest.mark.parametrize("happens", [True, False])
+def test_r26_an_unknown_commit_is_looked_up_before_anything_else(
+    feed: Feed, workers: Workers, monkeypatch: pytest.MonkeyPatch, happens: bool
+) -> None:
+    worker = workers()
+    feed.producer = "author"
+    feed.add(page("/a", 1))
+    worker.run()
+    before = position_of(worker.url)
+    last = feed.add(page("/a", 2))
+    cut_next_import(monkeypatch, happens)
+    with pytest.raises(SessionLost):
+        worker.run()
+    assert (position_of(worker.url) != before) is happens
+    session = worker.begin()
+    assert session.position.offset == (last if happens else before.offset)
+    worker.run()
+    worker.send_statuses()
+    assert [status.offset for status in feed.statuses()] == [before.offset, last]
+    assert_is_the_fold(worker.url, feed)
+
+
+def cut_next_import(monkeypatch: pytest.MonkeyPatch, happens: bool) -> None:
+    """Cut the commit of the next import, and let the attempt's own row through."""
+    commit = Importer.commit
+
+    def cutting(self: Importer, connection: Any, *rest: Any) -> Any:
+        monkeypatch.setattr(Importer, "commit", commit)
+        cut: Any = CutCommit(connection, happens=happens)
+        return commit(self, cut, *rest)
+
+    monkeypatch.setattr(Importer, "commit", cutting)
+
+
+def test_r11_a_takeover_raises_the_epoch_of_every_lane(feed: Feed, workers: Workers) -> None:
+    first = workers()
+    feed.add(page("/a"))
+    first.run()
+    other = workers(agent="other")
+    first.die()
+    other.begin()
+    assert rows_of(first.url, "SELECT epoch FROM bookkeeping.position ORDER BY 1") == [(2,), (2,)]
