@@ -15,6 +15,7 @@ import pytest
 from packhorse.db.engine import open_engine
 from packhorse.db.migrate import upgrade
 from packhorse.runtime.token_file import TokenFile
+from packhorse_services.cli.embedded import EmbeddedPostgres
 from tests.harness.composed import composed_secrets, prepared_postgres
 from tests.harness.deployment import COMPOSE, IMAGE, ROOT, compose, image_environment
 
@@ -128,19 +129,23 @@ def test_the_first_token_opens_everything(secrets: Path) -> None:
 
 
 @pytest.fixture(scope="module")
-def server(secrets: Path) -> Iterator[dict[str, str]]:
-    """The URL of each database, on a server that had its first start as compose gives it."""
+def server(secrets: Path) -> Iterator[EmbeddedPostgres]:
+    """A server that had its first start as compose gives it."""
     with prepared_postgres(secrets) as postgres:
-        local = f"127.0.0.1:{postgres.port}"
-        yield {
-            urlsplit(file.read_text()).path[1:]: file.read_text().replace("postgres:5432", local)
-            for file in secrets.glob("*-database-url")
-        }
+        yield postgres
 
 
-def test_every_database_is_made_and_takes_the_migrations(server: dict[str, str]) -> None:
-    assert set(server) == {"author", "sub1", "sub2", "sub3"}
-    for url in server.values():
+@pytest.fixture(scope="module")
+def databases(server: EmbeddedPostgres, secrets: Path) -> dict[str, str]:
+    """The URL that the programs are told for each database of that server."""
+    told = [file.read_text() for file in secrets.glob("*-database-url")]
+    here = f"127.0.0.1:{server.port}"
+    return {urlsplit(url).path[1:]: url.replace("postgres:5432", here) for url in told}
+
+
+def test_every_database_is_made_and_takes_the_migrations(databases: dict[str, str]) -> None:
+    assert set(databases) == {"author", "sub1", "sub2", "sub3"}
+    for url in databases.values():
         engine = open_engine(url, "tests")
         upgrade(engine)
         engine.dispose()
@@ -149,12 +154,14 @@ def test_every_database_is_made_and_takes_the_migrations(server: dict[str, str])
         assert found == (0,)
 
 
-def test_nobody_reaches_the_superuser_over_the_network(server: dict[str, str]) -> None:
-    url = server["author"]
-    with psycopg.connect(url) as connection:
+def test_the_programs_login_is_no_superuser(databases: dict[str, str]) -> None:
+    with psycopg.connect(databases["author"]) as connection:
         row = connection.execute(
             "SELECT rolsuper FROM pg_roles WHERE rolname = current_user"
         ).fetchone()
     assert row == (False,)
+
+
+def test_nobody_reaches_the_superuser_over_the_network(server: EmbeddedPostgres) -> None:
     with pytest.raises(psycopg.OperationalError, match="password authentication failed"):
-        psycopg.connect(url.replace("packhorse:", "postgres:", 1))
+        psycopg.connect(server.url())
