@@ -17,7 +17,16 @@ from packhorse.content.node import Node
 from packhorse.db.connect import connect
 from packhorse.db.metadata import IMPORTER
 from packhorse.db.roles import act_as
-from packhorse.messaging.api import Appended, AppendUnknown, Edge, Journal, NotAppended, Outgoing
+from packhorse.messaging.api import (
+    Appended,
+    AppendUnknown,
+    Bounds,
+    Edge,
+    Journal,
+    JournalUnavailable,
+    NotAppended,
+    Outgoing,
+)
 from packhorse.messaging.topics import standard_topics
 from packhorse.wire.messages import Action, PackageMessage
 from packhorse.wire.package_codec import decode_package
@@ -29,6 +38,7 @@ from packhorse_services.publisher.slot import Slot, slot_connection
 
 TOPICS = Topics()
 AGENT = "main"
+IMPATIENT = Patience(settle_s=0.2, retry_s=0.01)
 
 
 @dataclass(frozen=True)
@@ -62,7 +72,7 @@ class Author:
         journal: Journal | None = None,
         open_connection: Callable[[], psycopg.Connection] | None = None,
         clock: Clock | None = None,
-        patience: Patience = Patience(settle_s=0.2, retry_s=0.01),
+        patience: Patience = IMPATIENT,
         agent: str = AGENT,
     ) -> Publishing:
         """Return another publisher of this author."""
@@ -213,3 +223,35 @@ class LossyJournal(JournalDouble):
             self.lost_acknowledgements += 1
         failed.set_exception(AppendUnknown("the acknowledgement was lost"))
         return failed
+
+
+class AwayJournal(JournalDouble):
+    """A journal that is away when told so, and whose appends can be held back."""
+
+    def __init__(self, journal: Journal) -> None:
+        super().__init__(journal)
+        self.away = False
+        self.may_append = threading.Event()
+        self.may_append.set()
+        self.asked = threading.Event()
+
+    def append(self, topic: str, record: Outgoing) -> Future[Appended]:
+        self.asked.set()
+        assert self.may_append.wait(30)
+        if not self.away:
+            return self._journal.append(topic, record)
+        failed: Future[Appended] = Future()
+        failed.set_exception(NotAppended("the journal is away"))
+        return failed
+
+    def bounds(self, topic: str, partition: int = 0) -> Bounds:
+        self._check()
+        return self._journal.bounds(topic, partition)
+
+    def identity(self, topic: str) -> str:
+        self._check()
+        return self._journal.identity(topic)
+
+    def _check(self) -> None:
+        if self.away:
+            raise JournalUnavailable("the journal is away")

@@ -22,7 +22,8 @@ logger = logging.getLogger(__name__)
 
 _GROUP = 64
 _WAITING = 2_000
-_IDLE_S = 5.0
+_IDLE_S = 10.0
+_BACKLOG_S = 1.0
 _RETRY_S = 0.25
 
 
@@ -90,23 +91,24 @@ class Exporter:
             self._keys.discard(key)
 
     def _run(self, stopping: threading.Event) -> None:
-        self._settle()
+        pause = self._settle()
         while not stopping.is_set():
-            group = self._gather()
+            group = self._gather(pause)
             if group:
                 self._publish(group, stopping)
+                pause = _BACKLOG_S
             elif not stopping.is_set():
-                self._settle()
+                pause = self._settle()
         with self._lock:
             self._closed = True
         for pending in self._drain():
             pending.fail(_stopping())
         self._publishing.close()
 
-    def _gather(self) -> list[Pending]:
+    def _gather(self, timeout: float) -> list[Pending]:
         """Wait for a request, and take all that wait with it."""
         try:
-            first = self._waiting.get(timeout=_IDLE_S)
+            first = self._waiting.get(timeout=timeout)
         except queue.Empty:
             return []
         group = [first, *self._drain(_GROUP - 1)]
@@ -149,11 +151,14 @@ class Exporter:
                 pending.fail(error)
         return None
 
-    def _settle(self) -> None:
+    def _settle(self) -> float:
+        """Look after what an earlier holder left; returns when to look again, in seconds."""
         try:
-            self._publishing.settle()
+            settled = self._publishing.settle()
         except (Transient, psycopg.Error) as error:
             logger.warning("the outbox could not be settled", extra={"error": str(error)})
+            settled = False
+        return _IDLE_S if settled else _BACKLOG_S
 
 
 def _stopping() -> PublisherStopping:

@@ -120,10 +120,13 @@ class Publishing:
         for pending in exported:
             pending.answer(offsets.get(pending.package_id))
 
-    def settle(self) -> None:
-        """Bring what an earlier holder of the slot left into the journal."""
+    def settle(self) -> bool:
+        """Bring what an earlier holder of the slot left into the journal; false if it is away.
+
+        Raises `SlotBusy` or `psycopg.Error`.
+        """
         with self._slot.hold() as connection:
-            self._settle(connection)
+            return self._settle(connection) is None
 
     def stop(self) -> None:
         """Stop waiting for a journal that is away; may be called by any thread."""

@@ -114,7 +114,7 @@ class QueueCache:
                 return None
             start = self._start(after)
             page = self._page(max(start, skip_to), limit)
-            head = page[:1] if skip_to <= start else self._page(start, 1)
+            head = page[:1] if page and skip_to <= start else self._page(start, 1)
             return QueueView(self._length(after), head[0] if head else None, page)
 
     def _length(self, after: int) -> int:

@@ -1,0 +1,146 @@
+"""A whole publisher in the test's process, asked over HTTP without a socket."""
+
+import asyncio
+from collections.abc import Awaitable, Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import httpx
+
+from packhorse.blobs.open import open_blobs
+from packhorse.clock import SystemClock
+from packhorse.messaging.api import Outgoing
+from packhorse.messaging.open import open_journal
+from packhorse.runtime.auth import Authenticator
+from packhorse.runtime.lifecycle import Component
+from packhorse.runtime.principal import Principal
+from packhorse.wire.codec import encode_discovery, encode_status
+from packhorse.wire.messages import DiscoveryMessage, Status, StatusMessage, SubscriberState
+from packhorse.wire.record import Encoded
+from packhorse_services.publisher.app import Backends, publisher
+from packhorse_services.publisher.queues.follower import NotCaughtUp, TopicFollower
+from packhorse_services.publisher.settings import Settings
+from tests.harness.author import AGENT, TOPICS, Author, AwayJournal
+from tests.harness.waiting import eventually
+
+CALLERS = {
+    "admin": Principal("admin", frozenset({"admin"})),
+    "editor": Principal("editor", frozenset({"distribute"}), ("/content/site",)),
+    "viewer": Principal("viewer", frozenset({"queues:read"})),
+    "nobody": Principal("nobody", frozenset()),
+}
+
+
+class _Tokens:
+    async def principal(self, token: str) -> Principal | None:
+        return CALLERS.get(token)
+
+
+class PublisherService:
+    """The service, its author, and subscribers that the test plays."""
+
+    def __init__(self, database_url: str, folder: Path, **settings: Any) -> None:
+        journal = open_journal(f"memory://{folder}", client_name="tests")
+        self.journal = AwayJournal(journal)
+        self.author = Author(database_url, journal, open_blobs(str(folder / "blobs")))
+        self._settings = Settings.model_validate(
+            {"database_url": database_url, "agent": AGENT, "authentication": False, **settings}
+        )
+        self.client: httpx.AsyncClient
+
+    def run(self, scenario: Callable[["PublisherService"], Awaitable[None]]) -> None:
+        """Start everything, play the scenario, stop everything."""
+        backends = Backends(
+            self.journal, self.author.blobs, Authenticator(_Tokens()), SystemClock()
+        )
+        parts = publisher(self._settings, backends)
+
+        async def play() -> None:
+            transport = httpx.ASGITransport(parts.app)
+            async with (
+                parts.app.router.lifespan_context(parts.app),
+                httpx.AsyncClient(
+                    transport=transport, base_url="http://publisher", headers=as_("admin")
+                ) as self.client,
+            ):
+                await scenario(self)
+
+        followers = [one for one in parts.components if isinstance(one, TopicFollower)]
+        with _together(parts.components):
+            eventually(lambda: all(map(_caught_up, followers)), interval=0.01)
+            asyncio.run(play())
+        self.author.close()
+
+    async def distribute(
+        self, *paths: str, action: str = "ADD", headers: dict[str, str] | None = None, **body: Any
+    ) -> httpx.Response:
+        body = {"action": action, "paths": list(paths), **body}
+        return await self.client.post("/distribute", json=body, headers=headers)
+
+    async def accepted(self, *paths: str, **options: Any) -> dict[str, Any]:
+        answer = await self.distribute(*paths, **options)
+        assert answer.status_code == 202, answer.text
+        return dict(answer.json())
+
+    async def get(self, path: str, **headers: str) -> Any:
+        answer = await self.client.get(path, headers=headers)
+        assert answer.status_code == 200, answer.text
+        return answer.json()
+
+    async def until(self, holds: Callable[[], Awaitable[bool]]) -> None:
+        async with asyncio.timeout(20):
+            while not await holds():
+                await asyncio.sleep(0.02)
+
+    async def announce(self, name: str, offset: int, **known: Any) -> None:
+        """Announce a subscriber, and wait until the publisher has heard of it."""
+        lane = SubscriberState(AGENT, offset)
+        given = {key: known.pop(key) for key in list(known) if hasattr(lane, key)}
+        lane = replace(lane, **given)
+        self._append(
+            TOPICS.discovery, encode_discovery(DiscoveryMessage(name, (lane,), **known)), name
+        )
+
+        async def heard() -> bool:
+            answer = await self.client.get(f"/subscribers/{name}")
+            if answer.status_code != 200:
+                return False
+            seen = answer.json()
+            return (seen["offset"], seen["attempts"]) == (lane.offset, lane.retries)
+
+        await self.until(heard)
+
+    def status(self, name: str, offset: int, status: Status, **more: Any) -> None:
+        message = StatusMessage(name, AGENT, offset, status, **more)
+        self._append(TOPICS.status, encode_status(message), None)
+
+    def _append(self, topic: str, encoded: Encoded, key: str | None) -> None:
+        record = Outgoing(encoded.value, encoded.headers, key)
+        self.author.journal.append(topic, record).result()
+
+
+def _caught_up(follower: TopicFollower) -> bool:
+    try:
+        follower.check()
+    except NotCaughtUp:
+        return False
+    return True
+
+
+@contextmanager
+def _together(components: Sequence[Component]) -> Iterator[None]:
+    """Start components in order, stop them all at once: each takes a poll to notice."""
+    for component in components:
+        component.start()
+    try:
+        yield
+    finally:
+        with ThreadPoolExecutor(len(components)) as pool:
+            list(pool.map(lambda component: component.stop(10), components))
+
+
+def as_(token: str) -> dict[str, str]:
+    return {"Authorization": f"Bearer {token}"}
