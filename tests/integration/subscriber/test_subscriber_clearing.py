@@ -1,0 +1,252 @@
+"""Clear commands: exact, durable, obeyed while blocked and before the first import (R19)."""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+import pytest
+
+from packhorse.messaging.api import Outgoing
+from packhorse.wire.messages import Status
+from packhorse_services.subscriber.attempts import RetryPolicy
+from packhorse_services.subscriber.clearing import CommandFollower
+from tests.harness.clock import ManualClock
+from tests.harness.journals import eventually
+from tests.harness.postgres import Databases
+from tests.harness.subscriber import (
+    TOPICS,
+    Feed,
+    Worker,
+    assert_is_the_fold,
+    content_of,
+    page,
+    rows_of,
+)
+from tests.integration.subscriber.conftest import Workers
+from tests.integration.subscriber.test_subscriber_journal import create_anew, database_name
+
+
+@contextmanager
+def following(worker: Worker) -> Iterator[CommandFollower]:
+    """Follow the commands as long as the block lasts; at its begin all of them are read."""
+    follower = CommandFollower(
+        worker.connections.bookkeeper,
+        worker.journal,
+        TOPICS,
+        subscriber=worker.name,
+        clearances=worker.clearances,
+    )
+    follower.start()
+    try:
+        follower.catch_up()
+        yield follower
+    finally:
+        follower.stop(10)
+
+
+def removed(worker: Worker, feed: Feed) -> list[tuple[int, str]]:
+    worker.send_statuses()
+    return [(s.offset, s.command_id) for s in feed.statuses() if s.status is Status.REMOVED]
+
+
+def test_r19_a_blocked_package_leaves_at_once(feed: Feed, workers: Workers) -> None:
+    worker = workers(policy=RetryPolicy(-1, 900.0, 900.0), clock=ManualClock())
+    bad = feed.bad()
+    feed.add(page("/next"))
+    with following(worker) as follower:
+        worker.step_until_failed(1)
+        feed.clear(worker.name, bad, "c1")
+        follower.catch_up()
+        worker.run()
+    assert removed(worker, feed) == [(bad, "c1")]
+    assert_is_the_fold(worker.url, feed, removed=[bad])
+
+
+def test_r19_nothing_above_the_offset_is_removed(feed: Feed, worker: Worker) -> None:
+    with following(worker) as follower:
+        feed.add(page("/imported"))
+        worker.run()
+        offsets = [feed.add(page(f"/n{number}")) for number in range(6)]
+        feed.clear(worker.name, offsets[2], "c1")
+        follower.catch_up()
+        worker.run()
+    assert removed(worker, feed) == [(offset, "c1") for offset in offsets[:3]]
+    assert_is_the_fold(worker.url, feed, removed=offsets[:3])
+
+
+def test_r19_a_command_far_ahead_removes_only_what_was_there(feed: Feed, worker: Worker) -> None:
+    with following(worker) as follower:
+        here = feed.add(page("/a"))
+        feed.clear(worker.name, 10**12)
+        follower.catch_up()
+        later = feed.add(page("/b"))
+        worker.run()
+    assert [offset for offset, _ in removed(worker, feed)] == [here]
+    assert_is_the_fold(worker.url, feed, removed=[here])
+    assert later == here + 1
+
+
+def test_r19_another_agents_packages_are_not_touched(feed: Feed, workers: Workers) -> None:
+    worker = workers()
+    with following(worker) as follower:
+        mine = feed.add(page("/mine"))
+        feed.clear(worker.name, mine, agent="other")
+        feed.clear("another-subscriber", mine)
+        follower.catch_up()
+        worker.run()
+    assert removed(worker, feed) == []
+    assert set(content_of(worker.url)) == {"/mine"}
+
+
+def test_r19_a_repeated_command_changes_nothing(feed: Feed, worker: Worker) -> None:
+    with following(worker) as follower:
+        first = feed.add(page("/a"))
+        for _ in range(3):
+            feed.clear(worker.name, first, "c1")
+        follower.catch_up()
+        feed.add(page("/b"))
+        worker.run()
+        feed.clear(worker.name, first, "c1")
+        follower.catch_up()
+        feed.add(page("/c"))
+        worker.run()
+    assert removed(worker, feed) == [(first, "c1")]
+    assert_is_the_fold(worker.url, feed, removed=[first])
+
+
+def test_sling_10112_commands_are_read_before_the_first_import(
+    feed: Feed, workers: Workers
+) -> None:
+    first = workers()
+    with following(first):
+        feed.add(page("/a"))
+        first.run()
+    first.die()
+    bad = feed.bad()
+    for number in range(50):
+        feed.clear("others", number)
+    feed.clear(first.name, bad, "while away")
+    second = workers()
+    with following(second):
+        second.run()
+    assert removed(second, feed) == [(bad, "while away")]
+
+
+def test_r19_a_command_survives_the_worker_that_received_it(feed: Feed, workers: Workers) -> None:
+    first = workers(policy=RetryPolicy(-1, 900.0, 900.0), clock=ManualClock())
+    bad = feed.bad()
+    with following(first) as follower:
+        feed.clear(first.name, bad, "c1")
+        follower.catch_up()
+    first.die()
+    feed.journal.truncate(TOPICS.command, 1, feed.journal.partition_of(TOPICS.command, "sub"))
+    second = workers()
+    with following(second):
+        second.run()
+    assert removed(second, feed) == [(bad, "c1")]
+
+
+def test_r19_a_new_database_does_not_obey_its_predecessors_commands(
+    feed: Feed, workers: Workers, databases: Databases
+) -> None:
+    worker = workers()
+    with following(worker) as follower:
+        feed.add(page("/a"))
+        feed.clear(worker.name, 0)
+        follower.catch_up()
+    fresh = workers(url=databases.new())
+    with following(fresh):
+        fresh.run()
+    assert removed(fresh, feed) == []
+    assert set(content_of(fresh.url)) == {"/a"}
+
+
+def test_r12_a_copy_does_not_obey_its_sources_commands(
+    feed: Feed, workers: Workers, databases: Databases
+) -> None:
+    source = workers()
+    with following(source) as follower:
+        source.begin()
+        feed.add(page("/a"))
+        feed.clear(source.name, 0)
+        follower.catch_up()
+    source.die()
+    copy = workers(url=databases.copy(database_name(source.url)), name="copy")
+    with following(copy):
+        copy.run()
+    assert set(content_of(copy.url)) == {"/a"}
+
+
+def test_r24_a_command_means_offsets_of_its_own_journal_only(feed: Feed, workers: Workers) -> None:
+    worker = workers()
+    with following(worker) as follower:
+        for number in range(5):
+            feed.add(page(f"/n{number}"))
+        feed.clear(worker.name, 4)
+        follower.catch_up()
+        create_anew(feed)
+        feed.add(page("/new"))
+        worker.run()
+    assert set(content_of(worker.url)) == {"/new"}
+
+
+def test_r14_an_unreadable_command_is_passed_over(feed: Feed, worker: Worker) -> None:
+    with following(worker) as follower:
+        first = feed.add(page("/a"))
+        feed.journal.append(TOPICS.command, Outgoing(b"\xff\xff", {}, worker.name)).result(10)
+        feed.clear(worker.name, first, "c\0\ud800"[:2])
+        follower.catch_up()
+        worker.run()
+    assert removed(worker, feed) == [(first, "c")]
+
+
+def test_a_thousand_waiting_packages_are_cleared_in_few_transactions(
+    feed: Feed, worker: Worker
+) -> None:
+    with following(worker) as follower:
+        worker.begin()
+        offsets = [feed.add(page(f"/n{number}")) for number in range(1000)]
+        feed.clear(worker.name, offsets[-1])
+        follower.catch_up()
+        worker.run()
+    assert len(removed(worker, feed)) == 1000
+    assert rows_of(worker.url, "SELECT count(*) FROM content.node WHERE path <> '/'") == [(0,)]
+
+
+def test_commands_are_followed_again_after_the_database_was_away(
+    feed: Feed, worker: Worker
+) -> None:
+    with following(worker) as follower:
+        worker.begin()
+        rows_of(
+            worker.url,
+            "SELECT pg_terminate_backend(pid) FROM pg_stat_activity "
+            "WHERE application_name = 'packhorse-subscriber' AND datname = current_database()",
+        )
+        first = feed.add(page("/a"))
+        feed.clear(worker.name, first)
+        eventually(lambda: caught_up(follower), "the follower goes on")
+        worker.run()
+    assert [offset for offset, _ in removed(worker, feed)] == [first]
+
+
+def caught_up(follower: CommandFollower) -> bool:
+    from packhorse_services.subscriber.clearing import CommandsBehind
+
+    try:
+        follower.catch_up()
+    except CommandsBehind:
+        return False
+    return True
+
+
+@pytest.mark.parametrize("count", [1, 40])
+def test_r19_a_cleared_package_tells_its_attempts(feed: Feed, workers: Workers, count: int) -> None:
+    worker = workers()
+    offsets = [feed.bad() for _ in range(count)]
+    worker.step_until_failed(3)
+    worker.clear(offsets[-1])
+    worker.run()
+    worker.send_statuses()
+    first, *others = [status.attempts for status in feed.statuses()]
+    assert first >= 3
+    assert set(others) <= {0}
