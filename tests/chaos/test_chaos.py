@@ -6,6 +6,7 @@ PACKHORSE_CHAOS_PACKAGES and PACKHORSE_CHAOS_SEED choose another.
 
 import functools
 import itertools
+import json
 import os
 import time
 from collections.abc import Iterator
@@ -82,7 +83,16 @@ def test_nothing_is_lost_or_repeated_whatever_is_killed(kind: str) -> None:
         samples = _torment(run, workload, faults)
         assert not workload.errors, workload.errors
         _settle(run)
-        _check(run, workload, samples)
+        found = _check(run, workload, samples)
+        told = {
+            "journal": kind,
+            "packages": len(found.packages),
+            "appended twice": len(found.repeated),
+            "faults": faults.done,
+            "retries of clients": workload.retries,
+            "samples": sum(map(len, samples.values())),
+        }
+        print(json.dumps(told))
 
 
 def _bounce(broker: RunningKafka) -> None:
@@ -135,7 +145,9 @@ def _settle(run: Scene) -> None:
         journal.close()
 
 
-def _check(run: Scene, workload: Workload, samples: dict[str, list[ledger.Sample]]) -> None:
+def _check(
+    run: Scene, workload: Workload, samples: dict[str, list[ledger.Sample]]
+) -> checks.History:
     journal = open_journal(run.journal_url, client_name="chaos")
     blobs = open_blobs(str(run.rooms.folder / "blobs"))
     try:
@@ -151,6 +163,7 @@ def _check(run: Scene, workload: Workload, samples: dict[str, list[ledger.Sample
                 timeout=60,
                 what=f"statuses of {name}",
             )
+        return found
     finally:
         journal.close()
 
