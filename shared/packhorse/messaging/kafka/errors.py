@@ -14,6 +14,15 @@ _MISSING = frozenset(
         KafkaError._UNKNOWN_PARTITION,
     }
 )
+_ELSEWHERE = frozenset(
+    {
+        KafkaError.FENCED_LEADER_EPOCH,
+        KafkaError.LEADER_NOT_AVAILABLE,
+        KafkaError.NOT_LEADER_FOR_PARTITION,
+        KafkaError.UNKNOWN_LEADER_EPOCH,
+        KafkaError._NOENT,
+    }
+)
 _REFUSED = frozenset(
     {
         KafkaError.CLUSTER_AUTHORIZATION_FAILED,
@@ -40,13 +49,23 @@ def is_missing(error: KafkaError) -> bool:
     return error.code() in _MISSING
 
 
+def leads_elsewhere(error: BaseException | None) -> bool:
+    """Tell whether `error` says that the client asked a broker which no longer leads."""
+    return isinstance(error, KafkaException) and error.args[0].code() in _ELSEWHERE
+
+
 def topic_missing(topic: str) -> TopicMissing:
     """Return the error that says so."""
     return TopicMissing(f"topic {topic} does not exist; create it with `packhorse topics create`")
 
 
-def translated(error: KafkaError | KafkaException, topic: str) -> PackhorseError:
-    """Return what a failed question about `topic` means; raise it `from` the original."""
+def translated(
+    error: KafkaError | KafkaException, topic: str, complaint: str = ""
+) -> PackhorseError:
+    """Return what a failed question about `topic` means; raise it `from` the original.
+
+    `complaint` is what librdkafka last said of the connection, to be told when that is away.
+    """
     cause = error.args[0] if isinstance(error, KafkaException) else error
     if is_missing(cause):
         return topic_missing(topic)
@@ -54,4 +73,6 @@ def translated(error: KafkaError | KafkaException, topic: str) -> PackhorseError
         return KafkaRefused(
             f"Kafka refuses this for {topic}: {cause.str()}; check the user's rights and the values"
         )
-    return JournalUnavailable(f"Kafka did not answer about {topic}: {cause.str()}; try again")
+    return JournalUnavailable(
+        f"Kafka did not answer about {topic}: {cause.str()}{complaint}; try again"
+    )

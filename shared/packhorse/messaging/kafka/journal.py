@@ -4,8 +4,6 @@ import functools
 from collections.abc import Mapping, Sequence
 from concurrent.futures import Future
 
-from confluent_kafka import KafkaError
-
 from packhorse.messaging.api import Appended, Bounds, Edge, Outgoing, Position, Record, TopicSpec
 from packhorse.messaging.kafka.address import parse_address
 from packhorse.messaging.kafka.appending import Appender
@@ -27,7 +25,7 @@ class KafkaJournal:
     def __init__(self, url: str, client_name: str) -> None:
         address = parse_address(url)
         self._clients = Clients(address, client_name)
-        self._inquiry = Inquiry(self._clients.admin(_ignore))
+        self._inquiry = Inquiry(self._clients)
         self._provision = Provision(self._inquiry)
         self._lookup = Lookup(self._clients, self._inquiry)
         link = functools.partial(Link, self._clients, address.delivery_seconds)
@@ -101,7 +99,3 @@ class KafkaJournal:
 
     def _partitions(self, topic: str) -> range:
         return range(len(self._inquiry.describe(topic).partitions))
-
-
-def _ignore(_: KafkaError) -> None:
-    """Errors of the admin client's connection reach the caller as the answer to a question."""

@@ -86,14 +86,26 @@ class Link:
 
     def _serve(self) -> None:
         while self._fault is None and not self._closing.is_set():
-            self._producer.poll(_SERVE_SECONDS)
+            self._poll()
             if self._overdue():
                 self._fault = f"no answer from Kafka for {self._delivery_seconds:g} s"
         if self._fault is None:
-            self._producer.flush(self._close_seconds)
+            self._drain(self._close_seconds)
         else:
             logger.warning("the Kafka producer is given up", extra={"reason": self._fault})
         self._give_up()
+
+    def _poll(self) -> None:
+        try:
+            self._producer.poll(_SERVE_SECONDS)
+        except KafkaException as error:  # this is how a fatal error is told
+            self._fault = self._fault or error.args[0].str()
+
+    def _drain(self, seconds: float) -> None:
+        # Not by `flush`: on a fatal error that runs our callbacks with an exception pending.
+        deadline = time.monotonic() + seconds
+        while len(self._producer) and time.monotonic() < deadline:
+            self._poll()
 
     def _overdue(self) -> bool:
         while self._pending and self._pending[0][1].done():
@@ -101,16 +113,18 @@ class Link:
         return bool(self._pending) and self._pending[0][0] < time.monotonic()
 
     def _give_up(self) -> None:
-        """Drop what is queued or on its way; each record's future is told by `_delivered`."""
+        """Drop what is queued or on its way; nothing of it is sent later."""
         with self._lock:
             self.broken_at = time.monotonic()
         self._producer.purge()
-        self._producer.flush(_PURGE_SECONDS)
+        self._drain(_PURGE_SECONDS)
         self._producer.close()
+        for _, future in self._pending:
+            if not future.done():
+                future.set_exception(_unknown("the connection was given up"))
 
     def _on_error(self, error: KafkaError) -> None:
-        if error.fatal():
-            self._fault = self._fault or error.str()
+        logger.debug("Kafka reports an error to a producer", extra={"reason": error.str()})
 
     def _delivered(
         self, topic: str, future: Future[Appended], error: KafkaError | None, message: Message
@@ -139,9 +153,12 @@ class Link:
 def _failure(topic: str, error: KafkaError) -> Exception:
     if error.code() == KafkaError.MSG_SIZE_TOO_LARGE:
         return _too_large(topic)
+    return _unknown(error.str())
+
+
+def _unknown(reason: str) -> AppendUnknown:
     return AppendUnknown(
-        f"Kafka did not confirm the record to {topic} ({error.str()}); look for it in the log "
-        "before appending it again"
+        f"Kafka did not confirm the record ({reason}); look for it before appending it again"
     )
 
 

@@ -12,7 +12,6 @@ from packhorse.errors import Transient
 from packhorse.messaging.api import JournalUnavailable, TopicMissing, TopicSpec
 from packhorse.messaging.faults import topic_faults
 from packhorse.messaging.kafka.clients import BATCH_BYTES
-from packhorse.messaging.kafka.errors import translated
 from packhorse.messaging.kafka.inquiry import ANSWER_SECONDS, MAX_BATCH, Inquiry
 
 _FULL_REPLICATION = 3
@@ -70,10 +69,10 @@ class Provision:
             return
         for topic, future in self._inquiry.client.create_topics(wanted).items():
             try:
-                future.result(ANSWER_SECONDS)
-            except KafkaException as error:
-                if error.args[0].code() != KafkaError.TOPIC_ALREADY_EXISTS:
-                    raise translated(error, topic) from error
+                self._inquiry.answer(future, topic)
+            except JournalUnavailable as error:
+                if not _exists_already(error.__cause__):
+                    raise
         for spec in topics:
             self._wait_for_leaders(spec.name)
 
@@ -114,6 +113,11 @@ class Provision:
 def _new_topic(spec: TopicSpec, replicas: int) -> NewTopic:
     config = {need.name: need.value for need in _needs(spec, replicas)}
     return NewTopic(spec.name, spec.partitions, replicas, config=config)
+
+
+def _exists_already(cause: BaseException | None) -> bool:
+    code = cause.args[0].code() if isinstance(cause, KafkaException) else None
+    return bool(code == KafkaError.TOPIC_ALREADY_EXISTS)
 
 
 def _replicas(topic: TopicDescription) -> int:

@@ -1,0 +1,233 @@
+"""The Kafka journal while its broker is killed, paused, or refuses (R1, R3, R26; J2, J3, P4)."""
+
+import threading
+import time
+from collections.abc import Iterator
+from concurrent.futures import Future, wait
+from dataclasses import dataclass, field
+
+import pytest
+from confluent_kafka.admin import (
+    AdminClient,
+    AlterConfigOpType,
+    ConfigEntry,
+    ConfigResource,
+)
+
+from packhorse.messaging.api import (
+    Appended,
+    AppendUnknown,
+    Edge,
+    Journal,
+    JournalUnavailable,
+    NotAppended,
+    Outgoing,
+    Record,
+    RecordTooLarge,
+)
+from packhorse.messaging.open import open_journal
+from tests.harness.journals import DEADLINE_S, append_all, create, eventually, read_until
+from tests.harness.kafka.broker import RunningKafka
+
+pytestmark = pytest.mark.kafka
+
+
+@pytest.fixture
+def journal(kafka: RunningKafka) -> Iterator[Journal]:
+    journal = open_journal(kafka.url, client_name="faults")
+    yield journal
+    journal.close()
+
+
+@pytest.fixture
+def impatient(kafka: RunningKafka) -> Iterator[Journal]:
+    """A journal that gives up on an append after a second."""
+    journal = open_journal(f"{kafka.url}?delivery.timeout.ms=1000", client_name="impatient")
+    yield journal
+    journal.close()
+
+
+@dataclass
+class Writer:
+    """Appends numbers in order until told to stop, a few at a time in flight."""
+
+    journal: Journal
+    topic: str
+    futures: list[Future[Appended]] = field(default_factory=list)
+    stop: threading.Event = field(default_factory=threading.Event)
+
+    def __post_init__(self) -> None:
+        self._thread = threading.Thread(target=self._write)
+        self._thread.start()
+
+    def finish(self) -> None:
+        self.stop.set()
+        self._thread.join()
+        assert not wait(self.futures, DEADLINE_S).not_done
+
+    def done(self) -> int:
+        return sum(future.done() for future in self.futures)
+
+    def _write(self) -> None:
+        while not self.stop.is_set():
+            group = [self._append() for _ in range(20)]
+            wait(group, DEADLINE_S)
+
+    def _append(self) -> Future[Appended]:
+        value = str(len(self.futures)).encode()
+        self.futures.append(self.journal.append(self.topic, Outgoing(value)))
+        return self.futures[-1]
+
+
+def everything(journal: Journal, topic: str) -> list[Record]:
+    count = journal.bounds(topic).next
+    with journal.reader(topic, Edge.OLDEST) as reader:
+        return read_until(reader, count) if count else []
+
+
+def check_outcomes(futures: list[Future[Appended]], records: list[Record]) -> None:
+    """Hold every future to what the log says (R3), and the log to the order of appends (R1)."""
+    offsets: dict[int, int] = {}
+    for record in records:
+        number = int(record.value)
+        assert number not in offsets, f"record {number} is in the log twice"
+        offsets[number] = record.offset
+    for number, future in enumerate(futures):
+        error = future.exception()
+        if error is None:
+            assert offsets.get(number) == future.result().offset
+        elif isinstance(error, NotAppended):
+            assert number not in offsets
+        else:
+            assert isinstance(error, AppendUnknown)
+    assert list(offsets) == sorted(offsets)
+
+
+def test_j2_killed_brokers_lose_and_repeat_nothing(kafka: RunningKafka, journal: Journal) -> None:
+    topic = create(journal)
+    append_all(journal, topic, [])
+    writer = Writer(journal, topic)
+    for _ in range(2):
+        done = writer.done()
+        eventually(lambda done=done: writer.done() > done + 100, "appends")  # type: ignore[misc]
+        kafka.kill()
+        kafka.start()
+    done = writer.done()
+    eventually(lambda: writer.done() > done + 100, "appends after the last restart")
+    writer.finish()
+    assert all(future.exception() is None for future in writer.futures)
+    check_outcomes(writer.futures, everything(journal, topic))
+
+
+def test_r3_a_killed_broker_leaves_honest_outcomes_to_who_does_not_wait(
+    kafka: RunningKafka, impatient: Journal
+) -> None:
+    topic = create(impatient)
+    writer = Writer(impatient, topic)
+    eventually(lambda: writer.done() > 100, "appends")
+    kafka.kill()
+    eventually(lambda: any(map(failed, list(writer.futures))), "an append that is given up")
+    kafka.start()
+    eventually(lambda: succeeded(writer.futures[-25]), "appends after the restart")
+    writer.finish()
+    assert any(isinstance(future.exception(), AppendUnknown) for future in writer.futures)
+    check_outcomes(writer.futures, everything(impatient, topic))
+
+
+def failed(future: Future[Appended]) -> bool:
+    return future.done() and future.exception() is not None
+
+
+def succeeded(future: Future[Appended]) -> bool:
+    return future.done() and future.exception() is None
+
+
+def test_j3_a_paused_broker_writes_no_gap_into_a_batch(
+    kafka: RunningKafka, impatient: Journal
+) -> None:
+    """Records that wait behind those that were given up must not be written when it goes on."""
+    topic = create(impatient)
+    eventually(lambda: succeeded_now(impatient, topic), "a connection")
+    futures: list[Future[Appended]] = []
+    kafka.pause()
+    try:
+        while not any(map(failed, futures)):
+            futures.append(impatient.append(topic, Outgoing(str(len(futures)).encode())))
+            time.sleep(0.005)
+    finally:
+        kafka.resume()
+    assert not wait(futures, DEADLINE_S).not_done
+    assert not any(map(succeeded, futures))
+    eventually(lambda: succeeded_now(impatient, topic), "appends after the pause")
+    written = [record for record in everything(impatient, topic) if record.value]
+    check_outcomes(futures, written)
+    assert [int(record.value) for record in written] == list(range(len(written)))
+
+
+def succeeded_now(journal: Journal, topic: str) -> bool:
+    return journal.append(topic, Outgoing(b"")).exception(DEADLINE_S) is None
+
+
+def test_p4_a_producer_that_can_not_go_on_is_replaced(
+    kafka: RunningKafka, journal: Journal
+) -> None:
+    topic = create(journal)
+    append_all(journal, topic, [b"known to accept a megabyte"])
+    lower_largest_batch(kafka, topic)
+    with pytest.raises(RecordTooLarge):
+        journal.append(topic, Outgoing(b"x" * 50_000)).result(DEADLINE_S)
+    with pytest.raises(NotAppended):
+        journal.append(topic, Outgoing(b"")).result(DEADLINE_S)
+    eventually(lambda: succeeded_now(journal, topic), "appends over a new producer")
+    assert [len(record.value) for record in everything(journal, topic)] == [26, 0]
+
+
+def lower_largest_batch(kafka: RunningKafka, topic: str) -> None:
+    """Change the topic behind the journal's back: the broker's own refusal is fatal."""
+    entry = ConfigEntry("max.message.bytes", "1000", incremental_operation=AlterConfigOpType.SET)
+    resource = ConfigResource(ConfigResource.Type.TOPIC, topic, incremental_configs=[entry])
+    client = AdminClient({"bootstrap.servers": kafka.bootstrap})
+    (altered,) = client.incremental_alter_configs([resource]).values()
+    altered.result(DEADLINE_S)
+
+
+def test_a_broker_that_is_away_is_told_and_comes_back_by_itself(
+    kafka: RunningKafka, journal: Journal
+) -> None:
+    topic = create(journal)
+    append_all(journal, topic, [b"before"])
+    with journal.reader(topic, Edge.OLDEST) as reader:
+        assert [record.value for record in read_until(reader, 1)] == [b"before"]
+        kafka.kill()
+        with pytest.raises(JournalUnavailable, match="refused"):
+            journal.bounds(topic)
+        with pytest.raises(JournalUnavailable):
+            read_until(reader, 1)
+        kafka.start()
+        eventually(lambda: bounds_are_back(journal, topic), "bounds")
+        append_all(journal, topic, [b"after"])
+        seen: list[bytes] = []
+        eventually(lambda: bool(poll_into(seen, reader)), "the reader")
+        assert seen == [b"after"]
+
+
+def bounds_are_back(journal: Journal, topic: str) -> bool:
+    try:
+        return journal.bounds(topic).next == 1
+    except JournalUnavailable:
+        return False
+
+
+def poll_into(seen: list[bytes], reader: object) -> list[bytes]:
+    try:
+        seen.extend(record.value for record in reader.poll(1.0))  # type: ignore[attr-defined]
+    except JournalUnavailable:
+        return []
+    return seen
+
+
+def test_opening_needs_no_broker() -> None:
+    away = open_journal("kafka://127.0.0.1:1?delivery.timeout.ms=500", client_name="away")
+    with pytest.raises(NotAppended, match="refused"):
+        away.append("any", Outgoing(b"x")).result(DEADLINE_S)
+    away.close()

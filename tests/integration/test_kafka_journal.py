@@ -1,0 +1,168 @@
+"""What only Kafka does to a journal: topics made anew, transactions, settings, fetching ahead."""
+
+from collections.abc import Iterator
+
+import pytest
+from confluent_kafka import Producer
+from confluent_kafka.admin import AdminClient, NewTopic
+
+from packhorse.messaging.api import (
+    Bounds,
+    Edge,
+    Journal,
+    OffsetOutOfRange,
+    Outgoing,
+    Reader,
+    TopicMissing,
+    TopicSpec,
+)
+from packhorse.messaging.open import open_journal
+from tests.harness.journals import (
+    DEADLINE_S,
+    KafkaBackend,
+    append_all,
+    create,
+    eventually,
+    fresh_name,
+    read_until,
+)
+from tests.harness.kafka.broker import RunningKafka
+
+pytestmark = pytest.mark.kafka
+
+
+@pytest.fixture
+def journal(kafka: RunningKafka) -> Iterator[Journal]:
+    journal = open_journal(kafka.url, client_name="integration")
+    yield journal
+    journal.close()
+
+
+def test_r2_records_deleted_under_a_reader_that_fetched_ahead(journal: Journal) -> None:
+    topic = create(journal)
+    append_all(journal, topic, [bytes([number]) * 1_000_000 for number in range(60)])
+    with journal.reader(topic, Edge.OLDEST) as reader:
+        seen = [record.value[0] for record in read_until(reader, 1, max_records=1)]
+        journal.truncate(topic, 60)
+        append_all(journal, topic, [b"\xff"])
+        with pytest.raises(OffsetOutOfRange) as told:
+            read_on(reader, seen)
+    assert seen == list(range(told.value.wanted))
+    assert told.value.bounds == Bounds(60, 61)
+
+
+def read_on(reader: Reader, seen: list[int]) -> None:
+    while 0xFF not in seen:
+        seen += [record.value[0] for record in reader.poll(5.0)]
+
+
+@pytest.mark.parametrize("records_before", [3, 40])
+def test_r24_a_reader_never_reads_on_in_a_topic_that_was_created_anew(
+    kafka: RunningKafka, journal: Journal, records_before: int
+) -> None:
+    topic = create(journal)
+    append_all(journal, topic, [b"old"] * records_before)
+    with journal.reader(topic, Edge.OLDEST) as reader:
+        read_until(reader, records_before)
+        KafkaBackend(kafka.url).remove_topic(topic)
+        other = open_journal(kafka.url, client_name="other")
+        eventually(lambda: created_anew(other, topic), "the topic's second life")
+        append_all(other, topic, [b"new"] * 20)
+        other.close()
+        with pytest.raises(TopicMissing, match="topic"):
+            read_until(reader, 1)
+
+
+def created_anew(journal: Journal, topic: str) -> bool:
+    journal.create_topics([TopicSpec(topic)])
+    return journal.bounds(topic).next == 0
+
+
+def test_r1_offsets_that_a_transaction_used_up_are_gaps(
+    kafka: RunningKafka, journal: Journal
+) -> None:
+    topic = create(journal)
+    foreign = Producer({"bootstrap.servers": kafka.bootstrap, "transactional.id": topic})
+    foreign.init_transactions(DEADLINE_S)
+    foreign.begin_transaction()
+    foreign.produce(topic, b"foreign", partition=0)
+    foreign.commit_transaction(DEADLINE_S)
+    eventually(lambda: journal.bounds(topic) == Bounds(0, 2), "the commit's own record")
+    assert journal.read_at(topic, 1) is None
+    append_all(journal, topic, [b"ours"])
+    with journal.reader(topic, Edge.OLDEST) as reader:
+        assert [record.offset for record in read_until(reader, 2)] == [0, 2]
+
+
+def test_r1_an_open_transaction_of_somebody_holds_no_reader_up(
+    kafka: RunningKafka, journal: Journal
+) -> None:
+    topic = create(journal)
+    foreign = Producer({"bootstrap.servers": kafka.bootstrap, "transactional.id": topic})
+    foreign.init_transactions(DEADLINE_S)
+    foreign.begin_transaction()
+    foreign.produce(topic, b"never committed", partition=0)
+    foreign.flush(DEADLINE_S)
+    append_all(journal, topic, [b"ours"])
+    with journal.reader(topic, Edge.OLDEST) as reader:
+        assert read_until(reader, 2)[-1].value == b"ours"
+    foreign.abort_transaction(DEADLINE_S)
+
+
+def test_a_topic_with_kafkas_own_defaults_is_told_what_is_wrong(
+    kafka: RunningKafka, journal: Journal
+) -> None:
+    name = fresh_name()
+    settings = {"cleanup.policy": "compact", "retention.bytes": "1000000"}
+    client = AdminClient({"bootstrap.servers": kafka.bootstrap})
+    (created,) = client.create_topics([NewTopic(name, 1, 1, config=settings)]).values()
+    created.result(DEADLINE_S)
+    sentences = journal.check_topics([TopicSpec(name)])
+    for setting in (
+        "retention.bytes=-1",
+        "cleanup.policy=delete",
+        "max.message.bytes=1310720",
+        "message.timestamp.type=LogAppendTime",
+    ):
+        [sentence] = [sentence for sentence in sentences if setting in sentence]
+        assert name in sentence
+        assert "kafka-configs.sh" in sentence
+    assert len(sentences) == 4
+
+
+def test_r28_the_brokers_clock_dates_a_record(kafka: RunningKafka, journal: Journal) -> None:
+    topic = create(journal)
+    foreign = Producer({"bootstrap.servers": kafka.bootstrap})
+    foreign.produce(topic, b"from 1970", partition=0, timestamp=1)
+    foreign.flush(DEADLINE_S)
+    append_all(journal, topic, [b"now"])
+    first, second = (journal.read_at(topic, offset) for offset in (0, 1))
+    assert first is not None
+    assert second is not None
+    assert 0 <= second.time_ms - first.time_ms < DEADLINE_S * 1000
+
+
+def test_r30_foreign_records_are_read_as_they_are(kafka: RunningKafka, journal: Journal) -> None:
+    topic = create(journal)
+    foreign = Producer({"bootstrap.servers": kafka.bootstrap})
+    headers = [("twice", b"1"), ("twice", b"2"), ("none", None)]
+    foreign.produce(topic, None, b"\xff\xfe", partition=0, headers=headers)
+    foreign.flush(DEADLINE_S)
+    record = journal.read_at(topic, 0)
+    assert record is not None
+    assert (record.value, dict(record.headers)) == (b"", {"twice": b"2", "none": b""})
+    assert record.key == "\ufffd\ufffd"
+
+
+def test_a_batch_fills_no_more_than_a_small_topic_takes(journal: Journal) -> None:
+    topic = create(journal, max_record_bytes=1000)
+    futures = [journal.append(topic, Outgoing(b"x" * 1000)) for _ in range(3000)]
+    assert [future.result(DEADLINE_S).offset for future in futures] == list(range(3000))
+
+
+def test_closing_settles_every_append(kafka: RunningKafka) -> None:
+    journal = open_journal(kafka.url, client_name="closing")
+    topic = create(journal)
+    futures = [journal.append(topic, Outgoing(b"x" * 5000)) for _ in range(200)]
+    journal.close()
+    assert [future.result(0).offset for future in futures] == list(range(200))
