@@ -2,7 +2,7 @@
 
 import random
 import threading
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from concurrent.futures import Future
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -70,7 +70,7 @@ class Author:
         self,
         *,
         journal: Journal | None = None,
-        open_connection: Callable[[], psycopg.Connection] | None = None,
+        slot: Slot | None = None,
         clock: Clock | None = None,
         patience: Patience = IMPATIENT,
         agent: str = AGENT,
@@ -78,7 +78,7 @@ class Author:
         """Return another publisher of this author."""
         clock = clock or SystemClock()
         publishing = Publishing(
-            Slot(open_connection or self.slot_connection),
+            slot or Slot(self.slot_connection),
             Packer(self.blobs, agent, "instance", clock),
             Delivery(journal or self.journal, TOPICS.package),
             clock=clock,
@@ -160,9 +160,12 @@ class Fuse:
         return self._left < 0
 
 
-def fragile_connection(url: str, fuse: Fuse) -> psycopg.Connection:
-    """Return a slot's connection on which every exchange with the server is a step."""
-    connection = slot_connection(url, "tests-fragile", lock_ms=20_000)
+def fragile_slot(author: Author, fuse: Fuse) -> Slot:
+    """Return a slot on whose connection every exchange with the server is a step."""
+    return Slot(lambda: _fragile(author.slot_connection(), fuse))
+
+
+def _fragile(connection: psycopg.Connection, fuse: Fuse) -> psycopg.Connection:
     wait = connection.wait
 
     def stepwise(*arguments: Any, **options: Any) -> Any:

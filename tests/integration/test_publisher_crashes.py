@@ -3,7 +3,6 @@
 import random
 from collections import Counter
 from collections.abc import Iterator
-from functools import partial
 from pathlib import Path
 
 import psycopg
@@ -11,13 +10,14 @@ import pytest
 
 from packhorse.blobs.open import open_blobs
 from packhorse.messaging.open import open_journal
+from packhorse_services.publisher.publishing import Pending, Publishing
 from tests.harness.author import (
     Author,
     Crash,
     FragileJournal,
     Fuse,
     LossyJournal,
-    fragile_connection,
+    fragile_slot,
     page,
     publish,
     request,
@@ -39,7 +39,7 @@ def crash_once(author: Author, steps: int) -> bool:
     fuse = Fuse(steps)
     replica = author.replica(
         journal=FragileJournal(author.journal, fuse),
-        open_connection=partial(fragile_connection, author.database_url, fuse),
+        slot=fragile_slot(author, fuse),
     )
     try:
         publish(replica, request("/p0", key=f"a{steps}"), request("/p1", key=f"b{steps}"))
@@ -80,7 +80,7 @@ def test_r5_a_crash_while_settling_repeats_nothing(author: Author) -> None:
         publish(author.replica(journal=lost), request("/p0"), request("/p1"), request("/p2"))
         settling = author.replica(
             journal=FragileJournal(author.journal, fuse),
-            open_connection=partial(fragile_connection, author.database_url, fuse),
+            slot=fragile_slot(author, fuse),
         )
         try:
             settling.settle()
@@ -119,7 +119,7 @@ def test_r26_a_lost_commit_answer_makes_no_second_package(author: Author) -> Non
     """The connection is cut at every step, and the same requests are published again."""
     for steps in range(0, 60, 2):
         fuse = Fuse(steps)
-        cut = author.replica(open_connection=partial(fragile_connection, author.database_url, fuse))
+        cut = author.replica(slot=fragile_slot(author, fuse))
         group = publish_through(author, cut, f"/p{steps % 3}")
         assert group.future.result().offset is not None
     placed = author.journaled()
@@ -127,9 +127,7 @@ def test_r26_a_lost_commit_answer_makes_no_second_package(author: Author) -> Non
     assert [p.number for p in placed] == sorted({p.number for p in placed})
 
 
-def publish_through(author: Author, cut, path: str):  # type: ignore[no-untyped-def]
-    from packhorse_services.publisher.publishing import Pending
-
+def publish_through(author: Author, cut: Publishing, path: str) -> Pending:
     pending = Pending(request(path))
     try:
         cut.publish([pending])

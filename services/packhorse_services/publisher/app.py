@@ -103,6 +103,7 @@ def publisher(settings: Settings, backends: Backends) -> Publisher:
     return Publisher(
         app=_app(settings, backends, collaborators, readiness, routes_pool),
         components=(
+            _Closed(tasks),
             reading.announcements,
             reading.statuses,
             reading.queues.feed,
@@ -111,6 +112,20 @@ def publisher(settings: Settings, backends: Backends) -> Publisher:
             Periodic("housekeeping", _TIDY_S, housekeeping.tidy, clock=clock),
         ),
     )
+
+
+@dataclass(frozen=True)
+class _Closed:
+    """Closes a pool when all that use it have stopped."""
+
+    pool: ConnectionPool[Connection]
+
+    def start(self) -> None:
+        """Do nothing: the pool connects when it is first used."""
+
+    def stop(self, timeout: float) -> None:
+        """Close it."""
+        self.pool.close(timeout)
 
 
 @dataclass(frozen=True)

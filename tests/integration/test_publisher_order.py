@@ -1,0 +1,196 @@
+"""R5 and R6 under load: threads that edit and distribute the same paths through two replicas."""
+
+import json
+import random
+import threading
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+
+import psycopg
+import pytest
+
+from packhorse.blobs.open import open_blobs
+from packhorse.clock import SystemClock
+from packhorse.messaging.open import open_journal
+from packhorse.packages.body import unpack
+from packhorse_services.publisher.exporter import Exporter
+from packhorse_services.publisher.publishing import Publishing
+from packhorse_services.publisher.slot import Slot
+from tests.harness.author import Author, AwayJournal, LossyJournal, page, publish, request
+from tests.harness.waiting import eventually
+
+PATHS = [f"/contended/{number}" for number in range(20)]
+THREADS, ROUNDS = 8, 40
+
+
+@pytest.fixture
+def author(database_url: str, tmp_path: Path) -> Iterator[Author]:
+    journal = open_journal(f"memory://{tmp_path}", client_name="tests")
+    author = Author(database_url, journal, open_blobs(str(tmp_path / "blobs")))
+    author.write(*(page(path) for path in PATHS))
+    yield author
+    author.close()
+
+
+@contextmanager
+def running(*publishings: Publishing) -> Iterator[list[Exporter]]:
+    with ExitStack() as stack:
+        exporters = [Exporter(publishing, SystemClock()) for publishing in publishings]
+        for exporter in exporters:
+            exporter.start()
+            stack.callback(exporter.stop, 20)
+        yield exporters
+
+
+class Versions:
+    """Gives every edit of a path a version that grows with the order of the commits."""
+
+    def __init__(self, author: Author) -> None:
+        self._author = author
+        self._locks = {path: threading.Lock() for path in PATHS}
+        self._last = dict.fromkeys(PATHS, 0)
+
+    def edit(self, path: str) -> int:
+        with self._locks[path]:
+            self._last[path] += 1
+            self._author.write(page(path, self._last[path]))
+            return self._last[path]
+
+
+def edit_and_distribute(
+    seed: int, versions: Versions, exporters: list[Exporter]
+) -> list[tuple[str, str, int, int]]:
+    """Return package id, path, version at least, and offset of each distribution."""
+    chance = random.Random(seed)
+    done = []
+    for _ in range(ROUNDS):
+        path = chance.choice(PATHS)
+        version = versions.edit(path)
+        other = chance.choice(PATHS)
+        pending = chance.choice(exporters).submit(request(path, other))
+        accepted = pending.future.result(60)
+        done.append((accepted.package_id, path, version, accepted.offset))
+    return done
+
+
+def play(author: Author, *publishings: Publishing) -> list[tuple[str, str, int, int]]:
+    versions = Versions(author)
+    with running(*publishings) as exporters, ThreadPoolExecutor(THREADS) as pool:
+        plays = [
+            pool.submit(edit_and_distribute, seed, versions, exporters) for seed in range(THREADS)
+        ]
+        return [done for played in plays for done in played.result()]
+
+
+def carried(author: Author) -> Iterator[tuple[int, str, str, int]]:
+    """Yield offset, package id, path and version of everything in the journal, in order."""
+    for placed in author.journaled():
+        for node in unpack(placed.message, author.blobs):
+            if node.path in PATHS:
+                version = json.loads(node.properties)["version"]
+                yield placed.offset, placed.message.entry.package_id, node.path, version
+
+
+def stale(author: Author) -> list[tuple[int, str]]:
+    """Return where a package carries an older state than one below it."""
+    newest = dict.fromkeys(PATHS, 0)
+    found = []
+    for offset, _, path, version in carried(author):
+        if version < newest[path]:
+            found.append((offset, path))
+        newest[path] = max(version, newest[path])
+    return found
+
+
+def test_r6_no_stale_overwrite_however_many_race(author: Author) -> None:
+    done = play(author, author.replica(), author.replica())
+    assert stale(author) == []
+    versions = {(package_id, path): v for _, package_id, path, v in carried(author)}
+    assert all(versions[package_id, path] >= version for package_id, path, version, _ in done)
+    placed = author.journaled()
+    offsets = {one.message.entry.package_id: one.offset for one in placed}
+    assert len(placed) == len(done) == THREADS * ROUNDS
+    assert all(offsets[package_id] == offset for package_id, _, _, offset in done)
+    numbers = [one.number for one in placed]
+    assert numbers == sorted(set(numbers))
+
+
+def test_r5_replicas_race_on_a_journal_that_loses_acknowledgements(author: Author) -> None:
+    lossy = LossyJournal(author.journal, random.Random(1), faults=0.2)
+    done = play(author, author.replica(journal=lossy), author.replica(journal=lossy))
+    author.replica().settle()
+    assert lossy.lost_records
+    assert lossy.lost_acknowledgements
+    ids = [one.message.entry.package_id for one in author.journaled()]
+    assert sorted(ids) == sorted(package_id for package_id, _, _, _ in done)
+    assert stale(author) == []
+
+
+class NoSlot(Slot):
+    """A broken publisher's: it exports and appends whenever it likes."""
+
+    @contextmanager
+    def hold(self) -> Iterator[psycopg.Connection]:
+        yield self._connected()
+
+
+def test_r6_the_checker_catches_a_publisher_without_the_slot(author: Author) -> None:
+    held_back = AwayJournal(author.journal)
+    held_back.may_append.clear()
+    slow = author.replica(journal=held_back, slot=NoSlot(author.slot_connection))
+    quick = author.replica(slot=NoSlot(author.slot_connection))
+    with ThreadPoolExecutor(1) as pool:
+        slowly = pool.submit(publish, slow, request(PATHS[0]))
+        assert held_back.asked.wait(20)
+        author.write(page(PATHS[0], 1))
+        publish(quick, request(PATHS[0]))
+        held_back.may_append.set()
+        slowly.result()
+    assert stale(author) != []
+
+
+def test_r6_the_slot_orders_what_the_checker_saw(author: Author) -> None:
+    held_back = AwayJournal(author.journal)
+    held_back.may_append.clear()
+    slow, quick = author.replica(journal=held_back), author.replica()
+    with ThreadPoolExecutor(2) as pool:
+        slowly = pool.submit(publish, slow, request(PATHS[0]))
+        assert held_back.asked.wait(20)
+        author.write(page(PATHS[0], 1))
+        quickly = pool.submit(publish, quick, request(PATHS[0]))
+        eventually(lambda: author.rows(WAITS_FOR_THE_SLOT))
+        held_back.may_append.set()
+        slowly.result()
+        quickly.result()
+    assert [version for _, _, _, version in carried(author)] == [0, 1]
+
+
+WAITS_FOR_THE_SLOT = "SELECT FROM pg_locks WHERE locktype = 'advisory' AND NOT granted"
+
+
+def test_r6_one_package_never_mixes_two_states(author: Author) -> None:
+    """A writer changes all paths in one transaction, again and again, while they are exported."""
+    stop = threading.Event()
+
+    def rewrite() -> None:
+        version = 0
+        while not stop.is_set():
+            version += 1
+            author.write(*(page(path, version) for path in PATHS))
+
+    with ThreadPoolExecutor(1) as pool:
+        writing = pool.submit(rewrite)
+        replica = author.replica()
+        for _ in range(10):
+            publish(replica, request(*PATHS), request(deep=["/contended"]))
+        stop.set()
+        writing.result()
+    versions: dict[int, set[int]] = {}
+    for offset, _, _, version in carried(author):
+        versions.setdefault(offset, set()).add(version)
+    assert len(versions) == 20
+    assert all(len(mixed) == 1 for mixed in versions.values())
+    groups = [versions[offset] for offset in sorted(versions)]
+    assert groups[::2] == groups[1::2]
