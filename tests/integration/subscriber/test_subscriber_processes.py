@@ -1,0 +1,152 @@
+"""The program as a process: killed in the middle of an import, paused longer than its lease."""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+import psycopg
+import pytest
+
+from packhorse.blobs.open import open_blobs
+from packhorse.messaging.open import open_journal
+from packhorse.wire.messages import Status
+from tests.harness.postgres import Databases
+from tests.harness.processes import Room, Rooms, rooms
+from tests.harness.subscriber import (
+    Feed,
+    assert_is_the_fold,
+    content_of,
+    page,
+    position_of,
+    rows_of,
+)
+from tests.harness.waiting import eventually
+
+
+@pytest.fixture
+def programs(databases: Databases) -> Iterator[Rooms]:
+    """Programs on a journal of their own."""
+    with rooms(databases.new("journal")) as made:
+        yield made
+
+
+@pytest.fixture
+def journal_feed(programs: Rooms) -> Iterator[Feed]:
+    """A feed into that journal."""
+    settings = programs._settings
+    journal = open_journal(str(settings["journal_url"]), client_name="tests")
+    yield Feed(journal, open_blobs(str(settings["blobs_url"])))
+    journal.close()
+
+
+def reached(url: str, offset: int) -> None:
+    def there() -> bool:
+        return bool(rows_of(url, "SELECT FROM bookkeeping.position")) and (
+            position_of(url).offset >= offset
+        )
+
+    eventually(there, what=f"offset {offset}")
+
+
+@contextmanager
+def locked(url: str, path: str) -> Iterator[None]:
+    """Hold the row of a node, so that an import which writes it waits in its transaction."""
+    with psycopg.connect(url) as connection:
+        connection.execute("SELECT FROM content.node WHERE path = %s FOR UPDATE", (path,))
+        yield
+        connection.rollback()
+
+
+def session_that_waits(url: str) -> int | None:
+    """Return the server process of a lane that waits for a lock."""
+    found = rows_of(
+        url,
+        "SELECT pid FROM pg_stat_activity WHERE datname = current_database() "
+        "AND application_name LIKE 'packhorse-lane%' AND wait_event_type = 'Lock' "
+        "ORDER BY backend_start DESC LIMIT 1",
+    )
+    return found[0][0] if found else None
+
+
+def kill_while_importing(room: Room, url: str, offset: int) -> int:
+    """Kill the room each time it is about to import, and return how often that was."""
+    ended: list[int] = []
+    while True:
+        waiting = eventually(
+            lambda: (
+                session_that_waits(url) not in (None, *ended) or position_of(url).offset >= offset
+            )
+        )
+        if position_of(url).offset >= offset:
+            return len(ended)
+        assert waiting
+        assert len(ended) < 6, "the package is never given up"
+        ended.append(session_that_waits(url) or 0)
+        room.kill()
+        room.start()
+
+
+def test_u11_a_package_whose_import_ends_with_the_worker_is_given_up(
+    programs: Rooms, journal_feed: Feed, database_url: str
+) -> None:
+    room = programs.subscriber(
+        "sub", database_url, max_retries=1, editable=True, backoff_first_s=0.1
+    )
+    room.start()
+    reached(database_url, journal_feed.add(page("/deadly", 1)))
+    with locked(database_url, "/deadly"):
+        bad = journal_feed.add(page("/deadly", 2))
+        last = journal_feed.add(page("/next"))
+        assert kill_while_importing(room, database_url, bad) == 3  # its group, two own attempts
+    reached(database_url, last)
+    eventually(lambda: len(journal_feed.statuses()) == 3)
+    given_up = journal_feed.statuses()[1]
+    assert (given_up.offset, given_up.status, given_up.attempts) == (bad, Status.REMOVED_FAILED, 2)
+    assert_is_the_fold(database_url, journal_feed, removed=[bad])
+
+
+def test_u3_a_worker_paused_longer_than_its_lease_imports_nothing_twice(
+    programs: Rooms, journal_feed: Feed, database_url: str
+) -> None:
+    first = start(programs, database_url)
+    reached(database_url, journal_feed.add(page("/n", 0)))
+    second = start(programs, database_url)
+    second.ready()
+    for round_, (runs, other) in enumerate([(first, second), (second, first)]):
+        runs.pause()
+        for number in range(50):
+            last = journal_feed.add(page("/n", 100 * round_ + number))
+        reached(database_url, last)
+        runs.resume()
+        journal_feed.add(page(f"/extra/{round_}"))
+        last = journal_feed.add(page("/n", 100 * round_ + 99))
+        reached(database_url, last)
+        assert other.running
+    eventually(lambda: len({s.offset for s in journal_feed.statuses()}) == last + 1)
+    assert_is_the_fold(database_url, journal_feed)
+    assert rows_of(database_url, "SELECT epoch FROM bookkeeping.lease")[0][0] >= 3
+
+
+def start(programs: Rooms, database_url: str) -> Room:
+    room = programs.subscriber("sub", database_url, editable=True, lease_s=1)
+    room.start()
+    return room
+
+
+def test_u2_a_worker_killed_again_and_again_loses_and_repeats_nothing(
+    programs: Rooms, journal_feed: Feed, database_url: str
+) -> None:
+    journal_feed.producer = "author"
+    room = start(programs, database_url)
+    for round_ in range(3):
+        for number in range(100):
+            last = journal_feed.add(page(f"/n{number % 7}", 100 * round_ + number))
+        reached(database_url, last - 60)
+        room.kill()
+        room.start()
+    reached(database_url, last)
+    eventually(lambda: len({s.offset for s in journal_feed.statuses()}) == last + 1)
+    assert {status.status for status in journal_feed.statuses()} == {Status.IMPORTED}
+    assert_is_the_fold(database_url, journal_feed)
+    room.ready()
+    assert room.stop() == 0
+    assert len(content_of(database_url)) == 7

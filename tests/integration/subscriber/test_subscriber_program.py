@@ -1,0 +1,210 @@
+"""The assembled subscriber: lanes in threads, announcements, standby, outages."""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+from packhorse.messaging.api import JournalUnavailable, Reader, Record
+from packhorse.runtime.lifecycle import Lifecycle
+from packhorse.wire.messages import LaneState, Status, SubscriberState
+from packhorse_services.subscriber.assembly import Subscriber, assemble
+from packhorse_services.subscriber.settings import Settings
+from tests.harness.journals import eventually
+from tests.harness.subscriber import (
+    TOPICS,
+    Feed,
+    assert_is_the_fold,
+    content_of,
+    page,
+    position_of,
+    rows_of,
+)
+from tests.integration.subscriber.test_subscriber_journal import create_anew
+
+
+@contextmanager
+def running(feed: Feed, url: str, journal: Any = None, **options: Any) -> Iterator[Subscriber]:
+    """Run a whole subscriber in this process."""
+    settings = Settings(
+        **{
+            "database_url": url,
+            "subscriber": "sub",
+            "backoff_first_s": 0.01,
+            "backoff_longest_s": 0.05,
+            "lease_s": 2.0,
+            "announce_s": 0.5,
+            "editable": True,
+            **options,
+        }
+    )
+    subscriber = assemble(settings, journal or feed.journal, feed.blobs)
+    with Lifecycle(subscriber.components) as lifecycle:
+        yield subscriber
+        lifecycle.check()
+
+
+def lane(subscriber: Subscriber, agent: str = "main") -> SubscriberState:
+    return next(r.state for r in subscriber.reports if r.state.publisher_agent == agent)
+
+
+def imported(subscriber: Subscriber, offset: int, agent: str = "main") -> None:
+    eventually(lambda: lane(subscriber, agent).offset >= offset, f"{agent} reaches {offset}")
+
+
+def test_everything_that_is_appended_is_imported_told_and_announced(
+    feed: Feed, database_url: str
+) -> None:
+    with running(feed, database_url) as subscriber:
+        for number in range(300):
+            last = feed.add(page(f"/n{number % 50}", number))
+        imported(subscriber, last)
+        eventually(lambda: len(feed.statuses()) == 300, "all statuses are sent")
+        eventually(
+            lambda: feed.announcements()[-1].states[0].offset == last, "the end is announced"
+        )
+    assert_is_the_fold(database_url, feed)
+    announced = feed.announcements()[-1]
+    assert (announced.subscriber, announced.editable, announced.max_retries) == ("sub", True, -1)
+    assert {status.status for status in feed.statuses()} == {Status.IMPORTED}
+
+
+def test_announcements_after_batches_are_coalesced(feed: Feed, database_url: str) -> None:
+    with running(feed, database_url, announce_s=3600.0, group_packages=1) as subscriber:
+        for number in range(100):
+            last = feed.add(page(f"/n{number}"))
+        imported(subscriber, last)
+        eventually(lambda: len(feed.announcements()) > 0, "an announcement came")
+    assert len(feed.announcements()) < 30
+
+
+def test_r10_a_blocked_lane_blocks_no_other(feed: Feed, database_url: str) -> None:
+    agents = ("main", "other")
+    with running(feed, database_url, publisher_agents=agents) as subscriber:
+        bad = feed.bad()
+        for number in range(20):
+            last = feed.add(page(f"/other/{number}"), agent="other")
+        feed.add(page("/never"))
+        imported(subscriber, last, "other")
+        eventually(lambda: lane(subscriber).state is LaneState.BLOCKED, "main is blocked")
+        feed.clear("sub", bad)
+        imported(subscriber, last + 1)
+    assert len(content_of(database_url)) == 22
+
+
+def test_r11_a_standby_waits_and_takes_over(feed: Feed, database_url: str) -> None:
+    with running(feed, database_url) as first:
+        imported(first, feed.add(page("/a")))
+        with running(feed, database_url) as second:
+            eventually(
+                lambda: lane(second).state is LaneState.WAITING_FOR_LEASE, "the second waits"
+            )
+            assert second.lease.holder() == first.identity.instance
+            imported(first, feed.add(page("/b")))
+            for component in reversed(first.components):
+                component.stop(10)
+            imported(second, feed.add(page("/c")))
+            assert second.lease.epoch() == 2
+    assert_is_the_fold(database_url, feed)
+    assert sorted(status.offset for status in feed.statuses()) == [0, 1, 2]
+
+
+def test_r24_a_topic_created_anew_stops_a_running_lane(feed: Feed, database_url: str) -> None:
+    with running(feed, database_url) as subscriber:
+        imported(subscriber, feed.add(page("/a")))
+        create_anew(feed)
+        for number in range(5):
+            feed.add(page(f"/new/{number}"))
+        eventually(
+            lambda: lane(subscriber).state is LaneState.JOURNAL_MISMATCH, "the lane has stopped"
+        )
+        assert "created anew" in lane(subscriber).last_error
+    assert set(content_of(database_url)) == {"/a"}
+
+
+def test_r13_a_gap_is_a_state_that_is_announced(feed: Feed, database_url: str) -> None:
+    with running(feed, database_url) as subscriber:
+        imported(subscriber, feed.add(page("/a")))
+    for number in range(4):
+        feed.add(page(f"/n{number}"))
+    feed.journal.truncate(TOPICS.package, 3)
+    with running(feed, database_url) as subscriber:
+        eventually(lambda: lane(subscriber).state is LaneState.GAP, "the gap is seen")
+        eventually(
+            lambda: feed.announcements()[-1].states[0].state is LaneState.GAP, "and announced"
+        )
+    assert set(content_of(database_url)) == {"/a"}
+
+
+def test_g1_sessions_that_end_again_and_again_lose_and_repeat_nothing(
+    feed: Feed, database_url: str
+) -> None:
+    feed.producer = "author"
+    with running(feed, database_url, max_retries=0) as subscriber:
+        for round_ in range(10):
+            for number in range(30):
+                last = feed.add(page(f"/n{number}", round_))
+            end_sessions(database_url)
+        imported(subscriber, last)
+        eventually(lambda: len(feed.statuses()) >= 300, "all statuses are sent")
+    assert_is_the_fold(database_url, feed)
+    assert {status.status for status in feed.statuses()} == {Status.IMPORTED}
+    assert {status.offset for status in feed.statuses()} == set(range(300))
+
+
+def end_sessions(url: str) -> None:
+    rows_of(
+        url,
+        "SELECT pg_terminate_backend(pid) FROM pg_stat_activity "
+        "WHERE datname = current_database() AND pid <> pg_backend_pid()",
+    )
+
+
+class Flickering:
+    """A journal whose readers fail every other poll."""
+
+    def __init__(self, journal: Any) -> None:
+        self._journal = journal
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._journal, name)
+
+    def reader(self, *arguments: Any, **options: Any) -> Reader:
+        reader = self._journal.reader(*arguments, **options)
+        poll, polls = reader.poll, iter(range(10**6))
+
+        def flickering_poll(*arguments: Any, **options: Any) -> list[Record]:
+            if next(polls) % 2:
+                raise JournalUnavailable("away for a moment")
+            found: list[Record] = poll(*arguments, **options)
+            return found
+
+        reader.poll = flickering_poll
+        return reader  # type: ignore[no-any-return]
+
+
+def test_u6_a_journal_that_flickers_is_read_to_its_end(feed: Feed, database_url: str) -> None:
+    for number in range(50):
+        last = feed.add(page(f"/n{number}"))
+    journal = Flickering(feed.journal)
+    options = {"prefetch_packages": 20, "editable": False}
+    with running(feed, database_url, journal, **options) as subscriber:
+        imported(subscriber, last)
+    assert_is_the_fold(database_url, feed)
+
+
+def test_a_subscriber_stops_at_once_while_it_waits_for_its_back_off(
+    feed: Feed, database_url: str
+) -> None:
+    feed.bad()
+    slow = {"backoff_first_s": 900.0, "backoff_longest_s": 900.0}
+    with running(feed, database_url, **slow) as subscriber:
+        eventually(lambda: lane(subscriber).retries > 0, "the package has failed")
+    assert lane(subscriber).state is LaneState.STOPPED
+
+
+def test_a_released_lease_is_taken_without_waiting(feed: Feed, database_url: str) -> None:
+    with running(feed, database_url, lease_s=3600.0) as subscriber:
+        imported(subscriber, feed.add(page("/a")))
+    with running(feed, database_url, lease_s=3600.0) as subscriber:
+        imported(subscriber, feed.add(page("/b")))
+    assert position_of(database_url).offset == 1
