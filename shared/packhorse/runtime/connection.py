@@ -22,6 +22,7 @@ class BoundedProtocol(HttpToolsProtocol):
     def __init__(self, *arguments: Any, **named: Any) -> None:
         super().__init__(*arguments, **named)
         self._in_head = True
+        self._request_ended = False
         self._head_bytes = 0
         self._head_timer: asyncio.TimerHandle | None = None
 
@@ -40,8 +41,9 @@ class BoundedProtocol(HttpToolsProtocol):
 
     def data_received(self, data: bytes) -> None:
         """Parse, and count while the head is incomplete."""
+        self._request_ended = False
         super().data_received(data)
-        if self.transport.is_closing() or not self._in_head:
+        if self.transport.is_closing() or not self._in_head or self._request_ended:
             return
         self._head_bytes += len(data)
         if self._head_bytes > MAX_HEAD_BYTES:
@@ -58,7 +60,7 @@ class BoundedProtocol(HttpToolsProtocol):
     def on_message_complete(self) -> None:
         """Watch the next head, from its first byte on."""
         super().on_message_complete()
-        self._in_head, self._head_bytes = True, 0
+        self._in_head, self._head_bytes, self._request_ended = True, 0, True
 
     def send_400_response(self, msg: str) -> None:
         """Answer what is no HTTP, in the form of every other error."""
