@@ -1,0 +1,247 @@
+"""What a group of requests leaves in the author's database, and what is forgotten again."""
+
+import json
+import secrets
+from collections.abc import Iterator
+from concurrent.futures import Future
+from pathlib import Path
+
+import psycopg
+import pytest
+
+from packhorse.blobs.api import BlobStoreUnavailable, package_key
+from packhorse.blobs.open import open_blobs
+from packhorse.content.node import Node
+from packhorse.db.connect import connect, open_pool
+from packhorse.db.metadata import BOOKKEEPER
+from packhorse.db.roles import act_as
+from packhorse.messaging.api import Appended, NotAppended, Outgoing
+from packhorse.messaging.open import open_journal
+from packhorse.packages.body import unpack
+from packhorse.packages.build import PathMissing, PathRefused
+from packhorse.wire.messages import Action
+from packhorse_services.publisher.distribute import DistributionRequest, Draft, Packer
+from packhorse_services.publisher.housekeeping import Housekeeping
+from packhorse_services.publisher.idempotency import KeyReused
+from packhorse_services.publisher.publishing import OutboxFull, Patience, Pending
+from tests.harness.author import (
+    TOPICS,
+    Author,
+    AwayJournal,
+    JournalDouble,
+    page,
+    publish,
+    request,
+)
+from tests.harness.clock import ManualClock
+
+
+@pytest.fixture
+def author(database_url: str, tmp_path: Path) -> Iterator[Author]:
+    journal = open_journal(f"memory://{tmp_path}", client_name="tests")
+    author = Author(database_url, journal, open_blobs(str(tmp_path / "blobs")))
+    author.write(*(page(f"/p{number}") for number in range(5)))
+    yield author
+    author.close()
+
+
+def noise(size: int) -> str:
+    return json.dumps({"noise": secrets.token_hex(size // 2)})
+
+
+def test_r7_a_large_body_is_stored_and_remembered_with_its_offset(author: Author) -> None:
+    author.write(Node("/big", "page", noise(2_500_000)))
+    publish(author.replica(), request("/p0"))
+    [pending] = publish(author.replica(), request("/big"))
+    [_, placed] = author.journaled()
+    key = package_key(pending.package_id)
+    body = placed.message.body
+    assert body is not None
+    assert body.reference == key
+    assert [node.path for node in unpack(placed.message, author.blobs)] == ["/big"]
+    rows = author.rows(
+        "SELECT key, package_id, length, sha256, log_offset FROM bookkeeping.stored_package"
+    )
+    length = placed.message.entry.body_length
+    assert rows == [(key, pending.package_id, length, body.sha256.hex(), placed.offset)]
+
+
+def test_the_outbox_keeps_no_bodies(author: Author) -> None:
+    publish(author.replica(), request("/p0"), request("/p1"))
+    rows = author.rows("SELECT log_offset, value FROM bookkeeping.outbox ORDER BY sequence")
+    assert rows == [(0, None), (1, None)]
+    assert author.rows("SELECT settled_offset, sequence FROM bookkeeping.slot") == [(1, 2)]
+
+
+def test_one_bad_request_fails_alone(author: Author) -> None:
+    group = publish(
+        author.replica(),
+        request("/p0"),
+        request("/p0", "/gone"),
+        request("/p1", roots=["/elsewhere"]),
+        request("/p2"),
+    )
+    assert isinstance(group[1].future.exception(), PathMissing)
+    assert isinstance(group[2].future.exception(), PathRefused)
+    assert [group[i].future.result().offset for i in (0, 3)] == [0, 1]
+    assert len(author.journaled()) == 2
+
+
+def test_a_request_that_breaks_its_statement_fails_alone(
+    author: Author, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    draft = Packer.draft
+
+    def divide(
+        packer: Packer, connection: psycopg.Connection, asked: DistributionRequest, package_id: str
+    ) -> Draft:
+        if asked.paths == ("/p1",):
+            connection.execute("SELECT 1 / 0")
+        return draft(packer, connection, asked, package_id)
+
+    monkeypatch.setattr(Packer, "draft", divide)
+    group = publish(author.replica(), request("/p0"), request("/p1"), request("/p2"))
+    assert isinstance(group[1].future.exception(), psycopg.errors.DivisionByZero)
+    assert [group[i].future.result().offset for i in (0, 2)] == [0, 1]
+
+
+def test_a_blob_store_that_is_away_fails_only_what_needs_it(
+    author: Author, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    author.write(Node("/big", "page", noise(2_500_000)))
+
+    def away(*_: object, **__: object) -> None:
+        raise BlobStoreUnavailable("the store is away")
+
+    monkeypatch.setattr(author.blobs, "put", away)
+    group = publish(author.replica(), request("/p0"), request("/big"))
+    assert isinstance(group[1].future.exception(), BlobStoreUnavailable)
+    assert group[0].future.result().offset == 0
+    assert author.rows("SELECT FROM bookkeeping.stored_package") == []
+
+
+def test_r23_exports_and_bookkeeping_have_their_own_rights(author: Author) -> None:
+    publish(author.replica(), request("/p0"))
+    with connect(author.database_url, "tests") as connection:
+        for role, statement in (
+            ("packhorse_exporter", "SELECT FROM bookkeeping.outbox"),
+            ("packhorse_importer", "SELECT FROM bookkeeping.slot"),
+            ("packhorse_bookkeeper", "SELECT FROM content.node"),
+            ("packhorse_exporter", "DELETE FROM content.node"),
+        ):
+            act_as(connection, role)
+            with pytest.raises(psycopg.errors.InsufficientPrivilege):
+                connection.execute(statement.encode())
+            connection.rollback()
+
+
+def test_r5_a_key_outlives_replicas_and_its_answer_follows_the_package(author: Author) -> None:
+    away = AwayJournal(author.journal)
+    away.away = True
+    [first] = publish(author.replica(journal=away), request("/p0", key="k"))
+    assert first.future.result().offset is None
+    [again] = publish(author.replica(journal=away), request("/p0", key="k"))
+    assert again.future.result().package_id == first.package_id
+    [late] = publish(author.replica(), request("/p0", key="k"))
+    assert (late.future.result().package_id, late.future.result().offset) == (first.package_id, 0)
+    [other] = publish(author.replica(), request("/p1", key="k"))
+    assert isinstance(other.future.exception(), KeyReused)
+    [deep] = publish(author.replica(), request(deep=["/p0"], key="k"))
+    assert isinstance(deep.future.exception(), KeyReused)
+    assert len(author.journaled()) == 1
+
+
+def test_the_outbox_fills_while_the_journal_is_away(author: Author) -> None:
+    away, clock = AwayJournal(author.journal), ManualClock()
+    away.away = True
+    replica = author.replica(
+        journal=away, clock=clock, patience=Patience(settle_s=0, outbox_packages=3)
+    )
+    for number in range(3):
+        [pending] = publish(replica, request(f"/p{number}"))
+        assert pending.future.result().offset is None
+    [refused] = publish(replica, request("/p3"))
+    assert isinstance(refused.future.exception(), OutboxFull)
+    away.away = False
+    [still] = publish(replica, request("/p3"))
+    assert isinstance(still.future.exception(), OutboxFull), "the journal is left alone for a while"
+    clock.advance(1.1)
+    [accepted] = publish(replica, request("/p3"))
+    assert accepted.future.result().offset == 3
+    assert [one.message.entry.paths for one in author.journaled()] == [
+        ("/p0",),
+        ("/p1",),
+        ("/p2",),
+        ("/p3",),
+    ]
+
+
+class Swallowing(JournalDouble):
+    """Loses the records whose number in the order of appends is in `lost`, and says so."""
+
+    lost = frozenset({1})
+    seen = 0
+
+    def append(self, topic: str, record: Outgoing) -> Future[Appended]:
+        self.seen += 1
+        if self.seen - 1 not in self.lost:
+            return self._journal.append(topic, record)
+        failed: Future[Appended] = Future()
+        failed.set_exception(NotAppended("lost"))
+        return failed
+
+
+def test_r27_a_package_that_others_overtook_gets_a_new_number(author: Author) -> None:
+    """Subscribers skip a number below one that they have seen, so it would be lost (R27)."""
+    replica = author.replica(journal=Swallowing(author.journal))
+    group = publish(replica, request("/p0"), request("/p1"), request("/p2"))
+    publish(replica, request("/p3"))
+    placed = author.journaled()
+    assert [one.message.entry.paths[0] for one in placed] == ["/p0", "/p2", "/p1", "/p3"]
+    assert [one.number[1] for one in placed] == [1, 3, 4, 5]
+    offsets = [pending.future.result().offset for pending in group]
+    assert offsets == [0, 2, 1]
+    rows = author.rows("SELECT sequence, log_offset FROM bookkeeping.outbox ORDER BY sequence")
+    assert rows == [(1, 0), (3, 1), (4, 2), (5, 3)]
+
+
+def test_deletions_carry_no_body(author: Author) -> None:
+    publish(author.replica(), *(request("/gone", action=Action(kind)) for kind in ACTIONS))
+    placed = author.journaled()
+    assert [one.message.entry.action.value for one in placed] == list(ACTIONS)
+    assert all(one.message.body is None for one in placed)
+
+
+ACTIONS = ("DELETE", "INVALIDATE", "TEST")
+
+
+def test_old_keys_and_distributions_are_forgotten(author: Author) -> None:
+    replica = author.replica()
+    for number in range(5):
+        publish(replica, request(f"/p{number}", key=f"k{number}"))
+    with connect(author.database_url, "tests") as connection:
+        act_as(connection, BOOKKEEPER)
+        connection.execute(
+            "UPDATE bookkeeping.idempotency_key SET created_at = now() - interval '25 hours' "
+            "WHERE key <> 'k4'"
+        )
+    author.journal.truncate(TOPICS.package, 3)
+    pool = open_pool(author.database_url, "tests")
+    Housekeeping(pool, author.journal, TOPICS.package, keep_keys_s=24 * 3600).tidy()
+    pool.close()
+    assert author.rows("SELECT key FROM bookkeeping.idempotency_key") == [("k4",)]
+    rows = author.rows("SELECT log_offset FROM bookkeeping.outbox ORDER BY 1")
+    assert rows == [(3,), (4,)]
+    [anew] = publish(replica, request("/p0", key="k0"))
+    assert not anew.future.result().repeated
+
+
+def test_what_waits_is_never_forgotten(author: Author) -> None:
+    away = AwayJournal(author.journal)
+    away.away = True
+    pending = Pending(request("/p0"))
+    author.replica(journal=away).publish([pending])
+    pool = open_pool(author.database_url, "tests")
+    Housekeeping(pool, author.journal, TOPICS.package, keep_keys_s=0).tidy()
+    pool.close()
+    assert len(author.rows("SELECT FROM bookkeeping.outbox")) == 1

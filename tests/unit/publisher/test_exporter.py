@@ -1,0 +1,156 @@
+"""The thread that gathers requests: every request gets an answer, whatever happens."""
+
+import threading
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from typing import Any, cast
+
+import psycopg
+import pytest
+
+from packhorse.clock import SystemClock
+from packhorse_services.publisher.exporter import Exporter, PublisherStopping
+from packhorse_services.publisher.idempotency import KeyInProgress
+from packhorse_services.publisher.publishing import Pending, Publishing
+from packhorse_services.publisher.slot import SlotBusy
+from tests.harness.author import request
+
+
+class ScriptedPublishing:
+    """Publishes by doing what it is told, group after group."""
+
+    def __init__(self, *script: Callable[[Sequence[Pending]], None]) -> None:
+        self._script = list(script)
+        self.groups: list[int] = []
+        self.closed = False
+
+    def publish(self, group: Sequence[Pending]) -> None:
+        self.groups.append(len(group))
+        act = self._script.pop(0) if self._script else answer_all
+        act(group)
+
+    def settle(self) -> bool:
+        return True
+
+    def stop(self) -> None: ...
+
+    def close(self) -> None:
+        self.closed = True
+
+
+def answer_all(group: Sequence[Pending]) -> None:
+    for pending in group:
+        pending.answer(1)
+
+
+def answer_first(group: Sequence[Pending]) -> None:
+    group[0].answer(1)
+
+
+def fail_with(error: Exception) -> Callable[[Sequence[Pending]], None]:
+    def fail(_: Sequence[Pending]) -> None:
+        raise error
+
+    return fail
+
+
+class Gate:
+    """Holds a group back until the test opens it."""
+
+    def __init__(self) -> None:
+        self.reached, self.open = threading.Event(), threading.Event()
+
+    def __call__(self, group: Sequence[Pending]) -> None:
+        self.reached.set()
+        assert self.open.wait(20)
+        answer_all(group)
+
+
+@contextmanager
+def running(publishing: ScriptedPublishing, **options: Any) -> Iterator[Exporter]:
+    exporter = Exporter(cast(Publishing, publishing), SystemClock(), **options)
+    exporter.start()
+    try:
+        yield exporter
+    finally:
+        exporter.stop(20)
+        assert exporter.failure() is None
+        assert publishing.closed
+
+
+def test_requests_gather_while_a_group_is_under_way() -> None:
+    gate = Gate()
+    publishing = ScriptedPublishing(gate)
+    with running(publishing) as exporter:
+        pendings = [exporter.submit(request("/a"))]
+        assert gate.reached.wait(20)
+        pendings += [exporter.submit(request("/a")) for _ in range(70)]
+        pendings[1].future.cancel()
+        gate.open.set()
+        for pending in pendings[:1] + pendings[2:]:
+            assert pending.future.result(20).offset == 1
+    assert publishing.groups == [1, 63, 6]
+
+
+def test_what_one_round_leaves_the_next_one_takes() -> None:
+    gate = Gate()
+    publishing = ScriptedPublishing(gate, answer_first, answer_first)
+    with running(publishing) as exporter:
+        exporter.submit(request("/a"))
+        assert gate.reached.wait(20)
+        pendings = [exporter.submit(request("/a")) for _ in range(3)]
+        gate.open.set()
+        for pending in pendings:
+            pending.future.result(20)
+    assert publishing.groups == [1, 3, 2, 1]
+
+
+@pytest.mark.parametrize("error", [SlotBusy("busy"), psycopg.OperationalError("cut")])
+def test_r26_a_round_that_failed_is_played_again(error: Exception) -> None:
+    publishing = ScriptedPublishing(fail_with(error), answer_all)
+    with running(publishing) as exporter:
+        assert exporter.submit(request("/a")).future.result(20).offset == 1
+    assert publishing.groups == [1, 1]
+
+
+def test_a_database_that_stays_away_is_told() -> None:
+    cut = psycopg.OperationalError("cut")
+    with running(ScriptedPublishing(*[fail_with(cut)] * 100), give_up_s=0.0) as exporter:
+        future = exporter.submit(request("/a")).future
+        assert future.exception(20) is cut
+
+
+def test_a_bug_fails_its_group_and_not_the_thread() -> None:
+    with running(ScriptedPublishing(fail_with(ZeroDivisionError()))) as exporter:
+        with pytest.raises(ZeroDivisionError):
+            exporter.submit(request("/a")).future.result(20)
+        assert exporter.submit(request("/a")).future.result(20).offset == 1
+
+
+def test_r5_a_key_is_free_again_when_its_request_is_answered() -> None:
+    gate = Gate()
+    with running(ScriptedPublishing(gate, fail_with(ZeroDivisionError()))) as exporter:
+        first = exporter.submit(request("/a", key="k"))
+        with pytest.raises(KeyInProgress):
+            exporter.submit(request("/a", key="k"))
+        gate.open.set()
+        first.future.result(20)
+        second = exporter.submit(request("/a", key="k"))
+        with pytest.raises(ZeroDivisionError):
+            second.future.result(20)
+        exporter.submit(request("/a", key="k")).future.result(20)
+
+
+def test_stopping_answers_everybody() -> None:
+    gate = Gate()
+    publishing = ScriptedPublishing(gate)
+    with running(publishing) as exporter:
+        first = exporter.submit(request("/a"))
+        assert gate.reached.wait(20)
+        waiting = exporter.submit(request("/a"))
+        threading.Timer(0.1, gate.open.set).start()
+    assert first.future.result(0).offset == 1
+    with pytest.raises(PublisherStopping):
+        waiting.future.result(0)
+    with pytest.raises(PublisherStopping):
+        exporter.submit(request("/a"))

@@ -1,0 +1,172 @@
+"""R15, R17: the queue cache against a plain list, whatever is appended, fetched, trimmed, cut."""
+
+import secrets
+from collections.abc import Sequence
+from typing import Any
+
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from hypothesis.stateful import (
+    RuleBasedStateMachine,
+    initialize,
+    invariant,
+    rule,
+    run_state_machine_as_test,
+)
+
+from packhorse.messaging.api import Record
+from packhorse.wire.messages import Action, PackageEntry, PackageMessage
+from packhorse.wire.package_codec import encode_package
+from packhorse_services.publisher.queues import columns
+from packhorse_services.publisher.queues.cache import QueueCache
+from packhorse_services.publisher.queues.columns import Segment, add_record
+
+NOW = 1_700_000_000_000
+
+paths = st.lists(st.sampled_from(["/a", "/a/b", "/\U0001f40e", "/" + "x" * 300]), max_size=3)
+entries = st.builds(
+    PackageEntry,
+    package_id=st.one_of(
+        st.builds("dstrpck-{}-{:016x}".format, st.integers(1, 2 * NOW), st.integers(0, 2**64 - 1)),
+        st.text(max_size=20),
+        st.just(f"dstrpck-{NOW}-00000000-0000-4000-8000-000000000000"),
+    ),
+    publisher_agent=st.sampled_from(["main", "main", "other"]),
+    action=st.sampled_from(Action),
+    paths=paths.map(tuple),
+    deep_paths=paths.map(tuple),
+    user=st.sampled_from(["alice", "bob", ""]),
+    body_length=st.sampled_from([0, 5_000, 2**32, 2**40]),
+)
+
+
+def record(offset: int, entry: PackageEntry, time_ms: int = NOW) -> Record:
+    headers = encode_package(PackageMessage(entry)).headers
+    return Record("package", 0, offset, time_ms, None, headers, b"")
+
+
+def shown(records: Sequence[tuple[Record, PackageEntry]], after: int) -> list[tuple[Any, ...]]:
+    return [
+        (
+            *(one.offset, one.time_ms, entry.package_id, entry.action, entry.body_length),
+            *(entry.user, entry.paths, entry.deep_paths),
+        )
+        for one, entry in records
+        if one.offset > after and entry.publisher_agent == "main" and entry.action != Action.TEST
+    ]
+
+
+class QueueCacheMachine(RuleBasedStateMachine):
+    """The log is a list; the cache began at some offset of it and is moved about."""
+
+    @initialize(before=st.lists(entries, max_size=20))
+    def begin(self, before: list[PackageEntry]) -> None:
+        self.log: list[tuple[Record, PackageEntry]] = []
+        self.next, self.oldest = 0, 0
+        for entry in before:
+            self._write(entry, 1)
+        self.cache = QueueCache("main")
+        self.cache.reset(self.next)
+
+    def _write(self, entry: PackageEntry, gap: int) -> None:
+        offset = self.next + gap - 1
+        self.log.append((record(offset, entry, NOW + 7 * offset), entry))
+        self.next = offset + 1
+
+    @rule(new=st.lists(st.tuples(entries, st.integers(1, 3)), max_size=8))
+    def append(self, new: list[tuple[PackageEntry, int]]) -> None:
+        start = len(self.log)
+        for entry, gap in new:
+            self._write(entry, gap)
+        self.cache.extend([one for one, _ in self.log[start:]])
+        self.cache.extend([one for one, _ in self.log[-2:]])  # seen again: nothing new
+
+    @rule(part=st.floats(0, 1))
+    def fetch(self, part: float) -> None:
+        start = max(self.oldest, int(part * self.cache.low))
+        segments: list[Segment] = []
+        for one, _ in self.log:
+            if start <= one.offset < self.cache.low:
+                add_record(segments, one, b"main")
+        self.cache.prepend(segments, start, self.cache.low)
+
+    @rule(part=st.floats(0, 1))
+    def trim(self, part: float) -> None:
+        self.cache.trim(int(part * self.next))
+
+    @rule(part=st.floats(0, 1))
+    def cut_the_log(self, part: float) -> None:
+        self.oldest = max(self.oldest, int(part * self.next))
+        self.log = [row for row in self.log if row[0].offset >= self.oldest]
+        self.cache.forget_below(self.oldest)
+
+    @invariant()
+    def views_are_the_list(self) -> None:
+        for after in {-1, self.oldest, self.cache.low - 1, self.cache.low, self.next - 2}:
+            wanted = shown(self.log, after)
+            view = self.cache.view(after, 5)
+            if view is None:
+                assert max(after + 1, self.oldest) < self.cache.low
+                continue
+            assert view.length == len(wanted) == self.cache.length(after)
+            assert [flat(one) for one in view.page] == wanted[:5]
+            assert (flat(view.head) if view.head else None) == (wanted[0] if wanted else None)
+            middle = self.cache.view(after, 3, skip_to=after + 4)
+            assert middle is not None
+            assert [flat(one) for one in middle.page] == shown(self.log, max(after, after + 3))[:3]
+
+
+def flat(entry: columns.QueueEntry) -> tuple[Any, ...]:
+    return (
+        *(entry.offset, entry.time_ms, entry.package_id, entry.action, entry.size),
+        *(entry.user, entry.paths, entry.deep_paths),
+    )
+
+
+def test_r15_r17_a_queue_is_a_view_on_the_log(monkeypatch: Any) -> None:
+    monkeypatch.setattr(columns, "_ENTRIES", 4)
+    run_state_machine_as_test(
+        QueueCacheMachine, settings=settings(max_examples=60, stateful_step_count=20, deadline=None)
+    )
+
+
+@given(st.lists(entries, min_size=1, max_size=30))
+@settings(max_examples=50, deadline=None)
+def test_sealing_changes_nothing(given_entries: list[PackageEntry]) -> None:
+    segments: list[Segment] = []
+    for offset, entry in enumerate(given_entries):
+        add_record(segments, record(offset, entry), b"main")
+    before = [segment.entry(i) for segment in segments for i in range(len(segment))]
+    for segment in segments:
+        segment.seal()
+    assert [segment.entry(i) for segment in segments for i in range(len(segment))] == before
+
+
+def test_r14_a_record_that_cant_be_read_is_shown() -> None:
+    headers = {"publisher-agent": b"main", "package-id": b"dstrpck-x", "entry": b"\xff\xff"}
+    cache = QueueCache("main")
+    cache.extend([Record("package", 0, 3, NOW, None, headers, b"")])
+    view = cache.view(-1, 10)
+    assert view is not None
+    [entry] = view.page
+    assert (entry.package_id, entry.action, entry.paths) == ("dstrpck-x", None, ())
+
+
+def test_r17_an_entry_takes_30_bytes_and_its_paths() -> None:
+    cache = QueueCache("main")
+    path = "/content/site/page"
+    for start in range(0, 40_000, 1000):
+        cache.extend(
+            [
+                record(
+                    offset,
+                    PackageEntry(
+                        f"dstrpck-{NOW}-{secrets.token_hex(8)}",
+                        *("main", Action.ADD, (path,), (), "alice"),
+                        body_length=5000,
+                    ),
+                )
+                for offset in range(start, start + 1000)
+            ]
+        )
+    assert cache.size / 40_000 - len(path) <= 31.1  # one byte ends the path

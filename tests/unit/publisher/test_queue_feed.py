@@ -1,0 +1,136 @@
+"""R15, R17: the cache is filled from the journal, and only with what is missing."""
+
+import asyncio
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import pytest
+
+from packhorse.messaging.api import Journal, Outgoing, TopicSpec
+from packhorse.messaging.memory import MemoryJournal, MemoryLog
+from packhorse.wire.messages import Action, PackageEntry, PackageMessage
+from packhorse.wire.package_codec import encode_package
+from packhorse_services.publisher.queues.cache import QueueCache
+from packhorse_services.publisher.queues.feed import QueueFeed, QueueLoading, QueueTooLong
+from tests.harness.author import JournalDouble
+from tests.harness.clock import ManualClock
+from tests.harness.waiting import eventually
+
+TOPIC = "package"
+
+
+class WatchedJournal(JournalDouble):
+    """Counts the ranges that are read, and can hold the readers back."""
+
+    def __init__(self, journal: Journal) -> None:
+        super().__init__(journal)
+        self.read_from: list[Any] = []
+        self.may_read = threading.Event()
+        self.may_read.set()
+
+    def reader(self, topic: str, start: Any, **options: Any) -> Any:
+        assert options["values"] is False, "bodies are not needed"
+        assert self.may_read.wait(20)
+        self.read_from.append(start)
+        return self._journal.reader(topic, start, **options)
+
+
+@pytest.fixture
+def log() -> MemoryLog:
+    return MemoryLog()
+
+
+@pytest.fixture
+def journal(log: MemoryLog) -> WatchedJournal:
+    journal = MemoryJournal(log)
+    journal.create_topics([TopicSpec(TOPIC)])
+    return WatchedJournal(journal)
+
+
+def append(journal: Any, count: int) -> None:
+    for number in range(count):
+        entry = PackageEntry(f"id-{number}", "main", Action.ADD, ("/a" * 100,))
+        encoded = encode_package(PackageMessage(entry))
+        journal.append(TOPIC, Outgoing(encoded.value, encoded.headers)).result()
+
+
+@contextmanager
+def running(journal: Any, clock: ManualClock, **options: Any) -> Iterator[QueueFeed]:
+    feed = QueueFeed(journal, TOPIC, QueueCache("main"), clock=clock, **options)
+    feed.start()
+    try:
+        yield feed
+    finally:
+        journal.may_read.set()
+        feed.stop(10)
+
+
+def test_r17_only_the_missing_range_is_fetched_once_for_all(journal: WatchedJournal) -> None:
+    append(journal, 10)
+
+    async def everybody(feed: QueueFeed, offset: int) -> None:
+        await asyncio.gather(*(feed.need(offset) for _ in range(50)))
+
+    with running(journal, ManualClock()) as feed:
+        asyncio.run(everybody(feed, 5))
+        assert (feed.cache.low, feed.cache.length(5)) == (6, 4)
+        asyncio.run(everybody(feed, -1))
+        assert feed.cache.length(-1) == 10
+        asyncio.run(everybody(feed, 3))
+        assert journal.read_from == [10, 6, 0]
+        append(journal, 3)
+        eventually(lambda: feed.cache.length(-1) == 13)
+
+
+def test_r17_a_fetch_that_takes_too_long_goes_on(journal: WatchedJournal) -> None:
+    append(journal, 10)
+    with running(journal, ManualClock()) as feed:
+        asyncio.run(feed.need(9))
+        journal.may_read.clear()
+        with pytest.raises(QueueLoading):
+            asyncio.run(feed.need(-1, timeout=0.05))
+        journal.may_read.set()
+        asyncio.run(feed.need(-1))
+        assert journal.read_from == [10, 0]
+
+
+def test_r17_memory_is_bounded(journal: WatchedJournal) -> None:
+    append(journal, 10_000)
+    with running(journal, ManualClock(), max_bytes=500_000) as feed:
+        with pytest.raises(QueueTooLong):
+            asyncio.run(feed.need(-1))
+        asyncio.run(feed.need(9_000))
+        assert feed.cache.length(9_000) == 999
+
+
+def test_r15_what_the_log_has_forgotten_is_shown_no_more(journal: WatchedJournal) -> None:
+    append(journal, 10)
+    clock = ManualClock()
+    with running(journal, clock) as feed:
+        asyncio.run(feed.need(-1))
+        journal.truncate(TOPIC, 4)
+        clock.advance(16)
+        eventually(lambda: feed.cache.length(-1) == 6)
+        assert feed.cache.length(7) == 2
+
+
+def test_r24_another_topic_of_that_name_is_another_log(
+    journal: WatchedJournal, log: MemoryLog
+) -> None:
+    append(journal, 10)
+    clock = ManualClock()
+    with running(journal, clock) as feed:
+        asyncio.run(feed.need(-1))
+        log.remove_topic(TOPIC)
+        journal.create_topics([TopicSpec(TOPIC)])
+        append(journal, 2)
+
+        def follows_the_new_one() -> bool:
+            clock.advance(2)
+            return bool(feed.cache.length(-1) == 2 or feed.cache.next == 2)
+
+        eventually(follows_the_new_one)
+        asyncio.run(feed.need(-1))
+        assert feed.cache.length(-1) == 2
