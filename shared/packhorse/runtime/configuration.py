@@ -82,10 +82,16 @@ def loaded(kind: type[SettingsT]) -> SettingsT:
         return kind()
     except ValidationError as error:
         wrong = "; ".join(
-            f"PACKHORSE_{'_'.join(map(str, one['loc'])).upper()}: {one['msg']}"
-            for one in error.errors()
+            f"{_variable(one['loc'])}: {one['msg'].removeprefix('Value error, ')}"
+            for one in error.errors(include_input=False)
         )
-        raise InvalidConfiguration(wrong) from error
+        raise InvalidConfiguration(wrong) from None  # pydantic's own text quotes what it got
+
+
+def _variable(location: tuple[str | int, ...]) -> str:
+    if not location:
+        return "the settings together"
+    return f"PACKHORSE_{'_'.join(map(str, location)).upper()}"
 
 
 def is_loopback(host: str) -> bool:

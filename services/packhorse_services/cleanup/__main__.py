@@ -1,0 +1,107 @@
+"""`packhorse-cleanup`, and `python -m packhorse_services.cleanup`."""
+
+import json
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Annotated
+
+import typer
+
+from packhorse.blobs.api import BlobStore
+from packhorse.blobs.open import open_blobs
+from packhorse.db.connect import connect
+from packhorse.db.engine import open_engine
+from packhorse.db.migrate import upgrade
+from packhorse.messaging.api import Journal
+from packhorse.messaging.open import open_journal
+from packhorse.messaging.topics import standard_topics
+from packhorse.runtime import logs
+from packhorse.runtime.auth import authenticator_for
+from packhorse.runtime.configuration import loaded
+from packhorse.runtime.serve import run as run_service
+from packhorse.runtime.startup import plain_refusals
+from packhorse.wire.topics import Topics
+from packhorse_services.cleanup import ledger
+from packhorse_services.cleanup.app import cleanup_service, sweep_of
+from packhorse_services.cleanup.report import Removal, Run
+from packhorse_services.cleanup.runner import run_by_hand
+from packhorse_services.cleanup.settings import Settings
+
+_SHOWN = 1000
+
+commands = typer.Typer(
+    add_completion=False,
+    pretty_exceptions_enable=False,
+    help="Remove packages from the blob store that the journal has forgotten.",
+)
+
+
+@commands.callback(invoke_without_command=True)
+def serve(context: typer.Context) -> None:
+    """Clean up by schedule, and serve over HTTP, when no command is named."""
+    if context.invoked_subcommand is not None:
+        return
+    settings = loaded(Settings)
+    logs.configure(settings.log_format, settings.log_level)
+    authenticator = authenticator_for(settings)
+    with _backends(settings) as (journal, blobs):
+        journal.create_topics(standard_topics(Topics.prefixed(settings.topic_prefix)))
+        service = cleanup_service(settings, journal, blobs, authenticator)
+        run_service(
+            service.app, host=settings.host, port=settings.port, components=service.components
+        )
+
+
+@commands.command()
+def run(
+    dry_run: Annotated[bool, typer.Option(help="Say what would go, remove nothing.")] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="Print the report as JSON.")] = False,
+) -> None:
+    """Clean up now, and print what was removed and why."""
+    settings = loaded(Settings)
+    logs.configure(settings.log_format, "WARNING")
+    url = settings.database_url.get_secret_value()
+    with _backends(settings) as (journal, blobs):
+        done = run_by_hand(url, sweep_of(settings, journal, blobs), dry_run=dry_run)
+    with connect(url, "cleanup-report") as connection:
+        removals = ledger.removals(connection, done.id, "", _SHOWN)
+    if as_json:
+        typer.echo(json.dumps(done.as_json(removals), indent=2))
+    else:
+        _print(done, removals)
+
+
+def _print(run: Run, removals: list[Removal]) -> None:
+    verb = "would remove" if run.dry_run else "removed"
+    typer.echo(f"run {run.id}: the log holds offsets {run.oldest_offset} to {run.next_offset}")
+    for removal in removals:
+        gone = removal.candidate
+        where = "" if gone.log_offset is None else f", offset {gone.log_offset}"
+        typer.echo(f"  {verb} {gone.key} ({gone.reason}, {gone.length} bytes{where})")
+    for reason, total in run.totals.items():
+        typer.echo(f"{verb} {total.count} of {total.bytes} bytes: {reason}")
+    typer.echo(f"kept: {', '.join(f'{count} {why}' for why, count in run.kept.items())}")
+
+
+@contextmanager
+def _backends(settings: Settings) -> Iterator[tuple[Journal, BlobStore]]:
+    engine = open_engine(settings.database_url.get_secret_value(), "packhorse-cleanup")
+    upgrade(engine)
+    engine.dispose()
+    blobs = open_blobs(settings.blobs_url)
+    journal = open_journal(settings.journal_url, client_name="packhorse-cleanup")
+    try:
+        yield journal, blobs
+    finally:
+        journal.close()
+        blobs.close()
+
+
+def main() -> None:
+    """Run the program; an error that it expects becomes one line and an exit code."""
+    with plain_refusals():
+        commands()
+
+
+if __name__ == "__main__":
+    main()

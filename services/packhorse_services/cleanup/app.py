@@ -1,0 +1,87 @@
+"""A cleanup service put together: its parts, its HTTP service, and what makes it ready."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from datetime import timedelta
+
+from fastapi import FastAPI
+
+from packhorse.blobs.api import BlobStore
+from packhorse.clock import Clock, SystemClock
+from packhorse.db.connect import open_pool
+from packhorse.messaging.api import Journal
+from packhorse.runtime.auth import Authenticator
+from packhorse.runtime.http import create_app
+from packhorse.runtime.lifecycle import Component
+from packhorse.runtime.periodic import Periodic
+from packhorse.runtime.problems import Kind
+from packhorse.wire.topics import Topics
+from packhorse_services.cleanup import routes
+from packhorse_services.cleanup.ledger import RunWaits
+from packhorse_services.cleanup.runner import Pool, Runner
+from packhorse_services.cleanup.settings import Settings
+from packhorse_services.cleanup.sweep import Sweep
+
+_LOOK_S = 15.0
+DESCRIPTION = "Removes packages from the blob store that the journal has forgotten."
+_PROBLEMS: Mapping[type[Exception], Kind] = {
+    RunWaits: Kind(409, "run-waits", "A cleanup run waits already")
+}
+
+
+@dataclass(frozen=True)
+class CleanupService:
+    """A service that is put together and not started."""
+
+    app: FastAPI
+    components: Sequence[Component]
+
+
+def sweep_of(settings: Settings, journal: Journal, blobs: BlobStore) -> Sweep:
+    """Return what does the runs."""
+    topic = Topics.prefixed(settings.topic_prefix).package
+    return Sweep(journal, topic, blobs, timedelta(hours=settings.orphan_grace_hours))
+
+
+def cleanup_service(
+    settings: Settings,
+    journal: Journal,
+    blobs: BlobStore,
+    authenticator: Authenticator,
+    clock: Clock | None = None,
+) -> CleanupService:
+    """Put a cleanup service together; nothing connects before it is started."""
+    clock = clock or SystemClock()
+    url = settings.database_url.get_secret_value()
+    pool = open_pool(url, "cleanup-routes")
+    runner = Runner(url, pool, sweep_of(settings, journal, blobs), settings.schedule)
+    runs = Periodic("cleanup", _LOOK_S, runner.run_if_due, clock=clock, at_once=True)
+    retention = Periodic(
+        "retention", settings.retention_seconds, journal.enforce_retention, clock=clock
+    )
+    topic = Topics.prefixed(settings.topic_prefix).package
+    app = create_app(
+        title="packhorse cleanup",
+        description=DESCRIPTION,
+        authenticator=authenticator,
+        readiness={
+            "database": lambda: _ask_database(pool),
+            "journal": lambda: _ask_journal(journal, topic),
+            "blobs": blobs.check,
+        },
+        problems=_PROBLEMS,
+        docs=settings.docs,
+    )
+    app.state.pool = pool
+    app.state.begin_soon = runs.kick
+    app.include_router(routes.router)
+    return CleanupService(app, (runs, retention))
+
+
+def _ask_database(pool: Pool) -> None:
+    with pool.connection() as connection:
+        connection.execute("SELECT 1")
+
+
+def _ask_journal(journal: Journal, topic: str) -> None:
+    journal.bounds(topic)

@@ -1,0 +1,243 @@
+"""The book of cleanup runs: which are due, which wait, what each of them removed.
+
+Written in a turn's transactions; read by anybody. All times are the database's (R28).
+"""
+
+from collections.abc import Collection, Mapping, Sequence
+from datetime import datetime, timedelta
+
+import psycopg
+from psycopg import Connection
+from psycopg.rows import dict_row
+from psycopg.types.json import Jsonb
+
+from packhorse.errors import Permanent
+from packhorse.messaging.api import Bounds
+from packhorse_services.cleanup.report import (
+    Candidate,
+    Reason,
+    Removal,
+    Run,
+    RunState,
+    Total,
+)
+from packhorse_services.cleanup.schedule import Schedule
+
+BY_SCHEDULE = "schedule"
+_KEPT_RUNS = 200
+_SELECT = (
+    "SELECT id, origin, dry_run, state, requested_at, started_at, ended_at, journal_id, "
+    "oldest_offset, next_offset, kept, error FROM bookkeeping.cleanup_run "
+)
+
+
+class RunWaits(Permanent):
+    """A run waits already and will begin soon."""
+
+
+def request(connection: Connection, origin: str, *, dry_run: bool) -> int:
+    """Ask for a run and return its id. Raises `RunWaits`."""
+    try:
+        with connection.transaction():
+            return _insert(connection, origin, dry_run, RunState.REQUESTED)
+    except psycopg.errors.UniqueViolation as error:
+        raise RunWaits("a run waits already; ask again when it has begun") from error
+
+
+def is_due(connection: Connection) -> bool:
+    """Tell whether a run waits or the time of one has come."""
+    [(due,)] = connection.execute(
+        """
+        SELECT EXISTS (SELECT FROM bookkeeping.cleanup WHERE next_run_at <= clock_timestamp())
+            OR EXISTS (SELECT FROM bookkeeping.cleanup_run WHERE state = 'REQUESTED')
+        """
+    ).fetchall()
+    return bool(due)
+
+
+def bring_forward(connection: Connection, schedule: Schedule) -> None:
+    """Follow a schedule that has become tighter since the next run was planned."""
+    connection.execute(
+        "UPDATE bookkeeping.cleanup SET next_run_at = least(next_run_at, %s)",
+        (schedule.after(_now(connection)),),
+    )
+
+
+def begin_due(connection: Connection, epoch: int, schedule: Schedule) -> Run | None:
+    """Begin the run that waits, or the one whose time has come; None when there is neither."""
+    abandon(connection, epoch)
+    waiting = connection.execute(
+        "SELECT id FROM bookkeeping.cleanup_run WHERE state = 'REQUESTED'"
+    ).fetchone()
+    if waiting is not None:
+        return _begin(connection, waiting[0], epoch)
+    now = _now(connection)
+    due = connection.execute(
+        "UPDATE bookkeeping.cleanup SET next_run_at = %s WHERE next_run_at <= %s",
+        (schedule.after(now), now),
+    )
+    if due.rowcount == 0:
+        return None
+    run = _insert(connection, BY_SCHEDULE, False, RunState.RUNNING)
+    return _begin(connection, run, epoch)
+
+
+def begin(connection: Connection, epoch: int, origin: str, *, dry_run: bool) -> Run:
+    """Begin a run at once."""
+    abandon(connection, epoch)
+    return _begin(connection, _insert(connection, origin, dry_run, RunState.RUNNING), epoch)
+
+
+def abandon(connection: Connection, epoch: int) -> None:
+    """Close runs of earlier turns, and forget the oldest runs."""
+    connection.execute(
+        "UPDATE bookkeeping.cleanup_run SET state = 'ABANDONED', ended_at = clock_timestamp() "
+        "WHERE state = 'RUNNING' AND epoch < %s",
+        (epoch,),
+    )
+    connection.execute(
+        "DELETE FROM bookkeeping.cleanup_run WHERE id <= "
+        "(SELECT id FROM bookkeeping.cleanup_run ORDER BY id DESC OFFSET %s LIMIT 1)",
+        (_KEPT_RUNS,),
+    )
+
+
+def note_journal(connection: Connection, journal_id: str) -> bool:
+    """Remember the journal; tells whether it is another one than the stored offsets speak of."""
+    [(before,)] = connection.execute("SELECT journal_id FROM bookkeeping.cleanup").fetchall()
+    connection.execute("UPDATE bookkeeping.cleanup SET journal_id = %s", (journal_id,))
+    return before not in ("", journal_id)
+
+
+def note_bounds(connection: Connection, run: int, journal_id: str, bounds: Bounds) -> None:
+    """Note what the run decides by."""
+    connection.execute(
+        "UPDATE bookkeeping.cleanup_run SET journal_id = %s, oldest_offset = %s, next_offset = %s "
+        "WHERE id = %s",
+        (journal_id, bounds.oldest, bounds.next, run),
+    )
+
+
+def mark(connection: Connection, run: int, candidates: Sequence[Candidate]) -> None:
+    """Write down what will be removed, before any of it is."""
+    connection.execute(
+        """
+        INSERT INTO bookkeeping.cleanup_removal (run, key, reason, length, log_offset)
+        SELECT %s, * FROM unnest(%s::text[], %s::text[], %s::bigint[], %s::bigint[])
+        """,
+        (
+            run,
+            [candidate.key for candidate in candidates],
+            [candidate.reason.value for candidate in candidates],
+            [candidate.length for candidate in candidates],
+            [candidate.log_offset for candidate in candidates],
+        ),
+    )
+
+
+def note_removed(connection: Connection, run: int, keys: Collection[str]) -> None:
+    """Note that these are gone."""
+    connection.execute(
+        "UPDATE bookkeeping.cleanup_removal SET removed_at = clock_timestamp() "
+        "WHERE run = %s AND key = ANY(%s)",
+        (run, list(keys)),
+    )
+
+
+def end(
+    connection: Connection, run: int, kept: Mapping[str, int], *, again: timedelta | None = None
+) -> None:
+    """Close a run that went well; with `again` the next one comes that soon."""
+    connection.execute(
+        "UPDATE bookkeeping.cleanup_run SET state = 'SUCCEEDED', ended_at = clock_timestamp(), "
+        "kept = %s WHERE id = %s",
+        (Jsonb(dict(kept)), run),
+    )
+    _plan(connection, again)
+
+
+def fail(connection: Connection, run: int, error: str, *, again: timedelta) -> None:
+    """Close a run that did not."""
+    connection.execute(
+        "UPDATE bookkeeping.cleanup_run SET state = 'FAILED', ended_at = clock_timestamp(), "
+        "error = %s WHERE id = %s",
+        (error, run),
+    )
+    _plan(connection, again)
+
+
+def find(connection: Connection, run: int) -> Run | None:
+    """Return one run."""
+    found = _select(connection, _SELECT + "WHERE id = %s", run)
+    return found[0] if found else None
+
+
+def recent(connection: Connection, limit: int) -> list[Run]:
+    """Return the last runs, the newest first."""
+    return _select(connection, _SELECT + "ORDER BY id DESC LIMIT %s", limit)
+
+
+def removals(connection: Connection, run: int, after: str, limit: int) -> list[Removal]:
+    """Return a page of a run's removals, by key, from behind the key `after`."""
+    rows = connection.execute(
+        "SELECT key, reason, length, log_offset, removed_at FROM bookkeeping.cleanup_removal "
+        "WHERE run = %s AND key > %s ORDER BY key LIMIT %s",
+        (run, after, limit),
+    ).fetchall()
+    return [
+        Removal(Candidate(key, Reason(reason), length, offset), removed_at)
+        for key, reason, length, offset, removed_at in rows
+    ]
+
+
+def _insert(connection: Connection, origin: str, dry_run: bool, state: RunState) -> int:
+    [(run,)] = connection.execute(
+        "INSERT INTO bookkeeping.cleanup_run (origin, dry_run, state) "
+        "VALUES (%s, %s, %s) RETURNING id",
+        (origin, dry_run, state.value),
+    ).fetchall()
+    return int(run)
+
+
+def _begin(connection: Connection, run: int, epoch: int) -> Run:
+    connection.execute(
+        "UPDATE bookkeeping.cleanup_run SET state = 'RUNNING', epoch = %s, "
+        "started_at = clock_timestamp() WHERE id = %s",
+        (epoch, run),
+    )
+    return _select(connection, _SELECT + "WHERE id = %s", run)[0]
+
+
+def _plan(connection: Connection, again: timedelta | None) -> None:
+    if again is not None:
+        connection.execute(
+            "UPDATE bookkeeping.cleanup "
+            "SET next_run_at = least(next_run_at, clock_timestamp() + %s)",
+            (again,),
+        )
+
+
+def _now(connection: Connection) -> datetime:
+    [(now,)] = connection.execute("SELECT clock_timestamp()").fetchall()
+    moment: datetime = now
+    return moment
+
+
+def _select(connection: Connection, query: str, value: int) -> list[Run]:
+    rows = connection.cursor(row_factory=dict_row).execute(query, (value,)).fetchall()
+    totals = _totals(connection, [row["id"] for row in rows])
+    return [
+        Run(**{**row, "state": RunState(row["state"]), "totals": totals[row["id"]]}) for row in rows
+    ]
+
+
+def _totals(connection: Connection, runs: Sequence[int]) -> dict[int, dict[str, Total]]:
+    rows = connection.execute(
+        "SELECT run, reason, count(*), sum(length)::bigint FROM bookkeeping.cleanup_removal "
+        "WHERE run = ANY(%s) GROUP BY run, reason",
+        (list(runs),),
+    ).fetchall()
+    found: dict[int, dict[str, Total]] = {run: {} for run in runs}
+    for run, reason, count, size in rows:
+        found[run][reason] = Total(count, size)
+    return found

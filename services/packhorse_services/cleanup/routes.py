@@ -1,0 +1,79 @@
+"""Cleanup runs over HTTP: the last ones, one with what it removed, and asking for one."""
+
+import asyncio
+from collections.abc import Callable
+from typing import Annotated, Any, TypeVar
+
+from fastapi import APIRouter, Depends, Query, Request, Response
+from psycopg import Connection
+
+from packhorse.db.metadata import BOOKKEEPER
+from packhorse.db.roles import act_as
+from packhorse.runtime.auth import Principal, Scope, require
+from packhorse.runtime.problems import Problem, documented
+from packhorse.runtime.validation import StrictBody, StrictRoute
+from packhorse_services.cleanup import ledger
+from packhorse_services.cleanup.report import Removal, Run
+
+router = APIRouter(route_class=StrictRoute, prefix="/cleanup", tags=["cleanup"])
+
+Admin = Annotated[Principal, Depends(require(Scope.ADMIN))]
+Result = TypeVar("Result")
+
+
+class RunRequest(StrictBody):
+    """What a caller asks for."""
+
+    dry_run: bool = False
+
+
+@router.get("/runs", responses=documented(503))
+async def list_cleanup_runs(
+    request: Request, _: Admin, limit: Annotated[int, Query(ge=1, le=200)] = 20
+) -> list[dict[str, Any]]:
+    """Return the last runs, the newest first."""
+    runs = await _ask(request, lambda connection: ledger.recent(connection, limit))
+    return [run.as_json() for run in runs]
+
+
+@router.get("/runs/{run_id}", responses=documented(404, 503))
+async def get_cleanup_run(
+    request: Request,
+    _: Admin,
+    run_id: int,
+    after: Annotated[str, Query(max_length=200)] = "",
+    limit: Annotated[int, Query(ge=1, le=1000)] = 100,
+) -> dict[str, Any]:
+    """Return a run with a page of its removals, by key, from behind the key `after`."""
+
+    def find(connection: Connection) -> tuple[Run | None, list[Removal]]:
+        page = ledger.removals(connection, run_id, after, limit)
+        return ledger.find(connection, run_id), page
+
+    run, removals = await _ask(request, find)
+    if run is None:
+        raise Problem(404, detail=f"there is no cleanup run {run_id}; the oldest are forgotten")
+    return run.as_json(removals)
+
+
+@router.post("/runs", status_code=202, responses=documented(409, 503))
+async def start_cleanup_run(
+    request: Request, response: Response, caller: Admin, body: RunRequest
+) -> dict[str, int]:
+    """Ask for a run; it begins within seconds on one of the instances."""
+    origin = f"request of {caller.name}"
+    run_id = await _ask(
+        request, lambda connection: ledger.request(connection, origin, dry_run=body.dry_run)
+    )
+    request.app.state.begin_soon()
+    response.headers["Location"] = f"/cleanup/runs/{run_id}"
+    return {"id": run_id}
+
+
+async def _ask(request: Request, question: Callable[[Connection], Result]) -> Result:
+    def ask() -> Result:
+        with request.app.state.pool.connection() as connection:
+            act_as(connection, BOOKKEEPER)
+            return question(connection)
+
+    return await asyncio.to_thread(ask)

@@ -1,0 +1,165 @@
+"""One cleanup run: bounds, candidates, a reading of the log, marks, and only then removals (R21).
+
+Whatever crashes, no blob that the log names is gone, and the next run finishes: a blob goes
+before its row, so a row without a blob is found and removed again, and a blob without a row is
+an orphan.
+"""
+
+import itertools
+import logging
+from collections.abc import Iterator, Sequence
+from datetime import timedelta
+
+import psycopg
+from psycopg import Connection
+
+from packhorse.blobs.api import BlobStore
+from packhorse.errors import PackhorseError, Transient
+from packhorse.messaging.api import Bounds, Journal
+from packhorse.runtime.metrics import (
+    CLEANUP_LAST_SUCCESS,
+    CLEANUP_REMOVED,
+    CLEANUP_REMOVED_BYTES,
+    CLEANUP_RUNS,
+)
+from packhorse_services.cleanup import ledger, orphans, stored
+from packhorse_services.cleanup.log_names import last_offsets
+from packhorse_services.cleanup.orphans import Orphans
+from packhorse_services.cleanup.report import Candidate, Reason, Run
+from packhorse_services.cleanup.turn import Turn, TurnLost
+
+logger = logging.getLogger(__name__)
+
+MOST = 10_000
+"""Candidates of one run; when there are more, the next run comes at once."""
+
+_BATCH = 100
+RETRY = timedelta(minutes=15)
+"""How soon a scheduled run comes again after one that failed."""
+
+
+class JournalChanged(Transient):
+    """The topic was created anew while the run looked at it; nothing was removed."""
+
+
+class Sweep:
+    """Removes what the log has forgotten and what nobody ever committed."""
+
+    def __init__(self, journal: Journal, topic: str, blobs: BlobStore, grace: timedelta) -> None:
+        self._journal, self._topic, self._blobs = journal, topic, blobs
+        self._orphans = Orphans(blobs, grace)
+
+    def perform(self, turn: Turn, run: Run) -> None:
+        """Do a run that has begun, and close it. An error is noted and passed on.
+
+        An error before the marks are written has removed nothing (C3).
+        """
+        try:
+            self._perform(turn, run)
+        except (TurnLost, psycopg.OperationalError):
+            CLEANUP_RUNS.labels("lost").inc()
+            raise
+        except Exception as error:
+            CLEANUP_RUNS.labels("failed").inc()
+            told = str(error) if isinstance(error, PackhorseError) else type(error).__name__
+            with turn.transaction() as connection:
+                ledger.fail(connection, run.id, told, again=RETRY)
+            raise
+        CLEANUP_RUNS.labels("succeeded").inc()
+        CLEANUP_LAST_SUCCESS.set_to_current_time()
+
+    def _perform(self, turn: Turn, run: Run) -> None:
+        bounds = self._decide_bounds(turn, run)
+        candidates, kept, complete = self._candidates(turn, run, bounds)
+        for batch in _batches(candidates):
+            with turn.transaction() as connection:
+                ledger.mark(connection, run.id, batch)
+        if not run.dry_run:
+            for batch in _batches(candidates):
+                self._remove(turn, run, batch)
+        with turn.transaction() as connection:
+            kept |= stored.count_kept(connection)
+            again = None if complete or run.dry_run else timedelta(0)
+            ledger.end(connection, run.id, kept, again=again)
+        extra = {"run": run.id, "dry_run": run.dry_run, "removed": len(candidates), **kept}
+        logger.info("cleaned up", extra=extra)
+
+    def _decide_bounds(self, turn: Turn, run: Run) -> Bounds:
+        """Read the log's bounds, and stamp packages that have no offset with the newest one.
+
+        A package that is not on its way is in the log already, so below the end that is read
+        *afterwards*; its offset can't be higher than what it is stamped with (C7).
+        """
+        journal_id = self._journal.identity(self._topic)
+        with turn.transaction() as connection:
+            if not run.dry_run and ledger.note_journal(connection, journal_id):
+                logger.warning("the journal is another one", extra={"journal": journal_id})
+                stored.forget_offsets(connection)
+            keys = stored.unplaced(connection, MOST)
+        bounds = self._journal.bounds(self._topic)
+        if self._journal.identity(self._topic) != journal_id:
+            raise JournalChanged("the topic was created anew during the run; it is tried again")
+        with turn.transaction() as connection:
+            ledger.note_bounds(connection, run.id, journal_id, bounds)
+            if not run.dry_run:
+                stored.stamp(connection, keys, bounds.next - 1)
+        return bounds
+
+    def _candidates(
+        self, turn: Turn, run: Run, bounds: Bounds
+    ) -> tuple[list[Candidate], dict[str, int], bool]:
+        """Return what goes, how many orphans stay and why, and whether that was all."""
+        with turn.transaction() as connection:
+            forgotten = [
+                Candidate(key, Reason.FORGOTTEN, length, offset)
+                for key, length, offset in stored.below(connection, bounds.oldest, MOST)
+            ]
+        if run.dry_run:
+            alone, young = self._orphans.preview(turn, MOST)
+        else:
+            alone, young = self._orphans.see(turn, run.id, MOST)
+        found = forgotten + alone
+        named = last_offsets(
+            self._journal,
+            self._topic,
+            bounds,
+            {candidate.package_id for candidate in found},
+            turn.check,
+        )
+        if named and not run.dry_run:
+            places = {c.key: named[c.package_id] for c in found if c.package_id in named}
+            with turn.transaction() as connection:
+                stored.place(connection, places)
+        going = [candidate for candidate in found if candidate.package_id not in named]
+        complete = len(forgotten) < MOST and len(alone) < MOST
+        return going, {"young_orphans": young, "named_by_the_log": len(named)}, complete
+
+    def _remove(self, turn: Turn, run: Run, batch: Sequence[Candidate]) -> None:
+        with turn.transaction() as connection:
+            batch = _still_unknown(connection, batch)
+        for candidate in batch:
+            self._blobs.delete(candidate.key)
+        keys = [candidate.key for candidate in batch]
+        with turn.transaction() as connection:
+            stored.forget(connection, keys)
+            orphans.forget(connection, keys)
+            ledger.note_removed(connection, run.id, keys)
+        for candidate in batch:
+            CLEANUP_REMOVED.labels(candidate.reason).inc()
+            CLEANUP_REMOVED_BYTES.labels(candidate.reason).inc(candidate.length)
+
+
+def _still_unknown(connection: Connection, batch: Sequence[Candidate]) -> list[Candidate]:
+    """Leave out orphans that have become stored packages since they were seen."""
+    known = stored.known(connection, [candidate.key for candidate in batch])
+    return [
+        candidate
+        for candidate in batch
+        if candidate.reason is Reason.FORGOTTEN or candidate.key not in known
+    ]
+
+
+def _batches(candidates: Sequence[Candidate]) -> Iterator[list[Candidate]]:
+    iterator = iter(candidates)
+    while batch := list(itertools.islice(iterator, _BATCH)):
+        yield batch

@@ -1,0 +1,72 @@
+"""The right to clean up: of all instances one at a time, and never one that was replaced.
+
+A session lock of Postgres says whose turn it is; it ends with the session, and the session ends
+when its holder is silent for too long. An epoch, raised at each turn and checked in every
+transaction, fences a holder that was paused (C2).
+"""
+
+from collections.abc import Iterator
+from contextlib import closing, contextmanager
+from dataclasses import dataclass
+
+from psycopg import Connection
+
+from packhorse.db.connect import connect
+from packhorse.db.metadata import BOOKKEEPER
+from packhorse.db.roles import act_as
+from packhorse.errors import Transient
+
+_LOCK = 0x636C6E70  # "clnp"
+_IDLE = "5min"
+
+
+class CleanupBusy(Transient):
+    """Another instance is cleaning up; wait for it to end."""
+
+
+class TurnLost(Transient):
+    """Another instance has taken over since; nothing more is removed by this one."""
+
+
+@dataclass(frozen=True)
+class Turn:
+    """One instance's turn; `connection` holds the lock."""
+
+    connection: Connection
+    epoch: int
+
+    @contextmanager
+    def transaction(self) -> Iterator[Connection]:
+        """Give a transaction as the bookkeeper that commits only in this turn.
+
+        Raises `TurnLost`, or `psycopg.Error` when the session has ended.
+        """
+        with self.connection.transaction():
+            act_as(self.connection, BOOKKEEPER)
+            held = self.connection.execute(
+                "SELECT FROM bookkeeping.cleanup WHERE epoch = %s FOR UPDATE", (self.epoch,)
+            )
+            if held.fetchone() is None:
+                raise TurnLost("another cleanup has begun; this one ends")
+            yield self.connection
+
+    def check(self) -> None:
+        """Raise unless this is still the turn; also tells Postgres that its holder lives."""
+        with self.transaction():
+            pass
+
+
+@contextmanager
+def take_turn(database_url: str) -> Iterator[Turn]:
+    """Clean up alone. Raises `CleanupBusy` at once when another instance does."""
+    with closing(connect(database_url, "cleanup", autocommit=True)) as connection:
+        [(free,)] = connection.execute("SELECT pg_try_advisory_lock(%s)", (_LOCK,)).fetchall()
+        if not free:
+            raise CleanupBusy("another instance is cleaning up; wait for it to end")
+        connection.execute("SELECT set_config('idle_session_timeout', %s, false)", (_IDLE,))
+        with connection.transaction():
+            act_as(connection, BOOKKEEPER)
+            [(epoch,)] = connection.execute(
+                "UPDATE bookkeeping.cleanup SET epoch = epoch + 1 RETURNING epoch"
+            ).fetchall()
+        yield Turn(connection, epoch)
