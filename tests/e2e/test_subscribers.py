@@ -1,0 +1,80 @@
+"""Subscribers that join, leave, fail and are copied, told of by the publisher's queues."""
+
+from tests.harness.site import Document, Site
+from tests.harness.waiting import eventually
+
+IMPATIENT = {"backoff_first_s": 0.1, "backoff_longest_s": 0.2, "announce_s": 1}
+
+
+def _blocked(site: Site, name: str) -> Document:
+    def look() -> Document | None:
+        queue = site.queue(name)
+        return queue if queue["state"] == "BLOCKED" else None
+
+    found = eventually(look, what=f"{name} is blocked")
+    assert found is not None
+    return found
+
+
+def test_r12_a_copied_database_goes_on_from_its_offset(running: Site) -> None:
+    running.join("source")
+    for number in range(5):
+        running.put(f"/copied/{number}")
+        running.distribute_everywhere(f"/copied/{number}")
+    running.leave("source")
+    database = running.database_urls["source"].rpartition("/")[2]
+    running.put("/copied/5")
+    missed = running.distribute("/copied/5")
+    copy = running.databases.copy(database)
+    running.join("copy", copy)
+    became = running.everywhere(missed)
+    assert "copy" in {one["subscriber"] for one in became["subscribers"]}
+    assert len(set(running.hashes("/copied").values())) == 1
+    running.leave("copy")
+
+
+def test_r19_clearing_lets_a_blocked_queue_go_on(running: Site) -> None:
+    running.join("narrow", editable=True, start="latest", import_roots="/clear/open", **IMPATIENT)
+    running.put("/clear/closed")
+    running.put("/clear/open")
+    refused = running.distribute("/clear/closed")
+    behind = running.distribute("/clear/open")
+    queue = _blocked(running, "narrow")
+    assert [entry["offset"] for entry in queue["entries"]] == [refused["offset"], behind["offset"]]
+    assert queue["head"]["attempts"] >= 3
+    assert "/clear/closed" in queue["head"]["last_error"]
+
+    cleared = running.clear("narrow", up_to_offset=refused["offset"])
+    assert (cleared.status_code, cleared.json()["packages"]) == (202, 1)
+    running.everywhere(behind)
+    assert running.at("narrow", "/clear/open") is not None
+    assert running.at("narrow", "/clear/closed") is None
+    became = running.get(f"/distributions/{refused['id']}")["subscribers"]
+    assert {one["subscriber"]: one["state"] for one in became}["narrow"] == "REMOVED"
+    running.leave("narrow")
+
+
+def test_r19_a_queue_that_is_not_editable_is_not_cleared(running: Site) -> None:
+    answer = running.clear("sub2")
+    assert answer.status_code == 409
+    assert answer.headers["content-type"] == "application/problem+json"
+    assert "not editable" in answer.json()["detail"]
+
+
+def test_r18_after_max_retries_the_package_is_in_the_error_queue(running: Site) -> None:
+    running.join("strict", max_retries=2, start="latest", import_roots="/strict/open", **IMPATIENT)
+    running.put("/strict/closed")
+    running.put("/strict/open")
+    refused = running.distribute("/strict/closed")
+    running.distribute_everywhere("/strict/open")
+    errors = eventually(
+        lambda: running.get("/queues/strict/errors")["entries"], what="the error queue"
+    )
+    assert [entry["offset"] for entry in errors] == [refused["offset"]]
+    assert errors[0]["attempts"] == 3, "the first attempt and two retries (R10)"
+    assert "/strict/closed" in errors[0]["reason"]
+
+    running.publisher.restart()
+    again = eventually(lambda: running.get("/queues/strict/errors")["entries"])
+    assert again == errors
+    running.leave("strict")
