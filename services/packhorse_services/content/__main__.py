@@ -2,23 +2,27 @@
 
 import sys
 
+import psycopg
 import typer
+from sqlalchemy.exc import OperationalError
 
 from packhorse.blobs.open import open_blobs
-from packhorse.db.engine import open_engine
-from packhorse.db.migrate import upgrade
 from packhorse.errors import PackhorseError
 from packhorse.runtime import logs
 from packhorse.runtime.auth import authenticator_for
 from packhorse.runtime.serve import run
 from packhorse_services.content.app import create
-from packhorse_services.content.settings import Settings, load
+from packhorse_services.content.migration import migrate
+from packhorse_services.content.settings import load
+from packhorse_services.content.transfer import export_command, import_command
 
 commands = typer.Typer(
     add_completion=False,
     pretty_exceptions_enable=False,
     help="Serve the author's content over HTTP, or move folders into it and out of it.",
 )
+commands.command("import")(import_command)
+commands.command("export")(export_command)
 
 
 @commands.callback(invoke_without_command=True)
@@ -39,19 +43,12 @@ def serve(context: typer.Context) -> None:
     run(app, host=settings.host, port=settings.port)
 
 
-def migrate(settings: Settings) -> None:
-    """Bring the author's database to the newest schema."""
-    engine = open_engine(settings.database_url.get_secret_value(), "packhorse-content")
-    upgrade(engine)
-    engine.dispose()
-
-
 def main() -> None:
     """Run the program; an error that it expects becomes one line and exit code 1."""
     try:
         commands()
-    except PackhorseError as error:
-        sys.exit(f"packhorse-content: {error}")
+    except (PackhorseError, psycopg.OperationalError, OperationalError) as error:
+        sys.exit(f"packhorse-content: {str(error).strip()}")
 
 
 if __name__ == "__main__":

@@ -2,6 +2,7 @@
 
 import json
 import re
+from itertools import chain
 from typing import Any
 
 from packhorse.content.node import InvalidNode
@@ -72,21 +73,20 @@ def _refuse_constant(name: str) -> None:
 
 
 def _check_values(value: Any) -> None:
+    """Go through all values, level by level."""
     level, depth = [value], 0
     while level:
-        depth += 1
-        if depth > MAX_DEPTH + 1:  # the last level may hold plain values only
+        for text in level:
+            if isinstance(text, str):
+                _check_text(text)
+        objects = [found for found in level if isinstance(found, dict)]
+        lists = [found for found in level if isinstance(found, list)]
+        depth += bool(objects or lists)
+        if depth > MAX_DEPTH:
             raise RecursionError
-        level = [child for parent in level for child in _children(parent)]
-
-
-def _children(value: Any) -> list[Any]:
-    if isinstance(value, str):
-        _check_text(value)
-        return []
-    if isinstance(value, dict):
-        return [*value, *value.values()]
-    return value if isinstance(value, list) else []
+        level = [*chain.from_iterable(lists)]
+        for members in objects:
+            level += [*members, *members.values()]
 
 
 def _check_text(text: str) -> None:

@@ -76,6 +76,12 @@ def upsert(conn: Connection, nodes: Sequence[Node]) -> None:
         )
 
 
+def add_folders(conn: Connection, paths: Sequence[str]) -> None:
+    """Create a folder at each of `paths`, and above it, where there is no node yet."""
+    if folders := sorted({*paths, *_folders_above(paths)} - {ROOT}):
+        conn.execute(_ADD_FOLDERS, (FOLDER, folders))
+
+
 def read(conn: Connection, paths: Sequence[str]) -> list[Node]:
     """Return the nodes of `paths` that exist, in path order."""
     rows: list[Row] = conn.execute(

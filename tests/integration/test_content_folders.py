@@ -1,0 +1,369 @@
+"""Folders and archives into the tree and out again, by the program's own commands."""
+
+import contextlib
+import io
+import json
+import os
+import random
+import signal
+import stat
+import subprocess
+import sys
+import time
+import zipfile
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, NamedTuple
+from unittest import mock
+
+import psycopg
+import pytest
+
+from packhorse.blobs.open import open_blobs
+from packhorse.content import tree
+from packhorse.content.node import Binary, Node
+from packhorse.db.connect import connect
+from packhorse_services.content.__main__ import main
+from tests.harness.s3 import S3Server
+
+
+class Done(NamedTuple):
+    """What a run has said."""
+
+    stdout: str
+    stderr: str
+
+
+class Author:
+    """An author's database and blob store, and the program run on them."""
+
+    def __init__(self, database_url: str, folder: Path) -> None:
+        self.url = database_url
+        self.blobs_url = str(folder / "blobs")
+        self.environment = {
+            **os.environ,
+            "PACKHORSE_DATABASE_URL": database_url,
+            "PACKHORSE_BLOBS_URL": self.blobs_url,
+        }
+
+    def command(self, *arguments: object) -> list[str]:
+        return [sys.executable, "-m", "packhorse_services.content", *map(os.fspath, arguments)]  # type: ignore[arg-type]
+
+    def run(self, *arguments: object, code: int = 0) -> Done:
+        """Run the program in this process, which spares its start."""
+        out, err = io.StringIO(), io.StringIO()
+        with (
+            mock.patch.dict(os.environ, self.environment, clear=True),
+            mock.patch.object(sys, "argv", self.command(*arguments)[2:]),
+            contextlib.redirect_stdout(out),
+            contextlib.redirect_stderr(err),
+            pytest.raises(SystemExit) as ended,
+        ):
+            main()
+        told = ended.value.code if isinstance(ended.value.code, str) else ""
+        assert (1 if told else ended.value.code or 0) == code, err.getvalue() + told
+        return Done(out.getvalue(), err.getvalue() + told)
+
+    def imported(self, source: Path, at: str, code: int = 0) -> dict[str, Any]:
+        done = self.run("import", source, "--at", at, "--json", code=code)
+        return dict(json.loads(done.stdout))
+
+    def nodes(self, path: str = "/") -> dict[str, Node]:
+        with self.connection() as conn:
+            return {node.path: node for node in tree.stream(conn, path)}
+
+    @contextlib.contextmanager
+    def connection(self) -> Iterator[psycopg.Connection]:
+        with contextlib.closing(connect(self.url, "tests")) as conn:
+            yield conn
+            conn.commit()
+
+
+@pytest.fixture
+def author(database_url: str, tmp_path: Path) -> Author:
+    return Author(database_url, tmp_path)
+
+
+def files_below(folder: Path) -> dict[str, bytes]:
+    return {
+        str(path.relative_to(folder)): path.read_bytes()
+        for path in folder.rglob("*")
+        if path.is_file()
+    }
+
+
+def some_content(folder: Path, files: int = 60) -> Path:
+    chance = random.Random(7)
+    for number in range(files):
+        path = folder / f"s {number % 3}" / f"é-{number % 7}" / f"page-{number}.html"
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_bytes(chance.randbytes(chance.choice([0, 10, 3_000, 300_000])))
+    (folder / "empty").mkdir()
+    (folder / "large.bin").write_bytes(b"large" * 2_000_000)
+    return folder
+
+
+def test_a_folder_comes_back_byte_by_byte(author: Author, tmp_path: Path) -> None:
+    content = some_content(tmp_path / "in")
+    counts = author.imported(content, "/content/site")
+    assert (counts["files"], counts["refused"], counts["skipped"]) == (61, 0, 0)
+    nodes = author.nodes()
+    assert nodes["/content/site/empty"].type == "folder"
+    page = nodes["/content/site/s 0/é-0/page-0.html"]
+    assert (page.type, page.binaries[0].name, page.binaries[0].media_type) == (
+        "file",
+        "data",
+        "text/html",
+    )
+    author.run("export", "/content/site", tmp_path / "out")
+    assert files_below(tmp_path / "out") == files_below(content)
+    assert (tmp_path / "out" / "empty").is_dir()
+    author.run("export", "/content/site/large.bin", tmp_path / "one")
+    assert (tmp_path / "one" / "large.bin").stat().st_size == 10_000_000
+    author.run("export", "/", tmp_path / "all")
+    assert files_below(tmp_path / "all" / "content" / "site") == files_below(content)
+
+
+def test_an_archive_gives_the_same_as_its_folder(author: Author, tmp_path: Path) -> None:
+    content = some_content(tmp_path / "in")
+    archive = tmp_path / "in.zip"
+    with zipfile.ZipFile(archive, "w", zipfile.ZIP_DEFLATED) as made:
+        for path in sorted(content.rglob("*")):
+            made.write(path, str(path.relative_to(content)))
+    author.imported(content, "/a")
+    author.imported(archive, "/b")
+    folder, unzipped = author.nodes("/a"), author.nodes("/b")
+    assert {path[2:]: node.binaries for path, node in folder.items()} == {
+        path[2:]: node.binaries for path, node in unzipped.items()
+    }
+
+
+@pytest.mark.s3
+def test_the_same_with_binaries_in_s3(author: Author, s3: S3Server, tmp_path: Path) -> None:
+    author.blobs_url = author.environment["PACKHORSE_BLOBS_URL"] = s3.url("folders")
+    author.environment |= {
+        name: value for name, value in os.environ.items() if name.startswith("AWS_")
+    }
+    content = some_content(tmp_path / "in")
+    assert author.imported(content, "/a")["files"] == 61
+    assert author.imported(content, "/a")["unchanged"] == 61
+    check_binaries(author)
+    author.run("export", "/a", tmp_path / "out")
+    assert files_below(tmp_path / "out") == files_below(content)
+
+
+def test_again_is_nothing_and_a_change_is_one_file(author: Author, tmp_path: Path) -> None:
+    content = some_content(tmp_path / "in")
+    author.imported(content, "/a")
+    before = author.nodes()
+    again = author.imported(content, "/a")
+    assert (again["files"], again["unchanged"]) == (0, 61)
+    (content / "empty" / "new.txt").write_text("new")
+    (content / "large.bin").write_text("small")
+    changed = author.imported(content, "/a")
+    assert (changed["files"], changed["unchanged"]) == (2, 60)
+    after = author.nodes()
+    assert {path for path in after if after[path] != before.get(path)} == {
+        "/a/empty/new.txt",
+        "/a/large.bin",
+    }
+
+
+def test_what_else_a_node_holds_stays(author: Author, tmp_path: Path) -> None:
+    (tmp_path / "in" / "page").mkdir(parents=True)
+    (tmp_path / "in" / "page" / "a.txt").write_text("new")
+    extra = Binary("thumbnail", "0" * 64, 1, "image/png")
+    with author.connection() as conn:
+        tree.upsert(
+            conn,
+            [
+                Node("/page", "page", '{"title": "Kept"}'),
+                Node("/page/a.txt", "file", '{"alt": "Kept"}', (extra,)),
+            ],
+        )
+    author.imported(tmp_path / "in", "/")
+    nodes = author.nodes()
+    assert nodes["/page"] == Node("/page", "page", '{"title": "Kept"}')
+    assert nodes["/page/a.txt"].properties == '{"alt": "Kept"}'
+    assert [binary.name for binary in nodes["/page/a.txt"].binaries] == ["data", "thumbnail"]
+
+
+def test_r29_odd_names_are_refused_and_the_rest_is_imported(author: Author, tmp_path: Path) -> None:
+    content = tmp_path / "in"
+    content.mkdir()
+    for name in (b"good.txt", b"not-utf8-\xff.txt", b"line\nbreak.txt", b"\x1b[31mred"):
+        (Path(os.fsdecode(bytes(content) + b"/" + name))).write_text("x")
+    deep = content
+    for _ in range(11):
+        deep /= "d" * 200
+        deep.mkdir()
+    done = author.run("import", content, "--at", "/a", "--json", code=1)
+    counts = json.loads(done.stdout)
+    assert (counts["files"], counts["refused"]) == (1, 4)
+    assert done.stderr.count("refused: ") == 4
+    assert "\x1b" not in done.stderr
+    assert "/a/good.txt" in author.nodes()
+
+
+def test_links_and_devices_are_left_out(author: Author, tmp_path: Path) -> None:
+    content, secret = tmp_path / "in", tmp_path / "secret"
+    content.mkdir()
+    secret.mkdir()
+    (secret / "key").write_text("secret")
+    (content / "file-link").symlink_to(secret / "key")
+    (content / "folder-link").symlink_to(secret)
+    (content / "loop").symlink_to(content)
+    os.mkfifo(content / "pipe")
+    counts = author.imported(content, "/a")
+    assert (counts["files"], counts["skipped"]) == (0, 4)
+    assert list(author.nodes()) == ["/a"]
+
+
+def test_m4_an_archive_can_not_leave_its_place(author: Author, tmp_path: Path) -> None:
+    archive = tmp_path / "slip.zip"
+    link = zipfile.ZipInfo("link")
+    link.external_attr = (stat.S_IFLNK | 0o777) << 16
+    with zipfile.ZipFile(archive, "w") as made:
+        for name in ("../up", "/etc/passwd", "a/../../b", "a//b", "..\\up", "./a", "good/a.txt"):
+            made.writestr(name, "x")
+        made.writestr(link, "/etc/passwd")
+    counts = author.imported(archive, "/content/site", code=1)
+    assert (counts["files"], counts["refused"], counts["skipped"]) == (1, 6, 1)
+    assert set(author.nodes()) == {
+        "/content",
+        "/content/site",
+        "/content/site/good",
+        "/content/site/good/a.txt",
+    }
+
+
+def test_m9_a_zip_bomb_is_cut_off(author: Author, tmp_path: Path) -> None:
+    archive = tmp_path / "bomb.zip"
+    with zipfile.ZipFile(archive, "w", zipfile.ZIP_DEFLATED) as made:
+        for number in range(4):
+            with made.open(f"{number}.bin", "w", force_zip64=True) as member:
+                for _ in range(100):
+                    member.write(bytes(1024 * 1024))
+    counts = author.imported(archive, "/a", code=1)
+    assert (counts["files"], counts["refused"]) == (2, 2)
+
+
+def test_a_damaged_archive(author: Author, tmp_path: Path) -> None:
+    whole = io.BytesIO()
+    with zipfile.ZipFile(whole, "w") as made:
+        made.writestr("good.txt", "good")
+        made.writestr("bad.txt", "B" * 1000)
+    damaged = whole.getvalue().replace(b"B" * 1000, b"B" * 999 + b"C")
+    (tmp_path / "damaged.zip").write_bytes(damaged)
+    assert author.imported(tmp_path / "damaged.zip", "/a", code=1)["refused"] == 1
+    assert "/a/good.txt" in author.nodes()
+    (tmp_path / "no.zip").write_bytes(b"no archive")
+    assert "neither" in author.run("import", tmp_path / "no.zip", "--at", "/a", code=1).stderr
+
+
+def test_wrong_calls_say_what_to_do(author: Author, tmp_path: Path) -> None:
+    (tmp_path / "in").mkdir()
+    (tmp_path / "full").mkdir()
+    (tmp_path / "full" / "x").touch()
+    author.run("import", tmp_path / "in", code=2)
+    author.run("import", tmp_path / "nothing", "--at", "/a", code=2)
+    assert "absolute" in author.run("import", tmp_path / "in", "--at", "a", code=1).stderr
+    assert "nothing at" in author.run("export", "/none", tmp_path / "out", code=1).stderr
+    assert "not empty" in author.run("export", "/", tmp_path / "full", code=1).stderr
+    author.environment.pop("PACKHORSE_DATABASE_URL")
+    missing = author.run("import", tmp_path / "in", "--at", "/a", code=1).stderr
+    assert missing.startswith("packhorse-content: PACKHORSE_DATABASE_URL")
+
+
+def test_killed_and_run_again_it_gives_the_same(author: Author, tmp_path: Path) -> None:
+    content = tmp_path / "in"
+    for number in range(3_000):
+        path = content / str(number // 100) / f"{number}.txt"
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(f"content of {number}")
+    reached = 0
+    for _ in range(2):
+        running = subprocess.Popen(
+            author.command("import", content, "--at", "/a"),
+            env=author.environment,
+            stdout=subprocess.DEVNULL,
+        )
+        await_more_than(author, reached, running)
+        running.send_signal(signal.SIGKILL)
+        running.wait()
+        reached = len(author.nodes())
+        check_binaries(author)
+    assert reached > 500
+    author.imported(content, "/a")
+    author.run("export", "/a", tmp_path / "out")
+    assert files_below(tmp_path / "out") == files_below(content)
+
+
+def await_more_than(author: Author, nodes: int, running: subprocess.Popen[bytes]) -> None:
+    deadline = time.monotonic() + 60
+    while running.poll() is None and time.monotonic() < deadline:
+        with author.connection() as conn:
+            found = conn.execute("SELECT count(*) FROM content.node").fetchall()[0][0]
+        if found > nodes:
+            return
+        time.sleep(0.005)
+
+
+def check_binaries(author: Author) -> None:
+    """Whatever a node refers to is in the blob store, whole."""
+    store = open_blobs(author.blobs_url)
+    stored = {blob.key.rpartition("/")[2]: blob.length for blob in store.list("binaries/")}
+    store.close()
+    for node in author.nodes().values():
+        for binary in node.binaries:
+            assert stored[binary.sha256] == binary.length
+
+
+def test_export_refuses_what_has_no_place_in_a_folder(author: Author, tmp_path: Path) -> None:
+    (tmp_path / "in").mkdir()
+    (tmp_path / "in" / "a").write_text("x")
+    author.imported(tmp_path / "in", "/x")
+    with author.connection() as conn:
+        file = tree.read(conn, ["/x/a"])[0]
+        lost = Binary("data", "0" * 64, 1, "text/plain")
+        tree.upsert(
+            conn,
+            [
+                Node("/x/a/below-a-file", "file", binaries=file.binaries),
+                Node("/x/lost", "file", binaries=(lost,)),
+                Node("/x/" + "n" * 300, "file", binaries=file.binaries),
+                Node("/x/page", "page", '{"title": "Stays behind"}'),
+            ],
+        )
+        conn.execute("INSERT INTO content.node VALUES ('/x/../../escaped', 'folder', '{}', '{}')")
+    done = author.run("export", "/x", tmp_path / "out" / "deep", "--json", code=1)
+    counts = json.loads(done.stdout)
+    assert (counts["files"], counts["refused"], counts["skipped"]) == (1, 4, 1)
+    assert files_below(tmp_path / "out") == {"deep/a": b"x"}
+    assert not (tmp_path / "escaped").exists()
+
+
+def test_memory_does_not_grow_with_the_folder(author: Author, tmp_path: Path) -> None:
+    content = tmp_path / "in"
+    content.mkdir()
+    with (content / "large").open("wb") as large:
+        for number in range(300):
+            large.write(bytes([number % 256]) * (1024 * 1024))
+    for number in range(2_000):
+        (content / f"{number}").write_bytes(os.urandom(40_000))
+    watched = (
+        "import resource, sys; from packhorse_services.content.__main__ import commands;"
+        "commands(sys.argv[1:], standalone_mode=False);"
+        "print(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss // 1024)"
+    )
+    arguments = ("import", str(content), "--at", "/a", "--json")
+    done = subprocess.run(
+        [sys.executable, "-c", watched, *arguments],
+        env=author.environment,
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    result, megabytes = done.stdout.split("\n")[:2]
+    assert json.loads(result)["files"] == 2_001
+    assert int(megabytes) < 250

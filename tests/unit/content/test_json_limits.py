@@ -1,0 +1,57 @@
+"""Which JSON a repository takes."""
+
+import json
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from packhorse.content.json_limits import MAX_DEPTH, check_json
+from packhorse.content.node import InvalidNode
+
+texts = st.text(st.characters(exclude_categories=["Cs"], exclude_characters="\0"), max_size=5)
+values = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False, allow_infinity=False),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(texts, inner, max_size=3),
+    max_leaves=10,
+)
+
+
+@given(values)
+def test_r30_ordinary_json_is_taken(value: Any) -> None:
+    check_json(json.dumps(value))
+
+
+@pytest.mark.parametrize(
+    ("text", "reason"),
+    [
+        ('{"a": 1, "a": 2}', "twice"),
+        ('{"a": {"b": 1, "b": 1}}', "twice"),
+        ("[NaN]", "NaN"),
+        ("[-Infinity]", "Infinity"),
+        ("[1e309]", "exponent"),
+        ("[-1.5E-309]", "exponent"),
+        ("[1e" + "9" * 300 + "]", "exponent"),
+        ("[" + "1" * 401 + "]", "401 characters"),
+        ("[" + "1e308," * 3_500 + "1]", "too many digits"),
+        ('["\\u0000"]', "U\\+0000"),
+        ('{"a\\u0000": 1}', "U\\+0000"),
+        ('["\\udc00"]', "surrogate"),
+        ('{"\\ud800": 1}', "surrogate"),
+        ("[" * (MAX_DEPTH + 1) + "]" * (MAX_DEPTH + 1), "deeper"),
+        ('{"a":' * 200 + "1" + "}" * 200, "deeper"),
+        ("[" * 100_000, "deeper"),
+        ("{", "stored"),
+        ("", "stored"),
+    ],
+)
+def test_r30_what_is_refused_has_a_reason(text: str, reason: str) -> None:
+    with pytest.raises(InvalidNode, match=reason):
+        check_json(text)
+
+
+def test_the_deepest_that_is_taken() -> None:
+    check_json("[" * MAX_DEPTH + "1" + "]" * MAX_DEPTH)
+    check_json('["\\ud83d\\udc0e"]')
+    check_json("[1e308, 1e-308, 12345678901234567890.123456789]")
