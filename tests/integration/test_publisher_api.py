@@ -133,7 +133,7 @@ def test_deletions_and_tests_need_nothing_to_be_there(service: PublisherService)
 def test_what_a_caller_may_do(service: PublisherService) -> None:
     async def scenario(s: PublisherService) -> None:
         await s.announce("sub1", -1, editable=True)
-        body = {"action": "ADD", "paths": ["/content/site/p0", "/private/page"]}
+        body: dict[str, Any] = {"action": "ADD", "paths": ["/content/site/p0", "/private/page"]}
         refused = await s.client.post("/distribute", json=body, headers=as_("editor"))
         assert (refused.status_code, refused.json()["errors"][0]["pointer"]) == (403, "#/paths/1")
         body["paths"].pop()
@@ -204,7 +204,7 @@ def test_a_journal_that_is_away_fills_the_outbox_then_refuses(
 
         async def settled() -> bool:
             found = await s.get(f"/distributions/{accepted[1]['id']}")
-            return found["offset"] == 1
+            return bool(found["offset"] == 1)
 
         await s.until(settled)
         assert (await s.accepted("/a"))["offset"] == 2

@@ -61,7 +61,7 @@ class Versions:
 
 def edit_and_distribute(
     seed: int, versions: Versions, exporters: list[Exporter]
-) -> list[tuple[str, str, int, int]]:
+) -> list[tuple[str, str, int, int | None]]:
     """Return package id, path, version at least, and offset of each distribution."""
     chance = random.Random(seed)
     done = []
@@ -75,7 +75,7 @@ def edit_and_distribute(
     return done
 
 
-def play(author: Author, *publishings: Publishing) -> list[tuple[str, str, int, int]]:
+def play(author: Author, *publishings: Publishing) -> list[tuple[str, str, int, int | None]]:
     versions = Versions(author)
     with running(*publishings) as exporters, ThreadPoolExecutor(THREADS) as pool:
         plays = [

@@ -48,7 +48,7 @@ class Delivery:
         offsets = self._append(packages)
         complete = len(offsets) == len(packages)
         if offsets:
-            with _bookkeeping(connection):
+            with connection.pipeline(), _bookkeeping(connection):
                 # A mark that is lost with the database is found again in the journal.
                 connection.execute("SET LOCAL synchronous_commit = off")
                 outbox.mark(connection, offsets, settled=complete)

@@ -9,8 +9,10 @@ import logging
 import threading
 from collections.abc import Mapping, Sequence
 from concurrent.futures import Future
+from contextlib import nullcontext
 from dataclasses import dataclass, field
 
+import psycopg
 from psycopg import Connection
 
 from packhorse.clock import Clock
@@ -115,7 +117,7 @@ class Publishing:
             if backlog is not None and self._patience.is_over(backlog):
                 _refuse(group, backlog)
                 return
-            exported = self._commit(connection, group)
+            exported = self._commit_all(connection, group)
             offsets = self._deliver(connection, exported) if backlog is None else {}
         for pending in exported:
             pending.answer(offsets.get(pending.package_id))
@@ -138,7 +140,7 @@ class Publishing:
 
     def _settle(self, connection: Connection) -> SlotState | None:
         """Settle the outbox if need be; returns what waits when the journal is away."""
-        with connection.transaction():
+        with connection.pipeline(), connection.transaction():
             act_as(connection, BOOKKEEPER)
             state = outbox.read_state(connection)
         PUBLISHER_OUTBOX_ENTRIES.set(state.unsettled)
@@ -156,7 +158,20 @@ class Publishing:
         self._slot.verified = True
         return None
 
-    def _commit(self, connection: Connection, group: Sequence[Pending]) -> dict[Pending, Sealed]:
+    def _commit_all(
+        self, connection: Connection, group: Sequence[Pending]
+    ) -> dict[Pending, Sealed]:
+        """Commit the group; a statement that fails costs its request alone, on the second try."""
+        try:
+            return self._commit(connection, group, savepoints=False)
+        except psycopg.Error:
+            if connection.closed:
+                raise
+            return self._commit(connection, group, savepoints=True)
+
+    def _commit(
+        self, connection: Connection, group: Sequence[Pending], *, savepoints: bool
+    ) -> dict[Pending, Sealed]:
         """Export what is new in `group` from one snapshot, and commit it to the outbox."""
         with connection.transaction():
             act_as(connection, BOOKKEEPER)
@@ -164,7 +179,7 @@ class Publishing:
             fresh = self._answer_known(connection, group)
             act_as(connection, EXPORTER)
             with PUBLISHER_BUILD_SECONDS.time():
-                drafts = self._export(connection, fresh)
+                drafts = self._export(connection, fresh, savepoints=savepoints)
             numbered = outbox.number(list(drafts.values()), state)
             sealed = [outbox.seal(package) for package in numbered]
             if sealed:
@@ -187,6 +202,8 @@ class Publishing:
         fresh = []
         for pending in group:
             found = known.get(key_of(pending.request) or ("", ""))
+            if pending.future.done():
+                continue
             if pending.package_id in committed:
                 pending.answer(committed[pending.package_id])
             elif found is not None:
@@ -195,12 +212,14 @@ class Publishing:
                 fresh.append(pending)
         return fresh
 
-    def _export(self, connection: Connection, group: Sequence[Pending]) -> dict[Pending, Draft]:
+    def _export(
+        self, connection: Connection, group: Sequence[Pending], *, savepoints: bool
+    ) -> dict[Pending, Draft]:
         """Return the packages of the first requests, as many as memory allows."""
         drafts: dict[Pending, Draft] = {}
         size = 0
         for pending in group:
-            draft = self._draft(connection, pending)
+            draft = self._draft(connection, pending, savepoints=savepoints)
             if draft is None:
                 continue
             drafts[pending] = draft
@@ -210,13 +229,14 @@ class Publishing:
                 break
         return drafts
 
-    def _draft(self, connection: Connection, pending: Pending) -> Draft | None:
+    def _draft(self, connection: Connection, pending: Pending, *, savepoints: bool) -> Draft | None:
+        """Return the package, or refuse the request and return None."""
         pending.package_id = self._packer.new_package_id()
         try:
-            with connection.transaction():
+            with connection.transaction() if savepoints else nullcontext():
                 draft = self._packer.draft(connection, pending.request, pending.package_id)
         except Exception as error:
-            if connection.closed:
+            if connection.closed or (isinstance(error, psycopg.Error) and not savepoints):
                 raise
             if not isinstance(error, PackhorseError):
                 logger.exception("an export failed", extra={"package_id": pending.package_id})
