@@ -4,7 +4,7 @@ import asyncio
 from collections.abc import Callable
 from typing import Annotated, Any, TypeVar
 
-from fastapi import APIRouter, Depends, Query, Request, Response
+from fastapi import APIRouter, Depends, Path, Query, Request, Response
 from psycopg import Connection
 
 from packhorse.db.metadata import BOOKKEEPER
@@ -40,7 +40,7 @@ async def list_cleanup_runs(
 async def get_cleanup_run(
     request: Request,
     _: Admin,
-    run_id: int,
+    run_id: Annotated[int, Path(ge=1, lt=2**63)],
     after: Annotated[str, Query(max_length=200)] = "",
     limit: Annotated[int, Query(ge=1, le=1000)] = 100,
 ) -> dict[str, Any]:

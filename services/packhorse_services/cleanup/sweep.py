@@ -8,6 +8,7 @@ an orphan.
 import itertools
 import logging
 from collections.abc import Iterator, Sequence
+from contextlib import suppress
 from datetime import timedelta
 
 import psycopg
@@ -56,14 +57,13 @@ class Sweep:
         """
         try:
             self._perform(turn, run)
-        except (TurnLost, psycopg.OperationalError):
+        except TurnLost:
             CLEANUP_RUNS.labels("lost").inc()
             raise
         except Exception as error:
             CLEANUP_RUNS.labels("failed").inc()
-            told = str(error) if isinstance(error, PackhorseError) else type(error).__name__
-            with turn.transaction() as connection:
-                ledger.fail(connection, run.id, told, again=RETRY)
+            with suppress(psycopg.Error):  # without the database the next run closes this one
+                _close(turn, run, error)
             raise
         CLEANUP_RUNS.labels("succeeded").inc()
         CLEANUP_LAST_SUCCESS.set_to_current_time()
@@ -147,6 +147,12 @@ class Sweep:
         for candidate in batch:
             CLEANUP_REMOVED.labels(candidate.reason).inc()
             CLEANUP_REMOVED_BYTES.labels(candidate.reason).inc(candidate.length)
+
+
+def _close(turn: Turn, run: Run, error: Exception) -> None:
+    told = str(error) if isinstance(error, PackhorseError) else type(error).__name__
+    with turn.transaction() as connection:
+        ledger.fail(connection, run.id, told, again=RETRY)
 
 
 def _still_unknown(connection: Connection, batch: Sequence[Candidate]) -> list[Candidate]:

@@ -136,11 +136,14 @@ def _request_id(given: bytes) -> str:
 
 
 def _check_encoding(scope: Scope) -> None:
-    """Refuse what the server would otherwise repair: bytes that are not UTF-8 (R29)."""
+    """Refuse what no database takes, and what the server would otherwise repair (R29)."""
     for part in (scope.get("raw_path", b""), scope["query_string"]):
         if b"%" in part:
+            decoded = unquote_to_bytes(part)
+            if b"\x00" in decoded:
+                raise Problem(422, detail="the URL holds the character U+0000; leave it out")
             try:
-                unquote_to_bytes(part).decode()
+                decoded.decode()
             except UnicodeDecodeError:
                 raise Problem(400, detail="the URL is not valid UTF-8; encode it so") from None
 

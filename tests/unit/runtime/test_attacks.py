@@ -154,6 +154,11 @@ def test_r29_a_url_that_is_not_utf8_is_refused_not_repaired(url: str) -> None:
     assert call(sample_app(), "GET", url).status_code == 400
 
 
+@pytest.mark.parametrize("url", ["/orders?limit=%00", "/streams/a%00", "/%00"])
+def test_m3_a_nul_in_a_url_is_refused_before_anybody_sees_it(url: str) -> None:
+    assert call(sample_app(), "GET", url).status_code == 422
+
+
 def test_a_client_that_goes_away_is_nobodys_fault() -> None:
     sent: list[dict[str, Any]] = []
     messages: Iterator[dict[str, Any]] = iter(

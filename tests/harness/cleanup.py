@@ -1,0 +1,175 @@
+"""A cleanup with its publisher's tables, a journal and a blob folder; and ways to harm it."""
+
+import itertools
+import os
+import secrets
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from datetime import timedelta
+from pathlib import Path
+from typing import Any
+
+import psycopg
+
+from packhorse.blobs.api import BlobStore, package_key
+from packhorse.blobs.filesystem import FilesystemBlobs
+from packhorse.db.connect import connect
+from packhorse.messaging.api import Edge, Journal, Outgoing
+from packhorse.messaging.open import open_journal
+from packhorse.messaging.topics import standard_topics
+from packhorse.wire.package_codec import PACKAGE_ID_HEADER
+from packhorse.wire.topics import Topics
+from packhorse_services.cleanup.report import Run
+from packhorse_services.cleanup.runner import run_by_hand
+from packhorse_services.cleanup.sweep import Sweep
+
+TOPIC = Topics().package
+GRACE = timedelta(hours=24)
+DAY_S = 25 * 3600
+_numbers = itertools.count(1)
+
+
+class Crash(BaseException):
+    """The process ends here, as if by kill -9: nobody may handle it."""
+
+
+@dataclass
+class Altered:
+    """Something whose methods can be replaced one by one; the rest goes through."""
+
+    inner: Any
+    replaced: dict[str, Callable[..., Any]] = field(default_factory=dict)
+
+    def __getattr__(self, name: str) -> Any:
+        return self.replaced.get(name) or getattr(self.inner, name)
+
+
+class Stage:
+    """One author's stored packages, as its publisher makes them step by step."""
+
+    def __init__(self, database_url: str, folder: Path, journal: Journal | None = None) -> None:
+        self.url, self._folder = database_url, folder
+        self.blobs: BlobStore = FilesystemBlobs(folder)
+        self.journal = journal or open_journal(
+            f"memory://cleanup-{next(_numbers)}", client_name="tests"
+        )
+        self.journal.create_topics(standard_topics(Topics()))
+        self.database = connect(database_url, "tests", autocommit=True)
+
+    def close(self) -> None:
+        self.database.close()
+        self.journal.close()
+        self.blobs.close()
+
+    def put(self) -> str:
+        """Store a body under a new package id."""
+        package_id = f"dstrpck-{next(_numbers)}-{secrets.token_hex(4)}"
+        self.blobs.put(package_key(package_id), [package_id.encode()])
+        return package_id
+
+    def commit(self, package_id: str) -> None:
+        """Write the rows of the stored package and of the outbox, together."""
+        with self.database.transaction():
+            self.database.execute(
+                "INSERT INTO bookkeeping.stored_package (key, package_id, length, sha256) "
+                "VALUES (%s, %s, %s, 'sha')",
+                (package_key(package_id), package_id, len(package_id)),
+            )
+            self.database.execute(
+                "INSERT INTO bookkeeping.outbox "
+                "(epoch, sequence, snapshot, package_id, entry, value) "
+                "VALUES (1, %s, 1, %s, 'x', 'x')",
+                (next(_numbers), package_id),
+            )
+
+    def append(self, package_id: str) -> int:
+        record = Outgoing(b"x", {PACKAGE_ID_HEADER: package_id.encode()})
+        return self.journal.append(TOPIC, record).result(10).offset
+
+    def mark(self, package_id: str, offset: int, *, with_stored: bool = True) -> None:
+        """Note the offset, as the publisher does after an append."""
+        with self.database.transaction():
+            self.database.execute(
+                "UPDATE bookkeeping.outbox SET log_offset = %s, value = NULL WHERE package_id = %s",
+                (offset, package_id),
+            )
+            if with_stored:
+                self.database.execute(
+                    "UPDATE bookkeeping.stored_package SET log_offset = %s WHERE package_id = %s",
+                    (offset, package_id),
+                )
+
+    def publish(self) -> str:
+        """Do all of it."""
+        package_id = self.put()
+        self.commit(package_id)
+        self.mark(package_id, self.append(package_id))
+        return package_id
+
+    def has(self, package_id: str) -> bool:
+        return self.blobs.head(package_key(package_id)) is not None
+
+    def rows(self) -> dict[str, int | None]:
+        """Return the stored packages with their offsets."""
+        return dict(
+            self.database.execute(
+                "SELECT package_id, log_offset FROM bookkeeping.stored_package"
+            ).fetchall()
+        )
+
+    def lose_rows(self, package_id: str) -> None:
+        """Forget a package as a backup restored from before it does."""
+        for table in ("stored_package", "outbox"):
+            self.database.execute(
+                psycopg.sql.SQL("DELETE FROM bookkeeping.{} WHERE package_id = %s").format(
+                    psycopg.sql.Identifier(table)
+                ),
+                (package_id,),
+            )
+
+    def forget_log(self, before: int | None = None) -> None:
+        """Truncate the log, to its end unless told otherwise."""
+        end = self.journal.bounds(TOPIC).next
+        self.journal.truncate(TOPIC, end if before is None else before)
+
+    def let_pass(
+        self, seconds: float = DAY_S, *, store: bool = True, database: bool = True
+    ) -> None:
+        """Make everything so much older by one clock or by both."""
+        if store:
+            for path in self._folder.glob("packages/*/*"):
+                status = path.stat()
+                os.utime(path, (status.st_atime, status.st_mtime - seconds))
+        if database:
+            self.database.execute(
+                "UPDATE bookkeeping.orphan SET first_seen = first_seen - %s",
+                (timedelta(seconds=seconds),),
+            )
+
+    def sweep(self, *, journal: Any = None, blobs: Any = None, grace: timedelta = GRACE) -> Sweep:
+        return Sweep(journal or self.journal, TOPIC, blobs or self.blobs, grace)
+
+    def run(self, *, dry_run: bool = False, **altered: Any) -> Run:
+        return run_by_hand(self.url, self.sweep(**altered), dry_run=dry_run)
+
+    def named(self) -> set[str]:
+        """Return the packages that the log names."""
+        bounds = self.journal.bounds(TOPIC)
+        found: set[str] = set()
+        with self.journal.reader(TOPIC, Edge.OLDEST, partition=0) as reader:
+            while bounds.oldest < bounds.next:
+                records = reader.poll(5.0)
+                found |= {record.headers[PACKAGE_ID_HEADER].decode() for record in records}
+                if not records or records[-1].offset >= bounds.next - 1:
+                    break
+        return found
+
+
+@contextmanager
+def staged(database_url: str, folder: Path, journal: Journal | None = None) -> Iterator[Stage]:
+    stage = Stage(database_url, folder, journal)
+    try:
+        yield stage
+    finally:
+        stage.close()

@@ -1,0 +1,322 @@
+"""The cleanup as a service: one run at its time however many instances, HTTP, command line."""
+
+import asyncio
+import json
+import os
+import subprocess
+import sys
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import closing
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+import httpx
+import psycopg
+import pytest
+from pydantic import ValidationError
+
+from packhorse.db.connect import open_pool
+from packhorse.messaging.api import JournalUnavailable
+from packhorse.messaging.open import open_journal
+from packhorse.runtime.auth import Authenticator
+from packhorse.runtime.principal import Principal
+from packhorse_services.cleanup import ledger
+from packhorse_services.cleanup.app import CleanupService, cleanup_service
+from packhorse_services.cleanup.report import RunState
+from packhorse_services.cleanup.runner import Runner
+from packhorse_services.cleanup.schedule import Schedule
+from packhorse_services.cleanup.settings import Settings
+from packhorse_services.cleanup.turn import CleanupBusy, take_turn
+from tests.harness.cleanup import Altered, Stage, staged
+from tests.harness.postgres import Databases
+from tests.harness.waiting import eventually
+
+TWELVE_HOURS = Schedule(12 * 3600)
+
+
+@pytest.fixture
+def stage(database_url: str, tmp_path: Path) -> Iterator[Stage]:
+    with staged(database_url, tmp_path / "blobs") as stage:
+        yield stage
+
+
+@pytest.fixture
+def look(stage: Stage) -> Iterator[Callable[..., None]]:
+    """Let one instance look whether a run is due."""
+    with closing(open_pool(stage.url, "cleanup-test", size=8)) as pool:
+
+        def look(schedule: Schedule = TWELVE_HOURS, journal: Any = None) -> None:
+            Runner(stage.url, pool, stage.sweep(journal=journal), schedule).run_if_due()
+
+        yield look
+
+
+def _next_run(stage: Stage) -> timedelta:
+    row = stage.database.execute("SELECT next_run_at - now() FROM bookkeeping.cleanup").fetchone()
+    assert row is not None
+    found: timedelta = row[0]
+    return found
+
+
+def _runs(stage: Stage) -> list[Any]:
+    return ledger.recent(stage.database, 100)
+
+
+def test_r21_of_many_instances_one_runs_and_once_a_period(
+    stage: Stage, look: Callable[..., None]
+) -> None:
+    for expected in (1, 2):
+        threads = [threading.Thread(target=look) for _ in range(8)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+        assert len(_runs(stage)) == expected
+        assert timedelta(hours=11.9) < _next_run(stage) <= timedelta(hours=12)
+        stage.database.execute("UPDATE bookkeeping.cleanup SET next_run_at = now()")
+
+
+def test_a_run_that_was_missed_is_made_up_for_once(stage: Stage, look: Callable[..., None]) -> None:
+    look()
+    stage.database.execute("UPDATE bookkeeping.cleanup SET next_run_at = now() - interval '9 days'")
+    look()
+    look()
+    assert len(_runs(stage)) == 2
+
+
+def test_a_tighter_schedule_counts_from_the_start_of_the_program(
+    stage: Stage, look: Callable[..., None]
+) -> None:
+    look()
+    look(Schedule(60))
+    assert _next_run(stage) <= timedelta(seconds=60)
+    look(TWELVE_HOURS)
+    assert _next_run(stage) <= timedelta(seconds=60)
+
+
+def test_a_scheduled_run_that_fails_comes_again_soon(
+    stage: Stage, look: Callable[..., None]
+) -> None:
+    def fail(*arguments: Any) -> Any:
+        raise JournalUnavailable("the broker is away")
+
+    with pytest.raises(JournalUnavailable):
+        look(journal=Altered(stage.journal, {"bounds": fail}))
+    assert _next_run(stage) <= timedelta(minutes=15)
+
+
+@pytest.mark.parametrize(
+    ("schedule", "expected"),
+    [
+        (Schedule(3600), "2026-03-29 02:30"),
+        (Schedule(3600, "0 */12 * * *"), "2026-03-29 12:00"),
+        (Schedule(3600, "30 2 * * *"), "2026-03-29 02:30"),
+        (Schedule(3600, "30 1 * * *"), "2026-03-30 01:30"),
+    ],
+)
+def test_schedules_are_in_utc_and_strictly_later(schedule: Schedule, expected: str) -> None:
+    moment = datetime(2026, 3, 29, 1, 30, tzinfo=UTC)  # the hour that summer time takes away
+    assert schedule.after(moment) == datetime.fromisoformat(expected).replace(tzinfo=UTC)
+
+
+def test_a_cron_expression_that_is_none_is_refused() -> None:
+    with pytest.raises(ValidationError, match="no cron expression"):
+        Settings.model_validate({"database_url": "postgresql://h/d", "cleanup_cron": "often"})
+
+
+def test_by_hand_while_another_instance_is_at_it_is_refused(stage: Stage) -> None:
+    with take_turn(stage.url), pytest.raises(CleanupBusy):
+        stage.run()
+    assert stage.run().state is RunState.SUCCEEDED
+
+
+def test_c2_a_cleaner_that_is_paused_loses_its_turn(
+    stage: Stage, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("packhorse_services.cleanup.turn._IDLE", "200ms")
+    with take_turn(stage.url) as paused:
+
+        def next_takes_over() -> bool:
+            try:
+                with take_turn(stage.url) as after:
+                    return after.epoch > paused.epoch
+            except CleanupBusy:
+                return False
+
+        eventually(next_takes_over)
+        with pytest.raises(psycopg.OperationalError):
+            paused.check()
+
+
+class _Tokens:
+    async def principal(self, token: str) -> Principal | None:
+        scopes = {"admin": {"admin"}, "viewer": {"queues:read", "distribute", "content:write"}}
+        return Principal(token, frozenset(scopes[token])) if token in scopes else None
+
+
+@pytest.fixture
+def service(stage: Stage) -> Iterator[CleanupService]:
+    settings = Settings.model_validate({"database_url": stage.url})
+    service = cleanup_service(settings, stage.journal, stage.blobs, Authenticator(_Tokens()))
+    with closing(service.app.state.pool):
+        yield service
+
+
+def _ask(
+    service: CleanupService, method: str, path: str, *, token: str = "admin", **options: Any
+) -> httpx.Response:
+    async def asking() -> httpx.Response:
+        transport = httpx.ASGITransport(service.app)
+        headers = {"authorization": f"Bearer {token}"} if token else {}
+        async with httpx.AsyncClient(transport=transport, base_url="http://cleanup") as client:
+            return await client.request(method, path, headers=headers, **options)
+
+    return asyncio.run(asking())
+
+
+@pytest.mark.parametrize(
+    ("method", "path"),
+    [("GET", "/cleanup/runs"), ("GET", "/cleanup/runs/1"), ("POST", "/cleanup/runs")],
+)
+def test_m13_runs_are_for_admins(service: CleanupService, method: str, path: str) -> None:
+    body: dict[str, Any] = {"json": {}} if method == "POST" else {}
+    assert _ask(service, method, path, token="", **body).status_code == 401
+    assert _ask(service, method, path, token="stranger", **body).status_code == 401
+    assert _ask(service, method, path, token="viewer", **body).status_code == 403
+
+
+def test_a_run_that_is_asked_for_is_done_and_can_be_read(
+    stage: Stage, service: CleanupService
+) -> None:
+    old = stage.publish()
+    stage.forget_log()
+    [runs, _] = service.components
+    runs.start()
+    try:
+        eventually(lambda: [run.state for run in _runs(stage)] == [RunState.SUCCEEDED])
+        assert not stage.has(old)
+        answer = _ask(service, "POST", "/cleanup/runs", json={"dry_run": True})
+        assert answer.status_code == 202
+        where = answer.headers["location"]
+        assert where == f"/cleanup/runs/{answer.json()['id']}"
+        report = eventually(
+            lambda: (found := _ask(service, "GET", where).json())["state"] == "SUCCEEDED" and found
+        )
+    finally:
+        runs.stop(10)
+    assert report["origin"] == "request of admin"
+    assert report["dry_run"] is True
+    [_, first] = _ask(service, "GET", "/cleanup/runs").json()
+    assert first["removed"] == {"forgotten": {"count": 1, "bytes": len(old)}}
+
+
+def test_a_second_request_while_one_waits_is_409(service: CleanupService) -> None:
+    assert _ask(service, "POST", "/cleanup/runs", json={}).status_code == 202
+    answer = _ask(service, "POST", "/cleanup/runs", json={})
+    assert answer.status_code == 409
+    assert answer.json()["type"] == "/problems/run-waits"
+
+
+def test_removals_come_in_pages(stage: Stage, service: CleanupService) -> None:
+    packages = {stage.publish() for _ in range(5)}
+    stage.forget_log()
+    run = stage.run()
+    seen: list[str] = []
+    after = ""
+    while True:
+        query = {"after": after, "limit": 2}
+        page = _ask(service, "GET", f"/cleanup/runs/{run.id}", params=query).json()["removals"]
+        if not page:
+            break
+        seen += [removal["key"] for removal in page]
+        after = page[-1]["key"]
+    assert len(seen) == 5
+    assert {key.rpartition("/")[2] for key in seen} == packages
+
+
+@pytest.mark.parametrize(
+    ("path", "status"),
+    [
+        ("/cleanup/runs/99", 404),
+        ("/cleanup/runs/x", 422),
+        ("/cleanup/runs?limit=0", 422),
+        ("/cleanup/runs?limit=1000000", 422),
+        ("/cleanup/runs/99999999999999999999", 422),
+        ("/cleanup/runs/1?after=%00", 422),
+    ],
+)
+def test_wrong_requests_are_problems(service: CleanupService, path: str, status: int) -> None:
+    answer = _ask(service, "GET", path)
+    assert answer.status_code == status
+    assert answer.headers["content-type"] == "application/problem+json"
+
+
+def test_it_is_ready_when_journal_database_and_blobs_are(service: CleanupService) -> None:
+    checks = _ask(service, "GET", "/readyz?verbose", token="").json()["checks"]
+    assert checks == {"database": "ok", "journal": "ok", "blobs": "ok"}
+
+
+def test_the_journals_retention_is_enforced(stage: Stage) -> None:
+    called = threading.Event()
+    settings = Settings.model_validate({"database_url": stage.url, "retention_seconds": 0.01})
+    journal: Any = Altered(stage.journal, {"enforce_retention": called.set})
+    service = cleanup_service(settings, journal, stage.blobs, Authenticator.off())
+    [_, retention] = service.components
+    retention.start()
+    try:
+        assert called.wait(10)
+    finally:
+        retention.stop(10)
+        service.app.state.pool.close()
+
+
+@pytest.fixture
+def environment(databases: Databases, database_url: str, tmp_path: Path) -> dict[str, str]:
+    settings = {
+        "DATABASE_URL": database_url,
+        "JOURNAL_URL": databases.new("journal"),
+        "BLOBS_URL": str(tmp_path / "blobs"),
+        "TOKEN_FILE": str(tmp_path / "tokens"),
+        "PORT": "0",
+    }
+    return {**os.environ, **{f"PACKHORSE_{name}": value for name, value in settings.items()}}
+
+
+def _command(environment: dict[str, str], *arguments: str) -> "subprocess.CompletedProcess[str]":
+    return subprocess.run(
+        [sys.executable, "-m", "packhorse_services.cleanup", *arguments],
+        env=environment,
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+
+
+def test_by_hand_from_the_command_line(
+    environment: dict[str, str], database_url: str, tmp_path: Path
+) -> None:
+    journal = open_journal(environment["PACKHORSE_JOURNAL_URL"], client_name="tests")
+    with staged(database_url, tmp_path / "blobs", journal) as stage:
+        old = stage.publish()
+        stage.forget_log()
+        preview = json.loads(_command(environment, "run", "--dry-run", "--json").stdout)
+        assert stage.has(old)
+        assert [removal["reason"] for removal in preview["removals"]] == ["forgotten"]
+        done = _command(environment, "run")
+        assert done.returncode == 0
+        assert f"removed packages/{old[-2:]}/{old} (forgotten" in done.stdout
+        assert not stage.has(old)
+        with take_turn(stage.url):
+            busy = _command(environment, "run")
+        assert busy.returncode == 1
+        assert busy.stderr == ("can't start: another instance is cleaning up; wait for it to end\n")
+
+
+def test_wrong_settings_are_one_sentence(environment: dict[str, str]) -> None:
+    refused = _command({**environment, "PACKHORSE_CLEANUP_CRON": "often"}, "run")
+    assert refused.returncode == 2
+    assert refused.stderr.startswith("can't start: PACKHORSE_CLEANUP_CRON: 'often'")
+    assert refused.stderr.count("\n") == 1
