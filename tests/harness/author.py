@@ -56,9 +56,12 @@ class Placed:
 class Author:
     """One author database with its journal and blobs."""
 
-    def __init__(self, database_url: str, journal: Journal, blobs: BlobStore) -> None:
+    def __init__(
+        self, database_url: str, journal: Journal, blobs: BlobStore, topics: Topics = TOPICS
+    ) -> None:
         self.database_url, self.journal, self.blobs = database_url, journal, blobs
-        journal.create_topics(standard_topics(TOPICS))
+        self.topics = topics
+        journal.create_topics(standard_topics(topics))
         self._open: list[Publishing] = []
 
     def write(self, *nodes: Node) -> None:
@@ -80,7 +83,7 @@ class Author:
         publishing = Publishing(
             slot or Slot(self.slot_connection),
             Packer(self.blobs, agent, "instance", clock),
-            Delivery(journal or self.journal, TOPICS.package),
+            Delivery(journal or self.journal, self.topics.package),
             clock=clock,
             patience=patience,
         )
@@ -92,9 +95,9 @@ class Author:
 
     def journaled(self) -> list[Placed]:
         """Return every package in the journal, in order."""
-        end = self.journal.bounds(TOPICS.package).next
+        end = self.journal.bounds(self.topics.package).next
         placed: list[Placed] = []
-        with self.journal.reader(TOPICS.package, Edge.OLDEST, partition=0) as reader:
+        with self.journal.reader(self.topics.package, Edge.OLDEST, partition=0) as reader:
             while not placed or placed[-1].offset < end - 1:
                 records = reader.poll(0.1 if end == 0 else 10)
                 if not records:

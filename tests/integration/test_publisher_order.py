@@ -3,6 +3,7 @@
 import json
 import random
 import threading
+import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, contextmanager
@@ -15,23 +16,44 @@ from packhorse.blobs.open import open_blobs
 from packhorse.clock import SystemClock
 from packhorse.messaging.open import open_journal
 from packhorse.packages.body import unpack
+from packhorse.wire.topics import Topics
 from packhorse_services.publisher.exporter import Exporter
 from packhorse_services.publisher.publishing import Publishing
 from packhorse_services.publisher.slot import Slot
 from tests.harness.author import Author, AwayJournal, LossyJournal, page, publish, request
+from tests.harness.kafka.broker import RunningKafka
+from tests.harness.postgres import Databases
 from tests.harness.waiting import eventually
 
 PATHS = [f"/contended/{number}" for number in range(20)]
 THREADS, ROUNDS = 8, 40
 
 
+JOURNALS = ["memory", "sql", pytest.param("kafka", marks=pytest.mark.kafka)]
+
+
+@pytest.fixture(params=["memory"])
+def journal_url(request: pytest.FixtureRequest, tmp_path: Path) -> str:
+    """A journal in memory, or the one that the test asks for."""
+    match request.param:
+        case "sql":
+            databases: Databases = request.getfixturevalue("databases")
+            return databases.new("journal")
+        case "kafka":
+            broker: RunningKafka = request.getfixturevalue("kafka")
+            return broker.url
+    return f"memory://{tmp_path}"
+
+
 @pytest.fixture
-def author(database_url: str, tmp_path: Path) -> Iterator[Author]:
-    journal = open_journal(f"memory://{tmp_path}", client_name="tests")
-    author = Author(database_url, journal, open_blobs(str(tmp_path / "blobs")))
+def author(database_url: str, journal_url: str, tmp_path: Path) -> Iterator[Author]:
+    journal = open_journal(journal_url, client_name="tests")
+    topics = Topics.prefixed(f"order-{time.time_ns()}")
+    author = Author(database_url, journal, open_blobs(str(tmp_path / "blobs")), topics)
     author.write(*(page(path) for path in PATHS))
     yield author
     author.close()
+    journal.close()
 
 
 @contextmanager
@@ -104,6 +126,7 @@ def stale(author: Author) -> list[tuple[int, str]]:
     return found
 
 
+@pytest.mark.parametrize("journal_url", JOURNALS, indirect=True)
 def test_r6_no_stale_overwrite_however_many_race(author: Author) -> None:
     done = play(author, author.replica(), author.replica())
     assert stale(author) == []
@@ -117,6 +140,7 @@ def test_r6_no_stale_overwrite_however_many_race(author: Author) -> None:
     assert numbers == sorted(set(numbers))
 
 
+@pytest.mark.parametrize("journal_url", JOURNALS, indirect=True)
 def test_r5_replicas_race_on_a_journal_that_loses_acknowledgements(author: Author) -> None:
     lossy = LossyJournal(author.journal, random.Random(1), faults=0.2)
     done = play(author, author.replica(journal=lossy), author.replica(journal=lossy))
