@@ -95,9 +95,14 @@ def test_lookups_go_on_after_their_connection_broke(
     append_all(journal, topic, [b"1"])
     assert remote.bounds(topic).next == 1
     relay.cut_all()
-    with pytest.raises(JournalUnavailable):
-        remote.bounds(topic)
-    assert remote.bounds(topic).next == 1
+    eventually(lambda: _next(remote, topic) == 1, "another connection")
+
+
+def _next(journal: Journal, topic: str) -> int:
+    try:
+        return journal.bounds(topic).next
+    except JournalUnavailable:
+        return 0
 
 
 def test_a_reader_goes_on_without_hints(

@@ -70,8 +70,9 @@ class Hints:
             try:
                 with self._session.use() as connection:
                     self._listen(connection, bell)
-            except JournalUnavailable:
-                logger.warning("no hints from the journal for now; readers ask more often")
+            except JournalUnavailable as error:
+                if self._listening:
+                    logger.warning("no hints for now; readers ask often", extra={"error": error})
             self._listening = False
             with self._changed:
                 self._changed.wait_for(lambda: self._closed, self._session.pause_s)

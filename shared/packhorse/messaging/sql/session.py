@@ -1,6 +1,7 @@
 """One connection to the journal's database, made when it is needed and anew after it broke."""
 
 import random
+import select
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
@@ -29,11 +30,6 @@ class Session:
         longest = min(0.05 * 2.0 ** min(self._failures, 10), _LONGEST_PAUSE_S)
         return longest * random.uniform(0.5, 1.0)  # noqa: S311 - no secret
 
-    @property
-    def connected(self) -> bool:
-        """Whether there is a connection that is not known to be broken."""
-        return self._connection is not None and not self._connection.closed
-
     @contextmanager
     def use(self) -> Iterator[psycopg.Connection]:
         """Lend the connection. Raises `JournalUnavailable` for whatever the database says.
@@ -52,7 +48,9 @@ class Session:
 
     def connection(self) -> psycopg.Connection:
         """Return the connection, made anew if need be. Raises `psycopg.Error`."""
-        if self._connection is None or self._connection.closed:
+        if self._connection is not None and not _is_alive(self._connection):
+            self.drop()
+        if self._connection is None:
             self._failures += 1  # until proven otherwise
             self._connection = connect(
                 self._url, self._name, timeouts=self._timeouts, autocommit=True
@@ -81,3 +79,12 @@ class Session:
         """Close the connection once nobody uses it."""
         with self._lock:
             self.drop()
+
+
+def _is_alive(connection: psycopg.Connection) -> bool:
+    """Whether the server has not hung up: an idle connection with news has bad news."""
+    if connection.closed:
+        return False
+    poll = select.poll()
+    poll.register(connection, select.POLLIN)
+    return not poll.poll(0)
