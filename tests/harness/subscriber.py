@@ -254,7 +254,14 @@ class Worker:
 def content_of(url: str) -> Content:
     """Return what a database holds, in the words of the fold."""
     with closing(psycopg.connect(url)) as connection:
-        return {node.path: plain(node) for node in tree.stream(connection, "/") if node.path != "/"}
+        return content_in(connection)
+
+
+def content_in(connection: psycopg.Connection) -> Content:
+    """Return the same over a connection that is there already."""
+    with connection.transaction():
+        nodes = list(tree.stream(connection, "/"))
+    return {node.path: plain(node) for node in nodes if node.path != "/"}
 
 
 def rows_of(url: str, query: str) -> list[Any]:

@@ -33,13 +33,18 @@ def shared_database(databases: Databases) -> str:
 @pytest.fixture
 def database_url(shared_database: str) -> str:
     """An empty database that the test has to itself."""
-    with psycopg.connect(shared_database, autocommit=True) as connection:
+    empty(shared_database)
+    return shared_database
+
+
+def empty(url: str) -> None:
+    """End every session of a subscriber's database and forget all it holds."""
+    with psycopg.connect(url, autocommit=True) as connection:
         connection.execute(
             "SELECT pg_terminate_backend(pid, 10000) FROM pg_stat_activity "
             "WHERE datname = current_database() AND pid <> pg_backend_pid()"
         )
         connection.execute(_EMPTY)
-    return shared_database
 
 
 @pytest.fixture

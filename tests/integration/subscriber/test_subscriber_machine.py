@@ -1,0 +1,248 @@
+"""A lane against a model: whatever comes, clears, fails, dies or is trimmed, in whatever order."""
+
+import tempfile
+import uuid
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, LiteralString
+
+import psycopg
+import pytest
+from hypothesis import HealthCheck, settings
+from hypothesis import strategies as st
+from hypothesis.stateful import (
+    RuleBasedStateMachine,
+    initialize,
+    invariant,
+    precondition,
+    rule,
+    run_state_machine_as_test,
+)
+
+from packhorse.blobs.open import open_blobs
+from packhorse.messaging.api import Record
+from packhorse.messaging.open import open_journal
+from packhorse.wire.messages import Status
+from packhorse_services.subscriber.attempts import RetryPolicy
+from packhorse_services.subscriber.importer import Importer
+from packhorse_services.subscriber.session import GroupLimits
+from tests.harness.fold import fold
+from tests.harness.subscriber import TOPICS, Feed, Worker, content_in, page
+from tests.integration.subscriber.conftest import empty
+
+PATHS = ["/a", "/a/b", "/a/b/c", "/ab", "/d"]
+paths = st.sampled_from(PATHS)
+
+
+@dataclass
+class Sent:
+    """One record of the log as the model knows it."""
+
+    record: Record
+    kind: str  # good, bad, repeat, other
+
+
+class Killed(BaseException):
+    """The worker's process is gone."""
+
+
+class LaneMachine(RuleBasedStateMachine):
+    """The model: a list of what was sent, a list of what was cleared, and where the lane is."""
+
+    url: str
+
+    @initialize(retries=st.sampled_from([-1, 0, 2]), packages=st.sampled_from([1, 3, 100]))
+    def begin(self, retries: int, packages: int) -> None:
+        empty(self.url)
+        self.connection = psycopg.connect(self.url, autocommit=True)
+        self.folder = tempfile.TemporaryDirectory(prefix="packhorse-machine-")
+        journal = open_journal(f"memory://{uuid.uuid4()}", client_name="tests")
+        self.feed = Feed(journal, open_blobs(self.folder.name), producer="author")
+        self.retries, self.packages = retries, packages
+        self.sent: list[Sent] = []
+        self.clears: list[int] = []
+        self.position = -1
+        self.decided: dict[int, Status] = {}
+        self.worker = self._new_worker()
+
+    def teardown(self) -> None:
+        if hasattr(self, "worker"):
+            self.worker.die()
+            self.folder.cleanup()
+            self.connection.close()
+
+    def _rows(self, query: LiteralString) -> list[Any]:
+        return self.connection.execute(query).fetchall()
+
+    def _stored_offset(self) -> int:
+        found = self._rows("SELECT log_offset FROM bookkeeping.position")
+        return found[0][0] if found else -1
+
+    def _new_worker(self) -> Worker:
+        worker = Worker(
+            self.url,
+            self.feed.journal,
+            self.feed.blobs,
+            policy=RetryPolicy(self.retries, 0.0, 0.0),
+            limits=GroupLimits(packages=self.packages, passed=1, passed_s=0),
+        )
+        for up_to in self.clears:
+            worker.clear(up_to, str(up_to))
+        return worker
+
+    def _sent(self, offset: int, kind: str) -> None:
+        record = self.feed.journal.read_at(TOPICS.package, offset)
+        assert record is not None
+        self.sent.append(Sent(record, kind))
+
+    @rule(chosen=st.lists(paths, min_size=1, max_size=3), version=st.integers(0, 99))
+    def add(self, chosen: list[str], version: int) -> None:
+        self._sent(self.feed.add(*(page(path, version) for path in chosen)), "good")
+
+    @rule(root=paths, below=st.lists(st.sampled_from("xyz"), max_size=3), version=st.integers(0, 9))
+    def add_deep(self, root: str, below: list[str], version: int) -> None:
+        nodes = [page(root, version), *(page(f"{root}/{name}", version) for name in below)]
+        self._sent(self.feed.add(*nodes, deep=[root]), "good")
+
+    @rule(path=paths)
+    def delete(self, path: str) -> None:
+        self._sent(self.feed.delete(path), "good")
+
+    @rule()
+    def send_bad(self) -> None:
+        self._sent(self.feed.bad(), "bad")
+
+    @rule(path=paths, bad=st.booleans())
+    def send_to_another(self, path: str, bad: bool) -> None:
+        offset = self.feed.bad(agent="other") if bad else self.feed.add(page(path), agent="other")
+        self._sent(offset, "other")
+
+    @precondition(lambda self: any(sent.kind in ("good", "repeat") for sent in self.sent))
+    @rule(data=st.data())
+    def send_again(self, data: Any) -> None:
+        old = data.draw(st.sampled_from([s for s in self.sent if s.kind in ("good", "repeat")]))
+        self._sent(self.feed.raw(old.record.value, dict(old.record.headers)), "repeat")
+
+    @precondition(lambda self: self.sent)
+    @rule(data=st.data())
+    def clear(self, data: Any) -> None:
+        up_to = data.draw(st.integers(0, self.sent[-1].record.offset))
+        self.clears.append(up_to)
+        self.worker.clear(up_to, str(up_to))
+
+    @rule()
+    def run(self) -> None:
+        end = self._reachable()
+        self.worker.run(lambda: self._stored_offset() >= end)
+        self._follow()
+
+    @rule(steps=st.integers(1, 4))
+    def run_a_little(self, steps: int) -> None:
+        session = self.worker.session or self.worker.begin()
+        for _ in range(steps):
+            session.step()
+        self._follow()
+
+    @rule()
+    def restart(self) -> None:
+        self.worker.die()
+        self.worker = self._new_worker()
+
+    @precondition(lambda self: self.retries == -1)
+    @rule(committed=st.booleans())
+    def kill_in_a_transaction(self, committed: bool) -> None:
+        commit = Importer.commit
+        try:
+            with pytest.MonkeyPatch.context() as patch:
+                patch.setattr(Importer, "commit", _deadly(commit, committed))
+                self.worker.run()
+        except Killed:
+            pass
+        self._follow()
+        self.restart()
+
+    @rule()
+    def trim(self) -> None:
+        self.feed.journal.truncate(TOPICS.package, self.position + 1)
+
+    @rule()
+    def tell(self) -> None:
+        self.worker.send_statuses()
+
+    def _reachable(self) -> int:
+        """Where the lane comes to: the end, or the first bad package that blocks it."""
+        for sent in self.sent:
+            offset = sent.record.offset
+            blocks = sent.kind == "bad" and self.retries == -1 and not self._is_cleared(offset)
+            if offset > self.position and blocks:
+                return max(self.position, self._last_own_or_other_before(offset))
+        return self.sent[-1].record.offset if self.sent else -1
+
+    def _last_own_or_other_before(self, offset: int) -> int:
+        own = [s.record.offset for s in self.sent if s.kind != "other"]
+        return max((o for o in own if o < offset), default=-1)
+
+    def _is_cleared(self, offset: int) -> bool:
+        return any(offset <= up_to for up_to in self.clears)
+
+    def _follow(self) -> None:
+        """Decide in the model what the lane has passed since the last look."""
+        reached = self._stored_offset()
+        assert reached >= self.position
+        for sent in self.sent:
+            offset = sent.record.offset
+            if self.position < offset <= reached and sent.kind != "other":
+                self._decide(offset, sent.kind)
+        self.position = reached
+
+    def _decide(self, offset: int, kind: str) -> None:
+        if self._is_cleared(offset):
+            self.decided[offset] = Status.REMOVED
+        elif kind == "bad":
+            assert self.retries >= 0, "a bad package was passed"
+            self.decided[offset] = Status.REMOVED_FAILED
+        elif kind == "good":
+            self.decided[offset] = Status.IMPORTED
+
+    @invariant()
+    def content_is_the_fold(self) -> None:
+        if not hasattr(self, "worker"):
+            return
+        removed = {o for o, status in self.decided.items() if status is not Status.IMPORTED}
+        own = [sent.record for sent in self.sent if sent.kind != "other"]
+        expected = fold(own, self.feed.blobs, removed=removed, up_to=self.position)
+        assert content_in(self.connection) == expected
+
+    @invariant()
+    def statuses_are_what_was_decided(self) -> None:
+        if not hasattr(self, "worker"):
+            return
+        unsent = self._rows(
+            "SELECT log_offset, status FROM bookkeeping.status s WHERE log_offset > coalesce("
+            "(SELECT log_offset FROM bookkeeping.status_mark), -1)",
+        )
+        told = [(status.offset, status.status) for status in self.feed.statuses()]
+        told += [(offset, Status(status)) for offset, status in unsent]
+        assert sorted(told, key=lambda each: each[0]) == sorted(self.decided.items())
+
+
+def _deadly(commit: Callable[..., Any], committed: bool) -> Callable[..., Any]:
+    def dies(importer: Importer, connection: Any, *rest: Any) -> Any:
+        if committed:
+            commit(importer, connection, *rest)
+        raise Killed
+
+    return dies
+
+
+def test_r8_r9_r10_r19_r27_a_lane_does_what_the_model_says(database_url: str) -> None:
+    machine = type("Machine", (LaneMachine,), {"url": database_url})
+    run_state_machine_as_test(
+        machine,
+        settings=settings(
+            max_examples=30,
+            stateful_step_count=25,
+            deadline=None,
+            suppress_health_check=list(HealthCheck),
+        ),
+    )
