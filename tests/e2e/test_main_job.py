@@ -109,8 +109,7 @@ def test_the_queue_of_a_subscriber_that_is_away_waits_for_it(running: Site) -> N
 def test_everything_restarted_goes_on_where_it_was(running: Site) -> None:
     running.put("/restart/before")
     running.distribute_everywhere("/restart/before")
-    for room in running.rooms.all:
-        room.stop()
+    running.rooms.stop()
     running.start()
     running.put("/restart/after")
     running.distribute_everywhere(deep=["/restart"])

@@ -21,6 +21,7 @@ import httpx
 from packhorse.runtime.token_file import ensure_token_file
 from packhorse_services.cli import leash
 from packhorse_services.cli.connection import read_token
+from packhorse_services.cli.data_directory import DataDirectory
 from packhorse_services.cli.ports import free_port
 from tests.harness.waiting import eventually
 
@@ -173,6 +174,14 @@ class Rooms:
         for room in self.all:
             room.ready()
 
+    def stop(self) -> None:
+        """End all that run as their operator would, together."""
+        ending = [room for room in self.all if room.running]
+        for room in ending:
+            os.kill(room.pid, signal.SIGTERM)
+        for room in ending:
+            room.wait()
+
     def kill(self) -> None:
         """End all of them with SIGKILL, together."""
         for room in self.all:
@@ -237,6 +246,35 @@ class Up(Process):
         for pid in (self.pid, *self.pids().values()):
             os.kill(pid, signal.SIGKILL)
         self.wait()
+
+
+@contextmanager
+def data_folder() -> Iterator[Path]:
+    """Give a folder for `Up`; a server that was left running on it ends with the block."""
+    folder = Path(tempfile.mkdtemp(prefix="packhorse-test-up-"))
+    folder.chmod(0o711)  # as root the server runs as another user, who must get there
+    try:
+        yield folder
+    finally:
+        DataDirectory(folder / "data").postgres().stop("immediate")
+        shutil.rmtree(folder, ignore_errors=True)
+
+
+def packhorse(
+    *arguments: str, data: Path | None = None, check: bool = True
+) -> subprocess.CompletedProcess[str]:
+    """Run the command line to its end, on the stack in `data`."""
+    options = ("--data", str(data)) if data else ()
+    done = subprocess.run(
+        (sys.executable, "-m", "packhorse_services.cli", *options, *arguments),
+        capture_output=True,
+        text=True,
+        stdin=subprocess.DEVNULL,
+        timeout=180,
+        check=False,
+    )
+    assert not check or done.returncode == 0, f"{arguments}: {done.returncode}\n{done.stderr}"
+    return done
 
 
 def _is_ready(url: str) -> bool:

@@ -1,0 +1,172 @@
+"""The command line against a running stack: what scripts see of it."""
+
+import json
+import os
+import signal
+from pathlib import Path
+
+import httpx
+import pytest
+
+from packhorse_services.cli.app import run
+from packhorse_services.cli.connection import read_token
+from packhorse_services.cli.ports import free_port
+from tests.harness.processes import Up, packhorse
+from tests.harness.waiting import eventually
+
+
+@pytest.fixture
+def page(up: Up) -> str:
+    """A page of the author that is not distributed."""
+    stack = json.loads(up.output.read_text())
+    headers = {"Authorization": f"Bearer {read_token(Path(stack['token_file']))}"}
+    body = {"type": "page", "properties": {"title": "Hello"}}
+    httpx.put(f"{stack['content']}/content/cli/page", json=body, headers=headers).raise_for_status()
+    return "/cli/page"
+
+
+def test_a_distribution_that_is_waited_for_is_everywhere(up: Up, page: str) -> None:
+    identifier = packhorse("distribute", page, "--wait", data=up.data).stdout.strip()
+    shown = packhorse("get", "distribution", identifier, "-o", "json", data=up.data)
+    states = {one["subscriber"]: one["state"] for one in json.loads(shown.stdout)["subscribers"]}
+    assert states == dict.fromkeys(["sub1", "sub2", "sub3"], "IMPORTED")
+
+
+def test_a_repeated_key_is_the_same_distribution(up: Up, page: str) -> None:
+    said = [packhorse("distribute", page, "--key", "cli-1", data=up.data).stdout for _ in range(2)]
+    assert said[0] == said[1]
+
+
+def test_a_dry_run_tells_and_publishes_nothing(up: Up, page: str) -> None:
+    before = _offsets(up)
+    said = packhorse("distribute", "--deep", "/cli", "--dry-run", data=up.data).stdout
+    assert "nodes        2" in said
+    assert "inline" in said
+    assert _offsets(up) == before
+
+
+def test_waiting_too_long_is_124_and_says_for_whom(up: Up, page: str) -> None:
+    pid = up.pids()["sub3"]
+    os.kill(pid, signal.SIGSTOP)
+    try:
+        late = packhorse(
+            *("distribute", page, "--wait", "--timeout", "1"), data=up.data, check=False
+        )
+    finally:
+        os.kill(pid, signal.SIGCONT)
+    assert late.returncode == 124
+    assert "sub3 QUEUED" in late.stderr
+    assert late.stdout.startswith("dstrpck-"), "the distribution goes on, and can be asked for"
+    eventually(lambda: _lengths(up) == [0, 0, 0], what="sub3 caught up")
+
+
+def _lengths(up: Up) -> list[int]:
+    queues = json.loads(packhorse("get", "queues", "-o", "json", data=up.data).stdout)["queues"]
+    return [queue["length"] for queue in queues]
+
+
+def _offsets(up: Up) -> list[int]:
+    queues = json.loads(packhorse("get", "queues", "-o", "json", data=up.data).stdout)["queues"]
+    return [queue["offset"] for queue in queues]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "code", "says"),
+    [
+        (["distribute", "/no/such/page"], 3, "'/no/such/page' does not exist"),
+        (["distribute", "relative"], 1, "is not absolute"),
+        (["distribute"], 1, "name at least one path"),
+        (["get", "queue", "nobody"], 3, "no subscriber 'nobody'"),
+        (["get", "errors", "nobody"], 3, "no subscriber 'nobody'"),
+        (["get", "distribution", "dstrpck-0-0"], 3, "no such distribution"),
+        (["clear", "queue", "nobody", "--yes"], 3, "no subscriber 'nobody'"),
+        (["clear", "queue", "sub1", "--yes", "--up-to", "999999"], 1, "the newest package"),
+        (["--token", "wrong", "get", "queues"], 1, "--token-file"),
+        (["--token-file", "/no/such/file", "get", "queues"], 2, "can't be read"),
+        (["get", "nonsense"], 2, "No such command"),
+        (["get", "queues", "-o", "nonsense"], 2, "nonsense"),
+    ],
+)
+def test_errors_have_a_code_and_a_sentence(
+    up: Up, capsys: pytest.CaptureFixture[str], arguments: list[str], code: int, says: str
+) -> None:
+    assert run(["--data", str(up.data), *arguments]) == code
+    said = capsys.readouterr()
+    assert said.out == ""
+    assert says in said.err
+    assert "Traceback" not in said.err
+
+
+def test_nobody_at_the_other_end_is_one_sentence(up: Up) -> None:
+    server = f"http://127.0.0.1:{free_port()}"
+    failed = packhorse("--server", server, "get", "queues", check=False)
+    assert failed.returncode == 1
+    assert "nobody answers at" in failed.stderr
+    assert "Traceback" not in failed.stderr
+
+
+@pytest.mark.parametrize("kind", ["queues", "subscribers"])
+def test_every_form_of_a_list(up: Up, kind: str) -> None:
+    names = packhorse("get", kind, "-o", "name", data=up.data).stdout.splitlines()
+    assert names == ["sub1", "sub2", "sub3"]
+    document = json.loads(packhorse("get", kind, "-o", "json", data=up.data).stdout)
+    assert [one["subscriber"] for one in document[kind]] == names
+    table = packhorse("get", kind, data=up.data).stdout.splitlines()
+    wide = packhorse("get", kind, "-o", "wide", data=up.data).stdout.splitlines()
+    assert table[0].split()[:2] == ["SUBSCRIBER", "STATE"]
+    assert [line.split()[0] for line in table[1:]] == names
+    assert len(wide[0]) > len(table[0])
+
+
+def test_clearing_asks_first(up: Up) -> None:
+    asked = packhorse("clear", "queue", "sub1", data=up.data, check=False)
+    assert asked.returncode == 1
+    assert "Remove 0 waiting packages of sub1?" in asked.stderr
+    told = packhorse("clear", "queue", "sub1", "--yes", data=up.data)
+    assert len(told.stdout.strip()) == 32
+
+
+def test_files_come_out_as_they_went_in(up: Up, tmp_path: Path) -> None:
+    files = {"a.html": b"<p>a</p>", "deep/er/b.bin": bytes(range(256)) * 5000, "deep/empty": b""}
+    for name, content in files.items():
+        (tmp_path / "in" / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / "in" / name).write_bytes(content)
+    packhorse("content", "import", str(tmp_path / "in"), "--at", "/cli/files", data=up.data)
+    packhorse("content", "export", "/cli/files", str(tmp_path / "out"), data=up.data)
+    for name, content in files.items():
+        assert (tmp_path / "out" / name).read_bytes() == content
+
+
+def test_a_room_s_refusal_keeps_its_exit_code(up: Up, tmp_path: Path) -> None:
+    target = str(tmp_path / "out")
+    refused = packhorse("content", "export", "/no/such/node", target, data=up.data, check=False)
+    assert refused.returncode == 1
+    assert "Traceback" not in refused.stderr
+
+
+def test_config_check_shows_no_secret(up: Up) -> None:
+    token = packhorse("token", data=up.data).stdout.strip()
+    shown = packhorse("config", "check", data=up.data)
+    assert "the token is good" in shown.stderr
+    postgres_password = (up.data / "postgres" / "password").read_text().strip()
+    for secret in (token, postgres_password):
+        assert secret not in shown.stdout + shown.stderr
+
+
+def test_topics_are_checked(up: Up) -> None:
+    assert packhorse("topics", "check", data=up.data).stdout.splitlines() == [
+        f"aemdistribution_{part}" for part in ("package", "status", "discovery", "command", "event")
+    ]
+    missing = packhorse("topics", "check", "--topic-prefix", "other", data=up.data, check=False)
+    assert missing.returncode == 1
+    assert "packhorse topics create" in missing.stderr
+
+
+def test_a_cleanup_can_be_tried_without_removing(up: Up) -> None:
+    said = packhorse("cleanup", "run", "--dry-run", data=up.data).stdout
+    assert "the log holds offsets" in said
+
+
+def test_the_version_and_help_need_no_stack() -> None:
+    assert packhorse("--version").stdout.startswith("packhorse ")
+    assert "distribute" in packhorse("--help").stdout

@@ -1,0 +1,145 @@
+"""`packhorse up` as a user runs it: started, killed, started again, ended."""
+
+import json
+import os
+import signal
+import uuid
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from packhorse_services.cli.data_directory import DataDirectory
+from packhorse_services.cli.demo_checks import holdings
+from tests.e2e.conftest import JOURNALS
+from tests.harness.processes import Up, data_folder, packhorse
+from tests.harness.waiting import eventually
+
+SUBSCRIBERS = ["sub1", "sub2"]
+
+
+@pytest.fixture
+def journal(request: pytest.FixtureRequest) -> list[str]:
+    if request.param == "sql":
+        return []
+    url: str = request.getfixturevalue("kafka").url
+    return ["--journal", url, "--topic-prefix", f"up{uuid.uuid4().hex[:12]}"]
+
+
+@pytest.fixture
+def folder() -> Iterator[Path]:
+    with data_folder() as folder:
+        yield folder
+
+
+def _import(stack: Up, folder: Path, text: str) -> None:
+    files = folder / "files" / "deeper"
+    files.mkdir(parents=True, exist_ok=True)
+    for number in range(50):
+        (files / f"page-{number}.html").write_text(f"{text} {number}")
+    packhorse("content", "import", str(folder / "files"), "--at", "/site", data=stack.data)
+
+
+def _all_equal(stack: Up) -> bool:
+    author, *others = holdings(DataDirectory(stack.data), SUBSCRIBERS, "/site")
+    return author.nodes == 52 and all(one.equals(author) for one in others)
+
+
+def _distributes(stack: Up) -> bool:
+    tried = packhorse(
+        *("distribute", "--action", "test", "--wait", "--timeout", "5"),
+        data=stack.data,
+        check=False,
+    )
+    return tried.returncode == 0
+
+
+def _gone(pid: int) -> bool:
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] == "Z"
+    except FileNotFoundError:
+        return True
+
+
+@pytest.mark.parametrize("journal", JOURNALS, indirect=True)
+def test_a_stack_goes_on_after_kill_9_of_everything(folder: Path, journal: list[str]) -> None:
+    stack = Up(folder, "--subscribers", "2", *journal)
+    stack.start()
+    stack.ready()
+    _import(stack, folder, "before")
+    packhorse("distribute", "--deep", "/site", "--wait", data=stack.data)
+    assert _all_equal(stack)
+
+    _import(stack, folder, "after")
+    packhorse("distribute", "--deep", "/site", data=stack.data)
+    stack.kill_everything()
+    stack.start()
+    stack.ready()
+    eventually(lambda: _all_equal(stack), what="the package of before the kill is imported")
+    pids = stack.pids()
+    assert stack.stop() == 0, stack.said()
+    assert all(_gone(pid) for pid in pids.values()), "nothing is left behind"
+
+
+def test_what_dies_is_renewed_and_what_is_killed_leaves_nothing(folder: Path) -> None:
+    stack = Up(folder, "--subscribers", "1")
+    stack.start()
+    stack.ready()
+    first = stack.pids()
+    for name in ("publisher", "sub1", "postgres"):
+        os.kill(first[name], signal.SIGKILL)
+    eventually(
+        lambda: (
+            not {first["publisher"], first["sub1"], first["postgres"]} & {*stack.pids().values()}
+        ),
+        what="all are renewed",
+        timeout=60,
+    )
+    eventually(lambda: _distributes(stack), what="the renewed stack distributes")
+
+    renewed = stack.pids()
+    os.kill(stack.pid, signal.SIGKILL)
+    stack.wait()
+    programs = [pid for name, pid in renewed.items() if name != "postgres"]
+    eventually(
+        lambda: all(_gone(pid) for pid in programs), what="no program outlives the supervisor"
+    )
+    stack.start()
+    stack.ready()
+    assert stack.pids()["postgres"] == renewed["postgres"], "the server was adopted"
+    assert stack.stop() == 0
+
+
+def test_a_folder_in_use_is_refused(up: Up) -> None:
+    second = packhorse("up", "--data", str(up.data), check=False)
+    assert (second.returncode, second.stdout) == (4, "")
+    assert f"in use by process {up.pid}" in second.stderr
+
+
+def test_a_port_that_is_taken_is_refused_before_anything_runs(up: Up, folder: Path) -> None:
+    port = DataDirectory(up.data).running().publisher.rpartition(":")[2]
+    refused = packhorse("up", "--data", str(folder / "data"), "--port", port, check=False)
+    assert (refused.returncode, refused.stdout) == (1, "")
+    assert f"port {port} is in use" in refused.stderr
+
+
+def test_a_program_that_cannot_start_is_shown(folder: Path) -> None:
+    (folder / "file").touch()
+    options = ("--data", str(folder / "data"), "--port", "0", "--blobs", str(folder / "file"))
+    failed = packhorse("up", *options, check=False)
+    assert (failed.returncode, failed.stdout) == (1, "")
+    assert "ended with exit code" in failed.stderr
+    assert "the blob folder fails" in failed.stderr, "the program's own last words"
+    assert not DataDirectory(folder / "data").postgres().running()
+
+
+def test_json_is_one_line_with_everything(up: Up) -> None:
+    stack = json.loads(up.output.read_text())
+    assert sorted(stack) == [
+        *("cleanup", "content", "data", "pids", "publisher", "subscribers", "token_file"),
+    ]
+    assert sorted(stack["subscribers"]) == ["sub1", "sub2", "sub3"]
+    assert sorted(stack["pids"]) == sorted(
+        ["publisher", "content", "cleanup", "postgres", *stack["subscribers"]]
+    )
+    assert Path(stack["token_file"]).stat().st_mode & 0o777 == 0o600
