@@ -20,6 +20,7 @@ from packhorse.blobs.api import (
     package_key,
 )
 from packhorse.blobs.open import open_blobs
+from tests.harness.s3 import S3Server, running_s3
 
 _numbers = itertools.count()
 
@@ -219,7 +220,23 @@ def test_an_s3_server_that_is_away(s3: object) -> None:
 
 
 @pytest.mark.s3
-def test_a_bucket_that_is_not_there(s3) -> None:  # type: ignore[no-untyped-def]
+def test_b1_an_s3_server_that_dies_while_it_is_read(s3: object) -> None:
+    with running_s3() as own:
+        store = open_blobs(own.url())
+        store.put(KEY, megabytes(40))
+        chunks = store.get(KEY)
+        next(chunks)
+        own.process.kill()
+        own.process.wait()
+        with pytest.raises(BlobStoreUnavailable):
+            list(chunks)
+        with pytest.raises(BlobStoreUnavailable):
+            store.put(package_key("package-00"), [b"x"])
+        store.close()
+
+
+@pytest.mark.s3
+def test_a_bucket_that_is_not_there(s3: S3Server) -> None:
     store = open_blobs(s3.url().replace("s3://blobs", "s3://nowhere"))
     with pytest.raises(BlobStoreUnavailable, match="create it"):
         store.check()

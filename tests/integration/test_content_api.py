@@ -1,6 +1,7 @@
 """The content service over HTTP, in process, on a real Postgres and a folder of blobs."""
 
 import asyncio
+import contextlib
 import hashlib
 import json
 from collections.abc import AsyncIterator, Awaitable, Callable
@@ -14,6 +15,9 @@ import pytest
 
 from packhorse.blobs.api import BlobCorrupt
 from packhorse.blobs.open import open_blobs
+from packhorse.content import tree
+from packhorse.content.node import parent_of
+from packhorse.db.connect import connect
 from packhorse.runtime.auth import Authenticator
 from packhorse.runtime.principal import Principal
 from packhorse_services.content.app import create
@@ -147,6 +151,23 @@ def test_only_one_of_many_that_expect_the_same_version_writes(serve: Any) -> Non
         assert sorted(answer.status_code for answer in patched) == [200] + [412] * 7
 
     serve(scenario)
+
+
+def test_a_removal_between_writes_leaves_no_node_without_its_folders(
+    serve: Any, database_url: str
+) -> None:
+    async def scenario(client: httpx.AsyncClient) -> None:
+        for _ in range(15):
+            writes = [client.put(f"/content/a/{n % 3}/{n}", json=PAGE) for n in range(6)]
+            removals = [client.delete("/content/a"), client.delete("/content/a/1")]
+            mixed = [*writes[:3], removals[0], *writes[3:], removals[1]]
+            for answer in await asyncio.gather(*mixed):
+                assert answer.status_code in (200, 201, 404), answer.text
+
+    serve(scenario)
+    with contextlib.closing(connect(database_url, "tests")) as conn:
+        paths = {node.path for node in tree.stream(conn, "/")}
+    assert {parent_of(path) for path in paths} <= {*paths, "/"}
 
 
 # Target, patch and result of RFC 7396, appendix A, where both are objects.

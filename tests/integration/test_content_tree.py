@@ -1,5 +1,6 @@
 """The tree in Postgres against a dict: upsert, delete, replace, stream, hash."""
 
+import asyncio
 import contextlib
 from collections.abc import Iterable, Iterator
 
@@ -10,7 +11,8 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule, run_state_machine_as_test
 
 from packhorse.content import tree
-from packhorse.content.node import Binary, InvalidPath, Node, ancestors_of, is_within
+from packhorse.content.node import Binary, InvalidPath, Node, ancestors_of, is_within, parent_of
+from packhorse.content.queries import list_children
 from packhorse.db.connect import connect
 from packhorse.db.metadata import EXPORTER, IMPORTER
 
@@ -137,6 +139,35 @@ def test_i6_hashes_are_equal_exactly_when_content_is(
         tree.upsert(conn, given_nodes)
         seen.append((tree.content_hash(conn), list(tree.stream(conn, "/"))))
     assert (seen[0][0] == seen[1][0]) == (seen[0][1] == seen[1][1])
+
+
+@given(given_nodes=st.lists(nodes, max_size=12), parent=paths, limit=st.integers(1, 4))
+@settings(deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+def test_r29_children_page_by_page_are_those_of_the_model(
+    conn: psycopg.Connection, database_url: str, given_nodes: list[Node], parent: str, limit: int
+) -> None:
+    model = Model()
+    model.upsert(given_nodes)
+    tree.delete(conn, ["/"])
+    tree.upsert(conn, given_nodes)
+    conn.commit()
+    for path in ("/", parent):
+        expected = [each for each in sorted(model.nodes) if parent_of(each) == path]
+        found = asyncio.run(_all_children(database_url, path, limit))
+        assert found == (expected if path in model.nodes or path == "/" else None)
+
+
+async def _all_children(database_url: str, path: str, limit: int) -> list[str] | None:
+    found: list[str] = []
+    async with await psycopg.AsyncConnection.connect(database_url) as conn:
+        while True:
+            after = found[-1].rpartition("/")[2] if found else None
+            page = await list_children(conn, path, after=after, limit=limit)
+            if page is None:
+                return None
+            found += [child.path for child in page]
+            if len(page) < limit:
+                return found
 
 
 def test_i6_the_hash_of_a_part_ignores_the_rest(conn: psycopg.Connection) -> None:

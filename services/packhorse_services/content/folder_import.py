@@ -20,6 +20,7 @@ from packhorse.blobs.api import CHUNK_BYTES, BlobCorrupt, BlobStore, binary_key
 from packhorse.content import tree
 from packhorse.content.node import ROOT, Binary, InvalidPath, Node, check_path
 from packhorse.db.metadata import IMPORTER
+from packhorse_services.content.shape import SHAPE_KEPT
 from packhorse_services.content.sources import Entry, NotImportable, Source
 
 FILE = "file"
@@ -169,6 +170,7 @@ class FolderImport:
         stored = storing.result()
         if stored.nodes or batch.folders:
             with self._conn.transaction():
+                self._conn.execute(SHAPE_KEPT)
                 self._conn.execute(f"SET LOCAL ROLE {IMPORTER}")
                 tree.add_folders(self._conn, batch.folders)
                 tree.upsert(self._conn, stored.nodes)

@@ -3,7 +3,7 @@
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, LiteralString
 
 import psycopg
 from psycopg import AsyncConnection
@@ -13,6 +13,7 @@ from packhorse.content.node import InvalidNode, ancestors_of, subtree_range
 from packhorse.content.queries import Pool
 from packhorse.content.schemas import MAX_BINARIES
 from packhorse.content.tree import FOLDER
+from packhorse_services.content.shape import SHAPE_CHANGED, SHAPE_KEPT
 
 _STATE = """
     content.digest(type, properties, binaries) AS digest, octet_length(properties::text) AS size,
@@ -107,7 +108,7 @@ async def patch(pool: Pool, change: Change, tags: Sequence[str] | None) -> Writt
 
 async def remove(pool: Pool, path: str, tags: Sequence[str] | None) -> int:
     """Remove a node, if it has one of these digests, and all below; return how many those were."""
-    async with _writing(pool) as conn:
+    async with _writing(pool, SHAPE_CHANGED) as conn:
         given = {"path": path, "tags": None if tags is None else list(tags)}
         node = await conn.execute(_DELETE + _MATCHING, given)
         if node.rowcount == 0:
@@ -119,16 +120,10 @@ async def remove(pool: Pool, path: str, tags: Sequence[str] | None) -> int:
         return 1 + below.rowcount
 
 
-async def exists(pool: Pool, path: str) -> bool:
-    """Tell whether a node is there."""
-    async with _writing(pool) as conn:
-        found = await conn.execute("SELECT FROM content.node WHERE path = %s", (path,))
-        return await found.fetchone() is not None
-
-
 @asynccontextmanager
-async def _writing(pool: Pool) -> AsyncIterator[AsyncConnection]:
+async def _writing(pool: Pool, lock: LiteralString = SHAPE_KEPT) -> AsyncIterator[AsyncConnection]:
     async with pool.connection() as conn:
+        await conn.execute(lock)
         await conn.execute("SET LOCAL ROLE packhorse_importer")
         yield conn
 

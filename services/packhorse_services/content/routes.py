@@ -17,7 +17,7 @@ from packhorse.content.schemas import BinaryReference, NodeBody, NodePatch
 from packhorse.runtime.problems import Problem, documented
 from packhorse.runtime.validation import StrictRoute
 from packhorse_services.content import nodes
-from packhorse_services.content.expectation import Expected
+from packhorse_services.content.expectation import Expectation, Expected
 from packhorse_services.content.nodes import Change, Written
 
 _router = APIRouter(route_class=StrictRoute, tags=["content"])
@@ -75,7 +75,7 @@ async def patch_node(
     pool: Pool = request.app.state.content_pool
     written = await nodes.patch(pool, change, expected.digests)
     if written is None:
-        raise await _why_not(pool, path)
+        raise _missing_or_unexpected(path, expected)
     return _answer(response, path, written)
 
 
@@ -86,7 +86,7 @@ async def delete_node(request: Request, path: WritablePath, expected: Expected) 
     pool: Pool = request.app.state.content_pool
     removed = await nodes.remove(pool, path, expected.digests)
     if not removed:
-        raise await _why_not(pool, path)
+        raise _missing_or_unexpected(path, expected)
     return Removed(nodes=removed)
 
 
@@ -129,8 +129,8 @@ def _faults(store: BlobStore, binary: BinaryReference) -> Iterable[str]:
         yield f"{binary.digest} has {found.length} bytes, not {binary.length}"
 
 
-async def _why_not(pool: Pool, path: str) -> Problem:
-    return _unexpected(path) if await nodes.exists(pool, path) else missing(path)
+def _missing_or_unexpected(path: str, expected: Expectation) -> Problem:
+    return missing(path) if expected.match is None else _unexpected(path)
 
 
 def _unexpected(path: str) -> Problem:

@@ -44,7 +44,7 @@ async def read_document(conn: AsyncConnection, path: str) -> Document | None:
     """Return the node, or None."""
     found = await conn.execute(
         """
-        SELECT content.digest(type, properties, binaries), json_build_object(
+        SELECT content.digest(type, properties, binaries), jsonb_build_object(
             'path', path, 'type', type, 'properties', properties, 'binaries', binaries)::text
         FROM content.node WHERE path = %s
         """,

@@ -23,8 +23,8 @@ FOLDER = "folder"
 
 _BATCH_NODES = 2_000
 _BATCH_BYTES = 4 * 1024 * 1024
-_FETCH_BYTES = 1024 * 1024
-_FETCH_NODES = 2_000
+_FETCH_NODES = 50
+"""Nodes may be a megabyte each, and the next ones larger than those before."""
 
 _cursor_numbers = count()
 
@@ -105,11 +105,8 @@ def stream(conn: Connection, path: str) -> Iterator[Node]:
             "WHERE path >= %s AND path < %s ORDER BY path",
             (low, high),
         )
-        wanted = 100
-        while rows := cursor.fetchmany(wanted):
+        while rows := cursor.fetchmany(_FETCH_NODES):
             yield from map(node_of, rows)
-            size = sum(len(properties) for _, _, properties, _ in rows)
-            wanted = max(1, min(_FETCH_NODES, 2 * wanted, wanted * _FETCH_BYTES // (size + 1)))
 
 
 def delete(conn: Connection, paths: Sequence[str]) -> int:
