@@ -15,7 +15,7 @@ from packhorse.content.node import Node
 from packhorse.db.connect import connect, open_pool
 from packhorse.db.metadata import BOOKKEEPER
 from packhorse.db.roles import act_as
-from packhorse.messaging.api import Appended, NotAppended, Outgoing
+from packhorse.messaging.api import Appended, Journal, NotAppended, Outgoing
 from packhorse.messaging.open import open_journal
 from packhorse.packages.body import unpack
 from packhorse.packages.build import PathMissing, PathRefused
@@ -245,3 +245,31 @@ def test_what_waits_is_never_forgotten(author: Author) -> None:
     Housekeeping(pool, author.journal, TOPICS.package, keep_keys_s=0).tidy()
     pool.close()
     assert len(author.rows("SELECT FROM bookkeeping.outbox")) == 1
+
+
+class WatchedJournal(JournalDouble):
+    """Remembers where ranges of it were read from."""
+
+    def __init__(self, journal: Journal) -> None:
+        super().__init__(journal)
+        self.read_from: list[object] = []
+
+    def reader(self, topic: str, start: object, **options: object) -> object:
+        self.read_from.append(start)
+        return self._journal.reader(topic, start, **options)  # type: ignore[arg-type]
+
+
+def test_r26_a_restart_searches_only_what_is_not_accounted_for(author: Author) -> None:
+    for _ in range(2):
+        publish(author.replica(), request("/p0"), request("/p1"), request("/p2"))
+    watched = WatchedJournal(author.journal)
+    restarted = author.replica(journal=watched)
+    restarted.settle()
+    assert watched.read_from == []
+    lost = AwayJournal(author.journal)
+    lost.away = True
+    publish(author.replica(journal=lost), request("/p3"))
+    author.journal.append(TOPICS.package, Outgoing(b"of somebody else")).result()
+    restarted.settle()
+    assert watched.read_from == [6]
+    assert author.rows("SELECT settled_offset FROM bookkeeping.slot") == [(7,)]

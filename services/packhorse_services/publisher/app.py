@@ -12,7 +12,7 @@ from psycopg_pool import ConnectionPool
 from packhorse.blobs.api import BlobStore
 from packhorse.clock import Clock
 from packhorse.db.connect import async_pool, open_pool
-from packhorse.messaging.api import Journal
+from packhorse.messaging.api import Journal, TopicMissing
 from packhorse.packages.build import PathMissing, PathRefused
 from packhorse.runtime.auth import Authenticator
 from packhorse.runtime.http import create_app
@@ -50,6 +50,7 @@ PROBLEMS: Mapping[type[Exception], Kind] = {
     KeyReused: Kind(422, "key-reused", "The idempotency key belongs to another request"),
     KeyInProgress: Kind(409, "key-in-progress", "The first request is under way", 1),
     OutboxFull: Kind(503, "journal-away", "The journal is away and the outbox is full", 5),
+    TopicMissing: Kind(503, "topic-missing", "The journal lacks a topic", 30),
     UnknownSubscriber: Kind(404, "unknown-subscriber", "No such subscriber"),
     NotEditable: Kind(409, "not-editable", "The subscriber's queue can't be cleared"),
     HeadMoved: Kind(412, "head-moved", "The queue has changed since you read it"),

@@ -2,6 +2,8 @@
 
 import asyncio
 import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
 
 
 class Changes:
@@ -21,14 +23,14 @@ class Changes:
             except RuntimeError:  # that loop is closed, and with it whoever waited
                 continue
 
-    def subscribe(self) -> asyncio.Event:
-        """Return an event that the next news sets; look at the state after, not before."""
+    @contextmanager
+    def subscribed(self) -> Iterator[asyncio.Event]:
+        """Give an event that the next news sets; look at the state after, not before."""
         event = asyncio.Event()
         with self._lock:
             self._waiting[event] = asyncio.get_running_loop()
-        return event
-
-    def unsubscribe(self, event: asyncio.Event) -> None:
-        """Forget an event that nobody waits for any more."""
-        with self._lock:
-            self._waiting.pop(event, None)
+        try:
+            yield event
+        finally:
+            with self._lock:
+                self._waiting.pop(event, None)

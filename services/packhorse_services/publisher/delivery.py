@@ -68,7 +68,10 @@ class Delivery:
         with _bookkeeping(connection):
             waiting = outbox.waiting(connection)
         ids = [package_id for package_id, _, _ in waiting]
-        found = search(self._journal, self._topic, start, state.producer, ids)
+        if state.sequence == 0:  # nobody has ever used this producer's name
+            found = Findings(self._journal.bounds(self._topic).next)
+        else:
+            found = search(self._journal, self._topic, start, state.producer, ids)
         missing = [row for row in waiting if row[0] not in found.offsets]
         self._note(connection, state, found, missing)
         offsets = dict(found.offsets)

@@ -109,9 +109,9 @@ class Distributions:
         try:
             async with asyncio.timeout(seconds):
                 while self._live_lanes() and self.state(offset) is DistributionState.QUEUED:
-                    news = changes.subscribe()
-                    if self.state(offset) is DistributionState.QUEUED:
-                        await news.wait()
+                    with changes.subscribed() as news:
+                        if self.state(offset) is DistributionState.QUEUED:
+                            await news.wait()
         except TimeoutError:
             pass
         return self.state(offset)

@@ -19,6 +19,7 @@ from packhorse.clock import Clock
 from packhorse.db.metadata import BOOKKEEPER, EXPORTER
 from packhorse.db.roles import act_as
 from packhorse.errors import PackhorseError, Transient
+from packhorse.messaging.api import TopicMissing
 from packhorse.runtime.metrics import (
     PUBLISHER_BUILD_SECONDS,
     PUBLISHER_OUTBOX_ENTRIES,
@@ -145,13 +146,13 @@ class Publishing:
             state = outbox.read_state(connection)
         PUBLISHER_OUTBOX_ENTRIES.set(state.unsettled)
         PUBLISHER_OUTBOX_OLDEST_SECONDS.set(state.oldest_age_s)
-        if state.unsettled == 0 and (self._slot.verified or state.sequence == 0):
+        if state.unsettled == 0 and self._slot.verified:
             return None
         if self._clock.monotonic() < self._away_until:
             return state
         try:
             self._delivery.settle(connection, state)
-        except Transient as error:
+        except (Transient, TopicMissing) as error:
             logger.warning("the journal is away", extra={"error": str(error)})
             self._away_until = self._clock.monotonic() + self._patience.retry_s
             return state

@@ -10,7 +10,6 @@ from packhorse.errors import PackhorseError, Transient
 from packhorse.messaging.api import Journal
 from packhorse.runtime.lifecycle import Worker
 from packhorse.runtime.metrics import PUBLISHER_CACHE_FETCHES
-from packhorse_services.publisher.changes import Changes
 from packhorse_services.publisher.journal_range import read_range
 from packhorse_services.publisher.queues.cache import QueueCache
 from packhorse_services.publisher.queues.columns import Segment, add_record
@@ -46,7 +45,6 @@ class QueueFeed:
     ) -> None:
         self._journal, self._topic, self.cache = journal, topic, cache
         self._clock, self._max_bytes = clock, max_bytes
-        self.changes = Changes()
         self._identity = ""
         self._begun = threading.Event()
         self._lock = threading.Lock()
@@ -81,17 +79,6 @@ class QueueFeed:
         except TimeoutError as error:
             raise QueueLoading("the queue is still being read; ask again shortly") from error
 
-    async def until(self, offset: int, timeout: float = 2.0) -> None:
-        """Return once the tail has passed `offset`, or after `timeout` seconds."""
-        try:
-            async with asyncio.timeout(timeout):
-                while self.cache.next <= offset:
-                    news = self.changes.subscribe()
-                    if self.cache.next <= offset:
-                        await news.wait()
-        except TimeoutError:
-            logger.warning("the queues' tail is late", extra={"offset": offset})
-
     def _follow(self, stopping: threading.Event) -> None:
         while not stopping.is_set():
             try:
@@ -111,7 +98,6 @@ class QueueFeed:
                 records = reader.poll(_POLL_S, max_records=_BATCH)
                 if records:
                     self.cache.extend(records)
-                    self.changes.announce()
                 if self._clock.monotonic() - checked > _CHECK_S:
                     checked = self._clock.monotonic()
                     if self._check_log():

@@ -61,7 +61,7 @@ class TopicFollower:
     def _run(self, stopping: threading.Event) -> None:
         while not stopping.is_set():
             try:
-                with self._journal.reader(self._topic, self._positions) as reader:
+                with self._journal.reader(self._topic, dict(self._positions)) as reader:
                     self._read(reader, stopping)
             except OffsetOutOfRange as error:
                 self._positions[error.partition] = Edge.OLDEST
