@@ -60,7 +60,8 @@ class _Assembly:
             secrets.token_hex(8),
             settings.editable,
             settings.max_retries,
-            settings.endpoint or (f"http://{settings.host}:{settings.port}" if settings.port else ""),
+            settings.endpoint
+            or (f"http://{settings.host}:{settings.port}" if settings.port else ""),
         )
         self.connections = Connections(
             settings.database_url.get_secret_value(),

@@ -7,7 +7,7 @@ from typing import Annotated, Any
 from pydantic import Field, SecretStr, field_validator
 from pydantic_settings import BaseSettings, NoDecode, SettingsConfigDict
 
-from packhorse.content.node import ROOT, check_path
+from packhorse.content.node import ROOT, InvalidPath, check_path
 from packhorse.runtime.configuration import ProcessConfiguration
 from packhorse_services.subscriber.attempts import UNLIMITED
 from packhorse_services.subscriber.journal_check import StartPolicy
@@ -65,4 +65,7 @@ class Settings(ProcessConfiguration, BaseSettings):
     @field_validator("import_roots")
     @classmethod
     def _paths(cls, value: tuple[str, ...]) -> tuple[str, ...]:
-        return tuple(check_path(path) for path in value)
+        try:
+            return tuple(check_path(path) for path in value)
+        except InvalidPath as error:
+            raise ValueError(str(error)) from error

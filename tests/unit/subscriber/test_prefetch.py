@@ -1,0 +1,102 @@
+"""Reading ahead: in order, bounded in packages and bytes, honest about the reader's end."""
+
+import threading
+import uuid
+from collections.abc import Iterator
+
+import pytest
+
+from packhorse.messaging.api import Journal, Outgoing, TopicMissing, TopicSpec
+from packhorse.messaging.memory import MemoryJournal, MemoryLog
+from packhorse.wire.package_codec import AGENT_HEADER, PACKAGE_ID_HEADER
+from packhorse_services.subscriber.arrivals import Arrival
+from packhorse_services.subscriber.prefetch import Prefetch, PrefetchLimits
+from tests.harness.waiting import eventually
+
+TOPIC = "packages"
+
+
+@pytest.fixture
+def journal() -> MemoryJournal:
+    journal = MemoryJournal(MemoryLog())
+    journal.create_topics([TopicSpec(TOPIC)])
+    return journal
+
+
+def append(journal: Journal, size: int = 1, agent: str = "main") -> None:
+    headers = {AGENT_HEADER: agent.encode(), PACKAGE_ID_HEADER: uuid.uuid4().hex.encode()}
+    journal.append(TOPIC, Outgoing(b"x" * size, headers)).result(10)
+
+
+class Ahead:
+    """A running prefetch and what it has signalled."""
+
+    def __init__(self, journal: Journal, limits: PrefetchLimits) -> None:
+        self.arrived = threading.Event()
+        reader = journal.reader(TOPIC, 0, partition=0)
+        self.prefetch = Prefetch(reader, "main", limits, self.arrived.set)
+        self.prefetch.start()
+
+    def take(self, count: int, packages: int = 100, size: int = 10**9) -> list[Arrival]:
+        """Return arrivals until there are so many."""
+        taken: list[Arrival] = []
+
+        def enough() -> bool:
+            taken.extend(self.prefetch.take(packages, size))
+            return len(taken) >= count
+
+        eventually(enough, interval=0.005)
+        return taken
+
+
+@pytest.fixture
+def ahead(journal: MemoryJournal) -> Iterator[Ahead]:
+    made = Ahead(journal, PrefetchLimits(packages=8, bytes=10_000))
+    yield made
+    made.prefetch.close()
+
+
+def test_arrivals_come_in_order_and_wake_the_lane(journal: Journal, ahead: Ahead) -> None:
+    for _ in range(30):
+        append(journal)
+    assert ahead.arrived.wait(10)
+    assert [arrival.offset for arrival in ahead.take(30)] == list(range(30))
+
+
+def test_r10_no_more_packages_are_held_than_allowed(journal: Journal, ahead: Ahead) -> None:
+    for _ in range(30):
+        append(journal)
+    eventually(lambda: len(ahead.prefetch._buffer) == 8)
+    assert [arrival.offset for arrival in ahead.prefetch.take(100, 10**9)] == list(range(8))
+
+
+def test_no_more_bytes_are_held_than_allowed_except_for_one_large_package(
+    journal: Journal, ahead: Ahead
+) -> None:
+    for size in (50_000, 9_000, 9_000):
+        append(journal, size)
+    eventually(lambda: len(ahead.prefetch._buffer) == 1)
+    assert [arrival.size for arrival in ahead.take(3)] == [50_000, 9_000, 9_000]
+
+
+def test_other_agents_packages_in_a_row_are_one_arrival(journal: Journal) -> None:
+    for agent in ["main", *["other"] * 50, "main", "other"]:
+        append(journal, agent=agent)
+    ahead = Ahead(journal, PrefetchLimits())
+    eventually(lambda: len(ahead.prefetch._buffer) == 4)
+    taken = ahead.prefetch.take(100, 10**9)
+    assert [(a.offset, a.record is None) for a in taken] == [
+        *((0, False), (50, True), (51, False), (52, True))
+    ]
+    ahead.prefetch.close()
+
+
+def test_the_readers_end_is_told_after_what_it_has_read(journal: MemoryJournal) -> None:
+    append(journal)
+    ahead = Ahead(journal, PrefetchLimits())
+    eventually(lambda: len(ahead.prefetch._buffer) == 1)
+    journal._log.remove_topic(TOPIC)
+    eventually(lambda: ahead.prefetch._error is not None)
+    assert len(ahead.prefetch.take(10, 100)) == 1
+    with pytest.raises(TopicMissing):
+        ahead.prefetch.take(10, 100)

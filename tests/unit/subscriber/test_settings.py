@@ -1,0 +1,54 @@
+"""What the subscriber takes from its environment."""
+
+import pytest
+
+from packhorse.runtime.configuration import InvalidConfiguration, loaded
+from packhorse_services.subscriber.journal_check import StartPolicy
+from packhorse_services.subscriber.settings import Settings
+
+
+@pytest.fixture(autouse=True)
+def _environment(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PACKHORSE_DATABASE_URL", "postgresql://u:secret@h/d")
+    monkeypatch.setenv("PACKHORSE_SUBSCRIBER", "pub1")
+
+
+@pytest.mark.parametrize(
+    ("given", "agents"),
+    [("main", ("main",)), ("a, b,c", ("a", "b", "c")), ('["a", "b"]', ("a", "b"))],
+)
+def test_agents_are_a_list_of_names(
+    monkeypatch: pytest.MonkeyPatch, given: str, agents: tuple[str, ...]
+) -> None:
+    monkeypatch.setenv("PACKHORSE_PUBLISHER_AGENTS", given)
+    assert loaded(Settings).publisher_agents == agents
+
+
+def test_defaults_are_those_of_the_seed() -> None:
+    settings = loaded(Settings)
+    assert settings.publisher_agents == ("main",)
+    assert (settings.max_retries, settings.editable) == (-1, False)
+    assert (settings.backoff_first_s, settings.backoff_longest_s) == (5, 900)
+    assert settings.start is StartPolicy.EARLIEST
+    assert settings.import_roots == ("/",)
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        ("PUBLISHER_AGENTS", ""),
+        ("PUBLISHER_AGENTS", "a,a"),
+        ("PUBLISHER_AGENTS", "a b"),
+        ("MAX_RETRIES", "-2"),
+        ("START", "yesterday"),
+        ("IMPORT_ROOTS", "content"),
+        ("IMPORT_ROOTS", "/a,/b/../c"),
+        ("SUBSCRIBER", ""),
+        ("LEASE_S", "0"),
+    ],
+)
+def test_what_is_wrong_is_named(monkeypatch: pytest.MonkeyPatch, name: str, value: str) -> None:
+    monkeypatch.setenv(f"PACKHORSE_{name}", value)
+    with pytest.raises(InvalidConfiguration, match=f"PACKHORSE_{name}") as caught:
+        loaded(Settings)
+    assert "secret" not in str(caught.value)
