@@ -5,6 +5,7 @@ import time
 from collections.abc import Iterator
 from concurrent.futures import Future, wait
 from dataclasses import dataclass, field
+from pathlib import Path
 
 import pytest
 from confluent_kafka.admin import (
@@ -224,6 +225,34 @@ def poll_into(seen: list[bytes], reader: object) -> list[bytes]:
     except JournalUnavailable:
         return []
     return seen
+
+
+def test_j8_a_damaged_record_is_never_passed_over(kafka: RunningKafka, journal: Journal) -> None:
+    topic = create(journal)
+    for value in (b"sound", b"to be damaged", b"behind it"):
+        append_all(journal, topic, [value])  # a batch each
+    kafka.stop()
+    flip_a_bit(kafka.home / "data" / f"{topic}-0", b"to be damaged")
+    kafka.start()
+    seen: list[bytes] = []
+    failures = 0
+    with journal.reader(topic, 0) as reader:
+        while failures < 3 or not seen:
+            try:
+                seen += [record.value for record in reader.poll(5.0)]
+            except JournalUnavailable:
+                failures += 1
+    assert seen == [b"sound"]
+    with pytest.raises(JournalUnavailable):
+        journal.read_at(topic, 1)
+    assert journal.read_at(topic, 2) is not None
+
+
+def flip_a_bit(partition: Path, content: bytes) -> None:
+    [segment] = partition.glob("*.log")
+    data = bytearray(segment.read_bytes())
+    data[data.index(content)] ^= 1
+    segment.write_bytes(data)
 
 
 def test_opening_needs_no_broker() -> None:

@@ -2,10 +2,11 @@
 
 import argparse
 import signal
+import sys
 from pathlib import Path
 
 from tests.harness.kafka.broker import RunningKafka
-from tests.harness.kafka.runtime import cache_folder
+from tests.harness.kafka.runtime import BrokerUnavailable, cache_folder
 
 
 def main() -> None:
@@ -16,14 +17,17 @@ def main() -> None:
     parser.add_argument("--port", type=int, default=9092, help="used when DATA is new")
     arguments = parser.parse_args()
     broker = RunningKafka(arguments.data.resolve(), port=arguments.port)
-    signal.signal(signal.SIGTERM, signal.default_int_handler)
+    for number in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(number, signal.default_int_handler)
     try:
         broker.start()
         print(f"PACKHORSE_JOURNAL_URL={broker.url}", flush=True)
         print(f"Data in {broker.home}. Ctrl-C stops the broker.", flush=True)
         signal.pause()
     except KeyboardInterrupt:
-        pass
+        print("Stopping.", flush=True)
+    except BrokerUnavailable as error:
+        sys.exit(str(error))
     finally:
         if broker.running:
             broker.stop()

@@ -20,7 +20,7 @@ from confluent_kafka import KafkaException
 from confluent_kafka.admin import AdminClient
 
 from packhorse_services.cli import leash
-from packhorse_services.cli.ports import free_port
+from packhorse_services.cli.ports import free_port, is_free
 from tests.harness.kafka import runtime
 
 _HERE = Path(__file__).parent
@@ -47,6 +47,12 @@ class RunningKafka:
         return self._process is not None
 
     @property
+    def pid(self) -> int:
+        """The process id of the broker that runs now."""
+        assert self._process is not None, "the broker does not run"
+        return self._process.pid
+
+    @property
     def url(self) -> str:
         """The journal's URL."""
         return f"kafka://{self.bootstrap}"
@@ -59,6 +65,10 @@ class RunningKafka:
         assert self._process is None, "the broker runs already"
         self.home.mkdir(parents=True, exist_ok=True)
         self._configure()
+        if not is_free(self.port):
+            raise runtime.BrokerUnavailable(
+                f"port {self.port} is taken; does a broker run on {self.home} already?"
+            )
         if not (self.home / "data" / "meta.properties").exists():
             self._format()
         self._process = self._java("kafka.Kafka", *self._archive_options())
@@ -155,6 +165,7 @@ class RunningKafka:
         deadline = time.monotonic() + _START_SECONDS
         while time.monotonic() < deadline:
             if self._process.poll() is not None:
+                self._process = None
                 raise runtime.BrokerUnavailable(f"the broker ended at once:{self._said()}")
             try:
                 client.list_topics(timeout=1)

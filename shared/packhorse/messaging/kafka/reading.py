@@ -34,7 +34,6 @@ _PROBE_SECONDS = 1.0
 _CONFIRM_SECONDS = 1.0
 _HARMLESS = frozenset({KafkaError.GROUP_AUTHORIZATION_FAILED, KafkaError._PARTITION_EOF})
 """A reader asks for no group, so a missing right to one is nothing to it."""
-_MISPLACED = frozenset({KafkaError._AUTO_OFFSET_RESET, KafkaError._LOG_TRUNCATION})
 
 
 class KafkaReader:
@@ -139,6 +138,8 @@ class KafkaReader:
 
     def _others_may_join(self, max_bytes: int) -> bool:
         """Tell whether partitions that are not in hand should get a chance before the rest is."""
+        if len(self._next) == 1:
+            return False
         present = {record.partition for record in self._in_hand}
         size = sum(len(record.value) for record in self._in_hand)
         return len(present) < len(self._next) and len(self._in_hand) < _MIXED and size < max_bytes
@@ -161,13 +162,14 @@ class KafkaReader:
             self._trouble = error, message.partition()
             return
         record = as_record(message, values=self._values)
-        self._next[record.partition] = record.offset + 1
-        self._in_hand.append(record)
+        if record.offset >= self._next[record.partition]:  # whatever a client in trouble repeats
+            self._next[record.partition] = record.offset + 1
+            self._in_hand.append(record)
 
     def _face(self, error: KafkaError, partition: int | None) -> None:
         """Raise what the error means; reading goes on behind the last record that was taken."""
         self._trouble, self._assigned = None, False
-        if error.code() not in _MISPLACED or partition not in self._next:
+        if error.code() != KafkaError._AUTO_OFFSET_RESET or partition not in self._next:
             raise translated(error, self._topic)
         self._confirm_topic()
         bounds, wanted = self._inquiry.bounds(self._topic, partition), self._next[partition]
@@ -183,7 +185,8 @@ class KafkaReader:
             if max_bytes < 0 and taken:
                 break
             taken.append(self._in_hand.popleft())
-        self._from_oldest.difference_update(record.partition for record in taken)
+        if self._from_oldest:
+            self._from_oldest.difference_update(record.partition for record in taken)
         return taken
 
     def _confirm_topic(self) -> None:

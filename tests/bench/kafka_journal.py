@@ -1,0 +1,172 @@
+"""What the Kafka journal costs over librdkafka alone: appends, reads, and the way through both.
+
+    python -m tests.bench.kafka_journal [RECORDS]
+
+Prints one JSON line a measurement. Throughput is measured in turns with its anchor, the bare
+client doing the same with the same settings, and the medians of the rounds are compared.
+"""
+
+import json
+import os
+import resource
+import statistics
+import sys
+import threading
+import time
+from collections.abc import Callable
+from concurrent.futures import Future
+from pathlib import Path
+
+from confluent_kafka import Consumer, Producer, TopicPartition
+
+from packhorse.messaging.api import Appended, Edge, Journal, Outgoing
+from packhorse.messaging.open import open_journal
+from tests.harness.journals import create
+from tests.harness.kafka.broker import RunningKafka, running_kafka
+
+_ROUNDS = 5
+_IN_FLIGHT = 2_000
+_VALUE = os.urandom(5_000)
+_HEADERS = {"message-type": b"PackageMessage", "message-version": b"1"}
+_TICK = os.sysconf("SC_CLK_TCK")
+
+
+def main() -> None:
+    records = int(sys.argv[1]) if len(sys.argv) > 1 else 20_000
+    with running_kafka() as broker:
+        journal = open_journal(broker.url, client_name="bench")
+        latencies(journal)
+        topic = create(journal)
+        compare(
+            "kafka_append_5kb",
+            records,
+            broker,
+            lambda: append(journal, topic, records),
+            lambda: append_bare(broker, topic, records),
+        )
+        compare(
+            "kafka_read_5kb",
+            records,
+            broker,
+            lambda: read(journal, topic, records),
+            lambda: read_bare(broker, topic, records),
+        )
+        journal.close()
+
+
+def latencies(journal: Journal) -> None:
+    """One record at a time: until it is acknowledged, and until a waiting reader has it."""
+    topic = create(journal)
+    journal.append(topic, Outgoing(_VALUE)).result()
+    acknowledged, delivered = [], []
+    with journal.reader(topic, Edge.NEXT) as reader:
+        for _ in range(300):
+            start = time.perf_counter()
+            future = journal.append(topic, Outgoing(_VALUE, _HEADERS))
+            future.add_done_callback(lambda _: acknowledged.append(time.perf_counter()))
+            while not reader.poll(10.0):
+                pass
+            delivered.append(time.perf_counter() - start)
+            future.result()
+            acknowledged[-1] -= start
+    for name, seconds in (("kafka_append_ack", acknowledged), ("kafka_append_to_read", delivered)):
+        percentiles = statistics.quantiles(seconds, n=100)
+        emit(f"{name}_p50", percentiles[49] * 1000, "ms")
+        emit(f"{name}_p99", percentiles[98] * 1000, "ms")
+
+
+def append(journal: Journal, topic: str, records: int) -> None:
+    room = threading.Semaphore(_IN_FLIGHT)
+    last: Future[Appended] | None = None
+    for _ in range(records):
+        room.acquire()
+        last = journal.append(topic, Outgoing(_VALUE, _HEADERS))
+        last.add_done_callback(lambda _: room.release())
+    assert last is not None
+    last.result()
+
+
+def append_bare(broker: RunningKafka, topic: str, records: int) -> None:
+    producer = Producer(
+        {
+            "bootstrap.servers": broker.bootstrap,
+            "enable.idempotence": True,
+            "linger.ms": 1,
+            "batch.size": 256 * 1024,
+        }
+    )
+    for _ in range(records):
+        while len(producer) >= _IN_FLIGHT:
+            producer.poll(0.01)
+        producer.produce(topic, _VALUE, partition=0, headers=dict(_HEADERS))
+    producer.flush()
+
+
+def read(journal: Journal, topic: str, records: int) -> None:
+    with journal.reader(topic, Edge.OLDEST) as reader:
+        while records > 0:
+            records -= len(reader.poll(10.0))
+
+
+def read_bare(broker: RunningKafka, topic: str, records: int) -> None:
+    consumer = Consumer({"bootstrap.servers": broker.bootstrap, "group.id": "bench"})
+    consumer.assign([TopicPartition(topic, 0, 0)])
+    while records > 0:
+        records -= len(consumer.consume(500, 0.1))
+    consumer.close()
+
+
+def compare(
+    name: str,
+    records: int,
+    broker: RunningKafka,
+    ours: Callable[[], None],
+    anchor: Callable[[], None],
+) -> None:
+    rounds = [
+        (measured(records, broker, ours), measured(records, broker, anchor)) for _ in range(_ROUNDS)
+    ]
+    (rate, cpu, broker_cpu), (bare_rate, bare_cpu, _) = (
+        [statistics.median(figures) for figures in zip(*side, strict=True)]
+        for side in zip(*rounds, strict=True)
+    )
+    emit(
+        name,
+        rate,
+        "records/s",
+        anchor=round(bare_rate),
+        ratio=round(rate / bare_rate, 2),
+        cpu_us=round(cpu, 1),
+        anchor_cpu_us=round(bare_cpu, 1),
+        broker_cpu_us=round(broker_cpu, 1),
+    )
+
+
+def measured(
+    records: int, broker: RunningKafka, action: Callable[[], None]
+) -> tuple[float, float, float]:
+    """Return records a second, our CPU and the broker's, in microseconds a record."""
+    start, own, foreign = time.perf_counter(), own_cpu(), cpu_of(broker.pid)
+    action()
+    seconds = time.perf_counter() - start
+    used = (own_cpu() - own, cpu_of(broker.pid) - foreign)
+    return records / seconds, used[0] / records * 1e6, used[1] / records * 1e6
+
+
+def own_cpu() -> float:
+    used = resource.getrusage(resource.RUSAGE_SELF)
+    return used.ru_utime + used.ru_stime
+
+
+def cpu_of(pid: int) -> float:
+    fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+    return (int(fields[11]) + int(fields[12])) / _TICK
+
+
+def emit(name: str, value: float, unit: str, **more: float) -> None:
+    load = round(os.getloadavg()[0], 1)
+    print(json.dumps({"name": name, "value": round(value, 2), "unit": unit, **more, "load": load}))
+
+
+if __name__ == "__main__":
+    main()
