@@ -67,13 +67,17 @@ class Child:
         """Return the exit code, negative for a signal, or None while it runs."""
         return self._process.poll() if self._process else None
 
-    def stop(self, timeout: float) -> None:
-        """Ask it to end, and kill it when it has not after `timeout` seconds."""
-        if self._process is None or self._process.poll() is not None:
+    def ask_to_end(self) -> None:
+        """Send SIGTERM, unless it has ended."""
+        if self._process is not None:
+            self._process.terminate()
+
+    def end_by(self, deadline: float) -> None:
+        """Wait until the `time.monotonic` of `deadline`, then kill it."""
+        if self._process is None:
             return
-        self._process.terminate()
         with contextlib.suppress(subprocess.TimeoutExpired):
-            self._process.wait(timeout)
+            self._process.wait(max(0.0, deadline - time.monotonic()))
         self._process.kill()
         self._process.wait()
 

@@ -103,7 +103,7 @@ def _parts(run: Demo) -> list[dict[str, Any]]:
         listing = content.get(f"/children{ROOT}?limit=1000")
     if listing["next"] is not None:
         return [_body("ADD", deep_paths=[ROOT])]
-    return [_body("ADD", deep_paths=[f"{ROOT}/{one['name']}"]) for one in listing["children"]]
+    return [_body("ADD", deep_paths=[one["path"]]) for one in listing["children"]]
 
 
 def _body(action: str, **paths: list[str]) -> dict[str, Any]:

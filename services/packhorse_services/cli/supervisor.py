@@ -76,9 +76,12 @@ class Supervisor:
         return renewed
 
     def stop(self) -> None:
-        """End all in reverse order; what does not end in time is killed."""
+        """Ask all to end, the last one started first; what does not end in time is killed."""
         for child in reversed(self.children):
-            child.stop(STOP_TIMEOUT_S)
+            child.ask_to_end()
+        deadline = time.monotonic() + STOP_TIMEOUT_S
+        for child in reversed(self.children):
+            child.end_by(deadline)
 
     def pids(self) -> dict[str, int]:
         """Return the process id of each program."""

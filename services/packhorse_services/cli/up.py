@@ -9,7 +9,9 @@ from dataclasses import replace
 from packhorse.errors import Permanent
 from packhorse.runtime.token_file import ensure_token_file
 from packhorse_services.cli import output, topics
+from packhorse_services.cli.api import Api, CommandFailed
 from packhorse_services.cli.child import Child, Program, bound_log
+from packhorse_services.cli.connection import read_token
 from packhorse_services.cli.data_directory import DataDirectory, RunningStack
 from packhorse_services.cli.embedded import EmbeddedPostgres
 from packhorse_services.cli.stack import StackOptions, choose_ports, describe, journal_url, plan
@@ -17,6 +19,7 @@ from packhorse_services.cli.supervisor import Supervisor
 from packhorse_services.cli.views import table
 
 _TEND_S = 0.2
+_ANNOUNCED_S = 15.0
 
 
 class TopicsUnfit(Permanent):
@@ -39,6 +42,7 @@ def up(options: StackOptions, *, as_json: bool) -> None:
         try:
             stack.supervisor.start(ended)
             if not ended():
+                stack.await_announcements()
                 _show(stack.publish(), token, as_json=as_json)
             while not ended():
                 stack.tend()
@@ -62,6 +66,17 @@ class _Stack:
         self._directory, self._postgres = directory, postgres
         self._described, self._author = describe(directory, programs), programs[0].environment
 
+    def await_announcements(self) -> None:
+        """Return once the publisher knows every subscriber, or when that can't be asked."""
+        wanted = set(self._described.subscribers)
+        deadline = time.monotonic() + _ANNOUNCED_S
+        try:
+            with Api(self._described.publisher, read_token(self._directory.tokens)) as publisher:
+                while wanted - _known(publisher) and time.monotonic() < deadline:
+                    time.sleep(_TEND_S)
+        except CommandFailed as error:
+            _tell(f"whether subscribers have announced themselves is not known: {error}")
+
     def publish(self) -> RunningStack:
         """Let other commands know the processes as they are now."""
         pids = {**self.supervisor.pids(), "postgres": self._postgres.pid()}
@@ -79,6 +94,10 @@ class _Stack:
         bound_log(self._postgres.log)
         if renewed:
             self.publish()
+
+
+def _known(publisher: Api) -> set[str]:
+    return {one["subscriber"] for one in publisher.get("/subscribers")["subscribers"]}
 
 
 @contextmanager

@@ -1,0 +1,51 @@
+"""What the README and the guides tell people to type works, in the order of the page."""
+
+import json
+import os
+import re
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from tests.harness.processes import Up
+
+ROOT = Path(__file__).parents[2]
+_BLOCK = re.compile(r"^```console\n(.*?)^```", re.MULTILINE | re.DOTALL)
+_DOCUMENTED_PORTS = {8080: "publisher", 8081: "content", 8082: "cleanup"}
+
+
+@pytest.mark.parametrize("page", ["README.md", "docs/guide.md", "docs/operations.md"])
+def test_the_commands_of_a_page_work(up: Up, tmp_path: Path, page: str) -> None:
+    stack = json.loads(up.output.read_text())
+    script = "\n".join(_commands((ROOT / page).read_text()))
+    for port, program in _DOCUMENTED_PORTS.items():
+        script = script.replace(f"http://127.0.0.1:{port}", stack[program])
+    script = script.replace("http://127.0.0.1:8083", stack["subscribers"]["sub1"])
+    (tmp_path / ".curlrc").write_text("silent\nshow-error\nfail-with-body\n")
+    done = subprocess.run(
+        ["bash", "-x", "-euo", "pipefail", "-c", script],
+        cwd=tmp_path,
+        env={**os.environ, "PACKHORSE_DATA": str(up.data), "CURL_HOME": str(tmp_path)},
+        capture_output=True,
+        text=True,
+        timeout=120,
+        check=False,
+    )
+    assert done.returncode == 0, f"{done.stderr[-3000:]}\n{done.stdout[-1000:]}"
+
+
+def _commands(text: str) -> list[str]:
+    lines = [line for block in _BLOCK.findall(text) for line in block.splitlines()]
+    assert lines, "the page has no examples"
+    assert all(line.startswith("$ ") for line in lines)
+    return [line.removeprefix("$ ") for line in lines]
+
+
+def test_no_page_has_a_dead_link() -> None:
+    dead = []
+    for page in [*ROOT.glob("*.md"), *ROOT.glob("docs/**/*.md"), *ROOT.glob("services/*.md")]:
+        for target in re.findall(r"\]\(([^)#:]+)(?:#[^)]*)?\)", page.read_text()):
+            if not (page.parent / target).exists():
+                dead.append(f"{page.relative_to(ROOT)}: {target}")
+    assert dead == []
