@@ -8,7 +8,10 @@ from pathlib import Path
 import pytest
 
 from packhorse.blobs.open import open_blobs
+from packhorse.messaging.api import Journal
 from packhorse.messaging.open import open_journal
+from packhorse_services.publisher import delivery
+from packhorse_services.publisher.journal_search import Findings
 from packhorse_services.publisher.publishing import Pending, Publishing
 from tests.harness.author import (
     Author,
@@ -112,6 +115,20 @@ def test_r26_lost_acknowledgements_neither_lose_nor_repeat(author: Author, seed:
     assert len(placed) == len(answers)
     assert all(offsets[a.package_id] == a.offset for a in answers if a.offset is not None)
     assert [p.number for p in placed] == sorted({p.number for p in placed})
+
+
+def test_r26_the_checker_catches_a_publisher_that_does_not_look(
+    author: Author, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def look_away(journal: Journal, topic: str, *_: object) -> Findings:
+        return Findings(journal.bounds(topic).next)
+
+    monkeypatch.setattr(delivery, "search", look_away)
+    lossy = LossyJournal(author.journal, random.Random(1))
+    publish(author.replica(journal=lossy), *(request(f"/p{number % 3}") for number in range(20)))
+    ids = Counter(placed.message.entry.package_id for placed in author.journaled())
+    assert lossy.lost_acknowledgements
+    assert ids.most_common(1)[0][1] > 1
 
 
 def test_r26_a_lost_commit_answer_makes_no_second_package(author: Author) -> None:

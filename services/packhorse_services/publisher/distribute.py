@@ -2,7 +2,7 @@
 
 import hashlib
 import json
-import secrets
+import random
 from dataclasses import dataclass, replace
 
 from psycopg import Connection
@@ -55,10 +55,11 @@ class Packer:
 
     def __init__(self, blobs: BlobStore, agent: str, instance: str, clock: Clock) -> None:
         self._blobs, self.agent, self._instance, self._clock = blobs, agent, instance, clock
+        self._random = random.Random()  # noqa: S311 - an id is to be unique, not secret
 
     def new_package_id(self) -> str:
         """Return an id that nobody has; it ends with hex, as `package_key` wants."""
-        return f"dstrpck-{self._clock.wall_ms()}-{secrets.token_hex(8)}"
+        return f"dstrpck-{self._clock.wall_ms()}-{self._random.getrandbits(64):016x}"
 
     def draft(self, connection: Connection, request: DistributionRequest, package_id: str) -> Draft:
         """Export `request` from the transaction's snapshot and with its role (R6, R7).
