@@ -1,263 +1,102 @@
-"""An author with any number of publisher replicas, and the faults that they may meet."""
+"""The content program's commands, run on an author's database and blob store."""
 
+import contextlib
+import io
+import json
+import os
 import random
-import threading
-from collections.abc import Iterator, Sequence
-from concurrent.futures import Future
-from contextlib import contextmanager
-from dataclasses import dataclass
-from typing import Any
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, NamedTuple
+from unittest import mock
 
 import psycopg
+import pytest
 
-from packhorse.blobs.api import BlobStore
-from packhorse.clock import Clock, SystemClock
+from packhorse.blobs.open import open_blobs
 from packhorse.content import tree
 from packhorse.content.node import Node
 from packhorse.db.connect import connect
-from packhorse.db.metadata import IMPORTER
-from packhorse.db.roles import act_as
-from packhorse.messaging.api import (
-    Appended,
-    AppendUnknown,
-    Bounds,
-    Edge,
-    Journal,
-    JournalUnavailable,
-    NotAppended,
-    Outgoing,
-)
-from packhorse.messaging.topics import standard_topics
-from packhorse.wire.messages import Action, PackageMessage
-from packhorse.wire.package_codec import decode_package
-from packhorse.wire.topics import Topics
-from packhorse_services.publisher.delivery import Delivery
-from packhorse_services.publisher.distribute import DistributionRequest, Packer
-from packhorse_services.publisher.publishing import Patience, Pending, Publishing
-from packhorse_services.publisher.slot import Slot, slot_connection
-
-TOPICS = Topics()
-AGENT = "main"
-IMPATIENT = Patience(settle_s=0.2, retry_s=0.01)
+from packhorse_services.content.__main__ import main
 
 
-@dataclass(frozen=True)
-class Placed:
-    """A package and where it is."""
+class Done(NamedTuple):
+    """What a run has said."""
 
-    offset: int
-    message: PackageMessage
-
-    @property
-    def number(self) -> tuple[int, int]:
-        return self.message.entry.epoch, self.message.entry.sequence
+    stdout: str
+    stderr: str
 
 
 class Author:
-    """One author database with its journal and blobs."""
+    """An author's database and blob store, and the program run on them."""
 
-    def __init__(
-        self, database_url: str, journal: Journal, blobs: BlobStore, topics: Topics = TOPICS
-    ) -> None:
-        self.database_url, self.journal, self.blobs = database_url, journal, blobs
-        self.topics = topics
-        journal.create_topics(standard_topics(topics))
-        self._open: list[Publishing] = []
+    def __init__(self, database_url: str, folder: Path) -> None:
+        self.url = database_url
+        self.blobs_url = str(folder / "blobs")
+        self.environment = {
+            **os.environ,
+            "PACKHORSE_DATABASE_URL": database_url,
+            "PACKHORSE_BLOBS_URL": self.blobs_url,
+        }
 
-    def write(self, *nodes: Node) -> None:
-        with connect(self.database_url, "tests") as connection:
-            act_as(connection, IMPORTER)
-            tree.upsert(connection, nodes)
+    def command(self, *arguments: object) -> list[str]:
+        return [sys.executable, "-m", "packhorse_services.content", *map(os.fspath, arguments)]  # type: ignore[arg-type]
 
-    def replica(
-        self,
-        *,
-        journal: Journal | None = None,
-        slot: Slot | None = None,
-        clock: Clock | None = None,
-        patience: Patience = IMPATIENT,
-        agent: str = AGENT,
-    ) -> Publishing:
-        """Return another publisher of this author."""
-        clock = clock or SystemClock()
-        publishing = Publishing(
-            slot or Slot(self.slot_connection),
-            Packer(self.blobs, agent, "instance", clock),
-            Delivery(journal or self.journal, self.topics.package),
-            clock=clock,
-            patience=patience,
-        )
-        self._open.append(publishing)
-        return publishing
+    def run(self, *arguments: object, code: int = 0) -> Done:
+        """Run the program in this process, which spares its start."""
+        out, err = io.StringIO(), io.StringIO()
+        with (
+            mock.patch.dict(os.environ, self.environment, clear=True),
+            mock.patch.object(sys, "argv", self.command(*arguments)[2:]),
+            contextlib.redirect_stdout(out),
+            contextlib.redirect_stderr(err),
+            pytest.raises(SystemExit) as ended,
+        ):
+            main()
+        told = ended.value.code if isinstance(ended.value.code, str) else ""
+        assert (1 if told else ended.value.code or 0) == code, err.getvalue() + told
+        return Done(out.getvalue(), err.getvalue() + told)
 
-    def slot_connection(self) -> psycopg.Connection:
-        return slot_connection(self.database_url, "tests-slot", lock_ms=20_000)
+    def imported(self, source: Path, at: str, code: int = 0) -> dict[str, Any]:
+        done = self.run("import", source, "--at", at, "--json", code=code)
+        return dict(json.loads(done.stdout))
 
-    def journaled(self) -> list[Placed]:
-        """Return every package in the journal, in order."""
-        end = self.journal.bounds(self.topics.package).next
-        placed: list[Placed] = []
-        with self.journal.reader(self.topics.package, Edge.OLDEST, partition=0) as reader:
-            while not placed or placed[-1].offset < end - 1:
-                records = reader.poll(0.1 if end == 0 else 10)
-                if not records:
-                    break
-                placed += [Placed(r.offset, decode_package(r.headers, r.value)) for r in records]
-        return placed
+    def nodes(self, path: str = "/") -> dict[str, Node]:
+        with self.connection() as conn:
+            return {node.path: node for node in tree.stream(conn, path)}
 
-    def rows(self, query: str, *parameters: object) -> list[Any]:
-        with connect(self.database_url, "tests") as connection:
-            return connection.execute(query.encode(), parameters).fetchall()
-
-    def close(self) -> None:
-        for publishing in self._open:
-            publishing.close()
+    @contextlib.contextmanager
+    def connection(self) -> Iterator[psycopg.Connection]:
+        with contextlib.closing(connect(self.url, "tests")) as conn:
+            yield conn
+            conn.commit()
 
 
-def request(
-    *paths: str,
-    action: Action = Action.ADD,
-    deep: Sequence[str] = (),
-    key: str | None = None,
-    roots: Sequence[str] = ("/",),
-) -> DistributionRequest:
-    return DistributionRequest(action, paths, tuple(deep), "tester", tuple(roots), key)
+def files_below(folder: Path) -> dict[str, bytes]:
+    return {
+        str(path.relative_to(folder)): path.read_bytes()
+        for path in folder.rglob("*")
+        if path.is_file()
+    }
 
 
-def page(path: str, version: int = 0) -> Node:
-    return Node(path, "page", f'{{"version": {version}}}')
+def some_content(folder: Path, files: int = 60) -> Path:
+    chance = random.Random(7)
+    for number in range(files):
+        path = folder / f"s {number % 3}" / f"é-{number % 7}" / f"page-{number}.html"
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_bytes(chance.randbytes(chance.choice([0, 10, 3_000, 300_000])))
+    (folder / "empty").mkdir()
+    (folder / "large.bin").write_bytes(b"large" * 2_000_000)
+    return folder
 
 
-def publish(publishing: Publishing, *requests: DistributionRequest) -> list[Pending]:
-    """Publish requests as one group."""
-    group = [Pending(asked) for asked in requests]
-    while unanswered := [pending for pending in group if not pending.future.done()]:
-        publishing.publish(unanswered)
-    return group
-
-
-class Crash(BaseException):
-    """The process is dead from here on."""
-
-
-class Fuse:
-    """Burns down step by step; at its end, and ever after, everything raises `Crash`."""
-
-    def __init__(self, steps: int) -> None:
-        self._left = steps
-
-    def burn(self) -> None:
-        self._left -= 1
-        if self._left < 0:
-            raise Crash
-
-    @contextmanager
-    def around(self) -> Iterator[None]:
-        """A step that a crash may come before or after."""
-        self.burn()
-        yield
-        self.burn()
-
-    @property
-    def blown(self) -> bool:
-        return self._left < 0
-
-
-def fragile_slot(author: Author, fuse: Fuse) -> Slot:
-    """Return a slot on whose connection every exchange with the server is a step."""
-    return Slot(lambda: _fragile(author.slot_connection(), fuse))
-
-
-def _fragile(connection: psycopg.Connection, fuse: Fuse) -> psycopg.Connection:
-    wait = connection.wait
-
-    def stepwise(*arguments: Any, **options: Any) -> Any:
-        with fuse.around():
-            return wait(*arguments, **options)
-
-    connection.wait = stepwise  # type: ignore[method-assign]
-    return connection
-
-
-class JournalDouble:
-    """A journal of which only `append` is replaced."""
-
-    def __init__(self, journal: Journal) -> None:
-        self._journal = journal
-
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self._journal, name)
-
-
-class FragileJournal(JournalDouble):
-    """Every append is a step that a crash may come before or after."""
-
-    def __init__(self, journal: Journal, fuse: Fuse) -> None:
-        super().__init__(journal)
-        self._fuse = fuse
-
-    def append(self, topic: str, record: Outgoing) -> Future[Appended]:
-        with self._fuse.around():
-            return self._journal.append(topic, record)
-
-
-class LossyJournal(JournalDouble):
-    """Loses records, and acknowledgements, at random; honest about which it knows of (R3)."""
-
-    def __init__(self, journal: Journal, random_: random.Random, faults: float = 0.4) -> None:
-        super().__init__(journal)
-        self._random, self._faults = random_, faults
-        self.lost_records = 0
-        self.lost_acknowledgements = 0
-        self._lock = threading.Lock()
-
-    def append(self, topic: str, record: Outgoing) -> Future[Appended]:
-        with self._lock:
-            return self._append(topic, record)
-
-    def _append(self, topic: str, record: Outgoing) -> Future[Appended]:
-        if self._random.random() >= self._faults:
-            return self._journal.append(topic, record)
-        failed: Future[Appended] = Future()
-        fate = self._random.randrange(3)
-        if fate == 0:
-            failed.set_exception(NotAppended("dropped on the way"))
-            self.lost_records += 1
-            return failed
-        if fate == 1:
-            self._journal.append(topic, record).result()
-            self.lost_acknowledgements += 1
-        failed.set_exception(AppendUnknown("the acknowledgement was lost"))
-        return failed
-
-
-class AwayJournal(JournalDouble):
-    """A journal that is away when told so, and whose appends can be held back."""
-
-    def __init__(self, journal: Journal) -> None:
-        super().__init__(journal)
-        self.away = False
-        self.may_append = threading.Event()
-        self.may_append.set()
-        self.asked = threading.Event()
-
-    def append(self, topic: str, record: Outgoing) -> Future[Appended]:
-        self.asked.set()
-        assert self.may_append.wait(30)
-        if not self.away:
-            return self._journal.append(topic, record)
-        failed: Future[Appended] = Future()
-        failed.set_exception(NotAppended("the journal is away"))
-        return failed
-
-    def bounds(self, topic: str, partition: int = 0) -> Bounds:
-        self._check()
-        return self._journal.bounds(topic, partition)
-
-    def identity(self, topic: str) -> str:
-        self._check()
-        return self._journal.identity(topic)
-
-    def _check(self) -> None:
-        if self.away:
-            raise JournalUnavailable("the journal is away")
+def check_binaries(author: Author) -> None:
+    """Whatever a node refers to is in the blob store, whole."""
+    store = open_blobs(author.blobs_url)
+    stored = {blob.key.rpartition("/")[2]: blob.length for blob in store.list("binaries/")}
+    store.close()
+    for node in author.nodes().values():
+        for binary in node.binaries:
+            assert stored[binary.sha256] == binary.length

@@ -2,6 +2,7 @@
 
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from functools import partial
 
 from fastapi import FastAPI
 
@@ -9,6 +10,7 @@ from packhorse.blobs import routes as blob_routes
 from packhorse.blobs.api import BlobStore
 from packhorse.content import routes as reading
 from packhorse.content.node import InvalidNode, InvalidPath
+from packhorse.content.queries import Pool
 from packhorse.db.connect import async_pool, connect
 from packhorse.runtime.auth import Authenticator
 from packhorse.runtime.http import create_app
@@ -40,25 +42,12 @@ def create(
 ) -> FastAPI:
     """Return the app; it opens its database pool when it starts."""
     pool = async_pool(database_url, _APPLICATION)
-
-    @asynccontextmanager
-    async def lifespan(_: FastAPI) -> AsyncIterator[None]:
-        await pool.open()
-        try:
-            yield
-        finally:
-            await pool.close()
-
-    def database_answers() -> None:
-        with connect(database_url, _APPLICATION, autocommit=True) as connection:
-            connection.execute("SELECT FROM content.node LIMIT 1")
-
     app = create_app(
         title="packhorse content",
         description=_DESCRIPTION,
         authenticator=authenticator,
-        readiness={"database": database_answers, "blobs": blobs.check},
-        lifespan=lifespan,
+        readiness={"database": partial(_ask, database_url), "blobs": blobs.check},
+        lifespan=partial(_lifespan, pool),
         problems=_PROBLEMS,
         docs=docs,
     )
@@ -67,3 +56,18 @@ def create(
     writing.mount(app)
     uploads.mount(app, max_blob_bytes)
     return app
+
+
+@asynccontextmanager
+async def _lifespan(pool: Pool, _: FastAPI) -> AsyncIterator[None]:
+    await pool.open()
+    try:
+        yield
+    finally:
+        await pool.close()
+
+
+def _ask(database_url: str) -> None:
+    """Raise unless the database answers."""
+    with connect(database_url, _APPLICATION, autocommit=True) as connection:
+        connection.execute("SELECT FROM content.node LIMIT 1")

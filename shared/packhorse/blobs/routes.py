@@ -12,7 +12,7 @@ import anyio.to_thread
 from fastapi import APIRouter, Depends, FastAPI, Path, Query, Request
 from starlette.responses import Response, StreamingResponse
 
-from packhorse.blobs.api import BlobStore, binary_key
+from packhorse.blobs.api import BlobStore, StoredBlob, binary_key
 from packhorse.blobs.digest import Verified
 from packhorse.blobs.ranges import ByteRange, RangeNotSatisfiable, parse_range
 from packhorse.runtime.auth import require
@@ -88,8 +88,7 @@ async def serve_blob(request: Request, sha256: str, media_type: str) -> Response
     the connection instead.
     """
     store = blob_store(request)
-    key = binary_key(sha256)
-    found = await anyio.to_thread.run_sync(store.head, key)
+    found = await anyio.to_thread.run_sync(store.head, binary_key(sha256))
     if found is None:
         raise Problem(404, detail=f"the blob store has no binary sha256:{sha256}")
     etag = f'"sha256:{sha256}"'
@@ -102,18 +101,21 @@ async def serve_blob(request: Request, sha256: str, media_type: str) -> Response
     if etag in request.headers.get("if-none-match", ""):
         return Response(status_code=304, headers=headers)
     part = _wanted(request, found.length, etag)
-    span = part or ByteRange(0, found.length)
-    headers["Content-Length"] = str(span.end - span.start)
+    headers["Content-Length"] = str(part.end - part.start if part else found.length)
     if part:
         headers["Content-Range"] = f"bytes {part.start}-{part.end - 1}/{found.length}"
     if request.method == "HEAD":
         return Response(status_code=200, headers=headers)
-    chunks: Iterable[bytes] = (
-        store.get(key, start=part.start, end=part.end)
-        if part
-        else Verified(store.get(key), sha256=sha256, length=found.length)
-    )
+    chunks = _chunks(store, found, sha256, part)
     return StreamingResponse(chunks, status_code=206 if part else 200, headers=headers)
+
+
+def _chunks(
+    store: BlobStore, found: StoredBlob, sha256: str, part: ByteRange | None
+) -> Iterable[bytes]:
+    if part:
+        return store.get(found.key, start=part.start, end=part.end)
+    return Verified(store.get(found.key), sha256=sha256, length=found.length)
 
 
 def _wanted(request: Request, length: int, etag: str) -> ByteRange | None:

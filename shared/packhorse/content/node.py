@@ -1,11 +1,13 @@
 """Paths and nodes: what content is made of, whatever carries it."""
 
+import re
 from dataclasses import dataclass
 
 from packhorse.errors import Permanent
 
 MAX_PATH_BYTES = 2048
 ROOT = "/"
+_CONTROL = re.compile("[\x00-\x1f\x7f-\x9f]")
 
 
 class InvalidPath(Permanent):
@@ -56,7 +58,7 @@ def check_path(path: str) -> str:
     for segment in path[1:].split("/"):
         if segment in ("", ".", ".."):
             raise InvalidPath(f"{path[:80]!r} has the segment {segment!r}; leave it out")
-    if any(ord(character) < 0x20 or 0x7F <= ord(character) < 0xA0 for character in path):
+    if _CONTROL.search(path):
         raise InvalidPath(f"{path[:80]!r} holds a control character; leave it out")
     return path
 

@@ -67,42 +67,45 @@ async def read_binary(conn: AsyncConnection, path: str, name: str) -> Binary | N
     return None if row is None else parse_binaries(row[0])[0]
 
 
+# `below` is the least path to look at next. chr(1) follows a path itself and precedes every longer
+# one, since names hold no control characters; '0' follows '/', hence all that lies deeper.
+_CHILDREN = """
+    WITH RECURSIVE step (path, below) AS (
+        SELECT NULL::text COLLATE "C", %(start)s::text COLLATE "C"
+        UNION ALL
+        SELECT next.path, CASE next.name = next.rest
+            WHEN true THEN next.path || chr(1) ELSE %(low)s || next.name || '0' END
+        FROM step CROSS JOIN LATERAL (
+            SELECT path, rest, split_part(rest, '/', 1) AS name
+            FROM (
+                SELECT path, substr(path, length(%(low)s) + 1) AS rest
+                FROM content.node
+                WHERE path >= step.below AND path < %(high)s AND path <> '/'
+                ORDER BY path LIMIT 1
+            ) AS nearest
+        ) AS next
+    )
+    SELECT step.path, node.type FROM step
+    CROSS JOIN LATERAL (
+        SELECT type FROM content.node WHERE node.path = step.path OFFSET 0
+    ) AS node
+    WHERE step.below = step.path || chr(1)
+    LIMIT %(limit)s
+"""
+
+
 async def list_children(
     conn: AsyncConnection, path: str, *, after: str | None, limit: int
 ) -> list[Child] | None:
     """Return up to `limit` children by name, those after the name `after`; None without a parent.
 
     Takes as long for a child with a million nodes below it as for a leaf: the scan skips what
-    lies deeper. `below` is the least path to look at next; chr(1) follows a path itself and
-    precedes every longer one, since names hold no control characters, and '0' follows '/'.
+    lies deeper.
     """
     low, high = subtree_range(path)
     start = low if after is None else f"{low}{after}\x01"
     found = await conn.execute(
-        """
-        WITH RECURSIVE step (path, below) AS (
-            SELECT NULL::text COLLATE "C", %(start)s::text COLLATE "C"
-            UNION ALL
-            SELECT next.path, CASE next.name = next.rest
-                WHEN true THEN next.path || chr(1) ELSE %(low)s || next.name || '0' END
-            FROM step CROSS JOIN LATERAL (
-                SELECT path, rest, split_part(rest, '/', 1) AS name
-                FROM (
-                    SELECT path, substr(path, length(%(low)s) + 1) AS rest
-                    FROM content.node
-                    WHERE path >= step.below AND path < %(high)s AND path <> '/'
-                    ORDER BY path LIMIT 1
-                ) AS nearest
-            ) AS next
-        )
-        SELECT step.path, node.type FROM step
-        CROSS JOIN LATERAL (
-            SELECT type FROM content.node WHERE node.path = step.path OFFSET 0
-        ) AS node
-        WHERE step.below = step.path || chr(1)
-        LIMIT %(limit)s
-        """,
-        {"start": start, "low": low, "high": high, "limit": limit},
+        _CHILDREN, {"start": start, "low": low, "high": high, "limit": limit}
     )
     children = [Child(*row) for row in await found.fetchall()]
     if not children and path != ROOT and not await _exists(conn, path):

@@ -1,106 +1,19 @@
-"""Folders and archives into the tree and out again, by the program's own commands."""
+"""Folders into the tree and out again, by the program's own commands."""
 
-import contextlib
-import io
 import json
 import os
-import random
 import signal
-import stat
 import subprocess
 import sys
 import time
-import zipfile
-from collections.abc import Iterator
 from pathlib import Path
-from typing import Any, NamedTuple
-from unittest import mock
 
-import psycopg
 import pytest
 
-from packhorse.blobs.open import open_blobs
 from packhorse.content import tree
 from packhorse.content.node import Binary, Node
-from packhorse.db.connect import connect
-from packhorse_services.content.__main__ import main
+from tests.harness.author import Author, check_binaries, files_below, some_content
 from tests.harness.s3 import S3Server
-
-
-class Done(NamedTuple):
-    """What a run has said."""
-
-    stdout: str
-    stderr: str
-
-
-class Author:
-    """An author's database and blob store, and the program run on them."""
-
-    def __init__(self, database_url: str, folder: Path) -> None:
-        self.url = database_url
-        self.blobs_url = str(folder / "blobs")
-        self.environment = {
-            **os.environ,
-            "PACKHORSE_DATABASE_URL": database_url,
-            "PACKHORSE_BLOBS_URL": self.blobs_url,
-        }
-
-    def command(self, *arguments: object) -> list[str]:
-        return [sys.executable, "-m", "packhorse_services.content", *map(os.fspath, arguments)]  # type: ignore[arg-type]
-
-    def run(self, *arguments: object, code: int = 0) -> Done:
-        """Run the program in this process, which spares its start."""
-        out, err = io.StringIO(), io.StringIO()
-        with (
-            mock.patch.dict(os.environ, self.environment, clear=True),
-            mock.patch.object(sys, "argv", self.command(*arguments)[2:]),
-            contextlib.redirect_stdout(out),
-            contextlib.redirect_stderr(err),
-            pytest.raises(SystemExit) as ended,
-        ):
-            main()
-        told = ended.value.code if isinstance(ended.value.code, str) else ""
-        assert (1 if told else ended.value.code or 0) == code, err.getvalue() + told
-        return Done(out.getvalue(), err.getvalue() + told)
-
-    def imported(self, source: Path, at: str, code: int = 0) -> dict[str, Any]:
-        done = self.run("import", source, "--at", at, "--json", code=code)
-        return dict(json.loads(done.stdout))
-
-    def nodes(self, path: str = "/") -> dict[str, Node]:
-        with self.connection() as conn:
-            return {node.path: node for node in tree.stream(conn, path)}
-
-    @contextlib.contextmanager
-    def connection(self) -> Iterator[psycopg.Connection]:
-        with contextlib.closing(connect(self.url, "tests")) as conn:
-            yield conn
-            conn.commit()
-
-
-@pytest.fixture
-def author(database_url: str, tmp_path: Path) -> Author:
-    return Author(database_url, tmp_path)
-
-
-def files_below(folder: Path) -> dict[str, bytes]:
-    return {
-        str(path.relative_to(folder)): path.read_bytes()
-        for path in folder.rglob("*")
-        if path.is_file()
-    }
-
-
-def some_content(folder: Path, files: int = 60) -> Path:
-    chance = random.Random(7)
-    for number in range(files):
-        path = folder / f"s {number % 3}" / f"é-{number % 7}" / f"page-{number}.html"
-        path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_bytes(chance.randbytes(chance.choice([0, 10, 3_000, 300_000])))
-    (folder / "empty").mkdir()
-    (folder / "large.bin").write_bytes(b"large" * 2_000_000)
-    return folder
 
 
 def test_a_folder_comes_back_byte_by_byte(author: Author, tmp_path: Path) -> None:
@@ -122,20 +35,6 @@ def test_a_folder_comes_back_byte_by_byte(author: Author, tmp_path: Path) -> Non
     assert (tmp_path / "one" / "large.bin").stat().st_size == 10_000_000
     author.run("export", "/", tmp_path / "all")
     assert files_below(tmp_path / "all" / "content" / "site") == files_below(content)
-
-
-def test_an_archive_gives_the_same_as_its_folder(author: Author, tmp_path: Path) -> None:
-    content = some_content(tmp_path / "in")
-    archive = tmp_path / "in.zip"
-    with zipfile.ZipFile(archive, "w", zipfile.ZIP_DEFLATED) as made:
-        for path in sorted(content.rglob("*")):
-            made.write(path, str(path.relative_to(content)))
-    author.imported(content, "/a")
-    author.imported(archive, "/b")
-    folder, unzipped = author.nodes("/a"), author.nodes("/b")
-    assert {path[2:]: node.binaries for path, node in folder.items()} == {
-        path[2:]: node.binaries for path, node in unzipped.items()
-    }
 
 
 @pytest.mark.s3
@@ -219,48 +118,6 @@ def test_links_and_devices_are_left_out(author: Author, tmp_path: Path) -> None:
     assert list(author.nodes()) == ["/a"]
 
 
-def test_m4_an_archive_can_not_leave_its_place(author: Author, tmp_path: Path) -> None:
-    archive = tmp_path / "slip.zip"
-    link = zipfile.ZipInfo("link")
-    link.external_attr = (stat.S_IFLNK | 0o777) << 16
-    with zipfile.ZipFile(archive, "w") as made:
-        for name in ("../up", "/etc/passwd", "a/../../b", "a//b", "..\\up", "./a", "good/a.txt"):
-            made.writestr(name, "x")
-        made.writestr(link, "/etc/passwd")
-    counts = author.imported(archive, "/content/site", code=1)
-    assert (counts["files"], counts["refused"], counts["skipped"]) == (1, 6, 1)
-    assert set(author.nodes()) == {
-        "/content",
-        "/content/site",
-        "/content/site/good",
-        "/content/site/good/a.txt",
-    }
-
-
-def test_m9_a_zip_bomb_is_cut_off(author: Author, tmp_path: Path) -> None:
-    archive = tmp_path / "bomb.zip"
-    with zipfile.ZipFile(archive, "w", zipfile.ZIP_DEFLATED) as made:
-        for number in range(4):
-            with made.open(f"{number}.bin", "w", force_zip64=True) as member:
-                for _ in range(100):
-                    member.write(bytes(1024 * 1024))
-    counts = author.imported(archive, "/a", code=1)
-    assert (counts["files"], counts["refused"]) == (2, 2)
-
-
-def test_a_damaged_archive(author: Author, tmp_path: Path) -> None:
-    whole = io.BytesIO()
-    with zipfile.ZipFile(whole, "w") as made:
-        made.writestr("good.txt", "good")
-        made.writestr("bad.txt", "B" * 1000)
-    damaged = whole.getvalue().replace(b"B" * 1000, b"B" * 999 + b"C")
-    (tmp_path / "damaged.zip").write_bytes(damaged)
-    assert author.imported(tmp_path / "damaged.zip", "/a", code=1)["refused"] == 1
-    assert "/a/good.txt" in author.nodes()
-    (tmp_path / "no.zip").write_bytes(b"no archive")
-    assert "neither" in author.run("import", tmp_path / "no.zip", "--at", "/a", code=1).stderr
-
-
 def test_wrong_calls_say_what_to_do(author: Author, tmp_path: Path) -> None:
     (tmp_path / "in").mkdir()
     (tmp_path / "full").mkdir()
@@ -307,16 +164,6 @@ def await_more_than(author: Author, nodes: int, running: subprocess.Popen[bytes]
         if found > nodes:
             return
         time.sleep(0.005)
-
-
-def check_binaries(author: Author) -> None:
-    """Whatever a node refers to is in the blob store, whole."""
-    store = open_blobs(author.blobs_url)
-    stored = {blob.key.rpartition("/")[2]: blob.length for blob in store.list("binaries/")}
-    store.close()
-    for node in author.nodes().values():
-        for binary in node.binaries:
-            assert stored[binary.sha256] == binary.length
 
 
 def test_export_refuses_what_has_no_place_in_a_folder(author: Author, tmp_path: Path) -> None:
