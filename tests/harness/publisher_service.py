@@ -23,7 +23,7 @@ from packhorse.wire.record import Encoded
 from packhorse_services.publisher.app import Backends, publisher
 from packhorse_services.publisher.queues.follower import NotCaughtUp, TopicFollower
 from packhorse_services.publisher.settings import Settings
-from tests.harness.author import AGENT, TOPICS, Author, AwayJournal
+from tests.harness.publishing import AGENT, TOPICS, Author, AwayJournal
 from tests.harness.waiting import eventually
 
 CALLERS = {

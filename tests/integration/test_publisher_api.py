@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from tests.harness.author import TOPICS, page
 from tests.harness.publisher_service import PublisherService, as_
+from tests.harness.publishing import TOPICS, page
 
 
 @pytest.fixture

@@ -13,7 +13,8 @@ from packhorse.messaging.open import open_journal
 from packhorse_services.publisher import delivery
 from packhorse_services.publisher.journal_search import Findings
 from packhorse_services.publisher.publishing import Pending, Publishing
-from tests.harness.author import (
+from tests.harness.postgres import Databases
+from tests.harness.publishing import (
     Author,
     Crash,
     FragileJournal,
@@ -24,7 +25,6 @@ from tests.harness.author import (
     publish,
     request,
 )
-from tests.harness.postgres import Databases
 
 
 @pytest.fixture

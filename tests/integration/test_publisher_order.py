@@ -20,9 +20,9 @@ from packhorse.wire.topics import Topics
 from packhorse_services.publisher.exporter import Exporter
 from packhorse_services.publisher.publishing import Publishing
 from packhorse_services.publisher.slot import Slot
-from tests.harness.author import Author, AwayJournal, LossyJournal, page, publish, request
 from tests.harness.kafka.broker import RunningKafka
 from tests.harness.postgres import Databases
+from tests.harness.publishing import Author, AwayJournal, LossyJournal, page, publish, request
 from tests.harness.waiting import eventually
 
 PATHS = [f"/contended/{number}" for number in range(20)]

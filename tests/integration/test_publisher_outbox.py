@@ -24,7 +24,8 @@ from packhorse_services.publisher.distribute import DistributionRequest, Draft, 
 from packhorse_services.publisher.housekeeping import Housekeeping
 from packhorse_services.publisher.idempotency import KeyReused
 from packhorse_services.publisher.publishing import OutboxFull, Patience, Pending
-from tests.harness.author import (
+from tests.harness.clock import ManualClock
+from tests.harness.publishing import (
     TOPICS,
     Author,
     AwayJournal,
@@ -33,7 +34,6 @@ from tests.harness.author import (
     publish,
     request,
 )
-from tests.harness.clock import ManualClock
 
 
 @pytest.fixture

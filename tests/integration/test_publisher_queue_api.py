@@ -7,8 +7,8 @@ import pytest
 from packhorse.messaging.api import Edge
 from packhorse.wire.codec import decode_clear
 from packhorse.wire.messages import ClearCommand, LaneState, Status
-from tests.harness.author import TOPICS, page
 from tests.harness.publisher_service import PublisherService
+from tests.harness.publishing import TOPICS, page
 
 
 @pytest.fixture

@@ -13,7 +13,7 @@ from packhorse_services.publisher.exporter import Exporter, PublisherStopping
 from packhorse_services.publisher.idempotency import KeyInProgress
 from packhorse_services.publisher.publishing import Pending, Publishing
 from packhorse_services.publisher.slot import SlotBusy
-from tests.harness.author import request
+from tests.harness.publishing import request
 
 
 class ScriptedPublishing:

@@ -14,8 +14,8 @@ from packhorse.wire.messages import Action, PackageEntry, PackageMessage
 from packhorse.wire.package_codec import encode_package
 from packhorse_services.publisher.queues.cache import QueueCache
 from packhorse_services.publisher.queues.feed import QueueFeed, QueueLoading, QueueTooLong
-from tests.harness.author import JournalDouble
 from tests.harness.clock import ManualClock
+from tests.harness.publishing import JournalDouble
 from tests.harness.waiting import eventually
 
 TOPIC = "package"
