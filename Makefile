@@ -21,16 +21,16 @@ help: ## Show this list
 
 $(BIN)/python:
 	@test -n "$(PYTHON)" || { echo "packhorse needs Python 3.11 or newer; name one with make PYTHON=…" >&2; exit 1; }
-	$(PYTHON) -m venv $(VENV)
+	@$(PYTHON) -m venv $(VENV)
 
 $(VENV)/.embedded: pyproject.toml constraints.txt | $(BIN)/python
 	@echo "Installing packhorse into $(VENV) …"
-	$(PIP) install -c constraints.txt -e '.[embedded]'
+	@$(PIP) install -c constraints.txt -e '.[embedded]'
 	@touch $@
 
 $(VENV)/.dev: pyproject.toml constraints.txt | $(BIN)/python
 	@echo "Installing packhorse with its development tools into $(VENV) …"
-	$(PIP) install -c constraints.txt -e '.[dev]'
+	@$(PIP) install -c constraints.txt -e '.[dev]'
 	@touch $@ $(VENV)/.embedded
 
 setup: $(VENV)/.dev ## Create .venv with everything that tests and checks need

@@ -125,15 +125,21 @@ def up(
 def demo(
     content: Annotated[
         Path | None,
-        typer.Option(help="A folder to distribute.", show_default="files of Python and PostgreSQL"),
+        typer.Option(
+            exists=True,
+            file_okay=False,
+            help="A folder to distribute.",
+            show_default="files of Python and PostgreSQL",
+        ),
     ] = None,
     subscribers: Annotated[int, typer.Option(min=1, max=100, help="How many.")] = 3,
     data: Annotated[
         Path | None, typer.Option(help="Keep the stack's data here.", show_default="nowhere")
     ] = None,
+    stay: Annotated[bool, typer.Option("--stay", help="Do not end before Ctrl-C.")] = False,
 ) -> None:
     """Distribute real content on a stack of its own, compare, and end."""
-    run_demo(content, subscribers, data)
+    run_demo(content, subscribers, data, stay=stay)
 
 
 @app.command("distribute")

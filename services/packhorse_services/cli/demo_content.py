@@ -37,8 +37,3 @@ def gather(folder: Path) -> list[Source]:
     for source in found:
         shutil.copytree(source.folder, folder / source.name, ignore=_NO_CONTENT, symlinks=False)
     return found
-
-
-def count_files(folder: Path) -> int:
-    """Return how many files lie below `folder`."""
-    return sum(path.is_file() for path in folder.rglob("*"))
