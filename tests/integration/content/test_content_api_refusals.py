@@ -1,12 +1,20 @@
 """What the content service refuses: paths, bodies, callers."""
 
+import asyncio
 import json
+from pathlib import Path
 from typing import Any
 from urllib.parse import unquote
 
 import httpx
 import pytest
 
+from packhorse.blobs import routes as blob_routes
+from packhorse.blobs.open import open_blobs
+from packhorse.content import routes as content_routes
+from packhorse.db.connect import async_pool
+from packhorse.runtime.auth import Authenticator
+from packhorse.runtime.http import create_app
 from tests.harness.content import PAGE, Serve, as_, client_of, digest_of
 
 
@@ -161,3 +169,27 @@ def test_m5_removing_a_path_leaves_those_that_look_like_it(serve: Serve) -> None
         assert [child["path"] for child in left] == ["/a%b", "/a-b", "/ab", "/axb"]
 
     serve(scenario)
+
+
+def test_where_only_reading_is_mounted_a_write_is_405(database_url: str, tmp_path: Path) -> None:
+    async def scenario() -> None:
+        app = create_app(
+            title="copy", description="", authenticator=Authenticator.off(), readiness={}
+        )
+        pool, store = async_pool(database_url, "tests"), open_blobs(str(tmp_path / "blobs"))
+        content_routes.mount(app, pool, blob_routes.serve_blob)
+        blob_routes.mount(app, store)
+        async with pool, client_of(app) as client:
+            for method, url in (
+                ("PUT", "/content/a"),
+                ("PATCH", "/content/a"),
+                ("DELETE", "/content/a"),
+                ("PUT", f"/blobs/{digest_of(b'x')}"),
+            ):
+                answer = await client.request(method, url, json=PAGE)
+                assert answer.status_code == 405, (method, url)
+                assert answer.headers["content-type"] == "application/problem+json"
+            assert (await client.get("/children/")).status_code == 200
+        store.close()
+
+    asyncio.run(scenario())
