@@ -3,7 +3,7 @@
 import itertools
 import os
 import secrets
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from datetime import timedelta
@@ -12,7 +12,7 @@ from typing import Any
 
 import psycopg
 
-from packhorse.blobs.api import BlobStore, package_key
+from packhorse.blobs.api import StoredBlob, Written, package_key
 from packhorse.blobs.filesystem import FilesystemBlobs
 from packhorse.db.connect import connect
 from packhorse.messaging.api import Edge, Journal, Outgoing
@@ -45,12 +45,51 @@ class Altered:
         return self.replaced.get(name) or getattr(self.inner, name)
 
 
+class AgingFolder(FilesystemBlobs):
+    """A blob folder whose blobs a test makes older."""
+
+    def age(self, seconds: float) -> None:
+        for path in self.root.glob("packages/*/*"):
+            status = path.stat()
+            os.utime(path, (status.st_atime, status.st_mtime - seconds))
+
+
+class AgingMemory:
+    """As much of a blob store as the cleanup needs, without a disk."""
+
+    def __init__(self) -> None:
+        self._blobs: dict[str, StoredBlob] = {}
+        self._now_ms = 1_700_000_000_000
+
+    def put(self, key: str, chunks: Iterable[bytes], *, sha256: str | None = None) -> Written:
+        length = sum(map(len, chunks))
+        self._blobs[key] = StoredBlob(key, length, self._now_ms)
+        return Written(key, length, sha256 or "", created=True)
+
+    def head(self, key: str) -> StoredBlob | None:
+        return self._blobs.get(key)
+
+    def delete(self, key: str) -> None:
+        self._blobs.pop(key, None)
+
+    def list(self, prefix: str) -> Iterator[StoredBlob]:
+        yield from [blob for key, blob in self._blobs.items() if key.startswith(prefix)]
+
+    def now_ms(self) -> int:
+        return self._now_ms
+
+    def age(self, seconds: float) -> None:
+        self._now_ms += int(seconds * 1000)
+
+    def close(self) -> None:
+        pass
+
+
 class Stage:
     """One author's stored packages, as its publisher makes them step by step."""
 
-    def __init__(self, database_url: str, folder: Path, journal: Journal | None = None) -> None:
-        self.url, self._folder = database_url, folder
-        self.blobs: BlobStore = FilesystemBlobs(folder)
+    def __init__(self, database_url: str, blobs: Any, journal: Journal | None = None) -> None:
+        self.url, self.blobs = database_url, blobs
         self.journal = journal or open_journal(
             f"memory://cleanup-{next(_numbers)}", client_name="tests"
         )
@@ -138,9 +177,7 @@ class Stage:
     ) -> None:
         """Make everything so much older by one clock or by both."""
         if store:
-            for path in self._folder.glob("packages/*/*"):
-                status = path.stat()
-                os.utime(path, (status.st_atime, status.st_mtime - seconds))
+            self.blobs.age(seconds)
         if database:
             self.database.execute(
                 "UPDATE bookkeeping.orphan SET first_seen = first_seen - %s",
@@ -168,7 +205,7 @@ class Stage:
 
 @contextmanager
 def staged(database_url: str, folder: Path, journal: Journal | None = None) -> Iterator[Stage]:
-    stage = Stage(database_url, folder, journal)
+    stage = Stage(database_url, AgingFolder(folder), journal)
     try:
         yield stage
     finally:
