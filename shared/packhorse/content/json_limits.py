@@ -9,8 +9,8 @@ from packhorse.content.node import InvalidNode
 
 MAX_DEPTH = 100
 MAX_NUMBER_LENGTH = 400
-MAX_EXPONENT = 308
-"""jsonb writes a number without its exponent: 1e131071 would come back as 131,072 digits."""
+EXPONENTS = range(-324, 309)
+"""Those of a double. jsonb writes them out: 1e131071 would come back as 131,072 digits."""
 
 MAX_PROPERTIES_BYTES = 1024 * 1024
 """As the database writes a node's properties, which is what packages carry."""
@@ -22,7 +22,7 @@ def check_json(text: str) -> None:
     """Raise `InvalidNode` for JSON that no repository holds, with the reason.
 
     That is: a member twice, NaN and its like, U+0000, half a surrogate pair, more than 100
-    levels, a number of more than 400 characters or an exponent beyond 308, or numbers that
+    levels, a number of more than 400 characters or of no double's exponent, or numbers that
     together would be written with more than 1 MiB of digits.
     """
     numbers = _Numbers()
@@ -57,11 +57,11 @@ class _Numbers:
     def check(self, text: str) -> int:
         if len(text) > MAX_NUMBER_LENGTH:
             raise ValueError(f"a number has {len(text)} characters, not {MAX_NUMBER_LENGTH}")
-        exponent = _EXPONENT.search(text)
-        if exponent:
-            self._digits += abs(int(exponent[1]))
-            if abs(int(exponent[1])) > MAX_EXPONENT:
-                raise ValueError(f"the number {text[:40]} has an exponent beyond {MAX_EXPONENT}")
+        if found := _EXPONENT.search(text):
+            exponent = int(found[1])
+            if exponent not in EXPONENTS:
+                raise ValueError(f"the number {text[:40]} has the exponent of no double")
+            self._digits += abs(exponent)
         self._digits += len(text)
         if self._digits > MAX_PROPERTIES_BYTES:
             raise ValueError("its numbers have too many digits without their exponents")
