@@ -3,6 +3,9 @@
 from collections.abc import Iterator
 
 import pytest
+
+from packhorse.messaging.api import Journal
+from packhorse.messaging.sql.segments import SegmentLimits
 from tests.harness.journals import (
     Desk,
     JournalBackend,
@@ -13,9 +16,6 @@ from tests.harness.journals import (
 )
 from tests.harness.kafka.broker import RunningKafka
 from tests.harness.postgres import Databases
-
-from packhorse.messaging.api import Journal
-from packhorse.messaging.sql.segments import SegmentLimits
 
 JOURNALS = ["memory", "sql", "tiny_segments", pytest.param("kafka", marks=pytest.mark.kafka)]
 

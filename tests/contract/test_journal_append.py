@@ -3,7 +3,6 @@
 import threading
 
 import pytest
-from tests.harness.journals import DEADLINE_S, Desk, append_all, create, fresh_name, read_until
 
 from packhorse.messaging.api import (
     AppendUnknown,
@@ -15,6 +14,7 @@ from packhorse.messaging.api import (
     RecordTooLarge,
     TopicMissing,
 )
+from tests.harness.journals import DEADLINE_S, Desk, append_all, create, fresh_name, read_until
 
 
 def test_r1_records_come_in_the_order_in_which_one_thread_appended_them(

@@ -2,10 +2,9 @@
 
 from collections.abc import Callable
 
+from packhorse.messaging.api import Edge, Journal, Outgoing, Since
 from tests.harness.gaps import race
 from tests.harness.journals import DEADLINE_S, Desk, append_all, create, read_until
-
-from packhorse.messaging.api import Edge, Journal, Outgoing, Since
 
 WRITERS = 8
 

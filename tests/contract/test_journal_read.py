@@ -6,14 +6,6 @@ from collections import Counter
 from collections.abc import Iterator
 
 import pytest
-from tests.harness.journals import (
-    DEADLINE_S,
-    Desk,
-    append_all,
-    create,
-    fresh_name,
-    read_until,
-)
 
 from packhorse.messaging.api import (
     Bounds,
@@ -25,6 +17,14 @@ from packhorse.messaging.api import (
     Reader,
     Since,
     TopicMissing,
+)
+from tests.harness.journals import (
+    DEADLINE_S,
+    Desk,
+    append_all,
+    create,
+    fresh_name,
+    read_until,
 )
 
 

@@ -5,15 +5,6 @@ import threading
 import time
 
 import pytest
-from tests.harness.journals import (
-    DEADLINE_S,
-    Desk,
-    append_all,
-    create,
-    eventually,
-    fresh_name,
-    read_until,
-)
 
 from packhorse.messaging.api import (
     Bounds,
@@ -24,6 +15,15 @@ from packhorse.messaging.api import (
     Reader,
     TopicMissing,
     TopicSpec,
+)
+from tests.harness.journals import (
+    DEADLINE_S,
+    Desk,
+    append_all,
+    create,
+    eventually,
+    fresh_name,
+    read_until,
 )
 
 

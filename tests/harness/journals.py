@@ -18,6 +18,7 @@ from packhorse.messaging.memory import shared_log
 from packhorse.messaging.open import open_journal
 from packhorse.messaging.sql.journal import SqlJournal
 from packhorse.messaging.sql.segments import DEFAULT_LIMITS, SegmentLimits
+from tests.harness import waiting
 
 DEADLINE_S = 60.0
 """How long a test waits for what must come; never how long it waits for luck."""
@@ -139,7 +140,4 @@ def read_until(reader: Reader, count: int, **limits: int) -> list[Record]:
 
 def eventually(condition: Callable[[], bool], what: str) -> None:
     """Wait until `condition` holds; `what` says what did not come."""
-    deadline = time.monotonic() + DEADLINE_S
-    while not condition():
-        assert time.monotonic() < deadline, f"this never came: {what}"
-        time.sleep(0.05)
+    waiting.eventually(condition, timeout=DEADLINE_S, what=what)

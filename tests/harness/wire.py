@@ -14,10 +14,9 @@ _BUFFER = 64 * 1024
 class CuttingRelay:
     """Relays to the server of a URL. `url` is the same URL by way of the relay.
 
-    Arm it with `cut_before` or `cut_after`: the next message that holds the word is then not
-    delivered, or is delivered and its answer swallowed, and both sides are cut off. It happens
-    once. While `refusing`, new connections are ended at once; a cut begins that time when
-    `refuse_after_cut` is set.
+    Arm it with one of the `cut_` methods: when the next message that holds the word comes, both
+    sides are cut off before it is delivered, behind it, or after its answer. It happens once.
+    While `refusing`, new connections are ended at once; `refuse_after_cut` lets a cut begin that.
     """
 
     def __init__(self, url: str) -> None:
@@ -30,7 +29,7 @@ class CuttingRelay:
         self.refusing = self.refuse_after_cut = False
         self.cuts = 0
         self._word: bytes | None = None
-        self._deliver = False
+        self._deliver = self._await_answer = False
         self._swallowing: socket.socket | None = None
         self._sockets: list[socket.socket] = []
         self._threads: list[threading.Thread] = []
@@ -40,9 +39,13 @@ class CuttingRelay:
         """Cut when a message with `word` comes, and do not deliver it."""
         self._word, self._deliver = word, False
 
+    def cut_behind(self, word: bytes) -> None:
+        """Deliver the message with `word` and cut at once."""
+        self._word, self._deliver, self._await_answer = word, True, False
+
     def cut_after(self, word: bytes) -> None:
         """Deliver the message with `word`, wait for the answer, swallow it and cut."""
-        self._word, self._deliver = word, True
+        self._word, self._deliver, self._await_answer = word, True, True
 
     def cut_all(self) -> None:
         """Cut every connection that there is now."""
@@ -75,9 +78,12 @@ class CuttingRelay:
                     if not self._deliver:
                         break
                     self._swallowing = server
+                    server.sendall(data)
+                    if not self._await_answer:
+                        _end(client)
+                    return
                 server.sendall(data)
-        if self._swallowing is not server:
-            _end(client, server)
+        _end(client, server)
 
     def _down(self, server: socket.socket, client: socket.socket) -> None:
         with suppress(OSError):

@@ -77,6 +77,25 @@ def test_r3_a_commit_whose_answer_was_lost_is_appended(
     assert _log(direct, topic) == [b"first", b"kept"]
 
 
+def test_r3_a_commit_that_still_goes_on_is_waited_for(
+    database_url: str, relay: CuttingRelay, cut_off: Journal, direct: Journal, topic: str
+) -> None:
+    """The connection is gone, and the server only then begins to commit, slowly."""
+    with psycopg.connect(database_url) as connection:
+        connection.execute(
+            "CREATE FUNCTION journal.sleep() RETURNS trigger LANGUAGE plpgsql AS"
+            " $$ BEGIN PERFORM pg_sleep(1); RETURN NULL; END $$"
+        )
+        connection.execute(
+            "CREATE CONSTRAINT TRIGGER sleep AFTER UPDATE OF next ON journal.partition"
+            " DEFERRABLE INITIALLY DEFERRED FOR EACH ROW EXECUTE FUNCTION journal.sleep()"
+        )
+    relay.cut_behind(b"COMMIT")
+    assert append_all(cut_off, topic, [b"slow"]) == [Appended(0, 1)]
+    assert relay.cuts == 1
+    assert _log(direct, topic) == [b"first", b"slow"]
+
+
 def test_r3_a_lost_group_is_not_taken_for_anothers_at_the_same_offset(
     relay: CuttingRelay, cut_off: Journal, direct: Journal, topic: str
 ) -> None:
@@ -104,7 +123,7 @@ def test_r3_nobody_knows_while_the_database_stays_away(
 ) -> None:
     session = Session(relay.url, "impatient", APPENDER_TIMEOUTS)
     writer = GroupWriter(session, DEFAULT_LIMITS, settle_s=0.5)
-    appender = Appender(writer, announce=lambda _: None)
+    appender = Appender(writer)
     appender.submit(topic, Outgoing(b"first")).result(DEADLINE_S)
     relay.refuse_after_cut = True
     relay.cut_after(b"COMMIT")

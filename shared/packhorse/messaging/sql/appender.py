@@ -7,7 +7,7 @@ it and failed, unless its caller appended it after the failure could be seen.
 
 import logging
 import threading
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Sequence
 from concurrent.futures import Future
 
 from packhorse.errors import PackhorseError
@@ -28,10 +28,10 @@ logger = logging.getLogger(__name__)
 
 
 class Appender:
-    """Takes records from any thread; `announce` hears the ids of topics with new records."""
+    """Takes records from any thread; readers hear of them after the commit."""
 
-    def __init__(self, writer: GroupWriter, announce: Callable[[Iterable[int]], None]) -> None:
-        self._writer, self._announce = writer, announce
+    def __init__(self, writer: GroupWriter) -> None:
+        self._writer = writer
         self._queue = WaitingQueue()
         self._group: Sequence[Waiting] = ()
         self._topics: dict[str, Topic] = {}
@@ -81,12 +81,13 @@ class Appender:
 
     def _write(self, group: Sequence[Waiting]) -> None:
         slices = self._divide(group)
-        if slices:
-            self._writer.write(slices)
+        if not slices:
+            return
+        self._writer.write(slices)
         for part in slices:
             for offset, waiting in enumerate(part.records, part.first):
                 waiting.succeed(Appended(part.number, offset))
-        self._announce({part.topic_id for part in slices})
+        self._writer.announce({part.topic_id for part in slices})
 
     def _divide(self, group: Sequence[Waiting]) -> Sequence[Slice]:
         """Sort records by partition; those that their topic does not take fail alone."""

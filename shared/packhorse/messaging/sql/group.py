@@ -7,6 +7,7 @@ transaction held until it ended: the append id there is the group's, or it was n
 
 import secrets
 from collections.abc import Iterable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 
 import psycopg
@@ -16,6 +17,7 @@ from psycopg import sql
 from packhorse.db.engine import Timeouts
 from packhorse.messaging.api import AppendUnknown, JournalUnavailable, NotAppended, TopicMissing
 from packhorse.messaging.sql.catalogue import Topic, find_topics
+from packhorse.messaging.sql.hints import announce
 from packhorse.messaging.sql.segments import (
     Segment,
     SegmentLimits,
@@ -123,6 +125,11 @@ class GroupWriter:
                 f"the connection broke at the commit, and then: {error}; look into the log"
             ) from error
         return committed
+
+    def announce(self, topic_ids: Iterable[int]) -> None:
+        """Hint to waiting readers that the topics have new records; a lost hint is no harm."""
+        with suppress(JournalUnavailable), self._session.use() as connection:
+            announce(connection, topic_ids)
 
     def close(self) -> None:
         """Close the connection."""

@@ -1,6 +1,6 @@
 """The `Journal` on PostgreSQL: appends go to one thread, reads to a session a reader."""
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import Future
 from contextlib import contextmanager
 
@@ -10,7 +10,6 @@ from packhorse.messaging.api import (
     Appended,
     Bounds,
     Edge,
-    JournalUnavailable,
     Outgoing,
     Position,
     Record,
@@ -23,7 +22,7 @@ from packhorse.messaging.sql import catalogue, retention
 from packhorse.messaging.sql.appender import Appender
 from packhorse.messaging.sql.catalogue import Partition, Topic
 from packhorse.messaging.sql.group import APPENDER_TIMEOUTS, GroupWriter
-from packhorse.messaging.sql.hints import Hints, announce
+from packhorse.messaging.sql.hints import Hints
 from packhorse.messaging.sql.reader import SqlReader
 from packhorse.messaging.sql.records import offset_at, offset_of, read_at
 from packhorse.messaging.sql.segments import DEFAULT_LIMITS, SegmentLimits
@@ -37,10 +36,9 @@ class SqlJournal:
         self._url, self._name = url, client_name
         self._lookups = Session(url, client_name)
         self._upkeep = Session(url, client_name)
-        self._announcements = Session(url, client_name)
         self._hints = Hints(url, client_name)
         writer = GroupWriter(Session(url, client_name, APPENDER_TIMEOUTS), limits)
-        self._appender = Appender(writer, self._announce)
+        self._appender = Appender(writer)
 
     def append(self, topic: str, record: Outgoing) -> Future[Appended]:
         """Queue the record for the next group."""
@@ -117,8 +115,8 @@ class SqlJournal:
         """Append what waits, then close every connection; readers close their own."""
         self._appender.close(timeout)
         self._hints.close()
-        for session in (self._lookups, self._upkeep, self._announcements):
-            session.close()
+        self._lookups.close()
+        self._upkeep.close()
 
     @contextmanager
     def _looking_at(self, topic: str, number: int) -> Iterator[tuple[Connection, Topic, Partition]]:
@@ -128,13 +126,6 @@ class SqlJournal:
             if number not in partitions:
                 raise TopicMissing(f"topic {topic} has no partition {number}")
             yield connection, found, partitions[number]
-
-    def _announce(self, topic_ids: Iterable[int]) -> None:
-        try:
-            with self._announcements.use() as connection:
-                announce(connection, topic_ids)
-        except JournalUnavailable:
-            pass  # only a hint
 
 
 def _start_of(start: Position | Mapping[int, Position], number: int) -> Position:
