@@ -17,7 +17,7 @@ export PATH := $(CURDIR)/$(BIN):$(PATH)
 	proto openapi dev-kafka constraints clean
 
 help: ## Show this list
-	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 14
+	@grep -hE '^[a-z0-9-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 14
 
 $(BIN)/python:
 	@test -n "$(PYTHON)" || { echo "packhorse needs Python 3.11 or newer; name one with make PYTHON=…" >&2; exit 1; }
@@ -76,11 +76,15 @@ format: $(VENV)/.dev ## Format the code and mend what ruff can mend
 	ruff format
 	ruff check --fix
 
-bench: $(VENV)/.dev ## Measure the main figures (minutes)
-	python -m tests.bench $(ARGS)
+bench: $(VENV)/.dev ## Measure the main figures, one JSON line each (minutes)
+	@for figure in $(basename $(notdir $(wildcard tests/bench/*.py))); do python -m tests.bench.$$figure; done
 
-bench-full: $(VENV)/.dev ## Measure everything in docs/benchmarks.md (an hour)
-	python -m tests.bench --full $(ARGS)
+bench-full: $(VENV)/.dev ## Measure them at the sizes of the targets (an hour)
+	python -m tests.bench.import_packages --packages 100000
+	python -m tests.bench.journal_append 100000
+	python -m tests.bench.kafka_journal 100000
+	python -m tests.bench.publish 20000
+	python -m tests.bench.folder_import 100000
 
 proto: $(VENV)/.dev ## Generate the messages' code from proto/
 	$(PROTOC) --python_out=shared --mypy_out=shared $(PROTOS)
