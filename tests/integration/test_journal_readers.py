@@ -124,6 +124,27 @@ def test_hints_come_again_after_their_connection_broke(relay: CuttingRelay) -> N
     session.close()
 
 
+def test_r30_what_strangers_send_on_the_channel_is_ignored(database_url: str) -> None:
+    hints, session = Hints(database_url, "hints"), Session(database_url, "stranger")
+    _hear_of(hints, session, 7)
+    with session.use() as connection:
+        for payload in ("", "no number", "8", "x" * 7000):
+            connection.execute("SELECT pg_notify('packhorse_journal', %s)", (payload,))
+    _hear_of(hints, session, 7)
+    hints.close()
+    session.close()
+
+
+def test_a_reader_goes_on_after_its_journal_was_closed(database_url: str, journal: Journal) -> None:
+    topic = create(journal)
+    closed = open_journal(database_url, client_name="closed")
+    with closed.reader(topic, Edge.NEXT) as reader:
+        assert list(reader.poll(0.1)) == []
+        closed.close()
+        append_all(journal, topic, [b"new"])
+        assert [record.value for record in read_until(reader, 1)] == [b"new"]
+
+
 def _hear_of(hints: Hints, session: Session, topic_id: int) -> None:
     before = hints.ticket(topic_id)
 

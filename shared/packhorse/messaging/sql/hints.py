@@ -8,8 +8,7 @@ import logging
 import selectors
 import socket
 import threading
-from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 
 import psycopg
 
@@ -37,7 +36,7 @@ class Hints:
     def __init__(self, url: str, name: str) -> None:
         self._session = Session(url, name)
         self._changed = threading.Condition()
-        self._heard: Counter[int] = Counter()
+        self._heard: dict[str, int] = {}
         self._listening = False
         self._closed = False
         self._thread: threading.Thread | None = None
@@ -46,7 +45,7 @@ class Hints:
     def ticket(self, topic_id: int) -> int:
         """Return how often the topic was announced: take it before looking into the log."""
         with self._changed:
-            return self._heard[topic_id]
+            return self._heard.setdefault(str(topic_id), 0)
 
     def wait(self, topic_id: int, ticket: int, timeout: float) -> None:
         """Return when the topic was announced after `ticket`, or when it is time to look anyway."""
@@ -54,7 +53,7 @@ class Hints:
             self._start()
             interval = _LISTENING_INTERVAL_S if self._listening else _DEAF_INTERVAL_S
             self._changed.wait_for(
-                lambda: self._heard[topic_id] != ticket or self._closed, min(timeout, interval)
+                lambda: self._heard[str(topic_id)] != ticket, min(timeout, interval)
             )
 
     def _start(self) -> None:
@@ -86,15 +85,18 @@ class Hints:
             selector.register(bell, selectors.EVENT_READ)
             while not self._closed:
                 selector.select()
-                self._hear(int(hint.payload) for hint in connection.notifies(timeout=0))
+                self._hear([hint.payload for hint in connection.notifies(timeout=0)])
 
-    def _hear(self, topic_ids: Iterable[int]) -> None:
+    def _hear(self, payloads: Sequence[str]) -> None:
+        """Count what somebody waits for; anybody can send anything on a channel (R30)."""
         with self._changed:
-            self._heard.update(topic_ids)
+            for topic_id in payloads:
+                if topic_id in self._heard:
+                    self._heard[topic_id] += 1
             self._changed.notify_all()
 
     def close(self) -> None:
-        """End the listening thread and let every waiting reader look once more."""
+        """End the listening thread; readers that go on ask every now and then."""
         with self._changed:
             self._closed = True
             self._changed.notify_all()
