@@ -172,7 +172,7 @@ class Worker:
         self.report = LaneReport(self.agent)
         self.attempts = Attempts(self.agent, self.policy, self.clock)
         self.session: Session | None = None
-        self._arrived = threading.Event()
+        self.arrived = threading.Event()
         self._open: list[Any] = []
 
     @property
@@ -201,7 +201,7 @@ class Worker:
         )
         verify(self.journal, TOPICS.package, position)
         reader = self.journal.reader(TOPICS.package, position.offset + 1, partition=0)
-        prefetch = Prefetch(reader, self.agent, PrefetchLimits(), self._arrived.set)
+        prefetch = Prefetch(reader, self.agent, PrefetchLimits(), self.arrived.set)
         prefetch.start()
         self._open.append(prefetch)
         self.session = Session(connection, position, prefetch, self.desk)
@@ -215,10 +215,10 @@ class Worker:
         deadline = time.monotonic() + deadline_s
         while not reached():
             assert time.monotonic() < deadline, f"stuck at {session.position} {self.report.state}"
-            self._arrived.clear()
+            self.arrived.clear()
             wait = session.step()
             if wait:
-                self._arrived.wait(min(wait, 0.05))
+                self.arrived.wait(min(wait, 0.05))
 
     def step_until_failed(self, attempts: int) -> None:
         self.run(lambda: self.report.state.retries >= attempts)
@@ -242,13 +242,15 @@ class Worker:
             self.lease_connection = None
 
     def send_statuses(self) -> None:
-        StatusSender(
+        sender = StatusSender(
             self.connections.bookkeeper,
             self.journal,
             TOPICS.status,
             instance=self.instance,
             may_send=lambda: True,
-        ).send()
+        )
+        sender.send()
+        sender.stop(0)
 
 
 def content_of(url: str) -> Content:

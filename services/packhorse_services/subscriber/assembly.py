@@ -8,7 +8,6 @@ from packhorse.blobs.api import BlobStore
 from packhorse.clock import Clock, SystemClock
 from packhorse.messaging.api import Journal
 from packhorse.runtime.lifecycle import Component
-from packhorse.runtime.periodic import Periodic
 from packhorse.wire.topics import Topics
 from packhorse_services.subscriber.announcer import Announcer, Identity
 from packhorse_services.subscriber.attempts import Attempts, RetryPolicy
@@ -23,8 +22,6 @@ from packhorse_services.subscriber.prefetch import PrefetchLimits
 from packhorse_services.subscriber.session import Desk, GroupLimits
 from packhorse_services.subscriber.settings import Settings
 from packhorse_services.subscriber.statuses import StatusSender
-
-_SEND_STATUSES_S = 5.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,15 +105,14 @@ class _Assembly:
             clock=self.clock,
         )
 
-    def _statuses(self) -> Periodic:
-        sender = StatusSender(
+    def _statuses(self) -> StatusSender:
+        return StatusSender(
             self.connections.bookkeeper,
             self.journal,
             self.topics.status,
             instance=self.identity.instance,
             may_send=lambda: self.lease.epoch() is not None,
         )
-        return Periodic("statuses", _SEND_STATUSES_S, sender.send, clock=self.clock, at_once=True)
 
     def _commands(self) -> CommandFollower:
         return CommandFollower(

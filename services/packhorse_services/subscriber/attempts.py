@@ -58,11 +58,14 @@ class Attempts:
         self._agent, self._policy, self._clock = agent, policy, clock
         self._head: Head | None = None
         self._alone_until: int | None = None
+        self._epoch: int | None = None
         self._excused = 0
         self._not_before = clock.monotonic()
 
-    def resume(self, connection: Connection, position: Mark) -> None:
-        """Take up what the row says, unless this process knows better or the lane is past it."""
+    def resume(self, connection: Connection, position: Mark, epoch: int) -> None:
+        """Take up what the row says; while the lease was not lost this process knows better."""
+        if epoch != self._epoch:
+            self._epoch, self._head, self._alone_until = epoch, None, None
         row = connection.execute(
             """
             SELECT log_offset, package_id, attempts, last_error, blocked_since_ms, alone_until

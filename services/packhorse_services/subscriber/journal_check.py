@@ -5,7 +5,7 @@ import enum
 from psycopg import Connection
 
 from packhorse.errors import Permanent
-from packhorse.messaging.api import Journal
+from packhorse.messaging.api import Bounds, Journal
 from packhorse_services.subscriber import position as positions
 from packhorse_services.subscriber.arrivals import Mark, mark_of, package_id_of
 from packhorse_services.subscriber.failures import Fenced, Gap, JournalMismatch
@@ -59,8 +59,18 @@ def _first(journal: Journal, topic: str, start: StartPolicy) -> Mark:
 def verify(journal: Journal, topic: str, position: Position) -> None:
     """Check that the record at the position is the one that was processed (R24).
 
+    Raises what `verify_log` raises, and `JournalMismatch` for another record.
+    """
+    bounds = verify_log(journal, topic, position)
+    if position.mark.package_id and bounds.oldest <= position.offset:
+        _compare(journal, topic, position)
+
+
+def verify_log(journal: Journal, topic: str, position: Position) -> Bounds:
+    """Check that the log can hold what was and what comes, and return its bounds.
+
     Raises:
-        JournalMismatch: topic or record are others, or the log ends before the position.
+        JournalMismatch: the topic is another one, or it ends before the position (R24).
         Gap: the log begins behind the package that comes next (R13).
     """
     if journal.identity(topic) != position.journal_id:
@@ -75,8 +85,7 @@ def verify(journal: Journal, topic: str, position: Position) -> None:
             f"{topic} begins at {bounds.oldest}, but {position.offset + 1} is to be imported next; "
             "fill this database from a copy of another subscriber"
         )
-    if position.mark.package_id and bounds.oldest <= position.offset:
-        _compare(journal, topic, position)
+    return bounds
 
 
 def _compare(journal: Journal, topic: str, position: Position) -> None:

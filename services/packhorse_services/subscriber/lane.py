@@ -14,7 +14,7 @@ from packhorse.messaging.api import Journal
 from packhorse.runtime.lifecycle import Worker
 from packhorse.wire.messages import LaneState
 from packhorse_services.subscriber.failures import Fenced, Gap, JournalMismatch, reason
-from packhorse_services.subscriber.journal_check import StartPolicy, place, verify
+from packhorse_services.subscriber.journal_check import StartPolicy, place, verify, verify_log
 from packhorse_services.subscriber.lease import Lease
 from packhorse_services.subscriber.prefetch import Prefetch, PrefetchLimits
 from packhorse_services.subscriber.session import Desk, Session
@@ -22,6 +22,7 @@ from packhorse_services.subscriber.session import Desk, Session
 logger = logging.getLogger(__name__)
 
 _LEASE_POLL_S = 1.0
+_PREFETCH_END_S = 5.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -119,7 +120,7 @@ class Lane:
             try:
                 self._work(Session(connection, position, prefetch, self._desk), stopping)
             finally:
-                prefetch.close()
+                prefetch.close(_PREFETCH_END_S)
 
     def _work(self, session: Session, stopping: threading.Event) -> None:
         clock, epoch = self._desk.clock, session.position.epoch
@@ -129,7 +130,7 @@ class Lane:
             wait = session.step()
             self._failures = 0
             if clock.monotonic() - checked_at > self._settings.check_journal_s:
-                verify(self._journal, self._settings.topic, session.position)
+                verify_log(self._journal, self._settings.topic, session.position)
                 checked_at = clock.monotonic()
             if wait > 0 and not stopping.is_set():
                 clock.wait(self._wake, wait)

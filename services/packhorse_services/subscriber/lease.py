@@ -76,8 +76,7 @@ class Lease:
     def epoch(self) -> int | None:
         """Return the epoch under which this worker may import now, or None."""
         with self._changed:
-            held = self._epoch is not None and self._clock.monotonic() < self._valid_until
-            return self._epoch if held else None
+            return self._epoch if self._is_held() else None
 
     def holder(self) -> str:
         """Return the instance that held the lease when it was last looked at."""
@@ -86,8 +85,11 @@ class Lease:
     def wait(self, timeout: float) -> int | None:
         """Return the epoch once the lease is held, or None after `timeout` seconds."""
         with self._changed:
-            self._changed.wait_for(lambda: self._epoch is not None, timeout)
+            self._changed.wait_for(self._is_held, timeout)
         return self.epoch()
+
+    def _is_held(self) -> bool:
+        return self._epoch is not None and self._clock.monotonic() < self._valid_until
 
     def _run(self, stopping: threading.Event) -> None:
         while not stopping.is_set():

@@ -66,11 +66,12 @@ class Prefetch:
             self._changed.notify_all()
         return taken
 
-    def close(self) -> None:
-        """End the thread; the reader is closed by it."""
+    def close(self, timeout: float = 0.0) -> None:
+        """End the thread, which closes the reader, and wait for it up to `timeout` seconds."""
         with self._changed:
             self._closing = True
             self._changed.notify_all()
+        self._thread.join(timeout)
 
     def _run(self) -> None:
         try:

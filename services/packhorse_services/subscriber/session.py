@@ -13,6 +13,7 @@ from psycopg import Connection
 
 from packhorse.clock import Clock
 from packhorse.runtime.metrics import SUBSCRIBER_IMPORT_ERRORS
+from packhorse.runtime.tracing import continued
 from packhorse.wire.messages import LaneState, Status
 from packhorse_services.subscriber.arrivals import Arrival, entry_of
 from packhorse_services.subscriber.attempts import Attempts
@@ -21,7 +22,12 @@ from packhorse_services.subscriber.failures import Fenced, SessionLost
 from packhorse_services.subscriber.grouping import Group, next_group, single
 from packhorse_services.subscriber.importer import Import, Importer
 from packhorse_services.subscriber.lane_report import LaneReport
-from packhorse_services.subscriber.measures import count_imported, count_removed, timed_import
+from packhorse_services.subscriber.measures import (
+    count_imported,
+    count_removed,
+    measure_arrival,
+    timed_import,
+)
 from packhorse_services.subscriber.position import Position
 from packhorse_services.subscriber.prefetch import Prefetch
 from packhorse_services.subscriber.sequences import HighWater
@@ -40,7 +46,7 @@ class GroupLimits:
     packages: int = 256
     bytes: int = 8 * 1024**2
     passed: int = 1_000
-    passed_s: float = 10.0
+    passed_s: float = 1.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,7 +75,7 @@ class Session:
         self._waiting: deque[Arrival] = deque()
         self._passed, self._passed_count = position.mark, 0
         self._stored_at = desk.clock.monotonic()
-        desk.attempts.resume(connection, position.mark)
+        desk.attempts.resume(connection, position.mark, position.epoch)
 
     def step(self) -> float:
         """Do what can be done now, and return how many seconds there may be nothing to do.
@@ -81,7 +87,7 @@ class Session:
         self._pass_others()
         if not self._waiting:
             self._store_passed()
-            self._desk.report.healthy(LaneState.IDLE, offset=self._passed.offset, head_time_ms=0)
+            self._desk.report.healthy(LaneState.IDLE, offset=self.position.offset, head_time_ms=0)
             return _IDLE_S
         head = self._waiting[0]
         if self._covering(head):
@@ -98,7 +104,9 @@ class Session:
         room = limits.packages - len(self._waiting)
         size = limits.bytes - sum(arrival.size for arrival in self._waiting)
         if not self._waiting or (room > 0 and size > 0):
-            self._waiting += self._prefetch.take(room, size)
+            arrived = self._prefetch.take(room, size)
+            self._waiting += arrived
+            measure_arrival(arrived, self._desk.clock.wall_ms())
 
     def _pass_others(self) -> None:
         while self._waiting and self._waiting[0].record is None:
@@ -123,13 +131,14 @@ class Session:
 
     def _try_alone(self, head: Arrival) -> None:
         attempt = self._desk.attempts.begin_alone(self._connection, head.mark)
-        try:
-            group = single(head, self.position.agent, self._high_water)
-            self._import(group, attempt.attempts)
-        except Fenced:
-            raise
-        except Exception as error:
-            self._failed(head, error, counted=True)
+        with continued(head.record.headers if head.record else {}):
+            try:
+                group = single(head, self.position.agent, self._high_water)
+                self._import(group, attempt.attempts)
+            except Fenced:
+                raise
+            except Exception as error:
+                self._failed(head, error, counted=True)
 
     def _try_group(self, group: Group) -> None:
         self._desk.attempts.begin_group(self._connection, group.first, group.last)
@@ -240,7 +249,7 @@ class Session:
         known = self._desk.attempts.head(head.mark)
         blocked = known.attempts >= _BLOCKED_ATTEMPTS
         self._desk.report.update(
-            offset=self._passed.offset,
+            offset=self.position.offset,
             state=LaneState.BLOCKED if blocked else LaneState.RUNNING,
             retries=known.attempts,
             last_error=known.last_error,

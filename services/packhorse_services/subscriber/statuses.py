@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from psycopg import Connection
 
 from packhorse.messaging.api import Journal, Outgoing
+from packhorse.runtime.periodic import Periodic
 from packhorse.runtime.tracing import inject
 from packhorse.wire.codec import encode_status
 from packhorse.wire.messages import Status, StatusMessage
@@ -16,6 +17,7 @@ logger = logging.getLogger(__name__)
 
 _BATCH = 1_000
 _APPEND_TIMEOUT_S = 30.0
+_INTERVAL_S = 5.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,6 +44,10 @@ def record_statuses(
             log_offset, package_id, status, attempts, reason, command_id)
         SELECT %s, %s, decided.* FROM unnest(
             %s::bigint[], %s::text[], %s::text[], %s::int[], %s::text[], %s::text[]) AS decided
+        ON CONFLICT (publisher_agent, log_offset) DO UPDATE SET
+            subscriber = excluded.subscriber, package_id = excluded.package_id,
+            status = excluded.status, attempts = excluded.attempts, reason = excluded.reason,
+            command_id = excluded.command_id, decided_at = excluded.decided_at
         """,
         (
             agent,
@@ -57,7 +63,7 @@ def record_statuses(
 
 
 class StatusSender:
-    """Sends what the lanes have decided, in the order of each lane; at least once (R9)."""
+    """A component that sends what the lanes have decided, in each lane's order, at least once."""
 
     def __init__(
         self,
@@ -70,16 +76,40 @@ class StatusSender:
     ) -> None:
         self._connect, self._journal, self._topic = connect, journal, topic
         self._instance, self._may_send = instance, may_send
+        self._connection: Connection | None = None
+        self._periodic = Periodic("statuses", _INTERVAL_S, self.send, at_once=True)
+
+    def start(self) -> None:
+        """Begin."""
+        self._periodic.start()
+
+    def kick(self) -> None:
+        """Send soon."""
+        self._periodic.kick()
+
+    def stop(self, timeout: float) -> None:
+        """End, and let go of the database."""
+        self._periodic.stop(timeout)
+        if self._connection is not None:
+            self._connection.close()
+
+    def failure(self) -> BaseException | None:
+        """Return what ended the thread."""
+        return self._periodic.failure()
 
     def send(self) -> None:
-        """Send every status that is not marked sent, unless another worker has the lease."""
+        """Send every status that is not marked sent, unless another worker has the lease.
+
+        Raises what the journal or the database raises; what was not marked is sent again.
+        """
         if not self._may_send():
             return
-        with self._connect() as connection:
-            agents = connection.execute("SELECT publisher_agent FROM bookkeeping.position")
-            for (agent,) in agents.fetchall():
-                while self._send_batch(connection, agent) == _BATCH:
-                    pass
+        if self._connection is None or self._connection.closed:
+            self._connection = self._connect()
+        agents = self._connection.execute("SELECT publisher_agent FROM bookkeeping.position")
+        for (agent,) in agents.fetchall():
+            while self._send_batch(self._connection, agent) == _BATCH:
+                pass
 
     def _send_batch(self, connection: Connection, agent: str) -> int:
         messages = _unsent(connection, agent, self._instance)

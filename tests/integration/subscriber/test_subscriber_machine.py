@@ -240,7 +240,7 @@ def test_r8_r9_r10_r19_r27_a_lane_does_what_the_model_says(database_url: str) ->
     run_state_machine_as_test(
         machine,
         settings=settings(
-            max_examples=30,
+            max_examples=20,
             stateful_step_count=25,
             deadline=None,
             suppress_health_check=list(HealthCheck),
