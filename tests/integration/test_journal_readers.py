@@ -1,6 +1,6 @@
 """Readers of the SQL journal when connections break, topics go, and records are missing (R2)."""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 import psycopg
 import pytest
@@ -198,6 +198,20 @@ def test_r2_a_hole_that_somebody_made_is_told_and_never_jumped(
         reader.seek(5)
         assert read_until(reader, 5)[0].value == b"5"
     assert journal.read_at(topic, 4) is None
+
+
+def test_a_partition_that_is_missing_is_named(journal: Journal) -> None:
+    topic = create(journal, partitions=2)
+    attempts: list[Callable[[], object]] = [
+        lambda: journal.bounds(topic, 2),
+        lambda: journal.read_at(topic, 0, 2),
+        lambda: journal.offset_at(topic, 0, 2),
+        lambda: journal.truncate(topic, 0, 2),
+        lambda: journal.reader(topic, Edge.OLDEST, partition=2),
+    ]
+    for attempt in attempts:
+        with pytest.raises(TopicMissing, match=topic):
+            attempt()
 
 
 def test_readers_wait_for_no_writer(database_url: str, journal: Journal, topic: str) -> None:

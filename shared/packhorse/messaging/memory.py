@@ -57,6 +57,11 @@ class _Topic:
         self.identity = str(uuid.uuid4())
         self.partitions = [_Partition() for _ in range(spec.partitions)]
 
+    def partition(self, number: int) -> _Partition:
+        if not 0 <= number < len(self.partitions):
+            raise TopicMissing(f"topic {self.spec.name} has no partition {number}")
+        return self.partitions[number]
+
 
 class MemoryLog:
     """Topics and the lock that guards them; several `MemoryJournal`s may share one."""
@@ -157,7 +162,7 @@ class MemoryJournal:
     def read_at(self, topic: str, offset: int, partition: int = 0) -> Record | None:
         """Return the record at `offset`, or None."""
         with self._log.changed:
-            log = self._log.topic(topic).partitions[partition]
+            log = self._log.topic(topic).partition(partition)
             if not log.oldest <= offset < log.bounds.next:
                 return None
             return log.records[offset - log.oldest]
@@ -165,17 +170,17 @@ class MemoryJournal:
     def bounds(self, topic: str, partition: int = 0) -> Bounds:
         """Return the partition's bounds."""
         with self._log.changed:
-            return self._log.topic(topic).partitions[partition].bounds
+            return self._log.topic(topic).partition(partition).bounds
 
     def offset_at(self, topic: str, time_ms: int, partition: int = 0) -> int:
         """Return the first offset whose record is not older than `time_ms`."""
         with self._log.changed:
-            return self._log.topic(topic).partitions[partition].since(time_ms)
+            return self._log.topic(topic).partition(partition).since(time_ms)
 
     def truncate(self, topic: str, before: int, partition: int = 0) -> None:
         """Remove every record below `before`. Raises `OffsetOutOfRange` beyond the end."""
         with self._log.changed:
-            log = self._log.topic(topic).partitions[partition]
+            log = self._log.topic(topic).partition(partition)
             if before > log.bounds.next:
                 raise OffsetOutOfRange(topic, partition, before, log.bounds)
             log.truncate(before)
@@ -267,7 +272,7 @@ class MemoryReader:
     def seek(self, position: Position, partition: int = 0) -> None:
         """Continue at `position`; one that is out of range is told at the next poll."""
         with self._log.changed:
-            log = self._topic.partitions[partition]
+            log = self._topic.partition(partition)
             match position:
                 case Edge.OLDEST:
                     self._positions[partition] = log.oldest

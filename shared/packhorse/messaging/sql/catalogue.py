@@ -96,6 +96,14 @@ def find_partitions(connection: psycopg.Connection, topic: Topic) -> dict[int, P
     }
 
 
+def find_partition(connection: psycopg.Connection, topic: Topic, number: int) -> Partition:
+    """Return one partition as it is now. Raises `TopicMissing` when there is no such one."""
+    try:
+        return find_partitions(connection, topic)[number]
+    except KeyError:
+        raise TopicMissing(f"topic {topic.name} has no partition {number}") from None
+
+
 def server_faults(connection: psycopg.Connection) -> list[str]:
     """Return a sentence for each setting under which an acknowledged record could be lost (R3)."""
     faults = [

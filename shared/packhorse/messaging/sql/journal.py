@@ -13,7 +13,6 @@ from packhorse.messaging.api import (
     Outgoing,
     Position,
     Record,
-    TopicMissing,
     TopicSpec,
 )
 from packhorse.messaging.faults import topic_faults
@@ -55,10 +54,13 @@ class SqlJournal:
         """Open a reader of this very topic: it ends with `TopicMissing` when that is removed."""
         with self._lookups.use() as connection:
             found = catalogue.find_topic(connection, topic)
+            if partition is None:
+                states = catalogue.find_partitions(connection, found)
+            else:
+                states = {partition: catalogue.find_partition(connection, found, partition)}
             positions = {
                 number: offset_of(connection, _start_of(start, number), state)
-                for number, state in catalogue.find_partitions(connection, found).items()
-                if partition in (None, number)
+                for number, state in states.items()
             }
         session = Session(self._url, self._name)
         return SqlReader(session, self._hints, found, positions, values)
@@ -122,10 +124,7 @@ class SqlJournal:
     def _looking_at(self, topic: str, number: int) -> Iterator[tuple[Connection, Topic, Partition]]:
         with self._lookups.use() as connection:
             found = catalogue.find_topic(connection, topic)
-            partitions = catalogue.find_partitions(connection, found)
-            if number not in partitions:
-                raise TopicMissing(f"topic {topic} has no partition {number}")
-            yield connection, found, partitions[number]
+            yield connection, found, catalogue.find_partition(connection, found, number)
 
 
 def _start_of(start: Position | Mapping[int, Position], number: int) -> Position:

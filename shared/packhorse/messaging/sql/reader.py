@@ -8,7 +8,7 @@ from typing import Self
 from psycopg import Connection
 
 from packhorse.messaging.api import JournalUnavailable, OffsetOutOfRange, Position, Record
-from packhorse.messaging.sql.catalogue import Partition, Topic, find_partitions
+from packhorse.messaging.sql.catalogue import Partition, Topic, find_partition, find_partitions
 from packhorse.messaging.sql.hints import Hints
 from packhorse.messaging.sql.records import Budget, PartitionRecords, offset_of
 from packhorse.messaging.sql.session import Session
@@ -77,13 +77,13 @@ class SqlReader:
 
     def _refuse(self, connection: Connection, number: int, position: int) -> None:
         """Say that a record is gone: retention passed just now, or somebody damaged the log."""
-        bounds = find_partitions(connection, self._topic)[number].bounds
+        bounds = find_partition(connection, self._topic, number).bounds
         raise OffsetOutOfRange(self._topic.name, number, position, bounds)
 
     def seek(self, position: Position, partition: int = 0) -> None:
         """Continue at `position`; an offset that is out of range is told at the next poll."""
         with self._session.use() as connection:
-            state = find_partitions(connection, self._topic)[partition]
+            state = find_partition(connection, self._topic, partition)
             self._positions[partition] = offset_of(connection, position, state)
 
     def close(self) -> None:

@@ -7,14 +7,14 @@ with it. Every step can be repeated, by anybody, at any time (J9).
 from psycopg import Connection
 
 from packhorse.messaging.api import OffsetOutOfRange
-from packhorse.messaging.sql.catalogue import Topic, find_partitions, find_topics
+from packhorse.messaging.sql.catalogue import Topic, find_partition, find_partitions, find_topics
 from packhorse.messaging.sql.records import offset_at
 from packhorse.messaging.sql.segments import drop_forgotten
 
 
 def truncate(connection: Connection, topic: Topic, number: int, before: int) -> None:
     """Forget every record below `before`. Raises `OffsetOutOfRange` beyond the end."""
-    partition = find_partitions(connection, topic)[number]
+    partition = find_partition(connection, topic, number)
     if before > partition.bounds.next:
         raise OffsetOutOfRange(topic.name, number, before, partition.bounds)
     if before > partition.bounds.oldest:
