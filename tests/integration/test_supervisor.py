@@ -52,7 +52,7 @@ def stage(tmp_path: Path) -> Iterator[Stage]:
     stage = Stage(tmp_path)
     yield stage
     for child in stage.children:
-        child.stop(5)
+        child.end_by(deadline=0)
 
 
 def _wait_for(condition: Callable[[], bool], seconds: float = 20) -> None:
@@ -90,16 +90,21 @@ def test_a_program_that_never_is_ready_is_named(stage: Stage) -> None:
         supervisor.start(lambda: False, timeout=0.3)
 
 
-def test_the_end_comes_in_reverse_order(stage: Stage) -> None:
-    programs = [_program("first"), _program("second")]
-    shared = stage.folder / "shared.log"
-    children = [Child(program, shared) for program in programs]
-    stage.children += children
-    supervisor = Supervisor(children, stage.told.append)
+def test_the_end_is_asked_for_and_waited_for(stage: Stage) -> None:
+    supervisor = stage.supervisor(_program("first"), _program("second"))
     supervisor.start(lambda: False, timeout=20)
     supervisor.stop()
-    ends = [line for line in shared.read_text().splitlines() if line.endswith("ends")]
-    assert ends == ["second ends", "first ends"]
+    assert [child.ended() for child in stage.children] == [0, 0]
+    assert [child.log.read_text().split()[-1] for child in stage.children] == ["ends", "ends"]
+
+
+def test_what_ignores_the_request_is_killed(stage: Stage) -> None:
+    deaf = _SERVER.replace('lambda *_: sys.exit(print(sys.argv[1], "ends", flush=True))', "print")
+    supervisor = stage.supervisor(_program("deaf", deaf))
+    supervisor.start(lambda: False, timeout=20)
+    stage.children[0].ask_to_end()
+    stage.children[0].end_by(time.monotonic() + 0.2)
+    assert stage.children[0].ended() == -signal.SIGKILL
 
 
 def test_a_child_does_not_outlive_a_killed_supervisor(tmp_path: Path) -> None:
@@ -136,3 +141,25 @@ def test_a_long_log_is_moved_aside_while_it_is_written(tmp_path: Path) -> None:
         writer.write("new\n")
     assert log.read_text() == "new\n"
     assert (tmp_path / "x.log.1").read_text() == "old\n" * 100
+
+
+def test_old_words_are_not_the_last_ones(stage: Stage) -> None:
+    (stage.folder / "broken.log").write_text("of an earlier run\n")
+    supervisor = stage.supervisor(_program("broken", "raise SystemExit('of this run')"))
+    with pytest.raises(StartFailed, match=r"code 1:\nof this run$"):
+        supervisor.start(lambda: False, timeout=20)
+
+
+def test_a_file_that_contradicts_a_setting_is_not_inherited(
+    stage: Stage, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("PACKHORSE_JOURNAL_URL_FILE", "/of/the/user")
+    monkeypatch.setenv("PACKHORSE_LOG_LEVEL", "DEBUG")
+    code = "import os; raise SystemExit(sorted(k for k in os.environ if 'PACKHORSE' in k))"
+    command = (sys.executable, "-c", code)
+    child = Child(
+        Program("x", command, {"PACKHORSE_JOURNAL_URL": "memory://"}, ""), stage.folder / "x.log"
+    )
+    child.spawn()
+    _wait_for(lambda: child.ended() is not None)
+    assert child.last_lines() == "['PACKHORSE_JOURNAL_URL', 'PACKHORSE_LOG_LEVEL']"

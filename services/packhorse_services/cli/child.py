@@ -36,6 +36,7 @@ class Child:
     def __init__(self, program: Program, log: Path) -> None:
         self.program, self.log = program, log
         self.started_at = 0.0
+        self._said_before = 0
         self._process: subprocess.Popen[bytes] | None = None
 
     @property
@@ -53,9 +54,10 @@ class Child:
             str(int(signal.SIGKILL)),
         )
         with self.log.open("ab") as log:
+            self._said_before = log.tell()
             self._process = subprocess.Popen(
                 [*on_leash, *self.program.command],
-                env={**os.environ, **self.program.environment},
+                env=_environment(self.program.environment),
                 stdin=subprocess.DEVNULL,
                 stdout=log,
                 stderr=log,
@@ -82,11 +84,23 @@ class Child:
         self._process.wait()
 
     def last_lines(self, count: int = 15) -> str:
-        """Return the end of its log."""
+        """Return the end of what it has said since it was spawned."""
         with self.log.open("rb") as log:
-            log.seek(max(0, self.log.stat().st_size - _SHOWN_BYTES))
+            log.seek(max(self._said_before, self.log.stat().st_size - _SHOWN_BYTES))
             lines = log.read().decode(errors="replace").splitlines()
         return "\n".join(lines[-count:])
+
+
+def _environment(settings: Mapping[str, str]) -> dict[str, str]:
+    """Return our own environment with `settings`, and without files that would contradict them."""
+    inherited = {
+        name: value for name, value in os.environ.items() if not _contradicts(name, settings)
+    }
+    return {**inherited, **settings}
+
+
+def _contradicts(name: str, settings: Mapping[str, str]) -> bool:
+    return name.removesuffix("_FILE") in settings
 
 
 def bound_log(log: Path, limit: int = _MAX_LOG_BYTES) -> None:

@@ -85,6 +85,7 @@ def plan(options: StackOptions, postgres: EmbeddedPostgres, ports: list[int]) ->
             "PACKHORSE_SUBSCRIBER": name,
             "PACKHORSE_EDITABLE": str(options.editable).lower(),
             "PACKHORSE_MAX_RETRIES": str(options.max_retries),
+            "PACKHORSE_ENDPOINT": f"http://127.0.0.1:{port}",
         }
         programs.append(_program(name, "subscriber", port, settings))
     return programs

@@ -1,7 +1,7 @@
 """Keeps the programs of one stack running: started together, renewed when they die."""
 
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 
 import httpx
 
@@ -49,15 +49,14 @@ class Supervisor:
         """Start all and return when each is ready, or when `cancelled`. Raises `StartFailed`."""
         for child in self.children:
             child.spawn()
+        waiting = list(self.children)
         deadline = time.monotonic() + timeout
         with httpx.Client(timeout=2.0, trust_env=False) as client:
-            for child in self.children:
-                for _ in _until(deadline, cancelled):
-                    if _ready(client, child):
-                        break
-                if cancelled():
-                    return
-                _insist_ready(client, child)
+            while waiting and not cancelled():
+                waiting = [child for child in waiting if not _ready(client, child)]
+                if waiting and time.monotonic() > deadline:
+                    raise StartFailed(_late(waiting[0]))
+                time.sleep(_POLL_S)
 
     def tend(self) -> bool:
         """Run again what has died and is due; true when a process is new. Call it often."""
@@ -88,12 +87,6 @@ class Supervisor:
         return {child.program.name: child.pid for child in self.children}
 
 
-def _until(deadline: float, cancelled: Callable[[], bool]) -> Iterator[None]:
-    while time.monotonic() < deadline and not cancelled():
-        yield
-        time.sleep(_POLL_S)
-
-
 def _ready(client: httpx.Client, child: Child) -> bool:
     if (code := child.ended()) is not None:
         raise StartFailed(f"{child.program.name} {_ending(code)}:\n{child.last_lines()}")
@@ -103,12 +96,11 @@ def _ready(client: httpx.Client, child: Child) -> bool:
         return False
 
 
-def _insist_ready(client: httpx.Client, child: Child) -> None:
-    if not _ready(client, child):
-        raise StartFailed(
-            f"{child.program.name} was not ready in time; its log {child.log} ends with\n"
-            f"{child.last_lines()}"
-        )
+def _late(child: Child) -> str:
+    return (
+        f"{child.program.name} was not ready in time; its log {child.log} ends with\n"
+        f"{child.last_lines()}"
+    )
 
 
 def _ending(code: int) -> str:

@@ -117,9 +117,9 @@ def _check_topics(options: StackOptions, postgres: EmbeddedPostgres) -> None:
 
 
 def _end_signals() -> Callable[[], bool]:
-    """Return a function that tells whether SIGTERM or SIGINT has come."""
+    """Return a function that tells whether a signal to end has come."""
     came: list[int] = []
-    for number in (signal.SIGTERM, signal.SIGINT):
+    for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
         signal.signal(number, lambda received, _frame: came.append(received))
     return lambda: bool(came)
 

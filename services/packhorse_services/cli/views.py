@@ -105,6 +105,7 @@ SUBSCRIBERS = View(
         "MAX RETRIES": "max_retries",
         "ATTEMPTS": "attempts",
         "LAST ERROR": "last_error",
+        "ENDPOINT": "endpoint",
         "INSTANCE": "instance",
     },
 )

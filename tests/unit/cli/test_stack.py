@@ -1,0 +1,33 @@
+"""The ports and names of a stack."""
+
+import socket
+from pathlib import Path
+
+import pytest
+
+from packhorse_services.cli.ports import free_port, free_ports, is_free
+from packhorse_services.cli.stack import PortTaken, StackOptions, choose_ports, subscriber_names
+
+
+def test_free_ports_are_different_and_free() -> None:
+    ports = free_ports(20)
+    assert len(set(ports)) == 20
+    assert all(is_free(port) for port in ports)
+
+
+def test_ports_follow_the_first(tmp_path: Path) -> None:
+    first = free_port()
+    options = StackOptions(tmp_path, port=first, subscribers=0)
+    assert choose_ports(options)[0] == first
+    assert len(choose_ports(StackOptions(tmp_path, port=0, subscribers=4))) == 7
+
+
+def test_a_taken_port_is_named(tmp_path: Path) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as other:
+        port = other.getsockname()[1]
+        with pytest.raises(PortTaken, match=f"port {port} is in use; choose another"):
+            choose_ports(StackOptions(tmp_path, port=port))
+
+
+def test_a_subscriber_is_named_by_its_number() -> None:
+    assert subscriber_names(3) == ["sub1", "sub2", "sub3"]

@@ -1,0 +1,62 @@
+"""Documents as tables, names and JSON."""
+
+import json
+from typing import Any
+
+import pytest
+
+from packhorse_services.cli.views import QUEUE, QUEUES, Format
+
+BLOCKED = {
+    "subscriber": "sub1",
+    "state": "BLOCKED",
+    "length": 12,
+    "offset": 7,
+    "head": {
+        "offset": 8,
+        "attempts": 3,
+        "last_error": "[red]no[/] such blob",
+        "next_attempt_at": None,
+    },
+    "errors": 0,
+    "lag_seconds": 61.4,
+    "editable": True,
+}
+IDLE = {**BLOCKED, "subscriber": "sub2", "state": "IDLE", "length": None, "head": None}
+DOCUMENT: dict[str, Any] = {"agent": "main", "queues": [BLOCKED, IDLE]}
+
+
+def test_a_table_has_a_line_a_row(capsys: pytest.CaptureFixture[str]) -> None:
+    QUEUES.show(DOCUMENT, Format.TABLE)
+    lines = [line.split() for line in capsys.readouterr().out.splitlines()]
+    assert lines == [
+        ["SUBSCRIBER", "STATE", "LENGTH", "ATTEMPTS", "ERRORS", "LAG"],
+        ["sub1", "BLOCKED", "12", "3", "0", "61", "s"],
+        ["sub2", "IDLE", "-", "-", "0", "61", "s"],
+    ]
+
+
+def test_wide_shows_the_reason_as_it_is(capsys: pytest.CaptureFixture[str]) -> None:
+    QUEUES.show(DOCUMENT, Format.WIDE)
+    assert "[red]no[/] such blob" in capsys.readouterr().out
+
+
+def test_names_are_for_other_programs(capsys: pytest.CaptureFixture[str]) -> None:
+    QUEUES.show(DOCUMENT, Format.NAME)
+    assert capsys.readouterr().out == "sub1\nsub2\n"
+
+
+def test_json_is_the_document_itself(capsys: pytest.CaptureFixture[str]) -> None:
+    QUEUES.show(DOCUMENT, Format.JSON)
+    assert json.loads(capsys.readouterr().out) == DOCUMENT
+
+
+def test_many_paths_are_counted(capsys: pytest.CaptureFixture[str]) -> None:
+    entry = {"offset": 1, "action": None, "paths": ["/a", "/b", "/c"], "deep_paths": []}
+    QUEUE.show({"entries": [entry]}, Format.TABLE)
+    assert capsys.readouterr().out.splitlines()[1].split() == ["1", "-", "/a", "(+2)", "-"]
+
+
+def test_an_empty_list_says_so_beside_the_data(capsys: pytest.CaptureFixture[str]) -> None:
+    QUEUE.show({"entries": []}, Format.TABLE)
+    assert capsys.readouterr().err == "nothing to show\n"
