@@ -10,13 +10,17 @@ from packhorse.runtime.problems import MEDIA_TYPE, generic_kind
 
 MAX_HEAD_BYTES = 64 * 1024
 HEAD_TIMEOUT_S = 10.0
+STALL_TIMEOUT_S = 120.0
+"""How long a client may leave an answer unread once the connection's buffer is full."""
+
 MAX_CONNECTIONS = 900
 
 
 class BoundedProtocol(HttpToolsProtocol):
     """Closes a connection whose request line and headers are too long or too slow.
 
-    The parser alone keeps any amount of them, and waits for them for ever.
+    The parser alone keeps any amount of them, and waits for them for ever. Also closes one whose
+    client does not read the answer.
     """
 
     def __init__(self, *arguments: Any, **named: Any) -> None:
@@ -25,6 +29,7 @@ class BoundedProtocol(HttpToolsProtocol):
         self._request_ended = False
         self._head_bytes = 0
         self._head_timer: asyncio.TimerHandle | None = None
+        self._stall_timer: asyncio.TimerHandle | None = None
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         """Take the connection, or close it when there are too many."""
@@ -35,9 +40,21 @@ class BoundedProtocol(HttpToolsProtocol):
             self._await_head()
 
     def connection_lost(self, exc: Exception | None) -> None:
-        """Forget the timer."""
+        """Forget the timers."""
         self._head_came()
-        super().connection_lost(exc)
+        super().connection_lost(exc)  # resumes writing
+
+    def pause_writing(self) -> None:
+        """Give the client a while to read on."""
+        super().pause_writing()
+        self._stall_timer = self.loop.call_later(STALL_TIMEOUT_S, self.transport.abort)
+
+    def resume_writing(self) -> None:
+        """Stop the watch on the client."""
+        if self._stall_timer is not None:
+            self._stall_timer.cancel()
+            self._stall_timer = None
+        super().resume_writing()
 
     def data_received(self, data: bytes) -> None:
         """Parse, and count while the head is incomplete."""

@@ -1,6 +1,5 @@
 """The outermost layer of a service: ids, limits, headers, metrics, the last stop of errors."""
 
-import asyncio
 import logging
 import re
 import secrets
@@ -27,11 +26,9 @@ _DEFAULT_HEADERS = (
     (b"content-security-policy", b"default-src 'none'; frame-ancestors 'none'"),
     (b"referrer-policy", b"no-referrer"),
 )
+_TRACE_HEADERS = ((b"traceparent", "traceparent"), (b"tracestate", "tracestate"))
 REQUEST_ID = "packhorse.request_id"
 """Key of the request's id in the ASGI scope."""
-
-SEND_TIMEOUT_S = 120.0
-"""How long a client may take to read what one message of an answer holds."""
 
 PROBES = frozenset({"/livez", "/readyz", "/startupz", "/metrics"})
 """Answered even when the service has as many requests as it takes."""
@@ -61,12 +58,8 @@ class Edge:
             return
         headers = dict(scope["headers"])
         scope[REQUEST_ID] = _request_id(headers.get(b"x-request-id", b""))
-        context = {
-            name: headers[name.encode()]
-            for name in ("traceparent", "tracestate")
-            if name.encode() in headers
-        }
-        token = otel.attach(tracing.extract(context))
+        trace = {name: headers[raw] for raw, name in _TRACE_HEADERS if raw in headers}
+        token = otel.attach(tracing.extract(trace))
         self._in_flight += 1
         metrics.HTTP_IN_FLIGHT.inc()
         try:
@@ -111,8 +104,7 @@ class _Answer:
             if self.status >= 400 and self._body.unread:
                 headers.append((b"connection", b"close"))
             message = {**message, "headers": headers}
-        async with asyncio.timeout(SEND_TIMEOUT_S):
-            await self._send(message)
+        await self._send(message)
 
 
 def respond(scope: Scope, error: Exception, table: Table) -> Response:

@@ -5,7 +5,7 @@ from collections.abc import Callable, Mapping
 from contextlib import AbstractAsyncContextManager
 from typing import Any
 
-from fastapi import APIRouter, Depends, FastAPI, Request
+from fastapi import Depends, FastAPI, Request
 from fastapi.exceptions import RequestValidationError
 from fastapi.openapi.docs import get_swagger_ui_html
 from fastapi.responses import HTMLResponse, JSONResponse
@@ -66,7 +66,7 @@ def create_app(
     app.state.stopping = asyncio.Event()
     app.add_middleware(Edge, limits=limits or Limits(body_bytes=max_body_bytes), table=table)
     _handle_errors(app, table)
-    app.include_router(_service_routes(table))
+    _serve_itself(app, table)
     if docs:
         _serve_docs(app)
     complete(app)
@@ -89,36 +89,35 @@ def _handle_errors(app: FastAPI, table: Table) -> None:
     app.add_exception_handler(RequestValidationError, on_invalid)
 
 
-def _service_routes(table: Table) -> APIRouter:
-    router = APIRouter(include_in_schema=False)
-
-    @router.get("/")
-    async def version(request: Request) -> dict[str, str]:
-        return {"service": request.app.title, "version": packhorse.__version__}
-
-    @router.get("/livez")
-    async def livez() -> dict[str, str]:
-        return {"status": "ok"}
-
-    @router.get("/startupz")
-    async def startupz() -> dict[str, str]:
-        return {"status": "ok"}  # nothing is served before the components have started
-
-    router.add_api_route("/readyz", _readyz)
-    router.add_api_route("/metrics", _metrics, dependencies=[Depends(require(None))])
+def _serve_itself(app: FastAPI, table: Table) -> None:
+    """Add the routes of every service; plain ones, since each request is held against them."""
     kinds = {kind.slug: kind for kind in (*GENERIC.values(), *table.values())}
 
-    @router.get("/problems/{slug}")
-    async def problem_kind(slug: str) -> dict[str, Any]:
-        if slug not in kinds:
+    async def explain_problem(request: Request) -> Response:
+        kind = kinds.get(request.path_params["slug"])
+        if kind is None:
             raise Problem(404)
-        kind = kinds[slug]
-        return {"type": kind.type, "title": kind.title, "status": kind.status}
+        return JSONResponse({"type": kind.type, "title": kind.title, "status": kind.status})
 
-    return router
+    app.add_route("/", _version)
+    app.add_route("/livez", _alive)
+    app.add_route("/startupz", _alive)  # nothing is served before the components have started
+    app.add_route("/readyz", _ready)
+    app.add_route("/problems/{slug}", explain_problem)
+    app.add_api_route(
+        "/metrics", _metrics, dependencies=[Depends(require(None))], include_in_schema=False
+    )
 
 
-async def _readyz(request: Request) -> Response:
+async def _version(request: Request) -> Response:
+    return JSONResponse({"service": request.app.title, "version": packhorse.__version__})
+
+
+async def _alive(_: Request) -> Response:
+    return JSONResponse({"status": "ok"})
+
+
+async def _ready(request: Request) -> Response:
     failures: dict[str, str] = await request.app.state.readiness.failures()
     if request.app.state.stopping.is_set():
         failures = {**failures, "serving": "stopping"}

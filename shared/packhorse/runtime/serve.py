@@ -15,7 +15,7 @@ from typing import NoReturn
 import uvicorn
 from fastapi import FastAPI
 
-from packhorse.runtime.connection import BoundedProtocol
+from packhorse.runtime.connection import STALL_TIMEOUT_S, BoundedProtocol
 from packhorse.runtime.lifecycle import Component, Lifecycle
 
 __all__ = ["Component", "run"]
@@ -119,6 +119,9 @@ def _listening(host: str, port: int) -> Iterator[socket.socket]:
     family, _, _, _, address = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0]
     with socket.socket(family, socket.SOCK_STREAM) as listener:
         listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        if hasattr(socket, "TCP_USER_TIMEOUT"):  # connections inherit it
+            milliseconds = int(STALL_TIMEOUT_S * 1000)
+            listener.setsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT, milliseconds)
         try:
             listener.bind(address)
         except OSError as error:

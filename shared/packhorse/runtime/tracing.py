@@ -21,6 +21,8 @@ def extract(headers: Mapping[str, bytes]) -> Context:
 
     Never raises: a malformed header is as good as none (R30).
     """
+    if TRACEPARENT not in headers:
+        return _fresh()
     carrier = {
         name: headers[name].decode("ascii", "replace")
         for name in (TRACEPARENT, _TRACESTATE)

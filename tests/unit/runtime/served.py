@@ -9,7 +9,7 @@ from fastapi import FastAPI
 from fastapi.responses import StreamingResponse
 
 from packhorse.errors import Permanent, Transient
-from packhorse.runtime import logs, serve
+from packhorse.runtime import connection, logs, serve
 from packhorse.runtime.auth import Authenticator
 from packhorse.runtime.http import create_app
 from packhorse.runtime.lifecycle import Worker
@@ -40,6 +40,14 @@ def mortal(stopping: threading.Event) -> None:
 
 def create() -> FastAPI:
     app = create_app(title="t", description="t", authenticator=Authenticator.off(), readiness={})
+    app.add_api_route("/stream", lambda: StreamingResponse(ticks(app)))
+    app.add_api_route("/flood", lambda: StreamingResponse(flood()))
+    app.add_api_route("/die", DIE.set, methods=["POST"])
+    add_held_requests(app)
+    return app
+
+
+def add_held_requests(app: FastAPI) -> None:
     asked, released = asyncio.Event(), asyncio.Event()
 
     @app.get("/held")
@@ -51,34 +59,36 @@ def create() -> FastAPI:
     @app.get("/release-at-stop")
     async def release_at_stop() -> str:
         await asked.wait()
-        asyncio.get_running_loop().create_task(_release())
+        asyncio.get_running_loop().create_task(release())
         return "ok"
 
-    async def _release() -> None:
+    async def release() -> None:
         await app.state.stopping.wait()
         await asyncio.sleep(0.3)
         released.set()
 
-    @app.get("/stream")
-    async def stream() -> StreamingResponse:
-        return StreamingResponse(ticks())
 
-    async def ticks() -> AsyncIterator[str]:
-        yield "first\n"
-        if sys.argv[1] == "deaf":
-            await asyncio.Event().wait()
-        await app.state.stopping.wait()
-        yield "last\n"
+async def ticks(app: FastAPI) -> AsyncIterator[str]:
+    yield "first\n"
+    if sys.argv[1] == "deaf":
+        await asyncio.Event().wait()
+    await app.state.stopping.wait()
+    yield "last\n"
 
-    @app.post("/die")
-    async def die() -> None:
-        DIE.set()
 
-    return app
+async def flood() -> AsyncIterator[bytes]:
+    try:
+        while True:
+            yield b"x" * 65536
+            await asyncio.sleep(0)
+    finally:
+        sys.stderr.write("flood ended\n")
 
 
 if __name__ == "__main__":
     logs.configure()
+    if sys.argv[1] == "impatient":
+        connection.STALL_TIMEOUT_S = connection.HEAD_TIMEOUT_S = 0.2
     with plain_refusals():
         serve.run(
             create(),

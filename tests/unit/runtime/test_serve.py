@@ -95,6 +95,21 @@ def test_a_stream_that_does_not_end_is_cut_after_the_grace() -> None:
     assert code == 0
 
 
+def test_m1_a_client_that_stalls_is_cut_off() -> None:
+    with _running("impatient") as program:
+        host, port = program.url.removeprefix("http://").split(":")
+        with socket.create_connection((host, int(port)), timeout=DEADLINE_S) as stalled:
+            stalled.sendall(b"GET /flood HTTP/1.1\r\nHost: x\r\n\r\n")
+            assert program.process.stderr is not None
+            while "flood ended" not in program.process.stderr.readline():
+                assert program.process.poll() is None
+            _until_closed(stalled)
+        for begin in (b"", b"GET / HT"):
+            with socket.create_connection((host, int(port)), timeout=DEADLINE_S) as slow:
+                slow.sendall(begin)
+                assert b" 408 " in _until_closed(slow).split(b"\r\n")[0]
+
+
 def test_a_part_that_dies_ends_the_program_with_1() -> None:
     with _running() as program:
         httpx.post(f"{program.url}/die")
