@@ -158,11 +158,15 @@ class Worker:
     clock: Clock = field(default_factory=SystemClock)
     lease_s: float = 60.0
     idle_in_transaction_ms: int = 30_000
+    lock_ms: int = 10_000
 
     def __post_init__(self) -> None:
         self.instance = uuid.uuid4().hex[:12]
         self.connections = Connections(
-            self.url, self.instance, idle_in_transaction_ms=self.idle_in_transaction_ms
+            self.url,
+            self.instance,
+            lock_ms=self.lock_ms,
+            idle_in_transaction_ms=self.idle_in_transaction_ms,
         )
         self.lease = Lease(
             self.connections.lease, self.instance, LeaseSettings(self.lease_s), self.clock
@@ -222,6 +226,10 @@ class Worker:
 
     def step_until_failed(self, attempts: int) -> None:
         self.run(lambda: self.report.state.retries >= attempts)
+
+    def step_until_told(self, error: str) -> None:
+        """Step until the lane reports an error that contains this text."""
+        self.run(lambda: error in self.report.state.last_error)
 
     def clear(self, up_to: int, command_id: str = "command") -> None:
         """Put a clear command into force, as the follower does."""

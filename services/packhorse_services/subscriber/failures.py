@@ -13,9 +13,11 @@ _LATE_BLOB_TRIES = 3
 _OUTAGE_TRIES = 10
 """A database that ends sessions is at fault, unless it is always this package that ends them."""
 
-_OUTAGE_CLASSES = frozenset({"08", "25", "40", "53", "57", "58"})
-_LOCK_NOT_AVAILABLE = "55P03"
+_OUTAGE_CLASSES = frozenset({"08", "25", "53", "57", "58"})
 _QUERY_CANCELED = "57014"
+_LOCK_NOT_AVAILABLE = "55P03"
+_ROLLBACK_CLASS = "40"
+"""Deadlocks and the like: somebody else was in the way."""
 
 _REASON_CHARACTERS = 1_000
 
@@ -41,18 +43,19 @@ def excused_tries(error: BaseException) -> int:
     if isinstance(error, BlobMissing):
         return _LATE_BLOB_TRIES
     if isinstance(error, psycopg.Error):
-        return _OUTAGE_TRIES if is_outage(error) else 0
+        return _database_tries(error)
     return sys.maxsize if isinstance(error, Transient) else 0
 
 
-def is_outage(error: psycopg.Error) -> bool:
-    """Tell whether the database was away, full or busy, rather than refusing what it was told."""
+def _database_tries(error: psycopg.Error) -> int:
     state = error.sqlstate
-    if state is None:
-        return isinstance(error, psycopg.OperationalError | psycopg.InterfaceError)
-    if state == _QUERY_CANCELED:
-        return False
-    return state[:2] in _OUTAGE_CLASSES or state == _LOCK_NOT_AVAILABLE
+    if state is None:  # the client's own: a lost connection, or a value it can't send
+        lost = isinstance(error, psycopg.OperationalError | psycopg.InterfaceError)
+        return _OUTAGE_TRIES if lost else 0
+    if state == _LOCK_NOT_AVAILABLE or state.startswith(_ROLLBACK_CLASS):
+        return sys.maxsize
+    outage = state[:2] in _OUTAGE_CLASSES and state != _QUERY_CANCELED
+    return _OUTAGE_TRIES if outage else 0
 
 
 def reason(error: BaseException) -> str:

@@ -48,9 +48,16 @@ def empty(url: str) -> None:
 
 
 @pytest.fixture
-def feed(tmp_path: Path) -> Feed:
-    journal = open_journal(f"memory://{uuid.uuid4()}", client_name="tests")
-    return Feed(journal, open_blobs(str(tmp_path / "blobs")))
+def journal_url() -> str:
+    """A journal of the test's own, in memory unless a module says otherwise."""
+    return f"memory://{uuid.uuid4()}"
+
+
+@pytest.fixture
+def feed(tmp_path: Path, journal_url: str) -> Iterator[Feed]:
+    journal = open_journal(journal_url, client_name="tests")
+    yield Feed(journal, open_blobs(str(tmp_path / "blobs")))
+    journal.close()
 
 
 @pytest.fixture

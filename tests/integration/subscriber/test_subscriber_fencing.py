@@ -243,3 +243,21 @@ def test_r11_a_takeover_raises_the_epoch_of_every_lane(feed: Feed, workers: Work
     first.die()
     other.begin()
     assert rows_of(first.url, "SELECT epoch FROM bookkeeping.position ORDER BY 1") == [(2,), (2,)]
+
+
+def test_r8_a_lane_that_removes_leaves_no_node_without_its_folders(
+    feed: Feed, workers: Workers, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    writer, remover = workers(agent="writer"), workers(agent="remover", lock_ms=100)
+    feed.add(page("/a"), agent="writer")
+    writer.run()
+    remover.lease = writer.lease
+    remover.lease_connection = writer.lease_connection
+    feed.add(page("/a/b"), agent="writer")
+    pause = Pause(monkeypatch, writer)
+    feed.delete("/a", agent="remover")
+    remover.step_until_told("lock timeout")
+    pause.end()
+    remover.run()
+    assert content_of(writer.url) == {}
+    remover.lease_connection = None

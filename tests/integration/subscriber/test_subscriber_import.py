@@ -1,9 +1,13 @@
 """Import: content, position and status are one transaction, in the journal's order (R8-R10)."""
 
 import random
+import uuid
+
+import pytest
 
 from packhorse.wire.messages import Action, Status
 from packhorse_services.subscriber.attempts import RetryPolicy
+from tests.harness.postgres import Databases
 from tests.harness.subscriber import (
     Feed,
     Worker,
@@ -14,6 +18,15 @@ from tests.harness.subscriber import (
     rows_of,
 )
 from tests.integration.subscriber.conftest import Workers
+
+
+@pytest.fixture(params=["memory", "sql"])
+def journal_url(request: pytest.FixtureRequest) -> str:
+    """The journal in memory, then the one in Postgres."""
+    if request.param == "memory":
+        return f"memory://{uuid.uuid4()}"
+    databases: Databases = request.getfixturevalue("databases")
+    return databases.new("journal")
 
 
 def transactions(url: str) -> int:

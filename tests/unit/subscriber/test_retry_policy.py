@@ -6,7 +6,7 @@ import pytest
 from packhorse.blobs.api import BlobMissing, BlobStoreUnavailable
 from packhorse.packages.limits import PackageCorrupt
 from packhorse_services.subscriber.attempts import RetryPolicy
-from packhorse_services.subscriber.failures import excused_tries, is_outage, printable, reason
+from packhorse_services.subscriber.failures import excused_tries, printable, reason
 
 
 def test_r10_delays_begin_at_5_seconds_and_end_at_15_minutes() -> None:
@@ -30,15 +30,12 @@ def test_r10_retries_come_after_the_first_attempt(retries: int, attempts: int, o
     [
         psycopg.OperationalError("connection lost"),
         psycopg.errors.AdminShutdown(),
-        psycopg.errors.DeadlockDetected(),
         psycopg.errors.DiskFull(),
-        psycopg.errors.LockNotAvailable(),
         psycopg.errors.IdleInTransactionSessionTimeout(),
         psycopg.errors.ReadOnlySqlTransaction(),
     ],
 )
 def test_a_database_that_is_away_is_not_the_packages_fault(error: psycopg.Error) -> None:
-    assert is_outage(error)
     assert excused_tries(error) == 10
 
 
@@ -62,6 +59,13 @@ def test_r14_what_the_database_or_the_reader_refuses_is(error: Exception) -> Non
 def test_b8_a_late_blob_is_excused_for_a_while_and_a_store_for_ever() -> None:
     assert excused_tries(BlobMissing("x")) == 3
     assert excused_tries(BlobStoreUnavailable("x")) > 10**9
+
+
+@pytest.mark.parametrize(
+    "error", [psycopg.errors.DeadlockDetected(), psycopg.errors.LockNotAvailable()]
+)
+def test_who_waits_for_another_lane_is_excused_for_ever(error: psycopg.Error) -> None:
+    assert excused_tries(error) > 10**9
 
 
 def test_r30_reasons_are_one_bounded_line_that_postgres_can_hold() -> None:
