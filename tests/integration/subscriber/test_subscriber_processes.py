@@ -3,6 +3,7 @@
 from collections.abc import Iterator
 from contextlib import contextmanager
 
+import httpx
 import psycopg
 import pytest
 
@@ -150,3 +151,25 @@ def test_u2_a_worker_killed_again_and_again_loses_and_repeats_nothing(
     room.ready()
     assert room.stop() == 0
     assert len(content_of(database_url)) == 7
+
+
+def test_the_http_service_shows_content_and_state_to_those_who_may(
+    programs: Rooms, journal_feed: Feed, database_url: str
+) -> None:
+    room = start(programs, database_url)
+    reached(database_url, journal_feed.add(page("/site/home", 7)))
+    room.ready()
+    bearer = {"Authorization": f"Bearer {programs.token}"}
+    with httpx.Client(base_url=room.url) as anybody:
+        assert anybody.get("/status").status_code == 401
+        assert anybody.get("/content/site/home").status_code == 401
+    with httpx.Client(base_url=room.url, headers=bearer) as client:
+        node = client.get("/content/site/home").json()
+        assert (node["type"], node["properties"]) == ("page", {"version": 7})
+        assert client.get("/children/site").json()["children"][0]["path"] == "/site/home"
+        assert client.put("/content/site/home", json={}).status_code == 405
+        assert client.get("/content/no").status_code == 404
+        status = client.get("/status").json()
+        assert status["lease"]["held"] is True
+        assert status["lanes"][0]["lag_entries"] == 0
+        assert 'packhorse_subscriber_offset{agent="main"} 0.0' in client.get("/metrics").text
