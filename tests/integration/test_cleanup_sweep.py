@@ -1,32 +1,24 @@
 """R21: what the log has forgotten goes, what it names stays, whatever fails or crashes."""
 
 import hashlib
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
-from datetime import timedelta
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-import psycopg
 import pytest
 
-from packhorse.blobs.api import BlobStoreUnavailable, binary_key
-from packhorse.messaging.api import Bounds, JournalUnavailable
+from packhorse.blobs.api import binary_key
+from packhorse.messaging.api import Bounds
 from packhorse_services.cleanup import ledger
 from packhorse_services.cleanup.report import Reason, Run, RunState, Total
 from packhorse_services.cleanup.sweep import JournalChanged
-from packhorse_services.cleanup.turn import Turn, TurnLost
-from tests.harness.cleanup import DAY_S, TOPIC, Altered, Crash, Stage, staged
+from tests.harness.cleanup import DAY_S, Altered, Stage, staged
 
 
 @pytest.fixture
 def stage(database_url: str, tmp_path: Path) -> Iterator[Stage]:
     with staged(database_url, tmp_path / "blobs") as stage:
         yield stage
-
-
-def _last(stage: Stage) -> Run:
-    return ledger.recent(stage.database, 1)[0]
 
 
 def _removals(stage: Stage, run: Run) -> list[str]:
@@ -141,36 +133,6 @@ def test_c7_an_append_between_the_two_looks_is_not_stamped_too_low(stage: Stage)
     assert stage.rows()[late] == 1
 
 
-@pytest.mark.parametrize("method", ["bounds", "identity", "reader"])
-def test_c3_an_error_of_the_journal_removes_nothing(stage: Stage, method: str) -> None:
-    old = stage.publish()
-    stage.publish()
-    stage.forget_log(before=1)
-
-    def fail(*arguments: Any, **named: Any) -> Any:
-        raise JournalUnavailable("the broker is away")
-
-    with pytest.raises(JournalUnavailable):
-        stage.run(journal=Altered(stage.journal, {method: fail}))
-    assert stage.has(old)
-    assert _last(stage).state is RunState.FAILED
-    assert _last(stage).error == "the broker is away"
-    stage.run()
-    assert not stage.has(old)
-
-
-def test_c3_a_failed_run_is_tried_again_soon(stage: Stage) -> None:
-    def fail(*arguments: Any) -> Any:
-        raise JournalUnavailable("the broker is away")
-
-    stage.database.execute("UPDATE bookkeeping.cleanup SET next_run_at = now() + interval '1 day'")
-    with pytest.raises(JournalUnavailable):
-        stage.run(journal=Altered(stage.journal, {"bounds": fail}))
-    row = stage.database.execute("SELECT next_run_at - now() FROM bookkeeping.cleanup").fetchone()
-    assert row is not None
-    assert row[0] <= timedelta(minutes=15)
-
-
 def test_r24_a_topic_that_is_made_anew_during_the_run_removes_nothing(stage: Stage) -> None:
     old = stage.publish()
     stage.forget_log()
@@ -231,24 +193,6 @@ def test_b1_an_orphan_goes_after_the_grace_and_not_before(stage: Stage) -> None:
     assert not stage.has(orphan)
 
 
-@pytest.mark.parametrize("clock", ["store", "database"])
-def test_c5_a_clock_that_jumps_alone_removes_nothing(stage: Stage, clock: str) -> None:
-    orphan = stage.put()
-    stage.run()
-    stage.let_pass(365 * DAY_S, store=clock == "store", database=clock == "database")
-    stage.run()
-    assert stage.has(orphan)
-
-
-def test_c5_the_stores_clock_counts_not_this_machines(stage: Stage) -> None:
-    orphan = stage.put()
-    stage.run()
-    stage.let_pass()
-    behind = Altered(stage.blobs, {"now_ms": lambda: stage.blobs.now_ms() - 2 * DAY_S * 1000})
-    stage.run(blobs=behind)
-    assert stage.has(orphan)
-
-
 def test_an_orphan_that_is_committed_after_all_starts_over(stage: Stage) -> None:
     package = stage.put()
     stage.run()
@@ -272,148 +216,6 @@ def test_an_orphan_that_is_committed_between_mark_and_removal_stays(stage: Stage
 
     stage.run(journal=Altered(stage.journal, {"reader": commit_meanwhile}))
     assert stage.has(package)
-
-
-def test_c4_a_report_that_cannot_be_written_removes_nothing(stage: Stage) -> None:
-    old = stage.publish()
-    stage.forget_log()
-    stage.database.execute(
-        """
-        CREATE FUNCTION disk_full() RETURNS trigger LANGUAGE plpgsql AS
-            $$ BEGIN RAISE EXCEPTION USING ERRCODE = 'disk_full'; END $$;
-        CREATE TRIGGER too_full BEFORE INSERT ON bookkeeping.cleanup_removal
-            EXECUTE FUNCTION disk_full();
-        """
-    )
-    with pytest.raises(psycopg.errors.DiskFull):
-        stage.run()
-    assert stage.has(old)
-    assert (_last(stage).state, _last(stage).error) == (RunState.FAILED, "DiskFull")
-    stage.database.execute("DROP TRIGGER too_full ON bookkeeping.cleanup_removal")
-    stage.run()
-    assert not stage.has(old)
-
-
-def test_a_store_that_fails_half_way_is_finished_by_the_next_run(stage: Stage) -> None:
-    packages = [stage.publish() for _ in range(5)]
-    stage.forget_log()
-    left = iter(range(2))
-
-    def delete(key: str) -> None:
-        if next(left, None) is None:
-            raise BlobStoreUnavailable("the store is away")
-        stage.blobs.delete(key)
-
-    with pytest.raises(BlobStoreUnavailable):
-        stage.run(blobs=Altered(stage.blobs, {"delete": delete}))
-    assert sum(map(stage.has, packages)) == 3
-    stage.run()
-    assert not any(map(stage.has, packages))
-    assert stage.rows() == {}
-
-
-def test_c2_a_cleaner_that_was_replaced_stops_removing(
-    stage: Stage, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr("packhorse_services.cleanup.sweep._BATCH", 1)
-    packages = [stage.publish() for _ in range(3)]
-    stage.forget_log()
-    deleted: list[str] = []
-
-    def delete(key: str) -> None:
-        deleted.append(key)
-        stage.database.execute("UPDATE bookkeeping.cleanup SET epoch = epoch + 1")
-        stage.blobs.delete(key)
-
-    with pytest.raises(TurnLost):
-        stage.run(blobs=Altered(stage.blobs, {"delete": delete}))
-    assert len(deleted) == 1
-    stage.run()
-    assert not any(map(stage.has, packages))
-    assert [run.state for run in ledger.recent(stage.database, 2)] == [
-        RunState.SUCCEEDED,
-        RunState.ABANDONED,
-    ]
-
-
-def test_c2_a_cleaner_whose_session_was_ended_stops_removing(
-    stage: Stage, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr("packhorse_services.cleanup.sweep._BATCH", 1)
-    packages = [stage.publish() for _ in range(3)]
-    stage.forget_log()
-
-    def delete(key: str) -> None:
-        stage.database.execute(
-            "SELECT pg_terminate_backend(pid) FROM pg_stat_activity "
-            "WHERE application_name = 'cleanup'"
-        )
-        stage.blobs.delete(key)
-
-    with pytest.raises(psycopg.OperationalError):
-        stage.run(blobs=Altered(stage.blobs, {"delete": delete}))
-    assert sum(map(stage.has, packages)) == 2
-    stage.run()
-    assert not any(map(stage.has, packages))
-
-
-@contextmanager
-def _crashing(monkeypatch: pytest.MonkeyPatch, at: int) -> Iterator[Callable[[], None]]:
-    """Crash at the `at`-th step: before a transaction, before its commit, or at a delete."""
-    steps = iter(range(1, at))
-    transaction = Turn.transaction
-
-    def step() -> None:
-        if next(steps, None) is None:
-            raise Crash
-
-    @contextmanager
-    def watched(turn: Turn) -> Iterator[Any]:
-        step()
-        with transaction(turn) as connection:
-            yield connection
-            step()
-
-    with monkeypatch.context() as patch:
-        patch.setattr(Turn, "transaction", watched)
-        yield step
-
-
-def test_c1_a_crash_at_any_step_loses_nothing_and_is_finished_later(
-    stage: Stage, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr("packhorse_services.cleanup.sweep._BATCH", 2)
-    for at in range(1, 200):
-        kept, going, orphan = stage.publish(), [stage.publish() for _ in range(3)], stage.put()
-        stage.append(kept)
-        stage.forget_log(before=stage.journal.bounds(TOPIC).next - 1)
-        stage.run()
-        stage.let_pass()
-        if _crashed(stage, monkeypatch, at):
-            assert stage.has(kept)
-        else:
-            break
-        stage.run()
-        assert stage.has(kept)
-        assert not any(map(stage.has, [*going, orphan]))
-        assert not {*going, orphan} & stage.rows().keys()
-        stage.forget_log()
-    assert at > 15
-
-
-def _crashed(stage: Stage, monkeypatch: pytest.MonkeyPatch, at: int) -> bool:
-    with _crashing(monkeypatch, at) as step:
-
-        def delete(key: str) -> None:
-            step()
-            stage.blobs.delete(key)
-            step()
-
-        try:
-            stage.run(blobs=Altered(stage.blobs, {"delete": delete}))
-        except Crash:
-            return True
-    return False
 
 
 def test_more_than_one_run_may_do_is_done_by_the_next(
