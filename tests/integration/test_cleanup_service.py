@@ -192,7 +192,7 @@ def test_a_run_that_is_asked_for_is_done_and_can_be_read(
 ) -> None:
     old = stage.publish()
     stage.forget_log()
-    [runs, _] = service.components
+    [_, runs, _] = service.components
     runs.start()
     try:
         eventually(lambda: [run.state for run in _runs(stage)] == [RunState.SUCCEEDED])
@@ -263,7 +263,7 @@ def test_the_journals_retention_is_enforced(stage: Stage) -> None:
     settings = Settings.model_validate({"database_url": stage.url, "retention_seconds": 0.01})
     journal: Any = Altered(stage.journal, {"enforce_retention": called.set})
     service = cleanup_service(settings, journal, stage.blobs, Authenticator.off())
-    [_, retention] = service.components
+    [_, _, retention] = service.components
     retention.start()
     try:
         assert called.wait(10)

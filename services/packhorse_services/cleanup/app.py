@@ -7,7 +7,6 @@ from datetime import timedelta
 from fastapi import FastAPI
 
 from packhorse.blobs.api import BlobStore
-from packhorse.clock import Clock, SystemClock
 from packhorse.db.connect import open_pool
 from packhorse.messaging.api import Journal
 from packhorse.runtime.auth import Authenticator
@@ -44,21 +43,14 @@ def sweep_of(settings: Settings, journal: Journal, blobs: BlobStore) -> Sweep:
 
 
 def cleanup_service(
-    settings: Settings,
-    journal: Journal,
-    blobs: BlobStore,
-    authenticator: Authenticator,
-    clock: Clock | None = None,
+    settings: Settings, journal: Journal, blobs: BlobStore, authenticator: Authenticator
 ) -> CleanupService:
     """Put a cleanup service together; nothing connects before it is started."""
-    clock = clock or SystemClock()
     url = settings.database_url.get_secret_value()
     pool = open_pool(url, "cleanup-routes")
     runner = Runner(url, pool, sweep_of(settings, journal, blobs), settings.schedule)
-    runs = Periodic("cleanup", _LOOK_S, runner.run_if_due, clock=clock, at_once=True)
-    retention = Periodic(
-        "retention", settings.retention_seconds, journal.enforce_retention, clock=clock
-    )
+    runs = Periodic("cleanup", _LOOK_S, runner.run_if_due, at_once=True)
+    retention = Periodic("retention", settings.retention_seconds, journal.enforce_retention)
     topic = Topics.prefixed(settings.topic_prefix).package
     app = create_app(
         title="packhorse cleanup",
@@ -72,10 +64,22 @@ def cleanup_service(
         problems=_PROBLEMS,
         docs=settings.docs,
     )
-    app.state.pool = pool
-    app.state.begin_soon = runs.kick
+    app.state.pool, app.state.begin_soon = pool, runs.kick
     app.include_router(routes.router)
-    return CleanupService(app, (runs, retention))
+    return CleanupService(app, (_Open(pool), runs, retention))
+
+
+@dataclass
+class _Open:
+    """Closes the pool after everybody who uses it has stopped."""
+
+    pool: Pool
+
+    def start(self) -> None:
+        pass
+
+    def stop(self, timeout: float) -> None:
+        self.pool.close(timeout)
 
 
 def _ask_database(pool: Pool) -> None:

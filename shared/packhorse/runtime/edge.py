@@ -44,6 +44,9 @@ class Limits:
     """Requests at a time; further ones are answered 503."""
 
 
+DEFAULT_LIMITS = Limits()
+
+
 class Edge:
     """ASGI middleware; see the module."""
 

@@ -15,13 +15,14 @@ from starlette.responses import Response
 
 import packhorse
 from packhorse.runtime.auth import Authenticator, require
-from packhorse.runtime.edge import Edge, Limits, respond_to
+from packhorse.runtime.edge import DEFAULT_LIMITS, Edge, Limits, respond_to
 from packhorse.runtime.metrics import BUILD
 from packhorse.runtime.openapi import complete, operation_id
 from packhorse.runtime.problems import GENERIC, TABLE, Kind, Problem, Table
 from packhorse.runtime.readiness import Readiness
 from packhorse.runtime.validation import StrictRoute, problem_of_validation
 
+_NO_PROBLEMS: Mapping[type[Exception], Kind] = {}
 Lifespan = Callable[[FastAPI], AbstractAsyncContextManager[Any]]
 
 _DOCS_POLICY = (
@@ -36,19 +37,33 @@ def create_app(
     description: str,
     authenticator: Authenticator,
     readiness: Mapping[str, Callable[[], None]],
-    max_body_bytes: int = 1024 * 1024,
     lifespan: Lifespan | None = None,
-    problems: Mapping[type[Exception], Kind] | None = None,
-    limits: Limits | None = None,
+    problems: Mapping[type[Exception], Kind] = _NO_PROBLEMS,
+    limits: Limits = DEFAULT_LIMITS,
     docs: bool = False,
 ) -> FastAPI:
     """Return an app that has everything but the room's own routes.
 
     `readiness` names checks that raise when the process can't work now; they run in threads.
     `problems` adds the room's exceptions to the table of `packhorse.runtime.problems`; a
-    subclass found there wins over its parents. `limits` overrides `max_body_bytes`.
+    subclass found there wins over its parents. `docs` serves pages at /docs.
     """
-    table: Table = {**TABLE, **(problems or {})}
+    table: Table = {**TABLE, **problems}
+    app = _bare_app(title, description, lifespan)
+    app.state.authenticator = authenticator
+    app.state.readiness = Readiness(readiness)
+    app.state.stopping = asyncio.Event()
+    app.add_middleware(Edge, limits=limits, table=table)
+    _handle_errors(app, table)
+    _serve_itself(app, table)
+    if docs:
+        _serve_docs(app)
+    complete(app)
+    BUILD.info({"version": packhorse.__version__})
+    return app
+
+
+def _bare_app(title: str, description: str, lifespan: Lifespan | None) -> FastAPI:
     app = FastAPI(
         title=title,
         description=description,
@@ -61,16 +76,6 @@ def create_app(
         telemetry={"tracing": False, "metrics": False, "logs": False},
     )
     app.router.route_class = StrictRoute
-    app.state.authenticator = authenticator
-    app.state.readiness = Readiness(readiness)
-    app.state.stopping = asyncio.Event()
-    app.add_middleware(Edge, limits=limits or Limits(body_bytes=max_body_bytes), table=table)
-    _handle_errors(app, table)
-    _serve_itself(app, table)
-    if docs:
-        _serve_docs(app)
-    complete(app)
-    BUILD.info({"version": packhorse.__version__})
     return app
 
 
