@@ -3,6 +3,8 @@
 import json
 import os
 import signal
+import subprocess
+import sys
 from pathlib import Path
 
 import httpx
@@ -170,3 +172,15 @@ def test_a_cleanup_can_be_tried_without_removing(up: Up) -> None:
 def test_the_version_and_help_need_no_stack() -> None:
     assert packhorse("--version").stdout.startswith("packhorse ")
     assert "distribute" in packhorse("--help").stdout
+
+
+def test_watching_shows_it_again(up: Up) -> None:
+    watching = ("--data", str(up.data), "get", "queues", "-o", "name", "--watch")
+    command = [sys.executable, "-m", "packhorse_services.cli", *watching]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
+        assert process.stdout is not None
+        shown = [process.stdout.readline().strip() for _ in range(6)]
+        process.send_signal(signal.SIGINT)
+        process.wait(20)
+    assert shown == ["sub1", "sub2", "sub3"] * 2
+    assert process.returncode == 130

