@@ -4,6 +4,7 @@ import json
 import os
 import re
 import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -23,10 +24,16 @@ def test_the_commands_of_a_page_work(up: Up, tmp_path: Path, page: str) -> None:
         script = script.replace(f"http://127.0.0.1:{port}", stack[program])
     script = script.replace("http://127.0.0.1:8083", stack["subscribers"]["sub1"])
     (tmp_path / ".curlrc").write_text("silent\nshow-error\nfail-with-body\n")
+    path = f"{Path(sys.executable).parent}:{os.environ['PATH']}"
     done = subprocess.run(
         ["bash", "-x", "-euo", "pipefail", "-c", script],
         cwd=tmp_path,
-        env={**os.environ, "PACKHORSE_DATA": str(up.data), "CURL_HOME": str(tmp_path)},
+        env={
+            **os.environ,
+            "PATH": path,
+            "PACKHORSE_DATA": str(up.data),
+            "CURL_HOME": str(tmp_path),
+        },
         capture_output=True,
         text=True,
         timeout=120,

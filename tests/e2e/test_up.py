@@ -11,6 +11,7 @@ import pytest
 
 from packhorse_services.cli.data_directory import DataDirectory
 from packhorse_services.cli.demo_checks import holdings
+from packhorse_services.cli.embedded import EmbeddedPostgres
 from tests.e2e.conftest import JOURNALS
 from tests.harness.processes import Up, data_folder, packhorse
 from tests.harness.waiting import eventually
@@ -130,7 +131,7 @@ def test_a_program_that_cannot_start_is_shown(folder: Path) -> None:
     assert (failed.returncode, failed.stdout) == (1, "")
     assert "ended with exit code" in failed.stderr
     assert "the blob folder fails" in failed.stderr, "the program's own last words"
-    assert not DataDirectory(folder / "data").postgres().running()
+    assert not EmbeddedPostgres(DataDirectory(folder / "data").postgres).running()
 
 
 def test_json_is_one_line_with_everything(up: Up) -> None:

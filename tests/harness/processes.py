@@ -22,6 +22,7 @@ from packhorse.runtime.token_file import ensure_token_file
 from packhorse_services.cli import leash
 from packhorse_services.cli.connection import read_token
 from packhorse_services.cli.data_directory import DataDirectory
+from packhorse_services.cli.embedded import EmbeddedPostgres
 from packhorse_services.cli.ports import free_port
 from tests.harness.waiting import eventually
 
@@ -256,7 +257,7 @@ def data_folder() -> Iterator[Path]:
     try:
         yield folder
     finally:
-        DataDirectory(folder / "data").postgres().stop("immediate")
+        EmbeddedPostgres(DataDirectory(folder / "data").postgres).stop("immediate")
         shutil.rmtree(folder, ignore_errors=True)
 
 
