@@ -1,4 +1,7 @@
-"""The command line's grammar: verbs, their arguments and options, and the exit codes."""
+"""The command line's grammar: verbs, their arguments and options, and the exit codes.
+
+What only `up` and `demo` need is imported by them: it takes longer than most commands.
+"""
 
 from collections.abc import Sequence
 from pathlib import Path
@@ -13,7 +16,6 @@ from packhorse_services.cli import configuration, distribute, output, queues, ro
 from packhorse_services.cli.api import CommandFailed, Exit
 from packhorse_services.cli.connection import Connection
 from packhorse_services.cli.data_directory import DataInUse
-from packhorse_services.cli.demo import demo as run_demo
 from packhorse_services.cli.distribute import ActionName
 from packhorse_services.cli.settings import (
     DataOption,
@@ -24,8 +26,6 @@ from packhorse_services.cli.settings import (
     TopicPrefixOption,
     default_data,
 )
-from packhorse_services.cli.stack import StackOptions
-from packhorse_services.cli.up import up as run_stack
 
 app = typer.Typer(
     help="Distribute content from one author to many subscribers, exactly once, in order.",
@@ -108,6 +108,9 @@ def up(
     ] = False,
 ) -> None:
     """Start the embedded stack and stay until Ctrl-C."""
+    from packhorse_services.cli.stack import StackOptions
+    from packhorse_services.cli.up import up as run_stack
+
     options = StackOptions(
         data=data or _connection(context).data or default_data(),
         port=port,
@@ -139,6 +142,8 @@ def demo(
     stay: Annotated[bool, typer.Option("--stay", help="Do not end before Ctrl-C.")] = False,
 ) -> None:
     """Distribute real content on a stack of its own, compare, and end."""
+    from packhorse_services.cli.demo import demo as run_demo
+
     run_demo(content, subscribers, data, stay=stay)
 
 

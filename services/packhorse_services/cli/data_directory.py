@@ -10,7 +10,6 @@ from pathlib import Path
 from typing import IO
 
 from packhorse.errors import Permanent
-from packhorse_services.cli.embedded import EmbeddedPostgres
 
 
 class DataInUse(Permanent):
@@ -43,15 +42,12 @@ class DataDirectory:
 
     def __init__(self, root: Path) -> None:
         self.root = root.absolute()
+        self.postgres = self.root / "postgres"
         self.blobs = self.root / "blobs"
         self.logs = self.root / "logs"
         self.tokens = self.root / "tokens.json"
         self._running = self.root / "running.json"
         self._author = self.root / "author.json"
-
-    def postgres(self) -> EmbeddedPostgres:
-        """Return the server that lives here, not started."""
-        return EmbeddedPostgres(self.root / "postgres")
 
     @contextmanager
     def claimed(self) -> Iterator[None]:

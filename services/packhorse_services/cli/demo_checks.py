@@ -4,7 +4,9 @@ from dataclasses import dataclass
 
 from packhorse.content.tree import content_hash
 from packhorse.db.connect import connect
+from packhorse_services.cli.api import CommandFailed
 from packhorse_services.cli.data_directory import DataDirectory
+from packhorse_services.cli.embedded import EmbeddedPostgres
 from packhorse_services.cli.stack import AUTHOR_DATABASE
 
 _APPLICATION = "packhorse-demo"
@@ -26,17 +28,14 @@ class Holding:
 
 def holdings(directory: DataDirectory, subscribers: list[str], root: str) -> list[Holding]:
     """Return what each repository of a running stack holds at and below `root`, author first."""
-    postgres = directory.postgres()
-    postgres.attach()
+    postgres = _server(directory)
     names = [AUTHOR_DATABASE, *subscribers]
     return [_holding(name, postgres.url(name), root) for name in names]
 
 
 def pages(directory: DataDirectory, root: str, count: int) -> list[str]:
     """Return about `count` paths of the author, spread over all below `root`."""
-    postgres = directory.postgres()
-    postgres.attach()
-    with connect(postgres.url(AUTHOR_DATABASE), _APPLICATION) as connection:
+    with connect(_server(directory).url(AUTHOR_DATABASE), _APPLICATION) as connection:
         rows = connection.execute(
             """
             SELECT path FROM (
@@ -47,6 +46,13 @@ def pages(directory: DataDirectory, root: str, count: int) -> list[str]:
             (f"{root}/", count, count),
         ).fetchall()
     return [path for (path,) in rows]
+
+
+def _server(directory: DataDirectory) -> EmbeddedPostgres:
+    postgres = EmbeddedPostgres(directory.postgres)
+    if not postgres.attach():
+        raise CommandFailed(f"no PostgreSQL runs on {directory.root}")
+    return postgres
 
 
 def _holding(name: str, url: str, root: str) -> Holding:

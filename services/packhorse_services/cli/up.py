@@ -33,7 +33,7 @@ def up(options: StackOptions, *, as_json: bool) -> None:
     """
     ended = _end_signals()
     directory = DataDirectory(options.data)
-    with directory.claimed(), _running(directory.postgres()) as postgres:
+    with directory.claimed(), _running(EmbeddedPostgres(directory.postgres)) as postgres:
         token = ensure_token_file(directory.tokens)
         _check_topics(options, postgres)
         programs = plan(options, postgres, choose_ports(options))
