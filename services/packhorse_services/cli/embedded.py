@@ -110,12 +110,17 @@ class EmbeddedPostgres:
         """Return the URL of a database of this server, password included."""
         return f"postgresql://{_USER}:{self.password}@127.0.0.1:{self.port}/{database}"
 
-    def ensure_database(self, name: str) -> str:
-        """Create the database unless it is there, and return its URL."""
-        with psycopg.connect(self.url(), autocommit=True) as connection:
-            found = connection.execute("SELECT FROM pg_database WHERE datname = %s", (name,))
-            if found.fetchone() is None:
-                connection.execute(sql.SQL("CREATE DATABASE {}").format(sql.Identifier(name)))
+    def databases(self) -> set[str]:
+        """Return the names of all databases."""
+        with psycopg.connect(self.url()) as connection:
+            return {name for (name,) in connection.execute("SELECT datname FROM pg_database")}
+
+    def ensure_database(self, name: str, template: str = "template1") -> str:
+        """Create the database as a copy of `template` unless it is there, and return its URL."""
+        if name not in self.databases():
+            create = sql.SQL("CREATE DATABASE {} TEMPLATE {}")
+            with psycopg.connect(self.url(), autocommit=True) as connection:
+                connection.execute(create.format(sql.Identifier(name), sql.Identifier(template)))
         return self.url(name)
 
     def _initialise(self) -> None:

@@ -8,7 +8,6 @@ from pathlib import Path
 from packhorse.errors import Permanent
 from packhorse_services.cli.child import Program
 from packhorse_services.cli.data_directory import DataDirectory, RunningStack
-from packhorse_services.cli.embedded import EmbeddedPostgres
 from packhorse_services.cli.ports import free_ports, is_free
 
 AUTHOR_DATABASE = "author"
@@ -54,25 +53,27 @@ def choose_ports(options: StackOptions) -> list[int]:
     return ports
 
 
-def journal_url(options: StackOptions, postgres: EmbeddedPostgres) -> str:
+def database_names(options: StackOptions) -> list[str]:
+    """Return the databases that the stack needs on the embedded server."""
+    return [AUTHOR_DATABASE, _JOURNAL_DATABASE, *subscriber_names(options.subscribers)]
+
+
+def journal_url(options: StackOptions, databases: Mapping[str, str]) -> str:
     """Return the journal's URL; that of the embedded server's own database by default."""
-    if options.journal == "postgresql":
-        return postgres.ensure_database(_JOURNAL_DATABASE)
-    return options.journal
+    return databases[_JOURNAL_DATABASE] if options.journal == "postgresql" else options.journal
 
 
-def plan(options: StackOptions, postgres: EmbeddedPostgres, ports: list[int]) -> list[Program]:
-    """Return the programs in the order of their start; creates the databases they need."""
+def plan(options: StackOptions, databases: Mapping[str, str], ports: list[int]) -> list[Program]:
+    """Return the programs in the order of their start; `databases` has a URL for each name."""
     directory = DataDirectory(options.data)
-    author = postgres.ensure_database(AUTHOR_DATABASE)
     common = {
         "PACKHORSE_HOST": "127.0.0.1",
-        "PACKHORSE_JOURNAL_URL": journal_url(options, postgres),
+        "PACKHORSE_JOURNAL_URL": journal_url(options, databases),
         "PACKHORSE_TOPIC_PREFIX": options.topic_prefix,
         "PACKHORSE_BLOBS_URL": options.blobs or str(directory.blobs),
         "PACKHORSE_TOKEN_FILE": str(directory.tokens),
     }
-    at_author = {**common, "PACKHORSE_DATABASE_URL": author}
+    at_author = {**common, "PACKHORSE_DATABASE_URL": databases[AUTHOR_DATABASE]}
     programs = [
         _program("publisher", "publisher", ports[0], at_author),
         _program("content", "content", ports[1], at_author),
@@ -81,7 +82,7 @@ def plan(options: StackOptions, postgres: EmbeddedPostgres, ports: list[int]) ->
     for name, port in zip(subscriber_names(options.subscribers), ports[3:], strict=True):
         settings = {
             **common,
-            "PACKHORSE_DATABASE_URL": postgres.ensure_database(name),
+            "PACKHORSE_DATABASE_URL": databases[name],
             "PACKHORSE_SUBSCRIBER": name,
             "PACKHORSE_EDITABLE": str(options.editable).lower(),
             "PACKHORSE_MAX_RETRIES": str(options.max_retries),

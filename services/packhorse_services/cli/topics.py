@@ -17,7 +17,9 @@ def create(journal_url: str, topic_prefix: str) -> list[str]:
     A journal in PostgreSQL gets its tables first.
     """
     if journal_url.startswith(("postgresql://", "postgres://")):
-        _migrate(journal_url)
+        from packhorse_services.cli.databases import migrate  # slow to import, and rarely needed
+
+        migrate(journal_url)
     with _opened(journal_url) as journal:
         journal.create_topics(standard_topics(Topics.prefixed(topic_prefix)))
     return check(journal_url, topic_prefix)
@@ -41,14 +43,3 @@ def _opened(url: str) -> Iterator[Journal]:
         yield journal
     finally:
         journal.close()
-
-
-def _migrate(url: str) -> None:
-    from packhorse.db.engine import open_engine
-    from packhorse.db.migrate import upgrade  # takes half a second, which most commands save
-
-    engine = open_engine(url, _CLIENT)
-    try:
-        upgrade(engine)
-    finally:
-        engine.dispose()

@@ -13,8 +13,16 @@ from packhorse_services.cli.api import Api, CommandFailed
 from packhorse_services.cli.child import Child, Program, bound_log
 from packhorse_services.cli.connection import read_token
 from packhorse_services.cli.data_directory import DataDirectory, RunningStack
+from packhorse_services.cli.databases import ensure_databases
 from packhorse_services.cli.embedded import EmbeddedPostgres
-from packhorse_services.cli.stack import StackOptions, choose_ports, describe, journal_url, plan
+from packhorse_services.cli.stack import (
+    StackOptions,
+    choose_ports,
+    database_names,
+    describe,
+    journal_url,
+    plan,
+)
 from packhorse_services.cli.supervisor import Supervisor
 from packhorse_services.cli.views import table
 
@@ -35,8 +43,9 @@ def up(options: StackOptions, *, as_json: bool) -> None:
     directory = DataDirectory(options.data)
     with directory.claimed(), _running(EmbeddedPostgres(directory.postgres)) as postgres:
         token = ensure_token_file(directory.tokens)
-        _check_topics(options, postgres)
-        programs = plan(options, postgres, choose_ports(options))
+        databases = ensure_databases(postgres, database_names(options))
+        _check_topics(journal_url(options, databases), options.topic_prefix)
+        programs = plan(options, databases, choose_ports(options))
         children = [Child(program, directory.logs / f"{program.name}.log") for program in programs]
         stack = _Stack(directory, postgres, Supervisor(children, _tell), programs)
         try:
@@ -110,9 +119,9 @@ def _running(postgres: EmbeddedPostgres) -> Iterator[EmbeddedPostgres]:
         postgres.stop()
 
 
-def _check_topics(options: StackOptions, postgres: EmbeddedPostgres) -> None:
+def _check_topics(journal: str, topic_prefix: str) -> None:
     """Create the topics that are missing. Raises `TopicsUnfit` for one that can't be used."""
-    if wrong := topics.create(journal_url(options, postgres), options.topic_prefix):
+    if wrong := topics.create(journal, topic_prefix):
         raise TopicsUnfit("\n".join(wrong))
 
 

@@ -6,7 +6,14 @@ from pathlib import Path
 import pytest
 
 from packhorse_services.cli.ports import free_port, free_ports, is_free
-from packhorse_services.cli.stack import PortTaken, StackOptions, choose_ports, subscriber_names
+from packhorse_services.cli.stack import (
+    PortTaken,
+    StackOptions,
+    choose_ports,
+    database_names,
+    plan,
+    subscriber_names,
+)
 
 
 def test_free_ports_are_different_and_free() -> None:
@@ -31,3 +38,20 @@ def test_a_taken_port_is_named(tmp_path: Path) -> None:
 
 def test_a_subscriber_is_named_by_its_number() -> None:
     assert subscriber_names(3) == ["sub1", "sub2", "sub3"]
+
+
+def test_each_program_is_told_its_own_database(tmp_path: Path) -> None:
+    options = StackOptions(tmp_path, subscribers=2, journal="kafka://broker:9092")
+    databases = {name: f"postgresql://{name}" for name in database_names(options)}
+    programs = {one.name: one for one in plan(options, databases, [1, 2, 3, 4, 5])}
+    assert {name: one.environment["PACKHORSE_DATABASE_URL"] for name, one in programs.items()} == {
+        "publisher": "postgresql://author",
+        "content": "postgresql://author",
+        "cleanup": "postgresql://author",
+        "sub1": "postgresql://sub1",
+        "sub2": "postgresql://sub2",
+    }
+    assert {one.environment["PACKHORSE_JOURNAL_URL"] for one in programs.values()} == {
+        "kafka://broker:9092"
+    }
+    assert programs["sub2"].url == "http://127.0.0.1:5"
