@@ -2,12 +2,13 @@
 
 import contextlib
 import json
+import math
 import shlex
 import shutil
 import tempfile
 import threading
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -21,7 +22,7 @@ from packhorse_services.cli.connection import Connection
 from packhorse_services.cli.data_directory import RunningStack
 from packhorse_services.cli.demo_checks import Holding, holdings, pages
 from packhorse_services.cli.demo_progress import SubscriberProgress
-from packhorse_services.cli.distribute import request
+from packhorse_services.cli.distribute import request, wait
 from packhorse_services.cli.stack_process import stack_on
 
 ROOT = "/content/demo"
@@ -64,8 +65,9 @@ class Demo:
                 if time.monotonic() - began > _TIMEOUT_S:
                     raise CommandFailed(f"not everywhere after {_TIMEOUT_S:.0f} s; see get queues")
                 time.sleep(_POLL_S)
-            for one in sending:
-                one.result()
+            # A queue may be shown before its newest package is in it; a distribution can't be.
+            newest = max((one.result() for one in sending), key=_place)
+            wait(publisher, newest["id"], _TIMEOUT_S)
         _say(f"imported everywhere after {time.monotonic() - began:.1f} s")
 
     def change(self, paths: Sequence[str]) -> None:
@@ -119,6 +121,11 @@ def _parts(run: Demo) -> list[dict[str, Any]]:
     if listing["next"] is not None:
         return [_body("ADD", deep_paths=[ROOT])]
     return [_body("ADD", deep_paths=[one["path"]]) for one in listing["children"]]
+
+
+def _place(accepted: Mapping[str, Any]) -> float:
+    """Return the package's offset; one that the journal has not confirmed yet comes last."""
+    return math.inf if accepted["offset"] is None else accepted["offset"]
 
 
 def _body(action: str, **paths: list[str]) -> dict[str, Any]:

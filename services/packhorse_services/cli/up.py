@@ -51,7 +51,7 @@ def up(options: StackOptions, *, as_json: bool) -> None:
         try:
             stack.supervisor.start(ended)
             if not ended():
-                stack.await_announcements()
+                stack.await_announcements(ended)
                 _show(stack.publish(), token, as_json=as_json)
             while not ended():
                 stack.tend()
@@ -75,13 +75,15 @@ class _Stack:
         self._directory, self._postgres = directory, postgres
         self._described, self._author = describe(directory, programs), programs[0].environment
 
-    def await_announcements(self) -> None:
+    def await_announcements(self, cancelled: Callable[[], bool]) -> None:
         """Return once the publisher knows every subscriber, or when that can't be asked."""
         wanted = set(self._described.subscribers)
         deadline = time.monotonic() + _ANNOUNCED_S
         try:
             with Api(self._described.publisher, read_token(self._directory.tokens)) as publisher:
-                while wanted - _known(publisher) and time.monotonic() < deadline:
+                while wanted - _known(publisher) and not cancelled():
+                    if time.monotonic() > deadline:
+                        break
                     time.sleep(_TEND_S)
         except CommandFailed as error:
             _tell(f"whether subscribers have announced themselves is not known: {error}")
