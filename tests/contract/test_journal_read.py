@@ -55,6 +55,16 @@ def test_r2_next_is_what_comes_after_the_reader_was_opened(journal: Journal, top
         assert [record.value for record in read_until(reader, 1)] == [b"new"]
 
 
+def test_r1_a_reader_tells_below_what_it_has_returned_all(journal: Journal, topic: str) -> None:
+    append_all(journal, topic, _numbers(5))
+    with journal.reader(topic, 1) as reader:
+        assert reader.position() == 1
+        assert len(read_until(reader, 2, max_records=2)) == 2
+        assert reader.position() == 3
+        read_until(reader, 2)
+        assert reader.position() == journal.bounds(topic).next == 5
+
+
 def test_r2_a_reader_starts_at_a_time(journal: Journal, topic: str) -> None:
     append_all(journal, topic, [b"before"])
     time.sleep(0.02)

@@ -17,6 +17,8 @@ from packhorse.messaging.api import (
     TopicSpec,
 )
 from packhorse.messaging.open import open_journal
+from packhorse_services.cleanup.log_names import last_offsets
+from packhorse_services.publisher.journal_range import read_range
 from tests.harness.journals import (
     DEADLINE_S,
     KafkaBackend,
@@ -78,16 +80,37 @@ def created_anew(journal: Journal, topic: str) -> bool:
     return journal.bounds(topic).next == 0
 
 
-def test_r1_offsets_that_a_transaction_used_up_are_gaps(
-    kafka: RunningKafka, journal: Journal
-) -> None:
-    topic = create(journal)
+def commit_foreign_transaction(kafka: RunningKafka, journal: Journal, topic: str) -> None:
+    """Leave a foreign record in an empty topic, and behind it the commit's own."""
     foreign = Producer({"bootstrap.servers": kafka.bootstrap, "transactional.id": topic})
     foreign.init_transactions(DEADLINE_S)
     foreign.begin_transaction()
     foreign.produce(topic, b"foreign", partition=0)
     foreign.commit_transaction(DEADLINE_S)
     eventually(lambda: journal.bounds(topic) == Bounds(0, 2), "the commit's own record")
+
+
+def test_r2_a_log_that_ends_with_a_transaction_has_an_end(
+    kafka: RunningKafka, journal: Journal
+) -> None:
+    topic = create(journal)
+    commit_foreign_transaction(kafka, journal, topic)
+    with journal.reader(topic, Edge.OLDEST) as reader:
+        read_until(reader, 1)
+        eventually(lambda: (reader.poll(0.1), reader.position())[1] == 2, "the log's end")
+        append_all(journal, topic, [b"ours"])
+        assert [record.offset for record in read_until(reader, 1)] == [2]
+    other = create(journal)
+    commit_foreign_transaction(kafka, journal, other)
+    assert [record.offset for record in read_range(journal, other, 0, 2)] == [0]
+    assert last_offsets(journal, other, Bounds(0, 2), {"id"}, lambda: None) == {}
+
+
+def test_r1_offsets_that_a_transaction_used_up_are_gaps(
+    kafka: RunningKafka, journal: Journal
+) -> None:
+    topic = create(journal)
+    commit_foreign_transaction(kafka, journal, topic)
     assert journal.read_at(topic, 1) is None
     append_all(journal, topic, [b"ours"])
     with journal.reader(topic, Edge.OLDEST) as reader:

@@ -57,8 +57,9 @@ def _batches(reader: Reader, end: int, beat: Callable[[], None]) -> Iterator[Seq
         now = time.monotonic()
         if records:
             yield records
-            if records[-1].offset >= end - 1:
-                return
+        if reader.position() >= end:
+            return
+        if records:
             patience = now + _PATIENCE_S
         elif now > patience:
             raise JournalUnavailable("the journal's end was not reached in time; try again later")

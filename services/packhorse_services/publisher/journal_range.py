@@ -20,12 +20,12 @@ def read_range(journal: Journal, topic: str, start: int, end: int) -> Iterator[R
     with journal.reader(topic, start, partition=0, values=False) as reader:
         patience = time.monotonic() + _PATIENCE_S
         while time.monotonic() < patience:
-            for record in _poll(reader):
+            records = _poll(reader)
+            yield from (record for record in records if record.offset < end)
+            if reader.position() >= end:
+                return
+            if records:
                 patience = time.monotonic() + _PATIENCE_S
-                if record.offset < end:
-                    yield record
-                if record.offset >= end - 1:
-                    return
     raise JournalUnavailable("the journal's end was not reached in time; try again later")
 
 

@@ -99,15 +99,17 @@ class CommandFollower:
                 self._clock.wait(self._wake, _PAUSE_S)
 
     def _follow(self, connection: Connection, stopping: threading.Event) -> None:
-        with self._open(connection) as reader:
-            self._load(connection)
+        self._load(connection)
+        partition = self._partition()
+        with self._open(connection, partition) as reader:
             while not stopping.is_set():
                 records = reader.poll(_POLL_S)
                 if records:
                     self._take(connection, records)
+                self._advance(reader.position(partition))
 
-    def _open(self, connection: Connection) -> Reader:
-        topic, partition = self._topics.command, self._partition()
+    def _open(self, connection: Connection, partition: int) -> Reader:
+        topic = self._topics.command
         identity = self._journal.identity(topic)
         bounds = self._journal.bounds(topic, partition)
         row = connection.execute(
@@ -161,7 +163,6 @@ class CommandFollower:
         for agent, journal_id, clearance in clearances:
             logger.info("clear command", extra={"agent": agent, "up_to": clearance.up_to})
             self._clearances.add(agent, journal_id, clearance)
-        self._advance(records[-1].offset + 1)
 
     def _read(self, record: Record) -> ClearCommand | None:
         try:

@@ -136,6 +136,15 @@ class Reader(Protocol):
         """Continue at `position` of `partition`. Raises `OffsetOutOfRange` at once or at poll."""
         ...
 
+    def position(self, partition: int = 0) -> int:
+        """Return the offset below which `partition` holds nothing that is still to be returned.
+
+        It passes offsets without a record, such as markers of somebody's transaction, once a poll
+        has seen that nothing follows them. So it reaches `Bounds.next`, which the last record's
+        offset may never do.
+        """
+        ...
+
     def close(self) -> None:
         """Let go of the backend; polling afterwards is a bug."""
         ...

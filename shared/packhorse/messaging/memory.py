@@ -283,6 +283,10 @@ class MemoryReader:
                 case int():
                     self._positions[partition] = position
 
+    def position(self, partition: int = 0) -> int:
+        """Return the offset of the next record."""
+        return self._positions[partition]
+
     def close(self) -> None:
         """Forget the positions."""
         self._positions.clear()

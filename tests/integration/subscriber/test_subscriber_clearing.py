@@ -1,18 +1,22 @@
 """Clear commands: exact, durable, obeyed while blocked and before the first import (R19)."""
 
+import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 
+import psycopg
 import pytest
 
 from packhorse.messaging.api import Outgoing
 from packhorse.wire.messages import Status
 from packhorse_services.subscriber.attempts import RetryPolicy
+from packhorse_services.subscriber.clearances import Clearance
 from packhorse_services.subscriber.clearing import CommandFollower
 from tests.harness.clock import ManualClock
 from tests.harness.journals import eventually
 from tests.harness.postgres import Databases
 from tests.harness.subscriber import (
+    AGENT,
     TOPICS,
     Feed,
     Worker,
@@ -143,6 +147,37 @@ def test_r19_a_command_survives_the_worker_that_received_it(feed: Feed, workers:
     with following(second):
         second.run()
     assert removed(second, feed) == [(bad, "c1")]
+
+
+def test_r19_stored_commands_are_in_force_before_the_topic_counts_as_read(
+    feed: Feed, workers: Workers
+) -> None:
+    first = workers(policy=RetryPolicy(-1, 900.0, 900.0), clock=ManualClock())
+    bad = feed.bad()
+    with following(first) as follower:
+        feed.clear(first.name, bad, "c1")
+        follower.catch_up()
+    first.die()
+    second = workers()
+    covering: list[Clearance | None] = []
+
+    def catch_up_and_look() -> None:
+        with following(second):
+            journal_id = feed.journal.identity(TOPICS.package)
+            covering.append(second.clearances.covering(AGENT, journal_id, bad))
+
+    looking = threading.Thread(target=catch_up_and_look)
+    with psycopg.connect(second.url) as other:
+        other.execute("LOCK TABLE bookkeeping.clear_command")
+        looking.start()
+        eventually(lambda: waits_for_a_lock(second.url), "the follower's first look at the table")
+        looking.join(0.5)
+    looking.join(20)
+    assert [found and found.command_id for found in covering] == ["c1"]
+
+
+def waits_for_a_lock(url: str) -> bool:
+    return rows_of(url, "SELECT FROM pg_locks WHERE NOT granted") != []
 
 
 def test_r19_a_new_database_does_not_obey_its_predecessors_commands(

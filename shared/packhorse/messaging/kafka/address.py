@@ -19,6 +19,7 @@ _FIXED = frozenset(
         "enable.auto.commit",
         "enable.gapless.guarantee",
         "enable.idempotence",
+        "enable.partition.eof",
         "isolation.level",
         "message.timeout.ms",
         "metadata.broker.list",

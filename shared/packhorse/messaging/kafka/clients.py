@@ -43,6 +43,8 @@ _CONSUMER: Mapping[str, Any] = {
     "enable.auto.offset.store": False,
     "auto.offset.reset": "error",
     "check.crcs": True,
+    # The log's end may be a foreign transaction's marker, which is told by this and nothing else.
+    "enable.partition.eof": True,
     # Nothing of ours is transactional, and nobody's open transaction may hold a reader up.
     "isolation.level": "read_uncommitted",
     "fetch.message.max.bytes": 4 * 1024 * 1024,
@@ -57,7 +59,6 @@ _CONSUMER: Mapping[str, Any] = {
 }
 
 _LOOKUP: Mapping[str, Any] = {
-    "enable.partition.eof": True,
     "fetch.message.max.bytes": 64 * 1024,
     "fetch.wait.max.ms": 10,
 }
@@ -90,11 +91,11 @@ class Clients:
         return self._make(Producer, _PRODUCER, on_error)
 
     def consumer(self, on_error: OnError) -> Consumer:
-        """Return a consumer that joins no group and stops where its offset is gone."""
+        """Return a consumer in no group, which stops where its offset is gone and tells the end."""
         return self._make(Consumer, {**_CONSUMER, **self._group}, on_error)
 
     def lookup(self, on_error: OnError) -> Consumer:
-        """Return a consumer for single records: it reads little ahead and tells the log's end."""
+        """Return a consumer for single records: it reads little ahead."""
         return self._make(Consumer, {**_CONSUMER, **_LOOKUP, **self._group}, on_error)
 
     def _make(self, kind: Callable[..., C], settings: Mapping[str, Any], on_error: OnError) -> C:

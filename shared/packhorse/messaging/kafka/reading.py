@@ -6,7 +6,7 @@ from collections import Counter, deque
 from collections.abc import Sequence
 from operator import itemgetter
 from types import TracebackType
-from typing import Self
+from typing import Self, cast
 
 from confluent_kafka import KafkaError, KafkaException, Message, TopicPartition
 
@@ -32,8 +32,6 @@ _MIXED = 1000
 _JOIN_SECONDS = 0.01
 _PROBE_SECONDS = 1.0
 _CONFIRM_SECONDS = 1.0
-_HARMLESS = frozenset({KafkaError.GROUP_AUTHORIZATION_FAILED, KafkaError._PARTITION_EOF})
-"""A reader asks for no group, so a missing right to one is nothing to it."""
 
 
 class KafkaReader:
@@ -78,6 +76,11 @@ class KafkaReader:
             self._consumer = self._clients.consumer(self._on_error)
         self._trouble, self._assigned = None, False
 
+    def position(self, partition: int = 0) -> int:
+        """Return the offset of the next record, or what librdkafka named as the log's end."""
+        in_hand = (record.offset for record in self._in_hand if record.partition == partition)
+        return next(in_hand, self._next[partition])
+
     def close(self) -> None:
         """Close the connections to Kafka."""
         self._consumer.close()
@@ -111,13 +114,22 @@ class KafkaReader:
             places = (TopicPartition(self._topic, *place) for place in self._next.items())
             self._consumer.assign(list(places))
             self._assigned = True
-        first = self._consumer.poll(timeout)
+        first = self._first(timeout)
         if first is not None:
             self._drain(first, max_records, max_bytes)
         elif not self._in_hand:
             self._check_that_kafka_is_there(timeout)
         if self._trouble is not None and not self._in_hand:
             self._face(*self._trouble)
+
+    def _first(self, timeout: float) -> Message | None:
+        """Wait for a message that tells more than where the log ends."""
+        deadline = time.monotonic() + timeout
+        while True:
+            message = self._consumer.poll(max(0.0, deadline - time.monotonic()))
+            if message is None or not _is_end(message.error()):
+                return message
+            self._accept(message)
 
     def _drain(self, first: Message, max_records: int, max_bytes: int) -> None:
         """Take `first` and what librdkafka has fetched already, about up to the limits."""
@@ -156,15 +168,28 @@ class KafkaReader:
     def _accept(self, message: Message) -> None:
         """Take a message in hand; after the first error nothing counts until it is faced."""
         error = message.error()
-        if self._trouble is not None or (error and error.code() in _HARMLESS):
+        if self._trouble is not None:
             return
         if error:
-            self._trouble = error, message.partition()
+            self._accept_error(error, message)
             return
         record = as_record(message, values=self._values)
         if record.offset >= self._next[record.partition]:  # whatever a client in trouble repeats
             self._next[record.partition] = record.offset + 1
             self._in_hand.append(record)
+
+    def _accept_error(self, error: KafkaError, message: Message) -> None:
+        """Note trouble. The log's end is none, and so is a missing right to a group of readers."""
+        if _is_end(error):
+            self._pass_over(cast(int, message.partition()), cast(int, message.offset()))
+        elif error.code() != KafkaError.GROUP_AUTHORIZATION_FAILED:
+            self._trouble = error, message.partition()
+
+    def _pass_over(self, partition: int, end: int) -> None:
+        """Pass offsets at the log's end that hold no record of anybody."""
+        if end > self._next[partition]:
+            self._confirm_topic()
+            self._next[partition] = end
 
     def _face(self, error: KafkaError, partition: int | None) -> None:
         """Raise what the error means; reading goes on behind the last record that was taken."""
@@ -218,3 +243,7 @@ class KafkaReader:
                 f"Kafka can't be reached ({self._away.str()}); poll again"
             ) from error
         self._away = None
+
+
+def _is_end(error: KafkaError | None) -> bool:
+    return error is not None and error.code() == KafkaError._PARTITION_EOF

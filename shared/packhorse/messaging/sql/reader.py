@@ -86,6 +86,10 @@ class SqlReader:
             state = find_partition(connection, self._topic, partition)
             self._positions[partition] = offset_of(connection, position, state)
 
+    def position(self, partition: int = 0) -> int:
+        """Return the offset of the next record."""
+        return self._positions[partition]
+
     def close(self) -> None:
         """Close the connection."""
         self._session.close()
