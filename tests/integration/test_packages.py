@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from packhorse.blobs.api import BlobStore
 from packhorse.blobs.open import open_blobs
 from packhorse.content import tree
-from packhorse.content.node import InvalidPath, Node
+from packhorse.content.node import Binary, InvalidNode, InvalidPath, Node
 from packhorse.db.connect import connect
 from packhorse.db.metadata import EXPORTER, IMPORTER
 from packhorse.db.roles import act_as
@@ -145,6 +145,48 @@ def test_large_and_small_deep_packages_do_the_same(
     nodes = [page("/s"), page("/d"), *(page(f"/d/n{n}", text="x" * padding) for n in range(500))]
     apply(importer, [package(nodes, blobs, paths=["/s"], deep=["/d"])], blobs)
     assert set(content_in(importer)) == {"/dd", *(node.path for node in nodes)}
+
+
+@pytest.mark.parametrize("padding", [10, 3000])
+def test_the_deep_root_is_all_there_is(
+    author: psycopg.Connection, importer: psycopg.Connection, blobs: BlobStore, padding: int
+) -> None:
+    author.rollback()
+    early = [page(path, text="x" * padding) for path in ("/ x", "/!", "/site!/c", "/site/a-b")]
+    tree.upsert(author, [*early, *(page(f"/site/n{n}", text="x" * padding) for n in range(400))])
+    tree.upsert(importer, [page("/gone/x"), page("/site", 9)])
+    nodes = list(export(author, Action.ADD, ["/site/a"], ["/", "/site"]))
+    assert [node.path for node in nodes] == sorted({node.path for node in nodes})
+    apply(importer, [package(nodes, blobs, paths=["/site/a"], deep=["/", "/site"])], blobs)
+    assert tree.content_hash(importer) == tree.content_hash(author)
+    tree.delete(author, ["/"])
+    with pytest.raises(PathMissing, match="'/' does not exist"):
+        exported(author, deep=["/"])
+
+
+def test_r30_memory_is_bounded_by_binaries_too(
+    importer: psycopg.Connection, blobs: BlobStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    sizes: list[int] = []
+
+    def upsert(_: psycopg.Connection, nodes: Sequence[Node]) -> None:
+        sizes.append(sum(node.size for node in nodes))
+
+    monkeypatch.setattr(tree, "upsert", upsert)
+    binaries = tuple(Binary(f"{n}-{'n' * 900}", "ab" * 32, 1, "image/png") for n in range(900))
+    nodes = [Node(f"/d/{n}", "page", "{}", binaries) for n in range(20)]
+    apply(importer, [package(nodes, blobs, paths=[node.path for node in nodes])], blobs)
+    tree.replace(importer, "/d", nodes)
+    assert sum(sizes) > 30_000_000
+    assert max(sizes) < 6_000_000
+
+
+def test_r30_a_number_that_would_grow_is_refused(
+    importer: psycopg.Connection, blobs: BlobStore
+) -> None:
+    node = Node("/a", "page", '{"n": 1e131071}')
+    with pytest.raises(InvalidNode, match="exponent"):
+        apply(importer, [package([node], blobs, paths=["/a"])], blobs)
 
 
 @pytest.mark.parametrize(

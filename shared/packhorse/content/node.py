@@ -38,6 +38,14 @@ class Node:
     properties: str = "{}"
     binaries: tuple[Binary, ...] = ()
 
+    @property
+    def size(self) -> int:
+        """Characters that it holds, which bounds what waits in memory."""
+        size = len(self.path) + len(self.type) + len(self.properties)
+        for binary in self.binaries:
+            size += len(binary.name) + len(binary.sha256) + len(binary.media_type)
+        return size
+
 
 def check_path(path: str) -> str:
     """Return `path` unchanged, or raise `InvalidPath` with the reason (R29).

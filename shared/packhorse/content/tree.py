@@ -178,7 +178,7 @@ def _batches(nodes: Iterable[Node]) -> Iterator[list[Node]]:
     size = 0
     for node in nodes:
         batch.append(node)
-        size += len(node.properties)
+        size += node.size
         if len(batch) >= _BATCH_NODES or size >= _BATCH_BYTES:
             yield batch
             batch, size = [], 0

@@ -123,7 +123,7 @@ def _is_small(package: PackageMessage) -> bool:
 
 def _beginning_with(deep: str, nodes: Iterable[Node]) -> Iterator[Node]:
     for number, node in enumerate(nodes):
-        if number == 0 and node.path != deep:
+        if number == 0 and deep not in (ROOT, node.path):
             raise PackageRefused(f"the nodes of deep path {deep!r} do not begin with its own")
         yield node
 

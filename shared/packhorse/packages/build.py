@@ -40,8 +40,9 @@ def export(
     """Yield the nodes of a package: none unless `action` is ADD.
 
     A shallow path is the node itself, a deep path the node and all below it, each node once.
-    Shallow ones come first, then each deep path's nodes together, the path itself first. Runs
-    in the caller's transaction and with its role; memory is constant.
+    Shallow ones come first, then each deep path's nodes together, the path itself first; the
+    root is no node, and stands for all that lies below it. Runs in the caller's transaction and
+    with its role; memory is constant.
 
     Raises:
         InvalidPath, PathRefused: at once.
@@ -65,7 +66,7 @@ def _nodes(conn: Connection, scope: Scope) -> Iterator[Node]:
     for path in scope.deep:
         nodes = tree.stream(conn, path)
         first = next(nodes, None)
-        if first is None or first.path != path:
+        if first is None or path not in (ROOT, first.path):
             raise PathMissing(path)
         yield first
         yield from nodes

@@ -16,7 +16,7 @@ class Changes:
 
     That order is right as long as no removal came after a write below it, so `remove` first
     makes what waits when there is such a write, and `replace` drops such writes: it writes the
-    path itself, hence also what a dropped write would have created above it.
+    path itself, unless that is the root, hence also what a dropped write would have created above.
     """
 
     def __init__(self, conn: Connection) -> None:
@@ -30,7 +30,7 @@ class Changes:
     def put(self, node: Node) -> None:
         """Write `node`; the last write of a path wins."""
         self._written[node.path] = node
-        self._bytes += len(node.properties) + len(node.path)
+        self._bytes += node.size
         above = node.path
         while above not in self._holders:
             self._holders.add(above)
@@ -45,7 +45,7 @@ class Changes:
         self._removed[path] = None
 
     def replace(self, path: str, nodes: Iterable[Node]) -> None:
-        """Make the subtree of `path` exactly `nodes`, `path` itself among them."""
+        """Make the subtree of `path` exactly `nodes`, the node at `path` among them."""
         if path in self._holders:
             for below in [written for written in self._written if is_within(written, path)]:
                 del self._written[below]

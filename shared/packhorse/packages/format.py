@@ -6,6 +6,7 @@ the same limits, so that nothing is accepted at the author which a subscriber wo
 
 from collections.abc import Iterable, Iterator
 
+from packhorse.content.json_limits import check_exponents
 from packhorse.content.node import Binary, InvalidNode, Node, check_path
 from packhorse.packages.limits import LIMITS, Limits, PackageCorrupt, PackageRefused
 from packhorse.wire.node_codec import BinaryRecord, NodeRecord, decode_node, encode_node
@@ -69,6 +70,7 @@ def _node(record: NodeRecord) -> Node:
         properties = record.properties.decode()
     except UnicodeDecodeError as error:
         raise InvalidNode(f"properties of {record.path!r} are not UTF-8") from error
+    check_exponents(record.properties)
     if not record.binaries:
         return Node(record.path, record.type, properties)
     binaries = tuple(

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from packhorse.content.json_limits import MAX_DEPTH, check_json
+from packhorse.content.json_limits import MAX_DEPTH, check_exponents, check_json
 from packhorse.content.node import InvalidNode
 
 texts = st.text(st.characters(exclude_categories=["Cs"], exclude_characters="\0"), max_size=5)
@@ -49,6 +49,32 @@ def test_r30_ordinary_json_is_taken(value: Any) -> None:
 def test_r30_what_is_refused_has_a_reason(text: str, reason: str) -> None:
     with pytest.raises(InvalidNode, match=reason):
         check_json(text)
+
+
+@pytest.mark.parametrize(
+    ("text", "reason"),
+    [
+        ("[1e131071]", "exponent"),
+        ("[1E+131071]", "exponent"),
+        ("[1.5e-16000]", "exponent"),
+        ("[1e0000000000131071]", "exponent"),
+        ("[1e" + "0" * 5_000 + "9]", "stored"),
+        ("[" + "1e308," * 3_500 + "1]", "too many digits"),
+        ("[" * 100_000 + "1e5", "deeply"),
+        ("1e5}", "stored"),
+    ],
+)
+def test_r30_exponents_that_grow_are_found(text: str, reason: str) -> None:
+    with pytest.raises(InvalidNode, match=reason):
+        check_exponents(text.encode())
+
+
+@pytest.mark.parametrize(
+    "text",
+    ['{"id": "0e0", "n": 1e5}', "[" + "1" * 5_000 + ', 1e0, "ü"]', '{"a": 1.50, "b": "e-2"}'],
+)
+def test_what_a_database_writes_is_taken_whatever_its_length(text: str) -> None:
+    check_exponents(text.encode())
 
 
 def test_the_deepest_that_is_taken() -> None:

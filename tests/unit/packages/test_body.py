@@ -1,6 +1,7 @@
 """Bodies: packed in constant memory, verified and bounded when they are unpacked (R7, R30)."""
 
 import hashlib
+import json
 import random
 import tracemalloc
 from collections.abc import Iterator
@@ -67,7 +68,7 @@ nodes = st.builds(
     Node,
     st.lists(segments, min_size=1, max_size=6).map(lambda names: "/" + "/".join(names)),
     st.sampled_from(["page", "folder", "x" * 1024]),
-    st.text(st.characters(exclude_categories=["Cs"])),
+    st.text(st.characters(exclude_categories=["Cs"])).map(json.dumps),
     binaries,
 )
 
