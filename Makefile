@@ -42,7 +42,7 @@ up: $(VENV)/.embedded ## Start the embedded stack and stay (ARGS="--data DIR --s
 	@$(BIN)/packhorse up $(ARGS)
 
 test: $(VENV)/.dev ## Run the whole test suite: real Postgres, real Kafka, real S3 server
-	pytest -n 3 --dist loadfile $(ARGS)
+	pytest -n 3 --dist loadfile --no-loadscope-reorder $(ARGS)
 
 unit: $(VENV)/.dev ## Run the tests that need no server
 	pytest tests/unit $(ARGS)

@@ -112,12 +112,20 @@ def _torment(run: Scene, workload: Workload, faults: Faults) -> dict[str, list[l
                 faults.next()
             pause_ends = time.monotonic() + FAULT_EVERY_S
             while time.monotonic() < pause_ends and workload.running:
+                _supervise(run)
                 _take_samples(run, samples)
                 time.sleep(0.5)
     finally:
         faults.heal()
         workload.stop()
     return samples
+
+
+def _supervise(run: Scene) -> None:
+    """Start what has ended by itself, as a supervisor does: nobody starts without a database."""
+    for room in (*run.publishers, *run.subscribers):
+        if not room.running:
+            room.start()
 
 
 def _take_samples(run: Scene, samples: dict[str, list[ledger.Sample]]) -> None:
@@ -129,6 +137,7 @@ def _take_samples(run: Scene, samples: dict[str, list[ledger.Sample]]) -> None:
 
 
 def _settle(run: Scene) -> None:
+    _supervise(run)
     for room in (*run.publishers, *run.subscribers):
         room.ready()
     journal = open_journal(run.journal_url, client_name="chaos")

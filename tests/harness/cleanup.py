@@ -11,7 +11,6 @@ from pathlib import Path
 from typing import Any
 
 import psycopg
-import stamina
 
 from packhorse.blobs.api import StoredBlob, Written, package_key
 from packhorse.blobs.filesystem import FilesystemBlobs
@@ -24,7 +23,6 @@ from packhorse.wire.topics import Topics
 from packhorse_services.cleanup.report import Run
 from packhorse_services.cleanup.runner import run_by_hand
 from packhorse_services.cleanup.sweep import Sweep
-from packhorse_services.cleanup.turn import CleanupBusy
 
 TOPIC = Topics().package
 GRACE = timedelta(hours=24)
@@ -190,13 +188,7 @@ class Stage:
         return Sweep(journal or self.journal, TOPIC, blobs or self.blobs, grace)
 
     def run(self, *, dry_run: bool = False, **altered: Any) -> Run:
-        """Clean up; the server may still be letting go of the session of a crash before."""
-        for attempt in stamina.retry_context(
-            on=CleanupBusy, attempts=None, timeout=5, wait_max=0.2
-        ):
-            with attempt:
-                return run_by_hand(self.url, self.sweep(**altered), dry_run=dry_run)
-        raise AssertionError("unreachable: the last attempt raises")
+        return run_by_hand(self.url, self.sweep(**altered), dry_run=dry_run)
 
     def named(self) -> set[str]:
         """Return the packages that the log names."""

@@ -232,4 +232,4 @@ def test_the_model_finds_a_broken_cleanup(
 ) -> None:
     monkeypatch.setattr(what, broken)
     with pytest.raises(AssertionError):
-        _play(databases, 100, [Phase.generate])
+        _play(databases, 600, [Phase.generate])

@@ -9,6 +9,7 @@ from collections.abc import Iterator
 from contextlib import closing, contextmanager
 from dataclasses import dataclass
 
+import psycopg
 from psycopg import Connection
 
 from packhorse.db.connect import connect
@@ -18,6 +19,7 @@ from packhorse.errors import Transient
 
 _LOCK = 0x636C6E70  # "clnp"
 _IDLE = "5min"
+_PATIENCE = "3s"
 
 
 class CleanupBusy(Transient):
@@ -58,11 +60,16 @@ class Turn:
 
 @contextmanager
 def take_turn(database_url: str) -> Iterator[Turn]:
-    """Clean up alone. Raises `CleanupBusy` at once when another instance does."""
+    """Clean up alone. Raises `CleanupBusy` when another instance does.
+
+    A run that has just died may hold the lock until Postgres has noticed, so that is waited for.
+    """
     with closing(connect(database_url, "cleanup", autocommit=True)) as connection:
-        [(free,)] = connection.execute("SELECT pg_try_advisory_lock(%s)", (_LOCK,)).fetchall()
-        if not free:
-            raise CleanupBusy("another instance is cleaning up; wait for it to end")
+        connection.execute("SELECT set_config('lock_timeout', %s, false)", (_PATIENCE,))
+        try:
+            connection.execute("SELECT pg_advisory_lock(%s)", (_LOCK,))
+        except psycopg.errors.LockNotAvailable as error:
+            raise CleanupBusy("another instance is cleaning up; wait for it to end") from error
         connection.execute("SELECT set_config('idle_session_timeout', %s, false)", (_IDLE,))
         with connection.transaction():
             act_as(connection, BOOKKEEPER)
