@@ -95,8 +95,10 @@ class PublisherService:
             while not await holds():
                 await asyncio.sleep(0.02)
 
-    async def announce(self, name: str, offset: int, **known: Any) -> None:
-        """Announce a subscriber, and wait until the publisher has heard of it."""
+    async def announce(
+        self, name: str, offset: int, *, shown: int | None = None, **known: Any
+    ) -> None:
+        """Announce a subscriber, and wait until the publisher shows its offset, or `shown`."""
         lane = SubscriberState(AGENT, offset)
         given = {key: known.pop(key) for key in list(known) if hasattr(lane, key)}
         lane = replace(lane, **given)
@@ -109,7 +111,8 @@ class PublisherService:
             if answer.status_code != 200:
                 return False
             seen = answer.json()
-            return (seen["offset"], seen["attempts"]) == (lane.offset, lane.retries)
+            wanted = lane.offset if shown is None else shown
+            return (seen["offset"], seen["attempts"]) == (wanted, lane.retries)
 
         await self.until(heard)
 

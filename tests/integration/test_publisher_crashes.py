@@ -168,3 +168,17 @@ def test_r27_a_restored_author_begins_a_new_epoch(
     assert [p.message.entry.epoch for p in placed] == [1, 1, 1, 2, 2]
     assert [p.number for p in placed] == sorted({p.number for p in placed})
     assert len({p.message.entry.producer for p in placed}) == 1
+
+
+def test_r27_a_backup_from_before_the_first_package_takes_another_name(
+    databases: Databases, author: Author
+) -> None:
+    author.replica().settle()
+    author.close()
+    backup = databases.copy(author.database_url.rpartition("/")[2])
+    publish(author.replica(), request("/p0"), request("/p1"))
+    restored = Author(backup, author.journal, author.blobs)
+    publish(restored.replica(), request("/p2"))
+    restored.close()
+    entries = [placed.message.entry for placed in author.journaled()]
+    assert [entry.producer == entries[0].producer for entry in entries] == [True, True, False]

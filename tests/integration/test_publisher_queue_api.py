@@ -129,6 +129,22 @@ def commands(s: PublisherService) -> list[ClearCommand]:
         return [decode_clear(record.headers, record.value) for record in reader.poll(0.1)]
 
 
+def test_r24_offsets_of_another_log_count_for_nothing(service: PublisherService) -> None:
+    async def scenario(s: PublisherService) -> None:
+        ids = await queue_of_five(s, editable=True)
+        await s.announce("sub1", 1_000, shown=-1, retries=1, editable=True, journal_id="another")
+        await see(s, 5)
+        assert (await s.get("/queues/sub1"))["state"] == "JOURNAL_MISMATCH"
+        found = await s.get(f"/distributions/{ids[0]}")
+        assert (found["state"], found["subscribers"][0]["state"]) == ("QUEUED", "RETRYING")
+        assert (await s.client.post("/queues/sub1/clear")).json()["up_to_offset"] == 4
+        here = s.author.journal.identity(TOPICS.package)
+        await s.announce("sub1", 4, editable=True, journal_id=here)
+        assert (await s.get(f"/distributions/{ids[0]}"))["state"] == "DISTRIBUTED"
+
+    service.run(scenario)
+
+
 def test_r19_clear_sends_one_command_for_what_was_seen(service: PublisherService) -> None:
     async def scenario(s: PublisherService) -> None:
         await queue_of_five(s, editable=True)

@@ -11,6 +11,7 @@ import logging
 from collections.abc import Iterable, Iterator, Sequence
 from concurrent.futures import Future
 from contextlib import contextmanager
+from functools import partial
 
 from psycopg import Connection
 
@@ -68,10 +69,11 @@ class Delivery:
         with _bookkeeping(connection):
             waiting = outbox.waiting(connection)
         ids = [package_id for package_id, _, _ in waiting]
-        if state.sequence == 0:  # nobody has ever used this producer's name
-            found = Findings(self._journal.bounds(self._topic).next)
+        if state.sequence == 0:
+            found = self._begin_under_a_new_name(connection)
         else:
-            found = search(self._journal, self._topic, start, state.producer, ids)
+            beat = partial(_keep_session, connection)
+            found = search(self._journal, self._topic, start, state.producer, ids, beat=beat)
         missing = [row for row in waiting if row[0] not in found.offsets]
         self._note(connection, state, found, missing)
         offsets = dict(found.offsets)
@@ -85,6 +87,12 @@ class Delivery:
                 "settled the outbox", extra={"packages": len(waiting), "found": len(found.offsets)}
             )
         return offsets
+
+    def _begin_under_a_new_name(self, connection: Connection) -> Findings:
+        """Find nothing, without a search: a copy or backup of this database has another name."""
+        with _bookkeeping(connection):
+            outbox.rename_producer(connection)
+        return Findings(self._journal.bounds(self._topic).next)
 
     def _note(
         self,
@@ -149,6 +157,11 @@ def _confirmed(package_id: str, future: Future[Appended]) -> bool:
         extra = {"package_id": package_id, "error": str(error)}
         logger.warning("an append was not confirmed", extra=extra)
     return error is None
+
+
+def _keep_session(connection: Connection) -> None:
+    """Tell Postgres that the holder of the slot lives."""
+    connection.execute("SELECT")
 
 
 @contextmanager

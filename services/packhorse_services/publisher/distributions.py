@@ -90,7 +90,7 @@ class Distributions:
     def deliveries(self, offset: int | None) -> list[DeliveryTo]:
         """Return each subscriber's part, by name."""
         return [
-            self._delivery(one, one.lanes[self._queues.agent], offset)
+            self._delivery(one, self._queues.lane_of(one), offset)
             for one in self._queues.subscribers.following(self._queues.agent)
         ]
 
@@ -119,7 +119,7 @@ class Distributions:
     def _live_lanes(self) -> list[SubscriberState]:
         subscribers = self._queues.subscribers
         return [
-            one.lanes[self._queues.agent]
+            self._queues.lane_of(one)
             for one in subscribers.following(self._queues.agent)
             if not subscribers.is_stale(one)
         ]

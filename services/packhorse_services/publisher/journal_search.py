@@ -1,6 +1,7 @@
 """Looking for this producer's packages in the journal, before anything is appended again (R26)."""
 
-from collections.abc import Collection
+import time
+from collections.abc import Callable, Collection
 from dataclasses import dataclass, field
 
 from packhorse.messaging.api import Edge, Journal, Record
@@ -8,6 +9,8 @@ from packhorse.wire.package_codec import PACKAGE_ID_HEADER, decode_entry
 from packhorse.wire.record import Undecodable
 from packhorse_services.publisher.journal_range import read_range
 from packhorse_services.publisher.outbox import Number
+
+_BEAT_S = 10.0
 
 
 @dataclass
@@ -22,11 +25,18 @@ class Findings:
 
 
 def search(
-    journal: Journal, topic: str, start: int | Edge, producer: str, wanted: Collection[str]
+    journal: Journal,
+    topic: str,
+    start: int | Edge,
+    producer: str,
+    wanted: Collection[str],
+    *,
+    beat: Callable[[], None],
 ) -> Findings:
     """Read headers from `start` to what is the end now; from the oldest if `start` is gone.
 
-    Raises `JournalUnavailable` when the end is not reached: then nothing is known.
+    `beat` is called every few seconds of a long reading. Raises `JournalUnavailable` when the
+    end is not reached: then nothing is known.
     """
     bounds = journal.bounds(topic)
     first = bounds.oldest
@@ -34,8 +44,12 @@ def search(
         first = start
     findings = Findings(bounds.next)
     wanted = frozenset(wanted)
+    beaten = time.monotonic()
     for record in read_range(journal, topic, first, bounds.next):
         _note(findings, record, producer, wanted)
+        if time.monotonic() >= beaten + _BEAT_S:
+            beat()
+            beaten = time.monotonic()
     return findings
 
 

@@ -210,6 +210,13 @@ def raise_epoch(connection: Connection, above: int) -> None:
     connection.execute("UPDATE bookkeeping.slot SET epoch = greatest(epoch, %s) + 1", (above,))
 
 
+def rename_producer(connection: Connection) -> None:
+    """Take a name that nobody has used, as long as no number was given under the present one."""
+    connection.execute(
+        "UPDATE bookkeeping.slot SET producer = gen_random_uuid() WHERE sequence = 0"
+    )
+
+
 def waiting(connection: Connection) -> list[tuple[str, int, Number]]:
     """Return id, snapshot and number of all packages that have no offset, in order."""
     rows = connection.execute(

@@ -130,6 +130,19 @@ def test_r15_r17_a_queue_is_a_view_on_the_log(monkeypatch: Any) -> None:
     )
 
 
+def test_r15_entries_may_lie_months_apart() -> None:
+    month_ms = 30 * 24 * 3600 * 1000
+    log = []
+    for offset in range(4):
+        entry = PackageEntry(f"dstrpck-{NOW + offset * month_ms}-{offset:016x}", "main", Action.ADD)
+        log.append((record(offset, entry, NOW + offset * month_ms), entry))
+    cache = QueueCache("main")
+    cache.extend([one for one, _ in log])
+    view = cache.view(-1, 10)
+    assert view is not None
+    assert [flat(one) for one in view.page] == shown(log, -1)
+
+
 @given(st.lists(entries, min_size=1, max_size=30))
 @settings(max_examples=50, deadline=None)
 def test_sealing_changes_nothing(given_entries: list[PackageEntry]) -> None:

@@ -116,6 +116,23 @@ def test_r15_what_the_log_has_forgotten_is_shown_no_more(journal: WatchedJournal
         assert feed.cache.length(7) == 2
 
 
+def test_r17_a_tail_that_retention_has_overtaken_goes_on(journal: WatchedJournal) -> None:
+    clock = ManualClock()
+    journal.may_read.clear()
+    with running(journal, clock) as feed:
+        eventually(lambda: feed.identity != "")
+        append(journal, 10)
+        journal.truncate(TOPIC, 5)
+        journal.may_read.set()
+
+        def is_followed_again() -> bool:
+            clock.advance(2)
+            return feed.cache.next == 10
+
+        eventually(is_followed_again)
+        assert feed.cache.length(-1) == 5
+
+
 def test_r24_another_topic_of_that_name_is_another_log(
     journal: WatchedJournal, log: MemoryLog
 ) -> None:

@@ -76,6 +76,7 @@ class Segment:
         return (
             len(self._offsets) < _ENTRIES
             and record.offset - self.first <= _MAX_UNSIGNED
+            and abs(record.time_ms - self._base_ms) <= _MAX_SIGNED
             and len(self._paths) < _PATH_BYTES
             and len(self._user_names) < _USERS
         )
@@ -105,8 +106,7 @@ class Segment:
     def _add_rest(self, record: Record, entry: PackageEntry, action: int) -> None:
         if not 0 <= entry.body_length <= _MAX_UNSIGNED:
             self._odd_sizes[len(self._offsets)] = entry.body_length
-        age = record.time_ms - self._base_ms
-        self._times.append(max(-_MAX_SIGNED, min(age, _MAX_SIGNED)))
+        self._times.append(record.time_ms - self._base_ms)
         self._sizes.append(max(0, min(entry.body_length, _MAX_UNSIGNED)))
         self._actions.append(action)
         self._users.append(self._user_number(entry.user))

@@ -45,7 +45,8 @@ class QueueFeed:
     ) -> None:
         self._journal, self._topic, self.cache = journal, topic, cache
         self._clock, self._max_bytes = clock, max_bytes
-        self._identity = ""
+        self.identity = ""
+        """The log whose offsets the cache speaks of; empty before it is known."""
         self._begun = threading.Event()
         self._lock = threading.Lock()
         self._fetch: tuple[int, Future[None]] | None = None
@@ -106,10 +107,12 @@ class QueueFeed:
     def _check_log(self) -> bool:
         """Forget what the log has forgotten; tell whether the log is another one than before."""
         identity, bounds = self._journal.identity(self._topic), self._journal.bounds(self._topic)
-        replaced = identity != self._identity or bounds.next < self.cache.next
+        replaced = identity != self.identity or bounds.next < self.cache.next
         if replaced:
             self.cache.reset(bounds.next)
-            self._identity = identity
+            self.identity = identity
+        elif self.cache.next < bounds.oldest:  # retention was faster than we are
+            self.cache.reset(bounds.oldest)
         self.cache.forget_below(bounds.oldest)
         return replaced
 

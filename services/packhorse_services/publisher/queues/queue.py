@@ -3,7 +3,7 @@
 import enum
 import zlib
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from packhorse.clock import Clock
 from packhorse.errors import Permanent
@@ -106,12 +106,18 @@ class Queues:
     def subscriber(self, name: str) -> tuple[Subscriber, SubscriberState]:
         """Return a subscriber and its lane for this agent. Raises `UnknownSubscriber`."""
         found = self.subscribers.get(name)
-        lane = found.lanes.get(self.agent) if found else None
-        if found is None or lane is None:
+        if found is None or self.agent not in found.lanes:
             raise UnknownSubscriber(
                 f"no subscriber {name[:80]!r} follows {self.agent}; GET /subscribers lists them"
             )
-        return found, lane
+        return found, self.lane_of(found)
+
+    def lane_of(self, subscriber: Subscriber) -> SubscriberState:
+        """Return a follower's lane. Offsets of another log than ours count for nothing (R24)."""
+        lane, identity = subscriber.lanes[self.agent], self.feed.identity
+        if not identity or lane.journal_id in ("", identity):
+            return lane
+        return replace(lane, offset=-1, state=LaneState.JOURNAL_MISMATCH)
 
     async def queue(self, name: str, *, limit: int = 0, skip_to: int = -1) -> Queue:
         """Return a queue with a page of it. Raises `UnknownSubscriber`, `QueueLoading`."""
@@ -127,11 +133,11 @@ class Queues:
         following = self.subscribers.following(self.agent)
         live = [one for one in following if not self.subscribers.is_stale(one)]
         if live:
-            await self.feed.need(min(one.lanes[self.agent].offset for one in live))
+            await self.feed.need(min(self.lane_of(one).offset for one in live))
         return [self._summary(one) for one in following]
 
     def _summary(self, subscriber: Subscriber) -> Queue:
-        lane = subscriber.lanes[self.agent]
+        lane = self.lane_of(subscriber)
         return self._queue(subscriber, lane, self.feed.cache.view(lane.offset, 0))
 
     def _queue(
@@ -157,7 +163,7 @@ class Queues:
         self.subscribers.forget()
         following = self.subscribers.following(self.agent)
         live = [one for one in following if not self.subscribers.is_stale(one)]
-        needed = [one.lanes[self.agent].offset + 1 for one in live]
+        needed = [self.lane_of(one).offset + 1 for one in live]
         self.feed.cache.trim(min(needed, default=self.feed.cache.next))
         PUBLISHER_QUEUE_ENTRIES.clear()
         PUBLISHER_QUEUE_OLDEST_SECONDS.clear()

@@ -1,0 +1,20 @@
+"""R26: the search for packages of ours tells all the while that it goes on."""
+
+import pytest
+
+from packhorse.messaging.api import Edge, Outgoing, TopicSpec
+from packhorse.messaging.memory import MemoryJournal, MemoryLog
+from packhorse_services.publisher import journal_search
+
+
+def test_r26_a_long_search_shows_that_it_lives(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(journal_search, "_BEAT_S", 0.0)
+    journal = MemoryJournal(MemoryLog())
+    journal.create_topics([TopicSpec("package")])
+    for _ in range(7):
+        journal.append("package", Outgoing(b"of somebody else")).result()
+    beats: list[None] = []
+    found = journal_search.search(
+        journal, "package", Edge.OLDEST, "us", [], beat=lambda: beats.append(None)
+    )
+    assert (len(beats), found.end) == (7, 7)
