@@ -12,7 +12,7 @@ from collections.abc import Sequence
 import psycopg
 
 from packhorse.clock import Clock
-from packhorse.errors import Transient
+from packhorse.errors import PackhorseError, Transient
 from packhorse.runtime.lifecycle import Worker
 from packhorse_services.publisher.distribute import DistributionRequest
 from packhorse_services.publisher.idempotency import CallerKey, KeyInProgress, key_of
@@ -102,7 +102,8 @@ class Exporter:
         with self._lock:
             self._closed = True
         for pending in self._drain():
-            pending.fail(_stopping())
+            if pending.future.set_running_or_notify_cancel():
+                pending.fail(_stopping())
         self._publishing.close()
 
     def _gather(self, timeout: float) -> list[Pending]:
@@ -155,7 +156,7 @@ class Exporter:
         """Look after what an earlier holder left; returns when to look again, in seconds."""
         try:
             settled = self._publishing.settle()
-        except (Transient, psycopg.Error) as error:
+        except (PackhorseError, psycopg.Error) as error:
             logger.warning("the outbox could not be settled", extra={"error": str(error)})
             settled = False
         return _IDLE_S if settled else _BACKLOG_S

@@ -9,6 +9,7 @@ import psycopg
 import pytest
 
 from packhorse.clock import SystemClock
+from packhorse.errors import Permanent
 from packhorse_services.publisher.exporter import Exporter, PublisherStopping
 from packhorse_services.publisher.idempotency import KeyInProgress
 from packhorse_services.publisher.publishing import Pending, Publishing
@@ -36,6 +37,18 @@ class ScriptedPublishing:
 
     def close(self) -> None:
         self.closed = True
+
+
+class RefusedPublishing(ScriptedPublishing):
+    """May not look into the journal."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.settled = threading.Event()
+
+    def settle(self) -> bool:
+        self.settled.set()
+        raise Permanent("check the user's rights")
 
 
 def answer_all(group: Sequence[Pending]) -> None:
@@ -125,6 +138,14 @@ def test_a_bug_fails_its_group_and_not_the_thread() -> None:
         with pytest.raises(ZeroDivisionError):
             exporter.submit(request("/a")).future.result(20)
         assert exporter.submit(request("/a")).future.result(20).offset == 1
+
+
+def test_a_journal_that_refuses_fails_requests_and_not_the_thread() -> None:
+    publishing = RefusedPublishing()
+    with running(publishing) as exporter:
+        assert publishing.settled.wait(20)
+        assert exporter.submit(request("/a")).future.result(20).offset == 1
+    assert exporter.failure() is None
 
 
 def test_r5_a_key_is_free_again_when_its_request_is_answered() -> None:
