@@ -25,7 +25,7 @@ $(BIN)/python:
 
 $(VENV)/.embedded: pyproject.toml constraints.txt | $(BIN)/python
 	@echo "Installing packhorse into $(VENV) …"
-	@$(PIP) install -c constraints.txt -e '.[embedded]'
+	@$(PIP) install -c constraints.txt -e '.[embedded,kafka]'
 	@touch $@
 
 $(VENV)/.dev: pyproject.toml constraints.txt | $(BIN)/python

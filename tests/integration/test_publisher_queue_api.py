@@ -178,6 +178,8 @@ def test_r19_clear_refuses_what_would_remove_too_much(service: PublisherService)
         tag = (await s.client.get("/queues/sub1")).headers["etag"]
         beyond = await s.client.post("/queues/sub1/clear", json={"up_to_offset": 5})
         assert (beyond.status_code, beyond.json()["type"]) == (422, "/problems/beyond-newest")
+        elsewhere = await s.client.post("/queues/sub1/clear?up_to_offset=1")
+        assert (elsewhere.status_code, commands(s)) == (422, [])
         await s.announce("sub1", 0, editable=True)
         for stale in (tag, '"nonsense"'):
             moved = await s.client.post("/queues/sub1/clear", headers={"If-Match": stale})

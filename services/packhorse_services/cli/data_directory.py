@@ -16,6 +16,10 @@ class DataInUse(Permanent):
     """Another `packhorse up` works on the folder; the text says which."""
 
 
+class DataUnusable(Permanent):
+    """The folder can't be made or written; choose another with --data."""
+
+
 class NotRunning(Permanent):
     """No stack runs on the folder."""
 
@@ -51,10 +55,13 @@ class DataDirectory:
 
     @contextmanager
     def claimed(self) -> Iterator[None]:
-        """Create what is missing, and keep others out. Raises `DataInUse`."""
-        self.root.mkdir(mode=0o711, parents=True, exist_ok=True)
-        for folder in (self.blobs, self.logs):
-            folder.mkdir(mode=0o700, exist_ok=True)
+        """Create what is missing, and keep others out. Raises `DataInUse`, `DataUnusable`."""
+        try:
+            self.root.mkdir(mode=0o711, parents=True, exist_ok=True)
+            for folder in (self.blobs, self.logs):
+                folder.mkdir(mode=0o700, exist_ok=True)
+        except OSError as error:
+            raise DataUnusable(f"{self.root} can't be the data folder: {error.strerror}") from error
         with (self.root / "lock").open("a+") as lock:
             self._lock(lock)
             try:

@@ -4,7 +4,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 from packhorse.messaging.api import Journal
-from packhorse.messaging.open import open_journal
+from packhorse.messaging.open import UnknownJournal, open_journal
 from packhorse.messaging.topics import standard_topics
 from packhorse.wire.topics import Topics
 
@@ -38,6 +38,8 @@ def names(topic_prefix: str) -> list[str]:
 
 @contextmanager
 def _opened(url: str) -> Iterator[Journal]:
+    if url.startswith("memory://"):
+        raise UnknownJournal("memory:// lives in one process; use postgresql:// or kafka://")
     journal = open_journal(url, client_name=_CLIENT)
     try:
         yield journal

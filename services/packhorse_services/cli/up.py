@@ -108,7 +108,9 @@ class _Stack:
 
 
 def _known(publisher: Api) -> set[str]:
-    return {one["subscriber"] for one in publisher.get("/subscribers")["subscribers"]}
+    """Return who has announced itself of late; what an earlier run has said is stale."""
+    found = publisher.get("/subscribers")["subscribers"]
+    return {one["subscriber"] for one in found if one["state"] != "STALE"}
 
 
 @contextmanager

@@ -6,7 +6,7 @@ from urllib.parse import quote, urlencode
 from fastapi import APIRouter, Depends, Header, Path, Query, Request, Response
 
 from packhorse.runtime.auth import Principal, Scope, require
-from packhorse.runtime.problems import documented
+from packhorse.runtime.problems import Problem, documented
 from packhorse.runtime.validation import StrictRoute
 from packhorse_services.publisher.collaborators import of
 from packhorse_services.publisher.queues.cursor import read_cursor, write_cursor
@@ -104,10 +104,17 @@ async def get_error_queue(
     )
 
 
+def refuse_query(request: Request) -> None:
+    """Refuse what would be passed over: a bound in the query would clear more than was meant."""
+    if request.query_params:
+        raise Problem(422, detail="clear takes no query; send up_to_offset in the JSON body")
+
+
 @router.post(
     "/queues/{subscriber}/clear",
     status_code=202,
     responses=documented(400, 404, 409, 412, 413, 415, 503),
+    dependencies=[Depends(refuse_query)],
 )
 async def clear_queue(
     request: Request,

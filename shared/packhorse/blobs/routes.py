@@ -45,6 +45,9 @@ _RESPONSES: dict[int | str, dict[str, Any]] = {
     **documented(404, 416, 503),
 }
 
+_KEPT = "private, max-age=31536000, immutable"
+_ASKED = "private, no-cache"
+
 _router = APIRouter(route_class=StrictRoute, tags=["blobs"])
 
 
@@ -84,6 +87,8 @@ async def head_blob(request: Request, digest: Digest, media_type: MediaType = _U
 async def serve_blob(request: Request, sha256: str, media_type: str) -> Response:
     """Answer GET or HEAD with a binary of the mounted store, honouring Range and If-None-Match.
 
+    Only a URL that names the digest may be cached without asking again.
+
     Whoever receives the last byte of a whole binary has the right bytes: a wrong digest breaks
     the connection instead.
     """
@@ -95,7 +100,7 @@ async def serve_blob(request: Request, sha256: str, media_type: str) -> Response
     headers = {
         "ETag": etag,
         "Accept-Ranges": "bytes",
-        "Cache-Control": "private, max-age=31536000, immutable",
+        "Cache-Control": _KEPT if sha256 in request.url.path else _ASKED,
         "Content-Type": media_type if re.fullmatch(_MEDIA_TYPE, media_type) else _UNKNOWN,
     }
     if etag in request.headers.get("if-none-match", ""):

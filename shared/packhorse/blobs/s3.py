@@ -9,7 +9,7 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, suppress
 from datetime import timedelta
 from itertools import chain
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 from urllib.parse import parse_qsl, unquote, urlsplit
 
 import obstore
@@ -159,8 +159,8 @@ def open_s3(url: str) -> S3Blobs:
     store = S3Store(
         parsed.netloc,
         prefix=unquote(parsed.path).strip("/") or None,
-        endpoint=_endpoint(options.get("endpoint"), allow_http),
         region=options.get("region", "us-east-1"),
+        **_endpoint(options.get("endpoint"), allow_http),
         client_options={"allow_http": allow_http, "timeout": "60s", "connect_timeout": "5s"},
         retry_config={"max_retries": 4, "retry_timeout": timedelta(seconds=20)},
     )
@@ -174,11 +174,12 @@ def _options(query: str) -> dict[str, str]:
     return options
 
 
-def _endpoint(endpoint: str | None, allow_http: bool) -> str | None:
-    if endpoint is None or endpoint.startswith("https://"):
-        return endpoint
-    if allow_http and endpoint.startswith("http://"):
-        return endpoint
+def _endpoint(endpoint: str | None, allow_http: bool) -> dict[str, Any]:
+    """Return the setting; without one, obstore takes the environment's or Amazon's."""
+    if endpoint is None:
+        return {}
+    if endpoint.startswith("https://") or (allow_http and endpoint.startswith("http://")):
+        return {"endpoint": endpoint}
     raise InvalidBlobsUrl("the S3 endpoint needs https://, or http:// with allow_http=true")
 
 

@@ -26,9 +26,17 @@ def open_journal(url: str, *, client_name: str) -> Journal:
 
         return SqlJournal(url, client_name)
     if scheme == "kafka":
-        from packhorse.messaging.kafka.journal import KafkaJournal
-
-        return KafkaJournal(url, client_name)
+        return _open_kafka(url, client_name)
     raise UnknownJournal(
-        f"no journal has URLs of the kind {scheme!r}; use postgresql://, kafka:// or memory://"
+        f"no journal has URLs of the kind {scheme!r}; use postgresql:// or kafka://"
     )
+
+
+def _open_kafka(url: str, client_name: str) -> Journal:
+    try:
+        from packhorse.messaging.kafka.journal import KafkaJournal
+    except ModuleNotFoundError as error:
+        raise UnknownJournal(
+            "Kafka's client is not installed; pip install 'packhorse[kafka]'"
+        ) from error
+    return KafkaJournal(url, client_name)

@@ -38,6 +38,7 @@ def test_binaries_in_and_out(serve: Serve) -> None:
         direct = await client.get("/binaries/logo.png")
         assert (direct.status_code, direct.content) == (200, content)
         assert direct.headers["content-type"] == "image/png"
+        assert "no-cache" in direct.headers["cache-control"]
         assert (await client.get("/binaries/logo.png?name=other")).status_code == 404
 
         head = await client.head(url)

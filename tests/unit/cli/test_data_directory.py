@@ -4,7 +4,13 @@ from pathlib import Path
 
 import pytest
 
-from packhorse_services.cli.data_directory import DataDirectory, DataInUse, NotRunning, RunningStack
+from packhorse_services.cli.data_directory import (
+    DataDirectory,
+    DataInUse,
+    DataUnusable,
+    NotRunning,
+    RunningStack,
+)
 
 
 def test_a_folder_in_use_is_refused_and_says_by_whom(tmp_path: Path) -> None:
@@ -16,6 +22,13 @@ def test_a_folder_in_use_is_refused_and_says_by_whom(tmp_path: Path) -> None:
         second,
     ):
         pytest.fail("two supervisors on one folder")
+
+
+def test_a_file_is_no_data_folder(tmp_path: Path) -> None:
+    (tmp_path / "file").touch()
+    unusable = DataDirectory(tmp_path / "file").claimed()
+    with pytest.raises(DataUnusable, match="can't be the data folder"), unusable:
+        pass
 
 
 def test_a_folder_is_free_again_afterwards(tmp_path: Path) -> None:
