@@ -8,6 +8,7 @@ import os
 import shutil
 import subprocess
 import sys
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -91,13 +92,14 @@ def _feed(feed: Feed) -> Crashes:
 
 
 @pytest.fixture(scope="module")
-def crashes(databases: Databases, tmp_path_factory: pytest.TempPathFactory) -> Crashes:
+def crashes(databases: Databases, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Crashes]:
     assert shutil.which("strace"), "the crash points need strace; .ci/run installs it"
     journal_url, blobs = databases.new("journal"), tmp_path_factory.mktemp("blobs")
-    feed = Feed(open_journal(journal_url, client_name="tests"), open_blobs(str(blobs)))
-    made = _feed(feed)
+    journal = open_journal(journal_url, client_name="tests")
+    made = _feed(Feed(journal, open_blobs(str(blobs))))
     made.databases, made.journal_url, made.blobs = databases, journal_url, blobs
-    return made
+    yield made
+    journal.close()
 
 
 def test_r8_killed_at_any_send_a_subscriber_goes_on_as_if_nothing_had_happened(

@@ -120,7 +120,7 @@ def test_r26_lost_acknowledgements_neither_lose_nor_repeat(author: Author, seed:
 def test_r26_the_checker_catches_a_publisher_that_does_not_look(
     author: Author, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def look_away(journal: Journal, topic: str, *_: object) -> Findings:
+    def look_away(journal: Journal, topic: str, *_: object, **__: object) -> Findings:
         return Findings(journal.bounds(topic).next)
 
     monkeypatch.setattr(delivery, "search", look_away)
