@@ -6,12 +6,13 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from packhorse.blobs.api import BlobStore
-from packhorse.messaging.api import Edge, Journal, Record
+from packhorse.messaging.api import Journal, Record
 from packhorse.packages.body import unpack
 from packhorse.wire.codec import decode_status
 from packhorse.wire.messages import Action, PackageMessage, Status
 from packhorse.wire.package_codec import decode_package
 from tests.chaos.ledger import Sample
+from tests.harness.fold import packages
 
 
 @dataclass
@@ -36,23 +37,11 @@ class History:
         return [delivered.package.entry.package_id for delivered in self.packages]
 
 
-def read_all(journal: Journal, topic: str) -> list[Record]:
-    """Return every record of a topic's first partition."""
-    end = journal.bounds(topic).next
-    records: list[Record] = []
-    with journal.reader(topic, Edge.OLDEST, partition=0) as reader:
-        while not records or records[-1].offset < end - 1:
-            batch = reader.poll(10.0)
-            assert batch, f"{topic} ends at {end}, but nothing comes after {records[-1:]}"
-            records.extend(batch)
-    return records
-
-
 def history(journal: Journal, topic: str, blobs: BlobStore) -> History:
     """Read the journal as a subscriber should: a number that was there already says nothing."""
     found = History()
     applied: dict[str, tuple[int, int]] = {}
-    for record in read_all(journal, topic):
+    for record in packages(journal, topic):
         package = decode_package(record.headers, record.value)
         entry = package.entry
         number = (entry.epoch, entry.sequence)

@@ -23,6 +23,7 @@ from packhorse_services.cli.embedded import EmbeddedPostgres
 from tests.chaos import checks, ledger
 from tests.chaos.faults import Faults
 from tests.chaos.workload import Workload
+from tests.harness.fold import packages
 from tests.harness.kafka.broker import RunningKafka, running_kafka
 from tests.harness.postgres import Databases, running_postgres
 from tests.harness.processes import Room, Rooms, rooms
@@ -178,6 +179,6 @@ def _check(
 
 
 def _statuses_are_right(journal: object, found: checks.History, name: str) -> bool:
-    records = checks.read_all(journal, Topics().status)  # type: ignore[arg-type]
+    records = packages(journal, Topics().status)  # type: ignore[arg-type]
     checks.check_statuses(found, records, name)
     return True

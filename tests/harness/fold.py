@@ -80,5 +80,7 @@ def packages(journal: Journal, topic: str) -> list[Record]:
     records: list[Record] = []
     with journal.reader(topic, Edge.OLDEST, partition=0) as reader:
         while journal.bounds(topic).oldest < end and (not records or records[-1].offset < end - 1):
-            records += reader.poll(10.0)
+            batch = reader.poll(10.0)
+            assert batch, f"{topic} ends at {end}, but nothing comes after {records[-1:]}"
+            records += batch
     return records

@@ -71,7 +71,7 @@ def blob_store(request: Request) -> BlobStore:
 )
 async def get_blob(request: Request, digest: Digest, media_type: MediaType = _UNKNOWN) -> Response:
     """Stream a binary, or one range of it. It never changes, so caches may keep it."""
-    return await serve_blob(request, digest.removeprefix("sha256:"), media_type)
+    return await _serve_for_good(request, digest, media_type)
 
 
 @_router.head(
@@ -81,13 +81,19 @@ async def get_blob(request: Request, digest: Digest, media_type: MediaType = _UN
 )
 async def head_blob(request: Request, digest: Digest, media_type: MediaType = _UNKNOWN) -> Response:
     """Tell whether a binary is there, and its length."""
-    return await serve_blob(request, digest.removeprefix("sha256:"), media_type)
+    return await _serve_for_good(request, digest, media_type)
+
+
+async def _serve_for_good(request: Request, digest: str, media_type: str) -> Response:
+    response = await serve_blob(request, digest.removeprefix("sha256:"), media_type)
+    response.headers["Cache-Control"] = _KEPT
+    return response
 
 
 async def serve_blob(request: Request, sha256: str, media_type: str) -> Response:
     """Answer GET or HEAD with a binary of the mounted store, honouring Range and If-None-Match.
 
-    Only a URL that names the digest may be cached without asking again.
+    The answer may be cached, but not used without asking: the URL may name another one tomorrow.
 
     Whoever receives the last byte of a whole binary has the right bytes: a wrong digest breaks
     the connection instead.
@@ -100,7 +106,7 @@ async def serve_blob(request: Request, sha256: str, media_type: str) -> Response
     headers = {
         "ETag": etag,
         "Accept-Ranges": "bytes",
-        "Cache-Control": _KEPT if sha256 in request.url.path else _ASKED,
+        "Cache-Control": _ASKED,
         "Content-Type": media_type if re.fullmatch(_MEDIA_TYPE, media_type) else _UNKNOWN,
     }
     if etag in request.headers.get("if-none-match", ""):
