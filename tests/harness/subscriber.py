@@ -19,7 +19,8 @@ from packhorse.content.node import Node
 from packhorse.messaging.api import Edge, Journal, Outgoing, Record
 from packhorse.messaging.topics import standard_topics
 from packhorse.packages.body import pack
-from packhorse.wire.codec import decode_discovery, decode_status, encode_clear
+from packhorse.wire.codec import decode_discovery, decode_status
+from packhorse.wire.command_codec import encode_command
 from packhorse.wire.messages import (
     Action,
     ClearCommand,
@@ -120,7 +121,7 @@ class Feed:
 
     def clear(self, subscriber: str, offset: int, command_id: str = "", agent: str = AGENT) -> None:
         command = ClearCommand(command_id or str(uuid.uuid4()), subscriber, agent, offset)
-        encoded = encode_clear(command)
+        encoded = encode_command(command)
         record = Outgoing(encoded.value, encoded.headers, subscriber)
         self.journal.append(TOPICS.command, record).result(10)
 

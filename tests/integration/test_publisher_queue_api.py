@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from packhorse.messaging.api import Edge
-from packhorse.wire.codec import decode_clear
+from packhorse.wire.command_codec import decode_command
 from packhorse.wire.messages import ClearCommand, LaneState, Status
 from tests.harness.publisher_service import PublisherService
 from tests.harness.publishing import TOPICS, page
@@ -126,7 +126,7 @@ def test_r18_the_error_queue_has_reason_and_attempts(service: PublisherService) 
 
 def commands(s: PublisherService) -> list[ClearCommand]:
     with s.author.journal.reader(TOPICS.command, Edge.OLDEST) as reader:
-        return [decode_clear(record.headers, record.value) for record in reader.poll(0.1)]
+        return [decode_command(record.headers, record.value) for record in reader.poll(0.1)]
 
 
 def test_r24_offsets_of_another_log_count_for_nothing(service: PublisherService) -> None:

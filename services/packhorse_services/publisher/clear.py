@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from packhorse.clock import Clock
 from packhorse.errors import Permanent
 from packhorse.messaging.api import Journal, Outgoing
-from packhorse.wire.codec import encode_clear
+from packhorse.wire.command_codec import encode_command
 from packhorse.wire.messages import ClearCommand
 from packhorse_services.publisher.queues.queue import Queue, Queues
 
@@ -71,7 +71,7 @@ class Clearing:
             user=user,
             issued_ms=self._clock.wall_ms(),
         )
-        encoded = encode_clear(command)
+        encoded = encode_command(command)
         record = Outgoing(encoded.value, encoded.headers, key=subscriber)
         await asyncio.wrap_future(self._journal.append(self._topic, record))
         packages = (queue.length or 0) - (self._queues.feed.cache.length(offset) or 0)

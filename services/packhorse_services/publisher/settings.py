@@ -26,3 +26,14 @@ class Settings(ProcessConfiguration, BaseSettings):
     """How much may wait for a journal that is away, and how long, before requests are refused."""
     idempotency_hours: float = Field(default=24.0, gt=0)
     cache_bytes: int = Field(default=512 * 1024 * 1024, ge=1024 * 1024)
+    queue_packages: int = Field(default=1_000_000, ge=1)
+    queue_bytes: int = Field(default=64 * 1024**3, ge=1)
+    """How much may wait for the slowest live subscriber before requests are refused (429)."""
+    keep_failed_days: float = Field(default=30.0, gt=0)
+    """How long an entry of an error queue is kept; the log may forget its package earlier."""
+    producer_days: float = Field(default=30.0, gt=0)
+    """How long a producer that publishes nothing is remembered."""
+    producers: int = Field(default=10_000, ge=1)
+    """How many producers are remembered."""
+    event_streams: int = Field(default=64, ge=1)
+    """How many clients may follow `GET /events` at a time."""

@@ -7,7 +7,9 @@ from sqlalchemy import (
     Column,
     DateTime,
     Index,
+    Integer,
     LargeBinary,
+    Sequence,
     Table,
     Text,
     Uuid,
@@ -15,6 +17,7 @@ from sqlalchemy import (
     text,
     true,
 )
+from sqlalchemy.dialects.postgresql import JSONB
 
 from packhorse.db.metadata import BOOKKEEPING, METADATA
 
@@ -45,8 +48,17 @@ OUTBOX = Table(
     Column("traceparent", Text),
     Column("accepted_at", DateTime(timezone=True), nullable=False, server_default=func.now()),
     Column("log_offset", BigInteger),
+    Column("producer_name", Text),
+    Column("producer_sequence", BigInteger),
     CheckConstraint("log_offset IS NOT NULL OR value IS NOT NULL"),
+    CheckConstraint("(producer_name IS NULL) = (producer_sequence IS NULL)"),
     Index("outbox_unsettled", "epoch", "sequence", postgresql_where=text("log_offset IS NULL")),
+    Index(
+        "outbox_producer",
+        "producer_name",
+        "producer_sequence",
+        postgresql_where=text("producer_name IS NOT NULL"),
+    ),
     schema=BOOKKEEPING,
 )
 """Every accepted package as long as the log keeps it; `value` only until it is in the journal."""
@@ -78,3 +90,100 @@ STORED_PACKAGE = Table(
     schema=BOOKKEEPING,
 )
 """Bodies in the blob store, committed with their outbox row; the cleanup removes them (R21)."""
+
+PRODUCER_EPOCH = Sequence("producer_epoch", metadata=METADATA, schema=BOOKKEEPING)
+"""Gives epochs to producers, none of them twice."""
+
+PRODUCER = Table(
+    "producer",
+    METADATA,
+    Column("agent", Text, primary_key=True),
+    Column("caller", Text, primary_key=True),
+    Column("name", Text, primary_key=True),
+    Column("epoch", BigInteger, nullable=False),
+    Column("last_sequence", BigInteger, nullable=False),
+    Column("registered_at", DateTime(timezone=True), nullable=False, server_default=func.now()),
+    Column("used_at", DateTime(timezone=True), nullable=False, server_default=func.now()),
+    Index("producer_age", "used_at"),
+    schema=BOOKKEEPING,
+)
+"""A caller's replayable sources: the epoch that fences, the highest sequence that is committed."""
+
+DEDUPLICATION_SNAPSHOT = Table(
+    "deduplication_snapshot",
+    METADATA,
+    Column("topic", Text, primary_key=True),
+    Column("journal_id", Text, nullable=False),
+    Column("position", BigInteger, nullable=False),
+    Column("producers", JSONB, nullable=False),
+    Column("taken_at", DateTime(timezone=True), nullable=False, server_default=func.now()),
+    schema=BOOKKEEPING,
+)
+"""What the deduplication of a topic knew below `position`; replay goes on from there."""
+
+OUTCOME = Table(
+    "outcome",
+    METADATA,
+    Column("agent", Text, primary_key=True),
+    Column("subscriber", Text, primary_key=True),
+    Column("journal_id", Text, primary_key=True),
+    Column("log_offset", BigInteger, primary_key=True, autoincrement=False),
+    Column("package_id", Text, nullable=False),
+    Column("status", Text, nullable=False),
+    Column("attempts", Integer, nullable=False),
+    Column("reason", Text, nullable=False),
+    Column("command_id", Text, nullable=False),
+    Column("decided_at", DateTime(timezone=True), nullable=False),
+    Column("entry", LargeBinary),
+    Column("redistributed_as", Text, nullable=False, server_default=""),
+    CheckConstraint("status IN ('REMOVED', 'REMOVED_FAILED', 'SKIPPED')"),
+    Index("outcome_package", "agent", "log_offset"),
+    Index("outcome_age", "decided_at"),
+    schema=BOOKKEEPING,
+)
+"""Packages that a subscriber is done with and did not import; the error queues (R18)."""
+
+KNOWN_SUBSCRIBER = Table(
+    "known_subscriber",
+    METADATA,
+    Column("agent", Text, primary_key=True),
+    Column("subscriber", Text, primary_key=True),
+    Column("announcement", LargeBinary, nullable=False),
+    Column("seen_at", DateTime(timezone=True), nullable=False),
+    schema=BOOKKEEPING,
+)
+"""The last announcement of each subscriber, kept longer than the discovery topic keeps it."""
+
+TOPIC_CURSOR = Table(
+    "topic_cursor",
+    METADATA,
+    Column("agent", Text, primary_key=True),
+    Column("topic", Text, primary_key=True),
+    Column("journal_id", Text, nullable=False),
+    Column("log_offset", BigInteger, nullable=False),
+    schema=BOOKKEEPING,
+)
+"""Up to where an agent has taken a topic in, and up to which package it has told events."""
+
+COMMAND = Table(
+    "command",
+    METADATA,
+    Column("command_id", Text, primary_key=True),
+    Column("agent", Text, nullable=False),
+    Column("subscriber", Text, nullable=False),
+    Column("kind", Text, nullable=False),
+    Column("log_offset", BigInteger),
+    Column("journal_id", Text, nullable=False),
+    Column("issued_by", Text, nullable=False),
+    Column("issued_at", DateTime(timezone=True), nullable=False, server_default=func.now()),
+    Column("sent_at", DateTime(timezone=True)),
+    Column("seen_at", DateTime(timezone=True)),
+    Column("ended_at", DateTime(timezone=True)),
+    Column("state", Text, nullable=False),
+    Column("removed", BigInteger),
+    Column("reason", Text, nullable=False, server_default=""),
+    CheckConstraint("state IN ('ISSUED', 'SENT', 'SEEN', 'APPLIED', 'REJECTED')"),
+    Index("command_issued", "agent", "issued_at"),
+    schema=BOOKKEEPING,
+)
+"""Every command that an operator gave, by whom, and what became of it."""

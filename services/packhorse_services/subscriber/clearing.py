@@ -12,7 +12,7 @@ from packhorse.clock import Clock, SystemClock
 from packhorse.errors import PackhorseError, Transient
 from packhorse.messaging.api import Journal, OffsetOutOfRange, Reader, Record
 from packhorse.runtime.lifecycle import Worker
-from packhorse.wire.codec import decode_clear
+from packhorse.wire.command_codec import decode_command
 from packhorse.wire.messages import ClearCommand
 from packhorse.wire.record import Undecodable
 from packhorse.wire.topics import Topics
@@ -166,14 +166,14 @@ class CommandFollower:
 
     def _read(self, record: Record) -> ClearCommand | None:
         try:
-            command = decode_clear(record.headers, record.value)
+            command = decode_command(record.headers, record.value)
         except Undecodable as error:
             logger.warning(
                 "an unreadable command is passed over",
                 extra={"offset": record.offset, "error": str(error)},
             )
             return None
-        if command.subscriber != self._subscriber:
+        if not isinstance(command, ClearCommand) or command.subscriber != self._subscriber:
             return None
         command_id = printable(command.command_id, _ID_CHARACTERS) or f"offset-{record.offset}"
         agent = printable(command.publisher_agent, _ID_CHARACTERS)

@@ -6,12 +6,17 @@ from sqlalchemy import (
     CheckConstraint,
     Column,
     DateTime,
+    Identity,
+    Index,
     Integer,
     Table,
     Text,
+    false,
     func,
+    text,
     true,
 )
+from sqlalchemy.dialects.postgresql import JSONB
 
 from packhorse.db.metadata import BOOKKEEPING, METADATA
 
@@ -40,6 +45,7 @@ POSITION = Table(
     Column("log_offset", BigInteger, nullable=False),
     Column("package_id", Text, nullable=False),
     Column("moved_at", _TIME, nullable=False, server_default=func.now()),
+    Column("started_offset", BigInteger, nullable=False, server_default=text("'-1'::bigint")),
     schema=BOOKKEEPING,
 )
 """Each lane's last processed offset, what was there, and the epoch that may move it (R24, R25)."""
@@ -81,7 +87,8 @@ STATUS = Table(
     Column("reason", Text, nullable=False),
     Column("command_id", Text, nullable=False),
     Column("decided_at", _TIME, nullable=False, server_default=func.clock_timestamp()),
-    CheckConstraint("status IN ('IMPORTED', 'REMOVED', 'REMOVED_FAILED')"),
+    Column("journal_id", Text, nullable=False, server_default=""),
+    CheckConstraint("status IN ('IMPORTED', 'REMOVED', 'REMOVED_FAILED', 'SKIPPED')"),
     schema=BOOKKEEPING,
 )
 """What became of packages, committed with the import (R9)."""
@@ -117,3 +124,57 @@ COMMAND_POSITION = Table(
     schema=BOOKKEEPING,
 )
 """The last command read from this subscriber's partition of the command topic."""
+
+LANE_CONTROL = Table(
+    "lane_control",
+    METADATA,
+    Column("publisher_agent", _AGENT, primary_key=True),
+    Column("desired", Text, nullable=False),
+    Column("command_id", Text, nullable=False),
+    Column("changed_at", _TIME, nullable=False, server_default=func.clock_timestamp()),
+    CheckConstraint("desired IN ('RUN', 'PAUSE', 'STOP')"),
+    schema=BOOKKEEPING,
+)
+"""What an operator wants of a lane; a lane without a row runs."""
+
+COMMAND_STATUS = Table(
+    "command_status",
+    METADATA,
+    Column("command_id", Text, primary_key=True),
+    Column("state", Text, primary_key=True),
+    Column("subscriber", Text, nullable=False),
+    Column("publisher_agent", Text, nullable=False),
+    Column("removed", BigInteger, nullable=False, server_default=text("'0'::bigint")),
+    Column("reason", Text, nullable=False, server_default=""),
+    Column("decided_at", _TIME, nullable=False, server_default=func.clock_timestamp()),
+    Column("sent", Boolean, nullable=False, server_default=false()),
+    CheckConstraint("state IN ('SEEN', 'APPLIED', 'REJECTED')"),
+    schema=BOOKKEEPING,
+)
+"""What is told of commands, committed with what they did and sent afterwards (R9)."""
+
+AUDIT = Table(
+    "audit",
+    METADATA,
+    Column("id", BigInteger, Identity(always=True), primary_key=True),
+    Column("happened_at", _TIME, nullable=False, server_default=func.clock_timestamp()),
+    Column("subscriber", Text, nullable=False),
+    Column("publisher_agent", Text, nullable=False),
+    Column("command_id", Text, nullable=False),
+    Column("issued_by", Text, nullable=False),
+    Column("action", Text, nullable=False),
+    Column("detail", JSONB, nullable=False, server_default="{}"),
+    schema=BOOKKEEPING,
+)
+"""What operators did to the lanes of this database, committed with it."""
+
+APPLIED_PACKAGE = Table(
+    "applied_package",
+    METADATA,
+    Column("publisher_agent", _AGENT, primary_key=True),
+    Column("package_id", _AGENT, primary_key=True),
+    Column("applied_at", _TIME, nullable=False, server_default=func.clock_timestamp()),
+    Index("applied_package_age", "applied_at"),
+    schema=BOOKKEEPING,
+)
+"""Ids of imported packages, for a journal that may hold one package under two numbers."""

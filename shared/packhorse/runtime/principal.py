@@ -12,6 +12,7 @@ class Scope(enum.StrEnum):
     DISTRIBUTE = "distribute"
     QUEUES_READ = "queues:read"
     QUEUES_CLEAR = "queues:clear"
+    SUBSCRIBERS_OPERATE = "subscribers:operate"
     ADMIN = "admin"
 
 

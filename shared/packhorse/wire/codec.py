@@ -1,4 +1,4 @@
-"""Statuses, announcements, commands and events to record headers and bytes, and back.
+"""Statuses, announcements and events to record headers and bytes, and back.
 
 What comes from the journal is untrusted (R30): the decoders raise `Undecodable` and nothing else.
 """
@@ -7,7 +7,6 @@ import json
 from collections.abc import Mapping
 
 from packhorse.wire.messages import (
-    ClearCommand,
     DiscoveryMessage,
     LaneState,
     PackageDistributed,
@@ -16,7 +15,7 @@ from packhorse.wire.messages import (
     SubscriberState,
 )
 from packhorse.wire.record import Encoded, Undecodable, enum_name, expect, parse, type_headers
-from packhorse.wire.v1 import command_pb2, discovery_pb2, status_pb2
+from packhorse.wire.v1 import discovery_pb2, status_pb2
 
 MAX_LANES = 256
 """Lanes that one announcement may hold; a publisher agent each, of which there are about ten."""
@@ -35,6 +34,7 @@ def encode_status(message: StatusMessage) -> Encoded:
         reason=message.reason,
         command_id=message.command_id,
         decided_ms=message.decided_ms,
+        journal_id=message.journal_id,
     )
     return Encoded(type_headers(StatusMessage), wire.SerializeToString())
 
@@ -55,6 +55,7 @@ def decode_status(headers: Mapping[str, bytes], value: bytes) -> StatusMessage:
         command_id=wire.command_id,
         decided_ms=wire.decided_ms,
         subscriber_instance=wire.subscriber_instance,
+        journal_id=wire.journal_id,
     )
 
 
@@ -84,6 +85,8 @@ def _write_state(state: SubscriberState) -> discovery_pb2.SubscriberState:
         blocked_since_ms=state.blocked_since_ms,
         journal_id=state.journal_id,
         epoch=state.epoch,
+        settled_offset=state.settled_offset,
+        started_offset=state.started_offset,
     )
 
 
@@ -116,36 +119,8 @@ def _read_state(wire: discovery_pb2.SubscriberState) -> SubscriberState:
         blocked_since_ms=wire.blocked_since_ms,
         journal_id=wire.journal_id,
         epoch=wire.epoch,
-    )
-
-
-def encode_clear(message: ClearCommand) -> Encoded:
-    """Encode a clear command."""
-    wire = command_pb2.CommandMessage(
-        subscriber=message.subscriber,
-        publisher_agent=message.publisher_agent,
-        command_id=message.command_id,
-        user=message.user,
-        issued_ms=message.issued_ms,
-        clear=command_pb2.ClearCommand(offset=message.offset),
-    )
-    return Encoded(type_headers(ClearCommand), wire.SerializeToString())
-
-
-def decode_clear(headers: Mapping[str, bytes], value: bytes) -> ClearCommand:
-    """Decode a clear command record. Raises `Undecodable`."""
-    expect(headers, ClearCommand)
-    wire = command_pb2.CommandMessage()
-    parse(wire, value)
-    if wire.WhichOneof("command") != "clear":
-        raise Undecodable("the command record names no command known to this version")
-    return ClearCommand(
-        command_id=wire.command_id,
-        subscriber=wire.subscriber,
-        publisher_agent=wire.publisher_agent,
-        offset=wire.clear.offset,
-        user=wire.user,
-        issued_ms=wire.issued_ms,
+        settled_offset=wire.settled_offset,
+        started_offset=wire.started_offset,
     )
 
 
@@ -157,6 +132,12 @@ def encode_distributed(message: PackageDistributed, *, source: str, time: str) -
         "offset": message.offset,
         "paths": list(message.paths),
         "deep_paths": list(message.deep_paths),
+        "action": message.action,
+        "imported": list(message.imported),
+        "removed": list(message.removed),
+        "failed": list(message.failed),
+        "skipped": list(message.skipped),
+        "away": list(message.away),
     }
     attributes = {
         "ce_specversion": "1.0",

@@ -20,6 +20,7 @@ class Status(enum.Enum):
     IMPORTED = "IMPORTED"
     REMOVED = "REMOVED"
     REMOVED_FAILED = "REMOVED_FAILED"
+    SKIPPED = "SKIPPED"
 
 
 class LaneState(enum.Enum):
@@ -33,6 +34,23 @@ class LaneState(enum.Enum):
     WAITING_FOR_LEASE = "WAITING_FOR_LEASE"
     PAUSED = "PAUSED"
     STOPPED = "STOPPED"
+    WAITING_FOR_SUBSCRIBER = "WAITING_FOR_SUBSCRIBER"
+
+
+class DesiredState(enum.Enum):
+    """What an operator wants of a lane."""
+
+    RUN = "RUN"
+    PAUSE = "PAUSE"
+    STOP = "STOP"
+
+
+class CommandState(enum.Enum):
+    """What became of a command at its subscriber."""
+
+    SEEN = "SEEN"
+    APPLIED = "APPLIED"
+    REJECTED = "REJECTED"
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,6 +108,8 @@ class StatusMessage:
     command_id: str = ""
     decided_ms: int = 0
     subscriber_instance: str = ""
+    journal_id: str = ""
+    """The package topic's, whose offset this is; empty from a sender that does not know it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,6 +125,10 @@ class SubscriberState:
     blocked_since_ms: int = 0
     journal_id: str = ""
     epoch: int = 0
+    settled_offset: int = -1
+    """Every status up to this offset is in the status topic."""
+    started_offset: int = -1
+    """The lane has imported nothing up to this offset: it began behind it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -130,17 +154,79 @@ class ClearCommand:
     offset: int
     user: str = ""
     issued_ms: int = 0
+    journal_id: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class ControlCommand:
+    """Run, pause or stop the lane of `publisher_agent` at `subscriber`, until told otherwise."""
+
+    command_id: str
+    subscriber: str
+    publisher_agent: str
+    desired: DesiredState
+    user: str = ""
+    issued_ms: int = 0
+    journal_id: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class ResetCommand:
+    """Move the offset of a stopped lane to `offset`; the package behind it comes next."""
+
+    command_id: str
+    subscriber: str
+    publisher_agent: str
+    offset: int
+    user: str = ""
+    issued_ms: int = 0
+    journal_id: str = ""
+
+
+Command = ClearCommand | ControlCommand | ResetCommand
+
+
+@dataclass(frozen=True, slots=True)
+class CommandStatusMessage:
+    """What became of a command; a repeat of it means nothing new."""
+
+    command_id: str
+    subscriber: str
+    publisher_agent: str
+    state: CommandState
+    removed: int = 0
+    """Packages that a clear has removed; known with APPLIED."""
+    reason: str = ""
+    decided_ms: int = 0
+    subscriber_instance: str = ""
 
 
 @dataclass(frozen=True, slots=True)
 class PackageDistributed:
-    """Told on the event topic when a package has been distributed."""
+    """Told on the event topic once every live subscriber is done with a package.
+
+    Subscribers that did not import it are named by what they did instead.
+    """
 
     package_id: str
     publisher_agent: str
     offset: int
     paths: tuple[str, ...] = ()
     deep_paths: tuple[str, ...] = ()
+    action: str = ""
+    imported: tuple[str, ...] = ()
+    removed: tuple[str, ...] = ()
+    failed: tuple[str, ...] = ()
+    skipped: tuple[str, ...] = ()
+    away: tuple[str, ...] = ()
+    """Stale when it was told; they get the package when they come back."""
 
 
-Message = PackageMessage | StatusMessage | DiscoveryMessage | ClearCommand | PackageDistributed
+Message = (
+    PackageMessage
+    | StatusMessage
+    | DiscoveryMessage
+    | Command
+    | CommandStatusMessage
+    | PackageDistributed
+)

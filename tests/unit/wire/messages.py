@@ -7,11 +7,17 @@ from hypothesis import strategies as st
 from packhorse.wire.messages import (
     Action,
     ClearCommand,
+    Command,
+    CommandState,
+    CommandStatusMessage,
+    ControlCommand,
+    DesiredState,
     DiscoveryMessage,
     LaneState,
     PackageBody,
     PackageEntry,
     PackageMessage,
+    ResetCommand,
     Status,
     StatusMessage,
     SubscriberState,
@@ -71,6 +77,7 @@ statuses: st.SearchStrategy[StatusMessage] = _of(
     command_id=texts,
     decided_ms=int64,
     subscriber_instance=texts,
+    journal_id=texts,
 )
 
 _states = _of(
@@ -84,6 +91,8 @@ _states = _of(
     blocked_since_ms=int64,
     journal_id=texts,
     epoch=int64,
+    settled_offset=int64,
+    started_offset=int64,
 )
 
 announcements: st.SearchStrategy[DiscoveryMessage] = _of(
@@ -97,12 +106,29 @@ announcements: st.SearchStrategy[DiscoveryMessage] = _of(
     subscriber_instance=texts,
 )
 
-clears: st.SearchStrategy[ClearCommand] = _of(
-    ClearCommand,
+_command = {
+    "command_id": texts,
+    "subscriber": texts,
+    "publisher_agent": texts,
+    "user": texts,
+    "issued_ms": int64,
+    "journal_id": texts,
+}
+
+commands: st.SearchStrategy[Command] = st.one_of(
+    _of(ClearCommand, offset=int64, **_command),
+    _of(ResetCommand, offset=int64, **_command),
+    _of(ControlCommand, desired=st.sampled_from(DesiredState), **_command),
+)
+
+command_statuses: st.SearchStrategy[CommandStatusMessage] = _of(
+    CommandStatusMessage,
     command_id=texts,
     subscriber=texts,
     publisher_agent=texts,
-    offset=int64,
-    user=texts,
-    issued_ms=int64,
+    state=st.sampled_from(CommandState),
+    removed=int64,
+    reason=texts,
+    decided_ms=int64,
+    subscriber_instance=texts,
 )

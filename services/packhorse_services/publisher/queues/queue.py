@@ -23,7 +23,7 @@ class UnknownSubscriber(Permanent):
 
 
 class QueueState(enum.Enum):
-    """What a queue is doing (R16); the last five are what its subscriber says of itself."""
+    """What a queue is doing (R16); the last six are what its subscriber says of itself."""
 
     IDLE = "IDLE"
     RUNNING = "RUNNING"
@@ -34,6 +34,7 @@ class QueueState(enum.Enum):
     WAITING_FOR_LEASE = "WAITING_FOR_LEASE"
     PAUSED = "PAUSED"
     STOPPED = "STOPPED"
+    WAITING_FOR_SUBSCRIBER = "WAITING_FOR_SUBSCRIBER"
 
 
 _OWN_STATES = frozenset(
@@ -43,6 +44,7 @@ _OWN_STATES = frozenset(
         LaneState.WAITING_FOR_LEASE,
         LaneState.PAUSED,
         LaneState.STOPPED,
+        LaneState.WAITING_FOR_SUBSCRIBER,
     }
 )
 

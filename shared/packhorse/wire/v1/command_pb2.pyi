@@ -5,6 +5,7 @@ isort:skip_file
 
 from google.protobuf import descriptor as _descriptor
 from google.protobuf import message as _message
+from google.protobuf.internal import enum_type_wrapper as _enum_type_wrapper
 import builtins as _builtins
 import sys
 import typing as _typing
@@ -16,6 +17,27 @@ else:
 
 DESCRIPTOR: _descriptor.FileDescriptor
 
+class _DesiredState:
+    ValueType = _typing.NewType("ValueType", _builtins.int)
+    V: _TypeAlias = ValueType  # noqa: Y015
+
+class _DesiredStateEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_DesiredState.ValueType], _builtins.type):
+    DESCRIPTOR: _descriptor.EnumDescriptor
+    RUN: _DesiredState.ValueType  # 0
+    PAUSE: _DesiredState.ValueType  # 1
+    """keep everything open, import nothing"""
+    STOP: _DesiredState.ValueType  # 2
+    """let go of everything; the offset may be reset"""
+
+class DesiredState(_DesiredState, metaclass=_DesiredStateEnumTypeWrapper): ...
+
+RUN: DesiredState.ValueType  # 0
+PAUSE: DesiredState.ValueType  # 1
+"""keep everything open, import nothing"""
+STOP: DesiredState.ValueType  # 2
+"""let go of everything; the offset may be reset"""
+Global___DesiredState: _TypeAlias = DesiredState  # noqa: Y015
+
 @_typing.final
 class CommandMessage(_message.Message):
     """A command to one subscriber. Tags 1-4 are those of the Java peer."""
@@ -25,34 +47,46 @@ class CommandMessage(_message.Message):
     SUBSCRIBER_INSTANCE_FIELD_NUMBER: _builtins.int
     SUBSCRIBER_FIELD_NUMBER: _builtins.int
     CLEAR_FIELD_NUMBER: _builtins.int
+    CONTROL_FIELD_NUMBER: _builtins.int
+    RESET_FIELD_NUMBER: _builtins.int
     PUBLISHER_AGENT_FIELD_NUMBER: _builtins.int
     COMMAND_ID_FIELD_NUMBER: _builtins.int
     USER_FIELD_NUMBER: _builtins.int
     ISSUED_MS_FIELD_NUMBER: _builtins.int
+    JOURNAL_ID_FIELD_NUMBER: _builtins.int
     subscriber_instance: _builtins.str
     subscriber: _builtins.str
     publisher_agent: _builtins.str
     command_id: _builtins.str
     user: _builtins.str
     issued_ms: _builtins.int
+    journal_id: _builtins.str
+    """the package topic's, whose offsets the command means (R24)"""
     @_builtins.property
     def clear(self) -> Global___ClearCommand: ...
+    @_builtins.property
+    def control(self) -> Global___ControlCommand: ...
+    @_builtins.property
+    def reset(self) -> Global___ResetCommand: ...
     def __init__(
         self,
         *,
         subscriber_instance: _builtins.str = ...,
         subscriber: _builtins.str = ...,
         clear: Global___ClearCommand | None = ...,
+        control: Global___ControlCommand | None = ...,
+        reset: Global___ResetCommand | None = ...,
         publisher_agent: _builtins.str = ...,
         command_id: _builtins.str = ...,
         user: _builtins.str = ...,
         issued_ms: _builtins.int = ...,
+        journal_id: _builtins.str = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["clear", b"clear", "command", b"command"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["clear", b"clear", "command", b"command", "control", b"control", "reset", b"reset"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["clear", b"clear", "command", b"command", "command_id", b"command_id", "issued_ms", b"issued_ms", "publisher_agent", b"publisher_agent", "subscriber", b"subscriber", "subscriber_instance", b"subscriber_instance", "user", b"user"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["clear", b"clear", "command", b"command", "command_id", b"command_id", "control", b"control", "issued_ms", b"issued_ms", "journal_id", b"journal_id", "publisher_agent", b"publisher_agent", "reset", b"reset", "subscriber", b"subscriber", "subscriber_instance", b"subscriber_instance", "user", b"user"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
-    _WhichOneofReturnType_command: _TypeAlias = _typing.Literal["clear"]  # noqa: Y015
+    _WhichOneofReturnType_command: _TypeAlias = _typing.Literal["clear", "control", "reset"]  # noqa: Y015
     _WhichOneofArgType_command: _TypeAlias = _typing.Literal["command", b"command"]  # noqa: Y015
     def WhichOneof(self, oneof_group: _WhichOneofArgType_command) -> _WhichOneofReturnType_command | None: ...
 
@@ -78,3 +112,45 @@ class ClearCommand(_message.Message):
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
 Global___ClearCommand: _TypeAlias = ClearCommand  # noqa: Y015
+
+@_typing.final
+class ControlCommand(_message.Message):
+    """Bring the lane of the publisher agent into a state that survives restarts."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    DESIRED_FIELD_NUMBER: _builtins.int
+    desired: Global___DesiredState.ValueType
+    def __init__(
+        self,
+        *,
+        desired: Global___DesiredState.ValueType = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["desired", b"desired"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___ControlCommand: _TypeAlias = ControlCommand  # noqa: Y015
+
+@_typing.final
+class ResetCommand(_message.Message):
+    """Move the offset of a stopped lane: the next package is the one behind it."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    OFFSET_FIELD_NUMBER: _builtins.int
+    offset: _builtins.int
+    def __init__(
+        self,
+        *,
+        offset: _builtins.int = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["offset", b"offset"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___ResetCommand: _TypeAlias = ResetCommand  # noqa: Y015

@@ -33,6 +33,8 @@ class _LaneStateEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_LaneState.V
     WAITING_FOR_LEASE: _LaneState.ValueType  # 5
     PAUSED: _LaneState.ValueType  # 6
     STOPPED: _LaneState.ValueType  # 7
+    WAITING_FOR_SUBSCRIBER: _LaneState.ValueType  # 8
+    """another subscriber has to import the package first"""
 
 class LaneState(_LaneState, metaclass=_LaneStateEnumTypeWrapper): ...
 
@@ -44,6 +46,8 @@ JOURNAL_MISMATCH: LaneState.ValueType  # 4
 WAITING_FOR_LEASE: LaneState.ValueType  # 5
 PAUSED: LaneState.ValueType  # 6
 STOPPED: LaneState.ValueType  # 7
+WAITING_FOR_SUBSCRIBER: LaneState.ValueType  # 8
+"""another subscriber has to import the package first"""
 Global___LaneState: _TypeAlias = LaneState  # noqa: Y015
 
 @_typing.final
@@ -100,6 +104,8 @@ class SubscriberState(_message.Message):
     BLOCKED_SINCE_MS_FIELD_NUMBER: _builtins.int
     JOURNAL_ID_FIELD_NUMBER: _builtins.int
     EPOCH_FIELD_NUMBER: _builtins.int
+    SETTLED_OFFSET_FIELD_NUMBER: _builtins.int
+    STARTED_OFFSET_FIELD_NUMBER: _builtins.int
     publisher_agent: _builtins.str
     offset: _builtins.int
     """last processed; -1 before the first"""
@@ -111,6 +117,10 @@ class SubscriberState(_message.Message):
     blocked_since_ms: _builtins.int
     journal_id: _builtins.str
     epoch: _builtins.int
+    settled_offset: _builtins.int
+    """every status up to here is in the status topic; -1 before"""
+    started_offset: _builtins.int
+    """the lane began behind this offset; -1: with the first"""
     def __init__(
         self,
         *,
@@ -123,10 +133,12 @@ class SubscriberState(_message.Message):
         blocked_since_ms: _builtins.int = ...,
         journal_id: _builtins.str = ...,
         epoch: _builtins.int = ...,
+        settled_offset: _builtins.int = ...,
+        started_offset: _builtins.int = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["blocked_since_ms", b"blocked_since_ms", "epoch", b"epoch", "journal_id", b"journal_id", "last_error", b"last_error", "next_attempt_ms", b"next_attempt_ms", "offset", b"offset", "publisher_agent", b"publisher_agent", "retries", b"retries", "state", b"state"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["blocked_since_ms", b"blocked_since_ms", "epoch", b"epoch", "journal_id", b"journal_id", "last_error", b"last_error", "next_attempt_ms", b"next_attempt_ms", "offset", b"offset", "publisher_agent", b"publisher_agent", "retries", b"retries", "settled_offset", b"settled_offset", "started_offset", b"started_offset", "state", b"state"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

@@ -26,13 +26,34 @@ class _StatusEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_Status.ValueTy
     REMOVED_FAILED: _Status.ValueType  # 0
     REMOVED: _Status.ValueType  # 1
     IMPORTED: _Status.ValueType  # 2
+    SKIPPED: _Status.ValueType  # 3
+    """not imported, since the subscriber that it waits for did not"""
 
 class Status(_Status, metaclass=_StatusEnumTypeWrapper): ...
 
 REMOVED_FAILED: Status.ValueType  # 0
 REMOVED: Status.ValueType  # 1
 IMPORTED: Status.ValueType  # 2
+SKIPPED: Status.ValueType  # 3
+"""not imported, since the subscriber that it waits for did not"""
 Global___Status: _TypeAlias = Status  # noqa: Y015
+
+class _CommandState:
+    ValueType = _typing.NewType("ValueType", _builtins.int)
+    V: _TypeAlias = ValueType  # noqa: Y015
+
+class _CommandStateEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_CommandState.ValueType], _builtins.type):
+    DESCRIPTOR: _descriptor.EnumDescriptor
+    SEEN: _CommandState.ValueType  # 0
+    APPLIED: _CommandState.ValueType  # 1
+    REJECTED: _CommandState.ValueType  # 2
+
+class CommandState(_CommandState, metaclass=_CommandStateEnumTypeWrapper): ...
+
+SEEN: CommandState.ValueType  # 0
+APPLIED: CommandState.ValueType  # 1
+REJECTED: CommandState.ValueType  # 2
+Global___CommandState: _TypeAlias = CommandState  # noqa: Y015
 
 @_typing.final
 class StatusMessage(_message.Message):
@@ -50,6 +71,7 @@ class StatusMessage(_message.Message):
     REASON_FIELD_NUMBER: _builtins.int
     COMMAND_ID_FIELD_NUMBER: _builtins.int
     DECIDED_MS_FIELD_NUMBER: _builtins.int
+    JOURNAL_ID_FIELD_NUMBER: _builtins.int
     subscriber_instance: _builtins.str
     subscriber: _builtins.str
     publisher_agent: _builtins.str
@@ -63,6 +85,8 @@ class StatusMessage(_message.Message):
     """which clear command, for REMOVED"""
     decided_ms: _builtins.int
     """by the subscriber's database clock"""
+    journal_id: _builtins.str
+    """the package topic's, whose offsets these are (R24)"""
     def __init__(
         self,
         *,
@@ -76,11 +100,56 @@ class StatusMessage(_message.Message):
         reason: _builtins.str = ...,
         command_id: _builtins.str = ...,
         decided_ms: _builtins.int = ...,
+        journal_id: _builtins.str = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["attempts", b"attempts", "command_id", b"command_id", "decided_ms", b"decided_ms", "offset", b"offset", "package_id", b"package_id", "publisher_agent", b"publisher_agent", "reason", b"reason", "status", b"status", "subscriber", b"subscriber", "subscriber_instance", b"subscriber_instance"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["attempts", b"attempts", "command_id", b"command_id", "decided_ms", b"decided_ms", "journal_id", b"journal_id", "offset", b"offset", "package_id", b"package_id", "publisher_agent", b"publisher_agent", "reason", b"reason", "status", b"status", "subscriber", b"subscriber", "subscriber_instance", b"subscriber_instance"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
 Global___StatusMessage: _TypeAlias = StatusMessage  # noqa: Y015
+
+@_typing.final
+class CommandStatusMessage(_message.Message):
+    """What became of a command at the subscriber that it was sent to; also on the status topic."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    SUBSCRIBER_INSTANCE_FIELD_NUMBER: _builtins.int
+    SUBSCRIBER_FIELD_NUMBER: _builtins.int
+    PUBLISHER_AGENT_FIELD_NUMBER: _builtins.int
+    COMMAND_ID_FIELD_NUMBER: _builtins.int
+    STATE_FIELD_NUMBER: _builtins.int
+    REMOVED_FIELD_NUMBER: _builtins.int
+    REASON_FIELD_NUMBER: _builtins.int
+    DECIDED_MS_FIELD_NUMBER: _builtins.int
+    subscriber_instance: _builtins.str
+    subscriber: _builtins.str
+    publisher_agent: _builtins.str
+    command_id: _builtins.str
+    state: Global___CommandState.ValueType
+    removed: _builtins.int
+    """packages that a clear has removed, for APPLIED"""
+    reason: _builtins.str
+    """why, for REJECTED"""
+    decided_ms: _builtins.int
+    def __init__(
+        self,
+        *,
+        subscriber_instance: _builtins.str = ...,
+        subscriber: _builtins.str = ...,
+        publisher_agent: _builtins.str = ...,
+        command_id: _builtins.str = ...,
+        state: Global___CommandState.ValueType = ...,
+        removed: _builtins.int = ...,
+        reason: _builtins.str = ...,
+        decided_ms: _builtins.int = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["command_id", b"command_id", "decided_ms", b"decided_ms", "publisher_agent", b"publisher_agent", "reason", b"reason", "removed", b"removed", "state", b"state", "subscriber", b"subscriber", "subscriber_instance", b"subscriber_instance"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___CommandStatusMessage: _TypeAlias = CommandStatusMessage  # noqa: Y015

@@ -1,0 +1,164 @@
+"""Puts a publisher together from its settings: what exports and appends, and what reads."""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
+
+from psycopg import Connection
+from psycopg_pool import ConnectionPool
+
+from packhorse.blobs.api import BlobStore
+from packhorse.clock import Clock
+from packhorse.db.connect import async_pool, open_pool
+from packhorse.messaging.api import Journal
+from packhorse.runtime.auth import Authenticator
+from packhorse.runtime.lifecycle import Component
+from packhorse.runtime.periodic import Periodic
+from packhorse.wire.topics import Topics
+from packhorse_services.publisher.clear import Clearing
+from packhorse_services.publisher.collaborators import Collaborators
+from packhorse_services.publisher.delivery import Delivery
+from packhorse_services.publisher.distribute import Packer
+from packhorse_services.publisher.distributions import Distributions, Pool
+from packhorse_services.publisher.exporter import Exporter
+from packhorse_services.publisher.housekeeping import Housekeeping
+from packhorse_services.publisher.publishing import Patience, Publishing
+from packhorse_services.publisher.queues.cache import QueueCache
+from packhorse_services.publisher.queues.errors import ErrorQueues
+from packhorse_services.publisher.queues.feed import QueueFeed
+from packhorse_services.publisher.queues.follower import TopicFollower
+from packhorse_services.publisher.queues.queue import Queues
+from packhorse_services.publisher.queues.subscribers import Subscribers
+from packhorse_services.publisher.settings import Settings
+from packhorse_services.publisher.slot import Slot, slot_connection
+
+_UPKEEP_S = 15.0
+_TIDY_S = 300.0
+
+
+@dataclass(frozen=True)
+class Backends:
+    """What a publisher stands on."""
+
+    journal: Journal
+    blobs: BlobStore
+    authenticator: Authenticator
+    clock: Clock
+
+
+@dataclass(frozen=True)
+class Assembled:
+    """The parts of a publisher: what its routes work with, and what is started and stopped."""
+
+    collaborators: Collaborators
+    routes_pool: Pool
+    readiness: Mapping[str, Callable[[], None]]
+    components: Sequence[Component]
+
+
+def assemble(settings: Settings, backends: Backends) -> Assembled:
+    """Return the parts; nothing connects before it is started."""
+    return _Assembly(settings, backends).assembled()
+
+
+@dataclass(frozen=True)
+class _Closed:
+    """Closes a pool when all that use it have stopped."""
+
+    pool: ConnectionPool[Connection]
+
+    def start(self) -> None:
+        """Do nothing: the pool connects when it is first used."""
+
+    def stop(self, timeout: float) -> None:
+        """Close it."""
+        self.pool.close(timeout)
+
+
+class _Assembly:
+    """What several parts share while they are being made."""
+
+    def __init__(self, settings: Settings, backends: Backends) -> None:
+        self.settings, self.backends = settings, backends
+        self.journal, self.clock = backends.journal, backends.clock
+        self.topics = Topics.prefixed(settings.topic_prefix)
+        self.url = settings.database_url.get_secret_value()
+        self.tasks = open_pool(self.url, "publisher-tasks", size=2)
+        self.routes_pool = async_pool(self.url, "publisher-routes")
+        subscribers, errors = Subscribers(self.clock), ErrorQueues(settings.agent)
+        self.announcements = self._follower(self.topics.discovery, subscribers.note)
+        self.statuses = self._follower(self.topics.status, errors.note)
+        self.queues = Queues(self._feed(), subscribers, errors, self.clock)
+        self.exporter = Exporter(self._publishing(), self.clock)
+
+    def assembled(self) -> Assembled:
+        return Assembled(
+            self._collaborators(), self.routes_pool, self._readiness(), self._components()
+        )
+
+    def _collaborators(self) -> Collaborators:
+        return Collaborators(
+            exporter=self.exporter,
+            queues=self.queues,
+            distributions=Distributions(self.routes_pool, self.queues, self.announcements),
+            clearing=Clearing(self.journal, self.topics.command, self.queues, self.clock),
+            tasks=self.tasks,
+        )
+
+    def _components(self) -> Sequence[Component]:
+        housekeeping = Housekeeping(
+            self.tasks,
+            self.journal,
+            self.topics.package,
+            keep_keys_s=self.settings.idempotency_hours * 3600,
+        )
+        return (
+            _Closed(self.tasks),
+            self.announcements,
+            self.statuses,
+            self.queues.feed,
+            self.exporter,
+            Periodic("queue-upkeep", _UPKEEP_S, self.queues.keep_up, clock=self.clock),
+            Periodic("housekeeping", _TIDY_S, housekeeping.tidy, clock=self.clock),
+        )
+
+    def _readiness(self) -> Mapping[str, Callable[[], None]]:
+        return {
+            "database": partial(_ask_database, self.tasks),
+            "journal": partial(_ask_journal, self.journal, self.topics.package),
+            "subscribers": self.announcements.check,
+            "statuses": self.statuses.check,
+        }
+
+    def _follower(self, topic: str, handler: Callable[..., None]) -> TopicFollower:
+        return TopicFollower(self.journal, topic, handler, self.clock)
+
+    def _feed(self) -> QueueFeed:
+        return QueueFeed(
+            self.journal,
+            self.topics.package,
+            QueueCache(self.settings.agent),
+            clock=self.clock,
+            max_bytes=self.settings.cache_bytes,
+        )
+
+    def _publishing(self) -> Publishing:
+        settings = self.settings
+        return Publishing(
+            Slot(partial(slot_connection, self.url, f"publisher-slot-{settings.agent}")),
+            Packer(self.backends.blobs, settings.agent, settings.instance, self.clock),
+            Delivery(self.journal, self.topics.package),
+            clock=self.clock,
+            patience=Patience(
+                outbox_packages=settings.outbox_packages, outbox_age_s=settings.outbox_age_s
+            ),
+        )
+
+
+def _ask_database(pool: ConnectionPool[Connection]) -> None:
+    with pool.connection() as connection:
+        connection.execute("SELECT 1")
+
+
+def _ask_journal(journal: Journal, topic: str) -> None:
+    journal.bounds(topic)
