@@ -14,7 +14,7 @@ from packhorse.messaging.open import open_journal
 from packhorse.wire.messages import Action
 from packhorse_services.cli.embedded import EmbeddedPostgres
 from packhorse_services.publisher.distribute import DistributionRequest
-from packhorse_services.publisher.publishing import Pending
+from packhorse_services.publisher.pending import Pending
 from tests.harness.cleanup import staged
 from tests.harness.postgres import Databases
 from tests.harness.publishing import Author

@@ -33,7 +33,8 @@ from packhorse.wire.package_codec import decode_package
 from packhorse.wire.topics import Topics
 from packhorse_services.publisher.delivery import Delivery
 from packhorse_services.publisher.distribute import DistributionRequest, Packer
-from packhorse_services.publisher.publishing import Patience, Pending, Publishing
+from packhorse_services.publisher.pending import Pending
+from packhorse_services.publisher.publishing import Patience, Publishing
 from packhorse_services.publisher.slot import Slot, slot_connection
 
 TOPICS = Topics()

@@ -12,7 +12,8 @@ from packhorse.messaging.api import Journal
 from packhorse.messaging.open import open_journal
 from packhorse_services.publisher import delivery
 from packhorse_services.publisher.journal_search import Findings
-from packhorse_services.publisher.publishing import Pending, Publishing
+from packhorse_services.publisher.pending import Pending
+from packhorse_services.publisher.publishing import Publishing
 from tests.harness.postgres import Databases
 from tests.harness.publishing import (
     Author,

@@ -23,7 +23,8 @@ from packhorse.wire.messages import Action
 from packhorse_services.publisher.distribute import DistributionRequest, Draft, Packer
 from packhorse_services.publisher.housekeeping import Housekeeping
 from packhorse_services.publisher.idempotency import KeyReused
-from packhorse_services.publisher.publishing import OutboxFull, Patience, Pending
+from packhorse_services.publisher.pending import Pending
+from packhorse_services.publisher.publishing import OutboxFull, Patience
 from tests.harness.clock import ManualClock
 from tests.harness.publishing import (
     TOPICS,

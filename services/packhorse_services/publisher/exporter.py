@@ -16,7 +16,8 @@ from packhorse.errors import PackhorseError, Transient
 from packhorse.runtime.lifecycle import Worker
 from packhorse_services.publisher.distribute import DistributionRequest
 from packhorse_services.publisher.idempotency import CallerKey, KeyInProgress, key_of
-from packhorse_services.publisher.publishing import Pending, Publishing
+from packhorse_services.publisher.pending import Pending
+from packhorse_services.publisher.publishing import Publishing
 
 logger = logging.getLogger(__name__)
 

@@ -8,9 +8,8 @@ in the journal is accounted for, whatever crashes.
 import logging
 import threading
 from collections.abc import Mapping, Sequence
-from concurrent.futures import Future
 from contextlib import nullcontext
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 import psycopg
 from psycopg import Connection
@@ -26,11 +25,11 @@ from packhorse.runtime.metrics import (
     PUBLISHER_OUTBOX_OLDEST_SECONDS,
     PUBLISHER_PACKAGE_BYTES,
 )
-from packhorse_services.publisher import idempotency, outbox
+from packhorse_services.publisher import known, outbox
 from packhorse_services.publisher.delivery import Delivery, NotDelivered
-from packhorse_services.publisher.distribute import DistributionRequest, Draft, Packer
-from packhorse_services.publisher.idempotency import KeyReused, KnownKey, key_of
+from packhorse_services.publisher.distribute import Draft, Packer
 from packhorse_services.publisher.outbox import Sealed, SlotState
+from packhorse_services.publisher.pending import Pending
 from packhorse_services.publisher.slot import Slot
 
 logger = logging.getLogger(__name__)
@@ -40,36 +39,6 @@ _GROUP_BYTES = 16 * 1024 * 1024
 
 class OutboxFull(Transient):
     """The journal is away and too much waits for it already; try again later."""
-
-
-@dataclass(frozen=True, slots=True)
-class Accepted:
-    """What a request has led to. `offset` is None while the journal has not confirmed it."""
-
-    package_id: str
-    offset: int | None
-    repeated: bool = False
-    """Whether an earlier request with the same idempotency key made the package."""
-
-
-@dataclass(eq=False, slots=True)
-class Pending:
-    """A request on its way. The package id is that of the last try; it may be committed."""
-
-    request: DistributionRequest
-    future: Future[Accepted] = field(default_factory=Future)
-    package_id: str = ""
-    committed: bool = False
-
-    def answer(self, offset: int | None, *, package_id: str = "", repeated: bool = False) -> None:
-        """Answer the request, once."""
-        if not self.future.done():
-            self.future.set_result(Accepted(package_id or self.package_id, offset, repeated))
-
-    def fail(self, error: Exception) -> None:
-        """Refuse the request, unless it is answered."""
-        if not self.future.done():
-            self.future.set_exception(error)
 
 
 @dataclass(frozen=True, slots=True)
@@ -177,7 +146,7 @@ class Publishing:
         with connection.transaction():
             act_as(connection, BOOKKEEPER)
             state = outbox.read_state(connection)
-            fresh = self._answer_known(connection, group)
+            fresh = known.answer(connection, self._agent, group)
             act_as(connection, EXPORTER)
             with PUBLISHER_BUILD_SECONDS.time():
                 drafts = self._export(connection, fresh, savepoints=savepoints)
@@ -188,30 +157,10 @@ class Publishing:
                 outbox.advance(connection, state, len(sealed))
                 outbox.write(connection, sealed)
                 outbox.remember_stored(connection, list(drafts.values()))
-                made = [(pending.package_id, pending.request) for pending in drafts]
-                idempotency.write(connection, self._agent, made)
+                known.remember(connection, self._agent, list(drafts))
         for pending in drafts:
             pending.committed = True
         return dict(zip(drafts, sealed, strict=True))
-
-    def _answer_known(self, connection: Connection, group: Sequence[Pending]) -> list[Pending]:
-        """Answer what was committed by an earlier try or request; returns the others."""
-        tried = [pending.package_id for pending in group if pending.package_id]
-        committed = outbox.offsets_of(connection, tried) if tried else {}
-        keys = [key for pending in group if (key := key_of(pending.request))]
-        known = idempotency.find(connection, self._agent, keys)
-        fresh = []
-        for pending in group:
-            found = known.get(key_of(pending.request) or ("", ""))
-            if pending.future.done():
-                continue
-            if pending.package_id in committed:
-                pending.answer(committed[pending.package_id])
-            elif found is not None:
-                _repeat(pending, found)
-            else:
-                fresh.append(pending)
-        return fresh
 
     def _export(
         self, connection: Connection, group: Sequence[Pending], *, savepoints: bool
@@ -262,13 +211,6 @@ class Publishing:
         with connection.transaction():
             act_as(connection, BOOKKEEPER)
             return outbox.offsets_of(connection, [pending.package_id for pending in exported])
-
-
-def _repeat(pending: Pending, known: KnownKey) -> None:
-    if known.fingerprint != pending.request.fingerprint():
-        pending.fail(KeyReused("this Idempotency-Key was used for another request; use a new one"))
-        return
-    pending.answer(known.offset, package_id=known.package_id, repeated=True)
 
 
 def _refuse(group: Sequence[Pending], backlog: SlotState) -> None:

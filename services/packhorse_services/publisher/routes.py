@@ -19,7 +19,7 @@ from packhorse_services.publisher.collaborators import Collaborators, of
 from packhorse_services.publisher.distribute import DistributionRequest
 from packhorse_services.publisher.distributions import DeliveryTo, Distribution, DistributionState
 from packhorse_services.publisher.exporter import PublisherBusy
-from packhorse_services.publisher.publishing import Accepted, Pending
+from packhorse_services.publisher.pending import Accepted, Pending
 from packhorse_services.publisher.schemas import (
     DeliveryDocument,
     DistributeBody,

@@ -12,7 +12,8 @@ from packhorse.clock import SystemClock
 from packhorse.errors import Permanent
 from packhorse_services.publisher.exporter import Exporter, PublisherStopping
 from packhorse_services.publisher.idempotency import KeyInProgress
-from packhorse_services.publisher.publishing import Pending, Publishing
+from packhorse_services.publisher.pending import Pending
+from packhorse_services.publisher.publishing import Publishing
 from packhorse_services.publisher.slot import SlotBusy
 from tests.harness.publishing import request
 
