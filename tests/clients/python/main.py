@@ -1,0 +1,45 @@
+"""The three main calls with the client that is generated from openapi/publisher.yaml.
+
+Prints one line of JSON. It runs in the generator's environment, without packhorse.
+"""
+
+import json
+import sys
+
+from packhorse_client import AuthenticatedClient
+from packhorse_client.api.distributions import distribute
+from packhorse_client.api.queues import clear_queue, list_queues
+from packhorse_client.models import (
+    ClearAccepted,
+    ClearBody,
+    DistributeBody,
+    DistributeBodyAction,
+    DistributionAccepted,
+    ProblemDocument,
+    QueueList,
+)
+
+
+def main(server: str, token: str, path: str, subscriber: str) -> None:
+    with AuthenticatedClient(base_url=server, token=token) as client:
+        body = DistributeBody(action=DistributeBodyAction.ADD, paths=[path])
+        accepted = distribute.sync(client=client, body=body)
+        assert isinstance(accepted, DistributionAccepted), accepted
+        queues = list_queues.sync(client=client)
+        assert isinstance(queues, QueueList), queues
+        cleared = clear_queue.sync(subscriber, client=client, body=ClearBody())
+        assert isinstance(cleared, ClearAccepted), cleared
+        body.paths = ["/no/such/page"]
+        refused = distribute.sync(client=client, body=body)
+        assert isinstance(refused, ProblemDocument), refused
+    answer = {
+        "package_id": accepted.package_id,
+        "queues": [queue.subscriber for queue in queues.queues],
+        "command_id": cleared.command_id,
+        "refused": refused.status,
+    }
+    sys.stdout.write(json.dumps(answer) + "\n")
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:])

@@ -1,0 +1,28 @@
+// The three main calls with the client that is generated from openapi/publisher.yaml.
+// Prints one line of JSON; the types are checked by the compiler before it runs.
+import { client } from "./client/client.gen";
+import { clearQueue, distribute, listQueues } from "./client/sdk.gen";
+
+async function main(server: string, token: string, path: string, subscriber: string) {
+  client.setConfig({ baseUrl: server, auth: () => token, throwOnError: true });
+  const accepted = await distribute({ body: { action: "ADD", paths: [path] }, throwOnError: true });
+  if (!("package_id" in accepted.data)) throw new Error("a dry run was not asked for");
+  const queues = await listQueues({ throwOnError: true });
+  const cleared = await clearQueue({ path: { subscriber }, body: {}, throwOnError: true });
+  const refused = await distribute({ body: { action: "ADD", paths: ["/no/such/page"] }, throwOnError: false });
+  const found: string[] = queues.data.queues.map((queue) => queue.subscriber);
+  console.log(
+    JSON.stringify({
+      package_id: accepted.data.package_id,
+      queues: found,
+      command_id: cleared.data.command_id,
+      refused: refused.response?.status,
+    }),
+  );
+}
+
+const [server, token, path, subscriber] = process.argv.slice(2);
+main(server!, token!, path!, subscriber!).catch((error) => {
+  console.error(error);
+  process.exit(1);
+});

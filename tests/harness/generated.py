@@ -1,0 +1,105 @@
+"""Clients generated from the committed OpenAPI documents, as a user would generate them.
+
+The generators live in environments of their own, made the first time and kept beside the other
+tools of the tests; a change of their pins makes new ones.
+"""
+
+import hashlib
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+import venv
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+from tests.harness.openapi import FOLDER as DOCUMENTS
+from tests.harness.s3 import TOOLS
+
+CLIENTS = Path(__file__).parents[1] / "clients"
+DOCUMENT = DOCUMENTS / "publisher.yaml"
+
+
+def run_python_client(folder: Path, *arguments: str) -> str:
+    """Generate the Python client in `folder` and run its program; return what it printed."""
+    pins = CLIENTS / "python" / "requirements.txt"
+    binaries = _environment("python", [pins], _install_python) / "bin"
+    _run(
+        [
+            *(binaries / "python", "-m", "openapi_python_client", "generate", "--path", DOCUMENT),
+            *("--meta", "none", "--output-path", folder / "packhorse_client"),
+        ],
+        folder,
+        binaries,
+    )
+    program = shutil.copy(CLIENTS / "python" / "main.py", folder)
+    return _run([binaries / "python", program, *arguments], folder, binaries)
+
+
+def run_typescript_client(folder: Path, *arguments: str) -> str:
+    """Generate the TypeScript client in `folder`, compile and run its program."""
+    sources = CLIENTS / "typescript"
+    pins = [sources / "package.json", sources / "package-lock.json"]
+    modules = _environment("typescript", pins, _install_typescript) / "node_modules"
+    node = Path(sys.executable).parent
+    for name in ("main.ts", "tsconfig.json"):
+        shutil.copy(sources / name, folder)
+    (folder / "node_modules").symlink_to(modules)
+    tools = modules / ".bin"
+    _run([tools / "openapi-ts", "-i", DOCUMENT, "-o", folder / "client"], folder, node)
+    _run([tools / "tsc", "-p", folder], folder, node)
+    return _run([node / "node", folder / "built" / "main.js", *arguments], folder, node)
+
+
+def _environment(name: str, pins: Sequence[Path], install: Callable[[Path], None]) -> Path:
+    """Return the folder of a generator with these pins, installed by whoever comes first.
+
+    It is moved into its place when it is complete, so nothing in it may know where it was made.
+    """
+    digest = hashlib.sha256(b"".join(pin.read_bytes() for pin in pins)).hexdigest()[:16]
+    home = TOOLS / f"client-{name}-{digest}"
+    if not home.exists():
+        TOOLS.mkdir(parents=True, exist_ok=True)
+        made = Path(tempfile.mkdtemp(prefix=home.name, dir=TOOLS))
+        try:
+            install(made)
+            (made / "home").rename(home)
+        except OSError:  # another test process was faster
+            assert home.exists()
+        finally:
+            shutil.rmtree(made, ignore_errors=True)
+    return home
+
+
+def _install_python(made: Path) -> None:
+    home = made / "home"
+    venv.create(home, with_pip=True, symlinks=True)
+    requirements = CLIENTS / "python" / "requirements.txt"
+    pip = [home / "bin" / "python", "-m", "pip", "--disable-pip-version-check", "--quiet"]
+    _run([*pip, "install", "-r", requirements], made, home / "bin")
+
+
+def _install_typescript(made: Path) -> None:
+    home = made / "home"
+    home.mkdir()
+    for name in ("package.json", "package-lock.json"):
+        shutil.copy(CLIENTS / "typescript" / name, home)
+    node = Path(sys.executable).parent
+    quiet = ("--no-audit", "--no-fund", "--ignore-scripts", "--loglevel=error")
+    _run([node / "npm", "ci", *quiet], home, node)
+
+
+def _run(command: Sequence[str | Path], folder: Path, binaries: Path) -> str:
+    environment = {**os.environ, "PATH": f"{binaries}{os.pathsep}{os.environ['PATH']}"}
+    done = subprocess.run(
+        [str(part) for part in command],
+        check=False,
+        cwd=folder,
+        env=environment,
+        capture_output=True,
+        text=True,
+        timeout=300,
+    )
+    assert done.returncode == 0, f"{command[0]}: {done.stdout}{done.stderr}"
+    return done.stdout
