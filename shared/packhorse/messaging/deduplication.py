@@ -1,0 +1,204 @@
+"""Which message of which producer is in the log already: the state, without any I/O.
+
+It follows Pulsar's: for each producer the highest sequence that was *pushed* towards the log and
+the highest that is known to be *persisted* there are kept apart.
+
+    sequence > pushed                 not a duplicate, and from now on pushed
+    sequence <= persisted             a duplicate: it is in the log
+    persisted < sequence <= pushed    unknown: it was pushed, and nobody has said what became of it
+
+Sequences of one producer grow, with gaps or without; they go on over epochs. A sequence that a
+producer skipped may not come later: it would be told as a duplicate.
+
+An epoch fences: once a newer epoch of a name was seen, an older one is refused. All producers of
+one state take their epochs from one growing source, for that is what makes forgetting safe. When
+an idle producer is forgotten, nothing of it is kept but the *floor*: the highest epoch of all that
+were ever forgotten. A name that is not known and comes with an epoch at or below the floor may be
+a forgotten one, so it is refused (`ProducerExpired`) until it has registered anew, which gives it
+an epoch above the floor, and tells it that nothing of its sequences is known any longer. So no old
+sequence is ever taken for a new one in silence, and memory is bounded by the number of producers.
+"""
+
+import enum
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+
+from packhorse.errors import Permanent, Transient
+
+NOTHING = -1
+"""Below every sequence: nothing of the producer was pushed, or persisted."""
+
+
+class Verdict(enum.Enum):
+    """What is known of a message before it is appended."""
+
+    NOT_DUP = "not-dup"
+    DUP = "dup"
+    UNKNOWN = "unknown"
+
+
+class ProducerFenced(Permanent):
+    """Somebody else has registered under the name since; register anew to take it back."""
+
+
+class ProducerExpired(Permanent):
+    """The name may be one that was forgotten; register anew to begin again under it."""
+
+
+class TooManyProducers(Transient):
+    """As many producers as allowed are active; try again when one has become idle."""
+
+
+@dataclass(frozen=True, slots=True)
+class ProducerState:
+    """What is certain of one producer, as a snapshot keeps it."""
+
+    epoch: int
+    sequence: int
+    """The highest that is in the log; `NOTHING` when none is."""
+    used_ms: int
+    """When it was last seen in use, by the clock that `expire` is told."""
+
+
+@dataclass(frozen=True, slots=True)
+class DeduplicationState:
+    """All that is certain, for a snapshot; what was merely pushed is not part of it."""
+
+    producers: Mapping[str, ProducerState] = field(default_factory=dict)
+    floor: int = 0
+
+
+@dataclass(slots=True)
+class _Producer:
+    epoch: int
+    pushed: int = NOTHING
+    persisted: int = NOTHING
+    used_ms: int = 0
+    used: bool = True
+    """Whether it was used since `expire` was last told the time."""
+
+
+class Deduplication:
+    """The state of one topic partition; used by one thread at a time.
+
+    At most `producers` names are known at once. Epochs are above 0.
+    """
+
+    def __init__(self, producers: int = 10_000) -> None:
+        self._limit, self._floor = producers, 0
+        self._producers: dict[str, _Producer] = {}
+
+    def check(self, producer: str, sequence: int, epoch: int = 1) -> Verdict:
+        """Say what is known of a message; one that is no duplicate counts as pushed from now on.
+
+        Raises:
+            ProducerFenced: the name is in use under a newer epoch.
+            ProducerExpired: the name is unknown, and may be a forgotten one.
+            TooManyProducers: the name is unknown, and there is no room for another.
+        """
+        known = self._known(producer, epoch)
+        if sequence <= known.pushed:
+            return Verdict.DUP if sequence <= known.persisted else Verdict.UNKNOWN
+        known.pushed = sequence
+        return Verdict.NOT_DUP
+
+    def _known(self, producer: str, epoch: int) -> _Producer:
+        known = self._producers.get(producer)
+        if known is None:
+            known = self._admit(producer, epoch)
+        elif epoch < known.epoch:
+            raise ProducerFenced(
+                f"producer {producer} was registered anew: its epoch is {known.epoch}, and "
+                f"{epoch} is refused; register again to go on under the name"
+            )
+        known.epoch, known.used = epoch, True
+        return known
+
+    def _admit(self, producer: str, epoch: int) -> _Producer:
+        if epoch <= self._floor:
+            raise ProducerExpired(
+                f"producer {producer} with epoch {epoch} is not known, or no longer; register "
+                "again, and begin after what you know to be published"
+            )
+        if len(self._producers) >= self._limit:
+            raise TooManyProducers(
+                f"{self._limit} producers are active, which is the limit; try again later"
+            )
+        return self._producers.setdefault(producer, _Producer(epoch))
+
+    def persisted(self, producer: str, sequence: int, epoch: int = 1) -> None:
+        """Note that a message is in the log: to be called after that is certain, never before.
+
+        It takes whatever the log holds, also of producers that were not known: then the one that
+        was used longest ago is forgotten if there are too many.
+        """
+        known = self._producers.get(producer)
+        if known is None:
+            self._make_room()
+            known = self._producers[producer] = _Producer(epoch)
+        known.epoch = max(known.epoch, epoch)
+        known.persisted = max(known.persisted, sequence)
+        known.pushed = max(known.pushed, sequence)
+        known.used = True
+
+    def reset(self, producer: str) -> None:
+        """Take back what was pushed and is not persisted, after it is certain that it failed.
+
+        Nothing of the producer may be on its way to the log any longer.
+        """
+        known = self._producers.get(producer)
+        if known is not None:
+            known.pushed = known.persisted
+
+    def last_sequence(self, producer: str) -> int | None:
+        """Return the highest sequence that is in the log, or None when nothing is known."""
+        known = self._producers.get(producer)
+        return known.persisted if known is not None and known.persisted != NOTHING else None
+
+    def expire(self, now_ms: int, idle_ms: int) -> list[str]:
+        """Forget the producers that were not used for `idle_ms`, and return their names.
+
+        The caller tells the time of the one clock that counts (R28). A producer counts as used at
+        the first call after its use, so this is to be called more often than `idle_ms` passes. One
+        with a message on its way is never forgotten.
+        """
+        for known in self._producers.values():
+            if known.used:
+                known.used, known.used_ms = False, now_ms
+        idle = [
+            name
+            for name, known in self._producers.items()
+            if known.used_ms <= now_ms - idle_ms and known.pushed == known.persisted
+        ]
+        self._forget(idle)
+        return idle
+
+    def _make_room(self) -> None:
+        while len(self._producers) >= self._limit:
+            self._forget([min(self._producers, key=self._last_use)])
+
+    def _last_use(self, name: str) -> tuple[bool, int]:
+        known = self._producers[name]
+        return known.used, known.used_ms
+
+    def _forget(self, names: Iterable[str]) -> None:
+        for name in names:
+            self._floor = max(self._floor, self._producers.pop(name).epoch)
+
+    def snapshot(self) -> DeduplicationState:
+        """Return what is persisted; nothing that was merely pushed."""
+        return DeduplicationState(
+            {
+                name: ProducerState(known.epoch, known.persisted, known.used_ms)
+                for name, known in self._producers.items()
+            },
+            self._floor,
+        )
+
+    def restore(self, state: DeduplicationState) -> None:
+        """Begin again with a snapshot; the log's messages after it are `persisted` next."""
+        self._floor = state.floor
+        self._producers = {
+            name: _Producer(kept.epoch, kept.sequence, kept.sequence, kept.used_ms, used=False)
+            for name, kept in state.producers.items()
+        }
