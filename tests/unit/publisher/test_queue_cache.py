@@ -109,6 +109,7 @@ class QueueCacheMachine(RuleBasedStateMachine):
                 assert max(after + 1, self.oldest) < self.cache.low
                 continue
             assert view.length == len(wanted) == self.cache.length(after)
+            assert self.cache.backlog(after) == (len(wanted), sum(row[4] for row in wanted))
             assert [flat(one) for one in view.page] == wanted[:5]
             assert (flat(view.head) if view.head else None) == (wanted[0] if wanted else None)
             middle = self.cache.view(after, 3, skip_to=after + 4)

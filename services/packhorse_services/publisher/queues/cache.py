@@ -34,6 +34,7 @@ class QueueCache:
         self._segments: list[Segment] = []
         self._firsts: list[int] = []
         self._before: list[int] = []
+        self._bytes_before: list[int] = []
         self._sealed_bytes = 0
         self._low = self._next = next_offset
         self._oldest = 0
@@ -104,6 +105,21 @@ class QueueCache:
         with self._lock:
             return self._length(after) if self.covers(after) else None
 
+    def backlog(self, after: int) -> tuple[int, int]:
+        """Return how many packages above `after` are here, and the bytes of their bodies.
+
+        Costs two bisections and a sum inside one segment. All there are, if `covers(after)`.
+        """
+        with self._lock:
+            start = self._start(after)
+            number = max(0, bisect_right(self._firsts, start) - 1)
+            if number >= len(self._segments):
+                return 0, 0
+            inside = self._segments[number].index_of(start)
+            below = self._bytes_before[number] + self._segments[number].body_bytes_below(inside)
+            total = self._bytes_before[-1] + self._segments[-1].body_bytes
+            return self._total() - self._before[number] - inside, total - below
+
     def view(self, after: int, limit: int, *, skip_to: int = -1) -> QueueView | None:
         """Return the queue above `after`: a page of it, oldest first, that begins at `skip_to`.
 
@@ -165,6 +181,8 @@ class QueueCache:
         self._firsts = [segment.first for segment in self._segments]
         lengths = [len(segment) for segment in self._segments[:-1]]
         self._before = list(accumulate(lengths, initial=0)) if self._segments else []
+        bodies = (segment.body_bytes for segment in self._segments[:-1])
+        self._bytes_before = list(accumulate(bodies, initial=0))
         self._sealed_bytes = sum(segment.size for segment in self._segments[:-1])
 
     @property

@@ -59,6 +59,8 @@ class Segment:
         self._user_names: list[str] = []
         self._odd_ids: dict[int, str] = {}
         self._odd_sizes: dict[int, int] = {}
+        self.body_bytes = 0
+        """Bytes of the bodies of all entries here."""
 
     def __len__(self) -> int:
         return len(self._offsets)
@@ -108,6 +110,7 @@ class Segment:
             self._odd_sizes[len(self._offsets)] = entry.body_length
         self._times.append(record.time_ms - self._base_ms)
         self._sizes.append(max(0, min(entry.body_length, _MAX_UNSIGNED)))
+        self.body_bytes += max(0, entry.body_length)
         self._actions.append(action)
         self._users.append(self._user_number(entry.user))
         self._paths += _joined(entry)
@@ -133,6 +136,13 @@ class Segment:
         if offset > self.last:
             return len(self._offsets)
         return bisect_left(self._offsets, max(0, offset - self.first))
+
+    def body_bytes_below(self, index: int) -> int:
+        """Return the bytes of the bodies of the first `index` entries."""
+        beyond = sum(
+            max(0, size) - self._sizes[at] for at, size in self._odd_sizes.items() if at < index
+        )
+        return sum(self._sizes[:index]) + beyond
 
     def entry(self, index: int) -> QueueEntry:
         """Return one entry."""

@@ -96,6 +96,19 @@ class Queue:
         return f'W/"{head}-{self.newest}-{checksum:08x}"'
 
 
+@dataclass(frozen=True, slots=True)
+class Backlog:
+    """What waits for the slowest live subscriber, as far as it is known."""
+
+    subscriber: str | None
+    """None when there is no live subscriber."""
+    packages: int = 0
+    bytes: int = 0
+    """Of the bodies, as stored."""
+    exact: bool = True
+    """False while older packages are not in memory: then there is more than this."""
+
+
 class Queues:
     """All queues of one publisher agent."""
 
@@ -137,6 +150,23 @@ class Queues:
         if live:
             await self.feed.need(min(self.lane_of(one).offset for one in live))
         return [self._summary(one) for one in following]
+
+    def backlog(self) -> Backlog:
+        """Return what waits for the slowest live subscriber; reads nothing, waits for nothing."""
+        slowest = self._slowest_live()
+        if slowest is None:
+            return Backlog(None)
+        offset = self.lane_of(slowest).offset
+        packages, size = self.feed.cache.backlog(offset)
+        return Backlog(slowest.name, packages, size, self.feed.cache.covers(offset))
+
+    def _slowest_live(self) -> Subscriber | None:
+        live = (
+            one
+            for one in self.subscribers.following(self.agent)
+            if not self.subscribers.is_stale(one)
+        )
+        return min(live, key=lambda one: self.lane_of(one).offset, default=None)
 
     def _summary(self, subscriber: Subscriber) -> Queue:
         lane = self.lane_of(subscriber)
