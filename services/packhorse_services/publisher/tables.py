@@ -134,11 +134,17 @@ OUTCOME = Table(
     Column("reason", Text, nullable=False),
     Column("command_id", Text, nullable=False),
     Column("decided_at", DateTime(timezone=True), nullable=False),
+    Column("recorded_at", DateTime(timezone=True), nullable=False, server_default=func.now()),
     Column("entry", LargeBinary),
     Column("redistributed_as", Text, nullable=False, server_default=""),
     CheckConstraint("status IN ('REMOVED', 'REMOVED_FAILED', 'SKIPPED')"),
     Index("outcome_package", "agent", "log_offset"),
-    Index("outcome_age", "decided_at"),
+    Index("outcome_age", "recorded_at"),
+    Index(
+        "outcome_failed",
+        *("agent", "subscriber", "recorded_at", "log_offset", "journal_id"),
+        postgresql_where=text("status = 'REMOVED_FAILED'"),
+    ),
     schema=BOOKKEEPING,
 )
 """Packages that a subscriber is done with and did not import; the error queues (R18)."""

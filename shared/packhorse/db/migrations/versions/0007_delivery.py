@@ -49,13 +49,18 @@ STATEMENTS = (
         reason text NOT NULL,
         command_id text NOT NULL,
         decided_at timestamptz NOT NULL,
+        recorded_at timestamptz NOT NULL DEFAULT now(),
         entry bytea,
         redistributed_as text NOT NULL DEFAULT '',
         PRIMARY KEY (agent, subscriber, journal_id, log_offset)
     )
     """,
     "CREATE INDEX outcome_package ON bookkeeping.outcome (agent, log_offset)",
-    "CREATE INDEX outcome_age ON bookkeeping.outcome (decided_at)",
+    "CREATE INDEX outcome_age ON bookkeeping.outcome (recorded_at)",
+    """
+    CREATE INDEX outcome_failed ON bookkeeping.outcome
+        (agent, subscriber, recorded_at, log_offset, journal_id) WHERE status = 'REMOVED_FAILED'
+    """,
     """
     CREATE TABLE bookkeeping.known_subscriber (
         agent text NOT NULL,
