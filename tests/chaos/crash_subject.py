@@ -36,7 +36,7 @@ def commit_in_two(
         act_as(connection, BOOKKEEPER)
         moved = positions.move(connection, position, work.mark)
         work.high_water.store(connection, position.agent)
-        record_statuses(connection, self.subscriber, position.agent, work.decisions)
+        record_statuses(connection, self.subscriber, position, work.decisions)
     return moved
 
 

@@ -1,7 +1,7 @@
 """Puts a subscriber together from its settings: a lease, a lane for each agent, what they tell."""
 
 import secrets
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
 from packhorse.blobs.api import BlobStore
@@ -76,13 +76,16 @@ class _Assembly:
     def subscriber(self) -> Subscriber:
         reports = [LaneReport(agent) for agent in self.settings.publisher_agents]
         commands = self._commands() if self.settings.editable else None
-        tellers = self._announcer(reports), self._statuses()
+        announcer = self._announcer(reports)
 
-        def on_progress() -> None:
-            for teller in tellers:
-                teller.kick()
+        def on_settled(settled: Mapping[str, int]) -> None:
+            for report in reports:
+                report.settle(settled.get(report.state.publisher_agent, -1))
+            announcer.kick()
 
-        lanes = [self._lane(report, commands, on_progress) for report in reports]
+        # Progress is announced after its statuses are sent, so that one announcement says both.
+        statuses = self._statuses(on_settled)
+        lanes = [self._lane(report, commands, statuses.kick) for report in reports]
         followers = [] if commands is None else [commands]
         return Subscriber(
             self.identity,
@@ -90,7 +93,7 @@ class _Assembly:
             self.journal,
             self.lease,
             reports,
-            [self.lease, *tellers, *followers, *lanes],
+            [self.lease, announcer, statuses, *followers, *lanes],
             self.clock,
         )
 
@@ -105,13 +108,14 @@ class _Assembly:
             clock=self.clock,
         )
 
-    def _statuses(self) -> StatusSender:
+    def _statuses(self, on_settled: Callable[[Mapping[str, int]], None]) -> StatusSender:
         return StatusSender(
             self.connections.bookkeeper,
             self.journal,
             self.topics.status,
             instance=self.identity.instance,
             may_send=lambda: self.lease.epoch() is not None,
+            on_settled=on_settled,
         )
 
     def _commands(self) -> CommandFollower:

@@ -61,7 +61,7 @@ class Importer:
             with connection.pipeline():
                 act_as(connection, BOOKKEEPER)
                 work.high_water.store(connection, position.agent)
-                record_statuses(connection, self.subscriber, position.agent, work.decisions)
+                record_statuses(connection, self.subscriber, position, work.decisions)
         return moved
 
 

@@ -39,7 +39,8 @@ def place(
     """
     stored = positions.load(connection, agent)
     if stored is None:
-        stored = Position(agent, journal.identity(topic), epoch, _first(journal, topic, start))
+        first = _first(journal, topic, start)
+        stored = Position(agent, journal.identity(topic), epoch, first, first.offset)
         positions.create(connection, stored)
     if stored.epoch != epoch:
         raise Fenced(f"the position of {agent} is of epoch {stored.epoch}, not {epoch}")

@@ -111,8 +111,12 @@ class Lane:
                 start=settings.start,
             )
             self._desk.report.update(
-                journal_id=position.journal_id, epoch=epoch, offset=position.offset
+                journal_id=position.journal_id,
+                epoch=epoch,
+                offset=position.offset,
+                started_offset=position.started_offset,
             )
+            self._desk.on_progress()
             verify(journal, settings.topic, position)
             reader = journal.reader(settings.topic, position.offset + 1, partition=0)
             prefetch = Prefetch(reader, settings.agent, settings.prefetch, self._wake.set)

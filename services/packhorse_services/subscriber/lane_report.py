@@ -15,12 +15,19 @@ class LaneReport:
         self._lock = threading.Lock()
         self._state = SubscriberState(agent, -1, state=LaneState.STOPPED)
         self._head_time_ms = 0
+        self._settled = -1
 
     @property
     def state(self) -> SubscriberState:
         """The state as an announcement carries it."""
         with self._lock:
-            return self._state
+            state = self._state
+            return replace(state, settled_offset=min(self._settled, state.offset))
+
+    def settle(self, offset: int) -> None:
+        """Say that every status up to `offset` is in the journal."""
+        with self._lock:
+            self._settled = offset
 
     def lag_s(self, now_ms: int) -> float:
         """Return the age of the package in front, 0 when there is none; by two clocks."""

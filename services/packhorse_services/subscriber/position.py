@@ -13,12 +13,16 @@ from packhorse_services.subscriber.failures import Fenced
 
 @dataclass(frozen=True, slots=True)
 class Position:
-    """The last processed record of a lane; `offset` -1 and no package id before the first."""
+    """The last processed record of a lane; `offset` -1 and no package id before the first.
+
+    `started_offset` is where the lane began: it has imported nothing up to there.
+    """
 
     agent: str
     journal_id: str
     epoch: int
     mark: Mark
+    started_offset: int = -1
 
     @property
     def offset(self) -> int:
@@ -30,12 +34,12 @@ def load(connection: Connection, agent: str) -> Position | None:
     """Return the stored position of a lane, or None for a new one."""
     row = connection.execute(
         """
-        SELECT journal_id, epoch, log_offset, package_id
+        SELECT journal_id, epoch, log_offset, package_id, started_offset
         FROM bookkeeping.position WHERE publisher_agent = %s
         """,
         (agent,),
     ).fetchone()
-    return None if row is None else Position(agent, row[0], row[1], Mark(row[2], row[3]))
+    return None if row is None else Position(agent, row[0], row[1], Mark(row[2], row[3]), row[4])
 
 
 def create(connection: Connection, position: Position) -> None:
@@ -47,14 +51,15 @@ def create(connection: Connection, position: Position) -> None:
         created = connection.execute(
             """
             INSERT INTO bookkeeping.position
-                (publisher_agent, journal_id, epoch, log_offset, package_id)
-            SELECT %s, %s, epoch, %s, %s FROM bookkeeping.lease WHERE epoch = %s FOR SHARE
+                (publisher_agent, journal_id, epoch, log_offset, package_id, started_offset)
+            SELECT %s, %s, epoch, %s, %s, %s FROM bookkeeping.lease WHERE epoch = %s FOR SHARE
             """,
             (
                 position.agent,
                 position.journal_id,
                 position.offset,
                 position.mark.package_id,
+                position.started_offset,
                 position.epoch,
             ),
         )

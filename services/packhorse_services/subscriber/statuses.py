@@ -1,7 +1,8 @@
 """Statuses: written with the import, sent afterwards, marked sent in a second transaction (R9)."""
 
 import logging
-from collections.abc import Callable, Sequence
+import threading
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 from psycopg import Connection
@@ -12,6 +13,7 @@ from packhorse.runtime.tracing import inject
 from packhorse.wire.codec import encode_status
 from packhorse.wire.messages import Status, StatusMessage
 from packhorse_services.subscriber.arrivals import Mark
+from packhorse_services.subscriber.position import Position
 
 logger = logging.getLogger(__name__)
 
@@ -32,25 +34,27 @@ class Decision:
 
 
 def record_statuses(
-    connection: Connection, subscriber: str, agent: str, decisions: Sequence[Decision]
+    connection: Connection, subscriber: str, position: Position, decisions: Sequence[Decision]
 ) -> None:
-    """Write decisions in the caller's transaction, as statuses that are still to be sent."""
+    """Write a lane's decisions in the caller's transaction, as statuses still to be sent."""
     if not decisions:
         return
     connection.execute(
         """
         INSERT INTO bookkeeping.status (
-            publisher_agent, subscriber,
+            publisher_agent, journal_id, subscriber,
             log_offset, package_id, status, attempts, reason, command_id)
-        SELECT %s, %s, decided.* FROM unnest(
+        SELECT %s, %s, %s, decided.* FROM unnest(
             %s::bigint[], %s::text[], %s::text[], %s::int[], %s::text[], %s::text[]) AS decided
         ON CONFLICT (publisher_agent, log_offset) DO UPDATE SET
+            journal_id = excluded.journal_id,
             subscriber = excluded.subscriber, package_id = excluded.package_id,
             status = excluded.status, attempts = excluded.attempts, reason = excluded.reason,
             command_id = excluded.command_id, decided_at = excluded.decided_at
         """,
         (
-            agent,
+            position.agent,
+            position.journal_id,
             subscriber,
             [decision.mark.offset for decision in decisions],
             [decision.mark.package_id for decision in decisions],
@@ -62,8 +66,17 @@ def record_statuses(
     )
 
 
+def _nobody(_: Mapping[str, int]) -> None:
+    pass
+
+
 class StatusSender:
-    """A component that sends what the lanes have decided, in each lane's order, at least once."""
+    """A component that sends what the lanes have decided, in each lane's order, at least once.
+
+    After a round that was asked for, or that got further, `on_settled` hears for each publisher
+    agent up to which offset every status is in the journal; it also hears of rounds that failed,
+    with what they had settled before.
+    """
 
     def __init__(
         self,
@@ -73,11 +86,14 @@ class StatusSender:
         *,
         instance: str,
         may_send: Callable[[], bool],
+        on_settled: Callable[[Mapping[str, int]], None] = _nobody,
     ) -> None:
         self._connect, self._journal, self._topic = connect, journal, topic
-        self._instance, self._may_send = instance, may_send
+        self._instance, self._may_send, self._on_settled = instance, may_send, on_settled
         self._connection: Connection | None = None
-        self._periodic = Periodic("statuses", _INTERVAL_S, self.send, at_once=True)
+        self._settled: dict[str, int] = {}
+        self._asked = threading.Event()
+        self._periodic = Periodic("statuses", _INTERVAL_S, self._round, at_once=True)
 
     def start(self) -> None:
         """Begin."""
@@ -85,6 +101,7 @@ class StatusSender:
 
     def kick(self) -> None:
         """Send soon."""
+        self._asked.set()
         self._periodic.kick()
 
     def stop(self, timeout: float) -> None:
@@ -106,10 +123,23 @@ class StatusSender:
             return
         if self._connection is None or self._connection.closed:
             self._connection = self._connect()
-        agents = self._connection.execute("SELECT publisher_agent FROM bookkeeping.position")
-        for (agent,) in agents.fetchall():
+        positions = self._connection.execute(
+            "SELECT publisher_agent, log_offset FROM bookkeeping.position"
+        )
+        for agent, offset in positions.fetchall():
             while self._send_batch(self._connection, agent) == _BATCH:
                 pass
+            # What was decided up to this position was committed before it was read.
+            self._settled[agent] = offset
+
+    def _round(self) -> None:
+        asked, before = self._asked.is_set(), dict(self._settled)
+        self._asked.clear()
+        try:
+            self.send()
+        finally:
+            if asked or self._settled != before:
+                self._on_settled(dict(self._settled))
 
     def _send_batch(self, connection: Connection, agent: str) -> int:
         messages = _unsent(connection, agent, self._instance)
@@ -131,7 +161,7 @@ def _unsent(connection: Connection, agent: str, instance: str) -> list[StatusMes
     rows = connection.execute(
         """
         SELECT subscriber, log_offset, status, package_id, attempts, reason,
-            command_id, (extract(epoch FROM decided_at) * 1000)::bigint
+            command_id, (extract(epoch FROM decided_at) * 1000)::bigint, journal_id
         FROM bookkeeping.status
         WHERE publisher_agent = %(agent)s AND log_offset > coalesce((
             SELECT log_offset FROM bookkeeping.status_mark
@@ -146,14 +176,15 @@ def _unsent(connection: Connection, agent: str, instance: str) -> list[StatusMes
             publisher_agent=agent,
             offset=offset,
             status=Status(status),
-            package_id=package_id,
+            package_id=package,
             attempts=attempts,
             reason=reason,
-            command_id=command_id,
-            decided_ms=decided_ms,
+            command_id=command,
+            decided_ms=decided,
             subscriber_instance=instance,
+            journal_id=journal,
         )
-        for name, offset, status, package_id, attempts, reason, command_id, decided_ms in rows
+        for name, offset, status, package, attempts, reason, command, decided, journal in rows
     ]
 
 

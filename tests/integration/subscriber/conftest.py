@@ -19,7 +19,8 @@ Workers = Callable[..., Worker]
 _EMPTY = """
     TRUNCATE bookkeeping.lease, bookkeeping.position, bookkeeping.attempt, bookkeeping.status,
         bookkeeping.status_mark, bookkeeping.clear_command, bookkeeping.command_position,
-        bookkeeping.applied_sequence;
+        bookkeeping.applied_sequence, bookkeeping.applied_package, bookkeeping.lane_control,
+        bookkeeping.command_status, bookkeeping.audit;
     DELETE FROM content.node WHERE path <> '/';
 """
 

@@ -1,0 +1,113 @@
+"""What a lane tells of its statuses: whose offsets, up to where all are sent, where it began."""
+
+from concurrent.futures import Future
+from typing import Any
+
+from packhorse.messaging.api import Appended, NotAppended, Outgoing
+from packhorse.wire.messages import Status
+from tests.harness.journals import eventually
+from tests.harness.subscriber import TOPICS, Feed, Worker, page, rows_of
+from tests.integration.subscriber.test_subscriber_program import imported, lane, running
+
+
+class MuteStatuses:
+    """A journal that takes no statuses until told to."""
+
+    def __init__(self, journal: Any) -> None:
+        self._journal, self.mute = journal, True
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._journal, name)
+
+    def append(self, topic: str, record: Outgoing) -> Future[Appended]:
+        if topic == TOPICS.status and self.mute:
+            refused: Future[Appended] = Future()
+            refused.set_exception(NotAppended("no statuses now"))
+            return refused
+        appended: Future[Appended] = self._journal.append(topic, record)
+        return appended
+
+
+def announced(feed: Feed, settled: int) -> None:
+    """Wait until the newest announcement says that statuses are sent up to an offset."""
+    eventually(
+        lambda: any(a.states[0].settled_offset >= settled for a in feed.announcements()[-1:]),
+        f"{settled} is announced as settled",
+    )
+
+
+def test_r9_a_status_names_the_journal_whose_offset_it_means(feed: Feed, worker: Worker) -> None:
+    bad, good = feed.bad(), feed.add(page("/a"))
+    worker.step_until_failed(1)
+    worker.clear(bad)
+    worker.run()
+    worker.send_statuses()
+    identity = feed.journal.identity(TOPICS.package)
+    told = [(status.offset, status.status, status.journal_id) for status in feed.statuses()]
+    assert told == [(bad, Status.REMOVED, identity), (good, Status.IMPORTED, identity)]
+
+
+def test_an_announcement_says_that_all_statuses_up_to_its_offset_are_sent(
+    feed: Feed, database_url: str
+) -> None:
+    for editable in (True, False):
+        last = feed.add(page("/a"))
+        with running(feed, database_url, editable=editable, announce_s=3600.0):
+            announced(feed, last)
+        assert feed.announcements()[-1].editable is editable
+    for told in feed.announcements():
+        assert told.states[0].settled_offset <= told.states[0].offset
+
+
+def test_an_import_is_announced_together_with_its_status(feed: Feed, database_url: str) -> None:
+    with running(feed, database_url, announce_s=3600.0) as subscriber:
+        for number in range(10):
+            last = feed.add(page(f"/n{number}"))
+            imported(subscriber, last)
+            announced(feed, last)
+    unsettled = [
+        told.states[0]
+        for told in feed.announcements()
+        if told.states[0].settled_offset < told.states[0].offset
+    ]
+    assert len(unsettled) < 5, "each import takes a second announcement"
+
+
+def test_settled_waits_until_the_journal_has_taken_the_statuses(
+    feed: Feed, database_url: str
+) -> None:
+    journal = MuteStatuses(feed.journal)
+    with running(feed, database_url, journal) as subscriber:
+        last = feed.add(page("/a"))
+        imported(subscriber, last)
+        eventually(lambda: feed.announcements()[-1].states[0].offset == last, "announced")
+        assert feed.announcements()[-1].states[0].settled_offset == -1
+        journal.mute = False
+        announced(feed, feed.add(page("/b")))
+    assert [status.offset for status in feed.statuses()] == [0, 1]
+
+
+def test_r13_a_lane_tells_where_it_began_also_after_a_restart(
+    feed: Feed, database_url: str
+) -> None:
+    for number in range(5):
+        feed.add(page(f"/n{number}"))
+    feed.journal.truncate(TOPICS.package, 3)
+    for _ in range(2):
+        with running(feed, database_url, publisher_agents=("main",)) as subscriber:
+            imported(subscriber, 4)
+            assert lane(subscriber).started_offset == 2
+    with running(feed, database_url, publisher_agents=("late",), start="latest") as subscriber:
+        imported(subscriber, 4, "late")
+        assert lane(subscriber, "late").started_offset == 4
+    assert rows_of(
+        database_url, "SELECT started_offset FROM bookkeeping.position ORDER BY publisher_agent"
+    ) == [(4,), (2,)]
+
+
+def test_a_lane_that_began_with_the_first_package_says_minus_one(
+    feed: Feed, database_url: str
+) -> None:
+    with running(feed, database_url) as subscriber:
+        imported(subscriber, feed.add(page("/a")))
+        assert lane(subscriber).started_offset == -1
