@@ -10,31 +10,62 @@ from fastapi import FastAPI
 
 from packhorse.blobs.open import open_blobs
 from packhorse.clock import SystemClock
+from packhorse.messaging.api import Journal
 from packhorse.messaging.open import open_journal
 from packhorse.runtime.auth import Authenticator
+from packhorse_services.cleanup.app import cleanup_service
+from packhorse_services.cleanup.settings import Settings as CleanupSettings
 from packhorse_services.content.app import create as content
 from packhorse_services.publisher.app import Backends, publisher
 from packhorse_services.publisher.settings import Settings as PublisherSettings
+from packhorse_services.subscriber.app import create as subscriber
+from packhorse_services.subscriber.assembly import assemble
+from packhorse_services.subscriber.settings import Settings as SubscriberSettings
 
 FOLDER = Path(__file__).parents[2] / "openapi"
 NOWHERE = "postgresql://localhost/never-connected"
 
 
+def _journal() -> Journal:
+    return open_journal("memory://openapi", client_name="openapi")
+
+
 def _publisher(folder: str) -> FastAPI:
     settings = PublisherSettings.model_validate({"database_url": NOWHERE})
-    journal = open_journal("memory://openapi", client_name="openapi")
-    backends = Backends(journal, open_blobs(folder), Authenticator.off(), SystemClock())
+    backends = Backends(_journal(), open_blobs(folder), Authenticator.off(), SystemClock())
     parts = publisher(settings, backends)
     for component in parts.components:
         component.stop(5)
     return parts.app
 
 
+def _subscriber(folder: str) -> FastAPI:
+    settings = SubscriberSettings.model_validate(
+        {"database_url": NOWHERE, "subscriber": "sub1", "endpoint": "http://127.0.0.1:8083"}
+    )
+    blobs = open_blobs(folder)
+    parts = assemble(settings, _journal(), blobs)
+    return subscriber(parts, NOWHERE, blobs, Authenticator.off())
+
+
+def _cleanup(folder: str) -> FastAPI:
+    settings = CleanupSettings.model_validate({"database_url": NOWHERE})
+    service = cleanup_service(settings, _journal(), open_blobs(folder), Authenticator.off())
+    for component in service.components:
+        component.stop(5)
+    return service.app
+
+
 def _content(folder: str) -> FastAPI:
     return content(NOWHERE, open_blobs(folder), Authenticator.off(), max_blob_bytes=1)
 
 
-ROOMS: dict[str, Callable[[str], FastAPI]] = {"publisher": _publisher, "content": _content}
+ROOMS: dict[str, Callable[[str], FastAPI]] = {
+    "publisher": _publisher,
+    "content": _content,
+    "subscriber": _subscriber,
+    "cleanup": _cleanup,
+}
 """How each room's app is made without anything running; it needs a folder for blobs."""
 
 

@@ -65,6 +65,7 @@ def _app(settings: Settings, backends: Backends, parts: Assembled) -> FastAPI:
         lifespan=lifespan,
         problems=PROBLEMS,
         docs=settings.docs,
+        agent=settings.agent,
     )
     app.state.publisher = parts.collaborators
     for module in (routes, queue_routes):

@@ -73,7 +73,7 @@ _router = APIRouter(route_class=StrictRoute, tags=["status"])
 
 @_router.get(
     "/status",
-    responses=documented(401, 403),
+    responses=documented(503),
     dependencies=[Security(require("queues:read"))],
 )
 async def get_status(request: Request) -> SubscriberStatus:

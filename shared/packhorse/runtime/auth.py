@@ -4,7 +4,7 @@ import sys
 from collections.abc import Awaitable, Callable
 from typing import Annotated, Protocol
 
-from fastapi import Depends, Request
+from fastapi import Request, Security
 from fastapi.security import HTTPAuthorizationCredentials, HTTPBearer
 
 from packhorse.runtime.configuration import InvalidConfiguration, ProcessConfiguration
@@ -99,18 +99,22 @@ _bearer = HTTPBearer(auto_error=False, description="An opaque token or a JWT")
 def require(scope: str | None) -> Callable[..., Awaitable[Principal]]:
     """Return a dependency that gives the `Principal`, or answers 401, or 403 without `scope`.
 
-    With None any valid token will do.
+    The OpenAPI document names the scope. Where the app serves one publisher agent, a token for other agents gets 403 too. With None
+    any valid token will do.
     """
     needed = Scope(scope) if scope is not None else None
+    named = Security(_bearer, scopes=[] if needed is None else [needed.value])
 
     async def principal(
-        request: Request,
-        credentials: Annotated[HTTPAuthorizationCredentials | None, Depends(_bearer)],
+        request: Request, credentials: Annotated[HTTPAuthorizationCredentials | None, named]
     ) -> Principal:
         authenticator: Authenticator = request.app.state.authenticator
         found = await authenticator.principal(credentials.credentials if credentials else None)
         if needed is not None and not found.may(needed):
             raise _forbidden(needed)
+        agent: str | None = request.app.state.agent
+        if needed is not None and agent is not None and not found.may_deal_with(agent):
+            raise Problem(403, detail=f"this token is not for the publisher agent {agent}")
         return found
 
     return principal

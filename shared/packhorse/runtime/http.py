@@ -41,16 +41,19 @@ def create_app(
     problems: Mapping[type[Exception], Kind] = _NO_PROBLEMS,
     limits: Limits = DEFAULT_LIMITS,
     docs: bool = False,
+    agent: str | None = None,
 ) -> FastAPI:
     """Return an app that has everything but the room's own routes.
 
     `readiness` names checks that raise when the process can't work now; they run in threads.
     `problems` adds the room's exceptions to the table of `packhorse.runtime.problems`; a
-    subclass found there wins over its parents. `docs` serves pages at /docs.
+    subclass found there wins over its parents. `docs` serves pages at /docs. `agent` is the
+    publisher agent that the app is for: tokens for other agents are refused.
     """
     table: Table = {**TABLE, **problems}
     app = _bare_app(title, description, lifespan)
     app.state.authenticator = authenticator
+    app.state.agent = agent
     app.state.readiness = Readiness(readiness)
     app.state.stopping = asyncio.Event()
     app.add_middleware(Edge, limits=limits, table=table)

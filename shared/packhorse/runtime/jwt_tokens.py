@@ -62,7 +62,9 @@ class JwtVerifier:
             leeway=_LEEWAY_S,
             options={"require": ["exp", "iss", "aud", "sub"]},
         )
-        return Principal(str(claims["sub"])[:200], _scopes(claims), _roots(claims))
+        return Principal(
+            str(claims["sub"])[:200], _scopes(claims), _roots(claims), _agents(claims)
+        )
 
     async def _key(self, header: dict[str, Any]) -> PyJWK | None:
         kid = header.get("kid")
@@ -108,3 +110,12 @@ def _roots(claims: dict[str, Any]) -> tuple[str, ...]:
     if not isinstance(roots, list):
         return ()
     return tuple(root for root in roots if isinstance(root, str))
+
+
+def _agents(claims: dict[str, Any]) -> tuple[str, ...] | None:
+    agents = claims.get("agents")
+    if agents is None:
+        return None
+    if not isinstance(agents, list):
+        return ()
+    return tuple(agent for agent in agents if isinstance(agent, str))

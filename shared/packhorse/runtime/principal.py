@@ -18,15 +18,23 @@ class Scope(enum.StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Principal:
-    """The caller. `roots` are the paths at and below which it may act; none of them: nowhere."""
+    """The caller. `roots` are the paths at and below which it may act; none of them: nowhere.
+
+    `agents` are the publisher agents that it may deal with; None: all of them.
+    """
 
     name: str
     scopes: frozenset[str]
     roots: tuple[str, ...] = ("/",)
+    agents: tuple[str, ...] | None = None
 
     def may(self, scope: str) -> bool:
         """Tell whether the caller has `scope`."""
         return scope in self.scopes or Scope.ADMIN in self.scopes
+
+    def may_deal_with(self, agent: str) -> bool:
+        """Tell whether the caller may use the service of a publisher agent."""
+        return self.agents is None or agent in self.agents
 
 
 ANYBODY = Principal("anonymous", frozenset({Scope.ADMIN}))

@@ -36,6 +36,10 @@ class _Entry(BaseModel):
     sha256: Annotated[str, Field(pattern="^[0-9a-f]{64}$")] | None = None
     scopes: frozenset[Scope]
     roots: tuple[str, ...] = ("/",)
+    agents: tuple[str, ...] | None = None
+
+    def principal(self) -> Principal:
+        return Principal(self.name, frozenset(self.scopes), self.roots, self.agents)
 
     def digest(self) -> str:
         if (self.token is None) == (self.sha256 is None):
@@ -137,10 +141,7 @@ def _load(path: Path) -> _Loaded:
     except ValidationError as error:
         shown = error.errors(include_input=False, include_url=False, include_context=False)
         raise ValueError(f"not a list of tokens: {shown[:3]}") from None
-    principals = tuple(
-        (entry.digest().encode(), Principal(entry.name, frozenset(entry.scopes), entry.roots))
-        for entry in entries
-    )
+    principals = tuple((entry.digest().encode(), entry.principal()) for entry in entries)
     return _Loaded(_stamp(status), principals)
 
 

@@ -192,6 +192,25 @@ def test_the_roots_claim_narrows_where_the_caller_may_act(
     assert call(app, "GET", "/orders", headers=_bearer(token)).json() == expected
 
 
+@pytest.mark.parametrize(
+    ("agents", "status"),
+    [
+        (None, 200),
+        (["main"], 200),
+        (["bulk", "main"], 200),
+        (["bulk"], 403),
+        ([], 403),
+        ("main", 403),
+    ],
+)
+def test_m13_the_agents_claim_decides_for_which_agents_the_token_is_good(
+    issuer: Issuer, agents: Any, status: int
+) -> None:
+    app = sample_app(Authenticator(_verifier(issuer)), agent="main")
+    token = issuer.token(agents=agents)
+    assert call(app, "GET", "/orders", headers=_bearer(token)).status_code == status
+
+
 def _principal(verifier: JwtVerifier, token: str) -> Principal | None:
     return asyncio.run(verifier.principal(token))
 

@@ -127,6 +127,18 @@ def test_a_digest_serves_instead_of_the_token(tmp_path: Path) -> None:
     assert _get(_write(tmp_path / "t", entry), f"Bearer {READER}").json() == ["/a"]
 
 
+@pytest.mark.parametrize(
+    ("agents", "status"), [(None, 200), (["main"], 200), (["bulk"], 403), ([], 403)]
+)
+def test_m13_a_token_for_other_agents_is_refused(
+    tmp_path: Path, agents: list[str] | None, status: int
+) -> None:
+    file = TokenFile(_write(tmp_path / "t", {**_reader(), "agents": agents}))
+    app = sample_app(Authenticator(file), agent="main")
+    found = call(app, "GET", "/orders", headers={"Authorization": f"Bearer {READER}"})
+    assert found.status_code == status
+
+
 @pytest.mark.parametrize("mode", [0o604, 0o640, 0o660, 0o602, 0o610, 0o644])
 def test_a_file_that_others_can_reach_is_refused(tmp_path: Path, mode: int) -> None:
     path = _write(tmp_path / "t", _reader(), mode=mode)
