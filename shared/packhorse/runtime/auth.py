@@ -99,8 +99,8 @@ _bearer = HTTPBearer(auto_error=False, description="An opaque token or a JWT")
 def require(scope: str | None) -> Callable[..., Awaitable[Principal]]:
     """Return a dependency that gives the `Principal`, or answers 401, or 403 without `scope`.
 
-    The OpenAPI document names the scope. Where the app serves one publisher agent, a token for other agents gets 403 too. With None
-    any valid token will do.
+    The OpenAPI document names the scope. Where the app serves one publisher agent, a token for
+    other agents gets 403 too. With None any valid token will do.
     """
     needed = Scope(scope) if scope is not None else None
     named = Security(_bearer, scopes=[] if needed is None else [needed.value])
