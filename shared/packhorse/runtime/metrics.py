@@ -48,6 +48,9 @@ PUBLISHER_CACHE_BYTES = Gauge("packhorse_publisher_cache_bytes", "Bytes of the q
 PUBLISHER_CACHE_FETCHES = Counter(
     "packhorse_publisher_cache_fetches", "Ranges fetched from the journal on demand"
 )
+PUBLISHER_EVENT_STREAMS = Gauge(
+    "packhorse_publisher_event_streams", "Clients that follow the events"
+)
 
 SUBSCRIBER_OFFSET = Gauge("packhorse_subscriber_offset", "Last processed offset", ["agent"])
 SUBSCRIBER_LAG_ENTRIES = Gauge(

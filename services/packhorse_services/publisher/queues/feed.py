@@ -3,14 +3,16 @@
 import asyncio
 import logging
 import threading
+from collections.abc import Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
+from typing import Protocol
 
 from packhorse.clock import Clock
 from packhorse.errors import PackhorseError, Transient
-from packhorse.messaging.api import Journal
+from packhorse.messaging.api import Journal, Reader, Record
+from packhorse.messaging.ranges import read_range
 from packhorse.runtime.lifecycle import Worker
 from packhorse.runtime.metrics import PUBLISHER_CACHE_FETCHES
-from packhorse_services.publisher.journal_range import read_range
 from packhorse_services.publisher.queues.cache import QueueCache
 from packhorse_services.publisher.queues.columns import Segment, add_record
 
@@ -21,6 +23,14 @@ _RETRY_S = 1.0
 _BATCH = 2_000
 _CHECK_S = 15.0
 _BEGIN_S = 5.0
+
+
+class Tap(Protocol):
+    """Is handed what the tail reads, in the tail's thread, so that nobody reads it twice."""
+
+    def __call__(self, identity: str, start: int, records: Sequence[Record], end: int) -> None:
+        """Take all records of the log `identity` from `start` up to, not including, `end`."""
+        ...
 
 
 class QueueLoading(Transient):
@@ -47,6 +57,7 @@ class QueueFeed:
         self._clock, self._max_bytes = clock, max_bytes
         self.identity = ""
         """The log whose offsets the cache speaks of; empty before it is known."""
+        self.tap: Tap | None = None
         self._begun = threading.Event()
         self._lock = threading.Lock()
         self._fetch: tuple[int, Future[None]] | None = None
@@ -94,15 +105,26 @@ class QueueFeed:
             self._topic, self.cache.next, partition=0, values=False
         ) as reader:
             self._begun.set()
+            self._hand_on(self.cache.next, (), self.cache.next)
             checked = self._clock.monotonic()
             while not stopping.is_set():
-                records = reader.poll(_POLL_S, max_records=_BATCH)
-                if records:
-                    self.cache.extend(records)
+                self._read_on(reader)
                 if self._clock.monotonic() - checked > _CHECK_S:
                     checked = self._clock.monotonic()
                     if self._check_log():
                         return
+
+    def _read_on(self, reader: Reader) -> None:
+        start = reader.position()
+        records = reader.poll(_POLL_S, max_records=_BATCH)
+        if records:
+            self.cache.extend(records)
+        if reader.position() != start:
+            self._hand_on(start, records, reader.position())
+
+    def _hand_on(self, start: int, records: Sequence[Record], end: int) -> None:
+        if self.tap is not None:
+            self.tap(self.identity, start, records, end)
 
     def _check_log(self) -> bool:
         """Forget what the log has forgotten; tell whether the log is another one than before."""

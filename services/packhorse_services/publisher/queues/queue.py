@@ -151,6 +151,10 @@ class Queues:
             await self.feed.need(min(self.lane_of(one).offset for one in live))
         return [self._summary(one) for one in following]
 
+    def known(self) -> list[Queue]:
+        """Return all queues as far as they are in memory; reads nothing, waits for nothing."""
+        return [self._summary(one) for one in self.subscribers.following(self.agent)]
+
     def backlog(self) -> Backlog:
         """Return what waits for the slowest live subscriber; reads nothing, waits for nothing."""
         slowest = self._slowest_live()
