@@ -11,13 +11,17 @@ from packhorse.packages.build import PathMissing, PathRefused
 from packhorse.runtime.http import create_app
 from packhorse.runtime.lifecycle import Component
 from packhorse.runtime.problems import Kind
-from packhorse_services.publisher import queue_routes, routes
+from packhorse_services.publisher import event_routes, queue_routes, routes
 from packhorse_services.publisher.assembly import Assembled, Backends, assemble
-from packhorse_services.publisher.clear import BeyondNewest, HeadMoved, NotEditable
+from packhorse_services.publisher.commands import routes as command_routes
+from packhorse_services.publisher.commands.clearing import BeyondNewest, HeadMoved, NotEditable
+from packhorse_services.publisher.commands.issuing import NotStopped, OutsideLog, UnknownCommand
 from packhorse_services.publisher.idempotency import KeyInProgress, KeyReused
+from packhorse_services.publisher.live.hub import NoEventsYet, TooManyStreams
 from packhorse_services.publisher.publishing import OutboxFull
 from packhorse_services.publisher.queues.queue import UnknownSubscriber
 from packhorse_services.publisher.settings import Settings
+from packhorse_services.publisher.stopping import telling
 
 __all__ = ["Backends", "Publisher", "publisher"]
 
@@ -34,6 +38,11 @@ PROBLEMS: Mapping[type[Exception], Kind] = {
     NotEditable: Kind(409, "not-editable", "The subscriber's queue can't be cleared"),
     HeadMoved: Kind(412, "head-moved", "The queue has changed since you read it"),
     BeyondNewest: Kind(422, "beyond-newest", "The offset is above the newest in the queue"),
+    TooManyStreams: Kind(429, "too-many-streams", "As many follow the events as may", 10),
+    NoEventsYet: Kind(503, "no-events-yet", "The events can't be followed right now", 2),
+    UnknownCommand: Kind(404, "unknown-command", "No such command"),
+    NotStopped: Kind(409, "not-stopped", "The subscriber is not stopped"),
+    OutsideLog: Kind(422, "outside-log", "The offset lies outside the log"),
 }
 
 
@@ -54,7 +63,8 @@ def publisher(settings: Settings, backends: Backends) -> Publisher:
 def _app(settings: Settings, backends: Backends, parts: Assembled) -> FastAPI:
     @asynccontextmanager
     async def lifespan(_: FastAPI) -> AsyncIterator[None]:
-        async with parts.routes_pool:
+        end_streams = parts.collaborators.hub.end_streams
+        async with parts.routes_pool, telling(app.state.stopping, end_streams):
             yield
 
     app = create_app(
@@ -68,6 +78,7 @@ def _app(settings: Settings, backends: Backends, parts: Assembled) -> FastAPI:
         agent=settings.agent,
     )
     app.state.publisher = parts.collaborators
-    for module in (routes, queue_routes):
+    app.state.commands = parts.collaborators.commands
+    for module in (routes, queue_routes, event_routes, command_routes):
         app.include_router(module.router)
     return app

@@ -15,13 +15,15 @@ from packhorse.runtime.auth import Authenticator
 from packhorse.runtime.lifecycle import Component
 from packhorse.runtime.periodic import Periodic
 from packhorse.wire.topics import Topics
-from packhorse_services.publisher.clear import Clearing
 from packhorse_services.publisher.collaborators import Collaborators
+from packhorse_services.publisher.commands.issuing import Commands
+from packhorse_services.publisher.commands.sender import CommandSender
 from packhorse_services.publisher.delivery import Delivery
 from packhorse_services.publisher.distribute import Packer
 from packhorse_services.publisher.distributions import Distributions, Pool
 from packhorse_services.publisher.exporter import Exporter
 from packhorse_services.publisher.housekeeping import Housekeeping
+from packhorse_services.publisher.live.hub import EventLogs, Hub
 from packhorse_services.publisher.publishing import Patience, Publishing
 from packhorse_services.publisher.queues.cache import QueueCache
 from packhorse_services.publisher.queues.errors import ErrorQueues
@@ -84,11 +86,16 @@ class _Assembly:
         self.topics = Topics.prefixed(settings.topic_prefix)
         self.url = settings.database_url.get_secret_value()
         self.tasks = open_pool(self.url, "publisher-tasks", size=2)
+        self.commands_pool = open_pool(self.url, "publisher-commands", size=4)
+        self.command_sender = CommandSender(
+            self.commands_pool, self.journal, self.topics.command, settings.agent, self.clock
+        )
         self.routes_pool = async_pool(self.url, "publisher-routes")
         subscribers, errors = Subscribers(self.clock), ErrorQueues(settings.agent)
         self.announcements = self._follower(self.topics.discovery, subscribers.note)
         self.statuses = self._follower(self.topics.status, errors.note)
         self.queues = Queues(self._feed(), subscribers, errors, self.clock)
+        self.hub = self._hub()
         self.exporter = Exporter(self._publishing(), self.clock)
 
     def assembled(self) -> Assembled:
@@ -101,7 +108,14 @@ class _Assembly:
             exporter=self.exporter,
             queues=self.queues,
             distributions=Distributions(self.routes_pool, self.queues, self.announcements),
-            clearing=Clearing(self.journal, self.topics.command, self.queues, self.clock),
+            commands=Commands(
+                self.commands_pool,
+                self.journal,
+                self.topics.package,
+                self.queues,
+                self.command_sender,
+            ),
+            hub=self.hub,
             tasks=self.tasks,
         )
 
@@ -111,12 +125,16 @@ class _Assembly:
             self.journal,
             self.topics.package,
             keep_keys_s=self.settings.idempotency_hours * 3600,
+            keep_producers_s=self.settings.producer_days * 86_400,
         )
         return (
             _Closed(self.tasks),
+            _Closed(self.commands_pool),
+            self.command_sender,
             self.announcements,
             self.statuses,
             self.queues.feed,
+            self.hub,
             self.exporter,
             Periodic("queue-upkeep", _UPKEEP_S, self.queues.keep_up, clock=self.clock),
             Periodic("housekeeping", _TIDY_S, housekeeping.tidy, clock=self.clock),
@@ -132,6 +150,12 @@ class _Assembly:
 
     def _follower(self, topic: str, handler: Callable[..., None]) -> TopicFollower:
         return TopicFollower(self.journal, topic, handler, self.clock)
+
+    def _hub(self) -> Hub:
+        logs = EventLogs.of_agent(self.journal, self.topics, self.settings.agent)
+        hub = Hub(logs, self.queues, self.clock, max_streams=self.settings.event_streams)
+        self.queues.feed.tap = hub.take_packages
+        return hub
 
     def _feed(self) -> QueueFeed:
         return QueueFeed(

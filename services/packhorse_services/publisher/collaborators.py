@@ -6,9 +6,10 @@ from psycopg import Connection
 from psycopg_pool import ConnectionPool
 from starlette.requests import Request
 
-from packhorse_services.publisher.clear import Clearing
+from packhorse_services.publisher.commands.issuing import Commands
 from packhorse_services.publisher.distributions import Distributions
 from packhorse_services.publisher.exporter import Exporter
+from packhorse_services.publisher.live.hub import Hub
 from packhorse_services.publisher.queues.queue import Queues
 
 
@@ -19,7 +20,8 @@ class Collaborators:
     exporter: Exporter
     queues: Queues
     distributions: Distributions
-    clearing: Clearing
+    hub: Hub
+    commands: Commands
     tasks: ConnectionPool[Connection]
 
     @property

@@ -1,4 +1,4 @@
-"""Reading queues and subscribers, and clearing a queue."""
+"""Reading queues and subscribers."""
 
 from typing import Annotated
 from urllib.parse import quote, urlencode
@@ -6,13 +6,11 @@ from urllib.parse import quote, urlencode
 from fastapi import APIRouter, Depends, Header, Path, Query, Request, Response
 
 from packhorse.runtime.auth import Principal, Scope, require
-from packhorse.runtime.problems import Problem, documented
+from packhorse.runtime.problems import documented
 from packhorse.runtime.validation import StrictRoute
 from packhorse_services.publisher.collaborators import of
 from packhorse_services.publisher.queues.cursor import read_cursor, write_cursor
 from packhorse_services.publisher.queues.schemas import (
-    ClearAccepted,
-    ClearBody,
     ErrorQueueDocument,
     QueueDocument,
     QueueList,
@@ -27,10 +25,8 @@ from packhorse_services.publisher.queues.schemas import (
 router = APIRouter(route_class=StrictRoute, tags=["queues"])
 
 MAX_PAGE = 1_000
-_ALL = ClearBody()
 
 Reader = Annotated[Principal, Depends(require(Scope.QUEUES_READ))]
-Clearer = Annotated[Principal, Depends(require(Scope.QUEUES_CLEAR))]
 SubscriberName = Annotated[str, Path(max_length=200)]
 Limit = Annotated[int, Query(ge=1, le=MAX_PAGE)]
 Cursor = Annotated[str | None, Query(max_length=100)]
@@ -101,40 +97,6 @@ async def get_error_queue(
         length=queues.errors.count(subscriber),
         entries=[failed_document(failed) for failed in page[:limit]],
         next=following,
-    )
-
-
-def refuse_query(request: Request) -> None:
-    """Refuse what would be passed over: a bound in the query would clear more than was meant."""
-    if request.query_params:
-        raise Problem(422, detail="clear takes no query; send up_to_offset in the JSON body")
-
-
-@router.post(
-    "/queues/{subscriber}/clear",
-    status_code=202,
-    responses=documented(400, 404, 409, 412, 413, 415, 503),
-    dependencies=[Depends(refuse_query)],
-)
-async def clear_queue(
-    request: Request,
-    subscriber: SubscriberName,
-    caller: Clearer,
-    body: ClearBody = _ALL,
-    if_match: Annotated[
-        str | None,
-        Header(max_length=200, description="The queue's ETag: clear what was seen, or 412"),
-    ] = None,
-) -> ClearAccepted:
-    """Tell an editable subscriber to remove what it has still to import, up to an offset."""
-    cleared = await of(request).clearing.clear(
-        subscriber, up_to=body.up_to_offset, seen_tag=if_match, user=caller.name
-    )
-    return ClearAccepted(
-        command_id=cleared.command.command_id,
-        subscriber=subscriber,
-        up_to_offset=cleared.command.offset,
-        packages=cleared.packages,
     )
 
 

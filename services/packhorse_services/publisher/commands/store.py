@@ -215,14 +215,13 @@ def page(
         ).fetchall()
 
 
-def forget(connection: Connection, agent: str, older_than_s: float, limit: int) -> int:
+def forget(connection: Connection, older_than_s: float, limit: int) -> int:
     """Remove up to `limit` commands older than that by the database's clock; returns how many."""
     return connection.execute(
         """
         DELETE FROM bookkeeping.command WHERE command_id = ANY(ARRAY(
-            SELECT command_id FROM bookkeeping.command WHERE agent = %s
-            AND issued_at < clock_timestamp() - make_interval(secs => %s)
-            ORDER BY issued_at LIMIT %s))
+            SELECT command_id FROM bookkeeping.command
+            WHERE issued_at < clock_timestamp() - make_interval(secs => %s) LIMIT %s))
         """,
-        (agent, older_than_s, limit),
+        (older_than_s, limit),
     ).rowcount

@@ -4,13 +4,10 @@ from datetime import datetime
 
 from pydantic import BaseModel, Field
 
-from packhorse.runtime.validation import StrictBody
 from packhorse_services.publisher.queues.columns import QueueEntry
 from packhorse_services.publisher.queues.errors import FailedPackage
 from packhorse_services.publisher.queues.queue import Queue
 from packhorse_services.publisher.schemas import time_of
-
-_BIG = 2**63 - 1
 
 
 class EntryDocument(BaseModel):
@@ -86,23 +83,6 @@ class ErrorQueueDocument(BaseModel):
     length: int
     entries: list[FailedDocument]
     next: str | None
-
-
-class ClearBody(StrictBody):
-    """How much to clear."""
-
-    up_to_offset: int | None = Field(
-        default=None, ge=-1, le=_BIG, description="Default: the newest in the queue"
-    )
-
-
-class ClearAccepted(BaseModel):
-    """A clear command that is on its way."""
-
-    command_id: str
-    subscriber: str
-    up_to_offset: int
-    packages: int = Field(description="How many it was meant for when it was sent")
 
 
 class SubscriberDocument(BaseModel):

@@ -1,0 +1,68 @@
+"""How far a clear goes: for what the caller has seen, never for what is yet to come (R19)."""
+
+import re
+from dataclasses import dataclass
+
+from packhorse.errors import Permanent
+from packhorse_services.publisher.queues.queue import Queue, Queues
+
+_TAG = re.compile(r'(?:W/)?"(-?[0-9]{1,19})-(-?[0-9]{1,19})-[0-9a-f]{8}"')
+
+
+class NotEditable(Permanent):
+    """The subscriber takes no clear commands."""
+
+
+class HeadMoved(Permanent):
+    """The queue's head is not the one that the caller saw."""
+
+
+class BeyondNewest(Permanent):
+    """The offset is above all that is in the queue; packages to come can't be cleared."""
+
+
+@dataclass(frozen=True, slots=True)
+class Bound:
+    """The last offset to remove, and how many packages of the queue that are now."""
+
+    offset: int
+    packages: int
+
+
+def bound_of(queue: Queue, queues: Queues, *, up_to: int | None, seen_tag: str | None) -> Bound:
+    """Return up to where `queue` is cleared.
+
+    Without `up_to`: up to the newest in the queue that `seen_tag` names, else the newest now.
+    Raises `NotEditable`, `HeadMoved`, `BeyondNewest`.
+    """
+    name = queue.subscriber.name
+    if not queue.subscriber.editable:
+        raise NotEditable(
+            f"{name} is not editable: its queue can't be cleared from here, since "
+            "subscribers of one farm would end up with different content"
+        )
+    offset = _limit(queue, up_to, _newest_seen(queue, seen_tag))
+    packages = (queue.length or 0) - (queues.feed.cache.length(offset) or 0)
+    return Bound(offset, max(0, packages))
+
+
+def _newest_seen(queue: Queue, tag: str | None) -> int | None:
+    """Return the newest offset that the caller saw. Raises `HeadMoved`."""
+    if tag is None or tag.strip() == "*":
+        return None
+    seen = _TAG.fullmatch(tag.strip())
+    head = queue.head.offset if queue.head else -1
+    if seen is None or int(seen[1]) != head:
+        raise HeadMoved("the queue's head is another one by now; read the queue again")
+    return int(seen[2])
+
+
+def _limit(queue: Queue, up_to: int | None, newest_seen: int | None) -> int:
+    newest = max(queue.newest, queue.lane.offset)
+    if up_to is None:
+        return newest if newest_seen is None else min(newest, max(newest_seen, queue.lane.offset))
+    if up_to > newest:
+        raise BeyondNewest(
+            f"the newest package in the queue has offset {newest}; name that or less"
+        )
+    return up_to

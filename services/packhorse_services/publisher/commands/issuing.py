@@ -1,0 +1,170 @@
+"""Giving commands to subscribers: what may be asked of whom, and the row that answers for it."""
+
+import asyncio
+import uuid
+
+from psycopg import Connection
+from psycopg_pool import ConnectionPool
+
+from packhorse.db.metadata import BOOKKEEPER
+from packhorse.db.roles import act_as
+from packhorse.errors import Permanent
+from packhorse.messaging.api import Bounds, Journal
+from packhorse.wire.messages import (
+    ClearCommand,
+    Command,
+    ControlCommand,
+    DesiredState,
+    LaneState,
+    ResetCommand,
+)
+from packhorse_services.publisher.commands import store
+from packhorse_services.publisher.commands.clearing import Bound, bound_of
+from packhorse_services.publisher.commands.sender import CommandSender
+from packhorse_services.publisher.commands.store import StoredCommand
+from packhorse_services.publisher.queues.queue import Queues
+
+_SENT_WITHIN_S = 3.0
+
+
+class UnknownCommand(Permanent):
+    """No command of this id was given to this publisher agent in the last 30 days."""
+
+
+class NotStopped(Permanent):
+    """The offset of a lane that may be importing is not changed."""
+
+
+class OutsideLog(Permanent):
+    """The offset is neither in the log nor just before its oldest record."""
+
+
+class Commands:
+    """The commands of one publisher agent, in its author's database."""
+
+    def __init__(
+        self,
+        pool: ConnectionPool[Connection],
+        journal: Journal,
+        package_topic: str,
+        queues: Queues,
+        sender: CommandSender,
+    ) -> None:
+        self._pool, self._journal, self._package_topic = pool, journal, package_topic
+        self._queues, self._sender = queues, sender
+        self.agent = queues.agent
+
+    async def clear(
+        self, subscriber: str, *, up_to: int | None, seen_tag: str | None, user: str
+    ) -> tuple[StoredCommand, Bound]:
+        """Tell a subscriber to remove what it has still to import, up to offset `up_to`.
+
+        Without one: up to the newest in the queue that `seen_tag` names, else the newest now.
+
+        Raises:
+            UnknownSubscriber, NotEditable, HeadMoved, BeyondNewest, QueueLoading: nothing was
+                issued.
+        """
+        bound = bound_of(
+            await self._queues.queue(subscriber), self._queues, up_to=up_to, seen_tag=seen_tag
+        )
+        command = ClearCommand(
+            *self._ids(subscriber), bound.offset, user, journal_id=self._queues.feed.identity
+        )
+        return await self._issue(command), bound
+
+    async def control(self, subscriber: str, desired: DesiredState, *, user: str) -> StoredCommand:
+        """Tell a subscriber to run, pause or stop, until told otherwise.
+
+        Always a command, also when it seems to be so already: what is announced is what was.
+        Raises `UnknownSubscriber`, and `JournalUnavailable` when nothing was issued.
+        """
+        self._queues.subscriber(subscriber)
+        identity = await asyncio.to_thread(self._journal.identity, self._package_topic)
+        command = ControlCommand(*self._ids(subscriber), desired, user, journal_id=identity)
+        return await self._issue(command)
+
+    async def reset(self, subscriber: str, offset: int, *, user: str) -> StoredCommand:
+        """Tell a stopped subscriber that the package behind `offset` is its next.
+
+        Raises `UnknownSubscriber`, `NotStopped`, `OutsideLog`; nothing was issued then.
+        """
+        found, _ = self._queues.subscriber(subscriber)
+        if found.lanes[self.agent].state is not LaneState.STOPPED:
+            raise NotStopped(
+                f"{subscriber} is not stopped; PUT /subscribers/{subscriber}/stop, and wait until "
+                "it says STOPPED"
+            )
+        identity, bounds = await asyncio.to_thread(self._log)
+        if not bounds.oldest - 1 <= offset < bounds.next:
+            raise OutsideLog(
+                f"name an offset from {bounds.oldest - 1} (the oldest package comes next) to "
+                f"{bounds.next - 1} (nothing of what is in the log comes again)"
+            )
+        command = ResetCommand(*self._ids(subscriber), offset, user, journal_id=identity)
+        return await self._issue(command)
+
+    async def find(self, command_id: str) -> StoredCommand:
+        """Return a command. Raises `UnknownCommand`."""
+        found = await asyncio.to_thread(self._find, command_id)
+        if found is None:
+            raise UnknownCommand(f"no command {command_id}, or it is older than 30 days")
+        return found
+
+    async def page(
+        self, *, subscriber: str | None, state: str | None, behind: str | None, limit: int
+    ) -> list[StoredCommand]:
+        """Return the newest commands, newest first, or those that follow the id `behind`."""
+
+        def read() -> list[StoredCommand]:
+            with self._pool.connection() as connection:
+                act_as(connection, BOOKKEEPER)
+                return list(
+                    store.page(
+                        connection,
+                        self.agent,
+                        subscriber=subscriber,
+                        state=state,
+                        behind=behind,
+                        limit=limit,
+                    )
+                )
+
+        return await asyncio.to_thread(read)
+
+    def _ids(self, subscriber: str) -> tuple[str, str, str]:
+        return uuid.uuid4().hex, subscriber, self.agent
+
+    def _log(self) -> tuple[str, Bounds]:
+        # In this order: offsets of a topic that was made anew in between are then refused.
+        identity = self._journal.identity(self._package_topic)
+        return identity, self._journal.bounds(self._package_topic)
+
+    def _find(self, command_id: str) -> StoredCommand | None:
+        with self._pool.connection() as connection:
+            act_as(connection, BOOKKEEPER)
+            return store.find(connection, self.agent, command_id)
+
+    async def _issue(self, command: Command) -> StoredCommand:
+        """Commit a command, and return its row once it is sent, or ISSUED when that takes long."""
+
+        def write() -> None:
+            with self._pool.connection() as connection:
+                act_as(connection, BOOKKEEPER)
+                store.write(connection, command)
+
+        await asyncio.to_thread(write)
+        self._sender.kick()
+        try:
+            async with asyncio.timeout(_SENT_WITHIN_S):
+                return await self._sent(command.command_id)
+        except TimeoutError:
+            return await self.find(command.command_id)
+
+    async def _sent(self, command_id: str) -> StoredCommand:
+        while True:
+            with self._sender.rounds.subscribed() as round_ended:
+                found = await self.find(command_id)
+                if found.state != "ISSUED":
+                    return found
+                await round_ended.wait()

@@ -1,0 +1,162 @@
+"""Operating subscribers over HTTP: clear, pause, resume, stop, reset, and what became of it."""
+
+from typing import Annotated
+from urllib.parse import urlencode
+
+from fastapi import APIRouter, Depends, Header, Path, Query, Request, Response
+
+from packhorse.runtime.auth import Principal, Scope, require
+from packhorse.runtime.problems import Problem, documented
+from packhorse.runtime.validation import StrictRoute
+from packhorse.wire.messages import DesiredState
+from packhorse_services.publisher.commands.issuing import Commands
+from packhorse_services.publisher.commands.schemas import (
+    ClearAccepted,
+    ClearBody,
+    CommandDocument,
+    CommandList,
+    OffsetBody,
+    State,
+    clear_accepted,
+    command_document,
+)
+from packhorse_services.publisher.commands.store import StoredCommand
+
+router = APIRouter(route_class=StrictRoute, tags=["commands"])
+
+MAX_PAGE = 1_000
+_ALL = ClearBody()
+
+Reader = Annotated[Principal, Depends(require(Scope.QUEUES_READ))]
+Clearer = Annotated[Principal, Depends(require(Scope.QUEUES_CLEAR))]
+Operator = Annotated[Principal, Depends(require(Scope.SUBSCRIBERS_OPERATE))]
+SubscriberName = Annotated[str, Path(max_length=200)]
+_Id = r"^[0-9a-f]{32}$"
+
+
+def _commands(request: Request) -> Commands:
+    commands: Commands = request.app.state.commands
+    return commands
+
+
+def refuse_query(request: Request) -> None:
+    """Refuse what would be passed over: a bound in the query would clear more than was meant."""
+    if request.query_params:
+        raise Problem(422, detail="clear takes no query; send up_to_offset in the JSON body")
+
+
+@router.post(
+    "/queues/{subscriber}/clear",
+    status_code=202,
+    responses=documented(400, 404, 409, 412, 413, 415, 503),
+    dependencies=[Depends(refuse_query)],
+)
+async def clear_queue(
+    request: Request,
+    response: Response,
+    subscriber: SubscriberName,
+    caller: Clearer,
+    *,
+    body: ClearBody = _ALL,
+    if_match: Annotated[
+        str | None,
+        Header(max_length=200, description="The queue's ETag: clear what was seen, or 412"),
+    ] = None,
+) -> ClearAccepted:
+    """Tell an editable subscriber to remove what it has still to import, up to an offset."""
+    command, bound = await _commands(request).clear(
+        subscriber, up_to=body.up_to_offset, seen_tag=if_match, user=caller.name
+    )
+    _locate(response, command)
+    return clear_accepted(command, bound)
+
+
+@router.put("/subscribers/{subscriber}/pause", status_code=202, responses=documented(404, 503))
+async def pause_subscriber(
+    request: Request, response: Response, subscriber: SubscriberName, caller: Operator
+) -> CommandDocument:
+    """Let a subscriber import nothing until it is resumed; what it has begun it ends."""
+    return await _control(request, response, subscriber, DesiredState.PAUSE, caller)
+
+
+@router.put("/subscribers/{subscriber}/resume", status_code=202, responses=documented(404, 503))
+async def resume_subscriber(
+    request: Request, response: Response, subscriber: SubscriberName, caller: Operator
+) -> CommandDocument:
+    """Let a subscriber that was paused or stopped go on."""
+    return await _control(request, response, subscriber, DesiredState.RUN, caller)
+
+
+@router.put("/subscribers/{subscriber}/stop", status_code=202, responses=documented(404, 503))
+async def stop_subscriber(
+    request: Request, response: Response, subscriber: SubscriberName, caller: Operator
+) -> CommandDocument:
+    """Let a subscriber import nothing and read nothing; only then its offset may be changed."""
+    return await _control(request, response, subscriber, DesiredState.STOP, caller)
+
+
+@router.patch(
+    "/subscribers/{subscriber}/offset",
+    status_code=202,
+    responses=documented(400, 404, 409, 413, 415, 503),
+)
+async def reset_offset(
+    request: Request,
+    response: Response,
+    subscriber: SubscriberName,
+    caller: Operator,
+    body: OffsetBody,
+) -> CommandDocument:
+    """Let a stopped subscriber go on behind another offset, lower or higher, once it is resumed."""
+    command = await _commands(request).reset(subscriber, body.offset, user=caller.name)
+    _locate(response, command)
+    return command_document(command)
+
+
+@router.get("/commands", responses=documented(503))
+async def list_commands(
+    request: Request,
+    response: Response,
+    _caller: Reader,
+    *,
+    subscriber: Annotated[str | None, Query(max_length=200)] = None,
+    state: State | None = None,
+    limit: Annotated[int, Query(ge=1, le=MAX_PAGE)] = 100,
+    cursor: Annotated[str | None, Query(pattern=_Id)] = None,
+) -> CommandList:
+    """List what operators did in the last 30 days, newest first."""
+    commands = _commands(request)
+    found = await commands.page(subscriber=subscriber, state=state, behind=cursor, limit=limit + 1)
+    following = None
+    if len(found) > limit:
+        asked = {"subscriber": subscriber, "state": state, "limit": limit}
+        asked["cursor"] = found[limit - 1].command_id
+        query = urlencode({name: value for name, value in asked.items() if value is not None})
+        following = f"/commands?{query}"
+        response.headers["Link"] = f'<{following}>; rel="next"'
+    shown = [command_document(command) for command in found[:limit]]
+    return CommandList(agent=commands.agent, commands=shown, next=following)
+
+
+@router.get("/commands/{command_id}", responses=documented(404, 503))
+async def get_command(
+    request: Request, _caller: Reader, command_id: Annotated[str, Path(pattern=_Id)]
+) -> CommandDocument:
+    """Return one command, and what its subscriber made of it."""
+    return command_document(await _commands(request).find(command_id))
+
+
+async def _control(
+    request: Request,
+    response: Response,
+    subscriber: str,
+    desired: DesiredState,
+    caller: Principal,
+) -> CommandDocument:
+    command = await _commands(request).control(subscriber, desired, user=caller.name)
+    _locate(response, command)
+    return command_document(command)
+
+
+def _locate(response: Response, command: StoredCommand) -> None:
+    response.headers["Location"] = f"/commands/{command.command_id}"
