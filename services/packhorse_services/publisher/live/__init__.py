@@ -1,0 +1,1 @@
+"""Live events of one publisher agent: what `GET /events` streams."""
