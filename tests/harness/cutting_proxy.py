@@ -1,0 +1,130 @@
+"""A TCP proxy that cuts, delays and drops what a server answers, at random and from a seed."""
+
+import asyncio
+import contextlib
+import enum
+import random
+import threading
+from collections import Counter
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+_CHUNK = 64 * 1024
+_LONGEST_DELAY_S = 0.4
+
+
+class Fate(enum.Enum):
+    """What becomes of one connection."""
+
+    PASSED = "passed"
+    DELAYED = "answer delayed"
+    REFUSED = "cut before the server saw anything"
+    CUT_REQUEST = "cut in the middle of the request"
+    LOST_ANSWER = "cut after the request, the answer thrown away"
+    CUT_ANSWER = "cut in the middle of the answer"
+    DROPPED_ANSWER = "answer thrown away, the connection left open"
+
+
+_FAULTS = [fate for fate in Fate if fate is not Fate.PASSED]
+
+
+class CuttingProxy:
+    """Listens on a port of its own, for one server; every connection has a fate."""
+
+    def __init__(self, target: tuple[str, int], seed: int, faults: float) -> None:
+        self._target, self._faults = target, faults
+        self._random = random.Random(seed)
+        self.fates: Counter[Fate] = Counter()
+        self.port = 0
+
+    async def serve(self, ready: threading.Event, stopping: asyncio.Event) -> None:
+        """Serve until told to end."""
+        async with await asyncio.start_server(self._connected, "127.0.0.1", 0) as server:
+            self.port = server.sockets[0].getsockname()[1]
+            ready.set()
+            await stopping.wait()
+
+    async def _connected(self, client: asyncio.StreamReader, back: asyncio.StreamWriter) -> None:
+        fate = Fate.PASSED
+        if self._random.random() < self._faults:
+            fate = self._random.choice(_FAULTS)
+        self.fates[fate] += 1
+        try:
+            if fate is not Fate.REFUSED:
+                await self._forward(fate, client, back)
+        except OSError:
+            pass  # the server is being killed, or the client has gone
+        finally:
+            _cut(back)
+
+    async def _forward(
+        self, fate: Fate, client: asyncio.StreamReader, back: asyncio.StreamWriter
+    ) -> None:
+        server, there = await asyncio.open_connection(*self._target)
+        try:
+            sending = asyncio.create_task(self._requests(fate, client, there))
+            await self._answers(fate, server, back)
+            sending.cancel()
+            with contextlib.suppress(asyncio.CancelledError, OSError):
+                await sending
+        finally:
+            _cut(there)
+
+    async def _requests(
+        self, fate: Fate, client: asyncio.StreamReader, there: asyncio.StreamWriter
+    ) -> None:
+        while data := await client.read(_CHUNK):
+            if fate is Fate.CUT_REQUEST:
+                there.write(data[: self._random.randrange(len(data))])
+                await there.drain()
+                _cut(there)
+                return
+            there.write(data)
+            await there.drain()
+
+    async def _answers(
+        self, fate: Fate, server: asyncio.StreamReader, back: asyncio.StreamWriter
+    ) -> None:
+        while data := await server.read(_CHUNK):
+            if fate is Fate.LOST_ANSWER:
+                return
+            if fate is Fate.CUT_ANSWER:
+                back.write(data[: self._random.randrange(len(data))])
+                await back.drain()
+                return
+            if fate is Fate.DROPPED_ANSWER:
+                continue
+            if fate is Fate.DELAYED:
+                await asyncio.sleep(self._random.uniform(0, _LONGEST_DELAY_S))
+            back.write(data)
+            await back.drain()
+
+
+def _cut(writer: asyncio.StreamWriter) -> None:
+    transport = writer.transport
+    transport.abort()
+
+
+@contextmanager
+def cutting_proxy(
+    host: str, port: int, *, seed: int, faults: float = 0.3
+) -> Iterator[CuttingProxy]:
+    """Run a proxy in a thread; `faults` is the share of connections that meet one."""
+    proxy = CuttingProxy((host, port), seed, faults)
+    ready = threading.Event()
+    stop: list[tuple[asyncio.AbstractEventLoop, asyncio.Event]] = []
+
+    async def serve() -> None:
+        stopping = asyncio.Event()
+        stop.append((asyncio.get_running_loop(), stopping))
+        await proxy.serve(ready, stopping)
+
+    thread = threading.Thread(target=lambda: asyncio.run(serve()), name="cutting-proxy")
+    thread.start()
+    try:
+        assert ready.wait(10)
+        yield proxy
+    finally:
+        loop, stopping = stop[0]
+        loop.call_soon_threadsafe(stopping.set)
+        thread.join(30)
