@@ -17,8 +17,8 @@ from packhorse.messaging.api import (
     TopicSpec,
 )
 from packhorse.messaging.open import open_journal
+from packhorse.messaging.ranges import read_range
 from packhorse_services.cleanup.log_names import last_offsets
-from packhorse_services.publisher.journal_range import read_range
 from tests.harness.journals import (
     DEADLINE_S,
     KafkaBackend,

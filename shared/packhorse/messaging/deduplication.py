@@ -22,6 +22,7 @@ sequence is ever taken for a new one in silence, and memory is bounded by the nu
 import enum
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
+from typing import Protocol
 
 from packhorse.errors import Permanent, Transient
 
@@ -68,6 +69,34 @@ class DeduplicationState:
     floor: int = 0
 
 
+@dataclass(frozen=True, slots=True)
+class Snapshot:
+    """What is known of all records of the journal `journal_id` below `position`, and maybe more."""
+
+    journal_id: str
+    position: int
+    state: DeduplicationState
+
+
+class SnapshotStore(Protocol):
+    """Keeps the last snapshot of each owner, and tells the time that expiry goes by (R28)."""
+
+    def load(self, name: str) -> Snapshot | None:
+        """Return what was saved last under `name`. Raises a `Transient` when that can't be told."""
+        ...
+
+    def save(self, name: str, snapshot: Snapshot) -> None:
+        """Keep a snapshot, whole or not at all; one that is behind the kept one changes nothing.
+
+        Raises a `Transient` when that can't be done, or nobody knows whether it was.
+        """
+        ...
+
+    def now_ms(self) -> int:
+        """Return the store's clock, in milliseconds. Raises a `Transient`."""
+        ...
+
+
 @dataclass(slots=True)
 class _Producer:
     epoch: int
@@ -96,25 +125,31 @@ class Deduplication:
             ProducerExpired: the name is unknown, and may be a forgotten one.
             TooManyProducers: the name is unknown, and there is no room for another.
         """
-        known = self._known(producer, epoch)
-        if sequence <= known.pushed:
-            return Verdict.DUP if sequence <= known.persisted else Verdict.UNKNOWN
-        known.pushed = sequence
-        return Verdict.NOT_DUP
-
-    def _known(self, producer: str, epoch: int) -> _Producer:
+        verdict = self.verdict(producer, sequence, epoch)
         known = self._producers.get(producer)
         if known is None:
-            known = self._admit(producer, epoch)
-        elif epoch < known.epoch:
+            known = self._producers[producer] = _Producer(epoch)
+        known.epoch, known.used = epoch, True
+        if verdict is Verdict.NOT_DUP:
+            known.pushed = sequence
+        return verdict
+
+    def verdict(self, producer: str, sequence: int, epoch: int = 1) -> Verdict:
+        """Say the same as `check`, and change nothing."""
+        known = self._producers.get(producer)
+        if known is None:
+            self._refuse_stranger(producer, epoch)
+            return Verdict.NOT_DUP
+        if epoch < known.epoch:
             raise ProducerFenced(
                 f"producer {producer} was registered anew: its epoch is {known.epoch}, and "
                 f"{epoch} is refused; register again to go on under the name"
             )
-        known.epoch, known.used = epoch, True
-        return known
+        if sequence > known.pushed:
+            return Verdict.NOT_DUP
+        return Verdict.DUP if sequence <= known.persisted else Verdict.UNKNOWN
 
-    def _admit(self, producer: str, epoch: int) -> _Producer:
+    def _refuse_stranger(self, producer: str, epoch: int) -> None:
         if epoch <= self._floor:
             raise ProducerExpired(
                 f"producer {producer} with epoch {epoch} is not known, or no longer; register "
@@ -124,7 +159,6 @@ class Deduplication:
             raise TooManyProducers(
                 f"{self._limit} producers are active, which is the limit; try again later"
             )
-        return self._producers.setdefault(producer, _Producer(epoch))
 
     def persisted(self, producer: str, sequence: int, epoch: int = 1) -> None:
         """Note that a message is in the log: to be called after that is certain, never before.

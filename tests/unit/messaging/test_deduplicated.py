@@ -1,0 +1,318 @@
+"""The append layer: each (producer, sequence) once, whatever the journal loses (R26, I13)."""
+
+from collections.abc import Sequence
+from concurrent.futures import Future
+
+import pytest
+
+from packhorse.messaging.api import (
+    Appended,
+    Bounds,
+    JournalUnavailable,
+    NotAppended,
+    Outgoing,
+    RecordTooLarge,
+    TopicSpec,
+)
+from packhorse.messaging.deduplicated import (
+    Answer,
+    DeduplicatedLog,
+    DuplicateUnknown,
+    Outcome,
+    SequenceOvertaken,
+)
+from packhorse.messaging.deduplication import ProducerExpired, ProducerFenced, Snapshot
+from packhorse.messaging.known_log import DEFAULT_LIMITS, Limits
+from packhorse.messaging.memory import MemoryJournal, MemoryLog
+from packhorse.messaging.numbered import BadNumber, Number, Numbered, number_of
+from tests.harness.deduplication import (
+    UNKNOWN,
+    FailingJournal,
+    MemorySnapshots,
+    numbered,
+    numbers_in,
+)
+
+TOPIC = "events"
+
+
+class AwayJournal(FailingJournal):
+    """A journal that can't be read when told so."""
+
+    answers: int | None = None
+    """How many more times it tells its bounds; None is always."""
+
+    def bounds(self, topic: str, partition: int = 0) -> Bounds:
+        if self.answers == 0:
+            raise JournalUnavailable("the journal is away")
+        if self.answers is not None:
+            self.answers -= 1
+        return self._journal.bounds(topic, partition)
+
+
+class Desk:
+    """One topic, and logs that come and go over it."""
+
+    def __init__(self) -> None:
+        self.memory = MemoryLog()
+        self.journal = AwayJournal(MemoryJournal(self.memory))
+        self.journal.create_topics([TopicSpec(TOPIC, max_record_bytes=1_000)])
+        self.snapshots = MemorySnapshots()
+        self.log = self.open()
+
+    def open(self, limits: Limits = DEFAULT_LIMITS) -> DeduplicatedLog:
+        """Return what a process that has just started has."""
+        self.journal.heal()
+        return DeduplicatedLog(self.journal, TOPIC, self.snapshots, name="owner", limits=limits)
+
+    def sequences(self) -> list[int]:
+        return [number.sequence for number in numbers_in(self.journal, TOPIC)]
+
+
+@pytest.fixture
+def desk() -> Desk:
+    return Desk()
+
+
+def kinds(outcomes: Sequence[Outcome]) -> list[type]:
+    return [type(outcome) for outcome in outcomes]
+
+
+def test_d1_a_message_is_appended_once_and_then_a_duplicate(desk: Desk) -> None:
+    assert desk.log.append(numbered("p", 0)) == Answer(0)
+    assert desk.log.append(numbered("p", 0)).duplicate
+    assert desk.log.append(numbered("p", 7)) == Answer(1)
+    assert desk.sequences() == [0, 7]
+    assert desk.log.last_sequence("p") == 7
+
+
+def test_a_record_tells_its_number_and_keeps_its_own_headers(desk: Desk) -> None:
+    desk.log.append(Numbered("p", 3, 9, Outgoing(b"body", {"mine": b"1"})))
+    record = desk.journal.read_at(TOPIC, 0)
+    assert number_of(record.headers) == Number("p", 3, 9)
+    assert (record.value, record.headers["mine"]) == (b"body", b"1")
+
+
+def test_d4_a_batch_with_a_duplicate_keeps_its_new_entries(desk: Desk) -> None:
+    desk.log.append(numbered("p", 1))
+    outcomes = desk.log.append_all([numbered("p", s) for s in (1, 2, 2, 3)])
+    assert outcomes == [Answer(None), Answer(1), Answer(None), Answer(2)]
+    assert desk.sequences() == [1, 2, 3]
+
+
+def test_r26_an_unknown_append_that_was_written_is_found_at_its_offset(desk: Desk) -> None:
+    desk.log.append(numbered("p", 1))
+    desk.journal.fail_after(0, UNKNOWN, written=True)
+    assert desk.log.append(numbered("p", 2)) == Answer(1)
+    desk.journal.heal()
+    assert desk.log.append(numbered("p", 2)).duplicate
+    assert desk.sequences() == [1, 2]
+
+
+def test_r26_an_unknown_append_that_was_not_written_may_be_tried_again(desk: Desk) -> None:
+    desk.journal.fail_after(0, UNKNOWN, written=False)
+    with pytest.raises(NotAppended):
+        desk.log.append(numbered("p", 2))
+    desk.journal.heal()
+    assert desk.log.append(numbered("p", 2)) == Answer(0)
+
+
+@pytest.mark.parametrize("written", [True, False])
+def test_r26_unknown_stays_unknown_until_the_journal_can_be_read(desk: Desk, written: bool) -> None:
+    desk.log.append(numbered("p", 1))
+    desk.log.append(numbered("other", 1))
+    desk.journal.fail_after(0, UNKNOWN, written=written)
+    desk.journal.answers = 1
+    outcomes = desk.log.append_all([numbered("p", 2)])
+    assert kinds(outcomes) == [DuplicateUnknown]
+    outcomes = desk.log.append_all([numbered("p", s) for s in (1, 2, 3)])
+    assert kinds(outcomes) == [Answer, DuplicateUnknown, NotAppended]
+    desk.journal.answers = None
+    desk.journal.heal()
+    assert desk.log.append(numbered("p", 2)).duplicate is written
+    assert desk.sequences() == [1, 1, 2]
+
+
+def test_d3_a_failed_append_is_not_remembered_as_being_there(desk: Desk) -> None:
+    desk.journal.fail_after(1, NotAppended("no"), written=False)
+    outcomes = desk.log.append_all([numbered("p", s) for s in (1, 2, 3)])
+    assert kinds(outcomes) == [Answer, NotAppended, NotAppended]
+    desk.journal.heal()
+    outcomes = desk.log.append_all([numbered("p", s) for s in (1, 2, 3)])
+    assert outcomes == [Answer(None), Answer(1), Answer(2)]
+
+
+def test_a_record_that_is_too_large_costs_the_others_nothing(desk: Desk) -> None:
+    large = Numbered("p", 1, 2, Outgoing(bytes(2_000)))
+    outcomes = desk.log.append_all([numbered("p", 1), large, numbered("p", 3)])
+    assert kinds(outcomes) == [Answer, RecordTooLarge, Answer]
+
+
+def test_a_message_that_was_overtaken_is_never_called_a_duplicate(desk: Desk) -> None:
+    class Overtaking(FailingJournal):
+        """Confirms the second append and then fails the first, which no journal should do."""
+
+        first: Future[Appended] | None = None
+
+        def append(self, topic: str, record: Outgoing) -> Future[Appended]:
+            if self.first is None:
+                self.first = Future()
+                return self.first
+            second = super().append(topic, record)
+            self.first.set_exception(NotAppended("no"))
+            return second
+
+    log = DeduplicatedLog(Overtaking(desk.journal), TOPIC, desk.snapshots, name="owner")
+    outcomes = log.append_all([numbered("p", 1), numbered("p", 2)])
+    assert kinds(outcomes) == [SequenceOvertaken, Answer]
+
+
+def test_d2_a_restart_knows_the_sequences_without_any_snapshot(desk: Desk) -> None:
+    desk.log.append_all([numbered("p", 1), numbered("q", 5)])
+    again = desk.open()
+    assert (again.last_sequence("p"), again.last_sequence("q")) == (1, 5)
+    assert again.append(numbered("q", 5)).duplicate
+
+
+def test_d2_a_restart_goes_on_from_the_snapshot_and_replays_the_rest(desk: Desk) -> None:
+    desk.log.append_all([numbered("p", 1), numbered("q", 5)])
+    desk.log.take_snapshot()
+    assert desk.log.unsaved == 0
+    desk.log.append(numbered("p", 2))
+    assert desk.log.unsaved == 1
+    again = desk.open()
+    assert (again.last_sequence("p"), again.last_sequence("q")) == (2, 5)
+    assert again.unsaved == 1
+
+
+def test_a_log_that_was_cut_keeps_the_snapshots_sequences(desk: Desk) -> None:
+    desk.log.append_all([numbered("p", 1), numbered("q", 5)])
+    desk.log.take_snapshot()
+    desk.log.append_all([numbered("p", 2), numbered("p", 3)])
+    desk.journal.truncate(TOPIC, 3)
+    again = desk.open()
+    assert (again.last_sequence("p"), again.last_sequence("q")) == (3, 5)
+
+
+@pytest.mark.parametrize("restart", [True, False])
+def test_r24_producers_begin_anew_when_the_topic_is_another_one(desk: Desk, restart: bool) -> None:
+    desk.log.append_all([numbered("p", s) for s in range(5)])
+    desk.log.take_snapshot()
+    desk.memory.remove_topic(TOPIC)
+    desk.journal.create_topics([TopicSpec(TOPIC)])
+    log = desk.open() if restart else desk.log
+    assert log.append(numbered("p", 0)) == Answer(0)
+    log.take_snapshot()
+    assert desk.open().last_sequence("p") == 0
+
+
+def test_a_topic_that_grew_again_is_noticed_when_a_snapshot_is_taken(desk: Desk) -> None:
+    desk.log.append(numbered("p", 5))
+    desk.memory.remove_topic(TOPIC)
+    desk.journal.create_topics([TopicSpec(TOPIC)])
+    for _ in range(3):
+        desk.journal.append(TOPIC, Outgoing(b"foreign"))
+    desk.log.take_snapshot()
+    assert desk.log.last_sequence("p") is None
+
+
+def test_records_of_others_lie_between_and_change_nothing(desk: Desk) -> None:
+    desk.log.append(numbered("p", 1))
+    desk.journal.append(TOPIC, Outgoing(b"foreign", {"producer-name": b"p"}))
+    desk.journal.append(TOPIC, Outgoing(b"foreign", {"producer-name": b"\xff"}))
+    assert desk.log.append(numbered("p", 2)) == Answer(3)
+    desk.log.take_snapshot()
+    assert desk.snapshots.kept["owner"].position == 4
+
+
+def test_the_newer_of_two_owners_of_a_name_fences_the_older(desk: Desk) -> None:
+    older, newer = desk.open(), desk.open()
+    older.append(numbered("p", 1, epoch=1))
+    newer.append(numbered("p", 2, epoch=2))
+    with pytest.raises(ProducerFenced):
+        older.append(numbered("p", 3, epoch=1))
+    with pytest.raises(ProducerFenced):
+        desk.open().append(numbered("p", 3, epoch=1))
+    assert newer.append(numbered("p", 1, epoch=2)).duplicate
+
+
+def test_d5_a_forgotten_producer_is_refused_after_a_restart_too(desk: Desk) -> None:
+    limits = Limits(idle_ms=1_000)
+    log = desk.open(limits)
+    log.append_all([numbered("p", 5, epoch=3), numbered("q", 1, epoch=4)])
+    log.take_snapshot()
+    desk.snapshots.time_ms = 1_000
+    log.append(numbered("q", 2, epoch=4))
+    log.take_snapshot()
+    for judge in (log, desk.open(limits)):
+        with pytest.raises(ProducerExpired):
+            judge.append(numbered("p", 6, epoch=3))
+    assert log.append(numbered("p", 6, epoch=5)) == Answer(3)
+
+
+def test_an_owner_that_was_paused_past_retention_learns_from_its_snapshot(desk: Desk) -> None:
+    paused = desk.log
+    paused.append(numbered("p", 1, epoch=1))
+    newer = desk.open()
+    newer.append_all([numbered("p", s, epoch=2) for s in (2, 3)])
+    newer.take_snapshot()
+    desk.journal.truncate(TOPIC, 3)
+    with pytest.raises(ProducerFenced):
+        paused.append(numbered("p", 2, epoch=1))
+
+
+def test_nothing_is_appended_when_the_state_cant_be_recovered(desk: Desk) -> None:
+    desk.journal.answers = 0
+    with pytest.raises(JournalUnavailable):
+        desk.log.append(numbered("p", 1))
+    desk.journal.answers = None
+    assert desk.log.append(numbered("p", 1)) == Answer(0)
+
+
+@pytest.mark.parametrize("log_fails", ["store", "journal"])
+def test_a_snapshot_that_fails_leaves_the_last_one(desk: Desk, log_fails: str) -> None:
+    class Away(MemorySnapshots):
+        def save(self, name: str, snapshot: Snapshot) -> None:
+            raise JournalUnavailable("the store is away")
+
+    desk.log.append(numbered("p", 1))
+    desk.log.take_snapshot()
+    kept = desk.snapshots.kept["owner"]
+    store = Away() if log_fails == "store" else desk.snapshots
+    store.kept = desk.snapshots.kept
+    log = DeduplicatedLog(desk.journal, TOPIC, store, name="owner")
+    log.append(numbered("p", 2))
+    desk.journal.answers = 0 if log_fails == "journal" else None
+    with pytest.raises(JournalUnavailable):
+        log.take_snapshot()
+    desk.journal.answers = None
+    assert desk.snapshots.kept["owner"] == kept
+    assert desk.open().last_sequence("p") == 2
+
+
+@pytest.mark.parametrize(
+    ("producer", "epoch", "sequence"),
+    [("", 1, 1), ("x" * 256, 1, 1), ("a\nb", 1, 1), ("p", 0, 1), ("p", 1, -1), ("p", 1, 2**63)],
+)
+def test_a_number_that_is_none_is_refused(producer: str, epoch: int, sequence: int) -> None:
+    with pytest.raises(BadNumber):
+        Numbered(producer, epoch, sequence, Outgoing(b""))
+
+
+@pytest.mark.parametrize(
+    ("name", "epoch", "sequence"),
+    [
+        (b"\xff", b"1", b"1"),
+        (b"", b"1", b"1"),
+        (b"p", b"0", b"1"),
+        (b"p", b"1", b"-1"),
+        (b"p", b"1", b"9" * 5_000),
+        (b"p", b"1", b"9223372036854775808"),
+        (b"p", b"1", "\u0663".encode()),
+    ],
+)
+def test_r30_headers_that_tell_no_number_are_not_ours(
+    name: bytes, epoch: bytes, sequence: bytes
+) -> None:
+    headers = {"producer-name": name, "producer-epoch": epoch, "producer-sequence": sequence}
+    assert number_of(headers) is None
