@@ -5,21 +5,13 @@ import threading
 from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
-from dataclasses import dataclass
 from functools import partial
 
 from packhorse.clock import Clock
 from packhorse.errors import Transient
-from packhorse.messaging.api import Journal, Record
+from packhorse.messaging.api import Record
 from packhorse.runtime.metrics import PUBLISHER_EVENT_STREAMS
-from packhorse.wire.topics import Topics
 from packhorse_services.publisher.changes import Changes
-from packhorse_services.publisher.live.events import (
-    EventType,
-    distributed_event,
-    package_event,
-    status_event,
-)
 from packhorse_services.publisher.live.log import EventLog, Gap
 from packhorse_services.publisher.live.position import Cursor, Source, mark_of
 from packhorse_services.publisher.live.ring import Batch
@@ -38,32 +30,13 @@ class NoEventsYet(Transient):
     """The journal could not be read since this publisher started."""
 
 
-@dataclass(frozen=True, slots=True)
-class EventLogs:
-    """The three logs of one publisher agent."""
-
-    by_source: Mapping[Source, EventLog]
-
-    @classmethod
-    def of_agent(cls, journal: Journal, topics: Topics, agent: str) -> "EventLogs":
-        """Return them; nothing is read before somebody asks."""
-        package, status, event = package_event(agent), status_event(agent), distributed_event(agent)
-        return cls(
-            {
-                Source.PACKAGE: EventLog(journal, topics.package, package, kind=EventType.PACKAGE),
-                Source.STATUS: EventLog(journal, topics.status, status, kind=EventType.STATUS),
-                Source.EVENT: EventLog(
-                    journal, topics.event, event, kind=EventType.DISTRIBUTED, key=agent
-                ),
-            }
-        )
-
-
 class Hub:
     """A component. The queue feed's tail hands it the packages, two tails of its own the rest."""
 
-    def __init__(self, logs: EventLogs, queues: Queues, clock: Clock, *, max_streams: int) -> None:
-        self.logs, self.states = logs.by_source, States(queues, clock)
+    def __init__(
+        self, logs: Mapping[Source, EventLog], queues: Queues, clock: Clock, *, max_streams: int
+    ) -> None:
+        self.logs, self.states = logs, States(queues, clock)
         self.changes = Changes()
         self._max_streams, self._streams = max_streams, 0
         self._readers = ThreadPoolExecutor(_READERS, "live-journal")

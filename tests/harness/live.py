@@ -1,0 +1,182 @@
+"""Live events without a service: logs in memory, replicas whose tails the test moves."""
+
+import json
+import threading
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+
+from packhorse.messaging.api import Outgoing, TopicSpec
+from packhorse.messaging.memory import MemoryJournal, MemoryLog
+from packhorse.wire.codec import encode_distributed, encode_status
+from packhorse.wire.messages import (
+    Action,
+    PackageDistributed,
+    PackageEntry,
+    PackageMessage,
+    Status,
+    StatusMessage,
+)
+from packhorse.wire.package_codec import encode_package
+from packhorse.wire.record import Encoded
+from packhorse.wire.topics import Topics
+from packhorse_services.publisher.live.events import EventType
+from packhorse_services.publisher.live.logs import event_logs
+from packhorse_services.publisher.live.position import Cursor, Source, read_position
+from packhorse_services.publisher.live.ring import Ring
+from packhorse_services.publisher.live.subscription import Subscription, Told, Wanted
+
+TOPICS = Topics()
+AGENT = "main"
+NAMES = {
+    Source.PACKAGE: TOPICS.package,
+    Source.STATUS: TOPICS.status,
+    Source.EVENT: TOPICS.event,
+}
+EVERYTHING = Wanted(frozenset({EventType.PACKAGE, EventType.STATUS, EventType.DISTRIBUTED}))
+NEVER = threading.Event()
+
+
+def message(source: Source, package_id: str, agent: str = AGENT, subscriber: str = "s") -> Encoded:
+    """Return a message of the topic of `source` about a package."""
+    if source is Source.PACKAGE:
+        return encode_package(PackageMessage(PackageEntry(package_id, agent, Action.ADD, ("/a",))))
+    if source is Source.STATUS:
+        return encode_status(StatusMessage(subscriber, agent, 0, Status.REMOVED, package_id))
+    told = PackageDistributed(package_id, agent, 0, ("/a",), imported=(subscriber,))
+    return encode_distributed(told, source="/tests", time="2026-01-01T00:00:00Z")
+
+
+class Logs:
+    """The three topics; each record names its generation of the topic and its offset."""
+
+    def __init__(self) -> None:
+        self._log = MemoryLog()
+        self.journal = MemoryJournal(self._log)
+        self.generation = dict.fromkeys(Source, 0)
+        self.own: dict[tuple[Source, int], list[int]] = {}
+        for source in Source:
+            self._create(source)
+
+    def _create(self, source: Source) -> None:
+        self.journal.create_topics([TopicSpec(NAMES[source])])
+        self.own[source, self.generation[source]] = []
+
+    def append(self, source: Source, agent: str = AGENT, **more: str) -> None:
+        generation = self.generation[source]
+        number = self.journal.bounds(NAMES[source]).next
+        encoded = message(source, f"{generation}:{number}", agent, **more)
+        self.journal.append(NAMES[source], Outgoing(encoded.value, encoded.headers)).result()
+        if agent == AGENT:
+            self.own[source, generation].append(number)
+
+    def create_anew(self, source: Source) -> None:
+        self._log.remove_topic(NAMES[source])
+        self.generation[source] += 1
+        self._create(source)
+
+
+class Replica:
+    """One publisher process: its rings, and tails that read when the test says so."""
+
+    def __init__(self, logs: Logs, ring_events: int = 5) -> None:
+        self.logs = event_logs(logs.journal, TOPICS, AGENT)
+        self._journal = logs.journal
+        self._tails: dict[Source, tuple[str, int]] = {}
+        for source, log in self.logs.items():
+            log.ring = Ring(log.ring.decode, events=ring_events)
+            self._begin(source)
+
+    def _begin(self, source: Source) -> None:
+        _, mark = self.logs[source].where()
+        end = self._journal.bounds(NAMES[source]).next
+        self.logs[source].ring.extend(mark, end, (), end)
+        self._tails[source] = (mark, end)
+
+    def tail(self, source: Source, count: int, *, keep: bool = True) -> None:
+        """Read up to `count` records, as a tail does."""
+        mark, start = self._tails[source]
+        bounds = self._journal.bounds(NAMES[source])
+        if self.logs[source].where()[1] != mark or start < bounds.oldest:
+            self._begin(source)
+            return
+        with self._journal.reader(NAMES[source], start, partition=0) as reader:
+            records = reader.poll(0, max_records=count)
+            end = reader.position()
+        self.logs[source].ring.extend(mark, start, records, end, keep=keep)
+        self._tails[source] = (mark, end)
+
+
+def tell(replica: Replica, subscription: Subscription) -> Iterator[Told]:
+    """Yield one round of a stream, as `EventStream` does."""
+    for source in subscription.sources():
+        found = subscription.recent(source)
+        if found is None:
+            found = replica.logs[source].read(subscription.cursor(source), NEVER)
+        yield from subscription.tell(source, found)
+
+
+@dataclass
+class Client:
+    """Follows replicas, remembers the id it saw last, and checks that it misses nothing."""
+
+    logs: Logs
+    wanted: Wanted = EVERYTHING
+    last_id: str | None = None
+    expected: dict[Source, tuple[int, int]] = field(default_factory=dict)
+    seen: int = 0
+    gaps: int = 0
+
+    def connect(self, replica: Replica) -> Subscription:
+        position = read_position(self.last_id) if self.last_id else None
+        subscription = Subscription(replica.logs, self.wanted, position)
+        if not self.expected:
+            for source in Source:
+                cursor = subscription.cursor(source)
+                assert cursor.offset <= self.logs.journal.bounds(NAMES[source]).next
+                self.expected[source] = self._generation(source, cursor, replica), cursor.offset
+        self.last_id = subscription.id
+        return subscription
+
+    def _generation(self, source: Source, cursor: Cursor, replica: Replica) -> int:
+        """A replica that has not noticed yet that a topic is another one begins in the old one."""
+        now = self.logs.generation[source]
+        return now if replica.logs[source].where()[1] == cursor.mark else now - 1
+
+    def take(self, told: Told) -> None:
+        """Check an event against what must come next, and remember its id."""
+        document = json.loads(told.data)
+        if told.name == "gap":
+            self._take_gap(document)
+        else:
+            source = _SOURCES[told.name]
+            generation, number = map(int, document["package_id"].split(":"))
+            assert (generation, number) == self.next_of(source), told
+            self.expected[source] = generation, number + 1
+            self.seen += 1
+        self.last_id = told.id
+
+    def _take_gap(self, gap: dict[str, object]) -> None:
+        source = _SOURCES[str(gap["source"])]
+        generation, offset = self.expected[source]
+        now = self.logs.generation[source]
+        oldest = self.logs.journal.bounds(NAMES[source]).oldest
+        assert gap["to_offset"] == oldest
+        if gap["reason"] == "ANOTHER_LOG":
+            assert generation < now
+        else:
+            assert (gap["reason"], generation) == ("FORGOTTEN", now)
+            assert offset <= int(str(gap["from_offset"])) < oldest
+        self.expected[source] = now, oldest
+        self.gaps += 1
+
+    def next_of(self, source: Source) -> tuple[int, int] | None:
+        generation, offset = self.expected[source]
+        numbers = [number for number in self.logs.own[source, generation] if number >= offset]
+        return (generation, numbers[0]) if numbers else None
+
+
+_SOURCES = {
+    "package": Source.PACKAGE,
+    "status": Source.STATUS,
+    "distributed": Source.EVENT,
+}
