@@ -7,17 +7,25 @@ from dataclasses import dataclass
 from fastapi import FastAPI
 
 from packhorse.messaging.api import TopicMissing
+from packhorse.messaging.deduplicated import DuplicateUnknown
+from packhorse.messaging.deduplication import ProducerExpired, ProducerFenced
 from packhorse.packages.build import PathMissing, PathRefused
 from packhorse.runtime.http import create_app
 from packhorse.runtime.lifecycle import Component
 from packhorse.runtime.problems import Kind
-from packhorse_services.publisher import event_routes, queue_routes, routes
+from packhorse_services.publisher import event_routes, producer_routes, queue_routes, routes
 from packhorse_services.publisher.assembly import Assembled, Backends, assemble
 from packhorse_services.publisher.commands import routes as command_routes
 from packhorse_services.publisher.commands.clearing import BeyondNewest, HeadMoved, NotEditable
 from packhorse_services.publisher.commands.issuing import NotStopped, OutsideLog, UnknownCommand
 from packhorse_services.publisher.idempotency import KeyInProgress, KeyReused
 from packhorse_services.publisher.live.hub import NoEventsYet, TooManyStreams
+from packhorse_services.publisher.producer_registry import (
+    BadProducerName,
+    TooManyProducers,
+    UnknownProducer,
+)
+from packhorse_services.publisher.producers import EarlierRefused, SequencePassed
 from packhorse_services.publisher.publishing import OutboxFull
 from packhorse_services.publisher.queues.queue import UnknownSubscriber
 from packhorse_services.publisher.settings import Settings
@@ -43,6 +51,14 @@ PROBLEMS: Mapping[type[Exception], Kind] = {
     UnknownCommand: Kind(404, "unknown-command", "No such command"),
     NotStopped: Kind(409, "not-stopped", "The subscriber is not stopped"),
     OutsideLog: Kind(422, "outside-log", "The offset lies outside the log"),
+    UnknownProducer: Kind(404, "unknown-producer", "No such producer"),
+    BadProducerName: Kind(422, "bad-producer-name", "The producer can't have this name"),
+    TooManyProducers: Kind(429, "too-many-producers", "As many producers are known as may", 60),
+    ProducerExpired: Kind(409, "producer-unknown", "The producer's epoch is not known"),
+    ProducerFenced: Kind(409, "producer-fenced", "The producer was registered anew"),
+    DuplicateUnknown: Kind(503, "duplicate-unknown", "Whether it is published is unknown", 1),
+    EarlierRefused: Kind(503, "earlier-refused", "An earlier request was refused", 1),
+    SequencePassed: Kind(410, "sequence-passed", "A later sequence is published already"),
 }
 
 
@@ -79,6 +95,6 @@ def _app(settings: Settings, backends: Backends, parts: Assembled) -> FastAPI:
     )
     app.state.publisher = parts.collaborators
     app.state.commands = parts.collaborators.commands
-    for module in (routes, queue_routes, event_routes, command_routes):
+    for module in (routes, queue_routes, producer_routes, event_routes, command_routes):
         app.include_router(module.router)
     return app

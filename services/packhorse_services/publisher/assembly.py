@@ -23,7 +23,9 @@ from packhorse_services.publisher.distribute import Packer
 from packhorse_services.publisher.distributions import Distributions, Pool
 from packhorse_services.publisher.exporter import Exporter
 from packhorse_services.publisher.housekeeping import Housekeeping
-from packhorse_services.publisher.live.hub import EventLogs, Hub
+from packhorse_services.publisher.live.hub import Hub
+from packhorse_services.publisher.live.logs import event_logs
+from packhorse_services.publisher.producer_registry import ProducerRegistry
 from packhorse_services.publisher.publishing import Patience, Publishing
 from packhorse_services.publisher.queues.cache import QueueCache
 from packhorse_services.publisher.queues.errors import ErrorQueues
@@ -116,6 +118,9 @@ class _Assembly:
                 self.command_sender,
             ),
             hub=self.hub,
+            producers=ProducerRegistry(
+                self.routes_pool, self.settings.agent, self.settings.producers
+            ),
             tasks=self.tasks,
         )
 
@@ -152,7 +157,7 @@ class _Assembly:
         return TopicFollower(self.journal, topic, handler, self.clock)
 
     def _hub(self) -> Hub:
-        logs = EventLogs.of_agent(self.journal, self.topics, self.settings.agent)
+        logs = event_logs(self.journal, self.topics, self.settings.agent)
         hub = Hub(logs, self.queues, self.clock, max_streams=self.settings.event_streams)
         self.queues.feed.tap = hub.take_packages
         return hub
@@ -161,9 +166,8 @@ class _Assembly:
         return QueueFeed(
             self.journal,
             self.topics.package,
-            QueueCache(self.settings.agent),
+            QueueCache(self.settings.agent, max_bytes=self.settings.cache_bytes),
             clock=self.clock,
-            max_bytes=self.settings.cache_bytes,
         )
 
     def _publishing(self) -> Publishing:

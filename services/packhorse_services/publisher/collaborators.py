@@ -10,6 +10,7 @@ from packhorse_services.publisher.commands.issuing import Commands
 from packhorse_services.publisher.distributions import Distributions
 from packhorse_services.publisher.exporter import Exporter
 from packhorse_services.publisher.live.hub import Hub
+from packhorse_services.publisher.producer_registry import ProducerRegistry
 from packhorse_services.publisher.queues.queue import Queues
 
 
@@ -22,6 +23,7 @@ class Collaborators:
     distributions: Distributions
     hub: Hub
     commands: Commands
+    producers: ProducerRegistry
     tasks: ConnectionPool[Connection]
 
     @property

@@ -20,7 +20,7 @@ from packhorse.db.roles import act_as
 from packhorse.errors import Transient
 from packhorse.messaging.api import Appended, Edge, Journal
 from packhorse.runtime.metrics import PUBLISHER_APPEND_SECONDS
-from packhorse_services.publisher import outbox
+from packhorse_services.publisher import outbox, producers
 from packhorse_services.publisher.journal_search import Findings, search
 from packhorse_services.publisher.outbox import Number, Sealed, SlotState
 
@@ -70,7 +70,7 @@ class Delivery:
             waiting = outbox.waiting(connection)
         ids = [package_id for package_id, _, _ in waiting]
         if state.sequence == 0:
-            found = self._begin_under_a_new_name(connection)
+            found = self._begin_under_a_new_name(connection, state, same=same)
         else:
             beat = partial(_keep_session, connection)
             found = search(self._journal, self._topic, start, state.producer, ids, beat=beat)
@@ -88,9 +88,21 @@ class Delivery:
             )
         return offsets
 
-    def _begin_under_a_new_name(self, connection: Connection) -> Findings:
-        """Find nothing, without a search: a copy or backup of this database has another name."""
+    def _begin_under_a_new_name(
+        self, connection: Connection, state: SlotState, *, same: bool
+    ) -> Findings:
+        """Find no package: a copy or backup of this database has another name.
+
+        What producers have published under the name that was restored is found nevertheless.
+        """
+        beat = partial(_keep_session, connection)
+        start = state.settled_offset + 1
+        sources = {}
+        if same:
+            found = search(self._journal, self._topic, start, state.producer, (), beat=beat)
+            sources = found.sources
         with _bookkeeping(connection):
+            producers.catch_up(connection, list(sources.values()))
             outbox.rename_producer(connection)
         return Findings(self._journal.bounds(self._topic).next)
 
@@ -103,6 +115,7 @@ class Delivery:
     ) -> None:
         """Mark what was found, and renumber what subscribers would take for a repetition."""
         with _bookkeeping(connection):
+            producers.catch_up(connection, list(found.sources.values()))
             if found.offsets:
                 outbox.mark(connection, found.offsets, settled=False)
             if found.highest > state.last:

@@ -9,6 +9,7 @@ from psycopg import Connection
 
 from packhorse.blobs.api import BlobStore
 from packhorse.clock import Clock
+from packhorse.messaging.numbered import Number
 from packhorse.packages.body import pack
 from packhorse.packages.build import export
 from packhorse.wire.messages import Action, PackageEntry, PackageMessage
@@ -25,6 +26,8 @@ class DistributionRequest:
     roots: tuple[str, ...]
     idempotency_key: str | None = None
     traceparent: str = ""
+    producer: Number | None = None
+    """Its number, when it comes from a replayable source."""
 
     def fingerprint(self) -> bytes:
         """Return a digest that two requests share exactly when they ask for the same."""
@@ -48,6 +51,7 @@ class Draft:
     message: PackageMessage
     traceparent: str
     stored: StoredBody | None = None
+    producer: Number | None = None
 
 
 class Packer:
@@ -69,14 +73,14 @@ class Packer:
         nodes = export(connection, request.action, request.paths, request.deep_paths, request.roots)
         entry = self._entry(request, package_id)
         if request.action is not Action.ADD:
-            return Draft(self._message(entry), request.traceparent)
+            return Draft(self._message(entry), request.traceparent, None, request.producer)
         packed = pack(nodes, package_id, self._blobs)
         entry = replace(entry, body_length=packed.length, node_count=packed.node_count)
         message = replace(self._message(entry), body=packed.body)
         stored = None
         if packed.stored_key is not None:
             stored = StoredBody(packed.stored_key, packed.length, packed.body.sha256.hex())
-        return Draft(message, request.traceparent, stored)
+        return Draft(message, request.traceparent, stored, request.producer)
 
     def _entry(self, request: DistributionRequest, package_id: str) -> PackageEntry:
         return PackageEntry(

@@ -4,10 +4,12 @@ import time
 from collections.abc import Callable, Collection
 from dataclasses import dataclass, field
 
+from packhorse.messaging import numbered
 from packhorse.messaging.api import Edge, Journal, Record
+from packhorse.messaging.ranges import read_range
 from packhorse.wire.package_codec import PACKAGE_ID_HEADER, decode_entry
 from packhorse.wire.record import Undecodable
-from packhorse_services.publisher.journal_range import read_range
+from packhorse_services.publisher import producers
 from packhorse_services.publisher.outbox import Number
 
 _BEAT_S = 10.0
@@ -22,6 +24,8 @@ class Findings:
     offsets: dict[str, int] = field(default_factory=dict)
     """Where the wanted packages are; the first place of one that is there twice."""
     highest: Number = (0, 0)
+    sources: dict[str, numbered.Number] = field(default_factory=dict)
+    """Of each replayable source the highest epoch and sequence."""
 
 
 def search(
@@ -63,3 +67,13 @@ def _note(findings: Findings, record: Record, producer: str, wanted: frozenset[s
         return  # not ours: what we append can be read
     if entry.producer == producer:
         findings.highest = max(findings.highest, (entry.epoch, entry.sequence))
+        _note_source(findings, record)
+
+
+def _note_source(findings: Findings, record: Record) -> None:
+    number = numbered.number_of(record.headers)
+    if number is None or not producers.is_qualified(number.producer):
+        return
+    known = findings.sources.get(number.producer, number)
+    epoch, sequence = max(known.epoch, number.epoch), max(known.sequence, number.sequence)
+    findings.sources[number.producer] = numbered.Number(number.producer, epoch, sequence)

@@ -11,6 +11,7 @@ from typing import Any
 from psycopg import Connection
 
 from packhorse.errors import Transient
+from packhorse.messaging import numbered
 from packhorse.messaging.api import Outgoing
 from packhorse.runtime.tracing import TRACEPARENT
 from packhorse.wire.messages import PackageEntry, PackageMessage
@@ -52,6 +53,7 @@ class Outbound:
     message: PackageMessage
     snapshot: int
     traceparent: str = ""
+    producer: numbered.Number | None = None
 
     @property
     def package_id(self) -> str:
@@ -88,14 +90,19 @@ def seal(outbound: Outbound) -> Sealed:
     headers = dict(encoded.headers)
     if outbound.traceparent:
         headers[TRACEPARENT] = outbound.traceparent.encode("ascii", "replace")
-    return Sealed(outbound, Outgoing(encoded.value, headers))
+    record = Outgoing(encoded.value, headers)
+    source = outbound.producer
+    if source is not None:
+        named = numbered.Numbered(source.producer, source.epoch, source.sequence, record)
+        record = named.outgoing(None)
+    return Sealed(outbound, record)
 
 
 def number(drafts: Sequence[Draft], state: SlotState) -> list[Outbound]:
     """Give each draft the next number of the producer."""
     first = state.sequence + 1
     return [
-        Outbound(_signed(draft.message, state, sequence), first, draft.traceparent)
+        Outbound(_signed(draft.message, state, sequence), first, draft.traceparent, draft.producer)
         for sequence, draft in enumerate(drafts, first)
     ]
 
@@ -139,9 +146,10 @@ def write(connection: Connection, packages: Sequence[Sealed]) -> None:
     connection.execute(
         """
         INSERT INTO bookkeeping.outbox
-            (epoch, sequence, snapshot, package_id, entry, value, traceparent)
+            (epoch, sequence, snapshot, package_id, entry, value, traceparent,
+                producer_name, producer_epoch, producer_sequence)
         SELECT * FROM unnest(%b::bigint[], %b::bigint[], %b::bigint[], %b::text[],
-            %b::bytea[], %b::bytea[], %b::text[])
+            %b::bytea[], %b::bytea[], %b::text[], %b::text[], %b::bigint[], %b::bigint[])
         """,
         _columns(packages),
     )
@@ -157,6 +165,15 @@ def _columns(packages: Sequence[Sealed]) -> tuple[list[Any], ...]:
         [package.record.headers[ENTRY_HEADER] for package in packages],
         [package.record.value for package in packages],
         [outbound.traceparent or None for outbound in outbounds],
+        *_producer_columns([outbound.producer for outbound in outbounds]),
+    )
+
+
+def _producer_columns(numbers: Sequence[numbered.Number | None]) -> tuple[list[Any], ...]:
+    return (
+        [number and number.producer for number in numbers],
+        [number and number.epoch for number in numbers],
+        [number and number.sequence for number in numbers],
     )
 
 
@@ -232,13 +249,15 @@ def load(connection: Connection, package_ids: Sequence[str]) -> Iterator[Outboun
     """Yield waiting packages in order, one in memory at a time."""
     for package_id in package_ids:
         row = connection.execute(
-            "SELECT value, snapshot, coalesce(traceparent, '') FROM bookkeeping.outbox "
+            "SELECT value, snapshot, coalesce(traceparent, ''), "
+            "producer_name, producer_epoch, producer_sequence FROM bookkeeping.outbox "
             "WHERE package_id = %s AND log_offset IS NULL",
             (package_id,),
         ).fetchone()
         if row is not None:
             message = decode_package(type_headers(PackageMessage), row[0])
-            yield Outbound(message, row[1], row[2])
+            source = None if row[3] is None else numbered.Number(*row[3:])
+            yield Outbound(message, row[1], row[2], source)
 
 
 def renumber(connection: Connection, package: Sealed) -> None:

@@ -7,6 +7,7 @@ from typing import Annotated
 from fastapi import APIRouter, Depends, Header, Path, Request, Response
 from fastapi.responses import JSONResponse
 
+from packhorse.messaging.numbered import Number
 from packhorse.packages.build import PathMissing, PathRefused
 from packhorse.runtime import tracing
 from packhorse.runtime.auth import Principal, Scope, require
@@ -53,7 +54,7 @@ Reader = Annotated[Principal, Depends(require(Scope.QUEUES_READ))]
                 "Preference-Applied": {"schema": {"type": "string"}},
             },
         },
-        **documented(400, 404, 409, 413, 415, 503),
+        **documented(400, 404, 409, 410, 413, 415, 503),
     },
     response_model=DistributionAccepted,
 )
@@ -77,15 +78,7 @@ async def distribute(
 ) -> Response:
     """Distribute nodes to all subscribers: one package, however many there are."""
     publisher = of(request)
-    asked = DistributionRequest(
-        action=Action(body.action),
-        paths=tuple(body.paths),
-        deep_paths=tuple(body.deep_paths),
-        caller=caller.name,
-        roots=caller.roots,
-        idempotency_key=idempotency_key,
-        traceparent=tracing.inject().get(tracing.TRACEPARENT, b"").decode(),
-    )
+    asked = _asked(publisher, body, caller, idempotency_key)
     try:
         if body.dry_run:
             return await _dry_run(publisher, asked)
@@ -95,6 +88,27 @@ async def distribute(
         wrong = {"pointer": _pointer(body, error.path), "detail": str(error)}
         raise Problem(status, detail=str(error), errors=[wrong]) from error
     return await _answer(publisher, accepted, _wanted_wait(prefer))
+
+
+def _asked(
+    publisher: Collaborators, body: DistributeBody, caller: Principal, key: str | None
+) -> DistributionRequest:
+    number = None
+    if body.producer is not None:
+        if key is not None:
+            raise Problem(422, detail="send an Idempotency-Key or a producer, not both")
+        source = publisher.producers.qualified(caller.name, body.producer.name)
+        number = Number(source, body.producer.epoch, body.producer.sequence)
+    return DistributionRequest(
+        action=Action(body.action),
+        paths=tuple(body.paths),
+        deep_paths=tuple(body.deep_paths),
+        caller=caller.name,
+        roots=caller.roots,
+        idempotency_key=key,
+        traceparent=tracing.inject().get(tracing.TRACEPARENT, b"").decode(),
+        producer=number,
+    )
 
 
 async def _publish(publisher: Collaborators, asked: DistributionRequest) -> Accepted:

@@ -10,6 +10,9 @@ from packhorse.runtime.validation import StrictBody
 
 MAX_PATHS = 1_000
 MAX_PATH_BYTES = 64 * 1024
+PRODUCER_NAME = r"^[A-Za-z0-9][A-Za-z0-9._-]{0,99}$"
+MAX_SEQUENCE = 2**53 - 1
+"""Beyond it, some JSON readers round."""
 _LAST_MS = 253_402_300_799_000
 
 
@@ -28,6 +31,19 @@ def _valid_path(path: str) -> str:
 Path = Annotated[str, AfterValidator(_valid_path)]
 
 
+class ProducerNumber(StrictBody):
+    """Which request of which replayable source it is, so that it is published once."""
+
+    name: str = Field(pattern=PRODUCER_NAME)
+    epoch: int = Field(ge=1, le=MAX_SEQUENCE, description="What registering the producer gave")
+    sequence: int = Field(
+        ge=0,
+        le=MAX_SEQUENCE,
+        description="Grows from request to request, with or without gaps; one that is not above "
+        "the last is a duplicate",
+    )
+
+
 class DistributeBody(StrictBody):
     """What to distribute."""
 
@@ -41,6 +57,9 @@ class DistributeBody(StrictBody):
         default_factory=list, max_length=MAX_PATHS, description="Nodes with all that is below"
     )
     dry_run: bool = Field(default=False, description="Tell what it would be; publish nothing")
+    producer: ProducerNumber | None = Field(
+        default=None, description="Instead of an Idempotency-Key, for sources that can replay"
+    )
 
     @model_validator(mode="after")
     def _check_amount(self) -> Self:
@@ -74,7 +93,9 @@ class DistributionAccepted(BaseModel):
         "DISTRIBUTED: every live subscriber is done with it"
     )
     offset: int | None = Field(description="Where the journal has it; null while ACCEPTED")
-    repeated: bool = Field(description="Whether an earlier request with this key made the package")
+    repeated: bool = Field(
+        description="Whether an earlier request with this key or sequence made the package"
+    )
     links: Links
 
 

@@ -49,9 +49,10 @@ OUTBOX = Table(
     Column("accepted_at", DateTime(timezone=True), nullable=False, server_default=func.now()),
     Column("log_offset", BigInteger),
     Column("producer_name", Text),
+    Column("producer_epoch", BigInteger),
     Column("producer_sequence", BigInteger),
     CheckConstraint("log_offset IS NOT NULL OR value IS NOT NULL"),
-    CheckConstraint("(producer_name IS NULL) = (producer_sequence IS NULL)"),
+    CheckConstraint("num_nulls(producer_name, producer_epoch, producer_sequence) IN (0, 3)"),
     Index("outbox_unsettled", "epoch", "sequence", postgresql_where=text("log_offset IS NULL")),
     Index(
         "outbox_producer",

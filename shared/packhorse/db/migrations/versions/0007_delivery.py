@@ -22,8 +22,8 @@ STATEMENTS = (
     """,
     "CREATE INDEX producer_age ON bookkeeping.producer (used_at)",
     "ALTER TABLE bookkeeping.outbox ADD COLUMN producer_name text, "
-    "ADD COLUMN producer_sequence bigint, "
-    "ADD CHECK ((producer_name IS NULL) = (producer_sequence IS NULL))",
+    "ADD COLUMN producer_epoch bigint, ADD COLUMN producer_sequence bigint, "
+    "ADD CHECK (num_nulls(producer_name, producer_epoch, producer_sequence) IN (0, 3))",
     """
     CREATE INDEX outbox_producer ON bookkeeping.outbox (producer_name, producer_sequence)
         WHERE producer_name IS NOT NULL
@@ -101,7 +101,7 @@ STATEMENTS = (
     "GRANT SELECT, INSERT, UPDATE, DELETE ON bookkeeping.producer, "
     "bookkeeping.deduplication_snapshot, bookkeeping.outcome, bookkeeping.known_subscriber, "
     "bookkeeping.topic_cursor, bookkeeping.command TO packhorse_bookkeeper",
-    "GRANT USAGE ON SEQUENCE bookkeeping.producer_epoch TO packhorse_bookkeeper",
+    "GRANT SELECT, USAGE, UPDATE ON SEQUENCE bookkeeping.producer_epoch TO packhorse_bookkeeper",
 )
 
 

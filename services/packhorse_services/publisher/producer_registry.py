@@ -1,0 +1,138 @@
+"""Registering producers, and telling them how far they have come."""
+
+from dataclasses import dataclass
+from datetime import datetime
+
+from psycopg import AsyncConnection
+from psycopg.rows import class_row
+
+from packhorse.db.metadata import BOOKKEEPER
+from packhorse.db.roles import role_statement
+from packhorse.errors import Permanent, Transient
+from packhorse.messaging.deduplication import NOTHING
+from packhorse.messaging.numbered import MAX_NAME
+from packhorse_services.publisher.distributions import Pool
+from packhorse_services.publisher.producers import ProducerKey
+
+_LOCK = 0x70726F64  # "prod"
+
+
+class TooManyProducers(Transient):
+    """As many producers are known as the settings allow; those that are unused expire."""
+
+
+class UnknownProducer(Permanent):
+    """The caller has no such producer, or it has expired."""
+
+
+class BadProducerName(Permanent):
+    """The name and the caller's are together too long, or hold what can't be printed."""
+
+
+@dataclass(frozen=True, slots=True)
+class Producer:
+    """How far a replayable source has come; sequences are `NOTHING` before the first."""
+
+    name: str
+    epoch: int
+    last_sequence: int
+    last_persisted: int
+    registered_at: datetime
+    used_at: datetime
+
+
+class ProducerRegistry:
+    """The producers of one publisher agent."""
+
+    def __init__(self, pool: Pool, agent: str, limit: int) -> None:
+        self._pool, self._agent, self._limit = pool, agent, limit
+
+    def qualified(self, caller: str, name: str) -> str:
+        """Return the name that is unique in the journal. Raises `BadProducerName`."""
+        qualified = ProducerKey(self._agent, caller, name).qualified
+        if len(qualified) > MAX_NAME or not qualified.isprintable():
+            raise BadProducerName(
+                f"agent, producer and caller have {len(qualified)} characters together; they "
+                f"must be printable and at most {MAX_NAME}"
+            )
+        return qualified
+
+    async def register(self, caller: str, name: str) -> Producer:
+        """Give the producer a new epoch, which fences whoever published under an older one.
+
+        Waits for a group of its requests that is being committed. Raises `TooManyProducers` and
+        `BadProducerName`.
+        """
+        key = (self._agent, caller, name)
+        qualified = self.qualified(caller, name)
+        async with self._pool.connection() as connection:
+            await connection.execute(role_statement(BOOKKEEPER))
+            renewed = await connection.execute(
+                """
+                UPDATE bookkeeping.producer SET epoch = nextval('bookkeeping.producer_epoch'),
+                    registered_at = clock_timestamp(), used_at = clock_timestamp()
+                WHERE (agent, caller, name) = (%s, %s, %s)
+                """,
+                key,
+            )
+            if renewed.rowcount == 0:
+                await self._add(connection, key, qualified)
+            return await _read(connection, key, qualified)
+
+    async def _add(
+        self, connection: AsyncConnection, key: tuple[str, str, str], qualified: str
+    ) -> None:
+        """Add a producer; of one that has expired, the log may still hold the last sequence."""
+        await connection.execute("SELECT pg_advisory_xact_lock(%s)", (_LOCK,))
+        added = await connection.execute(
+            """
+            INSERT INTO bookkeeping.producer (agent, caller, name, epoch, last_sequence)
+            SELECT %s, %s, %s, nextval('bookkeeping.producer_epoch'), coalesce(
+                (SELECT max(producer_sequence) FROM bookkeeping.outbox WHERE producer_name = %s),
+                %s)
+            WHERE (SELECT count(*) FROM bookkeeping.producer WHERE agent = %s) < %s
+            ON CONFLICT (agent, caller, name) DO UPDATE
+            SET epoch = nextval('bookkeeping.producer_epoch'), registered_at = clock_timestamp()
+            """,
+            (*key, qualified, NOTHING, self._agent, self._limit),
+        )
+        if added.rowcount == 0:
+            raise TooManyProducers(
+                f"{self._limit} producers are known, which is the limit; use one that is, or wait "
+                "until an unused one has expired"
+            )
+
+    async def find(self, caller: str, name: str) -> Producer:
+        """Return the caller's producer. Raises `UnknownProducer`."""
+        async with self._pool.connection() as connection:
+            await connection.execute(role_statement(BOOKKEEPER))
+            key = ProducerKey(self._agent, caller, name)
+            return await _read(connection, key, key.qualified)
+
+
+async def _read(connection: AsyncConnection, key: tuple[str, str, str], qualified: str) -> Producer:
+    async with connection.cursor(row_factory=class_row(Producer)) as cursor:
+        await cursor.execute(
+            """
+            WITH unsettled AS MATERIALIZED (
+                SELECT min(producer_sequence) AS first FROM bookkeeping.outbox
+                WHERE log_offset IS NULL AND producer_name = %(qualified)s
+            )
+            SELECT name, epoch, last_sequence, registered_at, used_at,
+                CASE WHEN unsettled.first IS NULL THEN last_sequence
+                ELSE coalesce((SELECT max(producer_sequence) FROM bookkeeping.outbox
+                    WHERE producer_name = %(qualified)s AND producer_sequence < unsettled.first),
+                    %(nothing)s) END AS last_persisted
+            FROM bookkeeping.producer, unsettled
+            WHERE (agent, caller, name) = (%(agent)s, %(caller)s, %(name)s)
+            """,
+            {
+                "qualified": qualified,
+                "nothing": NOTHING,
+                **dict(zip(("agent", "caller", "name"), key, strict=True)),
+            },
+        )
+        found = await cursor.fetchone()
+    if found is None:
+        raise UnknownProducer("you have no such producer here, or it has expired; register it")
+    return found
