@@ -1,7 +1,6 @@
 """A TCP proxy that cuts, delays and drops what a server answers, at random and from a seed."""
 
 import asyncio
-import contextlib
 import enum
 import random
 import threading
@@ -35,40 +34,52 @@ class CuttingProxy:
         self._target, self._faults = target, faults
         self._random = random.Random(seed)
         self.fates: Counter[Fate] = Counter()
+        self._connections: set[asyncio.Task[None]] = set()
         self.port = 0
 
     async def serve(self, ready: threading.Event, stopping: asyncio.Event) -> None:
         """Serve until told to end."""
-        async with await asyncio.start_server(self._connected, "127.0.0.1", 0) as server:
-            self.port = server.sockets[0].getsockname()[1]
-            ready.set()
-            await stopping.wait()
+        server = await asyncio.start_server(self._connected, "127.0.0.1", 0)
+        self.port = server.sockets[0].getsockname()[1]
+        ready.set()
+        await stopping.wait()
+        server.close()
+        for connection in self._connections:
+            connection.cancel()
+        await asyncio.gather(*self._connections)
 
     async def _connected(self, client: asyncio.StreamReader, back: asyncio.StreamWriter) -> None:
         fate = Fate.PASSED
         if self._random.random() < self._faults:
             fate = self._random.choice(_FAULTS)
         self.fates[fate] += 1
+        task = asyncio.current_task()
+        assert task is not None
+        self._connections.add(task)
         try:
             if fate is not Fate.REFUSED:
                 await self._forward(fate, client, back)
-        except OSError:
-            pass  # the server is being killed, or the client has gone
+        except (OSError, asyncio.CancelledError):
+            pass  # the server is being killed, the client has gone, or the test is over
         finally:
-            _cut(back)
+            self._connections.discard(task)
+            back.transport.abort()
 
     async def _forward(
         self, fate: Fate, client: asyncio.StreamReader, back: asyncio.StreamWriter
     ) -> None:
         server, there = await asyncio.open_connection(*self._target)
+        ways = [
+            asyncio.ensure_future(self._requests(fate, client, there)),
+            asyncio.ensure_future(self._answers(fate, server, back)),
+        ]
         try:
-            sending = asyncio.create_task(self._requests(fate, client, there))
-            await self._answers(fate, server, back)
-            sending.cancel()
-            with contextlib.suppress(asyncio.CancelledError, OSError):
-                await sending
+            await asyncio.wait(ways, return_when=asyncio.FIRST_COMPLETED)
         finally:
-            _cut(there)
+            for way in ways:
+                way.cancel()
+            await asyncio.gather(*ways, return_exceptions=True)
+            there.transport.abort()
 
     async def _requests(
         self, fate: Fate, client: asyncio.StreamReader, there: asyncio.StreamWriter
@@ -77,7 +88,6 @@ class CuttingProxy:
             if fate is Fate.CUT_REQUEST:
                 there.write(data[: self._random.randrange(len(data))])
                 await there.drain()
-                _cut(there)
                 return
             there.write(data)
             await there.drain()
@@ -98,11 +108,6 @@ class CuttingProxy:
                 await asyncio.sleep(self._random.uniform(0, _LONGEST_DELAY_S))
             back.write(data)
             await back.drain()
-
-
-def _cut(writer: asyncio.StreamWriter) -> None:
-    transport = writer.transport
-    transport.abort()
 
 
 @contextmanager
