@@ -12,6 +12,7 @@ from fastapi.responses import HTMLResponse, JSONResponse
 from prometheus_client import CONTENT_TYPE_LATEST, generate_latest
 from starlette.exceptions import HTTPException
 from starlette.responses import Response
+from starlette.routing import Match
 
 import packhorse
 from packhorse.runtime.auth import Authenticator, require
@@ -25,6 +26,7 @@ from packhorse.runtime.validation import StrictRoute, problem_of_validation
 _NO_PROBLEMS: Mapping[type[Exception], Kind] = {}
 Lifespan = Callable[[FastAPI], AbstractAsyncContextManager[Any]]
 
+_METHODS = ("DELETE", "GET", "HEAD", "OPTIONS", "PATCH", "POST", "PUT")
 _DOCS_POLICY = (
     "default-src 'none'; script-src https: 'unsafe-inline'; style-src https: 'unsafe-inline'; "
     "img-src https: data:; connect-src 'self'"
@@ -85,7 +87,8 @@ def _bare_app(title: str, description: str, lifespan: Lifespan | None) -> FastAP
 def _handle_errors(app: FastAPI, table: Table) -> None:
     async def on_framework_error(request: Request, error: Exception) -> Response:
         if isinstance(error, HTTPException) and not isinstance(error, Problem):
-            error = Problem(error.status_code, headers=error.headers)
+            headers = {"Allow": _allowed(request)} if error.status_code == 405 else error.headers
+            error = Problem(error.status_code, headers=headers)
         return respond_to(request, error, table)
 
     async def on_invalid(request: Request, error: Exception) -> Response:
@@ -95,6 +98,17 @@ def _handle_errors(app: FastAPI, table: Table) -> None:
 
     app.add_exception_handler(HTTPException, on_framework_error)
     app.add_exception_handler(RequestValidationError, on_invalid)
+
+
+def _allowed(request: Request) -> str:
+    """Return the methods of the path; the framework names those of its first route alone."""
+    routes = request.app.router.routes
+    scopes = {method: {**request.scope, "method": method} for method in _METHODS}
+    return ", ".join(
+        method
+        for method, scope in scopes.items()
+        if any(route.matches(scope)[0] is Match.FULL for route in routes)
+    )
 
 
 def _serve_itself(app: FastAPI, table: Table) -> None:
