@@ -23,9 +23,10 @@ from packhorse.messaging.open import open_journal
 from packhorse.wire.messages import Action
 from packhorse.wire.package_codec import encode_package
 from packhorse_services.cli.embedded import EmbeddedPostgres
-from packhorse_services.subscriber.session import GroupLimits
+from packhorse_services.subscriber.desk import GroupLimits
+from tests.harness.feed import Feed
 from tests.harness.postgres import Databases, running_postgres
-from tests.harness.subscriber import Feed, Worker, rows_of
+from tests.harness.subscriber import Worker, rows_of
 from tests.harness.waiting import eventually
 
 _TICKS = os.sysconf("SC_CLK_TCK")

@@ -20,9 +20,10 @@ from packhorse.messaging.open import open_journal
 from packhorse.wire.messages import Status
 from tests.chaos import ledger
 from tests.chaos.crash_subject import COMMAND
+from tests.harness.feed import Feed, page
 from tests.harness.fold import fold
 from tests.harness.postgres import Databases
-from tests.harness.subscriber import Feed, content_of, page, rows_of
+from tests.harness.subscriber import content_of, rows_of
 
 STRIDE = int(os.environ.get("PACKHORSE_CRASH_STRIDE", "13"))
 MOST_POINTS = 400

@@ -16,9 +16,10 @@ from packhorse_services.cli.embedded import EmbeddedPostgres
 from packhorse_services.publisher.distribute import DistributionRequest
 from packhorse_services.publisher.pending import Pending
 from tests.harness.cleanup import staged
+from tests.harness.feed import Feed, page
 from tests.harness.postgres import Databases
 from tests.harness.publishing import Author
-from tests.harness.subscriber import Feed, Worker, page
+from tests.harness.subscriber import Worker
 
 _ROLES = "packhorse_exporter, packhorse_importer, packhorse_bookkeeper"
 

@@ -1,11 +1,9 @@
-"""A subscriber in the test's own process, fed by a publisher that is nothing but appends."""
+"""A subscriber in the test's own process, driven step by step."""
 
-import itertools
-import json
 import threading
 import time
 import uuid
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from contextlib import closing
 from dataclasses import dataclass, field
 from typing import Any
@@ -15,131 +13,25 @@ import psycopg
 from packhorse.blobs.api import BlobStore
 from packhorse.clock import Clock, SystemClock
 from packhorse.content import tree
-from packhorse.content.node import Node
-from packhorse.messaging.api import Edge, Journal, Outgoing, Record
-from packhorse.messaging.topics import standard_topics
-from packhorse.packages.body import pack
-from packhorse.wire.codec import decode_discovery, decode_status
-from packhorse.wire.command_codec import encode_command
+from packhorse.messaging.api import Journal
 from packhorse.wire.messages import (
-    Action,
-    ClearCommand,
-    DiscoveryMessage,
-    PackageEntry,
-    PackageMessage,
     Status,
-    StatusMessage,
 )
-from packhorse.wire.package_codec import encode_package
-from packhorse.wire.topics import Topics
 from packhorse_services.subscriber.arrivals import Mark
 from packhorse_services.subscriber.attempts import Attempts, RetryPolicy
 from packhorse_services.subscriber.clearances import Clearance, Clearances
 from packhorse_services.subscriber.connections import Connections
+from packhorse_services.subscriber.desk import Desk, GroupLimits
 from packhorse_services.subscriber.importer import Importer
 from packhorse_services.subscriber.journal_check import StartPolicy, place, verify
 from packhorse_services.subscriber.lane_report import LaneReport
 from packhorse_services.subscriber.lease import LEASE_SESSIONS, Lease, LeaseSettings
 from packhorse_services.subscriber.prefetch import Prefetch, PrefetchLimits
-from packhorse_services.subscriber.session import Desk, GroupLimits, Session
+from packhorse_services.subscriber.session import Session
+from packhorse_services.subscriber.staging import Gate, OpenGate
 from packhorse_services.subscriber.statuses import StatusSender
-from tests.harness.fold import Content, fold, packages, plain
-
-TOPICS = Topics()
-AGENT = "main"
-_numbers = itertools.count(1)
-
-
-def page(path: str, version: int = 0, **more: Any) -> Node:
-    return Node(path, "page", json.dumps({"version": version, **more}))
-
-
-def bad_page(path: str) -> Node:
-    """A node that the database refuses: its properties are no JSON object."""
-    return Node(path, "page", "[]")
-
-
-@dataclass
-class Feed:
-    """Appends packages to the journal, as a publisher would."""
-
-    journal: Journal
-    blobs: BlobStore
-    producer: str = ""
-    sequence: int = 0
-
-    def __post_init__(self) -> None:
-        self.journal.create_topics(standard_topics(TOPICS))
-
-    def add(self, *nodes: Node, deep: Sequence[str] = (), agent: str = AGENT) -> int:
-        shallow = [node.path for node in nodes if not deep]
-        return self.append(self.message(Action.ADD, shallow, deep, nodes, agent))
-
-    def delete(self, *paths: str, agent: str = AGENT) -> int:
-        return self.append(self.message(Action.DELETE, paths, (), None, agent))
-
-    def send(self, action: Action, *paths: str, agent: str = AGENT) -> int:
-        return self.append(self.message(action, paths, (), None, agent))
-
-    def bad(self, path: str = "/bad", agent: str = AGENT) -> int:
-        """Append a package that no repository can hold."""
-        return self.add(bad_page(path), agent=agent)
-
-    def message(
-        self,
-        action: Action,
-        paths: Sequence[str],
-        deep: Sequence[str],
-        nodes: Iterable[Node] | None,
-        agent: str = AGENT,
-    ) -> PackageMessage:
-        package_id = f"dstrpck-{next(_numbers)}-{uuid.uuid4()}"
-        body = None if nodes is None else pack(nodes, package_id, self.blobs)
-        self.sequence += 1
-        entry = PackageEntry(
-            package_id,
-            agent,
-            action,
-            tuple(paths),
-            tuple(deep),
-            "tester",
-            self.producer,
-            1 if self.producer else 0,
-            self.sequence if self.producer else 0,
-            body.length if body else 0,
-            body.node_count if body else 0,
-        )
-        return PackageMessage(entry, body.body if body else None)
-
-    def append(self, message: PackageMessage) -> int:
-        encoded = encode_package(message)
-        return self.raw(encoded.value, dict(encoded.headers))
-
-    def raw(self, value: bytes, headers: dict[str, bytes]) -> int:
-        record = Outgoing(value, headers)
-        return self.journal.append(TOPICS.package, record).result(10).offset
-
-    def clear(self, subscriber: str, offset: int, command_id: str = "", agent: str = AGENT) -> None:
-        command = ClearCommand(command_id or str(uuid.uuid4()), subscriber, agent, offset)
-        encoded = encode_command(command)
-        record = Outgoing(encoded.value, encoded.headers, subscriber)
-        self.journal.append(TOPICS.command, record).result(10)
-
-    def records(self) -> list[Record]:
-        return packages(self.journal, TOPICS.package)
-
-    def statuses(self) -> list[StatusMessage]:
-        return [decode_status(r.headers, r.value) for r in packages(self.journal, TOPICS.status)]
-
-    def announcements(self) -> list[DiscoveryMessage]:
-        found = []
-        for partition in range(4):
-            end = self.journal.bounds(TOPICS.discovery, partition).next
-            if self.journal.bounds(TOPICS.discovery, partition).oldest == end:
-                continue
-            with self.journal.reader(TOPICS.discovery, Edge.OLDEST, partition=partition) as reader:
-                found += [decode_discovery(r.headers, r.value) for r in reader.poll(10.0)]
-        return found
+from tests.harness.feed import AGENT, TOPICS, Feed
+from tests.harness.fold import Content, fold, plain
 
 
 @dataclass
@@ -160,6 +52,7 @@ class Worker:
     lease_s: float = 60.0
     idle_in_transaction_ms: int = 30_000
     lock_ms: int = 10_000
+    gate: Gate = field(default_factory=OpenGate)
 
     def __post_init__(self) -> None:
         self.instance = uuid.uuid4().hex[:12]
@@ -190,6 +83,7 @@ class Worker:
             self.clock,
             self.editable,
             self.limits,
+            gate=self.gate,
         )
 
     def begin(self) -> Session:

@@ -23,9 +23,10 @@ from packhorse.packages.body import pack
 from packhorse.packages.build import PathMissing, PathRefused, export
 from packhorse.packages.limits import PackageRefused
 from packhorse.wire.messages import Action, PackageEntry, PackageMessage
+from tests.harness.feed import TOPICS, Feed, page
 from tests.harness.fold import fold
 from tests.harness.postgres import Databases
-from tests.harness.subscriber import TOPICS, Feed, content_in, page
+from tests.harness.subscriber import content_in
 
 
 @pytest.fixture

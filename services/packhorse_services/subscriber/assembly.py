@@ -12,15 +12,19 @@ from packhorse.wire.topics import Topics
 from packhorse_services.subscriber.announcer import Announcer, Identity
 from packhorse_services.subscriber.attempts import Attempts, RetryPolicy
 from packhorse_services.subscriber.clearances import Clearances
-from packhorse_services.subscriber.clearing import CommandFollower
+from packhorse_services.subscriber.commands.control import LaneControl
+from packhorse_services.subscriber.commands.follower import CommandFollower
+from packhorse_services.subscriber.commands.orders import Orders
 from packhorse_services.subscriber.connections import Connections
+from packhorse_services.subscriber.desk import Desk, GroupLimits
 from packhorse_services.subscriber.importer import Importer
 from packhorse_services.subscriber.lane import Lane, LaneSettings
 from packhorse_services.subscriber.lane_report import LaneReport
 from packhorse_services.subscriber.lease import Lease, LeaseSettings
 from packhorse_services.subscriber.prefetch import PrefetchLimits
-from packhorse_services.subscriber.session import Desk, GroupLimits
 from packhorse_services.subscriber.settings import Settings
+from packhorse_services.subscriber.staging import OpenGate, Staging
+from packhorse_services.subscriber.staging_follower import StagingFollower
 from packhorse_services.subscriber.statuses import StatusSender
 
 
@@ -71,11 +75,11 @@ class _Assembly:
             LeaseSettings(settings.lease_s),
             clock,
         )
-        self.clearances = Clearances()
+        self.clearances, self.control = Clearances(), LaneControl()
+        self.staging = Staging(settings.wait_for) if settings.wait_for else None
 
     def subscriber(self) -> Subscriber:
         reports = [LaneReport(agent) for agent in self.settings.publisher_agents]
-        commands = self._commands() if self.settings.editable else None
         announcer = self._announcer(reports)
 
         def on_settled(settled: Mapping[str, int]) -> None:
@@ -85,8 +89,11 @@ class _Assembly:
 
         # Progress is announced after its statuses are sent, so that one announcement says both.
         statuses = self._statuses(on_settled)
+        commands = self._commands(statuses.kick)
         lanes = [self._lane(report, commands, statuses.kick) for report in reports]
-        followers = [] if commands is None else [commands]
+        followers: list[Component] = [commands]
+        if self.staging is not None:
+            followers.append(StagingFollower(self.journal, self.topics, self.staging, self.clock))
         return Subscriber(
             self.identity,
             self.topics,
@@ -113,25 +120,36 @@ class _Assembly:
             self.connections.bookkeeper,
             self.journal,
             self.topics.status,
+            subscriber=self.identity.subscriber,
             instance=self.identity.instance,
             may_send=lambda: self.lease.epoch() is not None,
             on_settled=on_settled,
         )
 
-    def _commands(self) -> CommandFollower:
+    def _commands(self, on_decision: Callable[[], None]) -> CommandFollower:
+        orders = Orders(
+            self.identity.subscriber,
+            self.settings.publisher_agents,
+            self.settings.editable,
+            self.journal,
+            self.topics.package,
+            remembers=self.settings.remember_packages_h > 0,
+        )
         return CommandFollower(
             self.connections.bookkeeper,
-            self.journal,
-            self.topics,
-            subscriber=self.identity.subscriber,
+            self.topics.command,
+            orders,
+            self.lease,
             clearances=self.clearances,
+            lane_control=self.control,
+            on_decision=on_decision,
             clock=self.clock,
         )
 
     def _lane(
         self,
         report: LaneReport,
-        commands: CommandFollower | None,
+        commands: CommandFollower,
         on_progress: Callable[[], None],
     ) -> Lane:
         settings, agent = self.settings, report.state.publisher_agent
@@ -147,6 +165,8 @@ class _Assembly:
             settings.editable,
             GroupLimits(settings.group_packages, settings.group_bytes),
             on_progress,
+            self.staging or OpenGate(),
+            self.control,
         )
         lane = LaneSettings(
             agent,

@@ -1,6 +1,6 @@
 """Which waiting packages share one import transaction."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 
 from packhorse.errors import Permanent
@@ -44,11 +44,17 @@ def single(arrival: Arrival, agent: str, high_water: HighWater) -> Group:
     return Group([arrival], fresh, after)
 
 
-def next_group(waiting: Iterable[Arrival], agent: str, high_water: HighWater) -> Group | None:
+def next_group(
+    waiting: Iterable[Arrival],
+    agent: str,
+    high_water: HighWater,
+    accepts: Callable[[Arrival], bool] = lambda _: True,
+) -> Group | None:
     """Return the longest group in front, or None when the first package can't be decoded.
 
-    Packages of other agents in between are passed over. A body by reference is alone: it takes
-    long, and so it neither holds nor rolls back the others.
+    It ends before a package that `accepts` refuses, which is asked of all but the first. Packages
+    of other agents in between are passed over. A body by reference is alone: it takes long, and
+    so it neither holds nor rolls back the others.
     """
     arrivals: list[Arrival] = []
     fresh: list[tuple[Mark, PackageMessage]] = []
@@ -56,6 +62,8 @@ def next_group(waiting: Iterable[Arrival], agent: str, high_water: HighWater) ->
     for arrival in waiting:
         if arrival.record is None:
             continue
+        if arrivals and not accepts(arrival):
+            break
         try:
             package = package_of(arrival, agent)
         except Permanent:

@@ -12,12 +12,15 @@ from psycopg import Connection
 from packhorse.errors import PackhorseError
 from packhorse.messaging.api import Journal
 from packhorse.runtime.lifecycle import Worker
-from packhorse.wire.messages import LaneState
+from packhorse.wire.messages import DesiredState, LaneState
+from packhorse_services.subscriber import position as positions
+from packhorse_services.subscriber.desk import Desk
 from packhorse_services.subscriber.failures import Fenced, Gap, JournalMismatch, reason
 from packhorse_services.subscriber.journal_check import StartPolicy, place, verify, verify_log
 from packhorse_services.subscriber.lease import Lease
+from packhorse_services.subscriber.position import Position
 from packhorse_services.subscriber.prefetch import Prefetch, PrefetchLimits
-from packhorse_services.subscriber.session import Desk, Session
+from packhorse_services.subscriber.session import Session
 
 logger = logging.getLogger(__name__)
 
@@ -40,7 +43,7 @@ class LaneSettings:
 class Commands(Protocol):
     """The follower of the command topic, as a lane needs it."""
 
-    def catch_up(self) -> None:
+    def catch_up(self, epoch: int) -> None:
         """Return when every command that is in the log now is in force. Raises Transient."""
         ...
 
@@ -56,7 +59,7 @@ class Lane:
         lease: Lease,
         desk: Desk,
         *,
-        commands: Commands | None = None,
+        commands: Commands,
     ) -> None:
         self._settings, self._connect, self._journal = settings, connect, journal
         self._lease, self._desk, self._commands = lease, desk, commands
@@ -64,6 +67,8 @@ class Lane:
         self._failures = 0
         self._worker = Worker(f"lane {settings.agent}", self._run)
         desk.clearances.listen(self._wake.set)
+        desk.control.listen(self._wake.set)
+        desk.gate.listen(self._wake.set)
 
     def start(self) -> None:
         """Begin."""
@@ -98,24 +103,21 @@ class Lane:
             except Exception as error:
                 logger.exception("a lane failed", extra={"agent": self._settings.agent})
                 self._pause(stopping, error, None)
-        self._desk.report.update(state=LaneState.STOPPED)
+        self._desk.report.update(state=LaneState.WAITING_FOR_LEASE)
 
     def _serve(self, epoch: int, stopping: threading.Event) -> None:
         settings, journal = self._settings, self._journal
-        if self._commands is not None:
-            self._commands.catch_up()
+        self._commands.catch_up(epoch)
+        if self._is_stopped():
+            self._stand_still(epoch, stopping)
+            return
         with self._connect() as connection:
             position = place(
                 *(connection, journal, settings.topic, settings.agent),
                 epoch=epoch,
                 start=settings.start,
             )
-            self._desk.report.update(
-                journal_id=position.journal_id,
-                epoch=epoch,
-                offset=position.offset,
-                started_offset=position.started_offset,
-            )
+            self._show(position)
             self._desk.on_progress()
             verify(journal, settings.topic, position)
             reader = journal.reader(settings.topic, position.offset + 1, partition=0)
@@ -126,11 +128,37 @@ class Lane:
             finally:
                 prefetch.close(_PREFETCH_END_S)
 
+    def _is_stopped(self) -> bool:
+        return self._desk.control.desired(self._settings.agent) is DesiredState.STOP
+
+    def _stand_still(self, epoch: int, stopping: threading.Event) -> None:
+        """Hold nothing and say so, until something may have changed."""
+        self._failures = 0
+        self._wake.clear()
+        with self._connect() as connection:
+            position = positions.load(connection, self._settings.agent)
+        if position is not None:
+            self._show(position)
+        self._desk.report.healthy(LaneState.STOPPED, head_time_ms=0)
+        self._desk.on_progress()
+        while self._lease.epoch() == epoch and not (self._wake.is_set() or stopping.is_set()):
+            self._desk.clock.wait(self._wake, _LEASE_POLL_S)
+
+    def _show(self, position: Position) -> None:
+        self._desk.report.update(
+            journal_id=position.journal_id,
+            epoch=position.epoch,
+            offset=position.offset,
+            started_offset=position.started_offset,
+        )
+
     def _work(self, session: Session, stopping: threading.Event) -> None:
         clock, epoch = self._desk.clock, session.position.epoch
         checked_at = clock.monotonic()
         while not stopping.is_set() and self._lease.epoch() == epoch:
             self._wake.clear()
+            if self._is_stopped():
+                return
             wait = session.step()
             self._failures = 0
             if clock.monotonic() - checked_at > self._settings.check_journal_s:

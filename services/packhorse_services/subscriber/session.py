@@ -6,22 +6,19 @@ reads the position again before it begins another (R26).
 
 import logging
 from collections import deque
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import replace
 
 from psycopg import Connection
 
-from packhorse.clock import Clock
 from packhorse.runtime.metrics import SUBSCRIBER_IMPORT_ERRORS
 from packhorse.runtime.tracing import continued
-from packhorse.wire.messages import LaneState, Status
+from packhorse.wire.messages import DesiredState, LaneState, Status
 from packhorse_services.subscriber.arrivals import Arrival, entry_of
-from packhorse_services.subscriber.attempts import Attempts
-from packhorse_services.subscriber.clearances import Clearances
+from packhorse_services.subscriber.desk import Desk
 from packhorse_services.subscriber.failures import Fenced, SessionLost
 from packhorse_services.subscriber.grouping import Group, next_group, single
-from packhorse_services.subscriber.importer import Import, Importer
-from packhorse_services.subscriber.lane_report import LaneReport
+from packhorse_services.subscriber.importer import Import
 from packhorse_services.subscriber.measures import (
     count_imported,
     count_removed,
@@ -31,36 +28,13 @@ from packhorse_services.subscriber.measures import (
 from packhorse_services.subscriber.position import Position
 from packhorse_services.subscriber.prefetch import Prefetch
 from packhorse_services.subscriber.sequences import HighWater
+from packhorse_services.subscriber.staging import Verdict
 from packhorse_services.subscriber.statuses import Decision
 
 logger = logging.getLogger(__name__)
 
 _IDLE_S = 1.0
 _BLOCKED_ATTEMPTS = 3
-
-
-@dataclass(frozen=True, slots=True)
-class GroupLimits:
-    """How much one transaction takes when packages wait, and when passing over is stored."""
-
-    packages: int = 256
-    bytes: int = 8 * 1024**2
-    passed: int = 1_000
-    passed_s: float = 1.0
-
-
-@dataclass(frozen=True, slots=True)
-class Desk:
-    """What a lane works with in all its sessions."""
-
-    importer: Importer
-    attempts: Attempts
-    clearances: Clearances
-    report: LaneReport
-    clock: Clock
-    editable: bool = False
-    limits: GroupLimits = GroupLimits()
-    on_progress: Callable[[], None] = lambda: None
 
 
 class Session:
@@ -83,15 +57,35 @@ class Session:
         Raises `Fenced`, `SessionLost`, psycopg's errors, and what the reader raises; the session
         is over then.
         """
+        before = self._desk.report.state.state
+        wait = self._step()
+        now = self._desk.report.state.state
+        if now is not before and LaneState.PAUSED in (now, before):
+            self._desk.on_progress()
+        return wait
+
+    def _step(self) -> float:
         self._fill()
         self._pass_others()
+        self._end_clears()
         if not self._waiting:
             self._store_passed()
-            self._desk.report.healthy(LaneState.IDLE, offset=self.position.offset, head_time_ms=0)
+            idle = self._shown(LaneState.IDLE)
+            self._desk.report.healthy(idle, offset=self.position.offset, head_time_ms=0)
             return _IDLE_S
         head = self._waiting[0]
         if self._covering(head):
             self._remove_cleared()
+            return 0.0
+        if self._paused():
+            self._tell(head, 0.0)
+            return _IDLE_S
+        ruling = self._desk.gate.ruling(self.position, head)
+        if ruling.verdict is Verdict.WAIT:
+            self._tell_of_waiting(head, ruling.reason)
+            return _IDLE_S
+        if ruling.verdict is Verdict.SKIP:
+            self._skip()
             return 0.0
         wait = self._desk.attempts.wait_s(head.mark)
         self._tell(head, wait)
@@ -113,6 +107,19 @@ class Session:
             self._passed = self._waiting.popleft().mark
             self._passed_count += 1
 
+    def _paused(self) -> bool:
+        return self._desk.control.desired(self.position.agent) is not DesiredState.RUN
+
+    def _shown(self, state: LaneState) -> LaneState:
+        return LaneState.PAUSED if self._paused() else state
+
+    def _end_clears(self) -> None:
+        """Tell of clear commands that have nothing more to remove, though no package passes."""
+        position = self.position
+        passed = self._waiting[0].offset - 1 if self._waiting else self._passed.offset
+        if self._desk.clearances.reach(position.agent, position.journal_id, passed):
+            self._commit(Import(self._passed, self._high_water.fork(), cleared_up_to=passed))
+
     def _store_passed(self) -> None:
         limits = self._desk.limits
         late = self._desk.clock.monotonic() - self._stored_at >= limits.passed_s
@@ -124,7 +131,9 @@ class Session:
             self._give_up(head)
         elif self._desk.attempts.alone(head.mark):
             self._try_alone(head)
-        elif group := next_group(self._waiting, self.position.agent, self._high_water):
+        elif group := next_group(
+            self._waiting, self.position.agent, self._high_water, self._accepts
+        ):
             self._try_group(group)
         else:
             self._try_alone(head)
@@ -216,6 +225,24 @@ class Session:
         self._remove(cleared, decisions)
         count_removed(Status.REMOVED, len(cleared))
 
+    def _skip(self) -> None:
+        skipped: list[Arrival] = []
+        decisions: list[Decision] = []
+        for arrival in self._waiting:
+            if arrival.record is None:
+                continue
+            ruling = self._desk.gate.ruling(self.position, arrival)
+            if ruling.verdict is not Verdict.SKIP or self._covering(arrival):
+                break
+            skipped.append(arrival)
+            decisions.append(Decision(arrival.mark, Status.SKIPPED, reason=ruling.reason))
+        if skipped:
+            self._remove(skipped, decisions)
+            count_removed(Status.SKIPPED, len(skipped))
+
+    def _accepts(self, arrival: Arrival) -> bool:
+        return self._desk.gate.ruling(self.position, arrival).verdict is Verdict.ACCEPT
+
     def _remove(self, removed: Sequence[Arrival], decisions: Sequence[Decision]) -> None:
         high_water = self._high_water.fork()
         for arrival in removed:
@@ -225,6 +252,9 @@ class Session:
 
     def _commit(self, work: Import) -> None:
         """Do `work`, and take what it has dealt with from the front."""
+        clearances, lane = self._desk.clearances, (self.position.agent, self.position.journal_id)
+        if work.cleared_up_to is None and clearances.reach(*lane, work.mark.offset):
+            work = replace(work, cleared_up_to=work.mark.offset)
         self.position = self._desk.importer.commit(self._connection, self.position, work)
         self._high_water = work.high_water
         self._passed, self._passed_count = work.mark, 0
@@ -232,11 +262,9 @@ class Session:
         while self._waiting and self._waiting[0].offset <= work.mark.offset:
             self._waiting.popleft()
         self._desk.attempts.passed()
-        self._desk.clearances.forget(
-            self.position.agent, self.position.journal_id, work.mark.offset
-        )
+        clearances.forget(*lane, max(work.mark.offset, work.cleared_up_to or -1))
         state = LaneState.RUNNING if self._waiting else LaneState.IDLE
-        self._desk.report.healthy(state, offset=work.mark.offset)
+        self._desk.report.healthy(self._shown(state), offset=work.mark.offset)
         self._desk.on_progress()
 
     def _covering(self, arrival: Arrival) -> str | None:
@@ -245,12 +273,26 @@ class Session:
         found = self._desk.clearances.covering(position.agent, position.journal_id, arrival.offset)
         return None if found is None else found.command_id
 
+    def _tell_of_waiting(self, head: Arrival, reason: str) -> None:
+        report, known = self._desk.report, self._desk.attempts.head(head.mark)
+        before = report.state
+        report.update(
+            offset=self.position.offset,
+            state=LaneState.WAITING_FOR_SUBSCRIBER,
+            retries=known.attempts,
+            last_error=reason,
+            next_attempt_ms=0,
+            head_time_ms=head.record.time_ms if head.record else 0,
+        )
+        if (before.state, before.last_error) != (LaneState.WAITING_FOR_SUBSCRIBER, reason):
+            self._desk.on_progress()
+
     def _tell(self, head: Arrival, wait_s: float) -> None:
         known = self._desk.attempts.head(head.mark)
         blocked = known.attempts >= _BLOCKED_ATTEMPTS
         self._desk.report.update(
             offset=self.position.offset,
-            state=LaneState.BLOCKED if blocked else LaneState.RUNNING,
+            state=self._shown(LaneState.BLOCKED if blocked else LaneState.RUNNING),
             retries=known.attempts,
             last_error=known.last_error,
             blocked_since_ms=known.blocked_since_ms,

@@ -2,9 +2,9 @@
 
 import json
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, Self
 
-from pydantic import Field, SecretStr, field_validator
+from pydantic import Field, SecretStr, field_validator, model_validator
 from pydantic_settings import BaseSettings, NoDecode, SettingsConfigDict
 
 from packhorse.content.node import ROOT, InvalidPath, check_path
@@ -58,6 +58,12 @@ class Settings(ProcessConfiguration, BaseSettings):
         if value.lstrip().startswith("["):
             return json.loads(value)
         return [part.strip() for part in value.split(",") if part.strip()]
+
+    @model_validator(mode="after")
+    def _waits_for_another(self) -> Self:
+        if self.wait_for == self.subscriber:
+            raise ValueError(f"wait_for: {self.subscriber} would wait for itself for ever")
+        return self
 
     @field_validator("publisher_agents")
     @classmethod

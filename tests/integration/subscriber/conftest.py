@@ -10,8 +10,9 @@ import pytest
 
 from packhorse.blobs.open import open_blobs
 from packhorse.messaging.open import open_journal
+from tests.harness.feed import Feed
 from tests.harness.postgres import Databases
-from tests.harness.subscriber import Feed, Worker
+from tests.harness.subscriber import Worker
 
 Workers = Callable[..., Worker]
 

@@ -12,7 +12,8 @@ from packhorse.content.node import Node
 from packhorse.wire.messages import Action
 from packhorse.wire.package_codec import encode_package
 from packhorse_services.subscriber.attempts import RetryPolicy
-from tests.harness.subscriber import Feed, Worker, assert_is_the_fold, content_of, failed, page
+from tests.harness.feed import Feed, page
+from tests.harness.subscriber import Worker, assert_is_the_fold, content_of, failed
 from tests.integration.subscriber.conftest import Workers
 
 

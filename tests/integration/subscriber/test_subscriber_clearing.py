@@ -6,25 +6,17 @@ from contextlib import contextmanager
 
 import psycopg
 import pytest
+from packhorse_services.subscriber.clearing import CommandFollower
 
 from packhorse.messaging.api import Outgoing
 from packhorse.wire.messages import Status
 from packhorse_services.subscriber.attempts import RetryPolicy
 from packhorse_services.subscriber.clearances import Clearance
-from packhorse_services.subscriber.clearing import CommandFollower
 from tests.harness.clock import ManualClock
+from tests.harness.feed import AGENT, TOPICS, Feed, page
 from tests.harness.journals import eventually
 from tests.harness.postgres import Databases
-from tests.harness.subscriber import (
-    AGENT,
-    TOPICS,
-    Feed,
-    Worker,
-    assert_is_the_fold,
-    content_of,
-    page,
-    rows_of,
-)
+from tests.harness.subscriber import Worker, assert_is_the_fold, content_of, rows_of
 from tests.integration.subscriber.conftest import Workers
 from tests.integration.subscriber.test_subscriber_journal import create_anew, database_name
 

@@ -14,15 +14,8 @@ from packhorse_services.subscriber.failures import Fenced, SessionLost
 from packhorse_services.subscriber.importer import Importer
 from packhorse_services.subscriber.lease import LEASE_SESSIONS
 from tests.harness.clock import ManualClock
-from tests.harness.subscriber import (
-    Feed,
-    Worker,
-    assert_is_the_fold,
-    content_of,
-    page,
-    position_of,
-    rows_of,
-)
+from tests.harness.feed import Feed, page
+from tests.harness.subscriber import Worker, assert_is_the_fold, content_of, position_of, rows_of
 from tests.integration.subscriber.conftest import Workers
 
 

@@ -7,16 +7,9 @@ import pytest
 
 from packhorse.wire.messages import Action, Status
 from packhorse_services.subscriber.attempts import RetryPolicy
+from tests.harness.feed import Feed, page
 from tests.harness.postgres import Databases
-from tests.harness.subscriber import (
-    Feed,
-    Worker,
-    assert_is_the_fold,
-    content_of,
-    page,
-    position_of,
-    rows_of,
-)
+from tests.harness.subscriber import Worker, assert_is_the_fold, content_of, position_of, rows_of
 from tests.integration.subscriber.conftest import Workers
 
 

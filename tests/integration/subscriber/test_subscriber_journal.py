@@ -10,16 +10,9 @@ from packhorse.messaging.topics import standard_topics
 from packhorse.wire.messages import LaneState
 from packhorse_services.subscriber.failures import Gap, JournalMismatch
 from packhorse_services.subscriber.journal_check import StartPolicy, StartRefused
+from tests.harness.feed import TOPICS, Feed, page
 from tests.harness.postgres import Databases
-from tests.harness.subscriber import (
-    TOPICS,
-    Feed,
-    Worker,
-    assert_is_the_fold,
-    content_of,
-    page,
-    position_of,
-)
+from tests.harness.subscriber import Worker, assert_is_the_fold, content_of, position_of
 from tests.integration.subscriber.conftest import Workers
 
 

@@ -24,10 +24,11 @@ from packhorse.messaging.api import Record
 from packhorse.messaging.open import open_journal
 from packhorse.wire.messages import Status
 from packhorse_services.subscriber.attempts import RetryPolicy
+from packhorse_services.subscriber.desk import GroupLimits
 from packhorse_services.subscriber.importer import Importer
-from packhorse_services.subscriber.session import GroupLimits
+from tests.harness.feed import TOPICS, Feed, page
 from tests.harness.fold import fold
-from tests.harness.subscriber import TOPICS, Feed, Worker, content_in, page
+from tests.harness.subscriber import Worker, content_in
 from tests.integration.subscriber.conftest import empty
 
 PATHS = ["/a", "/a/b", "/a/b/c", "/ab", "/d"]

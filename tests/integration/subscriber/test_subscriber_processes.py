@@ -10,16 +10,10 @@ import pytest
 from packhorse.blobs.open import open_blobs
 from packhorse.messaging.open import open_journal
 from packhorse.wire.messages import Status
+from tests.harness.feed import Feed, page
 from tests.harness.postgres import Databases
 from tests.harness.processes import Room, Rooms, rooms
-from tests.harness.subscriber import (
-    Feed,
-    assert_is_the_fold,
-    content_of,
-    page,
-    position_of,
-    rows_of,
-)
+from tests.harness.subscriber import assert_is_the_fold, content_of, position_of, rows_of
 from tests.harness.waiting import eventually
 
 

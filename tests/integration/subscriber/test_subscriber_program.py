@@ -9,16 +9,9 @@ from packhorse.runtime.lifecycle import Lifecycle
 from packhorse.wire.messages import LaneState, Status, SubscriberState
 from packhorse_services.subscriber.assembly import Subscriber, assemble
 from packhorse_services.subscriber.settings import Settings
+from tests.harness.feed import TOPICS, Feed, page
 from tests.harness.journals import eventually
-from tests.harness.subscriber import (
-    TOPICS,
-    Feed,
-    assert_is_the_fold,
-    content_of,
-    page,
-    position_of,
-    rows_of,
-)
+from tests.harness.subscriber import assert_is_the_fold, content_of, position_of, rows_of
 from tests.integration.subscriber.test_subscriber_journal import create_anew
 
 

@@ -8,16 +8,15 @@ import pytest
 from packhorse.wire.messages import LaneState, PackageMessage, Status
 from packhorse_services.subscriber import importer
 from packhorse_services.subscriber.attempts import RetryPolicy
+from packhorse_services.subscriber.desk import GroupLimits
 from packhorse_services.subscriber.failures import SessionLost
-from packhorse_services.subscriber.session import GroupLimits
 from tests.harness.clock import ManualClock
+from tests.harness.feed import Feed, page
 from tests.harness.subscriber import (
-    Feed,
     Worker,
     assert_is_the_fold,
     content_of,
     failed,
-    page,
     position_of,
     rows_of,
 )

@@ -5,8 +5,9 @@ from typing import Any
 
 from packhorse.messaging.api import Appended, NotAppended, Outgoing
 from packhorse.wire.messages import Status
+from tests.harness.feed import TOPICS, Feed, page
 from tests.harness.journals import eventually
-from tests.harness.subscriber import TOPICS, Feed, Worker, page, rows_of
+from tests.harness.subscriber import Worker, rows_of
 from tests.integration.subscriber.test_subscriber_program import imported, lane, running
 
 

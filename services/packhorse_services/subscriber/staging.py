@@ -1,0 +1,249 @@
+"""Staging: a package is imported here once another subscriber, the golden one, has imported it.
+
+ADR 0014 says why. This module decides; `staging_follower` tells it what the golden one tells.
+"""
+
+import enum
+import threading
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Protocol
+
+from packhorse.wire.messages import (
+    Action,
+    DiscoveryMessage,
+    LaneState,
+    Status,
+    StatusMessage,
+    SubscriberState,
+)
+from packhorse_services.subscriber.arrivals import Arrival, entry_of
+from packhorse_services.subscriber.failures import printable
+from packhorse_services.subscriber.offset_map import OffsetMap
+from packhorse_services.subscriber.position import Position
+
+_CODES = {status: code for code, status in enumerate(Status, start=1)}
+_STATUSES = {code: status for status, code in _CODES.items()}
+_IMPORTED = _CODES[Status.IMPORTED]
+
+_REASON_CHARACTERS = 200
+_REASONS = 1_000
+_REFUSED = 10_000
+_WAY_OUT = "which ends only by a clear, or when this subscriber is started without wait_for"
+
+
+class Verdict(enum.Enum):
+    """What may be done with a package now."""
+
+    ACCEPT = "ACCEPT"
+    SKIP = "SKIP"
+    WAIT = "WAIT"
+
+
+@dataclass(frozen=True, slots=True)
+class Ruling:
+    """A verdict, and one line that says why, for SKIP and WAIT."""
+
+    verdict: Verdict
+    reason: str = ""
+
+
+ACCEPTED = Ruling(Verdict.ACCEPT)
+
+
+class Gate(Protocol):
+    """Decides which packages a lane may import."""
+
+    def listen(self, listener: Callable[[], None]) -> None:
+        """Call `listener` whenever a ruling may have changed."""
+        ...
+
+    def ruling(self, position: Position, arrival: Arrival) -> Ruling:
+        """Return what may be done with one of the lane's packages above its position."""
+        ...
+
+
+class OpenGate:
+    """The gate of a subscriber that waits for nobody."""
+
+    def listen(self, listener: Callable[[], None]) -> None:
+        """Do nothing: the ruling never changes."""
+
+    def ruling(self, position: Position, arrival: Arrival) -> Ruling:  # noqa: ARG002
+        """Accept."""
+        return ACCEPTED
+
+
+@dataclass(slots=True)
+class _Lane:
+    """What the golden subscriber did with one agent's packages above our position."""
+
+    journal_id: str
+    decided: OffsetMap = field(default_factory=OffsetMap)
+    reasons: dict[int, str] = field(default_factory=dict)
+    proven: int = -1
+    """Each status up to this offset that the status topic still holds has been read."""
+
+    def take(self, offset: int, status: Status, reason: str) -> None:
+        self.decided.put(offset, _CODES[status])
+        self.reasons.pop(offset, None)
+        wanted = status is not Status.IMPORTED and offset > self.decided.floor
+        if wanted and len(self.reasons) < _REASONS:
+            self.reasons[offset] = reason
+
+    def forget(self, offset: int) -> None:
+        self.decided.forget(offset)
+        if self.reasons:
+            self.reasons = {known: text for known, text in self.reasons.items() if known > offset}
+
+
+class Staging:
+    """The gate of a subscriber that waits for another; safe to use from several threads.
+
+    A status of the golden subscriber for exactly this agent, journal and offset decides; of
+    several the last in the status topic does. Without a status a package is accepted only when
+    the golden subscriber is certainly past it and certainly told nothing of it: it was a repeat.
+    """
+
+    def __init__(self, golden: str) -> None:
+        self.golden = golden
+        self._lock = threading.Lock()
+        self._lanes: dict[str, _Lane] = {}
+        self._told: DiscoveryMessage | None = None
+        self._refused: dict[str, tuple[Status, str]] = {}
+        self._covers_ms: float = float("inf")
+        self._wanted, self._read = 0, 0
+        self._listeners: list[Callable[[], None]] = []
+
+    def listen(self, listener: Callable[[], None]) -> None:
+        """Call `listener` whenever a ruling may have changed."""
+        self._listeners.append(listener)
+
+    def wake(self) -> None:
+        """Tell the listeners."""
+        for listener in self._listeners:
+            listener()
+
+    def ruling(self, position: Position, arrival: Arrival) -> Ruling:
+        """Return what may be done with one of the lane's packages above its position."""
+        entry = entry_of(arrival)
+        if entry is not None and entry.action is Action.TEST:
+            return ACCEPTED  # it changes nothing here, so nothing is risked by it
+        with self._lock:
+            lane = self._lane_at(position)
+            if self._read != self._wanted:
+                return _wait(f"waits for {self.golden}, whose statuses are being read")
+            code = lane.decided.get(arrival.offset)
+            if code == _IMPORTED:
+                return ACCEPTED
+            if code:
+                return self._skip(_STATUSES[code], lane.reasons.get(arrival.offset, ""))
+            return self._undecided(position, lane, arrival)
+
+    def _lane_at(self, position: Position) -> _Lane:
+        """Return the lane, after it has asked for a reading when it needs one."""
+        lane = self._lanes.get(position.agent)
+        if (
+            lane is None
+            or lane.journal_id != position.journal_id
+            or position.offset < lane.decided.floor
+            or (lane.decided.horizon is not None and lane.decided.has_room())
+        ):
+            lane = self._lanes[position.agent] = _Lane(position.journal_id)
+            self._wanted += 1
+        if position.offset > lane.decided.floor:
+            lane.forget(position.offset)
+        return lane
+
+    def _undecided(self, position: Position, lane: _Lane, arrival: Arrival) -> Ruling:
+        """Rule without a status, which only a proof that there is none can make a yes."""
+        told = _lane_of(self._told, position)
+        if told is None or not (self._told and self._told.editable):
+            return _wait(self._stranger(position))
+        if told.started_offset >= arrival.offset:
+            return _wait(f"{self.golden} began behind offset {arrival.offset}, {_WAY_OUT}")
+        read_up_to = min(lane.proven, told.settled_offset)
+        if read_up_to < arrival.offset or not lane.decided.reaches(arrival.offset):
+            trouble = _trouble(told)
+            return _wait(f"waits for {self.golden} to import offset {arrival.offset}{trouble}")
+        if arrival.record is None or arrival.record.time_ms < self._covers_ms:
+            return _wait(
+                f"the status topic has forgotten what {self.golden} did at offset "
+                f"{arrival.offset}, {_WAY_OUT}"
+            )
+        refused = self._refused.get(arrival.mark.package_id)
+        return self._skip(*refused) if refused else ACCEPTED
+
+    def _stranger(self, position: Position) -> str:
+        if self._told is None:
+            return f"waits for {self.golden}, which has not announced itself"
+        if not self._told.editable:
+            return f"waits for {self.golden}, which tells of no import: make it editable"
+        return f"waits for {self.golden}, which does not follow {position.agent} in this journal"
+
+    def _skip(self, status: Status, reason: str) -> Ruling:
+        because = f": {reason}" if reason else ""
+        return Ruling(Verdict.SKIP, f"{self.golden} told {status.value}{because}")
+
+    # What the follower tells.
+
+    def wanted(self) -> int:
+        """Return the number of the reading of the status topic that is needed, 0 for none yet."""
+        with self._lock:
+            return self._wanted
+
+    def covers(self, since_ms: float) -> None:
+        """Note that the status topic was read from this time of its clock on, 0 for all of it."""
+        with self._lock:
+            self._covers_ms = since_ms
+
+    def status(self, message: StatusMessage) -> None:
+        """Take a status of the golden subscriber, in the status topic's order."""
+        reason = printable(message.reason, _REASON_CHARACTERS)
+        with self._lock:
+            self._refuse(message, reason)
+            lane = self._lanes.get(message.publisher_agent)
+            if lane is not None and lane.journal_id == message.journal_id:
+                lane.take(message.offset, message.status, reason)
+
+    def _refuse(self, message: StatusMessage, reason: str) -> None:
+        self._refused.pop(message.package_id, None)
+        if message.status is not Status.IMPORTED and message.package_id:
+            self._refused[message.package_id] = message.status, reason
+            if len(self._refused) > _REFUSED:
+                del self._refused[next(iter(self._refused))]
+
+    def announced(self, message: DiscoveryMessage) -> None:
+        """Take an announcement of the golden subscriber, the newest so far."""
+        with self._lock:
+            self._told = message
+
+    def read_to_end(self, wanted: int, message: DiscoveryMessage | None) -> None:
+        """Note that reading `wanted` holds every status that was sent before `message` was."""
+        with self._lock:
+            if wanted != self._wanted:
+                return
+            self._read = wanted
+            for state in message.states if message else ():
+                lane = self._lanes.get(state.publisher_agent)
+                if lane is not None and lane.journal_id == state.journal_id:
+                    lane.proven = state.settled_offset
+
+
+def _wait(reason: str) -> Ruling:
+    return Ruling(Verdict.WAIT, reason)
+
+
+def _lane_of(message: DiscoveryMessage | None, position: Position) -> SubscriberState | None:
+    for state in message.states if message else ():
+        if (state.publisher_agent, state.journal_id) == (position.agent, position.journal_id):
+            return state
+    return None
+
+
+def _trouble(state: SubscriberState) -> str:
+    """Return what keeps the golden lane, when it says so."""
+    if state.state in (LaneState.RUNNING, LaneState.IDLE):
+        return ""
+    error = printable(state.last_error, _REASON_CHARACTERS)
+    return f", which is {state.state.value}{': ' if error else ''}{error}"

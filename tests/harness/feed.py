@@ -1,0 +1,123 @@
+"""A publisher that is nothing but appends, for tests of subscribers."""
+
+import itertools
+import json
+import uuid
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from packhorse.blobs.api import BlobStore
+from packhorse.content.node import Node
+from packhorse.messaging.api import Edge, Journal, Outgoing, Record
+from packhorse.messaging.topics import standard_topics
+from packhorse.packages.body import pack
+from packhorse.wire.codec import decode_discovery, decode_status
+from packhorse.wire.command_codec import encode_command
+from packhorse.wire.messages import (
+    Action,
+    ClearCommand,
+    DiscoveryMessage,
+    PackageEntry,
+    PackageMessage,
+    StatusMessage,
+)
+from packhorse.wire.package_codec import encode_package
+from packhorse.wire.topics import Topics
+from tests.harness.fold import packages
+
+TOPICS = Topics()
+AGENT = "main"
+_numbers = itertools.count(1)
+
+
+def page(path: str, version: int = 0, **more: Any) -> Node:
+    return Node(path, "page", json.dumps({"version": version, **more}))
+
+
+def bad_page(path: str) -> Node:
+    """A node that the database refuses: its properties are no JSON object."""
+    return Node(path, "page", "[]")
+
+
+@dataclass
+class Feed:
+    """Appends packages to the journal, as a publisher would."""
+
+    journal: Journal
+    blobs: BlobStore
+    producer: str = ""
+    sequence: int = 0
+
+    def __post_init__(self) -> None:
+        self.journal.create_topics(standard_topics(TOPICS))
+
+    def add(self, *nodes: Node, deep: Sequence[str] = (), agent: str = AGENT) -> int:
+        shallow = [node.path for node in nodes if not deep]
+        return self.append(self.message(Action.ADD, shallow, deep, nodes, agent))
+
+    def delete(self, *paths: str, agent: str = AGENT) -> int:
+        return self.append(self.message(Action.DELETE, paths, (), None, agent))
+
+    def send(self, action: Action, *paths: str, agent: str = AGENT) -> int:
+        return self.append(self.message(action, paths, (), None, agent))
+
+    def bad(self, path: str = "/bad", agent: str = AGENT) -> int:
+        """Append a package that no repository can hold."""
+        return self.add(bad_page(path), agent=agent)
+
+    def message(
+        self,
+        action: Action,
+        paths: Sequence[str],
+        deep: Sequence[str],
+        nodes: Iterable[Node] | None,
+        agent: str = AGENT,
+    ) -> PackageMessage:
+        package_id = f"dstrpck-{next(_numbers)}-{uuid.uuid4()}"
+        body = None if nodes is None else pack(nodes, package_id, self.blobs)
+        self.sequence += 1
+        entry = PackageEntry(
+            package_id,
+            agent,
+            action,
+            tuple(paths),
+            tuple(deep),
+            "tester",
+            self.producer,
+            1 if self.producer else 0,
+            self.sequence if self.producer else 0,
+            body.length if body else 0,
+            body.node_count if body else 0,
+        )
+        return PackageMessage(entry, body.body if body else None)
+
+    def append(self, message: PackageMessage) -> int:
+        encoded = encode_package(message)
+        return self.raw(encoded.value, dict(encoded.headers))
+
+    def raw(self, value: bytes, headers: dict[str, bytes]) -> int:
+        record = Outgoing(value, headers)
+        return self.journal.append(TOPICS.package, record).result(10).offset
+
+    def clear(self, subscriber: str, offset: int, command_id: str = "", agent: str = AGENT) -> None:
+        command = ClearCommand(command_id or str(uuid.uuid4()), subscriber, agent, offset)
+        encoded = encode_command(command)
+        record = Outgoing(encoded.value, encoded.headers, subscriber)
+        self.journal.append(TOPICS.command, record).result(10)
+
+    def records(self) -> list[Record]:
+        return packages(self.journal, TOPICS.package)
+
+    def statuses(self) -> list[StatusMessage]:
+        return [decode_status(r.headers, r.value) for r in packages(self.journal, TOPICS.status)]
+
+    def announcements(self) -> list[DiscoveryMessage]:
+        found = []
+        for partition in range(4):
+            end = self.journal.bounds(TOPICS.discovery, partition).next
+            if self.journal.bounds(TOPICS.discovery, partition).oldest == end:
+                continue
+            with self.journal.reader(TOPICS.discovery, Edge.OLDEST, partition=partition) as reader:
+                found += [decode_discovery(r.headers, r.value) for r in reader.poll(10.0)]
+        return found
