@@ -1,0 +1,142 @@
+"""The parts of live events: positions, rings, filters, what records become."""
+
+import json
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from packhorse.messaging.api import Outgoing
+from packhorse.runtime.problems import Problem
+from packhorse.wire.package_codec import AGENT_HEADER, PACKAGE_ID_HEADER
+from packhorse_services.publisher.live.events import EventType, SubscriberEvent
+from packhorse_services.publisher.live.position import (
+    Cursor,
+    Source,
+    mark_of,
+    read_position,
+    write_position,
+)
+from packhorse_services.publisher.live.states import StatesSeen
+from packhorse_services.publisher.live.subscription import Subscription, Told, Wanted
+from tests.harness.live import EVERYTHING, NAMES, NEVER, Logs, Replica, message, tell
+
+offsets = st.integers(0, 2**63 - 1)
+cursors = st.builds(Cursor, offsets, st.sampled_from(["", "0a1b2c3d"]))
+
+
+@given(st.fixed_dictionaries(dict.fromkeys(Source, cursors)))
+def test_a_position_survives_the_way_to_the_client_and_back(position: dict[Source, Cursor]) -> None:
+    assert read_position(write_position(position)) == position
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        *("", "p1", "p1-s2", "p1-s2-e3-", "s1-p2-e3", "p1-s2-e-3", "p1-s2-e3.xyz", " p1-s2-e3"),
+        *("p1-s2-e9223372036854775808", "p１-s2-e3", "p1-s2-e3\n", "p" + "1" * 5000),
+    ],
+)
+def test_what_is_no_position_is_refused(text: str) -> None:
+    with pytest.raises(Problem) as refused:
+        read_position(text)
+    assert refused.value.status_code == 422
+
+
+def test_a_mark_tells_topics_and_partitions_apart() -> None:
+    assert len({mark_of("one", 0), mark_of("one", 1), mark_of("two", 0)}) == 3
+
+
+def everything_told(replica: Replica, subscription: Subscription) -> list[Told]:
+    told: list[Told] = []
+    before = ""
+    while before != subscription.id:
+        before = subscription.id
+        told += tell(replica, subscription)
+    return told
+
+
+def from_the_beginning(replica: Replica, wanted: Wanted = EVERYTHING) -> list[Told]:
+    return everything_told(replica, Subscription(replica.logs, wanted, read_position("p0-s0-e0")))
+
+
+def test_only_what_is_wanted_is_told_and_the_rest_counts_as_seen() -> None:
+    logs = Logs()
+    for source in Source:
+        for subscriber in ("golden", "other"):
+            logs.append(source, subscriber=subscriber)
+        logs.append(source, "another-agent")
+    replica = Replica(logs)
+    names = [told.name for told in from_the_beginning(replica)]
+    assert names == ["package"] * 2 + ["status"] * 2 + ["distributed"] * 2
+    only = Wanted(frozenset({EventType.STATUS}))
+    assert [told.name for told in from_the_beginning(replica, only)] == ["status"] * 2
+    about = from_the_beginning(replica, Wanted(EVERYTHING.types, "golden"))
+    assert [told.name for told in about] == ["status", "distributed"]
+    assert json.loads(about[0].data)["subscriber"] == "golden"
+    end = Subscription(replica.logs, EVERYTHING, read_position(about[-1].id))
+    assert end.cursor(Source.PACKAGE).offset == 3
+
+
+def test_r2_a_position_beyond_the_end_is_told_and_the_log_begins_again() -> None:
+    logs = Logs()
+    for _ in range(3):
+        logs.append(Source.STATUS)
+    replica = Replica(logs)
+    position = read_position("p0-s99-e0")
+    told = everything_told(replica, Subscription(replica.logs, EVERYTHING, position))
+    assert [one.name for one in told] == ["gap", "status", "status", "status"]
+    assert json.loads(told[0].data) == {
+        "source": "status",
+        "from_offset": 99,
+        "to_offset": 0,
+        "reason": "BEYOND_END",
+    }
+    assert read_position(told[0].id)[Source.STATUS].offset == 0
+
+
+def test_r14_a_package_that_cant_be_read_is_told_and_what_is_no_message_is_not() -> None:
+    logs = Logs()
+    for source in Source:
+        encoded = message(source, "x")
+        logs.journal.append(NAMES[source], Outgoing(b"\xff\xff", {})).result()
+        logs.journal.append(NAMES[source], Outgoing(b"\xff\xff", encoded.headers)).result()
+    broken = {AGENT_HEADER: b"main", PACKAGE_ID_HEADER: b"id\xff", "entry": b"\xff\xff"}
+    logs.journal.append(NAMES[Source.PACKAGE], Outgoing(b"", broken)).result()
+    told = from_the_beginning(Replica(logs))
+    assert [one.name for one in told] == ["package", "package"]
+    shown = json.loads(told[1].data)
+    assert (shown["package_id"], shown["action"], shown["offset"]) == ("id\ufffd", None, 2)
+
+
+def test_r30_a_ring_is_bounded_in_bytes_and_who_falls_out_reads_the_journal() -> None:
+    logs = Logs()
+    replica = Replica(logs, ring_events=1_000)
+    ring = replica.logs[Source.PACKAGE].ring
+    ring._max_size = 3_000
+    begin = ring.end()
+    for _ in range(100):
+        logs.append(Source.PACKAGE)
+        replica.tail(Source.PACKAGE, 10)
+    assert 0 < len(ring._events) < 15
+    assert ring.read(begin, 10) is None
+    found = replica.logs[Source.PACKAGE].read(begin, NEVER)
+    assert len(found.events) == 100  # type: ignore[union-attr]
+
+
+def state(name: str, state: str) -> SubscriberEvent:
+    return SubscriberEvent(subscriber=name, state=state, offset=1, attempts=0, last_error="")
+
+
+def test_states_are_told_at_first_and_when_they_change() -> None:
+    seen = StatesSeen(None)
+    both = {"a": state("a", "IDLE"), "b": state("b", "RUNNING")}
+    assert len(seen.news(both)) == 2
+    assert seen.news(both) == []
+    moved = both["b"].model_copy(update={"offset": 2})
+    assert seen.news({**both, "b": moved}) == []
+    assert [(one.subscriber, one.state) for one in seen.news({"b": state("b", "STALE")})] == [
+        ("b", "STALE"),
+        ("a", "FORGOTTEN"),
+    ]
+    assert [one.subscriber for one in StatesSeen("a").news(both)] == ["a"]
