@@ -4,7 +4,15 @@ import random
 from concurrent.futures import Future
 from typing import Any
 
-from packhorse.messaging.api import Appended, AppendUnknown, Journal, NotAppended, Outgoing
+from packhorse.messaging.api import (
+    Appended,
+    AppendUnknown,
+    Bounds,
+    Journal,
+    JournalUnavailable,
+    NotAppended,
+    Outgoing,
+)
 from packhorse.messaging.deduplication import Snapshot
 from packhorse.messaging.numbered import Number, Numbered, number_of
 from packhorse.messaging.ranges import read_range
@@ -63,6 +71,24 @@ class FailingJournal:
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._journal, name)
+
+
+class BlindJournal(FailingJournal):
+    """A journal that also can't be read after its bounds were told `blind_after` times."""
+
+    blind_after: int | None = None
+
+    def heal(self) -> None:
+        """Take, confirm and tell everything again."""
+        super().heal()
+        self.blind_after = None
+
+    def bounds(self, topic: str, partition: int = 0) -> Bounds:
+        if self.blind_after == 0:
+            raise JournalUnavailable("the journal is away")
+        if self.blind_after is not None:
+            self.blind_after -= 1
+        return self._journal.bounds(topic, partition)
 
 
 UNKNOWN = AppendUnknown("the acknowledgement was lost")

@@ -7,7 +7,6 @@ import pytest
 
 from packhorse.messaging.api import (
     Appended,
-    Bounds,
     JournalUnavailable,
     NotAppended,
     Outgoing,
@@ -27,6 +26,7 @@ from packhorse.messaging.memory import MemoryJournal, MemoryLog
 from packhorse.messaging.numbered import BadNumber, Number, Numbered, number_of
 from tests.harness.deduplication import (
     UNKNOWN,
+    BlindJournal,
     FailingJournal,
     MemorySnapshots,
     numbered,
@@ -36,26 +36,12 @@ from tests.harness.deduplication import (
 TOPIC = "events"
 
 
-class AwayJournal(FailingJournal):
-    """A journal that can't be read when told so."""
-
-    answers: int | None = None
-    """How many more times it tells its bounds; None is always."""
-
-    def bounds(self, topic: str, partition: int = 0) -> Bounds:
-        if self.answers == 0:
-            raise JournalUnavailable("the journal is away")
-        if self.answers is not None:
-            self.answers -= 1
-        return self._journal.bounds(topic, partition)
-
-
 class Desk:
     """One topic, and logs that come and go over it."""
 
     def __init__(self) -> None:
         self.memory = MemoryLog()
-        self.journal = AwayJournal(MemoryJournal(self.memory))
+        self.journal = BlindJournal(MemoryJournal(self.memory))
         self.journal.create_topics([TopicSpec(TOPIC, max_record_bytes=1_000)])
         self.snapshots = MemorySnapshots()
         self.log = self.open()
@@ -122,12 +108,12 @@ def test_r26_unknown_stays_unknown_until_the_journal_can_be_read(desk: Desk, wri
     desk.log.append(numbered("p", 1))
     desk.log.append(numbered("other", 1))
     desk.journal.fail_after(0, UNKNOWN, written=written)
-    desk.journal.answers = 1
+    desk.journal.blind_after = 1
     outcomes = desk.log.append_all([numbered("p", 2)])
     assert kinds(outcomes) == [DuplicateUnknown]
     outcomes = desk.log.append_all([numbered("p", s) for s in (1, 2, 3)])
     assert kinds(outcomes) == [Answer, DuplicateUnknown, NotAppended]
-    desk.journal.answers = None
+    desk.journal.blind_after = None
     desk.journal.heal()
     assert desk.log.append(numbered("p", 2)).duplicate is written
     assert desk.sequences() == [1, 1, 2]
@@ -262,10 +248,10 @@ def test_an_owner_that_was_paused_past_retention_learns_from_its_snapshot(desk: 
 
 
 def test_nothing_is_appended_when_the_state_cant_be_recovered(desk: Desk) -> None:
-    desk.journal.answers = 0
+    desk.journal.blind_after = 0
     with pytest.raises(JournalUnavailable):
         desk.log.append(numbered("p", 1))
-    desk.journal.answers = None
+    desk.journal.blind_after = None
     assert desk.log.append(numbered("p", 1)) == Answer(0)
 
 
@@ -282,10 +268,10 @@ def test_a_snapshot_that_fails_leaves_the_last_one(desk: Desk, log_fails: str) -
     store.kept = desk.snapshots.kept
     log = DeduplicatedLog(desk.journal, TOPIC, store, name="owner")
     log.append(numbered("p", 2))
-    desk.journal.answers = 0 if log_fails == "journal" else None
+    desk.journal.blind_after = 0 if log_fails == "journal" else None
     with pytest.raises(JournalUnavailable):
         log.take_snapshot()
-    desk.journal.answers = None
+    desk.journal.blind_after = None
     assert desk.snapshots.kept["owner"] == kept
     assert desk.open().last_sequence("p") == 2
 

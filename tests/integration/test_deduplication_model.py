@@ -1,0 +1,67 @@
+"""Deduplication agrees with its model on the SQL and the Kafka journal too (I13)."""
+
+from collections.abc import Iterator
+
+import pytest
+from hypothesis import HealthCheck, settings
+from hypothesis.stateful import run_state_machine_as_test
+from psycopg import Connection
+from psycopg_pool import ConnectionPool
+
+from packhorse.db.connect import open_pool
+from packhorse.messaging.api import Journal
+from packhorse.messaging.open import open_journal
+from packhorse.messaging.sql.journal import SqlJournal
+from packhorse.messaging.sql.segments import SegmentLimits
+from packhorse_services.publisher.deduplication_store import DatabaseSnapshots
+from tests.harness.deduplication_model import DeduplicationMachine, ManualSnapshots
+from tests.harness.kafka.broker import RunningKafka
+
+
+class TimedSnapshots(DatabaseSnapshots):
+    """Snapshots in the database, by a clock that the test moves."""
+
+    time_ms = 0
+
+    def now_ms(self) -> int:
+        return self.time_ms
+
+
+@pytest.fixture
+def pool(database_url: str) -> Iterator[ConnectionPool[Connection]]:
+    with open_pool(database_url, "tests", size=2) as pool:
+        yield pool
+
+
+def run(machine: type[DeduplicationMachine], examples: int, steps: int) -> None:
+    run_state_machine_as_test(
+        machine,
+        settings=settings(
+            max_examples=examples,
+            stateful_step_count=steps,
+            deadline=None,
+            suppress_health_check=list(HealthCheck),
+        ),
+    )
+
+
+def test_i13_on_the_sql_journal_with_snapshots_in_a_database(
+    database_url: str, pool: ConnectionPool[Connection]
+) -> None:
+    class SqlMachine(DeduplicationMachine):
+        def open(self) -> Journal:
+            return SqlJournal(database_url, "model", SegmentLimits(records=4))
+
+        def snapshots(self) -> ManualSnapshots:
+            return TimedSnapshots(pool)
+
+    run(SqlMachine, examples=20, steps=20)
+
+
+@pytest.mark.kafka
+def test_i13_on_the_kafka_journal(kafka: RunningKafka) -> None:
+    class KafkaMachine(DeduplicationMachine):
+        def open(self) -> Journal:
+            return open_journal(kafka.url, client_name="model")
+
+    run(KafkaMachine, examples=6, steps=15)

@@ -1,0 +1,153 @@
+"""Deduplication agrees with its model, and the model notices builds that are wrong (I13)."""
+
+import pytest
+from hypothesis import HealthCheck, Phase, settings
+from hypothesis.stateful import run_state_machine_as_test
+
+from packhorse.errors import PackhorseError
+from packhorse.messaging import known_log
+from packhorse.messaging.api import Journal
+from packhorse.messaging.deduplication import Deduplication, Snapshot, SnapshotStore, Verdict
+from packhorse.messaging.memory import MemoryJournal, MemoryLog
+from tests.harness import deduplication_model
+from tests.harness.deduplication_model import DeduplicationMachine
+
+NOTICED = (AssertionError, PackhorseError, ExceptionGroup)
+"""How the machine tells of a build that is wrong: a wrong answer, or one that it did not expect."""
+
+
+class MemoryMachine(DeduplicationMachine):
+    def open(self) -> Journal:
+        return MemoryJournal(MemoryLog())
+
+
+def run(machine: type[DeduplicationMachine], examples: int, *phases: Phase) -> None:
+    run_state_machine_as_test(
+        machine,
+        settings=settings(
+            max_examples=examples,
+            stateful_step_count=25,
+            deadline=None,
+            phases=phases or tuple(Phase),
+            suppress_health_check=list(HealthCheck),
+        ),
+    )
+
+
+def test_i13_each_message_is_in_the_log_once_and_the_highest_sequences_are_exact() -> None:
+    run(MemoryMachine, 300)
+
+
+class LessIsADuplicate(Deduplication):
+    """Takes the seed's prose for its code: `<` instead of `<=`."""
+
+    def verdict(self, producer: str, sequence: int, epoch: int = 1) -> Verdict:
+        return super().verdict(producer, sequence + 1, epoch)
+
+
+class PersistedTooEarly(Deduplication):
+    """Counts as persisted what was merely pushed (Pulsar #5218)."""
+
+    def check(self, producer: str, sequence: int, epoch: int = 1) -> Verdict:
+        verdict = super().check(producer, sequence, epoch)
+        self.persisted(producer, sequence, epoch)
+        return verdict
+
+
+class NeverReset(Deduplication):
+    """Leaves a message that failed in doubt for ever (Pulsar #21892)."""
+
+    def reset(self, producer: str) -> None:
+        pass
+
+
+class OlderEpochsWelcome(Deduplication):
+    """Fences nobody."""
+
+    def verdict(self, producer: str, sequence: int, epoch: int = 1) -> Verdict:
+        return super().verdict(producer, sequence, 2**62)
+
+
+class NoFloor(Deduplication):
+    """Forgets idle producers without a trace."""
+
+    def expire(self, now_ms: int, idle_ms: int) -> list[str]:
+        floor = self._floor
+        gone = super().expire(now_ms, idle_ms)
+        self._floor = floor
+        return gone
+
+
+class NeverForgets(Deduplication):
+    """Lets no producer expire (Pulsar #15224)."""
+
+    def expire(self, now_ms: int, idle_ms: int) -> list[str]:
+        return []
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        LessIsADuplicate,
+        PersistedTooEarly,
+        NeverReset,
+        OlderEpochsWelcome,
+        NoFloor,
+        NeverForgets,
+    ],
+)
+def test_a_state_that_is_wrong_is_noticed(
+    wrong: type[Deduplication], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(known_log, "Deduplication", wrong)
+    with pytest.raises(NOTICED):
+        run(MemoryMachine, 200, Phase.generate)
+
+
+class BeyondTheEnd:
+    """A snapshot that claims to know the record after the last one too."""
+
+    def __init__(self, store: SnapshotStore) -> None:
+        self._store = store
+        self.load, self.now_ms = store.load, store.now_ms
+
+    def save(self, name: str, snapshot: Snapshot) -> None:
+        position = snapshot.position + 1
+        self._store.save(name, Snapshot(snapshot.journal_id, position, snapshot.state))
+
+
+class NothingNew:
+    """A snapshot that moves on without what it knows."""
+
+    def __init__(self, store: SnapshotStore) -> None:
+        self._store = store
+        self.load, self.now_ms = store.load, store.now_ms
+
+    def save(self, name: str, snapshot: Snapshot) -> None:
+        kept = self._store.load(name)
+        state = kept.state if kept else Deduplication().snapshot()
+        self._store.save(name, Snapshot(snapshot.journal_id, snapshot.position, state))
+
+
+@pytest.mark.parametrize("wrong", [BeyondTheEnd, NothingNew])
+def test_a_snapshot_that_is_wrong_is_noticed(wrong: type) -> None:
+    class WrongSnapshots(MemoryMachine):
+        def start(self, store: SnapshotStore) -> deduplication_model.DeduplicatedLog:
+            return super().start(wrong(store))
+
+    with pytest.raises(NOTICED):
+        run(WrongSnapshots, 200, Phase.generate)
+
+
+def test_a_log_that_does_not_look_after_an_unknown_append_is_noticed(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def hopeful(self: known_log.KnownLog) -> dict[known_log.Number, int]:
+        for producer in self.doubted:
+            self.state.reset(producer)
+        self.doubted.clear()
+        return {}
+
+    monkeypatch.setattr(known_log.KnownLog, "catch_up", hopeful)
+    with pytest.raises(NOTICED):
+        run(MemoryMachine, 200, Phase.generate)
