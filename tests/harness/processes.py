@@ -121,7 +121,8 @@ class Room(Process):
         """Wait until it can work, and return it."""
 
         def answers() -> bool:
-            assert self.running, self.said()
+            if not self.running:  # waiting does not help any more
+                raise RuntimeError(self.said())
             return _is_ready(self.url)
 
         eventually(answers, timeout=timeout, what=f"{self.name} ready\n{self.said()}")

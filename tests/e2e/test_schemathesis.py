@@ -1,0 +1,87 @@
+"""Schemathesis attacks every service as its OpenAPI document says, and finds nothing."""
+
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.harness.postgres import Databases
+from tests.harness.processes import Room
+from tests.harness.site import Site, site
+
+CONFIGURATION = Path(__file__).parents[2] / "schemathesis.toml"
+EXAMPLES = 25
+
+Attacked = dict[str, Room]
+
+
+@pytest.fixture(scope="module")
+def attacked(databases: Databases) -> Iterator[tuple[Site, Attacked]]:
+    """A site with something in every place, so that operations have something to find."""
+    with site(databases, databases.new("journal")) as built:
+        subscriber = built.subscriber("sub1", editable=True)
+        cleanup = built.rooms.cleanup(built.author_url)
+        built.start()
+        built.put("/site/page", properties={"title": "Page"})
+        built.distribute_everywhere("/site/page")
+        yield (
+            built,
+            {
+                "publisher": built.publisher,
+                "content": built.content,
+                "subscriber": subscriber,
+                "cleanup": cleanup,
+            },
+        )
+
+
+@pytest.mark.parametrize("room", ["publisher", "content", "subscriber", "cleanup"])
+def test_schemathesis_finds_nothing(
+    room: str, attacked: tuple[Site, Attacked], tmp_path: Path
+) -> None:
+    built, services = attacked
+    done = _attack(services[room], built.rooms.token, tmp_path)
+    assert done.returncode == 0, done.stdout[-6000:] + done.stderr[-2000:]
+    assert services[room].running, services[room].said()
+
+
+def _attack(room: Room, token: str, folder: Path) -> subprocess.CompletedProcess[str]:
+    command = [
+        *(Path(sys.executable).parent / "schemathesis", "--config-file", CONFIGURATION),
+        *("run", f"{room.url}/openapi.json", "-H", f"Authorization: Bearer {token}"),
+        *("--seed", "1", "--max-examples", str(EXAMPLES), "--no-color"),
+        *("--generation-database", "none", "--request-timeout", "30"),
+    ]
+    return subprocess.run(
+        [str(part) for part in command],
+        check=False,
+        cwd=folder,
+        capture_output=True,
+        text=True,
+        timeout=500,
+    )
+
+
+def test_an_undocumented_answer_is_noticed(tmp_path: Path, attacked: tuple[Site, Attacked]) -> None:
+    """A checker that can't fail is none: the document of one service, the answers of another."""
+    built, services = attacked
+    document = tmp_path / "wrong.yaml"
+    text = (CONFIGURATION.parent / "openapi" / "cleanup.yaml").read_text()
+    document.write_text(text.replace("'200'", "'299'").replace("'202'", "'298'"))
+    command = [
+        *(Path(sys.executable).parent / "schemathesis", "run", document),
+        *("--url", services["cleanup"].url, "--seed", "1", "--max-examples", "5"),
+        *("-H", f"Authorization: Bearer {built.rooms.token}", "--generation-database", "none"),
+    ]
+    done = subprocess.run(
+        [str(part) for part in command],
+        check=False,
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+        timeout=300,
+    )
+    assert done.returncode == 1, done.stdout[-3000:]
+    assert "Undocumented HTTP status code" in done.stdout
