@@ -21,6 +21,7 @@ from packhorse.wire.codec import encode_discovery, encode_status
 from packhorse.wire.messages import DiscoveryMessage, Status, StatusMessage, SubscriberState
 from packhorse.wire.record import Encoded
 from packhorse_services.publisher.app import Backends, publisher
+from packhorse_services.publisher.outcomes.settlement import NotSettled, Settlement
 from packhorse_services.publisher.queues.follower import NotCaughtUp, TopicFollower
 from packhorse_services.publisher.settings import Settings
 from tests.harness.publishing import AGENT, TOPICS, Author, AwayJournal
@@ -68,7 +69,10 @@ class PublisherService:
             ):
                 await scenario(self)
 
-        followers = [one for one in parts.components if isinstance(one, TopicFollower)]
+        followers = [
+            one for one in parts.components if isinstance(one, TopicFollower | Settlement)
+        ]
+        self.settlement = next(one for one in followers if isinstance(one, Settlement))
         with _together(parts.components):
             eventually(lambda: all(map(_caught_up, followers)), interval=0.01)
             asyncio.run(play())
@@ -99,7 +103,7 @@ class PublisherService:
         self, name: str, offset: int, *, shown: int | None = None, **known: Any
     ) -> None:
         """Announce a subscriber, and wait until the publisher shows its offset, or `shown`."""
-        lane = SubscriberState(AGENT, offset)
+        lane = SubscriberState(AGENT, offset, settled_offset=offset)
         given = {key: known.pop(key) for key in list(known) if hasattr(lane, key)}
         lane = replace(lane, **given)
         self._append(
@@ -112,7 +116,9 @@ class PublisherService:
                 return False
             seen = answer.json()
             wanted = lane.offset if shown is None else shown
-            return (seen["offset"], seen["attempts"]) == (wanted, lane.retries)
+            told = (seen["offset"], seen["attempts"]) == (wanted, lane.retries)
+            certain = self.settlement.settled(name, lane)
+            return told and certain == max(lane.settled_offset, lane.started_offset)
 
         await self.until(heard)
 
@@ -125,10 +131,10 @@ class PublisherService:
         self.author.journal.append(topic, record).result()
 
 
-def _caught_up(follower: TopicFollower) -> bool:
+def _caught_up(follower: TopicFollower | Settlement) -> bool:
     try:
         follower.check()
-    except NotCaughtUp:
+    except (NotCaughtUp, NotSettled):
         return False
     return True
 

@@ -13,13 +13,20 @@ from packhorse.packages.build import PathMissing, PathRefused
 from packhorse.runtime.http import create_app
 from packhorse.runtime.lifecycle import Component
 from packhorse.runtime.problems import Kind
-from packhorse_services.publisher import event_routes, producer_routes, queue_routes, routes
+from packhorse_services.publisher import (
+    error_routes,
+    event_routes,
+    producer_routes,
+    queue_routes,
+    routes,
+)
 from packhorse_services.publisher.assembly import Assembled, Backends, assemble
 from packhorse_services.publisher.commands import routes as command_routes
 from packhorse_services.publisher.commands.clearing import BeyondNewest, HeadMoved, NotEditable
 from packhorse_services.publisher.commands.issuing import NotStopped, OutsideLog, UnknownCommand
 from packhorse_services.publisher.idempotency import KeyInProgress, KeyReused
 from packhorse_services.publisher.live.hub import NoEventsYet, TooManyStreams
+from packhorse_services.publisher.outcomes.error_queue import NotInErrorQueue, PathsUnknown
 from packhorse_services.publisher.producer_registry import (
     BadProducerName,
     TooManyProducers,
@@ -48,6 +55,8 @@ PROBLEMS: Mapping[type[Exception], Kind] = {
     BeyondNewest: Kind(422, "beyond-newest", "The offset is above the newest in the queue"),
     TooManyStreams: Kind(429, "too-many-streams", "As many follow the events as may", 10),
     NoEventsYet: Kind(503, "no-events-yet", "The events can't be followed right now", 2),
+    NotInErrorQueue: Kind(404, "not-in-error-queue", "No such entry in the error queue"),
+    PathsUnknown: Kind(409, "paths-unknown", "What the package was about is not known any more"),
     UnknownCommand: Kind(404, "unknown-command", "No such command"),
     NotStopped: Kind(409, "not-stopped", "The subscriber is not stopped"),
     OutsideLog: Kind(422, "outside-log", "The offset lies outside the log"),
@@ -95,6 +104,9 @@ def _app(settings: Settings, backends: Backends, parts: Assembled) -> FastAPI:
     )
     app.state.publisher = parts.collaborators
     app.state.commands = parts.collaborators.commands
-    for module in (routes, queue_routes, producer_routes, event_routes, command_routes):
+    for module in (
+        *(routes, queue_routes, error_routes),
+        *(producer_routes, event_routes, command_routes),
+    ):
         app.include_router(module.router)
     return app

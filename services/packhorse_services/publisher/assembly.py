@@ -10,7 +10,7 @@ from psycopg_pool import ConnectionPool
 from packhorse.blobs.api import BlobStore
 from packhorse.clock import Clock
 from packhorse.db.connect import async_pool, open_pool
-from packhorse.messaging.api import Journal
+from packhorse.messaging.api import Journal, Record
 from packhorse.runtime.auth import Authenticator
 from packhorse.runtime.lifecycle import Component
 from packhorse.runtime.periodic import Periodic
@@ -18,17 +18,21 @@ from packhorse.wire.topics import Topics
 from packhorse_services.publisher.collaborators import Collaborators
 from packhorse_services.publisher.commands.issuing import Commands
 from packhorse_services.publisher.commands.sender import CommandSender
+from packhorse_services.publisher.commands.store import note_status
+from packhorse_services.publisher.deliveries import Deliveries, Pool
 from packhorse_services.publisher.delivery import Delivery
 from packhorse_services.publisher.distribute import Packer
-from packhorse_services.publisher.distributions import Distributions, Pool
+from packhorse_services.publisher.distributions import Distributions
 from packhorse_services.publisher.exporter import Exporter
 from packhorse_services.publisher.housekeeping import Housekeeping
 from packhorse_services.publisher.live.hub import Hub
 from packhorse_services.publisher.live.logs import event_logs
+from packhorse_services.publisher.outcomes.error_queue import ErrorQueues
+from packhorse_services.publisher.outcomes.parts import OutcomeParts, outcome_parts
 from packhorse_services.publisher.producer_registry import ProducerRegistry
 from packhorse_services.publisher.publishing import Patience, Publishing
 from packhorse_services.publisher.queues.cache import QueueCache
-from packhorse_services.publisher.queues.errors import ErrorQueues
+from packhorse_services.publisher.queues.errors import ErrorCounts
 from packhorse_services.publisher.queues.feed import QueueFeed
 from packhorse_services.publisher.queues.follower import TopicFollower
 from packhorse_services.publisher.queues.queue import Queues
@@ -93,10 +97,11 @@ class _Assembly:
             self.commands_pool, self.journal, self.topics.command, settings.agent, self.clock
         )
         self.routes_pool = async_pool(self.url, "publisher-routes")
-        subscribers, errors = Subscribers(self.clock), ErrorQueues(settings.agent)
-        self.announcements = self._follower(self.topics.discovery, subscribers.note)
-        self.statuses = self._follower(self.topics.status, errors.note)
-        self.queues = Queues(self._feed(), subscribers, errors, self.clock)
+        self.queues = Queues(self._feed(), Subscribers(self.clock), ErrorCounts(), self.clock)
+        self.outcomes = self._outcomes()
+        self.announcements = TopicFollower(
+            self.journal, self.topics.discovery, self._hear, self.clock
+        )
         self.hub = self._hub()
         self.exporter = Exporter(self._publishing(), self.clock)
 
@@ -109,7 +114,7 @@ class _Assembly:
         return Collaborators(
             exporter=self.exporter,
             queues=self.queues,
-            distributions=Distributions(self.routes_pool, self.queues, self.announcements),
+            distributions=Distributions(self.routes_pool, self.queues, self._deliveries()),
             commands=Commands(
                 self.commands_pool,
                 self.journal,
@@ -117,6 +122,7 @@ class _Assembly:
                 self.queues,
                 self.command_sender,
             ),
+            errors=ErrorQueues(self.routes_pool, self.settings.agent),
             hub=self.hub,
             producers=ProducerRegistry(
                 self.routes_pool, self.settings.agent, self.settings.producers
@@ -137,8 +143,8 @@ class _Assembly:
             _Closed(self.commands_pool),
             self.command_sender,
             self.announcements,
-            self.statuses,
             self.queues.feed,
+            *self.outcomes.components,
             self.hub,
             self.exporter,
             Periodic("queue-upkeep", _UPKEEP_S, self.queues.keep_up, clock=self.clock),
@@ -150,11 +156,25 @@ class _Assembly:
             "database": partial(_ask_database, self.tasks),
             "journal": partial(_ask_journal, self.journal, self.topics.package),
             "subscribers": self.announcements.check,
-            "statuses": self.statuses.check,
+            "statuses": self.outcomes.settlement.check,
         }
 
-    def _follower(self, topic: str, handler: Callable[..., None]) -> TopicFollower:
-        return TopicFollower(self.journal, topic, handler, self.clock)
+    def _hear(self, record: Record, fresh: bool) -> None:
+        self.queues.subscribers.note(record, fresh)
+        self.outcomes.settlement.heard()
+
+    def _outcomes(self) -> OutcomeParts:
+        return outcome_parts(
+            *(self.queues, self.journal, self.topics),
+            database_url=self.url,
+            pool=self.tasks,
+            note_command=note_status,
+            keep_failed_s=self.settings.keep_failed_days * 86_400,
+            clock=self.clock,
+        )
+
+    def _deliveries(self) -> Deliveries:
+        return Deliveries(self.routes_pool, self.queues, self.outcomes.settlement)
 
     def _hub(self) -> Hub:
         logs = event_logs(self.journal, self.topics, self.settings.agent)

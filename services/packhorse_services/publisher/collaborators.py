@@ -10,6 +10,7 @@ from packhorse_services.publisher.commands.issuing import Commands
 from packhorse_services.publisher.distributions import Distributions
 from packhorse_services.publisher.exporter import Exporter
 from packhorse_services.publisher.live.hub import Hub
+from packhorse_services.publisher.outcomes.error_queue import ErrorQueues
 from packhorse_services.publisher.producer_registry import ProducerRegistry
 from packhorse_services.publisher.queues.queue import Queues
 
@@ -21,6 +22,7 @@ class Collaborators:
     exporter: Exporter
     queues: Queues
     distributions: Distributions
+    errors: ErrorQueues
     hub: Hub
     commands: Commands
     producers: ProducerRegistry

@@ -9,28 +9,14 @@ import enum
 from dataclasses import dataclass
 from datetime import datetime
 
-from psycopg import AsyncConnection
-from psycopg_pool import AsyncConnectionPool
-
 from packhorse.db.metadata import BOOKKEEPER
 from packhorse.db.roles import role_statement
-from packhorse.wire.messages import PackageEntry, SubscriberState
+from packhorse.wire.messages import PackageEntry
 from packhorse_services.publisher import outbox
-from packhorse_services.publisher.queues.follower import TopicFollower
+from packhorse_services.publisher.deliveries import Deliveries, DeliveryTo, Pool
 from packhorse_services.publisher.queues.queue import Queues
-from packhorse_services.publisher.queues.subscribers import Subscriber
 
-Pool = AsyncConnectionPool[AsyncConnection]
-
-
-class DeliveryState(enum.Enum):
-    """Where a package is on its way to one subscriber."""
-
-    QUEUED = "QUEUED"
-    RETRYING = "RETRYING"
-    IMPORTED = "IMPORTED"
-    REMOVED = "REMOVED"
-    REMOVED_FAILED = "REMOVED_FAILED"
+__all__ = ["Distribution", "DistributionState", "Distributions", "Pool"]
 
 
 class DistributionState(enum.Enum):
@@ -39,18 +25,6 @@ class DistributionState(enum.Enum):
     ACCEPTED = "ACCEPTED"
     QUEUED = "QUEUED"
     DISTRIBUTED = "DISTRIBUTED"
-
-
-@dataclass(frozen=True, slots=True)
-class DeliveryTo:
-    """One subscriber's part."""
-
-    subscriber: str
-    state: DeliveryState
-    stale: bool
-    attempts: int = 0
-    reason: str = ""
-    next_attempt_ms: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,8 +39,8 @@ class Distribution:
 class Distributions:
     """Answers for the distributions of one publisher agent."""
 
-    def __init__(self, pool: Pool, queues: Queues, announcements: TopicFollower) -> None:
-        self._pool, self._queues, self._announcements = pool, queues, announcements
+    def __init__(self, pool: Pool, queues: Queues, deliveries: Deliveries) -> None:
+        self._pool, self._queues, self._deliveries = pool, queues, deliveries
 
     async def find(self, package_id: str) -> Distribution | None:
         """Return a distribution, or None when there is none or the log has forgotten it."""
@@ -87,62 +61,33 @@ class Distributions:
             else None
         )
 
-    def deliveries(self, offset: int | None) -> list[DeliveryTo]:
+    async def deliveries(self, found: Distribution) -> list[DeliveryTo]:
         """Return each subscriber's part, by name."""
-        return [
-            self._delivery(one, self._queues.lane_of(one), offset)
-            for one in self._queues.subscribers.following(self._queues.agent)
-        ]
+        return await self._deliveries.of(found.entry.package_id, found.offset)
 
     def state(self, offset: int | None) -> DistributionState:
-        """Return where the package at `offset` is as a whole."""
+        """Return where the package at `offset` is as a whole; costs no reading."""
         if offset is None:
             return DistributionState.ACCEPTED
-        live = [lane.offset for lane in self._live_lanes()]
-        if live and min(live) >= offset:
-            return DistributionState.DISTRIBUTED
-        return DistributionState.QUEUED
+        done = min(self._deliveries.done(), default=-1)
+        return DistributionState.DISTRIBUTED if done >= offset else DistributionState.QUEUED
 
     async def wait(self, offset: int, seconds: float) -> DistributionState:
-        """Return the state once every live subscriber has the package, or after `seconds`."""
-        changes = self._announcements.changes
+        """Return the state once every live subscriber is done with it, or after `seconds`.
+
+        With no live subscriber there is nobody to wait for.
+        """
+        changes = self._deliveries.changes
         try:
             async with asyncio.timeout(seconds):
-                while self._live_lanes() and self.state(offset) is DistributionState.QUEUED:
+                while self._is_awaited(offset):
                     with changes.subscribed() as news:
-                        if self.state(offset) is DistributionState.QUEUED:
+                        if self._is_awaited(offset):
                             await news.wait()
         except TimeoutError:
             pass
         return self.state(offset)
 
-    def _live_lanes(self) -> list[SubscriberState]:
-        subscribers = self._queues.subscribers
-        return [
-            self._queues.lane_of(one)
-            for one in subscribers.following(self._queues.agent)
-            if not subscribers.is_stale(one)
-        ]
-
-    def _delivery(
-        self, subscriber: Subscriber, lane: SubscriberState, offset: int | None
-    ) -> DeliveryTo:
-        name, stale = subscriber.name, self._queues.subscribers.is_stale(subscriber)
-        if offset is None or lane.offset < offset:
-            if offset is not None and lane.retries > 0 and self._is_head(lane, offset):
-                return DeliveryTo(
-                    *(name, DeliveryState.RETRYING, stale),
-                    *(lane.retries, lane.last_error, lane.next_attempt_ms),
-                )
-            return DeliveryTo(name, DeliveryState.QUEUED, stale)
-        failed = self._queues.errors.failure(name, offset)
-        if failed is not None:
-            return DeliveryTo(
-                name, DeliveryState.REMOVED_FAILED, stale, failed.attempts, failed.reason
-            )
-        removed = self._queues.errors.was_removed(name, offset)
-        return DeliveryTo(name, DeliveryState.REMOVED if removed else DeliveryState.IMPORTED, stale)
-
-    def _is_head(self, lane: SubscriberState, offset: int) -> bool:
-        view = self._queues.feed.cache.view(lane.offset, 0)
-        return view is not None and view.head is not None and view.head.offset == offset
+    def _is_awaited(self, offset: int) -> bool:
+        done = list(self._deliveries.done())
+        return bool(done) and min(done) < offset

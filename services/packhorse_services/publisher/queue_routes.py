@@ -1,6 +1,6 @@
 """Reading queues and subscribers."""
 
-from typing import Annotated
+from typing import Annotated, Literal
 from urllib.parse import quote, urlencode
 
 from fastapi import APIRouter, Depends, Header, Path, Query, Request, Response
@@ -8,19 +8,21 @@ from fastapi import APIRouter, Depends, Header, Path, Query, Request, Response
 from packhorse.runtime.auth import Principal, Scope, require
 from packhorse.runtime.problems import documented
 from packhorse.runtime.validation import StrictRoute
+from packhorse.wire.messages import Action
 from packhorse_services.publisher.collaborators import of
 from packhorse_services.publisher.queues.cursor import read_cursor, write_cursor
+from packhorse_services.publisher.queues.filters import EntryFilter
 from packhorse_services.publisher.queues.schemas import (
-    ErrorQueueDocument,
     QueueDocument,
     QueueList,
     SubscriberDocument,
     SubscriberList,
-    failed_document,
     queue_document,
+    queue_list,
+    queue_url,
     subscriber_document,
-    summary,
 )
+from packhorse_services.publisher.schemas import Path as ContentPath
 
 router = APIRouter(route_class=StrictRoute, tags=["queues"])
 
@@ -30,14 +32,24 @@ Reader = Annotated[Principal, Depends(require(Scope.QUEUES_READ))]
 SubscriberName = Annotated[str, Path(max_length=200)]
 Limit = Annotated[int, Query(ge=1, le=MAX_PAGE)]
 Cursor = Annotated[str | None, Query(max_length=100)]
+PathPrefix = Annotated[
+    ContentPath | None,
+    Query(
+        max_length=2048,
+        description="Only packages with a path or deep path that is this one or lies below it",
+    ),
+]
+ActionName = Annotated[
+    Literal["ADD", "DELETE", "INVALIDATE"] | None, Query(description="Only packages of this action")
+]
 
 
-@router.get("/queues", responses=documented(503))
-async def list_queues(request: Request, _caller: Reader) -> QueueList:
-    """List the queues of all subscribers; cheap enough to ask all the time."""
+@router.get("/queues", responses=documented(503), response_model=QueueList)
+async def list_queues(request: Request, _caller: Reader) -> Response:
+    """List the queues of all subscribers, and the slowest; cheap enough to ask all the time."""
     publisher = of(request)
-    queues = await publisher.queues.overview()
-    return QueueList(agent=publisher.agent, queues=[summary(queue) for queue in queues])
+    shown = queue_list(await publisher.queues.overview(), publisher.agent)
+    return Response(shown.model_dump_json(), media_type="application/json")
 
 
 @router.get(
@@ -55,49 +67,31 @@ async def get_queue(
     _caller: Reader,
     limit: Limit = 100,
     cursor: Cursor = None,
+    path_prefix: PathPrefix = None,
+    action: ActionName = None,
     if_none_match: Annotated[str | None, Header(max_length=1000)] = None,
 ) -> Response:
     """Return the packages that a subscriber has still to import, oldest first."""
     publisher = of(request)
-    behind = read_cursor(cursor)
-    queue = await publisher.queues.queue(subscriber, limit=limit + 1, skip_to=behind + 1)
+    queue = await publisher.queues.queue(
+        subscriber,
+        limit=limit,
+        skip_to=read_cursor(cursor) + 1,
+        wanted=EntryFilter(path_prefix, action and Action(action)),
+    )
     headers = {"ETag": queue.tag, "Cache-Control": "private, no-cache"}
     if queue.tag in [tag.strip() for tag in (if_none_match or "").split(",")]:
         return Response(status_code=304, headers=headers)
     following = None
-    if len(queue.page) > limit:
-        last = queue.page[limit - 1].offset
-        following = _page_url(f"/queues/{quote(subscriber, safe='')}", last, limit)
+    if queue.page.behind is not None:
+        following = _page_url(
+            *(queue_url(subscriber), queue.page.behind, limit),
+            path_prefix=path_prefix,
+            action=action,
+        )
         headers["Link"] = f'<{following}>; rel="next"'
     document = queue_document(queue, publisher.agent, following)
-    document.entries = document.entries[:limit]
     return Response(document.model_dump_json(), 200, headers, "application/json")
-
-
-@router.get("/queues/{subscriber}/errors", responses=documented(404, 503))
-async def get_error_queue(
-    request: Request,
-    response: Response,
-    subscriber: SubscriberName,
-    _caller: Reader,
-    limit: Limit = 100,
-    cursor: Cursor = None,
-) -> ErrorQueueDocument:
-    """Return the packages that a subscriber gave up on, oldest first."""
-    queues = of(request).queues
-    queues.subscriber(subscriber)
-    page = queues.errors.page(subscriber, read_cursor(cursor), limit + 1)
-    following = None
-    if len(page) > limit:
-        path = f"/queues/{quote(subscriber, safe='')}/errors"
-        following = _page_url(path, page[limit - 1].offset, limit)
-        response.headers["Link"] = f'<{following}>; rel="next"'
-    return ErrorQueueDocument(
-        subscriber=subscriber,
-        length=queues.errors.count(subscriber),
-        entries=[failed_document(failed) for failed in page[:limit]],
-        next=following,
-    )
 
 
 @router.get("/subscribers", responses=documented(503))
@@ -115,8 +109,9 @@ async def get_subscriber(
     request: Request, subscriber: SubscriberName, _caller: Reader
 ) -> SubscriberDocument:
     """Return one subscriber."""
-    return subscriber_document(await of(request).queues.queue(subscriber))
+    return subscriber_document(await of(request).queues.one(subscriber))
 
 
-def _page_url(path: str, behind: int, limit: int) -> str:
-    return f"{path}?{urlencode({'cursor': write_cursor(behind), 'limit': limit})}"
+def _page_url(path: str, behind: int, limit: int, **filters: str | None) -> str:
+    given = {name: value for name, value in filters.items() if value is not None}
+    return f"{path}?{urlencode({'cursor': write_cursor(behind), 'limit': limit, **given})}"

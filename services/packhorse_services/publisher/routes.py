@@ -1,7 +1,6 @@
 """Distributing, and asking what became of it."""
 
 import asyncio
-import re
 from typing import Annotated
 
 from fastapi import APIRouter, Depends, Header, Path, Request, Response
@@ -11,16 +10,14 @@ from packhorse.messaging.numbered import Number
 from packhorse.packages.build import PathMissing, PathRefused
 from packhorse.runtime import tracing
 from packhorse.runtime.auth import Principal, Scope, require
-from packhorse.runtime.metrics import PUBLISHER_REQUESTS
 from packhorse.runtime.problems import Problem, documented
 from packhorse.runtime.validation import StrictRoute
 from packhorse.wire.messages import Action
 from packhorse_services.publisher import dry_run
 from packhorse_services.publisher.collaborators import Collaborators, of
+from packhorse_services.publisher.deliveries import DeliveryTo
 from packhorse_services.publisher.distribute import DistributionRequest
-from packhorse_services.publisher.distributions import DeliveryTo, Distribution, DistributionState
-from packhorse_services.publisher.exporter import PublisherBusy
-from packhorse_services.publisher.pending import Accepted, Pending
+from packhorse_services.publisher.distributions import Distribution, DistributionState
 from packhorse_services.publisher.schemas import (
     DeliveryDocument,
     DistributeBody,
@@ -31,12 +28,9 @@ from packhorse_services.publisher.schemas import (
     TargetSubscriber,
     time_of,
 )
+from packhorse_services.publisher.submission import answer, publish, wanted_wait
 
 router = APIRouter(route_class=StrictRoute, tags=["distributions"])
-
-MAX_WAIT_S = 60
-_ANSWER_S = 10.0
-_WAIT = re.compile(r"(?:^|[,;])\s*wait\s*=\s*\"?([0-9]{1,5})\"?\s*(?:$|[,;])")
 
 Distributor = Annotated[Principal, Depends(require(Scope.DISTRIBUTE))]
 Reader = Annotated[Principal, Depends(require(Scope.QUEUES_READ))]
@@ -82,12 +76,12 @@ async def distribute(
     try:
         if body.dry_run:
             return await _dry_run(publisher, asked)
-        accepted = await _publish(publisher, asked)
+        accepted = await publish(publisher, asked)
     except (PathMissing, PathRefused) as error:
         status = 404 if isinstance(error, PathMissing) else 403
         wrong = {"pointer": _pointer(body, error.path), "detail": str(error)}
         raise Problem(status, detail=str(error), errors=[wrong]) from error
-    return await _answer(publisher, accepted, _wanted_wait(prefer))
+    return await answer(publisher, accepted, wanted_wait(prefer))
 
 
 def _asked(
@@ -109,50 +103,6 @@ def _asked(
         traceparent=tracing.inject().get(tracing.TRACEPARENT, b"").decode(),
         producer=number,
     )
-
-
-async def _publish(publisher: Collaborators, asked: DistributionRequest) -> Accepted:
-    try:
-        accepted = await _accepted(publisher.exporter.submit(asked))
-    except Exception:
-        PUBLISHER_REQUESTS.labels(publisher.agent, "refused").inc()
-        raise
-    state = "repeated" if accepted.repeated else "accepted"
-    PUBLISHER_REQUESTS.labels(publisher.agent, state).inc()
-    return accepted
-
-
-async def _accepted(pending: Pending) -> Accepted:
-    """Wait for the journal, but for a committed package not for long."""
-    answer = asyncio.wrap_future(pending.future)
-    try:
-        async with asyncio.timeout(_ANSWER_S):
-            return await asyncio.shield(answer)
-    except TimeoutError as error:
-        if pending.committed:
-            return Accepted(pending.package_id, None)
-        if pending.future.cancel():
-            raise PublisherBusy("the publisher is busy; send the request again") from error
-        return await answer  # a large export is under way
-
-
-async def _answer(publisher: Collaborators, accepted: Accepted, wait: int | None) -> Response:
-    location = f"/distributions/{accepted.package_id}"
-    headers = {"Location": location}
-    state = publisher.distributions.state(accepted.offset)
-    if wait is not None:
-        headers["Preference-Applied"] = f"wait={wait}"
-        if accepted.offset is not None:
-            state = await publisher.distributions.wait(accepted.offset, wait)
-    document = DistributionAccepted(
-        id=accepted.package_id,
-        package_id=accepted.package_id,
-        state=state.value,
-        offset=accepted.offset,
-        repeated=accepted.repeated,
-        links=Links(self=location),
-    )
-    return Response(document.model_dump_json(), 202, headers, "application/json")
 
 
 async def _dry_run(publisher: Collaborators, asked: DistributionRequest) -> Response:
@@ -179,12 +129,6 @@ async def _dry_run(publisher: Collaborators, asked: DistributionRequest) -> Resp
     return JSONResponse(report.model_dump(mode="json"))
 
 
-def _wanted_wait(prefer: str | None) -> int | None:
-    """Return the seconds that a caller prefers to wait (RFC 7240), at most 60."""
-    found = _WAIT.search(prefer or "")
-    return min(int(found[1]), MAX_WAIT_S) if found else None
-
-
 def _pointer(body: DistributeBody, path: str) -> str:
     for name, paths in (("paths", body.paths), ("deep_paths", body.deep_paths)):
         if path in paths:
@@ -203,8 +147,8 @@ async def get_distribution(
     found = await publisher.distributions.find(distribution_id)
     if found is None:
         raise Problem(404, detail="no such distribution, or the log has forgotten it")
-    deliveries = publisher.distributions.deliveries(found.offset)
-    return _document(found, publisher.distributions.state(found.offset), deliveries)
+    state = publisher.distributions.state(found.offset)
+    return _document(found, state, await publisher.distributions.deliveries(found))
 
 
 def _document(

@@ -122,7 +122,7 @@ class DeliveryDocument(BaseModel):
     """One subscriber's part of a distribution."""
 
     subscriber: str
-    state: Literal["QUEUED", "RETRYING", "IMPORTED", "REMOVED", "REMOVED_FAILED"]
+    state: Literal["QUEUED", "RETRYING", "IMPORTED", "REMOVED", "REMOVED_FAILED", "SKIPPED"]
     stale: bool = Field(description="No announcement for 30 s")
     attempts: int
     reason: str

@@ -30,6 +30,11 @@ PUBLISHER_BUILD_SECONDS = Histogram(
 PUBLISHER_APPEND_SECONDS = Histogram(
     "packhorse_publisher_append_seconds", "Time to append a group of packages to the journal"
 )
+PUBLISHER_EARLY_EXPORTS = Counter(
+    "packhorse_publisher_early_exports",
+    "Large requests exported without the append slot, and how it ended",
+    ["outcome"],
+)
 PUBLISHER_OUTBOX_ENTRIES = Gauge(
     "packhorse_publisher_outbox_entries", "Packages committed and not known to be in the journal"
 )
@@ -47,6 +52,18 @@ PUBLISHER_CACHE_ENTRIES = Gauge("packhorse_publisher_cache_entries", "Entries in
 PUBLISHER_CACHE_BYTES = Gauge("packhorse_publisher_cache_bytes", "Bytes of the queue cache")
 PUBLISHER_CACHE_FETCHES = Counter(
     "packhorse_publisher_cache_fetches", "Ranges fetched from the journal on demand"
+)
+PUBLISHER_STATUSES_RECORDED = Counter(
+    "packhorse_publisher_statuses_recorded", "Records of the status topic that were taken in"
+)
+PUBLISHER_STATUSES_LAG = Gauge(
+    "packhorse_publisher_statuses_lag_entries", "Records of the status topic still to take in"
+)
+PUBLISHER_EVENTS = Counter(
+    "packhorse_publisher_events", "Packages told on the event topic as distributed"
+)
+PUBLISHER_EVENTS_MISSED = Counter(
+    "packhorse_publisher_events_missed", "Offsets that left the log before all subscribers had them"
 )
 PUBLISHER_EVENT_STREAMS = Gauge(
     "packhorse_publisher_event_streams", "Clients that follow the events"

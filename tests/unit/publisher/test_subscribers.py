@@ -1,10 +1,9 @@
-"""R16, R18: subscribers come and go by themselves; error queues count each package once."""
+"""R16: subscribers come and go by themselves."""
 
 from packhorse.messaging.api import Record
-from packhorse.wire.codec import encode_discovery, encode_status
-from packhorse.wire.messages import DiscoveryMessage, Status, StatusMessage, SubscriberState
+from packhorse.wire.codec import encode_discovery
+from packhorse.wire.messages import DiscoveryMessage, SubscriberState
 from packhorse.wire.record import Encoded
-from packhorse_services.publisher.queues.errors import ErrorQueues
 from packhorse_services.publisher.queues.subscribers import Subscribers
 from tests.harness.clock import ManualClock
 
@@ -62,28 +61,25 @@ def test_r30_nonsense_is_left_out() -> None:
     assert subscribers.following("main") == []
 
 
-def status(offset: int, kind: Status, subscriber: str = "a", agent: str = "main") -> Record:
-    message = StatusMessage(subscriber, agent, offset, kind, f"id-{offset}", 3, "why")
-    return record(encode_status(message))
+def known(name: str, offset: int) -> DiscoveryMessage:
+    return DiscoveryMessage(name, (SubscriberState("main", offset),))
 
 
-def test_r18_repeats_and_strangers_change_nothing() -> None:
-    errors = ErrorQueues("main")
-    for _ in range(3):
-        for offset in (5, 1, 9):
-            errors.note(status(offset, Status.REMOVED_FAILED), True)
-        errors.note(status(7, Status.REMOVED), True)
-        errors.note(status(3, Status.IMPORTED), True)
-        errors.note(status(4, Status.REMOVED_FAILED, agent="other"), True)
-        errors.note(record(Encoded({}, b"\xff")), True)
-    assert errors.count("a") == 3
-    assert [one.offset for one in errors.page("a", -1, 2)] == [1, 5]
-    assert [one.offset for one in errors.page("a", 5, 2)] == [9]
-    failure = errors.failure("a", 5)
-    assert failure is not None
-    assert (failure.package_id, failure.attempts, failure.reason) == ("id-5", 3, "why")
-    assert errors.failure("a", 7) is None
-    assert errors.was_removed("a", 7)
-    assert not errors.was_removed("a", 5)
-    assert errors.count("b") == 0
-    assert not errors.was_removed("b", 7)
+def test_r16_what_is_known_from_before_is_as_old_as_it_is_and_never_hides_news() -> None:
+    clock = ManualClock()
+    subscribers = Subscribers(clock)
+    now_ms = clock.wall_ms()
+    subscribers.note(announcement("heard", 5, time_ms=now_ms), True)
+    subscribers.seed(known("heard", 3), now_ms - 7_200_000, 7_200_000)
+    subscribers.seed(known("away", 3), now_ms - 7_200_000, 7_200_000)
+    subscribers.note(announcement("away", 2, time_ms=now_ms - 8_000_000), False)
+    offsets = {one.name: one.lanes["main"].offset for one in subscribers.following("main")}
+    assert offsets == {"away": 3, "heard": 5}
+    stale = {one.name: subscribers.is_stale(one) for one in subscribers.following("main")}
+    assert stale == {"away": True, "heard": False}
+    clock.advance(22 * 3600)
+    assert [one.name for one in subscribers.following("main")] == ["heard"]
+    subscribers.note(announcement("away", 1, time_ms=0), True)
+    again = subscribers.get("away")
+    assert again is not None, "a fresh announcement counts, whatever its clock says"
+    assert again.lanes["main"].offset == 1

@@ -5,6 +5,7 @@ monotonic clock from the moment an announcement came.
 """
 
 import logging
+import threading
 from collections.abc import Mapping
 from dataclasses import dataclass
 
@@ -41,11 +42,12 @@ class Subscriber:
 
 
 class Subscribers:
-    """All subscribers of a day. Written by one thread, read by any."""
+    """All subscribers of a day. Announcements come from one thread, any may read."""
 
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
         self._known: dict[str, Subscriber] = {}
+        self._lock = threading.Lock()
 
     def note(self, record: Record, fresh: bool) -> None:
         """Take in an announcement; what is none, or one too many, is left out (R30)."""
@@ -57,23 +59,36 @@ class Subscribers:
         name = message.subscriber
         if not name or len(name) > _MAX_NAME or not name.isprintable():
             logger.warning("a subscriber without a usable name", extra={"offset": record.offset})
-        elif name in self._known or len(self._known) < _MAX_SUBSCRIBERS:
-            self._known[name] = self._subscriber(message, record, fresh)
-            PUBLISHER_SUBSCRIBERS.set(len(self._known))
-
-    def _subscriber(self, message: DiscoveryMessage, record: Record, fresh: bool) -> Subscriber:
-        lanes = {state.publisher_agent: state for state in message.states[:_MAX_LANES]}
+            return
         age_ms = 0 if fresh else max(0, self._clock.wall_ms() - record.time_ms)
-        return Subscriber(
-            name=message.subscriber,
-            instance=message.subscriber_instance,
-            editable=message.editable,
-            max_retries=message.max_retries,
-            endpoint=message.endpoint,
-            lanes=lanes,
-            seen_ms=record.time_ms,
-            seen_at=self._clock.monotonic() - age_ms / 1000,
-        )
+        self._know(_subscriber(message, record.time_ms, self._seen_at(age_ms)), in_any_case=fresh)
+
+    def seed(self, message: DiscoveryMessage, seen_ms: int, age_ms: int) -> None:
+        """Take in what is known from before, unless an announcement has come since."""
+        self._know(_subscriber(message, seen_ms, self._seen_at(age_ms)), in_any_case=False)
+
+    def _know(self, subscriber: Subscriber, *, in_any_case: bool) -> None:
+        """Replace what is known, if that is older; a fresh one counts whatever its clock says."""
+        with self._lock:
+            known = self._known.get(subscriber.name)
+            if known is None and not self._has_room():
+                return
+            if known is None or in_any_case or known.seen_ms <= subscriber.seen_ms:
+                self._known[subscriber.name] = subscriber
+                PUBLISHER_SUBSCRIBERS.set(len(self._known))
+
+    def _has_room(self) -> bool:
+        """Make room at the cost of the one that was silent for longest, if that is stale."""
+        if len(self._known) < _MAX_SUBSCRIBERS:
+            return True
+        silent = min(self._known.values(), key=lambda one: one.seen_at)
+        if not self.is_stale(silent):
+            return False
+        del self._known[silent.name]
+        return True
+
+    def _seen_at(self, age_ms: int) -> float:
+        return self._clock.monotonic() - age_ms / 1000
 
     def get(self, name: str) -> Subscriber | None:
         """Return the subscriber of that name."""
@@ -86,6 +101,12 @@ class Subscribers:
         return sorted(
             (one for one in known if self._age(one) < FORGOTTEN_S), key=lambda one: one.name
         )
+
+    def live(self, agent: str) -> list[Subscriber]:
+        """Return those with a lane for `agent` that are not stale, in no order."""
+        since = self._clock.monotonic() - STALE_S
+        known = list(self._known.values())
+        return [one for one in known if one.seen_at > since and agent in one.lanes]
 
     def is_stale(self, subscriber: Subscriber) -> bool:
         """Tell whether the subscriber has been silent for too long."""
@@ -100,3 +121,16 @@ class Subscribers:
 
     def _age(self, subscriber: Subscriber) -> float:
         return self._clock.monotonic() - subscriber.seen_at
+
+
+def _subscriber(message: DiscoveryMessage, seen_ms: int, seen_at: float) -> Subscriber:
+    return Subscriber(
+        name=message.subscriber,
+        instance=message.subscriber_instance,
+        editable=message.editable,
+        max_retries=message.max_retries,
+        endpoint=message.endpoint,
+        lanes={state.publisher_agent: state for state in message.states[:_MAX_LANES]},
+        seen_ms=seen_ms,
+        seen_at=seen_at,
+    )

@@ -1,0 +1,186 @@
+"""Error queues over HTTP: what a subscriber gave up on, and distributing it again, to all (R18)."""
+
+import base64
+import binascii
+import re
+from datetime import datetime
+from typing import Annotated
+from urllib.parse import quote, urlencode
+
+from fastapi import APIRouter, Depends, Header, Path, Query, Request, Response
+from pydantic import BaseModel, Field
+
+from packhorse.runtime import tracing
+from packhorse.runtime.auth import Principal, Scope, require
+from packhorse.runtime.problems import Problem, documented
+from packhorse.runtime.validation import StrictRoute
+from packhorse_services.publisher.collaborators import of
+from packhorse_services.publisher.distribute import DistributionRequest
+from packhorse_services.publisher.outcomes.error_queue import FailedPackage, Place
+from packhorse_services.publisher.schemas import DistributionAccepted, time_of
+from packhorse_services.publisher.submission import answer, publish, wanted_wait
+
+router = APIRouter(route_class=StrictRoute, tags=["error queues"])
+
+MAX_PAGE = 1_000
+_BIG = 2**63 - 1
+_PLACE = re.compile(rb"e([0-9]{1,18})\.([0-9]{1,19})")
+
+Reader = Annotated[Principal, Depends(require(Scope.QUEUES_READ))]
+Distributor = Annotated[Principal, Depends(require(Scope.DISTRIBUTE))]
+SubscriberName = Annotated[str, Path(max_length=200)]
+
+
+class FailedDocument(BaseModel):
+    """A package that the subscriber gave up on."""
+
+    package_id: str
+    offset: int
+    action: str | None = Field(description="Null when it is not known any more")
+    paths: list[str]
+    deep_paths: list[str]
+    user: str
+    attempts: int
+    reason: str
+    time: datetime | None = Field(description="When the subscriber gave it up")
+    redistributed_as: str | None = Field(
+        description="The distribution that carries the same paths again"
+    )
+
+
+class ErrorQueueDocument(BaseModel):
+    """A subscriber's error queue, oldest first."""
+
+    subscriber: str
+    length: int
+    entries: list[FailedDocument]
+    next: str | None
+
+
+@router.get("/queues/{subscriber}/errors", responses=documented(404, 503))
+async def get_error_queue(
+    request: Request,
+    response: Response,
+    subscriber: SubscriberName,
+    _caller: Reader,
+    limit: Annotated[int, Query(ge=1, le=MAX_PAGE)] = 100,
+    cursor: Annotated[str | None, Query(max_length=100)] = None,
+) -> ErrorQueueDocument:
+    """Return the packages that a subscriber gave up on, oldest first; each is kept for 30 days."""
+    publisher = of(request)
+    subscriber = _storable(subscriber)
+    page = await publisher.errors.page(subscriber, _read_place(cursor), limit + 1)
+    length = await publisher.errors.count(subscriber)
+    if length == 0:
+        publisher.queues.subscriber(subscriber)
+    following = None
+    if len(page) > limit:
+        path = f"/queues/{quote(subscriber, safe='')}/errors"
+        query = urlencode({"cursor": _write_place(page[limit - 1].place), "limit": limit})
+        following = f"{path}?{query}"
+        response.headers["Link"] = f'<{following}>; rel="next"'
+    return ErrorQueueDocument(
+        subscriber=subscriber,
+        length=length,
+        entries=[_failed(failed) for failed in page[:limit]],
+        next=following,
+    )
+
+
+def _failed(failed: FailedPackage) -> FailedDocument:
+    package = failed.package
+    return FailedDocument(
+        package_id=failed.package_id or (package.package_id if package else ""),
+        offset=failed.offset,
+        action=package.action.value if package else None,
+        paths=list(package.paths) if package else [],
+        deep_paths=list(package.deep_paths) if package else [],
+        user=package.user if package else "",
+        attempts=failed.attempts,
+        reason=failed.reason,
+        time=time_of(int(failed.decided_at.timestamp() * 1000)),
+        redistributed_as=failed.redistributed_as or None,
+    )
+
+
+@router.post(
+    "/queues/{subscriber}/errors/{offset}/redistribute",
+    status_code=202,
+    responses={
+        202: {
+            "description": "Accepted: a new package with the same paths will be distributed",
+            "headers": {
+                "Location": {"schema": {"type": "string"}},
+                "Preference-Applied": {"schema": {"type": "string"}},
+            },
+        },
+        **documented(404, 409, 503),
+    },
+    response_model=DistributionAccepted,
+)
+async def redistribute(
+    request: Request,
+    subscriber: SubscriberName,
+    offset: Annotated[int, Path(ge=0, le=_BIG)],
+    caller: Distributor,
+    *,
+    prefer: Annotated[
+        str | None,
+        Header(description="`wait=N`: answer once all live subscribers have it, at most N s later"),
+    ] = None,
+    idempotency_key: Annotated[
+        str | None,
+        Header(
+            min_length=1,
+            max_length=255,
+            pattern=r"^[\x21-\x7e]+$",
+            description="The same key within 24 h gives the same answer and no second package",
+        ),
+    ] = None,
+) -> Response:
+    """Distribute what a subscriber gave up on again: a new request of the same paths, to all.
+
+    The package carries what the author has now; the old one is never sent again.
+    """
+    publisher = of(request)
+    subscriber = _storable(subscriber)
+    failed = await publisher.errors.find(subscriber, offset, publisher.queues.feed.identity)
+    package = failed.to_distribute()
+    asked = DistributionRequest(
+        action=package.action,
+        paths=package.paths,
+        deep_paths=package.deep_paths,
+        caller=caller.name,
+        roots=caller.roots,
+        idempotency_key=idempotency_key,
+        traceparent=tracing.inject().get(tracing.TRACEPARENT, b"").decode(),
+    )
+    accepted = await publish(publisher, asked)
+    await publisher.errors.redistributed(subscriber, failed, accepted.package_id)
+    return await answer(publisher, accepted, wanted_wait(prefer))
+
+
+def _storable(name: str) -> str:
+    if not name.isprintable():
+        raise Problem(404, detail="no subscriber can have this name")
+    return name
+
+
+def _write_place(place: Place) -> str:
+    text = f"e{place.recorded_us}.{place.offset}"
+    return base64.urlsafe_b64encode(text.encode()).decode().rstrip("=")
+
+
+def _read_place(cursor: str | None) -> Place:
+    """Return where a page begins. Raises `Problem` 422."""
+    if cursor is None:
+        return Place()
+    try:
+        text = base64.b64decode(cursor + "=" * (-len(cursor) % 4), altchars=b"-_", validate=True)
+    except (binascii.Error, ValueError):
+        text = b""
+    found = _PLACE.fullmatch(text)
+    if found is None or int(found[2]) > _BIG:
+        wrong = {"pointer": "query/cursor", "detail": "no cursor of ours; begin without one"}
+        raise Problem(422, detail="the cursor is none", errors=[wrong])
+    return Place(int(found[1]), int(found[2]))

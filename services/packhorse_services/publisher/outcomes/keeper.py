@@ -1,0 +1,138 @@
+"""The one replica that keeps an agent's outcomes: records statuses, remembers subscribers, tells.
+
+The others wait for its turn to end. The order of a round is what makes an event true: first the
+announcements, then the statuses that were sent before them, then the events.
+"""
+
+import logging
+import threading
+from collections.abc import Sequence
+
+import psycopg
+from psycopg import Connection
+
+from packhorse.clock import Clock
+from packhorse.errors import PackhorseError
+from packhorse.runtime.lifecycle import Worker
+from packhorse.runtime.metrics import PERIODIC_FAILURES
+from packhorse_services.publisher.outcomes.known import Remembering
+from packhorse_services.publisher.outcomes.notifier import Announced, Notifier
+from packhorse_services.publisher.outcomes.progress import Progress
+from packhorse_services.publisher.outcomes.recorder import Recorder
+from packhorse_services.publisher.outcomes.turn import Turn, bookkeeping
+from packhorse_services.publisher.queues.queue import Queues
+from packhorse_services.publisher.queues.subscribers import Subscriber
+
+logger = logging.getLogger(__name__)
+
+_IDLE_S = 0.5
+_GAP_S = 0.02
+_RETRY_S = 1.0
+_EVENTS_RETRY_S = 5.0
+
+
+class Keeper:
+    """A component."""
+
+    def __init__(
+        self,
+        turn: Turn,
+        recorder: Recorder,
+        notifier: Notifier,
+        queues: Queues,
+        *,
+        progress: Progress,
+        clock: Clock,
+    ) -> None:
+        self._turn, self._recorder, self._notifier, self._queues = turn, recorder, notifier, queues
+        self._progress, self._clock = progress, clock
+        self._remembering = Remembering(queues.agent)
+        self._wake = threading.Event()
+        self._notify_at = 0.0
+        self._worker = Worker("outcomes", self._run)
+
+    def start(self) -> None:
+        """Start the thread."""
+        self._worker.start()
+
+    def kick(self) -> None:
+        """Do a round soon."""
+        self._wake.set()
+
+    def stop(self, timeout: float) -> None:
+        """End the thread and leave the turn to another replica."""
+        self._worker.ask_to_end()
+        self._wake.set()
+        self._worker.stop(timeout)
+
+    def failure(self) -> BaseException | None:
+        """Return what the thread died of."""
+        return self._worker.failure()
+
+    def _run(self, stopping: threading.Event) -> None:
+        try:
+            while not stopping.is_set():
+                self._wake.clear()
+                if self._try_round():
+                    self._clock.wait(self._wake, _IDLE_S)
+                    self._clock.wait(stopping, _GAP_S)  # many kicks become one round
+                else:
+                    self._clock.wait(stopping, _RETRY_S)
+        finally:
+            self._leave()
+
+    def _try_round(self) -> bool:
+        """Tell whether there was a round that ended well."""
+        try:
+            return self.round()
+        except psycopg.Error as error:
+            logger.warning("outcomes can't be kept", extra={"error": str(error)})
+            self._leave()
+        except PackhorseError as error:
+            logger.warning("statuses can't be recorded", extra={"error": str(error)})
+        except Exception:
+            logger.exception("a round of outcomes failed")
+            PERIODIC_FAILURES.labels("outcomes").inc()
+            self._leave()
+        return False
+
+    def _leave(self) -> None:
+        self._progress.leave()
+        self._recorder.close()
+        self._notifier.forget()
+        self._turn.leave()
+
+    def round(self) -> bool:
+        """Do a round; false when it is another replica's turn.
+
+        Raises a `PackhorseError` of the journal, or `psycopg.Error`.
+        """
+        connection = self._turn.take()
+        if connection is None:
+            return False
+        following = self._queues.subscribers.following(self._queues.agent)
+        announced = [self._announced(one) for one in following]
+        self._progress.tell(self._recorder.record(connection))
+        if self._remembering.due():
+            with bookkeeping(connection):
+                self._remembering.write(connection, following)
+        if self._clock.monotonic() >= self._notify_at:
+            self._notify(connection, announced)
+        return True
+
+    def _announced(self, subscriber: Subscriber) -> Announced:
+        live = not self._queues.subscribers.is_stale(subscriber)
+        return Announced(subscriber.name, self._queues.lane_of(subscriber), live)
+
+    def _notify(self, connection: Connection, announced: Sequence[Announced]) -> None:
+        """Tell events; what fails there must not hold back the statuses."""
+        journal_id = self._recorder.packages
+        if journal_id != self._queues.feed.identity:
+            return  # offsets of the announcements were judged by another log
+        try:
+            if self._notifier.tell(connection, announced, journal_id):
+                self._wake.set()
+        except PackhorseError as error:
+            logger.warning("events can't be told", extra={"error": str(error)})
+            self._notifier.forget()
+            self._notify_at = self._clock.monotonic() + _EVENTS_RETRY_S

@@ -1,0 +1,83 @@
+"""Puts together what keeps an agent's outcomes."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import partial
+from typing import Any
+
+from psycopg import Connection
+from psycopg_pool import ConnectionPool
+
+from packhorse.clock import Clock
+from packhorse.db.connect import connect
+from packhorse.messaging.api import Journal
+from packhorse.runtime.lifecycle import Component
+from packhorse.runtime.periodic import Periodic
+from packhorse.wire.topics import Topics
+from packhorse_services.publisher.deduplication_store import DatabaseSnapshots
+from packhorse_services.publisher.outcomes.event_log import EventLog
+from packhorse_services.publisher.outcomes.keeper import Keeper
+from packhorse_services.publisher.outcomes.notifier import Notifier
+from packhorse_services.publisher.outcomes.packages import PackageSource
+from packhorse_services.publisher.outcomes.progress import Progress
+from packhorse_services.publisher.outcomes.recorder import NoteCommand, Recorder
+from packhorse_services.publisher.outcomes.settlement import Settlement
+from packhorse_services.publisher.outcomes.tidying import Tidying
+from packhorse_services.publisher.outcomes.turn import Turn, bookkeeping
+from packhorse_services.publisher.queues.queue import Queues
+
+_TIDY_S = 300.0
+
+
+@dataclass(frozen=True)
+class OutcomeParts:
+    """What is started and stopped, and what tells up to where outcomes are certain."""
+
+    settlement: Settlement
+    components: Sequence[Component]
+
+
+def outcome_parts(
+    queues: Queues,
+    journal: Journal,
+    topics: Topics,
+    *,
+    database_url: str,
+    pool: ConnectionPool[Connection],
+    note_command: NoteCommand,
+    keep_failed_s: float,
+    clock: Clock,
+) -> OutcomeParts:
+    """Return the parts; nothing connects before they are started."""
+    agent, progress = queues.agent, Progress()
+    events = EventLog(
+        journal, topics.event, agent, DatabaseSnapshots(pool), partial(_next_epoch, pool)
+    )
+    packages = PackageSource(journal, topics.package, queues.feed.cache)
+    open_connection = partial(connect, database_url, f"publisher-outcomes-{agent}", autocommit=True)
+    keeper = Keeper(
+        Turn(agent, open_connection),
+        Recorder(journal, topics, agent, note_command),
+        Notifier(journal, topics, agent, packages=packages, log=events, clock=clock),
+        queues,
+        progress=progress,
+        clock=clock,
+    )
+    settlement = Settlement(
+        *(journal, topics.status, pool, agent),
+        subscribers=queues.subscribers,
+        counts=queues.errors,
+        progress=progress,
+        hurry=keeper.kick,
+        clock=clock,
+    )
+    tidying = Tidying(pool, journal, topics.package, agent, keep_failed_s=keep_failed_s)
+    periodic = Periodic("outcome-tidying", _TIDY_S, tidying.tidy, clock=clock)
+    return OutcomeParts(settlement, (keeper, settlement, periodic))
+
+
+def _next_epoch(pool: ConnectionPool[Connection]) -> int:
+    """Return an epoch that no producer has had."""
+    with pool.connection() as connection, bookkeeping(connection):
+        row: Any = connection.execute("SELECT nextval('bookkeeping.producer_epoch')").fetchone()
+    return int(row[0])
