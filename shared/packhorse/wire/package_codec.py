@@ -5,6 +5,7 @@ and spend no memory beyond a small multiple of the record.
 """
 
 from collections.abc import Mapping
+from operator import attrgetter
 
 from packhorse.wire.messages import Action, PackageBody, PackageEntry, PackageMessage
 from packhorse.wire.record import Encoded, enum_name, expect, parse, type_headers
@@ -86,6 +87,27 @@ def decode_entry(headers: Mapping[str, bytes]) -> PackageEntry:
     wire = package_pb2.PackageEntry()
     parse(wire, headers.get(ENTRY_HEADER, b""))
     return _read_entry(wire)
+
+
+EntryRow = tuple[str, int, str, Action, list[str], list[str]]
+"""Package id, body length, user, action, paths, deep paths."""
+
+_PLAIN_FIELDS = attrgetter("package_id", "body_length", "user", "action")
+_ACTIONS = {number: Action(name) for name, number in package_pb2.Action.items()}
+
+
+def decode_entry_row(headers: Mapping[str, bytes]) -> EntryRow:
+    """Decode of the `entry` header what queues keep. Raises `Undecodable`.
+
+    Costs half of `decode_entry`: a publisher reads a million of them when it starts.
+    """
+    wire = package_pb2.PackageEntry()
+    parse(wire, headers.get(ENTRY_HEADER, b""))
+    package_id, body_length, user, number = _PLAIN_FIELDS(wire)
+    action = _ACTIONS.get(number)
+    if action is None:
+        raise Undecodable(f"unknown action {number}; upgrade this build")
+    return package_id, body_length, user, action, wire.paths[:], wire.deep_paths[:]
 
 
 def decode_package(headers: Mapping[str, bytes], value: bytes) -> PackageMessage:

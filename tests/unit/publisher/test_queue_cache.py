@@ -19,7 +19,9 @@ from packhorse.wire.messages import Action, PackageEntry, PackageMessage
 from packhorse.wire.package_codec import encode_package
 from packhorse_services.publisher.queues import columns
 from packhorse_services.publisher.queues.cache import QueueCache
-from packhorse_services.publisher.queues.columns import Segment, add_record
+from packhorse_services.publisher.queues.columns import Segment
+from packhorse_services.publisher.queues.filling import add_rows, rows_of
+from packhorse_services.publisher.queues.filters import ALL, EntryFilter
 
 NOW = 1_700_000_000_000
 
@@ -85,9 +87,8 @@ class QueueCacheMachine(RuleBasedStateMachine):
     def fetch(self, part: float) -> None:
         start = max(self.oldest, int(part * self.cache.low))
         segments: list[Segment] = []
-        for one, _ in self.log:
-            if start <= one.offset < self.cache.low:
-                add_record(segments, one, b"main")
+        missing = [one for one, _ in self.log if start <= one.offset < self.cache.low]
+        add_rows(segments, rows_of(missing, b"main"))
         self.cache.prepend(segments, start, self.cache.low)
 
     @rule(part=st.floats(0, 1))
@@ -110,11 +111,13 @@ class QueueCacheMachine(RuleBasedStateMachine):
                 continue
             assert view.length == len(wanted) == self.cache.length(after)
             assert self.cache.backlog(after) == (len(wanted), sum(row[4] for row in wanted))
-            assert [flat(one) for one in view.page] == wanted[:5]
+            assert [flat(one) for one in view.page.entries] == wanted[:5]
             assert (flat(view.head) if view.head else None) == (wanted[0] if wanted else None)
             middle = self.cache.view(after, 3, skip_to=after + 4)
             assert middle is not None
-            assert [flat(one) for one in middle.page] == shown(self.log, max(after, after + 3))[:3]
+            assert [flat(one) for one in middle.page.entries] == shown(
+                self.log, max(after, after + 3)
+            )[:3]
 
 
 def flat(entry: columns.QueueEntry) -> tuple[Any, ...]:
@@ -141,15 +144,15 @@ def test_r15_entries_may_lie_months_apart() -> None:
     cache.extend([one for one, _ in log])
     view = cache.view(-1, 10)
     assert view is not None
-    assert [flat(one) for one in view.page] == shown(log, -1)
+    assert [flat(one) for one in view.page.entries] == shown(log, -1)
 
 
 @given(st.lists(entries, min_size=1, max_size=30))
 @settings(max_examples=50, deadline=None)
 def test_sealing_changes_nothing(given_entries: list[PackageEntry]) -> None:
     segments: list[Segment] = []
-    for offset, entry in enumerate(given_entries):
-        add_record(segments, record(offset, entry), b"main")
+    records = [record(offset, entry) for offset, entry in enumerate(given_entries)]
+    add_rows(segments, rows_of(records, b"main"))
     before = [segment.entry(i) for segment in segments for i in range(len(segment))]
     for segment in segments:
         segment.seal()
@@ -162,7 +165,7 @@ def test_r14_a_record_that_cant_be_read_is_shown() -> None:
     cache.extend([Record("package", 0, 3, NOW, None, headers, b"")])
     view = cache.view(-1, 10)
     assert view is not None
-    [entry] = view.page
+    [entry] = view.page.entries
     assert (entry.package_id, entry.action, entry.paths) == ("dstrpck-x", None, ())
 
 

@@ -13,7 +13,9 @@ from packhorse.messaging.memory import MemoryJournal, MemoryLog
 from packhorse.wire.messages import Action, PackageEntry, PackageMessage
 from packhorse.wire.package_codec import encode_package
 from packhorse_services.publisher.queues.cache import QueueCache
-from packhorse_services.publisher.queues.feed import QueueFeed, QueueLoading, QueueTooLong
+from packhorse_services.publisher.queues.feed import QueueFeed, QueueLoading
+from packhorse_services.publisher.queues.filters import ALL, EntryFilter
+from packhorse_services.publisher.queues.pages import Wanted
 from tests.harness.clock import ManualClock
 from tests.harness.publishing import JournalDouble
 from tests.harness.waiting import eventually
@@ -57,8 +59,9 @@ def append(journal: Any, count: int) -> None:
 
 
 @contextmanager
-def running(journal: Any, clock: ManualClock, **options: Any) -> Iterator[QueueFeed]:
-    feed = QueueFeed(journal, TOPIC, QueueCache("main"), clock=clock, **options)
+def running(journal: Any, clock: ManualClock, *, max_bytes: int = 2**29) -> Iterator[QueueFeed]:
+    cache = QueueCache("main", max_bytes=max_bytes)
+    feed = QueueFeed(journal, TOPIC, cache, clock=clock)
     feed.start()
     try:
         yield feed
@@ -71,7 +74,7 @@ def test_r17_only_the_missing_range_is_fetched_once_for_all(journal: WatchedJour
     append(journal, 10)
 
     async def everybody(feed: QueueFeed, offset: int) -> None:
-        await asyncio.gather(*(feed.need(offset) for _ in range(50)))
+        assert all(await asyncio.gather(*(feed.need(offset, 10) for _ in range(50))))
 
     with running(journal, ManualClock()) as feed:
         asyncio.run(everybody(feed, 5))
@@ -87,29 +90,77 @@ def test_r17_only_the_missing_range_is_fetched_once_for_all(journal: WatchedJour
 def test_r17_a_fetch_that_takes_too_long_goes_on(journal: WatchedJournal) -> None:
     append(journal, 10)
     with running(journal, ManualClock()) as feed:
-        asyncio.run(feed.need(9))
+        asyncio.run(feed.need(9, 10))
         journal.may_read.clear()
-        with pytest.raises(QueueLoading):
-            asyncio.run(feed.need(-1, timeout=0.05))
+        assert not asyncio.run(feed.need(-1, 0.05))
         journal.may_read.set()
-        asyncio.run(feed.need(-1))
+        assert asyncio.run(feed.need(-1, 10))
         assert journal.read_from == [10, 0]
 
 
-def test_r17_memory_is_bounded(journal: WatchedJournal) -> None:
+def test_r17_memory_is_bounded_and_pages_are_exact_below_it(journal: WatchedJournal) -> None:
     append(journal, 10_000)
-    with running(journal, ManualClock(), max_bytes=500_000) as feed:
-        with pytest.raises(QueueTooLong):
-            asyncio.run(feed.need(-1))
-        asyncio.run(feed.need(9_000))
+    with running(journal, ManualClock(), max_bytes=2_000_000) as feed:
+        assert not asyncio.run(feed.need(-1, 10))
+        assert feed.full
+        assert feed.cache.size <= 2_000_000
+        assert 0 < feed.cache.low < 9_000
+        assert asyncio.run(feed.need(9_000, 10))
         assert feed.cache.length(9_000) == 999
+        extent = feed.cache.extent(-1)
+        assert extent.at_least == 10_000 - feed.cache.low
+        assert (extent.at_most, extent.length) == (10_000, None)
+        low, size = feed.cache.low, feed.cache.size
+        for start in (0, 1_234, low - 30):
+            page = asyncio.run(feed.page(Wanted(start, -1, 50), 10))
+            assert [entry.offset for entry in page.entries] == list(range(start, start + 50))
+            assert page.behind == start + 49
+        assert (feed.cache.low, feed.cache.size) == (low, size)
+        append(journal, 10_000)
+        eventually(lambda: feed.cache.next == 20_000)
+        assert feed.cache.size <= 2_000_000
+        assert feed.cache.extent(-1).at_most == 20_000
+
+
+def test_r17_callers_share_a_page_from_the_journal_within_their_deadline(
+    journal: WatchedJournal,
+) -> None:
+    append(journal, 100)
+
+    async def everybody(feed: QueueFeed) -> None:
+        pages = await asyncio.gather(*(feed.page(Wanted(3, -1, 5), 10) for _ in range(20)))
+        assert {page.behind for page in pages} == {7}
+
+    with running(journal, ManualClock()) as feed:
+        asyncio.run(feed.need(99, 10))
+        journal.may_read.clear()
+        with pytest.raises(QueueLoading):
+            asyncio.run(feed.page(Wanted(3, -1, 5), 0.05))
+        journal.may_read.set()
+        eventually(lambda: journal.read_from == [100, 3])
+        asyncio.run(everybody(feed))
+        assert journal.read_from in ([100, 3], [100, 3, 3])
+
+
+def test_r15_a_filtered_page_from_the_journal_goes_on_in_the_cache(
+    journal: WatchedJournal,
+) -> None:
+    append(journal, 40)
+    nothing = EntryFilter(action=Action.DELETE)
+    with running(journal, ManualClock()) as feed:
+        asyncio.run(feed.need(29, 10))
+        assert feed.cache.low == 30
+        page = asyncio.run(feed.page(Wanted(0, -1, 50, nothing), 10))
+        assert (list(page.entries), page.behind) == ([], None)
+        page = asyncio.run(feed.page(Wanted(20, -1, 50, ALL), 10))
+        assert [entry.offset for entry in page.entries] == list(range(20, 40))
 
 
 def test_r15_what_the_log_has_forgotten_is_shown_no_more(journal: WatchedJournal) -> None:
     append(journal, 10)
     clock = ManualClock()
     with running(journal, clock) as feed:
-        asyncio.run(feed.need(-1))
+        asyncio.run(feed.need(-1, 10))
         journal.truncate(TOPIC, 4)
         clock.advance(16)
         eventually(lambda: feed.cache.length(-1) == 6)
@@ -139,7 +190,7 @@ def test_r24_another_topic_of_that_name_is_another_log(
     append(journal, 10)
     clock = ManualClock()
     with running(journal, clock) as feed:
-        asyncio.run(feed.need(-1))
+        asyncio.run(feed.need(-1, 10))
         log.remove_topic(TOPIC)
         journal.create_topics([TopicSpec(TOPIC)])
         append(journal, 2)
@@ -149,5 +200,5 @@ def test_r24_another_topic_of_that_name_is_another_log(
             return bool(feed.cache.length(-1) == 2 or feed.cache.next == 2)
 
         eventually(follows_the_new_one)
-        asyncio.run(feed.need(-1))
+        asyncio.run(feed.need(-1, 10))
         assert feed.cache.length(-1) == 2

@@ -1,18 +1,40 @@
 """The one copy that a publisher process keeps of its agent's packages: metadata only (R17).
 
 A queue is a view: what lies above an offset. The cache holds every package from `low` to `next`;
-a tail reader moves `next` up, ranges fetched on demand move `low` down, trimming moves it up.
+a tail reader moves `next` up, ranges fetched on demand move `low` down, trimming and the bound on
+its bytes move it up.
 """
 
 import threading
 from bisect import bisect_right
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import accumulate
 
 from packhorse.messaging.api import Record
 from packhorse.runtime.metrics import PUBLISHER_CACHE_BYTES, PUBLISHER_CACHE_ENTRIES
-from packhorse_services.publisher.queues.columns import QueueEntry, Segment, add_record
+from packhorse_services.publisher.queues.columns import QueueEntry, Segment
+from packhorse_services.publisher.queues.filling import add_rows, rows_of
+from packhorse_services.publisher.queues.filters import ALL, EntryFilter
+from packhorse_services.publisher.queues.scanning import Page, scan
+
+_DEFAULT_BYTES = 512 * 1024 * 1024
+_STRIDE = 500
+
+
+@dataclass(frozen=True, slots=True)
+class Extent:
+    """How long a queue is: exactly known when both are the same."""
+
+    at_least: int
+    """What is in the cache."""
+    at_most: int
+    """The same, if every offset below the cache that the log still has is such a package."""
+
+    @property
+    def length(self) -> int | None:
+        """The length, None while it is not known exactly."""
+        return self.at_least if self.at_least == self.at_most else None
 
 
 @dataclass(frozen=True, slots=True)
@@ -21,14 +43,16 @@ class QueueView:
 
     length: int
     head: QueueEntry | None
-    page: Sequence[QueueEntry]
+    page: Page
 
 
 class QueueCache:
     """Entries of one publisher agent in offset order. Any thread may use it."""
 
-    def __init__(self, agent: str, next_offset: int = 0) -> None:
-        self.agent = agent
+    def __init__(
+        self, agent: str, next_offset: int = 0, *, max_bytes: int = _DEFAULT_BYTES
+    ) -> None:
+        self.agent, self.max_bytes = agent, max_bytes
         self._agent = agent.encode()
         self._lock = threading.Lock()
         self._segments: list[Segment] = []
@@ -54,6 +78,11 @@ class QueueCache:
         """The oldest offset that the log still has."""
         return self._oldest
 
+    @property
+    def size(self) -> int:
+        """Bytes that the entries take, about."""
+        return self._sealed_bytes + (self._segments[-1].size if self._segments else 0)
+
     def covers(self, offset: int) -> bool:
         """Tell whether all packages above `offset` that the log still has are here."""
         return max(offset + 1, self._oldest) >= self._low
@@ -65,17 +94,22 @@ class QueueCache:
             self._low = self._next = next_offset
             self._index()
 
-    def extend(self, records: Iterable[Record]) -> None:
-        """Append what the tail reader read; records that are here already change nothing."""
-        with self._lock:
-            before = len(self._segments)
-            for record in records:
-                if record.offset >= self._next:
-                    add_record(self._segments, record, self._agent)
-                    self._next = record.offset + 1
-            if len(self._segments) != before:
-                self._index()
-            self._measure()
+    def extend(self, records: Sequence[Record]) -> None:
+        """Append what the tail reader read; records that are here already change nothing.
+
+        Readers wait for the lock, so it is never held for long.
+        """
+        for start in range(0, len(records), _STRIDE):
+            some = records[start : start + _STRIDE]
+            rows = rows_of(some, self._agent)
+            with self._lock:
+                before = len(self._segments)
+                seen, self._next = self._next, max(self._next, some[-1].offset + 1)
+                add_rows(self._segments, (row for row in rows if row[0].offset >= seen))
+                if len(self._segments) != before:
+                    self._index()
+                self._shrink()
+        self._measure()
 
     def prepend(self, segments: list[Segment], start: int, end: int) -> None:
         """Put the range from `start` up to, not including, `end` before what is here.
@@ -87,6 +121,7 @@ class QueueCache:
                 self._segments[:0] = segments
                 self._low = start
                 self._index()
+                self._shrink()
                 self._measure()
 
     def trim(self, below: int) -> None:
@@ -105,22 +140,28 @@ class QueueCache:
         with self._lock:
             return self._length(after) if self.covers(after) else None
 
+    def extent(self, after: int) -> Extent:
+        """Return how many packages lie above `after`, as exactly as it is known; O(log n)."""
+        with self._lock:
+            here = self._length(after)
+            return Extent(here, here + max(0, self._low - self._start(after)))
+
     def backlog(self, after: int) -> tuple[int, int]:
         """Return how many packages above `after` are here, and the bytes of their bodies.
 
         Costs two bisections and a sum inside one segment. All there are, if `covers(after)`.
         """
         with self._lock:
-            start = self._start(after)
-            number = max(0, bisect_right(self._firsts, start) - 1)
-            if number >= len(self._segments):
+            if not self._segments:
                 return 0, 0
-            inside = self._segments[number].index_of(start)
+            number, inside = self._place(self._start(after))
             below = self._bytes_before[number] + self._segments[number].body_bytes_below(inside)
             total = self._bytes_before[-1] + self._segments[-1].body_bytes
             return self._total() - self._before[number] - inside, total - below
 
-    def view(self, after: int, limit: int, *, skip_to: int = -1) -> QueueView | None:
+    def view(
+        self, after: int, limit: int, *, skip_to: int = -1, wanted: EntryFilter = ALL
+    ) -> QueueView | None:
         """Return the queue above `after`: a page of it, oldest first, that begins at `skip_to`.
 
         None when not all of it is here.
@@ -128,25 +169,14 @@ class QueueCache:
         with self._lock:
             if not self.covers(after):
                 return None
-            start = self._start(after)
-            page = self._page(max(start, skip_to), limit)
-            head = page[:1] if page and skip_to <= start else self._page(start, 1)
+            head = self._scan(self._start(after), 1, ALL).entries
+            page = self._scan(max(self._start(after), skip_to), limit, wanted)
             return QueueView(self._length(after), head[0] if head else None, page)
 
-    def _length(self, after: int) -> int:
-        return self._total() - self._rank(self._start(after))
-
-    def _page(self, start: int, limit: int) -> list[QueueEntry]:
-        rank = self._rank(start)
-        number = max(0, bisect_right(self._before, rank) - 1)
-        entries: list[QueueEntry] = []
-        while number < len(self._segments) and len(entries) < limit:
-            segment, before = self._segments[number], self._before[number]
-            first = max(0, rank - before)
-            until = min(len(segment), first + limit - len(entries))
-            entries += map(segment.entry, range(first, until))
-            number += 1
-        return entries
+    def page(self, start: int, limit: int, wanted: EntryFilter) -> Page | None:
+        """Return a page of the packages from offset `start` on; None when `start` is not here."""
+        with self._lock:
+            return None if start < self._low else self._scan(start, limit, wanted)
 
     def newest(self) -> int | None:
         """Return the offset of the newest package here."""
@@ -154,41 +184,55 @@ class QueueCache:
             last = self._segments[-1].last if self._segments else None
             return last if last is not None and last >= self._oldest else None
 
+    def _scan(self, start: int, limit: int, wanted: EntryFilter) -> Page:
+        if not self._segments or limit == 0:
+            return Page()
+        return scan(self._segments, *self._place(start), limit, wanted)
+
+    def _length(self, after: int) -> int:
+        if not self._segments:
+            return 0
+        number, inside = self._place(self._start(after))
+        return self._total() - self._before[number] - inside
+
     def _start(self, after: int) -> int:
         return max(after + 1, self._oldest)
+
+    def _place(self, offset: int) -> tuple[int, int]:
+        """Return the segment, and the index in it, of the first entry not below `offset`."""
+        number = max(0, bisect_right(self._firsts, offset) - 1)
+        return number, self._segments[number].index_of(offset)
 
     def _trim(self, below: int) -> None:
         gone = 0
         while gone < len(self._segments) and self._segments[gone].last < below:
             gone += 1
+        self._let_go(gone)
+
+    def _shrink(self) -> None:
+        """Let go of the oldest segments while there are too many bytes; the tail stays."""
+        excess, gone = self.size - self.max_bytes, 0
+        while excess > 0 and gone < len(self._segments) - 1:
+            excess -= self._segments[gone].size
+            gone += 1
+        self._let_go(gone)
+
+    def _let_go(self, gone: int) -> None:
         if gone:
             self._low = self._segments[gone - 1].last + 1
             del self._segments[:gone]
             self._index()
             self._measure()
 
-    def _rank(self, offset: int) -> int:
-        """Return how many entries lie below `offset`."""
-        number = bisect_right(self._firsts, offset) - 1
-        if number < 0:
-            return 0
-        return self._before[number] + self._segments[number].index_of(offset)
-
     def _total(self) -> int:
         return self._before[-1] + len(self._segments[-1]) if self._segments else 0
 
     def _index(self) -> None:
+        sealed = self._segments[:-1]
         self._firsts = [segment.first for segment in self._segments]
-        lengths = [len(segment) for segment in self._segments[:-1]]
-        self._before = list(accumulate(lengths, initial=0)) if self._segments else []
-        bodies = (segment.body_bytes for segment in self._segments[:-1])
-        self._bytes_before = list(accumulate(bodies, initial=0))
-        self._sealed_bytes = sum(segment.size for segment in self._segments[:-1])
-
-    @property
-    def size(self) -> int:
-        """Bytes that the entries take, about."""
-        return self._sealed_bytes + (self._segments[-1].size if self._segments else 0)
+        self._before = list(accumulate(map(len, sealed), initial=0))
+        self._bytes_before = list(accumulate((one.body_bytes for one in sealed), initial=0))
+        self._sealed_bytes = sum(segment.size for segment in sealed)
 
     def _measure(self) -> None:
         PUBLISHER_CACHE_ENTRIES.set(self._total())

@@ -5,16 +5,17 @@ import logging
 import threading
 from collections.abc import Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
+from dataclasses import replace
 from typing import Protocol
 
 from packhorse.clock import Clock
 from packhorse.errors import PackhorseError, Transient
 from packhorse.messaging.api import Journal, Reader, Record
-from packhorse.messaging.ranges import read_range
 from packhorse.runtime.lifecycle import Worker
-from packhorse.runtime.metrics import PUBLISHER_CACHE_FETCHES
 from packhorse_services.publisher.queues.cache import QueueCache
-from packhorse_services.publisher.queues.columns import Segment, add_record
+from packhorse_services.publisher.queues.pages import JournalPages, Wanted
+from packhorse_services.publisher.queues.ranges import RangeFetch
+from packhorse_services.publisher.queues.scanning import Page
 
 logger = logging.getLogger(__name__)
 
@@ -22,7 +23,6 @@ _POLL_S = 0.5
 _RETRY_S = 1.0
 _BATCH = 2_000
 _CHECK_S = 15.0
-_BEGIN_S = 5.0
 
 
 class Tap(Protocol):
@@ -37,29 +37,20 @@ class QueueLoading(Transient):
     """The queue is being read from the journal; ask again shortly."""
 
 
-class QueueTooLong(Transient):
-    """The queue has more entries than this publisher may keep in memory; raise cache_bytes."""
-
-
 class QueueFeed:
     """A component that owns the cache's contents."""
 
-    def __init__(
-        self,
-        journal: Journal,
-        topic: str,
-        cache: QueueCache,
-        *,
-        clock: Clock,
-        max_bytes: int = 512 * 1024 * 1024,
-    ) -> None:
+    def __init__(self, journal: Journal, topic: str, cache: QueueCache, *, clock: Clock) -> None:
         self._journal, self._topic, self.cache = journal, topic, cache
-        self._clock, self._max_bytes = clock, max_bytes
+        self._clock = clock
         self.identity = ""
         """The log whose offsets the cache speaks of; empty before it is known."""
         self.tap: Tap | None = None
         self._begun = threading.Event()
+        self._stopping = threading.Event()
         self._lock = threading.Lock()
+        self._ranges = RangeFetch(journal, topic, cache, self._stopping)
+        self._pages = JournalPages(journal, topic, cache.agent, self._stopping)
         self._fetch: tuple[int, Future[None]] | None = None
         self._fetcher = ThreadPoolExecutor(1, "queue-fetch")
         self._worker = Worker("queue-tail", self._follow)
@@ -70,26 +61,81 @@ class QueueFeed:
 
     def stop(self, timeout: float) -> None:
         """End both threads."""
+        self._stopping.set()
         self._worker.stop(timeout)
+        self._pages.stop()
         self._fetcher.shutdown(wait=False, cancel_futures=True)
 
     def failure(self) -> BaseException | None:
         """Return what the tail's thread died of."""
         return self._worker.failure()
 
-    async def need(self, offset: int, timeout: float = 10.0) -> None:
-        """Return once the cache has every package above `offset` that is still in the log.
+    @property
+    def full(self) -> bool:
+        """Tell whether the cache took all that it may, and queues go on below it."""
+        return self._ranges.full
 
-        Callers share one fetch of what is missing. Raises `QueueLoading` when that takes longer
-        than `timeout` seconds, while it goes on, and `QueueTooLong`.
+    async def need(self, offset: int, timeout: float) -> bool:
+        """Tell whether the cache has every package above `offset` that is still in the log.
+
+        Has what is missing fetched, which all callers share, and waits at most `timeout` seconds
+        for it; the fetch goes on after that. Raises `QueueLoading` when not even the end of the
+        log is known by then, and whatever makes the journal unavailable.
         """
-        if self._begun.is_set() and self.cache.covers(offset):
-            return
+        fetch = self.want(offset)
+        if fetch is not None:
+            try:
+                async with asyncio.timeout(timeout):
+                    await asyncio.shield(asyncio.wrap_future(fetch))
+            except TimeoutError as error:
+                if not self._begun.is_set():
+                    raise QueueLoading("the journal can't be read now; try again later") from error
+        return self.cache.covers(offset)
+
+    def want(self, offset: int) -> Future[None] | None:
+        """Have fetched what is missing above `offset`; None when nothing is, or has no room."""
+        if self._begun.is_set() and (self.cache.covers(offset) or self.full):
+            return None
+        with self._lock:
+            if self._fetch is None or self._fetch[1].done() or self._fetch[0] > offset:
+                self._fetch = offset, self._fetcher.submit(self._fetch_above, offset)
+            return self._fetch[1]
+
+    async def page(self, wanted: Wanted, timeout: float) -> Page:
+        """Return a page that begins below the cache and may end in it; `wanted.end` is ours.
+
+        Fills no cache. Raises `QueueLoading` after `timeout` seconds.
+        """
+        here = self.cache.page(wanted.start, wanted.limit, wanted.filter)
+        if here is not None:
+            return here
+        wanted = replace(wanted, end=self.cache.low)
         try:
-            async with asyncio.timeout(timeout):
-                await asyncio.shield(asyncio.wrap_future(self._fetching(offset)))
+            page = await self._pages.read(wanted, timeout)
         except TimeoutError as error:
             raise QueueLoading("the queue is still being read; ask again shortly") from error
+        return self._continued(wanted, page)
+
+    def _continued(self, wanted: Wanted, page: Page) -> Page:
+        """Return the page with what the cache has behind it."""
+        if page.behind is not None:
+            return page
+        room = wanted.limit - len(page.entries)
+        rest = self.cache.page(wanted.end, room, wanted.filter) if room else None
+        if rest is None:
+            return Page(page.entries, wanted.end - 1)
+        return Page([*page.entries, *rest.entries], rest.behind)
+
+    def keep_above(self, needed: int) -> None:
+        """Let go of what lies below `needed`, and find out anew what there is room for."""
+        self.cache.trim(needed)
+        self._ranges.full = False
+
+    def _fetch_above(self, offset: int) -> None:
+        while not self._begun.wait(_POLL_S):
+            if self._stopping.is_set():
+                return
+        self._ranges.fetch_above(offset)
 
     def _follow(self, stopping: threading.Event) -> None:
         while not stopping.is_set():
@@ -137,35 +183,3 @@ class QueueFeed:
             self.cache.reset(bounds.oldest)
         self.cache.forget_below(bounds.oldest)
         return replaced
-
-    def _fetching(self, offset: int) -> Future[None]:
-        with self._lock:
-            if self._fetch is None or self._fetch[1].done() or self._fetch[0] > offset:
-                self._fetch = offset, self._fetcher.submit(self._fetch_above, offset)
-            return self._fetch[1]
-
-    def _fetch_above(self, offset: int) -> None:
-        """Put what lies between `offset` and the cache's low end into the cache."""
-        if not self._begun.wait(_BEGIN_S):
-            raise QueueLoading("the journal can't be read right now; try again later")
-        while not self.cache.covers(offset):
-            bounds = self._journal.bounds(self._topic)
-            self.cache.forget_below(bounds.oldest)
-            start, end = max(offset + 1, bounds.oldest), self.cache.low
-            PUBLISHER_CACHE_FETCHES.inc()
-            self.cache.prepend(self._collect(start, end), start, end)
-
-    def _collect(self, start: int, end: int) -> list[Segment]:
-        segments: list[Segment] = []
-        room = self._max_bytes - self.cache.size
-        agent = self.cache.agent.encode()
-        for record in read_range(self._journal, self._topic, start, end):
-            full = len(segments)
-            add_record(segments, record, agent)
-            if len(segments) > full > 0:
-                room -= segments[-2].size
-                if room < 0:
-                    raise QueueTooLong("the queue is longer than cache_bytes allows; raise it")
-        if segments:
-            segments[-1].seal()
-        return segments

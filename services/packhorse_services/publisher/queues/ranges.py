@@ -1,0 +1,94 @@
+"""Reading ranges of the package topic below the queue cache."""
+
+import threading
+import time
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+from packhorse.messaging.api import Journal, JournalUnavailable, OffsetOutOfRange, Record
+from packhorse.runtime.metrics import PUBLISHER_CACHE_FETCHES
+from packhorse_services.publisher.queues.cache import QueueCache
+from packhorse_services.publisher.queues.columns import Segment
+from packhorse_services.publisher.queues.filling import add_rows, rows_of
+
+_POLL_S = 0.5
+_PATIENCE_S = 20.0
+_CHUNK = 100_000
+
+
+@dataclass
+class RangeFetch:
+    """Moves the low end of a cache down, one chunk after the other. Used by one thread."""
+
+    journal: Journal
+    topic: str
+    cache: QueueCache
+    stopping: threading.Event
+    full: bool = False
+    """Whether the last fetch ended for lack of room."""
+
+    def fetch_above(self, offset: int) -> None:
+        """Put what lies between `offset` and the cache's low end into the cache, newest first.
+
+        Ends early when half of the cache's bytes are taken: the rest is for the tail to grow.
+        """
+        while not self.cache.covers(offset):
+            room = self.cache.max_bytes // 2 - self.cache.size
+            if room <= 0:
+                self.full = True
+                return
+            self.cache.forget_below(self.journal.bounds(self.topic).oldest)
+            end = self.cache.low
+            start = max(offset + 1, self.cache.oldest, end - _CHUNK)
+            PUBLISHER_CACHE_FETCHES.inc()
+            segments, start = self._collect(start, end, room)
+            self.cache.prepend(segments, start, end)
+            if self.cache.low >= end:  # not even one segment fits
+                self.full = True
+                return
+
+    def _collect(self, start: int, end: int, room: int) -> tuple[list[Segment], int]:
+        """Return the newest segments of a range that fit, and where they begin."""
+        segments: list[Segment] = []
+        agent, size = self.cache.agent.encode(), 0
+        for records in batches(self.journal, self.topic, start, end, self.stopping):
+            sealed = len(segments) - 1
+            add_rows(segments, rows_of(records, agent))
+            size += sum(segment.size for segment in segments[max(0, sealed) : -1])
+            while size > room and len(segments) > 1:
+                gone = segments.pop(0)
+                size -= gone.size
+                start = gone.last + 1
+        if segments:
+            segments[-1].seal()
+        return segments, start
+
+
+def batches(
+    journal: Journal,
+    topic: str,
+    start: int,
+    end: int,
+    stopping: threading.Event,
+    max_records: int = 2_000,
+) -> Iterator[Sequence[Record]]:
+    """Yield the records from `start` up to, not including, `end`, without their values.
+
+    `start` must be in the log, and the log must reach `end`. Raises `JournalUnavailable` unless
+    the end was reached: an empty poll proves nothing.
+    """
+    if start >= end:
+        return
+    with journal.reader(topic, start, partition=0, values=False) as reader:
+        patience = time.monotonic() + _PATIENCE_S
+        while time.monotonic() < patience and not stopping.is_set():
+            try:
+                records = reader.poll(_POLL_S, max_records=max_records)
+            except OffsetOutOfRange as error:  # retention went by while we read
+                raise JournalUnavailable("the log was cut while it was read; try again") from error
+            if records:
+                patience = time.monotonic() + _PATIENCE_S
+                yield [record for record in records if record.offset < end]
+            if reader.position() >= end:
+                return
+    raise JournalUnavailable("the journal's end was not reached in time; try again later")
