@@ -19,6 +19,8 @@ from packhorse.wire.package_codec import ENTRY_HEADER, decode_entry, decode_pack
 from packhorse.wire.record import type_headers
 from packhorse_services.publisher.distribute import Draft
 
+_PAGE = 500
+
 Number = tuple[int, int]
 """Epoch and sequence, which order the packages of one producer (R27)."""
 
@@ -282,6 +284,20 @@ def offsets_of(connection: Connection, package_ids: Sequence[str]) -> dict[str, 
 def entry_of(row: bytes) -> PackageEntry:
     """Decode the stored description of a package."""
     return decode_entry({ENTRY_HEADER: row})
+
+
+def entries_above(connection: Connection, number: Number) -> Iterator[PackageEntry]:
+    """Yield what describes the packages above `number`, in order, a page in memory at a time."""
+    rows: list[Any] = [(*number, b"")]
+    while rows:
+        rows = connection.execute(
+            "SELECT epoch, sequence, entry FROM bookkeeping.outbox "
+            "WHERE (epoch, sequence) > (%s, %s) ORDER BY epoch, sequence LIMIT %s",
+            (*rows[-1][:2], _PAGE),
+        ).fetchall()
+        yield from (entry_of(entry) for _, _, entry in rows)
+        if len(rows) < _PAGE:
+            return
 
 
 def forget_below(connection: Connection, offset: int, limit: int) -> int:

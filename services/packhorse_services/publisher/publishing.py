@@ -8,33 +8,26 @@ in the journal is accounted for, whatever crashes.
 import logging
 import threading
 from collections.abc import Mapping, Sequence
-from contextlib import nullcontext
 from dataclasses import dataclass
 
 import psycopg
 from psycopg import Connection
 
 from packhorse.clock import Clock
-from packhorse.db.metadata import BOOKKEEPER, EXPORTER
+from packhorse.db.metadata import BOOKKEEPER
 from packhorse.db.roles import act_as
-from packhorse.errors import PackhorseError, Transient
+from packhorse.errors import Transient
 from packhorse.messaging.api import TopicMissing
-from packhorse.runtime.metrics import (
-    PUBLISHER_BUILD_SECONDS,
-    PUBLISHER_OUTBOX_ENTRIES,
-    PUBLISHER_OUTBOX_OLDEST_SECONDS,
-    PUBLISHER_PACKAGE_BYTES,
-)
+from packhorse.runtime.metrics import PUBLISHER_OUTBOX_ENTRIES, PUBLISHER_OUTBOX_OLDEST_SECONDS
 from packhorse_services.publisher import known, outbox
 from packhorse_services.publisher.delivery import Delivery, NotDelivered
-from packhorse_services.publisher.distribute import Draft, Packer
+from packhorse_services.publisher.distribute import Packer
+from packhorse_services.publisher.drafting import Drafter, Drafts
 from packhorse_services.publisher.outbox import Sealed, SlotState
 from packhorse_services.publisher.pending import Pending
 from packhorse_services.publisher.slot import Slot
 
 logger = logging.getLogger(__name__)
-
-_GROUP_BYTES = 16 * 1024 * 1024
 
 
 class OutboxFull(Transient):
@@ -71,26 +64,34 @@ class Publishing:
         clock: Clock,
         patience: Patience = Patience(),
     ) -> None:
-        self._slot, self._packer, self._delivery = slot, packer, delivery
-        self._agent, self._clock, self._patience = packer.agent, clock, patience
+        self._slot, self._drafter, self._delivery = slot, Drafter(packer), delivery
+        self._agent, self._clock, self.patience = packer.agent, clock, patience
         self._away_until = 0.0
         self._stopping = threading.Event()
 
-    def publish(self, group: Sequence[Pending]) -> None:
+    def publish(self, group: Sequence[Pending], drafts: Drafts | None = None) -> None:
         """Publish and answer requests, the first of them at least; the others wait.
 
-        A request that is at fault is refused alone. Raises `SlotBusy` or `psycopg.Error`: then
+        Those that `drafts` has no package for wait too; without it all are exported here. A
+        request that is at fault is refused alone. Raises `SlotBusy` or `psycopg.Error`: then
         the same `Pending`s may be published again, which makes no second package of any.
         """
         with self._slot.hold() as connection:
             backlog = self._settle(connection)
-            if backlog is not None and self._patience.is_over(backlog):
-                _refuse(group, backlog)
+            if self._refuses(group, backlog):
                 return
-            exported = self._commit_all(connection, group)
+            exported = self._commit_all(connection, group, drafts or self._drafter)
             offsets = self._deliver(connection, exported) if backlog is None else {}
         for pending in exported:
             pending.answer(offsets.get(pending.package_id))
+
+    def refuses(self, group: Sequence[Pending]) -> bool:
+        """Refuse requests if too much waits for a journal that is away; tell whether it did.
+
+        Raises `SlotBusy` or `psycopg.Error`.
+        """
+        with self._slot.hold() as connection:
+            return self._refuses(group, self._settle(connection))
 
     def settle(self) -> bool:
         """Bring what an earlier holder of the slot left into the journal; false if it is away.
@@ -108,6 +109,16 @@ class Publishing:
         """Let go of the connection."""
         self._slot.close()
 
+    def _refuses(self, group: Sequence[Pending], backlog: SlotState | None) -> bool:
+        if backlog is None or not self.patience.is_over(backlog):
+            return False
+        error = OutboxFull(
+            f"the journal is away, and {backlog.unsettled} packages wait for it; try again later"
+        )
+        for pending in group:
+            pending.fail(error)
+        return True
+
     def _settle(self, connection: Connection) -> SlotState | None:
         """Settle the outbox if need be; returns what waits when the journal is away."""
         with connection.pipeline(), connection.transaction():
@@ -123,33 +134,39 @@ class Publishing:
             self._delivery.settle(connection, state)
         except (Transient, TopicMissing) as error:
             logger.warning("the journal is away", extra={"error": str(error)})
-            self._away_until = self._clock.monotonic() + self._patience.retry_s
+            self._away_until = self._clock.monotonic() + self.patience.retry_s
             return state
         self._slot.verified = True
         return None
 
     def _commit_all(
-        self, connection: Connection, group: Sequence[Pending]
+        self, connection: Connection, group: Sequence[Pending], source: Drafts
     ) -> dict[Pending, Sealed]:
         """Commit the group; a statement that fails costs its request alone, on the second try."""
         try:
-            return self._commit(connection, group, savepoints=False)
+            return self._commit(connection, group, source, savepoints=False)
         except psycopg.Error:
             if connection.closed:
                 raise
-            return self._commit(connection, group, savepoints=True)
+            return self._commit(connection, group, source, savepoints=True)
 
     def _commit(
-        self, connection: Connection, group: Sequence[Pending], *, savepoints: bool
+        self,
+        connection: Connection,
+        group: Sequence[Pending],
+        source: Drafts,
+        *,
+        savepoints: bool,
     ) -> dict[Pending, Sealed]:
-        """Export what is new in `group` from one snapshot, and commit it to the outbox."""
+        """Commit the drafts of what is new in `group`, which show one snapshot, to the outbox."""
         with connection.transaction():
             act_as(connection, BOOKKEEPER)
             state = outbox.read_state(connection)
-            fresh = known.answer(connection, self._agent, group)
-            act_as(connection, EXPORTER)
-            with PUBLISHER_BUILD_SECONDS.time():
-                drafts = self._export(connection, fresh, savepoints=savepoints)
+            fresh = known.answer(connection, self._agent, group, verified=self._slot.verified)
+            made = source.drafts(connection, state, fresh, savepoints)
+            drafts = known.in_order(fresh, made)
+            for pending, draft in drafts.items():
+                pending.package_id = draft.message.entry.package_id
             numbered = outbox.number(list(drafts.values()), state)
             sealed = [outbox.seal(package) for package in numbered]
             if sealed:
@@ -162,39 +179,6 @@ class Publishing:
             pending.committed = True
         return dict(zip(drafts, sealed, strict=True))
 
-    def _export(
-        self, connection: Connection, group: Sequence[Pending], *, savepoints: bool
-    ) -> dict[Pending, Draft]:
-        """Return the packages of the first requests, as many as memory allows."""
-        drafts: dict[Pending, Draft] = {}
-        size = 0
-        for pending in group:
-            draft = self._draft(connection, pending, savepoints=savepoints)
-            if draft is None:
-                continue
-            drafts[pending] = draft
-            body = draft.message.body
-            size += len(body.inline or b"") if body else 0
-            if size > _GROUP_BYTES:
-                break
-        return drafts
-
-    def _draft(self, connection: Connection, pending: Pending, *, savepoints: bool) -> Draft | None:
-        """Return the package, or refuse the request and return None."""
-        pending.package_id = self._packer.new_package_id()
-        try:
-            with connection.transaction() if savepoints else nullcontext():
-                draft = self._packer.draft(connection, pending.request, pending.package_id)
-        except Exception as error:
-            if connection.closed or (isinstance(error, psycopg.Error) and not savepoints):
-                raise
-            if not isinstance(error, PackhorseError):
-                logger.exception("an export failed", extra={"package_id": pending.package_id})
-            pending.fail(error)
-            return None
-        PUBLISHER_PACKAGE_BYTES.observe(draft.message.entry.body_length)
-        return draft
-
     def _deliver(
         self, connection: Connection, exported: dict[Pending, Sealed]
     ) -> Mapping[str, int | None]:
@@ -204,18 +188,10 @@ class Publishing:
         try:
             return self._delivery.deliver(connection, list(exported.values()))
         except NotDelivered:
-            patience = self._clock.monotonic() + self._patience.settle_s
+            patience = self._clock.monotonic() + self.patience.settle_s
         while self._settle(connection) is not None and self._clock.monotonic() < patience:
-            if self._clock.wait(self._stopping, self._patience.retry_s):
+            if self._clock.wait(self._stopping, self.patience.retry_s):
                 break
         with connection.transaction():
             act_as(connection, BOOKKEEPER)
             return outbox.offsets_of(connection, [pending.package_id for pending in exported])
-
-
-def _refuse(group: Sequence[Pending], backlog: SlotState) -> None:
-    error = OutboxFull(
-        f"the journal is away, and {backlog.unsettled} packages wait for it; try again later"
-    )
-    for pending in group:
-        pending.fail(error)

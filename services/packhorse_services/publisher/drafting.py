@@ -1,0 +1,98 @@
+"""Requests to drafts: packages that lack only their numbers, all of one snapshot (R6)."""
+
+import logging
+from collections.abc import Mapping, Sequence
+from contextlib import nullcontext
+from typing import Protocol
+
+import psycopg
+from psycopg import Connection
+
+from packhorse.db.metadata import EXPORTER
+from packhorse.db.roles import act_as
+from packhorse.errors import PackhorseError
+from packhorse.runtime.metrics import PUBLISHER_BUILD_SECONDS, PUBLISHER_PACKAGE_BYTES
+from packhorse_services.publisher.distribute import Draft, Packer
+from packhorse_services.publisher.outbox import SlotState
+from packhorse_services.publisher.pending import Pending
+
+logger = logging.getLogger(__name__)
+
+GROUP_BYTES = 16 * 1024 * 1024
+
+Exported = Mapping[Pending, Draft | Exception]
+"""What became of requests, in their order: a draft, or the reason why there is none."""
+
+
+class Drafts(Protocol):
+    """Where the holder of the append slot gets the packages of a group from."""
+
+    def drafts(
+        self, connection: Connection, state: SlotState, fresh: Sequence[Pending], savepoints: bool
+    ) -> dict[Pending, Draft]:
+        """Return what of `fresh` goes out now, in order; the others are refused, or wait.
+
+        Runs in the slot's transaction, of which `state` is the first thing read. Raises
+        `psycopg.Error`: then it may be asked again in another transaction, with `savepoints`.
+        """
+        ...
+
+
+class Drafter:
+    """Exports requests from the snapshot of the caller's transaction."""
+
+    def __init__(self, packer: Packer, *, group_bytes: int = GROUP_BYTES) -> None:
+        self._packer, self._group_bytes = packer, group_bytes
+
+    def drafts(
+        self, connection: Connection, _: SlotState, fresh: Sequence[Pending], savepoints: bool
+    ) -> dict[Pending, Draft]:
+        """Export in the slot's transaction itself."""
+        return told(self.export(connection, fresh, savepoints=savepoints))
+
+    def export(
+        self, connection: Connection, group: Sequence[Pending], *, savepoints: bool
+    ) -> Exported:
+        """Export the first of `group`, until their bodies are `group_bytes` together.
+
+        A request at fault has its own exception here, with `savepoints` also one whose statement
+        the database refused. Raises `psycopg.Error`.
+        """
+        exported: dict[Pending, Draft | Exception] = {}
+        size = 0
+        act_as(connection, EXPORTER)
+        with PUBLISHER_BUILD_SECONDS.time():
+            for pending in group:
+                made = self._draft(connection, pending, savepoints=savepoints)
+                exported[pending] = made
+                size += 0 if isinstance(made, Exception) else made.message.entry.body_length
+                if size > self._group_bytes:
+                    break
+        return exported
+
+    def _draft(
+        self, connection: Connection, pending: Pending, *, savepoints: bool
+    ) -> Draft | Exception:
+        package_id = self._packer.new_package_id()
+        try:
+            with connection.transaction() if savepoints else nullcontext():
+                draft = self._packer.draft(connection, pending.request, package_id)
+        except Exception as error:
+            if connection.closed or (isinstance(error, psycopg.Error) and not savepoints):
+                raise
+            if not isinstance(error, PackhorseError):
+                logger.exception("an export failed", extra={"package_id": package_id})
+            return error
+        PUBLISHER_PACKAGE_BYTES.observe(draft.message.entry.body_length)
+        return draft
+
+
+def told(exported: Exported) -> dict[Pending, Draft]:
+    """Refuse the requests that are at fault, and return the drafts of the others."""
+    drafts: dict[Pending, Draft] = {}
+    for pending, made in exported.items():
+        if isinstance(made, Exception):
+            pending.fail(made)
+        else:
+            drafts[pending] = made
+    return drafts
