@@ -1,7 +1,7 @@
 """Reading queues and subscribers."""
 
 from typing import Annotated, Literal
-from urllib.parse import quote, urlencode
+from urllib.parse import urlencode
 
 from fastapi import APIRouter, Depends, Header, Path, Query, Request, Response
 
@@ -65,6 +65,7 @@ async def get_queue(
     request: Request,
     subscriber: SubscriberName,
     _caller: Reader,
+    *,
     limit: Limit = 100,
     cursor: Cursor = None,
     path_prefix: PathPrefix = None,

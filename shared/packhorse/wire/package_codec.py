@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from operator import attrgetter
 
 from packhorse.wire.messages import Action, PackageBody, PackageEntry, PackageMessage
-from packhorse.wire.record import Encoded, enum_name, expect, parse, type_headers
+from packhorse.wire.record import Encoded, Undecodable, enum_name, expect, parse, type_headers
 from packhorse.wire.v1 import package_pb2
 
 ENTRY_HEADER = "entry"

@@ -21,7 +21,6 @@ from packhorse_services.publisher.queues import columns
 from packhorse_services.publisher.queues.cache import QueueCache
 from packhorse_services.publisher.queues.columns import Segment
 from packhorse_services.publisher.queues.filling import add_rows, rows_of
-from packhorse_services.publisher.queues.filters import ALL, EntryFilter
 
 NOW = 1_700_000_000_000
 

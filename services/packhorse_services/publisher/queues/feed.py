@@ -14,7 +14,7 @@ from packhorse.messaging.api import Journal, Reader, Record
 from packhorse.runtime.lifecycle import Worker
 from packhorse_services.publisher.queues.cache import QueueCache
 from packhorse_services.publisher.queues.pages import JournalPages, Wanted
-from packhorse_services.publisher.queues.ranges import RangeFetch
+from packhorse_services.publisher.queues.ranges import RangeFetch, Ranges
 from packhorse_services.publisher.queues.scanning import Page
 
 logger = logging.getLogger(__name__)
@@ -49,8 +49,9 @@ class QueueFeed:
         self._begun = threading.Event()
         self._stopping = threading.Event()
         self._lock = threading.Lock()
-        self._ranges = RangeFetch(journal, topic, cache, self._stopping)
-        self._pages = JournalPages(journal, topic, cache.agent, self._stopping)
+        ranges = Ranges(journal, topic, self._stopping)
+        self._ranges = RangeFetch(ranges, cache)
+        self._pages = JournalPages(ranges, cache.agent)
         self._fetch: tuple[int, Future[None]] | None = None
         self._fetcher = ThreadPoolExecutor(1, "queue-fetch")
         self._worker = Worker("queue-tail", self._follow)

@@ -1,16 +1,13 @@
 """Pages of queues that are older than the cache: read from the journal, kept nowhere (R15, R17)."""
 
 import asyncio
-import threading
-from collections.abc import Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
-from packhorse.messaging.api import Journal, Record
 from packhorse_services.publisher.queues.columns import Segment
 from packhorse_services.publisher.queues.filling import add_rows, rows_of
 from packhorse_services.publisher.queues.filters import ALL, EntryFilter
-from packhorse_services.publisher.queues.ranges import batches
+from packhorse_services.publisher.queues.ranges import Ranges
 from packhorse_services.publisher.queues.scanning import Page, scan
 
 _THREADS = 2
@@ -32,9 +29,8 @@ class Wanted:
 class JournalPages:
     """Reads pages in threads of its own; callers that want the same one share it."""
 
-    def __init__(self, journal: Journal, topic: str, agent: str, stopping: threading.Event) -> None:
-        self._journal, self._topic, self._agent = journal, topic, agent.encode()
-        self._stopping = stopping
+    def __init__(self, ranges: Ranges, agent: str) -> None:
+        self._ranges, self._agent = ranges, agent.encode()
         self._reading: dict[Wanted, Future[Page]] = {}
         self._readers = ThreadPoolExecutor(_THREADS, "queue-page")
 
@@ -60,11 +56,11 @@ class JournalPages:
         return reading
 
     def _read(self, wanted: Wanted) -> Page:
-        oldest = self._journal.bounds(self._topic).oldest
-        wanted = replace(wanted, start=max(wanted.start, oldest))
+        start = max(wanted.start, self._ranges.oldest())
+        batch = wanted.limit + 1 if wanted.filter == ALL else _BATCH
         segments: list[Segment] = []
         page, seen = Page(), 0
-        for records in self._batches(wanted):
+        for records in self._ranges.batches(start, wanted.end, batch):
             add_rows(segments, rows_of(records, self._agent))
             page = scan(segments, 0, 0, wanted.limit, wanted.filter)
             seen += len(records)
@@ -73,9 +69,3 @@ class JournalPages:
             if seen >= _RECORDS or sum(segment.size for segment in segments) >= _BYTES:
                 return Page(page.entries, records[-1].offset)
         return page
-
-    def _batches(self, wanted: Wanted) -> Iterator[Sequence[Record]]:
-        batch = wanted.limit + 1 if wanted.filter == ALL else _BATCH
-        return batches(
-            *(self._journal, self._topic, wanted.start, wanted.end, self._stopping), batch
-        )

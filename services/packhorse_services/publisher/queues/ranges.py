@@ -5,7 +5,7 @@ import time
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-from packhorse.messaging.api import Journal, JournalUnavailable, OffsetOutOfRange, Record
+from packhorse.messaging.api import Journal, JournalUnavailable, OffsetOutOfRange, Reader, Record
 from packhorse.runtime.metrics import PUBLISHER_CACHE_FETCHES
 from packhorse_services.publisher.queues.cache import QueueCache
 from packhorse_services.publisher.queues.columns import Segment
@@ -13,17 +13,57 @@ from packhorse_services.publisher.queues.filling import add_rows, rows_of
 
 _POLL_S = 0.5
 _PATIENCE_S = 20.0
+_BATCH = 2_000
 _CHUNK = 100_000
+
+
+@dataclass(frozen=True)
+class Ranges:
+    """Reads ranges of a topic's records without their values, until it is told to stop."""
+
+    journal: Journal
+    topic: str
+    stopping: threading.Event
+
+    def oldest(self) -> int:
+        """Return the oldest offset that the log has."""
+        return self.journal.bounds(self.topic).oldest
+
+    def batches(
+        self, start: int, end: int, max_records: int = _BATCH
+    ) -> Iterator[Sequence[Record]]:
+        """Yield the records from `start` up to, not including, `end`.
+
+        `start` must be in the log, and the log must reach `end`. Raises `JournalUnavailable`
+        unless the end was reached: an empty poll proves nothing.
+        """
+        if start >= end:
+            return
+        with self.journal.reader(self.topic, start, partition=0, values=False) as reader:
+            patience = time.monotonic() + _PATIENCE_S
+            while time.monotonic() < patience and not self.stopping.is_set():
+                records = _poll(reader, max_records)
+                if records:
+                    patience = time.monotonic() + _PATIENCE_S
+                    yield [record for record in records if record.offset < end]
+                if reader.position() >= end:
+                    return
+        raise JournalUnavailable("the journal's end was not reached in time; try again later")
+
+
+def _poll(reader: Reader, max_records: int) -> Sequence[Record]:
+    try:
+        return reader.poll(_POLL_S, max_records=max_records)
+    except OffsetOutOfRange as error:  # retention went by while we read
+        raise JournalUnavailable("the log was cut while it was read; try again") from error
 
 
 @dataclass
 class RangeFetch:
     """Moves the low end of a cache down, one chunk after the other. Used by one thread."""
 
-    journal: Journal
-    topic: str
+    ranges: Ranges
     cache: QueueCache
-    stopping: threading.Event
     full: bool = False
     """Whether the last fetch ended for lack of room."""
 
@@ -37,7 +77,7 @@ class RangeFetch:
             if room <= 0:
                 self.full = True
                 return
-            self.cache.forget_below(self.journal.bounds(self.topic).oldest)
+            self.cache.forget_below(self.ranges.oldest())
             end = self.cache.low
             start = max(offset + 1, self.cache.oldest, end - _CHUNK)
             PUBLISHER_CACHE_FETCHES.inc()
@@ -51,7 +91,7 @@ class RangeFetch:
         """Return the newest segments of a range that fit, and where they begin."""
         segments: list[Segment] = []
         agent, size = self.cache.agent.encode(), 0
-        for records in batches(self.journal, self.topic, start, end, self.stopping):
+        for records in self.ranges.batches(start, end):
             sealed = len(segments) - 1
             add_rows(segments, rows_of(records, agent))
             size += sum(segment.size for segment in segments[max(0, sealed) : -1])
@@ -62,33 +102,3 @@ class RangeFetch:
         if segments:
             segments[-1].seal()
         return segments, start
-
-
-def batches(
-    journal: Journal,
-    topic: str,
-    start: int,
-    end: int,
-    stopping: threading.Event,
-    max_records: int = 2_000,
-) -> Iterator[Sequence[Record]]:
-    """Yield the records from `start` up to, not including, `end`, without their values.
-
-    `start` must be in the log, and the log must reach `end`. Raises `JournalUnavailable` unless
-    the end was reached: an empty poll proves nothing.
-    """
-    if start >= end:
-        return
-    with journal.reader(topic, start, partition=0, values=False) as reader:
-        patience = time.monotonic() + _PATIENCE_S
-        while time.monotonic() < patience and not stopping.is_set():
-            try:
-                records = reader.poll(_POLL_S, max_records=max_records)
-            except OffsetOutOfRange as error:  # retention went by while we read
-                raise JournalUnavailable("the log was cut while it was read; try again") from error
-            if records:
-                patience = time.monotonic() + _PATIENCE_S
-                yield [record for record in records if record.offset < end]
-            if reader.position() >= end:
-                return
-    raise JournalUnavailable("the journal's end was not reached in time; try again later")
