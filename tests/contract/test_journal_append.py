@@ -61,6 +61,7 @@ def test_records_of_one_key_share_the_partition_that_partition_of_names(journal:
         places = append_all(journal, topic, [b"1", b"2"], key=key)
         assert {place.partition for place in places} == {journal.partition_of(topic, key)}
     assert {journal.partition_of(topic, str(number)) for number in range(100)} == {0, 1, 2}
+    assert journal.partitions(topic) == 3
     assert append_all(journal, topic, [b"no key"])[0].partition == 0
 
 

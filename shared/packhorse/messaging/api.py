@@ -206,6 +206,10 @@ class Journal(Protocol):
         """Remove every record below `before`; what is above does not change (R4)."""
         ...
 
+    def partitions(self, topic: str) -> int:
+        """Return how many partitions the topic has: a number that never changes."""
+        ...
+
     def partition_of(self, topic: str, key: str) -> int:
         """Return the partition that records with `key` go to."""
         ...

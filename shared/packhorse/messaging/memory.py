@@ -185,6 +185,11 @@ class MemoryJournal:
                 raise OffsetOutOfRange(topic, partition, before, log.bounds)
             log.truncate(before)
 
+    def partitions(self, topic: str) -> int:
+        """Return how many partitions the topic has."""
+        with self._log.changed:
+            return len(self._log.topic(topic).partitions)
+
     def partition_of(self, topic: str, key: str) -> int:
         """Return the partition of `key`."""
         with self._log.changed:

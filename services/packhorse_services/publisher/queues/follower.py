@@ -2,7 +2,7 @@
 
 import logging
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 from packhorse.clock import Clock
 from packhorse.errors import PackhorseError
@@ -61,8 +61,9 @@ class TopicFollower:
     def _run(self, stopping: threading.Event) -> None:
         while not stopping.is_set():
             try:
+                ends = self._ends()
                 with self._journal.reader(self._topic, dict(self._positions)) as reader:
-                    self._read(reader, stopping)
+                    self._read(reader, ends, stopping)
             except OffsetOutOfRange as error:
                 self._positions[error.partition] = Edge.OLDEST
             except TopicMissing as error:
@@ -75,13 +76,22 @@ class TopicFollower:
         logger.warning("a topic was lost", extra={"topic": self._topic, "error": str(error)})
         self._clock.wait(stopping, _RETRY_S)
 
-    def _read(self, reader: Reader, stopping: threading.Event) -> None:
+    def _ends(self) -> list[int]:
+        """Return where each partition ends now: an empty poll would be no proof of it."""
+        return [
+            self._journal.bounds(self._topic, number).next
+            for number in range(self._journal.partitions(self._topic))
+        ]
+
+    def _read(self, reader: Reader, ends: Sequence[int], stopping: threading.Event) -> None:
         while not stopping.is_set():
             records = reader.poll(_POLL_S)
             for record in records:
                 self._handler(record, self._caught_up.is_set())
                 self._positions[record.partition] = record.offset + 1
+            if not self._caught_up.is_set() and all(
+                reader.position(number) >= end for number, end in enumerate(ends)
+            ):
+                self._caught_up.set()
             if records:
                 self.changes.announce()
-            else:
-                self._caught_up.set()

@@ -73,6 +73,10 @@ class KafkaJournal:
         """Remove every record below `before`. Raises `OffsetOutOfRange` beyond the end."""
         self._inquiry.truncate(topic, before, partition)
 
+    def partitions(self, topic: str) -> int:
+        """Return how many partitions the topic has now."""
+        return len(self._inquiry.describe(topic).partitions)
+
     def partition_of(self, topic: str, key: str) -> int:
         """Return the partition of `key`, from the same function that `append` uses."""
         return partition_for(key, self._appender.shape(topic).partitions)

@@ -86,10 +86,14 @@ class SqlJournal:
             found = catalogue.find_topic(connection, topic)
             retention.truncate(connection, found, partition, before)
 
+    def partitions(self, topic: str) -> int:
+        """Return how many partitions the topic has."""
+        with self._lookups.use() as connection:
+            return catalogue.find_topic(connection, topic).spec.partitions
+
     def partition_of(self, topic: str, key: str) -> int:
         """Return the partition of `key`."""
-        with self._lookups.use() as connection:
-            return partition_for(key, catalogue.find_topic(connection, topic).spec.partitions)
+        return partition_for(key, self.partitions(topic))
 
     def identity(self, topic: str) -> str:
         """Return the journal's id and the topic's creation id."""
