@@ -113,7 +113,7 @@ class Keeper:
         following = self._queues.subscribers.following(self._queues.agent)
         announced = [self._announced(one) for one in following]
         self._progress.tell(self._recorder.record(connection))
-        if self._remembering.due():
+        if self._remembering.due(following):
             with bookkeeping(connection):
                 self._remembering.write(connection, following)
         if self._clock.monotonic() >= self._notify_at:

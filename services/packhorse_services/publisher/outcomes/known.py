@@ -39,9 +39,10 @@ class Remembering:
         self._written: dict[str, tuple[bytes, float]] = {}
         self._due = 0.0
 
-    def due(self) -> bool:
-        """Tell whether it is time to look for changes."""
-        return time.monotonic() >= self._due
+    def due(self, subscribers: Sequence[Subscriber]) -> bool:
+        """Tell whether it is time to look for changes: now and then, and when somebody is new."""
+        is_new = any(one.name not in self._written for one in subscribers)
+        return is_new or time.monotonic() >= self._due
 
     def write(self, connection: Connection, subscribers: Sequence[Subscriber]) -> None:
         """Store those that have changed, or were not written for a minute."""
