@@ -20,6 +20,7 @@ from packhorse.wire.messages import (
 from packhorse_services.subscriber.arrivals import Mark
 from packhorse_services.subscriber.attempts import Attempts, RetryPolicy
 from packhorse_services.subscriber.clearances import Clearance, Clearances
+from packhorse_services.subscriber.commands.control import LaneControl
 from packhorse_services.subscriber.connections import Connections
 from packhorse_services.subscriber.desk import Desk, GroupLimits
 from packhorse_services.subscriber.importer import Importer
@@ -27,6 +28,7 @@ from packhorse_services.subscriber.journal_check import StartPolicy, place, veri
 from packhorse_services.subscriber.lane_report import LaneReport
 from packhorse_services.subscriber.lease import LEASE_SESSIONS, Lease, LeaseSettings
 from packhorse_services.subscriber.prefetch import Prefetch, PrefetchLimits
+from packhorse_services.subscriber.remembered import PackageMemory
 from packhorse_services.subscriber.session import Session
 from packhorse_services.subscriber.staging import Gate, OpenGate
 from packhorse_services.subscriber.statuses import StatusSender
@@ -53,6 +55,7 @@ class Worker:
     idle_in_transaction_ms: int = 30_000
     lock_ms: int = 10_000
     gate: Gate = field(default_factory=OpenGate)
+    remember_h: float = 0.0
 
     def __post_init__(self) -> None:
         self.instance = uuid.uuid4().hex[:12]
@@ -66,7 +69,7 @@ class Worker:
             self.connections.lease, self.instance, LeaseSettings(self.lease_s), self.clock
         )
         self.lease_connection: psycopg.Connection | None = None
-        self.clearances = Clearances()
+        self.clearances, self.control = Clearances(), LaneControl()
         self.report = LaneReport(self.agent)
         self.attempts = Attempts(self.agent, self.policy, self.clock)
         self.session: Session | None = None
@@ -76,7 +79,7 @@ class Worker:
     @property
     def desk(self) -> Desk:
         return Desk(
-            Importer(self.name, self.blobs, self.roots),
+            Importer(self.name, self.blobs, self.roots, memory=PackageMemory(self.remember_h)),
             self.attempts,
             self.clearances,
             self.report,
@@ -84,15 +87,21 @@ class Worker:
             self.editable,
             self.limits,
             gate=self.gate,
+            control=self.control,
         )
 
-    def begin(self) -> Session:
-        """Take the lease and open a session, as a lane does."""
-        self.end()
+    def take_lease(self) -> int:
+        """Take the lease, or renew it."""
         if self.lease_connection is None:
             self.lease_connection = self.connections.lease(LEASE_SESSIONS + self.instance)
         epoch = self.lease.attempt(self.lease_connection)
         assert epoch is not None, "another worker has the lease"
+        return epoch
+
+    def begin(self) -> Session:
+        """Take the lease and open a session, as a lane does."""
+        self.end()
+        epoch = self.take_lease()
         connection = self.connections.lane()
         self._open.append(connection)
         position = place(
@@ -149,6 +158,7 @@ class Worker:
             self.connections.bookkeeper,
             self.journal,
             TOPICS.status,
+            subscriber=self.name,
             instance=self.instance,
             may_send=lambda: True,
         )

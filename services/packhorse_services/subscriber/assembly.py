@@ -22,6 +22,7 @@ from packhorse_services.subscriber.lane import Lane, LaneSettings
 from packhorse_services.subscriber.lane_report import LaneReport
 from packhorse_services.subscriber.lease import Lease, LeaseSettings
 from packhorse_services.subscriber.prefetch import PrefetchLimits
+from packhorse_services.subscriber.remembered import Forgetting, PackageMemory
 from packhorse_services.subscriber.settings import Settings
 from packhorse_services.subscriber.staging import OpenGate, Staging
 from packhorse_services.subscriber.staging_follower import StagingFollower
@@ -77,6 +78,7 @@ class _Assembly:
         )
         self.clearances, self.control = Clearances(), LaneControl()
         self.staging = Staging(settings.wait_for) if settings.wait_for else None
+        self.memory = PackageMemory(settings.remember_packages_h)
 
     def subscriber(self) -> Subscriber:
         reports = [LaneReport(agent) for agent in self.settings.publisher_agents]
@@ -94,6 +96,8 @@ class _Assembly:
         followers: list[Component] = [commands]
         if self.staging is not None:
             followers.append(StagingFollower(self.journal, self.topics, self.staging, self.clock))
+        if self.memory.hours:
+            followers.append(self._forgetting())
         return Subscriber(
             self.identity,
             self.topics,
@@ -102,6 +106,13 @@ class _Assembly:
             reports,
             [self.lease, announcer, statuses, *followers, *lanes],
             self.clock,
+        )
+
+    def _forgetting(self) -> Forgetting:
+        return Forgetting(
+            self.memory,
+            self.connections.bookkeeper,
+            may_forget=lambda: self.lease.epoch() is not None,
         )
 
     def _announcer(self, reports: list[LaneReport]) -> Announcer:
@@ -157,7 +168,9 @@ class _Assembly:
             settings.max_retries, settings.backoff_first_s, settings.backoff_longest_s
         )
         desk = Desk(
-            Importer(self.identity.subscriber, self.blobs, settings.import_roots),
+            Importer(
+                self.identity.subscriber, self.blobs, settings.import_roots, memory=self.memory
+            ),
             Attempts(agent, policy, self.clock),
             self.clearances,
             report,

@@ -15,7 +15,9 @@ from packhorse.packages.limits import LIMITS, Limits
 from packhorse.wire.messages import Action, PackageMessage
 from packhorse_services.subscriber import position as positions
 from packhorse_services.subscriber.arrivals import Mark
+from packhorse_services.subscriber.commands import ledger
 from packhorse_services.subscriber.position import Position
+from packhorse_services.subscriber.remembered import PackageMemory
 from packhorse_services.subscriber.sequences import HighWater
 from packhorse_services.subscriber.statuses import Decision, record_statuses
 
@@ -32,6 +34,8 @@ class Import:
     high_water: HighWater
     packages: Sequence[PackageMessage] = ()
     decisions: Sequence[Decision] = ()
+    cleared_up_to: int | None = None
+    """Clear commands with a bound at or below this offset are done with it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,6 +46,7 @@ class Importer:
     blobs: BlobStore
     roots: Sequence[str] = (ROOT,)
     limits: Limits = field(default=LIMITS)
+    memory: PackageMemory = field(default=PackageMemory())
 
     def commit(self, connection: Connection, position: Position, work: Import) -> Position:
         """Do `work` in one transaction and return the position after it.
@@ -61,8 +66,21 @@ class Importer:
             with connection.pipeline():
                 act_as(connection, BOOKKEEPER)
                 work.high_water.store(connection, position.agent)
+                self.memory.store(connection, position.agent, work.packages)
                 record_statuses(connection, self.subscriber, position, work.decisions)
+                self._account_for_clears(connection, position, work)
         return moved
+
+    def _account_for_clears(self, connection: Connection, position: Position, work: Import) -> None:
+        ledger.count_removed(connection, [decision.command_id for decision in work.decisions])
+        if work.cleared_up_to is not None:
+            ledger.finish_clears(
+                connection,
+                self.subscriber,
+                position.agent,
+                position.journal_id,
+                work.cleared_up_to,
+            )
 
 
 def _lock_for(packages: Sequence[PackageMessage]) -> LiteralString:

@@ -168,6 +168,8 @@ class Session:
             self._end_if_lost(error)
 
     def _import(self, group: Group, attempts: int) -> None:
+        memory = self._desk.importer.memory
+        group = memory.first_times(self._connection, self.position.agent, group)
         told = group.fresh if self._desk.editable else ()
         decisions = [Decision(mark, Status.IMPORTED, attempts) for mark, _ in told]
         packages = group.packages

@@ -34,7 +34,7 @@ class Settings(ProcessConfiguration, BaseSettings):
     import_roots: Annotated[tuple[str, ...], NoDecode, Field(min_length=1)] = (ROOT,)
     wait_for: AgentName | None = None
     """A subscriber that must have imported a package before this one does; it must be editable."""
-    remember_packages_h: float = Field(default=0.0, ge=0)
+    remember_packages_h: float = Field(default=0.0, ge=0, le=87_600)
     """How long ids of imported packages are kept, for a journal with repetitions; 0: not at all."""
     endpoint: str = Field(default="", max_length=500)
     """The URL under which others reach this subscriber, for its announcements."""

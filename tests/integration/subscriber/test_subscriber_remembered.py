@@ -1,0 +1,291 @@
+"""Ids of imported packages: one package under two numbers is imported once, while it is known."""
+
+import tempfile
+import uuid
+from dataclasses import replace
+from typing import Any
+
+import psycopg
+import pytest
+from hypothesis import HealthCheck, settings
+from hypothesis import strategies as st
+from hypothesis.stateful import (
+    RuleBasedStateMachine,
+    initialize,
+    invariant,
+    precondition,
+    rule,
+    run_state_machine_as_test,
+)
+
+from packhorse.blobs.open import open_blobs
+from packhorse.messaging.open import open_journal
+from packhorse.wire.messages import Action, PackageMessage, Status
+from packhorse_services.subscriber.attempts import RetryPolicy
+from packhorse_services.subscriber.desk import GroupLimits
+from packhorse_services.subscriber.importer import Importer
+from packhorse_services.subscriber.remembered import Forgetting, PackageMemory
+from tests.harness.feed import Feed, page
+from tests.harness.fold import fold
+from tests.harness.journals import eventually
+from tests.harness.subscriber import (
+    Worker,
+    assert_is_the_fold,
+    content_in,
+    content_of,
+    position_of,
+    rows_of,
+)
+from tests.integration.subscriber.conftest import Workers, empty
+from tests.integration.subscriber.test_subscriber_program import imported, running
+
+REMEMBERED = "SELECT package_id FROM bookkeeping.applied_package ORDER BY applied_at"
+
+
+def renumbered(feed: Feed, message: PackageMessage) -> PackageMessage:
+    """Return the same package under the next number of the feed's producer."""
+    feed.sequence += 1
+    return replace(message, entry=replace(message.entry, sequence=feed.sequence))
+
+
+def twice(feed: Feed, path: str) -> tuple[int, int]:
+    """Append a package, a newer one of the same path, and the first again; returns the repeat."""
+    feed.producer = "author"
+    message = feed.message(Action.ADD, [path], (), [page(path, 1)])
+    first = feed.append(message)
+    feed.add(page(path, 2))
+    return first, feed.append(renumbered(feed, message))
+
+
+@pytest.mark.parametrize("packages", [1, 100])
+def test_r27_a_package_under_two_numbers_is_imported_once(
+    feed: Feed, workers: Workers, packages: int
+) -> None:
+    worker = workers(remember_h=1.0, limits=GroupLimits(packages, passed=1, passed_s=0))
+    worker.run()
+    first, repeat = twice(feed, "/a")
+    worker.run()
+    assert position_of(worker.url).offset == repeat
+    assert content_of(worker.url)["/a"][1] == {"version": 2}
+    worker.send_statuses()
+    assert [status.offset for status in feed.statuses()] == [first, first + 1]
+
+
+def test_without_memory_the_number_decides_and_nothing_is_stored(
+    feed: Feed, worker: Worker
+) -> None:
+    twice(feed, "/a")
+    worker.run()
+    assert content_of(worker.url)["/a"][1] == {"version": 1}
+    assert rows_of(worker.url, REMEMBERED) == []
+
+
+def test_what_was_not_imported_is_not_remembered(feed: Feed, workers: Workers) -> None:
+    worker = workers(remember_h=1.0, policy=RetryPolicy(0, 0.0, 0.0))
+    feed.producer = "author"
+    message = feed.message(Action.ADD, ["/a"], (), [page("/a")])
+    first = feed.append(message)
+    worker.clear(first)
+    bad = feed.bad()
+    worker.run()
+    assert rows_of(worker.url, REMEMBERED) == []
+    again = feed.append(renumbered(feed, message))
+    worker.run()
+    assert_is_the_fold(worker.url, feed, removed=[first, bad])
+    worker.send_statuses()
+    assert feed.statuses()[-1].offset == again
+    assert feed.statuses()[-1].status is Status.IMPORTED
+
+
+def test_packages_without_an_id_are_all_new(feed: Feed, workers: Workers) -> None:
+    worker = workers(remember_h=1.0)
+    for version in (1, 2):
+        message = feed.message(Action.ADD, ["/a"], (), [page("/a", version)])
+        feed.append(replace(message, entry=replace(message.entry, package_id="")))
+    worker.run()
+    assert content_of(worker.url)["/a"][1] == {"version": 2}
+    assert rows_of(worker.url, REMEMBERED) == []
+
+
+def test_another_agents_package_of_the_same_id_is_another(feed: Feed, workers: Workers) -> None:
+    message = feed.message(Action.ADD, ["/a"], (), [page("/a", 1)])
+    feed.append(message)
+    workers(remember_h=1.0).run()
+    theirs = feed.message(Action.ADD, ["/b"], (), [page("/b", 1)], "other")
+    feed.append(replace(theirs, entry=replace(theirs.entry, package_id=message.entry.package_id)))
+    workers_other = workers(remember_h=1.0, agent="other")
+    rows_of(workers_other.url, "UPDATE bookkeeping.lease SET expires_at = '-infinity' RETURNING 1")
+    workers_other.run()
+    assert set(content_of(workers_other.url)) == {"/a", "/b"}
+
+
+def test_a_failed_import_remembers_nothing(feed: Feed, workers: Workers) -> None:
+    worker = workers(remember_h=1.0, limits=GroupLimits(100, passed=1, passed_s=0))
+    worker.run()
+    good = feed.add(page("/a"))
+    feed.bad()
+    worker.run(lambda: position_of(worker.url).offset == good)
+    worker.step_until_failed(2)
+    assert len(rows_of(worker.url, REMEMBERED)) == 1
+
+
+def test_old_ids_are_forgotten_in_batches_by_the_databases_clock(
+    database_url: str, workers: Workers
+) -> None:
+    rows_of(
+        database_url,
+        "INSERT INTO bookkeeping.applied_package SELECT 'main', 'p' || n, "
+        "clock_timestamp() - interval '2 hours' FROM generate_series(1, 25000) AS n RETURNING 1",
+    )
+    rows_of(
+        database_url, "INSERT INTO bookkeeping.applied_package VALUES ('main', 'young') RETURNING 1"
+    )
+    forgetting = Forgetting(
+        PackageMemory(1.0),
+        workers(remember_h=1.0).connections.bookkeeper,
+        may_forget=lambda: True,
+        interval_s=3600.0,
+    )
+    forgetting.start()
+    eventually(lambda: rows_of(database_url, REMEMBERED) == [("young",)], "only the young is left")
+    forgetting.stop(10)
+
+
+def test_a_worker_without_the_lease_forgets_nothing(database_url: str, workers: Workers) -> None:
+    rows_of(
+        database_url,
+        "INSERT INTO bookkeeping.applied_package VALUES ('main', 'p', '-infinity') RETURNING 1",
+    )
+    forgetting = Forgetting(
+        PackageMemory(1.0), workers().connections.bookkeeper, may_forget=lambda: False
+    )
+    forgetting._round()
+    assert len(rows_of(database_url, REMEMBERED)) == 1
+
+
+def test_the_program_remembers_across_restarts(feed: Feed, database_url: str) -> None:
+    feed.producer = "author"
+    message = feed.message(Action.ADD, ["/a"], (), [page("/a", 1)])
+    for _ in range(3):
+        feed.append(renumbered(feed, message))
+        last = feed.add(page("/a", 2))
+        with running(feed, database_url, remember_packages_h=24.0) as subscriber:
+            imported(subscriber, last)
+        assert content_of(database_url)["/a"][1] == {"version": 2}
+    assert len(rows_of(database_url, REMEMBERED)) == 4
+    assert len(feed.statuses()) == 4
+
+
+class Killed(BaseException):
+    """The worker's process is gone."""
+
+
+class RememberingMachine(RuleBasedStateMachine):
+    """Packages come again under other numbers, workers die; the model is a list of offsets."""
+
+    url: str
+
+    @initialize(packages=st.sampled_from([1, 2, 100]))
+    def begin(self, packages: int) -> None:
+        empty(self.url)
+        self.connection = psycopg.connect(self.url, autocommit=True)
+        self.folder = tempfile.TemporaryDirectory(prefix="packhorse-machine-")
+        journal = open_journal(f"memory://{uuid.uuid4()}", client_name="tests")
+        self.feed = Feed(journal, open_blobs(self.folder.name), producer="author")
+        self.packages = packages
+        self.sent: list[PackageMessage] = []
+        self.repeats: list[int] = []
+        self.worker = self._new_worker()
+
+    def teardown(self) -> None:
+        if hasattr(self, "worker"):
+            self.worker.die()
+            self.folder.cleanup()
+            self.connection.close()
+
+    def _new_worker(self) -> Worker:
+        return Worker(
+            self.url,
+            self.feed.journal,
+            self.feed.blobs,
+            remember_h=1.0,
+            limits=GroupLimits(packages=self.packages, passed=1, passed_s=0),
+        )
+
+    @rule(path=st.sampled_from(["/a", "/b"]), version=st.integers(0, 9))
+    def send(self, path: str, version: int) -> None:
+        message = self.feed.message(Action.ADD, [path], (), [page(path, version)])
+        self.sent.append(message)
+        self.feed.append(message)
+
+    @precondition(lambda self: self.sent)
+    @rule(data=st.data(), renumber=st.booleans())
+    def send_again(self, data: st.DataObject, renumber: bool) -> None:
+        message = data.draw(st.sampled_from(self.sent))
+        self.repeats.append(
+            self.feed.append(renumbered(self.feed, message) if renumber else message)
+        )
+
+    @rule()
+    def run(self) -> None:
+        self.worker.run()
+
+    @rule()
+    def restart(self) -> None:
+        self.worker.die()
+        self.worker = self._new_worker()
+
+    @rule(committed=st.booleans())
+    def kill_in_a_transaction(self, committed: bool) -> None:
+        commit = Importer.commit
+
+        def deadly(*arguments: Any) -> Any:
+            if committed:
+                commit(*arguments)
+            raise Killed
+
+        try:
+            with pytest.MonkeyPatch.context() as patch:
+                patch.setattr(Importer, "commit", deadly)
+                self.worker.run()
+        except Killed:
+            pass
+        self.restart()
+
+    @invariant()
+    def content_is_the_fold_without_repeats(self) -> None:
+        if not hasattr(self, "worker"):
+            return
+        found = self.connection.execute("SELECT log_offset FROM bookkeeping.position").fetchone()
+        expected = fold(
+            self.feed.records(),
+            self.feed.blobs,
+            removed=self.repeats,
+            up_to=found[0] if found else -1,
+        )
+        assert content_in(self.connection) == expected
+
+    @invariant()
+    def each_id_is_remembered_once_it_is_imported(self) -> None:
+        if not hasattr(self, "worker"):
+            return
+        rows = self.connection.execute(
+            "SELECT (SELECT count(*) FROM bookkeeping.applied_package), "
+            "(SELECT count(*) FROM bookkeeping.status)"
+        ).fetchall()
+        assert rows[0][0] == rows[0][1]
+
+
+def test_r27_no_repeat_is_imported_whatever_dies(database_url: str) -> None:
+    class Machine(RememberingMachine):
+        url = database_url
+
+    run_state_machine_as_test(
+        Machine,
+        settings=settings(
+            max_examples=25,
+            stateful_step_count=15,
+            deadline=None,
+            suppress_health_check=list(HealthCheck),
+        ),
+    )
