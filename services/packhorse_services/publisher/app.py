@@ -20,11 +20,13 @@ from packhorse_services.publisher import (
     queue_routes,
     routes,
 )
+from packhorse_services.publisher.admission import QueueFull
 from packhorse_services.publisher.assembly import Assembled, Backends, assemble
 from packhorse_services.publisher.commands import routes as command_routes
 from packhorse_services.publisher.commands.clearing import BeyondNewest, HeadMoved, NotEditable
 from packhorse_services.publisher.commands.issuing import NotStopped, OutsideLog, UnknownCommand
 from packhorse_services.publisher.idempotency import KeyInProgress, KeyReused
+from packhorse_services.publisher.line import TooManyWaiting
 from packhorse_services.publisher.live.hub import NoEventsYet, TooManyStreams
 from packhorse_services.publisher.outcomes.error_queue import NotInErrorQueue, PathsUnknown
 from packhorse_services.publisher.producer_registry import (
@@ -48,6 +50,8 @@ PROBLEMS: Mapping[type[Exception], Kind] = {
     KeyReused: Kind(422, "key-reused", "The idempotency key belongs to another request"),
     KeyInProgress: Kind(409, "key-in-progress", "The first request is under way", 1),
     OutboxFull: Kind(503, "journal-away", "The journal is away and the outbox is full", 5),
+    QueueFull: Kind(429, "queue-full", "A subscriber is too far behind", 30),
+    TooManyWaiting: Kind(429, "too-many-waiting", "Too many requests wait already", 2),
     TopicMissing: Kind(503, "topic-missing", "The journal lacks a topic", 30),
     UnknownSubscriber: Kind(404, "unknown-subscriber", "No such subscriber"),
     NotEditable: Kind(409, "not-editable", "The subscriber's queue can't be cleared"),

@@ -15,6 +15,7 @@ from packhorse.runtime.auth import Authenticator
 from packhorse.runtime.lifecycle import Component
 from packhorse.runtime.periodic import Periodic
 from packhorse.wire.topics import Topics
+from packhorse_services.publisher.admission import Admission, QueueLimits
 from packhorse_services.publisher.collaborators import Collaborators
 from packhorse_services.publisher.commands.issuing import Commands
 from packhorse_services.publisher.commands.sender import CommandSender
@@ -23,6 +24,8 @@ from packhorse_services.publisher.deliveries import Deliveries, Pool
 from packhorse_services.publisher.delivery import Delivery
 from packhorse_services.publisher.distribute import Packer
 from packhorse_services.publisher.distributions import Distributions
+from packhorse_services.publisher.drafting import Drafter
+from packhorse_services.publisher.early import EarlyPublishing, early_connection
 from packhorse_services.publisher.exporter import Exporter
 from packhorse_services.publisher.housekeeping import Housekeeping
 from packhorse_services.publisher.live.hub import Hub
@@ -42,6 +45,8 @@ from packhorse_services.publisher.slot import Slot, slot_connection
 
 _UPKEEP_S = 15.0
 _TIDY_S = 300.0
+_EARLY_BYTES = 2 * 1024 * 1024
+"""A group that was exported early is written under the slot, so it is kept small."""
 
 
 @dataclass(frozen=True)
@@ -103,7 +108,7 @@ class _Assembly:
             self.journal, self.topics.discovery, self._hear, self.clock
         )
         self.hub = self._hub()
-        self.exporter = Exporter(self._publishing(), self.clock)
+        self.exporter = Exporter(self._publishing(), self.clock, early=self._early())
 
     def assembled(self) -> Assembled:
         return Assembled(
@@ -113,6 +118,7 @@ class _Assembly:
     def _collaborators(self) -> Collaborators:
         return Collaborators(
             exporter=self.exporter,
+            admission=self._admission(),
             queues=self.queues,
             distributions=Distributions(self.routes_pool, self.queues, self._deliveries()),
             commands=Commands(
@@ -190,11 +196,28 @@ class _Assembly:
             clock=self.clock,
         )
 
+    def _admission(self) -> Admission:
+        limits = QueueLimits(self.settings.queue_packages, self.settings.queue_bytes)
+        agent = self.settings.agent
+        return Admission(self.queues.backlog, limits, self.tasks, agent=agent)
+
+    def _early(self) -> EarlyPublishing:
+        return EarlyPublishing(
+            self._publishing(),
+            Drafter(self._packer(), group_bytes=_EARLY_BYTES),
+            partial(early_connection, self.url, f"publisher-early-{self.settings.agent}"),
+            agent=self.settings.agent,
+        )
+
+    def _packer(self) -> Packer:
+        settings = self.settings
+        return Packer(self.backends.blobs, settings.agent, settings.instance, self.clock)
+
     def _publishing(self) -> Publishing:
         settings = self.settings
         return Publishing(
             Slot(partial(slot_connection, self.url, f"publisher-slot-{settings.agent}")),
-            Packer(self.backends.blobs, settings.agent, settings.instance, self.clock),
+            self._packer(),
             Delivery(self.journal, self.topics.package),
             clock=self.clock,
             patience=Patience(

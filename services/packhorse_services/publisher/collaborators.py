@@ -6,6 +6,7 @@ from psycopg import Connection
 from psycopg_pool import ConnectionPool
 from starlette.requests import Request
 
+from packhorse_services.publisher.admission import Admission
 from packhorse_services.publisher.commands.issuing import Commands
 from packhorse_services.publisher.distributions import Distributions
 from packhorse_services.publisher.exporter import Exporter
@@ -20,6 +21,7 @@ class Collaborators:
     """One publisher agent's, in this process."""
 
     exporter: Exporter
+    admission: Admission
     queues: Queues
     distributions: Distributions
     errors: ErrorQueues

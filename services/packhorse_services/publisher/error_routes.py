@@ -114,7 +114,7 @@ def _failed(failed: FailedPackage) -> FailedDocument:
                 "Preference-Applied": {"schema": {"type": "string"}},
             },
         },
-        **documented(404, 409, 503),
+        **documented(404, 409, 429, 503),
     },
     response_model=DistributionAccepted,
 )

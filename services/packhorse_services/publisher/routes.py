@@ -48,7 +48,7 @@ Reader = Annotated[Principal, Depends(require(Scope.QUEUES_READ))]
                 "Preference-Applied": {"schema": {"type": "string"}},
             },
         },
-        **documented(400, 404, 409, 410, 413, 415, 503),
+        **documented(400, 404, 409, 410, 413, 415, 429, 503),
     },
     response_model=DistributionAccepted,
 )

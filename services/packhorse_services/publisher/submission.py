@@ -6,9 +6,11 @@ import re
 from fastapi import Response
 
 from packhorse.runtime.metrics import PUBLISHER_REQUESTS
+from packhorse_services.publisher.admission import QueueFull
 from packhorse_services.publisher.collaborators import Collaborators
 from packhorse_services.publisher.distribute import DistributionRequest
 from packhorse_services.publisher.exporter import PublisherBusy
+from packhorse_services.publisher.line import TooManyWaiting
 from packhorse_services.publisher.pending import Accepted, Pending
 from packhorse_services.publisher.schemas import DistributionAccepted, Links
 
@@ -18,9 +20,16 @@ _WAIT = re.compile(r"(?:^|[,;])\s*wait\s*=\s*\"?([0-9]{1,5})\"?\s*(?:$|[,;])")
 
 
 async def publish(publisher: Collaborators, asked: DistributionRequest) -> Accepted:
-    """Return the package that a request has led to. Raises what `Exporter.submit` tells."""
+    """Return the package that a request has led to.
+
+    Raises `QueueFull`, and what `Exporter.submit` tells.
+    """
     try:
-        accepted = await _accepted(publisher.exporter.submit(asked))
+        accepted = await publisher.admission.known(asked)
+        accepted = accepted or await _accepted(publisher.exporter.submit(asked))
+    except (QueueFull, TooManyWaiting):
+        PUBLISHER_REQUESTS.labels(publisher.agent, "throttled").inc()
+        raise
     except Exception:
         PUBLISHER_REQUESTS.labels(publisher.agent, "refused").inc()
         raise
