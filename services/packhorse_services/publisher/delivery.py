@@ -67,6 +67,8 @@ class Delivery:
         same = journal_id == state.journal_id
         start = state.settled_offset + 1 if same else Edge.OLDEST
         with _bookkeeping(connection):
+            if not same:
+                outbox.adopt_journal(connection, journal_id)
             waiting = outbox.waiting(connection)
         ids = [package_id for package_id, _, _ in waiting]
         if state.sequence == 0:
@@ -93,18 +95,18 @@ class Delivery:
     ) -> Findings:
         """Find no package: a copy or backup of this database has another name.
 
-        What producers have published under the name that was restored is found nevertheless.
+        What replayable sources have published since that backup is found nevertheless; under
+        which names of the author is not known, so those of other authors are noted with them.
         """
         beat = partial(_keep_session, connection)
         start = state.settled_offset + 1
-        sources = {}
+        found = None
         if same:
-            found = search(self._journal, self._topic, start, state.producer, (), beat=beat)
-            sources = found.sources
+            found = search(self._journal, self._topic, start, None, (), beat=beat)
         with _bookkeeping(connection):
-            producers.catch_up(connection, list(sources.values()))
+            producers.catch_up(connection, list(found.sources.values()) if found else ())
             outbox.rename_producer(connection)
-        return Findings(self._journal.bounds(self._topic).next)
+        return Findings(found.end if found else self._journal.bounds(self._topic).next)
 
     def _note(
         self,

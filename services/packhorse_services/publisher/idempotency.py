@@ -23,7 +23,10 @@ class KeyInProgress(Transient):
 
 @dataclass(frozen=True, slots=True)
 class KnownKey:
-    """What a key has led to; `offset` is None until the journal has the package."""
+    """What a key has led to; `offset` is None until the journal has the package.
+
+    It stays when the log has forgotten the package.
+    """
 
     fingerprint: bytes
     package_id: str
@@ -48,7 +51,8 @@ def find(
         return {}
     rows = connection.execute(
         """
-        SELECT known.caller, known.key, known.fingerprint, known.package_id, outbox.log_offset
+        SELECT known.caller, known.key, known.fingerprint, known.package_id,
+            coalesce(outbox.log_offset, known.log_offset)
         FROM unnest(%s::text[], %s::text[]) AS wanted (caller, key)
         JOIN bookkeeping.idempotency_key AS known
             ON known.agent = %s AND known.caller = wanted.caller AND known.key = wanted.key

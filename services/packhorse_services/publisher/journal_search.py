@@ -32,13 +32,14 @@ def search(
     journal: Journal,
     topic: str,
     start: int | Edge,
-    producer: str,
+    producer: str | None,
     wanted: Collection[str],
     *,
     beat: Callable[[], None],
 ) -> Findings:
     """Read headers from `start` to what is the end now; from the oldest if `start` is gone.
 
+    `producer` is the author whose numbers and sources are noted; None takes those of all.
     `beat` is called every few seconds of a long reading. Raises `JournalUnavailable` when the
     end is not reached: then nothing is known.
     """
@@ -57,7 +58,7 @@ def search(
     return findings
 
 
-def _note(findings: Findings, record: Record, producer: str, wanted: frozenset[str]) -> None:
+def _note(findings: Findings, record: Record, producer: str | None, wanted: frozenset[str]) -> None:
     package_id = record.headers.get(PACKAGE_ID_HEADER, b"").decode("utf-8", "replace")
     if package_id in wanted:
         findings.offsets.setdefault(package_id, record.offset)
@@ -65,7 +66,7 @@ def _note(findings: Findings, record: Record, producer: str, wanted: frozenset[s
         entry = decode_entry(record.headers)
     except Undecodable:
         return  # not ours: what we append can be read
-    if entry.producer == producer:
+    if producer in (entry.producer, None):
         findings.highest = max(findings.highest, (entry.epoch, entry.sequence))
         _note_source(findings, record)
 

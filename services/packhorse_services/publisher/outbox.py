@@ -209,11 +209,21 @@ def mark(connection: Connection, offsets: Mapping[str, int], *, settled: bool) -
         ), slot AS (
             UPDATE bookkeeping.slot SET settled_offset = %s WHERE %s
         )
-        UPDATE bookkeeping.outbox AS outbox SET log_offset = found.log_offset, value = NULL
+        UPDATE bookkeeping.outbox AS outbox SET log_offset = found.log_offset, value = NULL,
+            generation = (SELECT generation FROM bookkeeping.slot)
         FROM found
         WHERE outbox.package_id = found.package_id AND outbox.log_offset IS NULL
         """,
         (list(offsets), list(offsets.values()), max(offsets.values()), settled),
+    )
+
+
+def adopt_journal(connection: Connection, journal_id: str) -> None:
+    """Note that this is another log than before: nothing of this producer is known to be in it."""
+    connection.execute(
+        "UPDATE bookkeeping.slot SET journal_id = %s, settled_offset = -1, "
+        "generation = generation + 1",
+        (journal_id,),
     )
 
 
@@ -301,14 +311,32 @@ def entries_above(connection: Connection, number: Number) -> Iterator[PackageEnt
 
 
 def forget_below(connection: Connection, offset: int, limit: int) -> int:
-    """Remove up to `limit` of the oldest distributions that the log has forgotten."""
-    return connection.execute(
-        """
+    """Remove up to `limit` distributions that the log has forgotten; returns how many.
+
+    Those of an earlier log go first, whatever their offsets. A package that is not in the journal
+    yet stays, and keeps none of the others. An idempotency key that lives longer than its
+    distribution keeps the offset.
+    """
+    row: Any = connection.execute(FORGET, (limit, offset, limit, limit)).fetchone()
+    return int(row[0])
+
+
+FORGET = """
+    WITH earlier AS (
+        SELECT outbox.epoch, outbox.sequence FROM bookkeeping.outbox
+        WHERE generation < (SELECT generation FROM bookkeeping.slot) AND log_offset IS NOT NULL
+        ORDER BY generation, log_offset LIMIT %s FOR UPDATE SKIP LOCKED
+    ), below AS (
+        SELECT outbox.epoch, outbox.sequence FROM bookkeeping.outbox
+        WHERE generation = (SELECT generation FROM bookkeeping.slot) AND log_offset < %s
+        ORDER BY generation, log_offset LIMIT %s FOR UPDATE SKIP LOCKED
+    ), gone AS (
         DELETE FROM bookkeeping.outbox WHERE (epoch, sequence) IN (
-            SELECT epoch, sequence FROM (
-                SELECT epoch, sequence, log_offset FROM bookkeeping.outbox
-                ORDER BY epoch, sequence LIMIT %s) AS oldest
-            WHERE log_offset < %s)
-        """,
-        (limit, offset),
-    ).rowcount
+            SELECT * FROM earlier UNION ALL SELECT * FROM below LIMIT %s)
+        RETURNING package_id, log_offset
+    ), answers AS (
+        UPDATE bookkeeping.idempotency_key AS known SET log_offset = gone.log_offset
+        FROM gone WHERE known.package_id = gone.package_id
+    )
+    SELECT count(*) FROM gone
+"""

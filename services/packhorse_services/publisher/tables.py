@@ -32,9 +32,13 @@ SLOT = Table(
     Column("sequence", BigInteger, nullable=False, server_default=text("0")),
     Column("settled_offset", BigInteger, nullable=False, server_default=text("'-1'::bigint")),
     Column("journal_id", Text, nullable=False, server_default=""),
+    Column("generation", Integer, nullable=False, server_default=text("1")),
     schema=BOOKKEEPING,
 )
-"""One row: who this author is to the journal, and the last number it has given to a package."""
+"""One row: who this author is to the journal, and the last number it has given to a package.
+
+`generation` counts the logs that it has published to.
+"""
 
 OUTBOX = Table(
     "outbox",
@@ -48,12 +52,19 @@ OUTBOX = Table(
     Column("traceparent", Text),
     Column("accepted_at", DateTime(timezone=True), nullable=False, server_default=func.now()),
     Column("log_offset", BigInteger),
+    Column("generation", Integer, nullable=False, server_default=text("1")),
     Column("producer_name", Text),
     Column("producer_epoch", BigInteger),
     Column("producer_sequence", BigInteger),
     CheckConstraint("log_offset IS NOT NULL OR value IS NOT NULL"),
     CheckConstraint("num_nulls(producer_name, producer_epoch, producer_sequence) IN (0, 3)"),
     Index("outbox_unsettled", "epoch", "sequence", postgresql_where=text("log_offset IS NULL")),
+    Index(
+        "outbox_placed",
+        "generation",
+        "log_offset",
+        postgresql_where=text("log_offset IS NOT NULL"),
+    ),
     Index(
         "outbox_producer",
         "producer_name",
@@ -73,10 +84,15 @@ IDEMPOTENCY_KEY = Table(
     Column("fingerprint", LargeBinary, nullable=False),
     Column("package_id", Text, nullable=False),
     Column("created_at", DateTime(timezone=True), nullable=False, server_default=func.now()),
+    Column("log_offset", BigInteger),
     Index("idempotency_key_age", "created_at"),
+    Index("idempotency_key_package", "package_id"),
     schema=BOOKKEEPING,
 )
-"""Which package a caller's key has made; forgotten after a day."""
+"""Which package a caller's key has made; forgotten after a day.
+
+`log_offset` is filled in when the package's outbox row is forgotten before the key.
+"""
 
 STORED_PACKAGE = Table(
     "stored_package",

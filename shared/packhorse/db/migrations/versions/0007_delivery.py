@@ -28,6 +28,15 @@ STATEMENTS = (
     CREATE INDEX outbox_producer ON bookkeeping.outbox (producer_name, producer_sequence)
         WHERE producer_name IS NOT NULL
     """,
+    # Offsets of an earlier log say nothing about the present one: each log is a generation.
+    "ALTER TABLE bookkeeping.slot ADD COLUMN generation integer NOT NULL DEFAULT 1",
+    "ALTER TABLE bookkeeping.outbox ADD COLUMN generation integer NOT NULL DEFAULT 1",
+    """
+    CREATE INDEX outbox_placed ON bookkeeping.outbox (generation, log_offset)
+        WHERE log_offset IS NOT NULL
+    """,
+    "ALTER TABLE bookkeeping.idempotency_key ADD COLUMN log_offset bigint",
+    "CREATE INDEX idempotency_key_package ON bookkeeping.idempotency_key (package_id)",
     """
     CREATE TABLE bookkeeping.deduplication_snapshot (
         topic text PRIMARY KEY,
