@@ -4,7 +4,7 @@ import itertools
 import json
 import uuid
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from packhorse.blobs.api import BlobStore
@@ -13,16 +13,23 @@ from packhorse.messaging.api import Edge, Journal, Outgoing, Record
 from packhorse.messaging.topics import standard_topics
 from packhorse.packages.body import pack
 from packhorse.wire.codec import decode_discovery, decode_status
-from packhorse.wire.command_codec import encode_command
+from packhorse.wire.command_codec import decode_command_status, encode_command
 from packhorse.wire.messages import (
     Action,
     ClearCommand,
+    Command,
+    CommandStatusMessage,
+    ControlCommand,
+    DesiredState,
     DiscoveryMessage,
+    Message,
     PackageEntry,
     PackageMessage,
+    ResetCommand,
     StatusMessage,
 )
 from packhorse.wire.package_codec import encode_package
+from packhorse.wire.record import message_type
 from packhorse.wire.topics import Topics
 from tests.harness.fold import packages
 
@@ -100,17 +107,41 @@ class Feed:
         record = Outgoing(value, headers)
         return self.journal.append(TOPICS.package, record).result(10).offset
 
-    def clear(self, subscriber: str, offset: int, command_id: str = "", agent: str = AGENT) -> None:
-        command = ClearCommand(command_id or str(uuid.uuid4()), subscriber, agent, offset)
+    def clear(self, subscriber: str, offset: int, command_id: str = "", agent: str = AGENT) -> str:
+        return self.command(ClearCommand(command_id, subscriber, agent, offset))
+
+    def control(self, subscriber: str, desired: DesiredState, agent: str = AGENT) -> str:
+        return self.command(ControlCommand("", subscriber, agent, desired))
+
+    def reset(self, subscriber: str, offset: int, agent: str = AGENT) -> str:
+        return self.command(ResetCommand("", subscriber, agent, offset))
+
+    def command(self, command: Command) -> str:
+        """Append a command for the present log, under a new id when it has none; return the id."""
+        command = replace(
+            command,
+            command_id=command.command_id or uuid.uuid4().hex,
+            user="operator",
+            journal_id=command.journal_id or self.journal.identity(TOPICS.package),
+        )
         encoded = encode_command(command)
-        record = Outgoing(encoded.value, encoded.headers, subscriber)
+        record = Outgoing(encoded.value, encoded.headers, command.subscriber)
         self.journal.append(TOPICS.command, record).result(10)
+        return command.command_id
 
     def records(self) -> list[Record]:
         return packages(self.journal, TOPICS.package)
 
     def statuses(self) -> list[StatusMessage]:
-        return [decode_status(r.headers, r.value) for r in packages(self.journal, TOPICS.status)]
+        return [decode_status(r.headers, r.value) for r in self._told(StatusMessage)]
+
+    def command_statuses(self) -> list[CommandStatusMessage]:
+        records = self._told(CommandStatusMessage)
+        return [decode_command_status(r.headers, r.value) for r in records]
+
+    def _told(self, kind: type[Message]) -> list[Record]:
+        told = packages(self.journal, TOPICS.status)
+        return [record for record in told if message_type(record.headers) == kind.__name__]
 
     def announcements(self) -> list[DiscoveryMessage]:
         found = []

@@ -3,7 +3,7 @@
 import threading
 from bisect import bisect_left, insort
 from collections import defaultdict
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 
 
@@ -35,6 +35,22 @@ class Clearances:
                 insort(known, clearance)
         for listener in self._listeners:
             listener()
+
+    def take(self, clearances: Iterable[tuple[str, str, Clearance]]) -> None:
+        """Put exactly these in force: agent, journal and command of each."""
+        known: dict[tuple[str, str], list[Clearance]] = defaultdict(list)
+        for agent, journal_id, clearance in clearances:
+            insort(known[agent, journal_id], clearance)
+        with self._lock:
+            self._known = known
+        for listener in self._listeners:
+            listener()
+
+    def reach(self, agent: str, journal_id: str, offset: int) -> bool:
+        """Tell whether a command is in force that ends at or below `offset`."""
+        with self._lock:
+            known = self._known.get((agent, journal_id), [])
+            return bool(known) and known[0].up_to <= offset
 
     def covering(self, agent: str, journal_id: str, offset: int) -> Clearance | None:
         """Return the nearest command that removes `offset`, or None."""

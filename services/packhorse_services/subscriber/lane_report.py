@@ -13,7 +13,7 @@ class LaneReport:
 
     def __init__(self, agent: str) -> None:
         self._lock = threading.Lock()
-        self._state = SubscriberState(agent, -1, state=LaneState.STOPPED)
+        self._state = SubscriberState(agent, -1, state=LaneState.WAITING_FOR_LEASE)
         self._head_time_ms = 0
         self._settled = -1
 

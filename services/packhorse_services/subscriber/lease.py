@@ -88,6 +88,13 @@ class Lease:
             self._changed.wait_for(self._is_held, timeout)
         return self.epoch()
 
+    def adopt(self, epoch: int) -> None:
+        """Go on under a higher epoch, which this worker has written into the row itself."""
+        with self._changed:
+            if self._epoch is not None:
+                self._epoch = max(self._epoch, epoch)
+                self._changed.notify_all()
+
     def _is_held(self) -> bool:
         return self._epoch is not None and self._clock.monotonic() < self._valid_until
 
@@ -111,6 +118,8 @@ class Lease:
         asked_at = self._clock.monotonic()
         epoch = self._renew(connection) or self._take(connection)
         with self._changed:
+            if epoch is not None and self._epoch is not None:
+                epoch = max(epoch, self._epoch)  # one may have been adopted meanwhile
             if epoch != self._epoch:
                 logger.info("lease", extra={"held": epoch is not None, "epoch": epoch})
             self._epoch = epoch
@@ -127,11 +136,11 @@ class Lease:
                 """
                 UPDATE bookkeeping.lease
                 SET expires_at = clock_timestamp() + make_interval(secs => %s)
-                WHERE holder = %s AND epoch = %s
+                WHERE holder = %s AND epoch >= %s RETURNING epoch
                 """,
                 (self._settings.duration_s, self._instance, self._epoch),
-            )
-        return self._epoch if renewed.rowcount == 1 else None
+            ).fetchone()
+        return None if renewed is None else int(renewed[0])
 
     def _take(self, connection: Connection) -> int | None:
         with connection.transaction():

@@ -11,8 +11,11 @@ from packhorse.messaging.api import Journal, Outgoing
 from packhorse.runtime.periodic import Periodic
 from packhorse.runtime.tracing import inject
 from packhorse.wire.codec import encode_status
+from packhorse.wire.command_codec import encode_command_status
 from packhorse.wire.messages import Status, StatusMessage
+from packhorse.wire.record import Encoded
 from packhorse_services.subscriber.arrivals import Mark
+from packhorse_services.subscriber.commands import ledger
 from packhorse_services.subscriber.position import Position
 
 logger = logging.getLogger(__name__)
@@ -84,11 +87,13 @@ class StatusSender:
         journal: Journal,
         topic: str,
         *,
+        subscriber: str,
         instance: str,
         may_send: Callable[[], bool],
         on_settled: Callable[[Mapping[str, int]], None] = _nobody,
     ) -> None:
         self._connect, self._journal, self._topic = connect, journal, topic
+        self._subscriber = subscriber
         self._instance, self._may_send, self._on_settled = instance, may_send, on_settled
         self._connection: Connection | None = None
         self._settled: dict[str, int] = {}
@@ -123,14 +128,20 @@ class StatusSender:
             return
         if self._connection is None or self._connection.closed:
             self._connection = self._connect()
+        # Read first and sent last: what a command did to packages is told before the command's end.
+        ended = ledger.unsent(self._connection, self._subscriber, self._instance)
         positions = self._connection.execute(
-            "SELECT publisher_agent, log_offset FROM bookkeeping.position"
+            "SELECT publisher_agent, log_offset, epoch FROM bookkeeping.position"
         )
-        for agent, offset in positions.fetchall():
-            while self._send_batch(self._connection, agent) == _BATCH:
+        for agent, offset, epoch in positions.fetchall():
+            while self._send_batch(self._connection, agent, epoch) == _BATCH:
                 pass
             # What was decided up to this position was committed before it was read.
             self._settled[agent] = offset
+        if ended:
+            self._append([encode_command_status(each) for each in ended])
+            with self._connection.transaction():
+                ledger.mark_sent(self._connection, ended)
 
     def _round(self) -> None:
         asked, before = self._asked.is_set(), dict(self._settled)
@@ -141,11 +152,16 @@ class StatusSender:
             if asked or self._settled != before:
                 self._on_settled(dict(self._settled))
 
-    def _send_batch(self, connection: Connection, agent: str) -> int:
+    def _send_batch(self, connection: Connection, agent: str, epoch: int) -> int:
+        """Send some; returns how many, 0 when the lane was moved meanwhile: they count anew."""
         messages = _unsent(connection, agent, self._instance)
         if not messages:
             return 0
-        encoded = [encode_status(message) for message in messages]
+        self._append([encode_status(message) for message in messages])
+        marked = _mark_sent(connection, agent, epoch, messages[-1].offset)
+        return len(messages) if marked else 0
+
+    def _append(self, encoded: Sequence[Encoded]) -> None:
         trace = inject()
         futures = [
             self._journal.append(self._topic, Outgoing(each.value, {**each.headers, **trace}))
@@ -153,8 +169,6 @@ class StatusSender:
         ]
         for future in futures:
             future.result(_APPEND_TIMEOUT_S)
-        _mark_sent(connection, agent, messages[-1].offset)
-        return len(messages)
 
 
 def _unsent(connection: Connection, agent: str, instance: str) -> list[StatusMessage]:
@@ -188,17 +202,28 @@ def _unsent(connection: Connection, agent: str, instance: str) -> list[StatusMes
     ]
 
 
-def _mark_sent(connection: Connection, agent: str, offset: int) -> None:
-    """Move the mark; forget what is sent, failures and removals after a week."""
+def _mark_sent(connection: Connection, agent: str, epoch: int, offset: int) -> bool:
+    """Move the mark; forget what is sent, failures and removals after a week.
+
+    False when the epoch is another by now: a reset of the lane may have moved the mark down.
+    """
     with connection.transaction():
+        # A reset holds this row alone; what follows then sees what it did.
         connection.execute(
+            "SELECT FROM bookkeeping.lane_control WHERE publisher_agent = %s FOR SHARE", (agent,)
+        )
+        marked = connection.execute(
             """
-            INSERT INTO bookkeeping.status_mark (publisher_agent, log_offset) VALUES (%s, %s)
+            INSERT INTO bookkeeping.status_mark (publisher_agent, log_offset)
+            SELECT publisher_agent, %s FROM bookkeeping.position
+            WHERE publisher_agent = %s AND epoch = %s
             ON CONFLICT (publisher_agent) DO UPDATE
             SET log_offset = greatest(status_mark.log_offset, excluded.log_offset)
             """,
-            (agent, offset),
+            (offset, agent, epoch),
         )
+        if marked.rowcount == 0:
+            return False
         connection.execute(
             """
             DELETE FROM bookkeeping.status
@@ -207,3 +232,4 @@ def _mark_sent(connection: Connection, agent: str, offset: int) -> None:
             """,
             (agent, offset),
         )
+    return True

@@ -1,42 +1,23 @@
 """Clear commands: exact, durable, obeyed while blocked and before the first import (R19)."""
 
 import threading
-from collections.abc import Iterator
-from contextlib import contextmanager
 
 import psycopg
 import pytest
-from packhorse_services.subscriber.clearing import CommandFollower
 
 from packhorse.messaging.api import Outgoing
 from packhorse.wire.messages import Status
 from packhorse_services.subscriber.attempts import RetryPolicy
 from packhorse_services.subscriber.clearances import Clearance
+from packhorse_services.subscriber.commands.follower import CommandsBehind
 from tests.harness.clock import ManualClock
+from tests.harness.commands import Following, following
 from tests.harness.feed import AGENT, TOPICS, Feed, page
 from tests.harness.journals import eventually
 from tests.harness.postgres import Databases
 from tests.harness.subscriber import Worker, assert_is_the_fold, content_of, rows_of
 from tests.integration.subscriber.conftest import Workers
 from tests.integration.subscriber.test_subscriber_journal import create_anew, database_name
-
-
-@contextmanager
-def following(worker: Worker) -> Iterator[CommandFollower]:
-    """Follow the commands as long as the block lasts; at its begin all of them are read."""
-    follower = CommandFollower(
-        worker.connections.bookkeeper,
-        worker.journal,
-        TOPICS,
-        subscriber=worker.name,
-        clearances=worker.clearances,
-    )
-    follower.start()
-    try:
-        follower.catch_up()
-        yield follower
-    finally:
-        follower.stop(10)
 
 
 def removed(worker: Worker, feed: Feed) -> list[tuple[int, str]]:
@@ -256,9 +237,7 @@ def test_commands_are_followed_again_after_the_database_was_away(
     assert [offset for offset, _ in removed(worker, feed)] == [first]
 
 
-def caught_up(follower: CommandFollower) -> bool:
-    from packhorse_services.subscriber.clearing import CommandsBehind
-
+def caught_up(follower: Following) -> bool:
     try:
         follower.catch_up()
     except CommandsBehind:

@@ -1,0 +1,1 @@
+"""Commands as a subscriber obeys them: followed, kept, done, told of."""

@@ -1,0 +1,236 @@
+"""Follows the command topic, and keeps in memory what the database says of commands (R19)."""
+
+import logging
+import threading
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from functools import partial
+
+import psycopg
+from psycopg import Connection
+
+from packhorse.clock import Clock, SystemClock
+from packhorse.errors import PackhorseError, Transient
+from packhorse.messaging.api import Journal, OffsetOutOfRange, Reader, Record
+from packhorse.runtime.lifecycle import Worker
+from packhorse.wire.command_codec import decode_command
+from packhorse.wire.messages import Command
+from packhorse.wire.record import Undecodable
+from packhorse_services.subscriber.clearances import Clearance, Clearances
+from packhorse_services.subscriber.commands import control, ledger
+from packhorse_services.subscriber.commands.control import LaneControl
+from packhorse_services.subscriber.commands.orders import (
+    Orders,
+    check_lease,
+    finish_what_is_passed,
+)
+from packhorse_services.subscriber.failures import printable
+from packhorse_services.subscriber.lease import Lease
+
+logger = logging.getLogger(__name__)
+
+_POLL_S = 0.25
+_PAUSE_S = 1.0
+_CATCH_UP_S = 10.0
+_LEASE_POLL_S = 1.0
+_ID_CHARACTERS = 200
+
+
+class CommandsBehind(Transient):
+    """The command topic could not be read to its end in time; imports wait for it."""
+
+
+def _nobody() -> None:
+    pass
+
+
+class CommandFollower:
+    """A component that reads this subscriber's partition of the command topic.
+
+    Only the worker that has the lease obeys; another reads on from there when it takes over. A
+    database that has never followed the topic begins at its end: what is older was meant for the
+    one before it. After that nothing is missed, however long the subscriber was away.
+    """
+
+    def __init__(
+        self,
+        connect: Callable[[], Connection],
+        command_topic: str,
+        orders: Orders,
+        lease: Lease,
+        *,
+        clearances: Clearances,
+        lane_control: LaneControl,
+        on_decision: Callable[[], None] = _nobody,
+        clock: Clock | None = None,
+    ) -> None:
+        self._connect, self._topic, self._orders, self._lease = (
+            connect,
+            command_topic,
+            orders,
+            lease,
+        )
+        self._clearances, self._control, self._on_decision = clearances, lane_control, on_decision
+        self._clock = clock or SystemClock()
+        self._changed = threading.Condition()
+        self._next: int | None = None
+        self._epoch: int | None = None
+        self._wake = threading.Event()
+        self._worker = Worker("commands", self._run)
+
+    @property
+    def _journal(self) -> Journal:
+        return self._orders.journal
+
+    def start(self) -> None:
+        """Begin to follow."""
+        self._worker.start()
+
+    def stop(self, timeout: float) -> None:
+        """End."""
+        self._worker.ask_to_end()
+        self._wake.set()
+        self._worker.stop(timeout)
+
+    def failure(self) -> BaseException | None:
+        """Return what ended the thread."""
+        return self._worker.failure()
+
+    def catch_up(self, epoch: int) -> None:
+        """Return when every command that is in the log now is in force (SLING-10112).
+
+        Raises `CommandsBehind`, also when that is not so under `epoch`, or `JournalUnavailable`.
+        """
+        end = self._journal.bounds(self._topic, self._partition()).next
+        with self._changed:
+            read = self._changed.wait_for(
+                lambda: self._epoch == epoch and self._next is not None and self._next >= end,
+                _CATCH_UP_S,
+            )
+        if not read:
+            raise CommandsBehind("the command topic is not read to its end yet")
+
+    def _partition(self) -> int:
+        return self._journal.partition_of(self._topic, self._orders.subscriber)
+
+    def _run(self, stopping: threading.Event) -> None:
+        while not stopping.is_set():
+            epoch = self._lease.wait(_LEASE_POLL_S)
+            if epoch is None:
+                continue
+            try:
+                with self._connect() as connection:
+                    self._follow(connection, epoch, stopping)
+            except OffsetOutOfRange as error:
+                logger.warning("commands have left the log", extra={"error": str(error)})
+            except (PackhorseError, psycopg.Error):
+                logger.warning("the command topic can't be followed now", exc_info=True)
+                self._clock.wait(self._wake, _PAUSE_S)
+            finally:
+                self._advance(None, None)
+
+    def _follow(self, connection: Connection, epoch: int, stopping: threading.Event) -> None:
+        partition = self._partition()
+        with self._open(connection, epoch, partition) as reader:
+            self._advance(epoch, reader.position(partition))
+            while not stopping.is_set() and self._lease.epoch() == epoch:
+                records = reader.poll(_POLL_S)
+                if records:
+                    epoch = self._take(connection, epoch, records)
+                self._advance(epoch, reader.position(partition))
+
+    def _open(self, connection: Connection, epoch: int, partition: int) -> Reader:
+        identity = self._journal.identity(self._topic)
+        packages = self._journal.identity(self._orders.package_topic)
+        bounds = self._journal.bounds(self._topic, partition)
+        subscriber = self._orders.subscriber
+        with connection.transaction():
+            check_lease(connection, epoch)
+            finish_what_is_passed(connection, subscriber)
+            ledger.abandon_clears(
+                connection, subscriber, "the journal was created anew", journal_id=packages
+            )
+            row = connection.execute(
+                """
+                SELECT journal_id, log_offset FROM bookkeeping.command_position
+                WHERE subscriber = %s
+                """,
+                (subscriber,),
+            ).fetchone()
+            if row is None:
+                self._store(connection, identity, bounds.next - 1)
+        self._sync(connection)
+        if row is None:
+            start = bounds.next
+        elif row[0] != identity or not bounds.oldest <= row[1] + 1 <= bounds.next:
+            start = bounds.oldest
+        else:
+            start = row[1] + 1
+        return self._journal.reader(self._topic, start, partition=partition)
+
+    def _sync(self, connection: Connection) -> None:
+        """Put in force what the database says."""
+        rows = connection.execute(
+            """
+            SELECT publisher_agent, journal_id, up_to, command_id
+            FROM bookkeeping.clear_command WHERE subscriber = %s
+            """,
+            (self._orders.subscriber,),
+        )
+        self._clearances.take(
+            (agent, journal_id, Clearance(up_to, command_id))
+            for agent, journal_id, up_to, command_id in rows.fetchall()
+        )
+        self._control.take(control.load(connection))
+        self._on_decision()
+
+    def _take(self, connection: Connection, epoch: int, records: Sequence[Record]) -> int:
+        """Obey what is for this subscriber; return the epoch, which a reset raises."""
+        identity = self._journal.identity(self._topic)
+        before, obeyed = epoch, False
+        for record in records:
+            command = self._read(record)
+            if command is None:
+                continue
+            read = partial(self._store, connection, identity, record.offset)
+            epoch = self._orders.obey(connection, command, epoch, read)
+            obeyed = True
+        self._store(connection, identity, records[-1].offset)
+        if epoch != before:
+            self._lease.adopt(epoch)
+        if obeyed:
+            self._sync(connection)
+        return epoch
+
+    def _read(self, record: Record) -> Command | None:
+        try:
+            command = decode_command(record.headers, record.value)
+        except Undecodable as error:
+            logger.warning(
+                "an unreadable command is passed over",
+                extra={"offset": record.offset, "error": str(error)},
+            )
+            return None
+        if command.subscriber != self._orders.subscriber:
+            return None
+        return replace(
+            command,
+            command_id=printable(command.command_id, _ID_CHARACTERS) or f"offset-{record.offset}",
+            publisher_agent=printable(command.publisher_agent, _ID_CHARACTERS),
+            user=printable(command.user, _ID_CHARACTERS),
+        )
+
+    def _store(self, connection: Connection, identity: str, offset: int) -> None:
+        connection.execute(
+            """
+            INSERT INTO bookkeeping.command_position (subscriber, journal_id, log_offset)
+            VALUES (%s, %s, %s) ON CONFLICT (subscriber) DO UPDATE
+            SET journal_id = excluded.journal_id, log_offset = excluded.log_offset
+            """,
+            (self._orders.subscriber, identity, offset),
+        )
+
+    def _advance(self, epoch: int | None, next_offset: int | None) -> None:
+        with self._changed:
+            self._epoch, self._next = epoch, next_offset
+            self._changed.notify_all()

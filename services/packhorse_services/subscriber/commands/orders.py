@@ -1,0 +1,188 @@
+"""What each command does to the database: one transaction with what is told of it (R19, R25)."""
+
+import logging
+from collections.abc import Callable, Collection
+from dataclasses import dataclass
+from typing import Any
+
+from psycopg import Connection
+
+from packhorse.errors import Permanent
+from packhorse.messaging.api import Journal
+from packhorse.wire.messages import (
+    ClearCommand,
+    Command,
+    CommandState,
+    ControlCommand,
+    DesiredState,
+    ResetCommand,
+)
+from packhorse_services.subscriber.commands import control, ledger, reset
+from packhorse_services.subscriber.failures import Fenced
+
+logger = logging.getLogger(__name__)
+
+
+class _Refused(Permanent):
+    """The command can't be obeyed; the text is what its giver is told."""
+
+
+@dataclass(frozen=True, slots=True)
+class Orders:
+    """Obeys the commands of one subscriber, on its database and for its lanes."""
+
+    subscriber: str
+    agents: Collection[str]
+    editable: bool
+    journal: Journal
+    package_topic: str
+    remembers: bool = False
+    """Whether ids of imported packages are kept, for a journal with repetitions."""
+
+    def obey(
+        self,
+        connection: Connection,
+        command: Command,
+        epoch: int,
+        also: Callable[[], None],
+    ) -> int:
+        """Do a command, and `also` something, in one transaction; return the epoch after it.
+
+        A command whose id is known does nothing; one that can't be obeyed is told as REJECTED.
+        Raises `Fenced` when `epoch` is not the lease's, and what journal and database raise: the
+        command is to be read again then.
+        """
+        identity = self.journal.identity(self.package_topic)
+        end = self.journal.bounds(self.package_topic).next
+        target = self._target(connection, command, identity)
+        with connection.transaction():
+            check_lease(connection, epoch)
+            if ledger.begin(connection, command):
+                epoch = self._decide(connection, command, epoch, (identity, end, target))
+            also()
+        return epoch
+
+    def _decide(
+        self,
+        connection: Connection,
+        command: Command,
+        epoch: int,
+        log: tuple[str, int, "reset.Target | str | None"],
+    ) -> int:
+        identity, end, target = log
+        detail: dict[str, Any]
+        try:
+            self._check(command, identity)
+            if isinstance(command, ClearCommand):
+                detail = self._clear(connection, command, end)
+            elif isinstance(command, ControlCommand):
+                detail = self._control(connection, command)
+            else:
+                epoch, detail = self._reset(connection, command, epoch, target)
+        except _Refused as error:
+            detail = {"rejected": str(error)}
+            ledger.end(connection, command, CommandState.REJECTED, str(error))
+        ledger.audit(connection, command, detail)
+        logger.info(
+            "command",
+            extra={"command_id": command.command_id, "kind": type(command).__name__, **detail},
+        )
+        return epoch
+
+    def _check(self, command: Command, identity: str) -> None:
+        if command.publisher_agent not in self.agents:
+            raise _Refused(f"{self.subscriber} does not follow agent {command.publisher_agent}")
+        if command.journal_id != identity:
+            raise _Refused("the command is for another journal than the present one")
+        if isinstance(command, ClearCommand) and not self.editable:
+            raise _Refused(
+                f"{self.subscriber} is not editable: subscribers of one farm would end up with "
+                "different content"
+            )
+
+    def _clear(self, connection: Connection, command: ClearCommand, end: int) -> dict[str, Any]:
+        """Keep a clear; what is already behind the lane is done at once."""
+        up_to = min(command.offset, end - 1)
+        connection.execute(
+            """
+            INSERT INTO bookkeeping.clear_command
+                (subscriber, command_id, publisher_agent, journal_id, up_to)
+            VALUES (%s, %s, %s, %s, %s)
+            """,
+            (
+                self.subscriber,
+                command.command_id,
+                command.publisher_agent,
+                command.journal_id,
+                up_to,
+            ),
+        )
+        finish_what_is_passed(connection, self.subscriber)
+        return {"up_to": up_to}
+
+    def _control(self, connection: Connection, command: ControlCommand) -> dict[str, Any]:
+        before = control.lock(connection, command.publisher_agent)
+        control.store(connection, command.publisher_agent, command.desired, command.command_id)
+        ledger.end(connection, command, CommandState.APPLIED)
+        return {"from": before.value, "to": command.desired.value}
+
+    def _target(
+        self, connection: Connection, command: Command, identity: str
+    ) -> "reset.Target | str | None":
+        """Read for a reset, outside any transaction, what the lane has to know at its new place.
+
+        Returns why not, or None for a command that will not need it.
+        """
+        if not isinstance(command, ResetCommand) or command.publisher_agent not in self.agents:
+            return None
+        if control.load(connection).get(command.publisher_agent) is not DesiredState.STOP:
+            return None
+        try:
+            return reset.target(
+                self.journal,
+                self.package_topic,
+                command.publisher_agent,
+                identity,
+                command.offset,
+                remember=self.remembers,
+            )
+        except reset.OutsideLog as error:
+            return str(error)
+
+    def _reset(
+        self,
+        connection: Connection,
+        command: ResetCommand,
+        epoch: int,
+        target: "reset.Target | str | None",
+    ) -> tuple[int, dict[str, Any]]:
+        agent = command.publisher_agent
+        if control.lock(connection, agent) is not DesiredState.STOP or target is None:
+            raise _Refused(f"the lane of {agent} is not stopped; stop it first")
+        if isinstance(target, str):
+            raise _Refused(target)
+        epoch, changed = reset.move(connection, epoch, target)
+        ledger.abandon_clears(
+            connection,
+            self.subscriber,
+            f"the offset was reset to {command.offset} before it was done",
+            agent=agent,
+        )
+        ledger.end(connection, command, CommandState.APPLIED)
+        return epoch, changed
+
+
+def check_lease(connection: Connection, epoch: int) -> None:
+    """Keep the lease as it is until the commit. Raises `Fenced` when another worker has it."""
+    held = connection.execute("SELECT FROM bookkeeping.lease WHERE epoch = %s FOR SHARE", (epoch,))
+    if held.rowcount != 1:
+        raise Fenced("another worker has the lease of this database")
+
+
+def finish_what_is_passed(connection: Connection, subscriber: str) -> None:
+    """End the clear commands whose bound their lane's position has reached."""
+    rows = connection.execute(
+        "SELECT publisher_agent, journal_id, log_offset FROM bookkeeping.position"
+    )
+    for agent, journal_id, offset in rows.fetchall():
+        ledger.finish_clears(connection, subscriber, agent, journal_id, offset)

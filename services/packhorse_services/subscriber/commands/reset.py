@@ -1,0 +1,167 @@
+"""Moving a stopped lane to another offset, so that what lies behind it is really imported (R25).
+
+What the lane knew of packages above the new offset is forgotten; what it knew of those at or below
+it is read from the log again, or their repetitions would be imported over newer content (R27).
+"""
+
+from collections import deque
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from psycopg import Connection
+
+from packhorse.errors import Permanent
+from packhorse.messaging.api import Edge, Journal
+from packhorse_services.subscriber.arrivals import Mark, arrival_of, entry_of, package_id_of
+from packhorse_services.subscriber.failures import Fenced
+from packhorse_services.subscriber.sequences import HighWater
+
+_POLL_S = 5.0
+_MOST_IDS = 1_000_000
+
+
+class OutsideLog(Permanent):
+    """The offset is neither in the log nor just before its oldest record."""
+
+
+@dataclass(frozen=True, slots=True)
+class Target:
+    """Where a lane is to be, and what it has to know there."""
+
+    agent: str
+    journal_id: str
+    mark: Mark
+    high_water: HighWater
+    package_ids: Sequence[str] = ()
+
+
+@dataclass(slots=True)
+class _Seen:
+    high_water: HighWater = field(default_factory=lambda: HighWater({}))
+    package_ids: deque[str] = field(default_factory=lambda: deque(maxlen=_MOST_IDS))
+
+
+def target(
+    journal: Journal, topic: str, agent: str, journal_id: str, offset: int, *, remember: bool
+) -> Target:
+    """Read the log up to `offset` as the lane of `agent` would have; bodies are left out.
+
+    `remember` asks for the ids of the packages there too. Raises `OutsideLog`, and what the
+    journal raises.
+    """
+    bounds = journal.bounds(topic)
+    if not bounds.oldest - 1 <= offset < bounds.next:
+        raise OutsideLog(
+            f"the log holds {bounds.oldest} to {bounds.next - 1}, and {offset} is not just before "
+            "or in it"
+        )
+    seen = _read(journal, topic, agent, offset) if bounds.oldest <= offset else _Seen()
+    record = journal.read_at(topic, offset) if bounds.oldest <= offset else None
+    mark = Mark(offset, package_id_of(record.headers) if record else "")
+    ids = tuple(seen.package_ids) if remember else ()
+    return Target(agent, journal_id, mark, seen.high_water, ids)
+
+
+def _read(journal: Journal, topic: str, agent: str, last: int) -> _Seen:
+    seen = _Seen()
+    with journal.reader(topic, Edge.OLDEST, partition=0, values=False) as reader:
+        while reader.position(0) <= last:
+            for record in reader.poll(_POLL_S):
+                if record.offset > last:
+                    return seen
+                arrival = arrival_of(record, agent)
+                if arrival.record is not None:
+                    seen.package_ids.append(arrival.mark.package_id)
+                    if entry := entry_of(arrival):
+                        seen.high_water.passes(entry)
+    return seen
+
+
+def move(connection: Connection, epoch: int, to: Target) -> tuple[int, dict[str, Any]]:
+    """Put the lane there in the caller's transaction, under a new epoch.
+
+    Returns the epoch and what was changed, for the audit. Raises `Fenced` when `epoch` is not the
+    lease's. Every lane of the database gets the new epoch, for they share the lease; an import
+    that is under way under the old one can't commit (R25).
+    """
+    new_epoch = _raise_epoch(connection, epoch)
+    before = connection.execute(
+        """
+        SELECT log_offset, journal_id, started_offset FROM bookkeeping.position
+        WHERE publisher_agent = %s FOR UPDATE
+        """,
+        (to.agent,),
+    ).fetchone()
+    offset = to.mark.offset
+    known = before if before is not None and before[1] == to.journal_id else None
+    _place(connection, new_epoch, to, _started(offset, known))
+    if known is None or offset < known[0]:
+        _forget(connection, to.agent, above=offset if known else -1)
+    to.high_water.store(connection, to.agent)
+    _remember(connection, to)
+    changed = {"from": before[0] if before else None, "to": offset, "epoch": new_epoch}
+    if before is not None and known is None:
+        changed |= {"from_journal": before[1], "to_journal": to.journal_id}
+    return new_epoch, changed
+
+
+def _raise_epoch(connection: Connection, epoch: int) -> int:
+    row = connection.execute(
+        "UPDATE bookkeeping.lease SET epoch = epoch + 1 WHERE epoch = %s RETURNING epoch", (epoch,)
+    ).fetchone()
+    if row is None:
+        raise Fenced("another worker has the lease of this database")
+    connection.execute("UPDATE bookkeeping.position SET epoch = %s", (row[0],))
+    return int(row[0])
+
+
+def _started(offset: int, before: tuple[Any, ...] | None) -> int:
+    """Return up to where the lane has not imported everything.
+
+    A jump forward leaves out what lies in between; a jump back below the start undoes it.
+    """
+    if before is None or offset > before[0]:
+        return offset
+    return min(int(before[2]), offset)
+
+
+def _place(connection: Connection, epoch: int, to: Target, started: int) -> None:
+    connection.execute(
+        """
+        INSERT INTO bookkeeping.position
+            (publisher_agent, journal_id, epoch, log_offset, package_id, started_offset)
+        VALUES (%s, %s, %s, %s, %s, %s)
+        ON CONFLICT (publisher_agent) DO UPDATE SET
+            journal_id = excluded.journal_id, epoch = excluded.epoch,
+            log_offset = excluded.log_offset, package_id = excluded.package_id,
+            started_offset = excluded.started_offset, moved_at = clock_timestamp()
+        """,
+        (to.agent, to.journal_id, epoch, to.mark.offset, to.mark.package_id, started),
+    )
+
+
+def _forget(connection: Connection, agent: str, *, above: int) -> None:
+    """Forget what was decided above an offset; it will be decided and told anew."""
+    for statement in (
+        "DELETE FROM bookkeeping.attempt WHERE publisher_agent = %(agent)s",
+        "DELETE FROM bookkeeping.applied_sequence WHERE publisher_agent = %(agent)s",
+        "DELETE FROM bookkeeping.applied_package WHERE publisher_agent = %(agent)s",
+        "DELETE FROM bookkeeping.status WHERE publisher_agent = %(agent)s "
+        "AND log_offset > %(above)s",
+        "UPDATE bookkeeping.status_mark SET log_offset = least(log_offset, %(above)s) "
+        "WHERE publisher_agent = %(agent)s",
+    ):
+        connection.execute(statement, {"agent": agent, "above": above})
+
+
+def _remember(connection: Connection, to: Target) -> None:
+    if to.package_ids:
+        connection.execute(
+            """
+            INSERT INTO bookkeeping.applied_package (publisher_agent, package_id)
+            SELECT DISTINCT %s, package_id FROM unnest(%s::text[]) AS known (package_id)
+            WHERE package_id <> '' ON CONFLICT DO NOTHING
+            """,
+            (to.agent, list(to.package_ids)),
+        )

@@ -1,0 +1,66 @@
+"""A worker of a subscriber that follows its commands, as long as a block lasts."""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+
+from packhorse.wire.messages import CommandState
+from packhorse_services.subscriber.commands.follower import CommandFollower
+from packhorse_services.subscriber.commands.orders import Orders
+from tests.harness.feed import TOPICS, Feed
+from tests.harness.subscriber import Worker
+
+
+@dataclass
+class Following:
+    """The follower of a worker that has the lease."""
+
+    worker: Worker
+    follower: CommandFollower
+
+    def catch_up(self) -> None:
+        """Return when every command that is in the log now is in force."""
+        epoch = self.worker.lease.epoch()
+        assert epoch is not None
+        self.follower.catch_up(epoch)
+
+
+@contextmanager
+def following(
+    worker: Worker, *, agents: tuple[str, ...] = (), remembers: bool = False
+) -> Iterator[Following]:
+    """Take the lease and follow the commands; at the block's begin all of them are read."""
+    orders = Orders(
+        worker.name,
+        agents or (worker.agent,),
+        worker.editable,
+        worker.journal,
+        TOPICS.package,
+        remembers=remembers,
+    )
+    follower = CommandFollower(
+        worker.connections.bookkeeper,
+        TOPICS.command,
+        orders,
+        worker.lease,
+        clearances=worker.clearances,
+        lane_control=worker.control,
+    )
+    worker.take_lease()
+    follower.start()
+    try:
+        found = Following(worker, follower)
+        found.catch_up()
+        yield found
+    finally:
+        follower.stop(10)
+
+
+def told(worker: Worker, feed: Feed, command_id: str) -> list[tuple[CommandState, int, str]]:
+    """Return what the journal says of a command, once all that is known was sent."""
+    worker.send_statuses()
+    return [
+        (status.state, status.removed, status.reason)
+        for status in feed.command_statuses()
+        if status.command_id == command_id
+    ]
