@@ -228,7 +228,9 @@ def test_old_keys_and_distributions_are_forgotten(author: Author) -> None:
         )
     author.journal.truncate(TOPICS.package, 3)
     pool = open_pool(author.database_url, "tests")
-    Housekeeping(pool, author.journal, TOPICS.package, keep_keys_s=24 * 3600).tidy()
+    Housekeeping(
+        pool, author.journal, TOPICS.package, keep_keys_s=86_400, keep_producers_s=1e9
+    ).tidy()
     pool.close()
     assert author.rows("SELECT key FROM bookkeeping.idempotency_key") == [("k4",)]
     rows = author.rows("SELECT log_offset FROM bookkeeping.outbox ORDER BY 1")
@@ -243,7 +245,7 @@ def test_what_waits_is_never_forgotten(author: Author) -> None:
     pending = Pending(request("/p0"))
     author.replica(journal=away).publish([pending])
     pool = open_pool(author.database_url, "tests")
-    Housekeeping(pool, author.journal, TOPICS.package, keep_keys_s=0).tidy()
+    Housekeeping(pool, author.journal, TOPICS.package, keep_keys_s=0, keep_producers_s=1e9).tidy()
     pool.close()
     assert len(author.rows("SELECT FROM bookkeeping.outbox")) == 1
 

@@ -151,8 +151,8 @@ def _packages(
     rows = connection.execute(
         """
         SELECT producer_name, producer_sequence, package_id, log_offset
-        FROM unnest(%s::text[], %s::bigint[]) AS wanted (name, sequence)
-        JOIN bookkeeping.outbox ON producer_name = name AND producer_sequence = sequence
+        FROM unnest(%s::text[], %s::bigint[]) AS wanted (name, number)
+        JOIN bookkeeping.outbox ON producer_name = name AND producer_sequence = number
         """,
         ([number.producer for number in numbers], [number.sequence for number in numbers]),
     ).fetchall()

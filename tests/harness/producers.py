@@ -1,0 +1,68 @@
+"""Replayable sources that publish through the replicas of one author."""
+
+import asyncio
+from dataclasses import replace
+
+from packhorse.db.connect import async_pool
+from packhorse.messaging.api import Edge
+from packhorse.messaging.numbered import Number, number_of
+from packhorse_services.publisher.distribute import DistributionRequest
+from packhorse_services.publisher.producer_registry import Producer, ProducerRegistry
+from tests.harness.publishing import AGENT, Author, request
+
+CALLER = "tester"
+
+
+class Source:
+    """A producer of the author's; its requests are those of its last registration."""
+
+    def __init__(self, author: Author, name: str = "import", *, limit: int = 10) -> None:
+        self.author, self.name, self._limit = author, name, limit
+        self.epoch = 0
+
+    @property
+    def qualified(self) -> str:
+        return f"{AGENT}/{self.name}/{CALLER}"
+
+    def register(self) -> Producer:
+        """Register, and use the new epoch from now on."""
+        registered = asyncio.run(self._ask("register"))
+        self.epoch = registered.epoch
+        return registered
+
+    def known(self) -> Producer:
+        return asyncio.run(self._ask("find"))
+
+    def request(
+        self, sequence: int, path: str = "/p0", *, epoch: int | None = None
+    ) -> DistributionRequest:
+        number = Number(self.qualified, epoch or self.epoch, sequence)
+        return replace(request(path), producer=number)
+
+    def requests(self, *sequences: int) -> list[DistributionRequest]:
+        return [self.request(sequence) for sequence in sequences]
+
+    def journaled(self) -> list[int]:
+        """Return the sequences that the journal holds of this source, in its order."""
+        return [
+            number.sequence for number in numbers(self.author) if number.producer == self.qualified
+        ]
+
+    async def _ask(self, method: str) -> Producer:
+        async with async_pool(self.author.database_url, "tests-producers", size=1) as pool:
+            registry = ProducerRegistry(pool, AGENT, self._limit)
+            producer: Producer = await getattr(registry, method)(CALLER, self.name)
+            return producer
+
+
+def numbers(author: Author) -> list[Number]:
+    """Return what the records of the journal say of their producers, in order."""
+    end = author.journal.bounds(author.topics.package).next
+    found: list[Number] = []
+    position = -1
+    with author.journal.reader(author.topics.package, Edge.OLDEST, partition=0) as reader:
+        while position < end:
+            records = reader.poll(10 if end else 0)
+            found += [number for one in records if (number := number_of(one.headers))]
+            position = reader.position()
+    return found
