@@ -2,7 +2,6 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import LiteralString
 
 from psycopg import Connection
 
@@ -12,7 +11,8 @@ from packhorse.db.metadata import BOOKKEEPER, IMPORTER
 from packhorse.db.roles import act_as
 from packhorse.packages.apply import apply
 from packhorse.packages.limits import LIMITS, Limits
-from packhorse.wire.messages import Action, PackageMessage
+from packhorse.wire.messages import PackageMessage
+from packhorse_services.subscriber import path_locks
 from packhorse_services.subscriber import position as positions
 from packhorse_services.subscriber.arrivals import Mark
 from packhorse_services.subscriber.commands import ledger
@@ -20,10 +20,6 @@ from packhorse_services.subscriber.position import Position
 from packhorse_services.subscriber.remembered import PackageMemory
 from packhorse_services.subscriber.sequences import HighWater
 from packhorse_services.subscriber.statuses import Decision, record_statuses
-
-_LOCK = 0x6C616E65  # "lane"
-_LOCK_SHARED = f"SELECT pg_advisory_xact_lock_shared({_LOCK})"
-_LOCK_ALONE = f"SELECT pg_advisory_xact_lock({_LOCK})"
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,7 +55,7 @@ class Importer:
             if work.packages:
                 with connection.pipeline():
                     act_as(connection, IMPORTER)
-                    connection.execute(_lock_for(work.packages))
+                    path_locks.lock(connection, work.packages)
                 apply(connection, work.packages, self.blobs, roots=self.roots, limits=self.limits)
             # Nothing slow is done in a pipeline: a worker that is paused in one is not idle to
             # the server, whose time limit on idle transactions then does not end it.
@@ -81,15 +77,3 @@ class Importer:
                 position.journal_id,
                 work.cleared_up_to,
             )
-
-
-def _lock_for(packages: Sequence[PackageMessage]) -> LiteralString:
-    """Return the statement that keeps other lanes from breaking the tree.
-
-    A removal does not see nodes that another lane is writing below it, and would leave them
-    without the folders above; so lanes write together, and one that removes is alone.
-    """
-    removes = any(
-        package.entry.action is Action.DELETE or package.entry.deep_paths for package in packages
-    )
-    return _LOCK_ALONE if removes else _LOCK_SHARED

@@ -28,9 +28,12 @@ _FETCH_NODES = 50
 
 _cursor_numbers = count()
 
+# A folder that is there is left out, for a conflict would wait for whoever writes to it. Removals
+# are kept away by the locks that every writer takes.
 _ADD_FOLDERS = """
     INSERT INTO content.node (path, type, properties, binaries)
-    SELECT path, %s, '{}', '{}' FROM unnest(%b::text[]) AS missing (path)
+    SELECT path, %s, '{}', '{}' FROM unnest(%b::text[]) AS above (path)
+    WHERE NOT EXISTS (SELECT FROM content.node AS present WHERE present.path = above.path)
     ON CONFLICT (path) DO NOTHING
 """
 
