@@ -147,6 +147,10 @@ class Fuse:
     def __init__(self, steps: int) -> None:
         self._left = steps
 
+    def reset(self, steps: int) -> None:
+        """Burn down from there."""
+        self._left = steps
+
     def burn(self) -> None:
         self._left -= 1
         if self._left < 0:
@@ -166,10 +170,11 @@ class Fuse:
 
 def fragile_slot(author: Author, fuse: Fuse) -> Slot:
     """Return a slot on whose connection every exchange with the server is a step."""
-    return Slot(lambda: _fragile(author.slot_connection(), fuse))
+    return Slot(lambda: fragile_connection(author.slot_connection(), fuse))
 
 
-def _fragile(connection: psycopg.Connection, fuse: Fuse) -> psycopg.Connection:
+def fragile_connection(connection: psycopg.Connection, fuse: Fuse) -> psycopg.Connection:
+    """Make every exchange with the server a step."""
     wait = connection.wait
 
     def stepwise(*arguments: Any, **options: Any) -> Any:

@@ -1,0 +1,353 @@
+"""Replicas that keep outcomes, and subscribers that decide and tell, by a state machine's will."""
+
+import json
+from collections.abc import Iterator
+from contextlib import suppress
+from dataclasses import dataclass, field
+from typing import Any
+
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
+from psycopg import Connection
+from psycopg_pool import ConnectionPool
+
+from packhorse.db.connect import connect
+from packhorse.messaging.api import Journal, Outgoing, Record
+from packhorse.messaging.ranges import read_range
+from packhorse.messaging.topics import standard_topics
+from packhorse.wire.codec import encode_discovery, encode_status
+from packhorse.wire.messages import (
+    Action,
+    DiscoveryMessage,
+    PackageEntry,
+    PackageMessage,
+    Status,
+    StatusMessage,
+    SubscriberState,
+)
+from packhorse.wire.package_codec import encode_package
+from packhorse.wire.record import Encoded
+from packhorse.wire.topics import Topics
+from packhorse_services.publisher.commands.store import note_status
+from packhorse_services.publisher.deduplication_store import DatabaseSnapshots
+from packhorse_services.publisher.outcomes.event_log import EventLog
+from packhorse_services.publisher.outcomes.keeper import Keeper
+from packhorse_services.publisher.outcomes.notifier import Notifier
+from packhorse_services.publisher.outcomes.packages import PackageSource
+from packhorse_services.publisher.outcomes.progress import Progress
+from packhorse_services.publisher.outcomes.recorder import Recorder
+from packhorse_services.publisher.outcomes.turn import Turn
+from packhorse_services.publisher.queues.cache import QueueCache
+from packhorse_services.publisher.queues.errors import ErrorCounts
+from packhorse_services.publisher.queues.feed import QueueFeed
+from packhorse_services.publisher.queues.queue import Queues
+from packhorse_services.publisher.queues.subscribers import Subscribers
+from tests.harness.clock import ManualClock
+from tests.harness.journals import fresh_name
+from tests.harness.publishing import AGENT, Crash, FragileJournal, Fuse, fragile_connection
+
+NAMES = ("a", "b", "c")
+KINDS = {Status.REMOVED: "removed", Status.REMOVED_FAILED: "failed", Status.SKIPPED: "skipped"}
+
+
+class Replica:
+    """One publisher process, as far as outcomes are concerned, that does a round when told."""
+
+    def __init__(
+        self,
+        url: str,
+        journal: Journal,
+        topics: Topics,
+        pool: ConnectionPool[Connection],
+        clock: ManualClock,
+    ) -> None:
+        self._journal, self._topics = journal, topics
+        self._fuse = Fuse(10**9)
+        fragile: Any = FragileJournal(journal, self._fuse)
+        self.subscribers = Subscribers(clock)
+        self.feed = QueueFeed(journal, topics.package, QueueCache(AGENT), clock=clock)
+        self.feed.identity = journal.identity(topics.package)
+        queues = Queues(self.feed, self.subscribers, ErrorCounts(), clock)
+        self._turn = Turn(AGENT, lambda: self._connection(url))
+        snapshots = DatabaseSnapshots(pool)
+        log = EventLog(fragile, topics.event, AGENT, snapshots, lambda: next_epoch(pool))
+        source = PackageSource(journal, topics.package, self.feed.cache)
+        self._recorder = Recorder(journal, topics, AGENT, note_status)
+        self.keeper = Keeper(
+            self._turn,
+            self._recorder,
+            Notifier(journal, topics, AGENT, packages=source, log=log, clock=clock),
+            queues,
+            progress=Progress(),
+            clock=clock,
+        )
+
+    def _connection(self, url: str) -> Connection:
+        connection = connect(url, "tests-outcomes", autocommit=True)
+        return fragile_connection(connection, self._fuse)
+
+    def arm(self, steps: int) -> None:
+        """Die after so many exchanges with the database and appends."""
+        self._fuse.reset(steps)
+
+    def tail(self) -> None:
+        """Read what is new in the log into the cache."""
+        bounds = self._journal.bounds(self._topics.package)
+        cache = self.feed.cache
+        if cache.next < bounds.oldest:
+            cache.reset(bounds.oldest)
+        cache.extend(list(read_range(self._journal, self._topics.package, cache.next, bounds.next)))
+
+    def die(self) -> None:
+        """Let the operating system close what the process had."""
+        self._turn.leave()
+        self._recorder.close()
+        self.feed.stop(0)
+
+
+def next_epoch(pool: ConnectionPool[Connection]) -> int:
+    with pool.connection() as connection:
+        row: Any = connection.execute("SELECT nextval('bookkeeping.producer_epoch')").fetchone()
+    return int(row[0])
+
+
+@dataclass
+class Lane:
+    """One subscriber: what it decided, and how much of that it has sent."""
+
+    decided: dict[int, Status] = field(default_factory=dict)
+    done: int = -1
+    settled: int = -1
+    unsent: list[StatusMessage] = field(default_factory=list)
+    sent: list[StatusMessage] = field(default_factory=list)
+
+
+class OutcomesMachine(RuleBasedStateMachine):
+    """The table, the cursors and the event topic against a list of what was decided."""
+
+    database_url: str
+
+    def open(self) -> Journal:
+        """Return a journal with no topics of `self.topics`."""
+        raise NotImplementedError
+
+    def remove_topic(self, topic: str) -> None:
+        """Remove a topic as an operator would."""
+        raise NotImplementedError
+
+    @initialize()
+    def begin(self) -> None:
+        self.topics = Topics.prefixed(fresh_name())
+        self.journal = self.open()
+        self.journal.create_topics(standard_topics(self.topics, partitions=2))
+        self.clock = ManualClock()
+        self.pool = ConnectionPool(self.database_url, min_size=0, max_size=2, open=True)
+        self.rows(
+            "TRUNCATE bookkeeping.outcome, bookkeeping.topic_cursor, bookkeeping.known_subscriber, "
+            "bookkeeping.deduplication_snapshot"
+        )
+        self.packages: dict[int, tuple[str, Action | None]] = {}
+        self.lanes = {name: Lane() for name in NAMES}
+        self.announced: dict[str, Record] = {}
+        self.oldest = 0
+        self.replicas = [self.new_replica(), self.new_replica()]
+
+    def new_replica(self) -> Replica:
+        replica = Replica(self.database_url, self.journal, self.topics, self.pool, self.clock)
+        for record in self.announced.values():
+            replica.subscribers.note(record, True)
+        return replica
+
+    def append(self, topic: str, encoded: Encoded) -> int:
+        return self.journal.append(topic, Outgoing(encoded.value, encoded.headers)).result().offset
+
+    @rule(kind=st.sampled_from(["own", "own", "own", "test", "other"]))
+    def publish(self, kind: str) -> None:
+        package_id = f"package-{len(self.packages)}"
+        action = Action.TEST if kind == "test" else Action.ADD
+        agent = "other" if kind == "other" else AGENT
+        message = PackageMessage(PackageEntry(package_id, agent, action, (f"/{package_id}",)))
+        offset = self.append(self.topics.package, encode_package(message))
+        self.packages[offset] = package_id, None if kind == "other" else action
+
+    @rule(name=st.sampled_from(NAMES), status=st.sampled_from([*Status, Status.IMPORTED]))
+    def decide(self, name: str, status: Status) -> None:
+        self.decide_next(name, status)
+
+    def decide_next(self, name: str, status: Status) -> None:
+        lane = self.lanes[name]
+        following = [offset for offset in self.packages if offset > lane.done]
+        if not following:
+            return
+        lane.done = min(following)
+        package_id, action = self.packages[lane.done]
+        if action is None:
+            return
+        lane.decided[lane.done] = status
+        lane.unsent.append(
+            StatusMessage(
+                *(name, AGENT, lane.done, status, package_id),
+                reason=f"{name} {lane.done}",
+                decided_ms=1_000 + lane.done,
+            )
+        )
+
+    @rule(name=st.sampled_from(NAMES))
+    def send(self, name: str) -> None:
+        self.send_all(name)
+
+    def send_all(self, name: str) -> None:
+        lane = self.lanes[name]
+        for status in lane.unsent:
+            self.append(self.topics.status, encode_status(status))
+        lane.sent += lane.unsent
+        lane.unsent.clear()
+        lane.settled = lane.done
+
+    @rule(name=st.sampled_from(NAMES), data=st.data())
+    def send_again(self, name: str, data: st.DataObject) -> None:
+        sent = self.lanes[name].sent
+        if sent:
+            status = data.draw(st.sampled_from(sent))
+            self.append(self.topics.status, encode_status(status))
+
+    @rule()
+    def nonsense(self) -> None:
+        self.journal.append(self.topics.status, Outgoing(b"\xff", {})).result()
+
+    @rule(name=st.sampled_from(NAMES))
+    def announce(self, name: str) -> None:
+        self.tell(name)
+
+    def tell(self, name: str) -> None:
+        lane = self.lanes[name]
+        state = SubscriberState(AGENT, lane.done, settled_offset=lane.settled)
+        encoded = encode_discovery(DiscoveryMessage(name, (state,)))
+        record = Record("", 0, 0, self.clock.wall_ms(), name, encoded.headers, encoded.value)
+        self.announced[name] = record
+        for replica in self.replicas:
+            replica.subscribers.note(record, True)
+
+    @rule()
+    def silence(self) -> None:
+        self.clock.advance(31)
+        self.announced.clear()
+
+    @rule(index=st.sampled_from([0, 1]))
+    def tail(self, index: int) -> None:
+        self.replicas[index].tail()
+
+    @rule(index=st.sampled_from([0, 1]))
+    def round(self, index: int) -> None:
+        self.replicas[index].keeper.round()
+
+    @rule(index=st.sampled_from([0, 1]), steps=st.integers(0, 40))
+    def crash(self, index: int, steps: int) -> None:
+        replica = self.replicas[index]
+        replica.arm(steps)
+        with suppress(Crash):
+            replica.keeper.round()
+        replica.die()
+        self.replicas[index] = self.new_replica()
+
+    @rule()
+    def statuses_forgotten(self) -> None:
+        """Retention passes by what is recorded."""
+        rows = self.rows(
+            "SELECT log_offset, journal_id FROM bookkeeping.topic_cursor WHERE topic = %s",
+            self.topics.status,
+        )
+        if rows and rows[0][1] == self.journal.identity(self.topics.status):
+            self.journal.truncate(self.topics.status, rows[0][0])
+
+    @rule()
+    def status_topic_made_anew(self) -> None:
+        """Nothing of it is lost: all was recorded, or is sent again."""
+        for index in (0, 1):
+            if self.replicas[index].keeper.round():
+                self.remove_topic(self.topics.status)
+                self.journal.create_topics(standard_topics(self.topics, partitions=2))
+                for replica in self.replicas:
+                    replica.die()
+                self.replicas = [self.new_replica(), self.new_replica()]
+                return
+
+    @precondition(lambda self: self.packages)
+    @rule(data=st.data())
+    def packages_forgotten(self, data: st.DataObject) -> None:
+        """Retention passes by packages that were told, or that nobody can be told of any more."""
+        told = [event["offset"] for event in self.events()]
+        self.oldest = max(self.oldest, max(told, default=-1) + 1)
+        self.journal.truncate(self.topics.package, self.oldest)
+
+    def rows(self, query: str, *parameters: object) -> list[Any]:
+        with self.pool.connection() as connection:
+            found = connection.execute(query.encode(), parameters)
+            return found.fetchall() if found.description else []
+
+    def events(self) -> list[dict[str, Any]]:
+        partition = self.journal.partition_of(self.topics.event, AGENT)
+        end = self.journal.bounds(self.topics.event, partition).next
+        found: list[dict[str, Any]] = []
+        with self.journal.reader(self.topics.event, 0, partition=partition) as reader:
+            while reader.position(partition) < end:
+                found += [json.loads(record.value) for record in reader.poll(5)]
+        return found
+
+    @invariant()
+    def events_are_true_and_in_order(self) -> None:
+        if not hasattr(self, "journal"):
+            return
+        own = [o for o, (_, action) in self.packages.items() if action is Action.ADD]
+        events = self.events()
+        assert [event["offset"] for event in events] == own[: len(events)]
+        for event in events:
+            offset = event["offset"]
+            assert event["package_id"] == self.packages[offset][0]
+            for name in NAMES:
+                decided = self.lanes[name].decided.get(offset)
+                kinds = [kind for kind in (*KINDS.values(), "imported") if name in event[kind]]
+                if kinds:
+                    assert decided is not None
+                    assert kinds == [KINDS.get(decided, "imported")], (name, event)
+
+    @invariant()
+    def rows_are_decisions(self) -> None:
+        if not hasattr(self, "journal"):
+            return
+        for name, offset, status in self.stored():
+            assert self.lanes[name].decided[offset].value == status
+
+    def stored(self) -> Iterator[tuple[str, int, str]]:
+        yield from self.rows("SELECT subscriber, log_offset, status FROM bookkeeping.outcome")
+
+    def teardown(self) -> None:
+        if not hasattr(self, "journal"):
+            return
+        for name in NAMES:
+            self.decide_all(name)
+            self.send_all(name)
+            self.tell(name)
+        self.replicas[1].die()
+        for _ in range(100):
+            assert self.replicas[0].keeper.round()
+            if len(self.events()) == len(self.own()):
+                break
+        assert [event["offset"] for event in self.events()] == self.own()
+        expected = {
+            (name, offset, status.value)
+            for name, lane in self.lanes.items()
+            for offset, status in lane.decided.items()
+            if status is not Status.IMPORTED
+        }
+        assert set(self.stored()) == expected
+        self.replicas[0].die()
+        self.pool.close()
+        self.journal.close()
+
+    def own(self) -> list[int]:
+        return [o for o, (_, action) in self.packages.items() if action is Action.ADD]
+
+    def decide_all(self, name: str) -> None:
+        while any(offset > self.lanes[name].done for offset in self.packages):
+            self.decide_next(name, Status.IMPORTED)

@@ -1,0 +1,56 @@
+"""R9, R18: outcomes and events equal a model, whatever repeats, crashes and restarts there are."""
+
+from hypothesis import HealthCheck, settings
+from hypothesis.stateful import run_state_machine_as_test
+
+from packhorse.messaging.api import Journal
+from packhorse.messaging.memory import shared_log
+from packhorse.messaging.open import open_journal
+from packhorse.messaging.sql.journal import SqlJournal
+from packhorse.messaging.sql.segments import SegmentLimits
+from tests.harness.journals import SqlBackend
+from tests.harness.outcomes import OutcomesMachine
+
+
+def run(machine: type[OutcomesMachine], examples: int, steps: int) -> None:
+    run_state_machine_as_test(
+        machine,
+        settings=settings(
+            max_examples=examples,
+            stateful_step_count=steps,
+            deadline=None,
+            suppress_health_check=list(HealthCheck),
+        ),
+    )
+
+
+def test_r18_outcomes_and_events_on_the_journal_in_memory(database_url: str) -> None:
+    class Machine(OutcomesMachine):
+        def __init__(self) -> None:
+            super().__init__()
+            self.database_url = database_url
+
+        def open(self) -> Journal:
+            return open_journal("memory://outcomes", client_name="tests")
+
+        def remove_topic(self, topic: str) -> None:
+            shared_log("outcomes").remove_topic(topic)
+
+    run(Machine, examples=60, steps=40)
+
+
+def test_r18_outcomes_and_events_on_the_sql_journal(database_url: str) -> None:
+    backend = SqlBackend(database_url)
+
+    class Machine(OutcomesMachine):
+        def __init__(self) -> None:
+            super().__init__()
+            self.database_url = database_url
+
+        def open(self) -> Journal:
+            return SqlJournal(database_url, "model", SegmentLimits(records=4))
+
+        def remove_topic(self, topic: str) -> None:
+            backend.remove_topic(topic)
+
+    run(Machine, examples=12, steps=30)
