@@ -1,0 +1,96 @@
+"""R15-R17: queues are what plain lists are, on every journal, with a cache of next to nothing."""
+
+import re
+from typing import Any
+
+import pytest
+from hypothesis import HealthCheck, Phase, settings
+from hypothesis.errors import Flaky
+from hypothesis.stateful import run_state_machine_as_test
+
+from packhorse.messaging.sql.segments import SegmentLimits
+from packhorse_services.publisher.queues.cache import QueueCache
+from packhorse_services.publisher.queues.feed import QueueFeed
+from packhorse_services.publisher.queues.filters import EntryFilter
+from packhorse_services.publisher.queues.queue import Queues
+from packhorse_services.publisher.queues.scanning import Page
+from tests.harness.journals import JournalBackend, KafkaBackend, MemoryBackend, SqlBackend
+from tests.harness.kafka.broker import RunningKafka
+from tests.harness.queue_model import QueueMachine
+
+
+def play(on: JournalBackend, examples: int, steps: int = 20, **options: Any) -> None:
+    class Machine(QueueMachine):
+        backend = on
+
+    run_state_machine_as_test(
+        Machine,
+        settings=settings(
+            max_examples=examples,
+            stateful_step_count=steps,
+            deadline=None,
+            suppress_health_check=list(HealthCheck),
+            **options,
+        ),
+    )
+
+
+def test_r15_r17_queues_agree_with_lists_on_memory() -> None:
+    play(MemoryBackend(), 60)
+
+
+def test_r15_r17_queues_agree_with_lists_on_sql(database_url: str) -> None:
+    play(SqlBackend(database_url, SegmentLimits(records=8)), 30)
+
+
+@pytest.mark.kafka
+def test_r15_r17_queues_agree_with_lists_on_kafka(kafka: RunningKafka) -> None:
+    play(KafkaBackend(kafka.url), 12)
+
+
+def _one_more(self: QueueCache, gone: int) -> None:
+    if gone:
+        self._low = self._segments[gone - 1].last + 1
+        del self._segments[: gone + 1]
+        self._index()
+
+
+def _without_moving_low(self: QueueCache, gone: int) -> None:
+    del self._segments[:gone]
+    self._index()
+
+
+def _across_segments(self: EntryFilter) -> re.Pattern[bytes] | None:
+    return None if self.path_prefix is None else re.compile(re.escape(self.path_prefix.encode()))
+
+
+def _bytes_of_whole_segments(self: QueueCache, after: int) -> tuple[int, int]:
+    whole = (one.body_bytes for one in self._segments if one.last > after)
+    return self._length(after), sum(whole)
+
+
+BROKEN: dict[str, tuple[type, str, Any]] = {
+    "a queue begins at its offset": (
+        *(QueueCache, "_start"),
+        lambda self, after: max(after, self._oldest),
+    ),
+    "trimming takes what is needed": (QueueCache, "_let_go", _one_more),
+    "the low end stays": (QueueCache, "_let_go", _without_moving_low),
+    "the cache grows": (QueueCache, "_shrink", lambda _: None),
+    "what the log forgot is shown": (QueueCache, "forget_below", lambda *_: None),
+    "bytes by the segment": (QueueCache, "backlog", _bytes_of_whole_segments),
+    "prefixes of names": (EntryFilter, "pattern", property(_across_segments)),
+    "pages end where the cache begins": (
+        *(QueueFeed, "_continued"),
+        lambda _, __, page: Page(page.entries),
+    ),
+    "offsets of another log": (Queues, "lane_of", lambda self, one: one.lanes[self.agent]),
+}
+
+
+@pytest.mark.parametrize("fault", BROKEN)
+def test_the_machine_finds_what_is_broken(fault: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(*BROKEN[fault])
+    monkeypatch.setattr("tests.harness.queue_model.DEADLINE_S", 3.0)
+    with pytest.raises((AssertionError, Flaky)):
+        play(MemoryBackend(), 300, phases=[Phase.generate], database=None, derandomize=True)
