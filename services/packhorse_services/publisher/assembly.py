@@ -108,6 +108,7 @@ class _Assembly:
             self.journal, self.topics.discovery, self._hear, self.clock
         )
         self.hub = self._hub()
+        self.delivery = Delivery(self.journal, self.topics.package)
         self.exporter = Exporter(self._publishing(), self.clock, early=self._early())
 
     def assembled(self) -> Assembled:
@@ -161,6 +162,7 @@ class _Assembly:
         return {
             "database": partial(_ask_database, self.tasks),
             "journal": partial(_ask_journal, self.journal, self.topics.package),
+            "outbox": self.delivery.check,
             "subscribers": self.announcements.check,
             "statuses": self.outcomes.settlement.check,
         }
@@ -218,7 +220,7 @@ class _Assembly:
         return Publishing(
             Slot(partial(slot_connection, self.url, f"publisher-slot-{settings.agent}")),
             self._packer(),
-            Delivery(self.journal, self.topics.package),
+            self.delivery,
             clock=self.clock,
             patience=Patience(
                 outbox_packages=settings.outbox_packages, outbox_age_s=settings.outbox_age_s

@@ -8,7 +8,7 @@ then appended one snapshot after the other.
 import concurrent.futures
 import itertools
 import logging
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Future
 from contextlib import contextmanager
 from functools import partial
@@ -18,7 +18,7 @@ from psycopg import Connection
 from packhorse.db.metadata import BOOKKEEPER
 from packhorse.db.roles import act_as
 from packhorse.errors import Transient
-from packhorse.messaging.api import Appended, Edge, Journal
+from packhorse.messaging.api import Appended, Edge, Journal, RecordTooLarge
 from packhorse.runtime.metrics import PUBLISHER_APPEND_SECONDS
 from packhorse_services.publisher import outbox, producers
 from packhorse_services.publisher.journal_search import Findings, search
@@ -35,24 +35,47 @@ class NotDelivered(Transient):
     """The journal did not confirm every package; they stay in the outbox and go out later."""
 
 
+class TopicTooSmall(NotDelivered):
+    """The package topic takes no record as large as one that waits; an operator must raise that."""
+
+
 class Delivery:
-    """Appends the packages of one author to one topic."""
+    """Appends the packages of one author to one topic.
+
+    `obstacle` is what keeps the outbox from being emptied though the journal is there, if known.
+    """
 
     def __init__(self, journal: Journal, topic: str) -> None:
         self._journal, self._topic = journal, topic
+        self.obstacle: TopicTooSmall | None = None
+
+    def check(self) -> None:
+        """Raise the obstacle, if there is one; may be called by any thread."""
+        obstacle = self.obstacle
+        if obstacle is not None:
+            raise TopicTooSmall(str(obstacle))
 
     def deliver(self, connection: Connection, packages: Sequence[Sealed]) -> dict[str, int]:
         """Append packages of one snapshot when nothing else waits; returns their offsets.
 
-        Raises `NotDelivered` when one of them was not confirmed: `settle` before going on.
+        Raises `NotDelivered` when one of them was not confirmed: `settle` before going on. It is
+        `TopicTooSmall` when that won't help until an operator has raised the topic's limit.
         """
-        offsets = self._append(packages)
+        futures = self._append(packages)
+        offsets = {
+            package_id: future.result().offset
+            for package_id, future in futures.items()
+            if _confirmed(package_id, future)
+        }
         complete = len(offsets) == len(packages)
+        self.obstacle = self._too_large(packages, futures) or (None if complete else self.obstacle)
         if offsets:
             with connection.pipeline(), _bookkeeping(connection):
                 # A mark that is lost with the database is found again in the journal.
                 connection.execute("SET LOCAL synchronous_commit = off")
                 outbox.mark(connection, offsets, settled=complete)
+        if self.obstacle is not None:
+            raise self.obstacle
         if not complete:
             raise NotDelivered("the journal did not confirm the append; it is looked up later")
         return offsets
@@ -81,6 +104,7 @@ class Delivery:
         offsets = dict(found.offsets)
         for window in self._windows(connection, missing):
             offsets |= self.deliver(connection, window)
+        self.obstacle = None
         end = max([found.end - 1, *offsets.values()])
         with _bookkeeping(connection):
             outbox.settle_up_to(connection, end, journal_id)
@@ -148,19 +172,29 @@ class Delivery:
                     loaded = list(outbox.load(connection, ids[begin : begin + _WINDOW]))
                 yield [outbox.seal(package) for package in loaded]
 
-    def _append(self, packages: Sequence[Sealed]) -> dict[str, int]:
-        """Append and wait until nothing is pending; returns what was confirmed."""
+    def _append(self, packages: Sequence[Sealed]) -> dict[str, Future[Appended]]:
+        """Append and wait until nothing is pending."""
         with PUBLISHER_APPEND_SECONDS.time():
             futures = {
                 package.package_id: self._journal.append(self._topic, package.record)
                 for package in packages
             }
             concurrent.futures.wait(futures.values(), timeout=_FUTURE_S)
-        return {
-            package_id: future.result().offset
-            for package_id, future in futures.items()
-            if _confirmed(package_id, future)
-        }
+        return futures
+
+    def _too_large(
+        self, packages: Sequence[Sealed], futures: Mapping[str, Future[Appended]]
+    ) -> TopicTooSmall | None:
+        refused = [package for package in packages if _is_too_large(futures[package.package_id])]
+        if not refused:
+            return None
+        largest = max(refused, key=lambda package: len(package.record.value))
+        return TopicTooSmall(
+            f"topic {self._topic} refuses package {largest.package_id} of "
+            f"{len(largest.record.value)} bytes as too large: it and all behind it wait in the "
+            "outbox, and go out in order once the topic's largest record size is raised "
+            "(max.message.bytes on Kafka; `packhorse topics check` says to what)"
+        )
 
 
 def _confirmed(package_id: str, future: Future[Appended]) -> bool:
@@ -172,6 +206,10 @@ def _confirmed(package_id: str, future: Future[Appended]) -> bool:
         extra = {"package_id": package_id, "error": str(error)}
         logger.warning("an append was not confirmed", extra=extra)
     return error is None
+
+
+def _is_too_large(future: Future[Appended]) -> bool:
+    return future.done() and isinstance(future.exception(), RecordTooLarge)
 
 
 def _keep_session(connection: Connection) -> None:

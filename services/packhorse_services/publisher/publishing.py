@@ -116,7 +116,7 @@ class Publishing:
             f"the journal is away, and {backlog.unsettled} packages wait for it; try again later"
         )
         for pending in group:
-            pending.fail(error)
+            pending.fail(self._delivery.obstacle or error)
         return True
 
     def _settle(self, connection: Connection) -> SlotState | None:
@@ -127,13 +127,15 @@ class Publishing:
         PUBLISHER_OUTBOX_ENTRIES.set(state.unsettled)
         PUBLISHER_OUTBOX_OLDEST_SECONDS.set(state.oldest_age_s)
         if state.unsettled == 0 and self._slot.verified:
+            self._delivery.obstacle = None
             return None
         if self._clock.monotonic() < self._away_until:
             return state
         try:
             self._delivery.settle(connection, state)
         except (Transient, TopicMissing) as error:
-            logger.warning("the journal is away", extra={"error": str(error)})
+            away = "the journal is away" if self._delivery.obstacle is None else "the outbox waits"
+            logger.warning(away, extra={"error": str(error)})
             self._away_until = self._clock.monotonic() + self.patience.retry_s
             return state
         self._slot.verified = True

@@ -84,11 +84,20 @@ class Appender:
         self, topic: str, shape: TopicShape, record: Outgoing, future: Future[Appended]
     ) -> None:
         try:
-            _check_size(topic, shape, record)
+            self._check_size(topic, shape, record)
             link = self._usable_link()
             link.send(topic, partition_for(record.key, shape.partitions), record, future)
         except PackhorseError as error:
             future.set_exception(error)
+
+    def _check_size(self, topic: str, shape: TopicShape, record: Outgoing) -> None:
+        limit = shape.max_value_bytes
+        if limit is not None and len(record.value) > limit:
+            self._forget(topic)  # the next append asks whether the limit was raised meanwhile
+            raise RecordTooLarge(
+                f"{len(record.value)} bytes are more than the {limit} that {topic} accepts; "
+                "put the body in the blob store"
+            )
 
     def _usable_link(self) -> Link:
         if self._closed:
@@ -134,12 +143,3 @@ class Appender:
                         future.set_exception(failure)
                     else:
                         self._send(topic, shape, record, future)
-
-
-def _check_size(topic: str, shape: TopicShape, record: Outgoing) -> None:
-    limit = shape.max_value_bytes
-    if limit is not None and len(record.value) > limit:
-        raise RecordTooLarge(
-            f"{len(record.value)} bytes are more than the {limit} that {topic} accepts; "
-            "put the body in the blob store"
-        )

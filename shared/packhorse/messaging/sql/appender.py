@@ -95,15 +95,19 @@ class Appender:
         if unknown:
             self._topics.update(self._writer.topics(sorted(unknown)))
         slices: dict[tuple[int, int], Slice] = {}
+        refused: set[str] = set()
         for waiting in group:
             try:
                 topic = self._accepting(waiting)
             except (TopicMissing, RecordTooLarge) as refusal:
                 waiting.fail(refusal)
+                refused.add(waiting.topic)
                 continue
             number = partition_for(waiting.key, topic.spec.partitions)
             fresh = Slice(topic.id, number, topic.partition_ids[number])
             slices.setdefault((topic.id, number), fresh).records.append(waiting)
+        for name in refused:  # the next group asks whether the limit was raised meanwhile
+            self._topics.pop(name, None)
         return list(slices.values())
 
     def _accepting(self, waiting: Waiting) -> Topic:
