@@ -25,6 +25,7 @@ from packhorse_services.publisher.assembly import Assembled, Backends, assemble
 from packhorse_services.publisher.commands import routes as command_routes
 from packhorse_services.publisher.commands.clearing import BeyondNewest, HeadMoved, NotEditable
 from packhorse_services.publisher.commands.issuing import NotStopped, OutsideLog, UnknownCommand
+from packhorse_services.publisher.delivery import TopicTooSmall
 from packhorse_services.publisher.idempotency import KeyInProgress, KeyReused
 from packhorse_services.publisher.line import TooManyWaiting
 from packhorse_services.publisher.live.hub import NoEventsYet, TooManyStreams
@@ -50,6 +51,7 @@ PROBLEMS: Mapping[type[Exception], Kind] = {
     KeyReused: Kind(422, "key-reused", "The idempotency key belongs to another request"),
     KeyInProgress: Kind(409, "key-in-progress", "The first request is under way", 1),
     OutboxFull: Kind(503, "journal-away", "The journal is away and the outbox is full", 5),
+    TopicTooSmall: Kind(503, "topic-too-small", "The package topic refuses a package", 30),
     QueueFull: Kind(429, "queue-full", "A subscriber is too far behind", 30),
     TooManyWaiting: Kind(429, "too-many-waiting", "Too many requests wait already", 2),
     TopicMissing: Kind(503, "topic-missing", "The journal lacks a topic", 30),
@@ -92,9 +94,12 @@ def publisher(settings: Settings, backends: Backends) -> Publisher:
 def _app(settings: Settings, backends: Backends, parts: Assembled) -> FastAPI:
     @asynccontextmanager
     async def lifespan(_: FastAPI) -> AsyncIterator[None]:
-        end_streams = parts.collaborators.hub.end_streams
-        async with parts.routes_pool, telling(app.state.stopping, end_streams):
+        async with parts.routes_pool, telling(app.state.stopping, end_waiting):
             yield
+
+    def end_waiting() -> None:
+        parts.collaborators.hub.end_streams()
+        parts.collaborators.distributions.end_waits()
 
     app = create_app(
         title="packhorse publisher",

@@ -6,6 +6,7 @@ with it follows from their announcements and statuses.
 
 import asyncio
 import enum
+from contextlib import suppress
 from dataclasses import dataclass
 from datetime import datetime
 
@@ -17,6 +18,8 @@ from packhorse_services.publisher.deliveries import Deliveries, DeliveryTo, Pool
 from packhorse_services.publisher.queues.queue import Queues
 
 __all__ = ["Distribution", "DistributionState", "Distributions", "Pool"]
+
+_LOOK_S = 1.0
 
 
 class DistributionState(enum.Enum):
@@ -41,6 +44,7 @@ class Distributions:
 
     def __init__(self, pool: Pool, queues: Queues, deliveries: Deliveries) -> None:
         self._pool, self._queues, self._deliveries = pool, queues, deliveries
+        self._ending = False
 
     async def find(self, package_id: str) -> Distribution | None:
         """Return a distribution, or None when there is none or the log has forgotten it."""
@@ -77,17 +81,37 @@ class Distributions:
 
         With no live subscriber there is nobody to wait for.
         """
-        changes = self._deliveries.changes
-        try:
-            async with asyncio.timeout(seconds):
-                while self._is_awaited(offset):
-                    with changes.subscribed() as news:
-                        if self._is_awaited(offset):
-                            await news.wait()
-        except TimeoutError:
-            pass
+        changes, now = self._deliveries.changes, asyncio.get_running_loop().time
+        deadline = now() + seconds
+        while self._is_awaited(offset) and now() < deadline:
+            with changes.subscribed() as news:
+                # Who falls silent, and is waited for no more, tells nobody: so look now and then.
+                if self._is_awaited(offset):
+                    await _first(news, min(_LOOK_S, deadline - now()))
         return self.state(offset)
+
+    async def done(self, found: Distribution, seconds: float) -> Distribution:
+        """Return a distribution once every live subscriber is done with it, or after `seconds`."""
+        now = asyncio.get_running_loop().time
+        deadline = now() + seconds
+        while found.offset is None and now() < deadline and not self._ending:
+            await asyncio.sleep(min(_LOOK_S, deadline - now()))
+            found = await self.find(found.entry.package_id) or found
+        if found.offset is not None:
+            await self.wait(found.offset, deadline - now())
+        return found
+
+    def end_waits(self) -> None:
+        """Let all who wait, now or later, have their answer at once: the process is to end."""
+        self._ending = True
+        self._deliveries.changes.announce()
 
     def _is_awaited(self, offset: int) -> bool:
         done = list(self._deliveries.done())
-        return bool(done) and min(done) < offset
+        return bool(done) and min(done) < offset and not self._ending
+
+
+async def _first(news: asyncio.Event, seconds: float) -> None:
+    with suppress(TimeoutError):
+        async with asyncio.timeout(max(0.0, seconds)):
+            await news.wait()

@@ -3,7 +3,7 @@
 import asyncio
 from typing import Annotated
 
-from fastapi import APIRouter, Depends, Header, Path, Request, Response
+from fastapi import APIRouter, Depends, Header, Path, Query, Request, Response
 from fastapi.responses import JSONResponse
 
 from packhorse.messaging.numbered import Number
@@ -28,7 +28,7 @@ from packhorse_services.publisher.schemas import (
     TargetSubscriber,
     time_of,
 )
-from packhorse_services.publisher.submission import answer, publish, wanted_wait
+from packhorse_services.publisher.submission import MAX_WAIT_S, answer, publish, wanted_wait
 
 router = APIRouter(route_class=StrictRoute, tags=["distributions"])
 
@@ -141,12 +141,23 @@ async def get_distribution(
     request: Request,
     _caller: Reader,
     distribution_id: Annotated[str, Path(max_length=200, pattern=r"^[0-9A-Za-z-]+$")],
+    wait: Annotated[
+        int,
+        Query(
+            ge=0,
+            le=MAX_WAIT_S,
+            description="Answer once all live subscribers are done with it, at most so many "
+            "seconds later; earlier when the publisher ends",
+        ),
+    ] = 0,
 ) -> DistributionDocument:
     """Return a distribution with its state at each subscriber, as long as the log keeps it."""
     publisher = of(request)
     found = await publisher.distributions.find(distribution_id)
     if found is None:
         raise Problem(404, detail="no such distribution, or the log has forgotten it")
+    if wait:
+        found = await publisher.distributions.done(found, wait)
     state = publisher.distributions.state(found.offset)
     return _document(found, state, await publisher.distributions.deliveries(found))
 

@@ -1,0 +1,236 @@
+"""`GET /events` over real connections to real publisher processes on a SQL journal."""
+
+import os
+import re
+import signal
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field
+from typing import Any
+
+import httpx
+import pytest
+
+from packhorse.blobs.open import open_blobs
+from packhorse.messaging.api import Journal, Outgoing
+from packhorse.messaging.open import open_journal
+from packhorse.wire.codec import encode_discovery, encode_status
+from packhorse.wire.messages import DiscoveryMessage, Status, StatusMessage, SubscriberState
+from tests.harness.live import Source, message
+from tests.harness.postgres import Databases
+from tests.harness.processes import Room, Rooms, rooms
+from tests.harness.publishing import AGENT, TOPICS, Author, page
+from tests.harness.sse import EventClient
+from tests.harness.waiting import eventually
+
+
+@dataclass
+class Site:
+    """An author with publishers, and the journal from behind."""
+
+    programs: Rooms
+    journal: Journal
+    database_url: str
+    author: Author
+    clients: list[EventClient] = field(default_factory=list)
+
+    def publisher(self, **settings: Any) -> Room:
+        room = self.programs.publisher(self.database_url, AGENT, **settings)
+        room.start()
+        return room.ready()
+
+    def client(self, room: Room, last_id: str = "", **query: str) -> EventClient:
+        found = EventClient(room.url, self.programs.token, last_id, **query)
+        self.clients.append(found)
+        return found.until(lambda one: one.blocks)
+
+    def ask(self, room: Room, path: str, **headers: str) -> httpx.Response:
+        bearer = {"Authorization": f"Bearer {self.programs.token}"}
+        return httpx.get(f"{room.url}{path}", headers={**bearer, **headers}, timeout=90)
+
+    def distribute(self, room: Room, *paths: str) -> str:
+        body = {"action": "INVALIDATE", "paths": list(paths)}
+        bearer = {"Authorization": f"Bearer {self.programs.token}"}
+        answer = httpx.post(f"{room.url}/distribute", json=body, headers=bearer, timeout=30)
+        assert answer.status_code == 202, answer.text
+        return str(answer.json()["id"])
+
+    def status(self, subscriber: str, offset: int, **more: Any) -> None:
+        told = StatusMessage(subscriber, AGENT, offset, Status.REMOVED_FAILED, **more)
+        encoded = encode_status(told)
+        self._append(TOPICS.status, Outgoing(encoded.value, encoded.headers))
+
+    def distributed(self, package_id: str) -> None:
+        encoded = message(Source.EVENT, package_id)
+        self._append(TOPICS.event, Outgoing(encoded.value, encoded.headers, AGENT))
+
+    def announce(self, subscriber: str, offset: int, **lane: Any) -> None:
+        states = (SubscriberState(AGENT, offset, **lane),)
+        encoded = encode_discovery(DiscoveryMessage(subscriber, states))
+        self._append(TOPICS.discovery, Outgoing(encoded.value, encoded.headers, subscriber))
+
+    def _append(self, topic: str, record: Outgoing) -> None:
+        self.journal.append(topic, record).result(30)
+
+
+@pytest.fixture
+def site(databases: Databases, database_url: str) -> Iterator[Site]:
+    with rooms(databases.new("journal")) as programs:
+        settings = programs._settings
+        journal = open_journal(str(settings["journal_url"]), client_name="tests")
+        author = Author(database_url, journal, open_blobs(str(settings["blobs_url"])))
+        author.write(page("/a"), page("/b"))
+        site = Site(programs, journal, database_url, author)
+        yield site
+        for client in site.clients:
+            client.close()
+        journal.close()
+
+
+def test_what_happens_is_told_as_it_happens(site: Site) -> None:
+    room = site.publisher()
+    client = site.client(room, types="package,status,distributed,subscriber")
+    assert client.response.headers["content-type"].startswith("text/event-stream")
+    assert client.response.headers["x-accel-buffering"] == "no"
+    assert "no-cache" in client.response.headers["cache-control"]
+    first = client.blocks[0]
+    assert (first.data, first.retry) == ("", 2000)
+    one = site.distribute(room, "/a")
+    site.announce("sub", -1, retries=3, last_error="boom")
+    site.status("sub", 0, package_id=one, attempts=4, reason="disk full")
+    site.distributed(one)
+    client.until(lambda c: len({block.event for block in c.blocks}) == 5)
+    [package] = client.events("package")
+    assert (package["package_id"], package["offset"], package["action"]) == (one, 0, "INVALIDATE")
+    assert (package["paths"], package["user"]) == (["/a"], "admin")
+    [status] = client.events("status")
+    assert (status["subscriber"], status["status"], status["offset"]) == (
+        "sub",
+        "REMOVED_FAILED",
+        0,
+    )
+    assert (status["package_id"], status["attempts"], status["reason"]) == (one, 4, "disk full")
+    assert client.events("distributed")[0]["package_id"] == one
+    assert [state["state"] for state in client.events("subscriber")] == ["BLOCKED"]
+    site.announce("sub", 0)
+    client.until(lambda c: [one["state"] for one in c.events("subscriber")][1:] == ["IDLE"])
+
+
+def test_a_client_goes_on_where_it_was_at_another_replica_and_after_kill_9(site: Site) -> None:
+    one, two = site.publisher(), site.publisher()
+    client = site.client(one)
+    expected = [site.distribute(one, "/a") for _ in range(3)]
+    site.status("sub", 0, package_id=expected[0])
+    client.until(lambda c: len(c.events()) == 4)
+    seen = client.events("package")
+    client.close()
+    expected += [site.distribute(two, "/b") for _ in range(3)]
+    other = site.client(two, client.last_id).until(lambda c: len(c.events()) == 3)
+    expected.append(site.distribute(one, "/a"))
+    other.until(lambda c: len(c.events()) == 4)
+    two.kill()
+    eventually(lambda: other.clean_end is not None)
+    seen += other.events("package")
+    expected += [site.distribute(one, "/a") for _ in range(2)]
+    site.status("sub", 1, package_id=expected[1])
+    two.start()
+    two.ready()
+    last = site.client(two, other.last_id).until(lambda c: len(c.events()) == 3)
+    seen += last.events("package")
+    assert [event["package_id"] for event in seen] == expected
+    assert [event["package_id"] for event in last.events("status")] == [expected[1]]
+
+
+def test_r2_what_the_log_has_forgotten_is_told_as_a_gap(site: Site) -> None:
+    room = site.publisher()
+    client = site.client(room)
+    ids = [site.distribute(room, "/a") for _ in range(5)]
+    client.until(lambda c: len(c.events()) == 5)
+    site.journal.truncate(TOPICS.package, 3)
+    other = site.publisher()  # the first one still has them in memory
+    late = site.client(other, client.blocks[0].id).until(lambda c: len(c.events()) == 3)
+    gap, *rest = late.events()
+    assert gap == {"source": "package", "from_offset": 0, "to_offset": 3, "reason": "FORGOTTEN"}
+    assert [event["package_id"] for event in rest] == ids[3:]
+
+
+def test_streams_are_bounded_and_a_place_is_free_again_when_a_client_goes(site: Site) -> None:
+    room = site.publisher(event_streams=2)
+    leaving, _ = site.client(room), site.client(room)
+    refused = site.ask(room, "/events")
+    assert (refused.status_code, refused.json()["type"]) == (429, "/problems/too-many-streams")
+    assert int(refused.headers["retry-after"]) > 0
+    leaving.close()
+
+    def again() -> EventClient | None:
+        try:
+            return site.client(room)
+        except AssertionError:
+            return None
+
+    eventually(again)
+
+
+@pytest.mark.parametrize(
+    ("query", "last_id", "pointer"),
+    [
+        ("", "nonsense", "header/last-event-id"),
+        ("", "p1-s1", "header/last-event-id"),
+        ("?types=package,nonsense", "", "query/types"),
+        ("?types=", "", "query/types"),
+        ("?subscriber=", "", "query/subscriber"),
+    ],
+)
+def test_what_can_not_be_followed_is_refused_before_the_stream(
+    refusing: tuple[Site, Room], query: str, last_id: str, pointer: str
+) -> None:
+    site, room = refusing
+    headers = {"Last-Event-ID": last_id} if last_id else {}
+    answer = site.ask(room, f"/events{query}", **headers)
+    assert (answer.status_code, answer.json()["errors"][0]["pointer"]) == (422, pointer)
+    assert answer.headers["content-type"] == "application/problem+json"
+    assert httpx.get(f"{room.url}/events").status_code == 401
+
+
+@pytest.fixture
+def refusing(site: Site) -> tuple[Site, Room]:
+    return site, site.publisher()
+
+
+def test_p6_sigterm_ends_streams_and_long_polls_at_once_and_loses_no_answer(site: Site) -> None:
+    room = site.publisher()
+    site.announce("sub", -1)
+    waited_for = site.distribute(room, "/a")
+    eventually(lambda: site.ask(room, "/subscribers").json()["subscribers"])
+    clients = [site.client(room) for _ in range(5)]
+    with ThreadPoolExecutor(4) as pool:
+        polls = [
+            pool.submit(site.ask, room, f"/distributions/{waited_for}?wait=60") for _ in range(3)
+        ]
+        accepted = pool.submit(distribute_to_the_end, site, room)
+        eventually(lambda: in_flight(site, room) >= len(clients) + len(polls))
+        os.kill(room.pid, signal.SIGTERM)
+        assert room.wait(60) == 0
+        assert "graceful shutdown exceeded" not in room.log.read_text()
+        for poll in polls:
+            assert poll.result().json()["state"] == "QUEUED"
+    eventually(lambda: all(client.clean_end for client in clients))
+    journaled = {placed.message.entry.package_id for placed in site.author.journaled()}
+    assert accepted.result() <= journaled
+
+
+def in_flight(site: Site, room: Room) -> float:
+    text = site.ask(room, "/metrics").text
+    found = re.search(r"^packhorse_http_in_flight (\S+)", text, re.MULTILINE)
+    assert found
+    return float(found[1])
+
+
+def distribute_to_the_end(site: Site, room: Room) -> set[str]:
+    """Distribute until the publisher is gone; return all that it said yes to."""
+    accepted = set()
+    while True:
+        try:
+            accepted.add(site.distribute(room, "/a"))
+        except (httpx.TransportError, AssertionError):
+            return accepted
