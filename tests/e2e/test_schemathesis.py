@@ -84,4 +84,4 @@ def test_an_undocumented_answer_is_noticed(tmp_path: Path, attacked: tuple[Site,
         timeout=300,
     )
     assert done.returncode == 1, done.stdout[-3000:]
-    assert "Undocumented HTTP status code" in done.stdout
+    assert "Undocumented Content-Type" in done.stdout, done.stdout[-3000:]
