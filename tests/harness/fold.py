@@ -13,6 +13,7 @@ from packhorse.messaging.api import Edge, Journal, Record
 from packhorse.packages.body import unpack
 from packhorse.wire.messages import Action, PackageMessage
 from packhorse.wire.package_codec import decode_package
+from packhorse.wire.record import Undecodable
 
 Content = dict[str, Any]
 
@@ -31,15 +32,19 @@ def fold(
     for record in records:
         if up_to is not None and record.offset > up_to:
             break
-        if record.offset in removed:
-            continue
-        package = decode_package(record.headers, record.value)
+        try:
+            package = decode_package(record.headers, record.value)
+        except Undecodable:
+            if record.offset in removed:
+                continue
+            raise
         entry = package.entry
         lane, number = (entry.publisher_agent, entry.producer), (entry.epoch, entry.sequence)
         if entry.producer and number <= known.get(lane, (-1, -1)):
             continue
         known[lane] = number
-        _apply(package, content, blobs)
+        if record.offset not in removed:
+            _apply(package, content, blobs)
     return content
 
 

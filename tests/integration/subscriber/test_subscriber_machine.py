@@ -152,11 +152,11 @@ class LaneMachine(RuleBasedStateMachine):
     @precondition(lambda self: self.retries == -1)
     @rule(committed=st.booleans())
     def kill_in_a_transaction(self, committed: bool) -> None:
-        commit = Importer.commit
+        commit, end = Importer.commit, self._reachable()
         try:
             with pytest.MonkeyPatch.context() as patch:
                 patch.setattr(Importer, "commit", _deadly(commit, committed))
-                self.worker.run()
+                self.worker.run(lambda: self._stored_offset() >= end)
         except Killed:
             pass
         self._follow()
