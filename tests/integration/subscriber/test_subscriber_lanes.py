@@ -2,8 +2,9 @@
 
 import itertools
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from typing import Any
 
 import psycopg
@@ -12,6 +13,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from packhorse.blobs.open import open_blobs
+from packhorse.content import tree
 from packhorse.content.node import Node
 from packhorse.messaging.api import Record
 from packhorse.messaging.open import open_journal
@@ -101,13 +103,41 @@ def test_r10_a_long_bulk_import_delays_no_urgent_package_elsewhere(
     assert content_of(urgent.url) == fold(feed.records(), feed.blobs)
 
 
+def write_new(feed: Feed, agent: str) -> None:
+    feed.add(page("/content/bulk/new/p"), agent=agent)
+
+
+def remove_all(feed: Feed, agent: str) -> None:
+    feed.delete("/content/bulk", agent=agent)
+
+
+def replace_all(feed: Feed, agent: str) -> None:
+    feed.add(page("/content/bulk", 2), deep=["/content/bulk"], agent=agent)
+
+
+@pytest.mark.parametrize(
+    ("first", "then"),
+    [
+        (write_new, remove_all),
+        (write_new, replace_all),
+        (remove_all, write_new),
+        (replace_all, remove_all),
+    ],
+)
 def test_r8_overlapping_imports_are_serialised(
-    feed: Feed, lanes: Callable[..., tuple[Worker, Worker]], monkeypatch: pytest.MonkeyPatch
+    feed: Feed,
+    lanes: Callable[..., tuple[Worker, Worker]],
+    monkeypatch: pytest.MonkeyPatch,
+    first: Callable[[Feed, str], None],
+    then: Callable[[Feed, str], None],
 ) -> None:
-    bulk, urgent = lanes(lock_ms=100, policy=RetryPolicy(0, 0.0, 0.0))
     feed.add(*subtree("/content/bulk"), deep=["/content/bulk"], agent=BULK)
+    bulk, urgent = lanes(lock_ms=100, policy=RetryPolicy(0, 0.0, 0.0))
+    bulk.run()
+    urgent.run()
+    first(feed, BULK)
     held = HeldOpen(monkeypatch, bulk)
-    feed.add(page("/content/bulk/new/p"), agent=URGENT)
+    then(feed, URGENT)
     urgent.step_until_told("lock timeout")
     held.end()
     urgent.run()
@@ -143,6 +173,11 @@ def meet_after_first_flush(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(changes.Changes, "flush", flush_and_meet)
 
 
+def write_all(url: str, nodes: Sequence[Node]) -> None:
+    with psycopg.connect(url) as connection:
+        tree.upsert(connection, nodes)
+
+
 SEGMENTS = st.lists(st.sampled_from("xy"), min_size=1, max_size=3)
 PATHS = SEGMENTS.map(lambda segments: "/" + "/".join(segments))
 KINDS = st.sampled_from(["page", "deep", "delete"])
@@ -158,6 +193,24 @@ def send(feed: Feed, agent: str, packages: Sequence[tuple[str, str]], below: str
             feed.add(page(at, len(feed.records())), page(at + "/z"), deep=[at], agent=agent)
         else:
             feed.add(page(at, len(feed.records())), agent=agent)
+
+
+@contextmanager
+def meeting_before_they_commit() -> Iterator[None]:
+    """Let no lane commit before the other has applied something too, if it can at all."""
+    barrier, apply = threading.Barrier(2), importer.apply
+
+    def apply_and_meet(connection: psycopg.Connection, *rest: Any, **more: Any) -> None:
+        apply(connection, *rest, **more)
+        connection.execute("SELECT 1").fetchone()  # what was sent has been done
+        try:
+            barrier.wait(0.05)
+        except threading.BrokenBarrierError:  # the other one waits for a lock, or has ended
+            barrier.reset()
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(importer, "apply", apply_and_meet)
+        yield
 
 
 def run_both(url: str, feed: Feed) -> Content:
@@ -209,9 +262,13 @@ def test_r8_two_lanes_together_leave_what_one_after_the_other_would(
     empty(database_url)
     journal = open_journal(f"memory://{tmp_path_factory.mktemp('journal')}", client_name="tests")
     feed = Feed(journal, open_blobs(str(tmp_path_factory.mktemp("blobs"))))
+    before = [page("/x"), page("/x/y"), page("/x/y/x"), page("/y"), page("/y/x")]
+    feed.add(*before, agent=BULK)
     send(feed, BULK, bulk, "/b" if apart else "")
     send(feed, URGENT, urgent, "/u" if apart else "")
-    content = run_both(database_url, feed)
+    write_all(database_url, before)
+    with meeting_before_they_commit():
+        content = run_both(database_url, feed)
     assert_every_node_has_its_folders(content)
     if apart:
         assert content == fold(feed.records(), feed.blobs)
