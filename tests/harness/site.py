@@ -16,7 +16,7 @@ from tests.harness.waiting import eventually
 
 Document = dict[str, Any]
 
-_DONE = ("IMPORTED", "REMOVED", "REMOVED_FAILED")
+_DONE = ("IMPORTED", "REMOVED", "REMOVED_FAILED", "SKIPPED")
 
 
 class Site:
