@@ -1,7 +1,7 @@
 """The append layer: each (producer, sequence) once, whatever the journal loses (R26, I13)."""
 
 from collections.abc import Sequence
-from concurrent.futures import Future
+from concurrent.futures import Future, ThreadPoolExecutor
 
 import pytest
 
@@ -126,6 +126,21 @@ def test_d3_a_failed_append_is_not_remembered_as_being_there(desk: Desk) -> None
     desk.journal.heal()
     outcomes = desk.log.append_all([numbered("p", s) for s in (1, 2, 3)])
     assert outcomes == [Answer(None), Answer(1), Answer(2)]
+
+
+def test_threads_that_send_the_same_messages_append_each_once(desk: Desk) -> None:
+    def send(begin: int) -> list[Outcome]:
+        return desk.log.append_all([numbered("p", begin + s) for s in range(10)])
+
+    def source() -> list[Outcome]:
+        return [outcome for begin in range(0, 200, 10) for outcome in send(begin)]
+
+    with ThreadPoolExecutor(4) as threads:
+        outcomes = [threads.submit(source) for _ in range(4)]
+    answers = [answer for one in outcomes for answer in one.result()]
+    assert desk.sequences() == list(range(200))
+    assert kinds(answers) == [Answer] * 800
+    assert sum(answer != Answer(None) for answer in answers) == 200
 
 
 def test_a_record_that_is_too_large_costs_the_others_nothing(desk: Desk) -> None:
