@@ -14,6 +14,7 @@ from packhorse.runtime.http import create_app
 from packhorse.runtime.lifecycle import Component
 from packhorse.runtime.problems import Kind
 from packhorse_services.publisher import (
+    distribution_list_routes,
     error_routes,
     event_routes,
     producer_routes,
@@ -116,6 +117,7 @@ def _app(settings: Settings, backends: Backends, parts: Assembled) -> FastAPI:
     for module in (
         *(routes, queue_routes, error_routes),
         *(producer_routes, event_routes, command_routes),
+        distribution_list_routes,
     ):
         app.include_router(module.router)
     return app

@@ -23,6 +23,7 @@ from packhorse_services.publisher.commands.store import note_status
 from packhorse_services.publisher.deliveries import Deliveries, Pool
 from packhorse_services.publisher.delivery import Delivery
 from packhorse_services.publisher.distribute import Packer
+from packhorse_services.publisher.distribution_list import DistributionList
 from packhorse_services.publisher.distributions import Distributions
 from packhorse_services.publisher.drafting import Drafter
 from packhorse_services.publisher.early import EarlyPublishing, early_connection
@@ -117,11 +118,15 @@ class _Assembly:
         )
 
     def _collaborators(self) -> Collaborators:
+        distributions = Distributions(self.routes_pool, self.queues, self._deliveries())
         return Collaborators(
             exporter=self.exporter,
             admission=self._admission(),
             queues=self.queues,
-            distributions=Distributions(self.routes_pool, self.queues, self._deliveries()),
+            distributions=distributions,
+            distribution_list=DistributionList(
+                self.routes_pool, distributions, self.settings.agent
+            ),
             commands=Commands(
                 self.commands_pool,
                 self.journal,

@@ -8,6 +8,7 @@ from starlette.requests import Request
 
 from packhorse_services.publisher.admission import Admission
 from packhorse_services.publisher.commands.issuing import Commands
+from packhorse_services.publisher.distribution_list import DistributionList
 from packhorse_services.publisher.distributions import Distributions
 from packhorse_services.publisher.exporter import Exporter
 from packhorse_services.publisher.live.hub import Hub
@@ -24,6 +25,7 @@ class Collaborators:
     admission: Admission
     queues: Queues
     distributions: Distributions
+    distribution_list: DistributionList
     errors: ErrorQueues
     hub: Hub
     commands: Commands

@@ -6,6 +6,7 @@ with it follows from their announcements and statuses.
 
 import asyncio
 import enum
+from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass
 from datetime import datetime
@@ -71,10 +72,18 @@ class Distributions:
 
     def state(self, offset: int | None) -> DistributionState:
         """Return where the package at `offset` is as a whole; costs no reading."""
-        if offset is None:
-            return DistributionState.ACCEPTED
+        return self.states()(offset)
+
+    def states(self) -> Callable[[int | None], DistributionState]:
+        """Return what tells the state of many packages by their offsets, all as of now."""
         done = min(self._deliveries.done(), default=-1)
-        return DistributionState.DISTRIBUTED if done >= offset else DistributionState.QUEUED
+
+        def state(offset: int | None) -> DistributionState:
+            if offset is None:
+                return DistributionState.ACCEPTED
+            return DistributionState.DISTRIBUTED if done >= offset else DistributionState.QUEUED
+
+        return state
 
     async def wait(self, offset: int, seconds: float) -> DistributionState:
         """Return the state once every live subscriber is done with it, or after `seconds`.

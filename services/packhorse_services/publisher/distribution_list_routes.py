@@ -1,0 +1,110 @@
+"""Listing distributions."""
+
+from datetime import datetime
+from typing import Annotated, Literal
+from urllib.parse import urlencode
+
+from fastapi import APIRouter, Depends, Query, Request, Response
+from pydantic import BaseModel, Field
+
+from packhorse.runtime.auth import Principal, Scope, require
+from packhorse.runtime.problems import documented
+from packhorse.runtime.validation import StrictRoute
+from packhorse.wire.messages import Action
+from packhorse_services.publisher.collaborators import of
+from packhorse_services.publisher.distribution_list import (
+    DistributionFilter,
+    read_place,
+    write_place,
+)
+from packhorse_services.publisher.distributions import Distribution, DistributionState
+from packhorse_services.publisher.schemas import Links, Path
+
+router = APIRouter(route_class=StrictRoute, tags=["distributions"])
+
+Reader = Annotated[Principal, Depends(require(Scope.QUEUES_READ))]
+
+_MAX_PAGE = 1_000
+
+
+class DistributionSummary(BaseModel):
+    """A distribution without its part at each subscriber."""
+
+    id: str
+    package_id: str
+    state: Literal["ACCEPTED", "QUEUED", "DISTRIBUTED"]
+    offset: int | None
+    action: str
+    paths: list[str]
+    deep_paths: list[str]
+    user: str
+    size: int = Field(description="Bytes of the body as stored")
+    accepted_at: datetime
+    links: Links
+
+
+class DistributionListDocument(BaseModel):
+    """Distributions of a publisher agent, newest first."""
+
+    agent: str
+    distributions: list[DistributionSummary] = Field(
+        description="With a filter a page may be short, or empty, and yet not the last"
+    )
+    next: str | None = Field(description="URL of the next page, or null at the end")
+
+
+@router.get("/distributions", responses=documented(503))
+async def list_distributions(
+    request: Request,
+    response: Response,
+    _caller: Reader,
+    *,
+    limit: Annotated[int, Query(ge=1, le=_MAX_PAGE)] = 100,
+    cursor: Annotated[str | None, Query(max_length=100)] = None,
+    path_prefix: Annotated[
+        Path | None,
+        Query(max_length=2048, description="With a path that is this one or lies below it"),
+    ] = None,
+    action: Annotated[
+        Literal["ADD", "DELETE", "INVALIDATE", "TEST"] | None, Query(description="Of this action")
+    ] = None,
+    user: Annotated[str | None, Query(max_length=200, description="Asked for by this one")] = None,
+    state: Annotated[
+        Literal["ACCEPTED", "QUEUED", "DISTRIBUTED"] | None, Query(description="In this state now")
+    ] = None,
+) -> DistributionListDocument:
+    """List what was distributed, newest first, as long as the log keeps it."""
+    publisher = of(request)
+    wanted = DistributionFilter(
+        path_prefix, action and Action(action), user, state and DistributionState(state)
+    )
+    page = await publisher.distribution_list.page(wanted, limit, read_place(cursor))
+    following = None
+    if page.behind is not None:
+        asked = {"path_prefix": path_prefix, "action": action, "user": user, "state": state}
+        given = {name: value for name, value in asked.items() if value is not None}
+        query = urlencode({"cursor": write_place(page.behind), "limit": limit, **given})
+        following = f"/distributions?{query}"
+        response.headers["Link"] = f'<{following}>; rel="next"'
+    return DistributionListDocument(
+        agent=publisher.agent,
+        distributions=[_summary(found, in_state) for found, in_state in page.found],
+        next=following,
+    )
+
+
+def _summary(found: Distribution, state: DistributionState) -> DistributionSummary:
+    entry = found.entry
+    return DistributionSummary(
+        id=entry.package_id,
+        package_id=entry.package_id,
+        state=state.value,
+        offset=found.offset,
+        action=entry.action.value,
+        paths=list(entry.paths),
+        deep_paths=list(entry.deep_paths),
+        user=entry.user,
+        size=entry.body_length,
+        accepted_at=found.accepted_at,
+        links=Links(self=f"/distributions/{entry.package_id}"),
+    )
