@@ -41,11 +41,13 @@ from tests.harness.waiting import eventually
 
 
 @pytest.fixture(params=["memory", "sql"])
-def author(
-    request: pytest.FixtureRequest, database_url: str, databases: Databases, tmp_path: Path
-) -> Iterator[Author]:
-    url = databases.new("journal") if request.param == "sql" else f"memory://{tmp_path}"
-    journal = open_journal(url, client_name="tests")
+def journal_url(request: pytest.FixtureRequest, databases: Databases, tmp_path: Path) -> str:
+    return databases.new("journal") if request.param == "sql" else f"memory://{tmp_path}"
+
+
+@pytest.fixture
+def author(database_url: str, journal_url: str, tmp_path: Path) -> Iterator[Author]:
+    journal = open_journal(journal_url, client_name="tests")
     author = Author(database_url, journal, open_blobs(str(tmp_path / "blobs")))
     author.write(*(page(f"/p{number}") for number in range(3)))
     yield author
@@ -60,18 +62,20 @@ def source(author: Author) -> Source:
     return source
 
 
-def crash_once(author: Author, requests: Sequence[DistributionRequest], steps: int) -> bool:
+def crash_once(
+    author: Author, journal_url: str, requests: Sequence[DistributionRequest], steps: int
+) -> bool:
     """Publish with a process that dies after `steps`; tell whether it died."""
     fuse = Fuse(steps)
-    replica = author.replica(
-        journal=FragileJournal(author.journal, fuse), slot=fragile_slot(author, fuse)
-    )
+    journal = open_journal(journal_url, client_name="dying")
+    replica = author.replica(journal=FragileJournal(journal, fuse), slot=fragile_slot(author, fuse))
     try:
         publish(replica, *requests)
     except Crash:
         pass
     finally:
         replica.close()
+        journal.close()  # what it has sent arrives
     return fuse.blown
 
 
@@ -95,11 +99,11 @@ def taken(publishing: Publishing, asked: DistributionRequest) -> bool:
 
 
 def test_r5_a_crash_at_any_step_leaves_each_sequence_in_the_journal_once(
-    author: Author, source: Source
+    author: Author, journal_url: str, source: Source
 ) -> None:
     survivor = author.replica()
     steps = last = 0
-    while crash_once(author, source.requests(last + 1, last + 2), steps):
+    while crash_once(author, journal_url, source.requests(last + 1, last + 2), steps):
         last += 2
         survivor.settle()
         replay(survivor, source, last)

@@ -29,6 +29,20 @@ class CommandFailed(PackhorseError):
         self.code = code
 
 
+class NoAnswer(CommandFailed):
+    """Nobody answered, or not in time; whether the request has arrived is unknown."""
+
+
+class Refused(CommandFailed):
+    """The service answered with a problem; `kind` is the last part of its type."""
+
+    def __init__(
+        self, text: str, code: Exit, *, status: int, kind: str, retry_after_s: float | None
+    ) -> None:
+        super().__init__(text, code)
+        self.status, self.kind, self.retry_after_s = status, kind, retry_after_s
+
+
 _CODES = {404: Exit.NOT_FOUND, 409: Exit.CONFLICT, 412: Exit.CONFLICT}
 
 
@@ -54,6 +68,10 @@ class Api:
         """Send `body` and return the answer. Raises `CommandFailed`."""
         return self._send("POST", path, json=dict(body), headers=dict(headers or {})).json()
 
+    def put(self, path: str) -> Any:
+        """Put nothing but the resource itself, and return the answer. Raises `CommandFailed`."""
+        return self._send("PUT", path).json()
+
     def patch(self, path: str, body: Mapping[str, Any]) -> Any:
         """Merge `body` into what is there and return the answer. Raises `CommandFailed`."""
         headers = {"Content-Type": "application/merge-patch+json"}
@@ -63,17 +81,17 @@ class Api:
         try:
             answer = self._client.request(method, path, **arguments)
         except httpx.TimeoutException as error:
-            raise CommandFailed(
+            raise NoAnswer(
                 f"{self._client.base_url} gave no answer in time", Exit.TIMEOUT
             ) from error
         except httpx.TransportError as error:
-            raise CommandFailed(
+            raise NoAnswer(
                 f"nobody answers at {self._client.base_url} ({error}); is it running, and is "
                 "--server right?"
             ) from error
         if answer.is_success:
             return answer
-        raise CommandFailed(_explain(answer), _CODES.get(answer.status_code, Exit.FAILED))
+        raise _refused(answer)
 
     def close(self) -> None:
         """Let go of the connection."""
@@ -91,6 +109,21 @@ class Api:
     ) -> None:
         """Close the client."""
         self.close()
+
+
+def _refused(answer: httpx.Response) -> Refused:
+    try:
+        kind = str(answer.json()["type"]).rpartition("/")[2]
+    except (ValueError, KeyError, TypeError):
+        kind = ""
+    wait = answer.headers.get("Retry-After", "")
+    return Refused(
+        _explain(answer),
+        _CODES.get(answer.status_code, Exit.FAILED),
+        status=answer.status_code,
+        kind=kind,
+        retry_after_s=float(wait) if wait.isascii() and wait.isdigit() else None,
+    )
 
 
 def _explain(answer: httpx.Response) -> str:

@@ -12,7 +12,7 @@ import typer
 
 import packhorse
 from packhorse.errors import PackhorseError
-from packhorse_services.cli import configuration, distribute, output, queues, rooms, topics
+from packhorse_services.cli import configuration, distribute, output, queues, replay, rooms, topics
 from packhorse_services.cli.api import CommandFailed, Exit
 from packhorse_services.cli.connection import Connection
 from packhorse_services.cli.data_directory import DataInUse
@@ -160,8 +160,28 @@ def distribute_paths(
     key: Annotated[
         str | None, typer.Option(help="Idempotency key: repeat a request with the same one.")
     ] = None,
+    from_file: Annotated[
+        str | None,
+        typer.Option(
+            help="Replay a file: each line is a path, or JSON with action, paths and deep_paths; "
+            "- reads stdin."
+        ),
+    ] = None,
+    producer: Annotated[
+        str | None, typer.Option(help="Whose file it is; it remembers how far the file has come.")
+    ] = None,
+    keep_going: Annotated[
+        bool, typer.Option("--keep-going", help="Go on behind a line that is refused.")
+    ] = False,
 ) -> None:
-    """Distribute nodes to all subscribers and print the distribution's id."""
+    """Distribute nodes to all subscribers and print the distribution's id, or replay a file."""
+    if from_file is not None or producer is not None:
+        if from_file is None or producer is None or paths or dry_run or wait or key:
+            raise CommandFailed(replay.USAGE, Exit.USAGE)
+        replayed = replay.Request(from_file, producer, action.value.upper(), deep, keep_going)
+        with _connection(context).publisher() as publisher:
+            replay.replay(publisher, replayed)
+        return
     body = {"action": action.value.upper(), "deep_paths" if deep else "paths": paths or []}
     with _connection(context).publisher() as publisher:
         if dry_run:

@@ -73,6 +73,19 @@ def get_distribution(
     _show(context, f"/distributions/{_segment(identifier)}", views.DISTRIBUTION, form, watch=watch)
 
 
+@get.command("producer")
+def get_producer(
+    context: typer.Context,
+    name: Annotated[str, typer.Argument(help="The producer; it is yours.")],
+    form: Output = Format.TABLE,
+    watch: Watch = False,
+) -> None:
+    """Show how far a producer has come."""
+    with context.ensure_object(Connection).publisher() as publisher:
+        path = f"/producers/{_segment(name)}"
+        _again(lambda: views.PRODUCER.show_one(publisher.get(path), form), watch=watch)
+
+
 @clear.command("queue")
 def clear_queue(
     context: typer.Context,

@@ -45,6 +45,10 @@ class View:
     columns: Mapping[str, str]
     wide: Mapping[str, str]
 
+    def show_one(self, row: Mapping[str, Any], form: Format) -> None:
+        """Write a document that is a single row to stdout."""
+        self.show(row if form is Format.JSON else {self.rows: [row]}, form)
+
     def show(self, document: Mapping[str, Any], form: Format) -> None:
         """Write the document to stdout."""
         if form is Format.JSON:
@@ -119,6 +123,20 @@ DISTRIBUTION = View(
         "REASON": "reason",
     },
     wide={"STALE": "stale", "NEXT ATTEMPT": "next_attempt_at"},
+)
+
+
+PRODUCER = View(
+    rows="producers",
+    name="name",
+    columns={
+        "PRODUCER": "name",
+        "EPOCH": "epoch",
+        "LAST": "last_sequence",
+        "IN THE JOURNAL": "last_persisted_sequence",
+        "USED": "used_at",
+    },
+    wide={"REGISTERED": "registered_at"},
 )
 
 

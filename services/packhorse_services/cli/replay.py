@@ -1,0 +1,200 @@
+"""`packhorse distribute --from-file`: a file of requests, each published once.
+
+The line's number is the producer's sequence, so the publisher knows how far the file has come:
+a replay that was killed goes on behind the last line that was committed, and sends none twice.
+"""
+
+import sys
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import IO, Any
+from urllib.parse import quote
+
+import stamina
+from rich.progress import (
+    BarColumn,
+    MofNCompleteColumn,
+    Progress,
+    TextColumn,
+    TimeElapsedColumn,
+    TimeRemainingColumn,
+)
+
+from packhorse_services.cli import output, replay_file
+from packhorse_services.cli.api import Api, CommandFailed, Exit, NoAnswer, Refused
+from packhorse_services.cli.replay_file import BadLine, Line
+
+USAGE = "--from-file FILE and --producer NAME go together, and without paths, --key and --wait"
+PATIENCE_S = 300.0
+"""How long one line is tried again before the replay gives up; another replay goes on there."""
+
+_WAIT_MAX_S = 10.0
+_AWAY = {502, 503, 504}
+_AGAIN = {429, *_AWAY}
+_LINE_AT_FAULT = {400, 403, 404, 413, 415, 422}
+
+
+@dataclass(slots=True)
+class Tally:
+    """What became of the lines so far."""
+
+    published: int = 0
+    repeated: int = 0
+    behind: int = 0
+    """Lines that an earlier replay has sent."""
+    refused: int = 0
+    last: int | None = None
+
+    def sentence(self, seconds: float) -> str:
+        """Return the summary."""
+        parts = [f"{self.published} published"]
+        parts += [f"{self.repeated} had been published already"] if self.repeated else []
+        parts += [f"{self.behind} were sent by an earlier replay"] if self.behind else []
+        parts += [f"{self.refused} refused"] if self.refused else []
+        where = "" if self.last is None else f"; the last line is {self.last}"
+        return f"{', '.join(parts)} in {seconds:.1f} s{where}"
+
+
+@dataclass(frozen=True, slots=True)
+class Request:
+    """What is to be replayed, and what holds for lines that do not say it themselves."""
+
+    source: str
+    """A path, or `-` for stdin."""
+    producer: str
+    action: str
+    deep: bool
+    keep_going: bool = False
+
+
+def replay(publisher: Api, request: Request) -> None:
+    """Send the lines behind the last one that was committed, in order.
+
+    Raises `CommandFailed`: with the file and the line for one that is refused, or, when it is to
+    keep going, with how many were, at the end; with `CONFLICT` when another replay has registered
+    the producer since; with what was wrong last when the publisher stays away. Sending the file
+    again goes on where it was.
+    """
+    tally = _Replay(publisher, request).run()
+    if tally.refused:
+        raise CommandFailed(f"{tally.refused} lines were refused; a replay does not try them again")
+
+
+class _Replay:
+    def __init__(self, publisher: Api, request: Request) -> None:
+        self._publisher, self._request = publisher, request
+        self._epoch = 0
+        self._tally = Tally()
+
+    def run(self) -> Tally:
+        began = time.monotonic()
+        with _opened(self._request.source) as file, _progress() as bar:
+            total = replay_file.count(file) if file.seekable() else None
+            task = bar.add_task(self._request.producer, total=total)
+            try:
+                last = self._register()
+                for line in replay_file.lines(file):
+                    self._take(line, last)
+                    bar.advance(task)
+            finally:
+                bar.stop()
+                output.tell(self._tally.sentence(time.monotonic() - began))
+        return self._tally
+
+    def _register(self) -> int:
+        """Register, which fences an earlier replay; return the last line that is committed."""
+        path = f"/producers/{quote(self._request.producer, safe='')}"
+        registered = _patiently(lambda: self._publisher.put(path), again_on=_AWAY)
+        self._epoch = registered["epoch"]
+        last = registered["last_sequence"]
+        return -1 if last is None else int(last)
+
+    def _take(self, line: Line, last: int) -> None:
+        if line.sequence <= last:
+            self._tally.behind += 1
+            return
+        try:
+            self._send(line)
+        except BadLine as error:
+            self._refuse(line, str(error), Exit.FAILED)
+        except Refused as error:
+            if error.status not in _LINE_AT_FAULT or error.kind == "bad-producer-name":
+                raise
+            self._refuse(line, str(error), error.code)
+        else:
+            self._tally.last = line.sequence
+
+    def _send(self, line: Line) -> None:
+        body = line.body(self._request.action, deep=self._request.deep)
+        body["producer"] = {
+            "name": self._request.producer,
+            "epoch": self._epoch,
+            "sequence": line.sequence,
+        }
+        try:
+            answer = _patiently(lambda: self._publisher.post("/distribute", body), again_on=_AGAIN)
+        except Refused as error:
+            if error.kind != "sequence-passed":
+                raise
+            self._tally.repeated += 1
+            return
+        if answer["repeated"]:
+            self._tally.repeated += 1
+        else:
+            self._tally.published += 1
+
+    def _refuse(self, line: Line, why: str, code: Exit) -> None:
+        place = "stdin" if self._request.source == "-" else self._request.source
+        text = f"{place}:{line.sequence}: {why}"
+        if not self._request.keep_going:
+            raise CommandFailed(text, code)
+        output.tell(text)
+        self._tally.refused += 1
+
+
+def _patiently(send: Callable[[], Any], again_on: set[int]) -> Any:
+    """Send again what may not have arrived, and what is answered with one of these statuses."""
+
+    def again(error: Exception) -> bool | float:
+        if isinstance(error, NoAnswer):
+            return True
+        if not isinstance(error, Refused):
+            return False
+        if error.status not in again_on and error.kind != "key-in-progress":
+            return False
+        return True if error.retry_after_s is None else error.retry_after_s
+
+    for attempt in stamina.retry_context(
+        on=again, attempts=None, timeout=PATIENCE_S, wait_initial=0.1, wait_max=_WAIT_MAX_S
+    ):
+        with attempt:
+            return send()
+    raise AssertionError("a retry ends with an answer or an error")
+
+
+@contextmanager
+def _opened(source: str) -> Iterator[IO[bytes]]:
+    if source == "-":
+        yield sys.stdin.buffer
+        return
+    try:
+        file = Path(source).open("rb")  # noqa: SIM115 - closed below
+    except OSError as error:
+        raise CommandFailed(f"{source} can't be read: {error.strerror}", Exit.USAGE) from error
+    with file:
+        yield file
+
+
+def _progress() -> Progress:
+    return Progress(
+        TextColumn("{task.description}"),
+        BarColumn(),
+        MofNCompleteColumn(),
+        TimeElapsedColumn(),
+        TimeRemainingColumn(),
+        console=output.talk,
+        disable=not output.talk.is_terminal,
+    )

@@ -1,0 +1,209 @@
+"""A file of requests against a server that refuses, loses and forgets."""
+
+import io
+import json
+import threading
+from collections.abc import Callable, Iterator
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from packhorse_services.cli.api import Api, CommandFailed, Exit
+from packhorse_services.cli.replay import Request, replay
+from packhorse_services.cli.replay_file import BadLine, count, lines
+
+Answer = tuple[int, dict[str, str], dict[str, Any]]
+CUT: Answer = (0, {}, {})
+
+
+def problem(status: int, kind: str, **headers: str) -> Answer:
+    return status, headers, {"type": f"/problems/{kind}", "title": kind}
+
+
+class FakePublisher:
+    """Takes sequences as a publisher does; `mishaps` are what happens to a line before that."""
+
+    def __init__(self) -> None:
+        self.epoch, self.last = 0, -1
+        self.bodies: list[dict[str, Any]] = []
+        self.mishaps: dict[int, list[Answer]] = {}
+        self.lost: set[int] = set()
+        """Sequences whose first answer is lost, after they were taken."""
+
+    def register(self) -> Answer:
+        self.epoch += 1
+        last = None if self.last < 0 else self.last
+        return 200, {}, {"epoch": self.epoch, "last_sequence": last}
+
+    def distribute(self, body: dict[str, Any]) -> Answer:
+        number = body.pop("producer")
+        sequence = number["sequence"]
+        if self.mishaps.get(sequence):
+            return self.mishaps[sequence].pop(0)
+        if number["epoch"] < self.epoch:
+            return problem(409, "producer-fenced")
+        if sequence <= self.last:
+            return 202, {}, {"repeated": True}
+        self.last = sequence
+        self.bodies.append(body)
+        if sequence in self.lost:
+            return CUT
+        return 202, {}, {"repeated": False}
+
+
+@pytest.fixture
+def publisher() -> FakePublisher:
+    return FakePublisher()
+
+
+@pytest.fixture
+def api(publisher: FakePublisher) -> Iterator[Api]:
+    class Handler(BaseHTTPRequestHandler):
+        def do_PUT(self) -> None:
+            self._answer(publisher.register())
+
+        def do_POST(self) -> None:
+            body = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
+            self._answer(publisher.distribute(body))
+
+        def _answer(self, answer: Answer) -> None:
+            status, headers, body = answer
+            if answer is CUT:
+                self.close_connection = True
+                return
+            self.send_response(status)
+            for name, value in headers.items():
+                self.send_header(name.replace("_", "-"), value)
+            self.end_headers()
+            self.wfile.write(json.dumps(body).encode())
+
+        def log_message(self, *args: object) -> None:
+            pass
+
+    server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+    thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01})
+    thread.start()
+    with Api(f"http://127.0.0.1:{server.server_port}", None) as client:
+        yield client
+    server.shutdown()
+    thread.join()
+    server.server_close()
+
+
+@pytest.fixture
+def asked(tmp_path: Path) -> Callable[..., Request]:
+    def ask(*texts: str, **options: Any) -> Request:
+        path = tmp_path / "paths.txt"
+        path.write_text("".join(f"{text}\n" for text in texts))
+        return Request(str(path), "import", "ADD", deep=False, **options)
+
+    return ask
+
+
+def test_each_line_is_a_request_with_its_number(
+    publisher: FakePublisher, api: Api, asked: Callable[..., Request], capfd: Any
+) -> None:
+    line = '{"action": "delete", "deep_paths": ["/b"]}'
+    replay(api, asked("# what to send", "", "/a", line, "  ", "/c d"))
+    assert publisher.bodies == [
+        {"action": "ADD", "paths": ["/a"]},
+        {"action": "DELETE", "deep_paths": ["/b"]},
+        {"action": "ADD", "paths": ["/c d"]},
+    ]
+    assert publisher.last == 6
+    assert "3 published in" in capfd.readouterr().err
+
+
+def test_a_second_replay_sends_what_was_added(
+    publisher: FakePublisher, api: Api, asked: Callable[..., Request], capfd: Any
+) -> None:
+    replay(api, asked("/a", "/b"))
+    replay(api, asked("/a", "/b", "/c"))
+    assert [body["paths"] for body in publisher.bodies] == [["/a"], ["/b"], ["/c"]]
+    assert "1 published, 2 were sent by an earlier replay" in capfd.readouterr().err
+
+
+def test_what_may_not_have_arrived_is_sent_again(
+    publisher: FakePublisher, api: Api, asked: Callable[..., Request], capfd: Any
+) -> None:
+    publisher.lost = {2}
+    publisher.mishaps = {
+        1: [problem(503, "duplicate-unknown", Retry_After="0"), CUT],
+        2: [problem(429, "too-far-behind", Retry_After="0"), problem(502, "x", Retry_After="0")],
+        3: [problem(409, "key-in-progress", Retry_After="0")],
+        4: [problem(410, "sequence-passed")],
+    }
+    replay(api, asked("/a", "/b", "/c", "/d", "/e"))
+    assert [body["paths"] for body in publisher.bodies] == [["/a"], ["/b"], ["/c"], ["/e"]]
+    assert "3 published, 2 had been published already" in capfd.readouterr().err
+
+
+@pytest.mark.parametrize("status", [403, 404, 422])
+def test_a_refused_line_stops_and_is_named(
+    publisher: FakePublisher, api: Api, asked: Callable[..., Request], status: int
+) -> None:
+    publisher.mishaps = {2: [problem(status, "no")]}
+    with pytest.raises(CommandFailed, match=r"paths\.txt:2: no"):
+        replay(api, asked("/a", "/b", "/c"))
+    assert len(publisher.bodies) == 1
+    replay(api, asked("/a", "/b", "/c"))
+    assert [body["paths"] for body in publisher.bodies] == [["/a"], ["/b"], ["/c"]]
+
+
+def test_it_keeps_going_when_told_to_and_fails_at_the_end(
+    publisher: FakePublisher, api: Api, asked: Callable[..., Request], capfd: Any
+) -> None:
+    publisher.mishaps = {2: [problem(404, "no")]}
+    with pytest.raises(CommandFailed, match="2 lines were refused") as failed:
+        replay(api, asked("/a", "/b", "{broken", "/d", keep_going=True))
+    assert failed.value.code == Exit.FAILED
+    said = capfd.readouterr().err
+    assert "paths.txt:2: no" in said
+    assert "paths.txt:3: it is no JSON" in said
+    assert [body["paths"] for body in publisher.bodies] == [["/a"], ["/d"]]
+
+
+def test_a_replay_that_is_fenced_ends_with_a_conflict(
+    publisher: FakePublisher, api: Api, asked: Callable[..., Request]
+) -> None:
+    publisher.mishaps = {2: [problem(409, "producer-fenced")]}
+    with pytest.raises(CommandFailed) as failed:
+        replay(api, asked("/a", "/b", keep_going=True))
+    assert failed.value.code == Exit.CONFLICT
+
+
+def test_a_token_that_allows_nothing_is_no_fault_of_a_line(
+    publisher: FakePublisher, api: Api, asked: Callable[..., Request]
+) -> None:
+    publisher.mishaps = {1: [problem(401, "unauthenticated")]}
+    with pytest.raises(CommandFailed, match="token") as failed:
+        replay(api, asked("/a", keep_going=True))
+    assert "paths.txt" not in str(failed.value)
+
+
+def test_a_file_that_is_not_there_is_a_usage_error(api: Api, tmp_path: Path) -> None:
+    with pytest.raises(CommandFailed, match="can't be read") as failed:
+        replay(api, Request(str(tmp_path / "none"), "import", "ADD", deep=False))
+    assert failed.value.code == Exit.USAGE
+
+
+def test_lines_keep_their_numbers_whatever_is_between() -> None:
+    long = b"/" + b"x" * 3_000_000
+    text = b"#c\r\n\r\n/a\r\n" + long + b"\n\xff\n[1]\n/last"
+    found = list(lines(io.BytesIO(text)))
+    assert [line.sequence for line in found] == [3, 4, 5, 6, 7]
+    assert count(io.BytesIO(text)) == 5
+    assert found[0].body("ADD", deep=True) == {"action": "ADD", "deep_paths": ["/a"]}
+    for line, why in ((found[1], "longer"), (found[2], "UTF-8")):
+        with pytest.raises(BadLine, match=why):
+            line.body("ADD", deep=False)
+    assert found[4].text == b"/last"
+
+
+@pytest.mark.parametrize("text", ['{"path": "/a"}', "{", '{"paths": NaN', "{" * 100_000])
+def test_json_that_is_no_request_is_told_apart(text: str) -> None:
+    [line] = lines(io.BytesIO(text.encode()))
+    with pytest.raises(BadLine):
+        line.body("ADD", deep=False)
