@@ -2,7 +2,7 @@
 
 import random
 import threading
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -33,6 +33,9 @@ from packhorse.wire.package_codec import decode_package
 from packhorse.wire.topics import Topics
 from packhorse_services.publisher.delivery import Delivery
 from packhorse_services.publisher.distribute import DistributionRequest, Packer
+from packhorse_services.publisher.drafting import Drafter
+from packhorse_services.publisher.early import EarlyPublishing, early_connection
+from packhorse_services.publisher.line import Publishes
 from packhorse_services.publisher.pending import Pending
 from packhorse_services.publisher.publishing import Patience, Publishing
 from packhorse_services.publisher.slot import Slot, slot_connection
@@ -63,7 +66,7 @@ class Author:
         self.database_url, self.journal, self.blobs = database_url, journal, blobs
         self.topics = topics
         journal.create_topics(standard_topics(topics))
-        self._open: list[Publishing] = []
+        self._open: list[Publishing | EarlyPublishing] = []
 
     def write(self, *nodes: Node) -> None:
         with connect(self.database_url, "tests") as connection:
@@ -90,6 +93,29 @@ class Author:
         )
         self._open.append(publishing)
         return publishing
+
+    def early(
+        self,
+        *,
+        publishing: Publishing | None = None,
+        packer: Packer | None = None,
+        open_connection: Callable[[], psycopg.Connection] | None = None,
+        group_bytes: int = 2**21,
+        agent: str = AGENT,
+    ) -> EarlyPublishing:
+        """Return another publisher of this author, which exports before it takes the slot."""
+        packer = packer or Packer(self.blobs, agent, "instance", SystemClock())
+        early = EarlyPublishing(
+            publishing or self.replica(agent=agent),
+            Drafter(packer, group_bytes=group_bytes),
+            open_connection or self.early_connection,
+            agent=agent,
+        )
+        self._open.append(early)
+        return early
+
+    def early_connection(self) -> psycopg.Connection:
+        return early_connection(self.database_url, "tests-early")
 
     def slot_connection(self) -> psycopg.Connection:
         return slot_connection(self.database_url, "tests-slot", lock_ms=20_000)
@@ -129,7 +155,7 @@ def page(path: str, version: int = 0) -> Node:
     return Node(path, "page", f'{{"version": {version}}}')
 
 
-def publish(publishing: Publishing, *requests: DistributionRequest) -> list[Pending]:
+def publish(publishing: Publishes, *requests: DistributionRequest) -> list[Pending]:
     """Publish requests as one group."""
     group = [Pending(asked) for asked in requests]
     while unanswered := [pending for pending in group if not pending.future.done()]:

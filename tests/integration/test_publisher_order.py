@@ -4,7 +4,7 @@ import json
 import random
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
@@ -16,7 +16,9 @@ from packhorse.blobs.open import open_blobs
 from packhorse.clock import SystemClock
 from packhorse.messaging.open import open_journal
 from packhorse.packages.body import unpack
+from packhorse.runtime.metrics import PUBLISHER_EARLY_EXPORTS
 from packhorse.wire.topics import Topics
+from packhorse_services.publisher.distribute import DistributionRequest
 from packhorse_services.publisher.exporter import Exporter
 from packhorse_services.publisher.publishing import Publishing
 from packhorse_services.publisher.slot import Slot
@@ -56,10 +58,13 @@ def author(database_url: str, journal_url: str, tmp_path: Path) -> Iterator[Auth
     journal.close()
 
 
+def exporters_of(*publishings: Publishing) -> list[Exporter]:
+    return [Exporter(publishing, SystemClock()) for publishing in publishings]
+
+
 @contextmanager
-def running(*publishings: Publishing) -> Iterator[list[Exporter]]:
+def running(exporters: list[Exporter]) -> Iterator[list[Exporter]]:
     with ExitStack() as stack:
-        exporters = [Exporter(publishing, SystemClock()) for publishing in publishings]
         for exporter in exporters:
             exporter.start()
             stack.callback(exporter.stop, 20)
@@ -81,8 +86,11 @@ class Versions:
             return self._last[path]
 
 
+Ask = Callable[[str, str], DistributionRequest]
+
+
 def edit_and_distribute(
-    seed: int, versions: Versions, exporters: list[Exporter]
+    seed: int, versions: Versions, exporters: list[Exporter], ask: Ask
 ) -> list[tuple[str, str, int, int | None]]:
     """Return package id, path, version at least, and offset of each distribution."""
     chance = random.Random(seed)
@@ -91,17 +99,20 @@ def edit_and_distribute(
         path = chance.choice(PATHS)
         version = versions.edit(path)
         other = chance.choice(PATHS)
-        pending = chance.choice(exporters).submit(request(path, other))
+        pending = chance.choice(exporters).submit(ask(path, other))
         accepted = pending.future.result(60)
         done.append((accepted.package_id, path, version, accepted.offset))
     return done
 
 
-def play(author: Author, *publishings: Publishing) -> list[tuple[str, str, int, int | None]]:
+def play(
+    author: Author, exporters: list[Exporter], ask: Ask = request
+) -> list[tuple[str, str, int, int | None]]:
     versions = Versions(author)
-    with running(*publishings) as exporters, ThreadPoolExecutor(THREADS) as pool:
+    with running(exporters), ThreadPoolExecutor(THREADS) as pool:
         plays = [
-            pool.submit(edit_and_distribute, seed, versions, exporters) for seed in range(THREADS)
+            pool.submit(edit_and_distribute, seed, versions, exporters, ask)
+            for seed in range(THREADS)
         ]
         return [done for played in plays for done in played.result()]
 
@@ -128,7 +139,34 @@ def stale(author: Author) -> list[tuple[int, str]]:
 
 @pytest.mark.parametrize("journal_url", JOURNALS, indirect=True)
 def test_r6_no_stale_overwrite_however_many_race(author: Author) -> None:
-    done = play(author, author.replica(), author.replica())
+    check(author, play(author, exporters_of(author.replica(), author.replica())))
+
+
+@pytest.mark.parametrize("journal_url", JOURNALS, indirect=True)
+def test_r6_no_stale_overwrite_by_what_is_exported_before_the_slot(author: Author) -> None:
+    chance = random.Random(1)
+
+    def ask(path: str, other: str) -> DistributionRequest:
+        match chance.randrange(6):
+            case 0:
+                return request(other, deep=["/contended"])
+            case 1 | 2:
+                return request(deep=[path, other])
+        return request(path, other)
+
+    exporters = [Exporter(author.replica(), SystemClock(), early=author.early()) for _ in range(2)]
+    before = [early_exports(outcome) for outcome in ("used", "stale", "under_slot")]
+    check(author, play(author, exporters, ask))
+    after = [early_exports(outcome) for outcome in ("used", "stale", "under_slot")]
+    assert all(now > then for now, then in zip(after, before, strict=True))
+
+
+def early_exports(outcome: str) -> float:
+    return PUBLISHER_EARLY_EXPORTS.labels(outcome)._value.get()
+
+
+def check(author: Author, done: list[tuple[str, str, int, int | None]]) -> None:
+    """Nothing is stale, nothing missing, nothing twice, and all is where it was told to be."""
     assert stale(author) == []
     versions = {(package_id, path): v for _, package_id, path, v in carried(author)}
     assert all(versions[package_id, path] >= version for package_id, path, version, _ in done)
@@ -143,7 +181,8 @@ def test_r6_no_stale_overwrite_however_many_race(author: Author) -> None:
 @pytest.mark.parametrize("journal_url", JOURNALS, indirect=True)
 def test_r5_replicas_race_on_a_journal_that_loses_acknowledgements(author: Author) -> None:
     lossy = LossyJournal(author.journal, random.Random(1), faults=0.2)
-    done = play(author, author.replica(journal=lossy), author.replica(journal=lossy))
+    replicas = author.replica(journal=lossy), author.replica(journal=lossy)
+    done = play(author, exporters_of(*replicas))
     author.replica().settle()
     assert lossy.lost_records
     assert lossy.lost_acknowledgements
