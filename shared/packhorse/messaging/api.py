@@ -70,11 +70,11 @@ class Appended:
     offset: int
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)  # not frozen: that would triple the cost of making one
 class Record:
     """A record as every reader sees it. `time_ms` is the backend's clock at the append (R28).
 
-    `value` is empty when the reader asked for no values.
+    `value` is empty when the reader asked for no values. Nobody changes a record.
     """
 
     topic: str

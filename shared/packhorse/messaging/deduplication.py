@@ -20,6 +20,7 @@ sequence is ever taken for a new one in silence, and memory is bounded by the nu
 """
 
 import enum
+import heapq
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Protocol
@@ -103,8 +104,8 @@ class _Producer:
     pushed: int = NOTHING
     persisted: int = NOTHING
     used_ms: int = 0
-    used: bool = True
-    """Whether it was used since `expire` was last told the time."""
+    turn: int = 0
+    """When it was used, counted in uses of any producer; 0 before the restart."""
 
 
 class Deduplication:
@@ -116,6 +117,7 @@ class Deduplication:
     def __init__(self, producers: int = 10_000) -> None:
         self._limit, self._floor = producers, 0
         self._producers: dict[str, _Producer] = {}
+        self._turn = self._timed = 0
 
     def check(self, producer: str, sequence: int, epoch: int = 1) -> Verdict:
         """Say what is known of a message; one that is no duplicate counts as pushed from now on.
@@ -129,7 +131,7 @@ class Deduplication:
         known = self._producers.get(producer)
         if known is None:
             known = self._producers[producer] = _Producer(epoch)
-        known.epoch, known.used = epoch, True
+        known.epoch, known.turn = epoch, self._next_turn()
         if verdict is Verdict.NOT_DUP:
             known.pushed = sequence
         return verdict
@@ -163,8 +165,8 @@ class Deduplication:
     def persisted(self, producer: str, sequence: int, epoch: int = 1) -> None:
         """Note that a message is in the log: to be called after that is certain, never before.
 
-        It takes whatever the log holds, also of producers that were not known: then the one that
-        was used longest ago is forgotten if there are too many.
+        It takes whatever the log holds, also of producers that were not known: if there is no room
+        for them, some are forgotten that were used longest ago.
         """
         known = self._producers.get(producer)
         if known is None:
@@ -173,7 +175,7 @@ class Deduplication:
         known.epoch = max(known.epoch, epoch)
         known.persisted = max(known.persisted, sequence)
         known.pushed = max(known.pushed, sequence)
-        known.used = True
+        known.turn = self._next_turn()
 
     def reset(self, producer: str) -> None:
         """Take back what was pushed and is not persisted, after it is certain that it failed.
@@ -197,8 +199,9 @@ class Deduplication:
         with a message on its way is never forgotten.
         """
         for known in self._producers.values():
-            if known.used:
-                known.used, known.used_ms = False, now_ms
+            if known.turn > self._timed:
+                known.used_ms = now_ms
+        self._timed = self._turn
         idle = [
             name
             for name, known in self._producers.items()
@@ -207,13 +210,19 @@ class Deduplication:
         self._forget(idle)
         return idle
 
-    def _make_room(self) -> None:
-        while len(self._producers) >= self._limit:
-            self._forget([min(self._producers, key=self._last_use)])
+    def _next_turn(self) -> int:
+        self._turn += 1
+        return self._turn
 
-    def _last_use(self, name: str) -> tuple[bool, int]:
+    def _make_room(self) -> None:
+        """Forget a tenth of a full table, so that a log of very many names is read in no time."""
+        if len(self._producers) >= self._limit:
+            excess = len(self._producers) - self._limit + max(1, self._limit // 10)
+            self._forget(heapq.nsmallest(excess, self._producers, key=self._last_use))
+
+    def _last_use(self, name: str) -> tuple[int, int]:
         known = self._producers[name]
-        return known.used, known.used_ms
+        return known.turn, known.used_ms
 
     def _forget(self, names: Iterable[str]) -> None:
         for name in names:
@@ -231,8 +240,8 @@ class Deduplication:
 
     def restore(self, state: DeduplicationState) -> None:
         """Begin again with a snapshot; the log's messages after it are `persisted` next."""
-        self._floor = state.floor
+        self._floor, self._turn, self._timed = state.floor, 0, 0
         self._producers = {
-            name: _Producer(kept.epoch, kept.sequence, kept.sequence, kept.used_ms, used=False)
+            name: _Producer(kept.epoch, kept.sequence, kept.sequence, kept.used_ms)
             for name, kept in state.producers.items()
         }

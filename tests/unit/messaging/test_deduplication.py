@@ -73,12 +73,30 @@ def test_no_more_producers_than_allowed_and_an_active_one_never_makes_room() -> 
 
 def test_a_log_with_more_producers_than_allowed_leaves_the_last_used_ones() -> None:
     state = Deduplication(producers=2)
-    for now, name in enumerate(("a", "b", "c")):
+    for sequence, name in enumerate(("a", "b", "a", "c")):
+        state.persisted(name, sequence, epoch=ord(name))
+    assert set(state.snapshot().producers) == {"a", "c"}
+    with pytest.raises(ProducerExpired):
+        state.check("b", 1, epoch=ord("b"))
+
+
+def test_after_a_restart_the_last_used_ones_are_those_of_the_snapshot_too() -> None:
+    state = Deduplication(producers=2)
+    for now, name in enumerate(("b", "a")):
         state.persisted(name, 1, epoch=now + 1)
         state.expire(now, idle_ms=1_000)
-    assert set(state.snapshot().producers) == {"b", "c"}
-    with pytest.raises(ProducerExpired):
-        state.check("a", 1, epoch=1)
+    restored = Deduplication(producers=2)
+    restored.restore(state.snapshot())
+    restored.persisted("c", 1, epoch=3)
+    assert set(restored.snapshot().producers) == {"a", "c"}
+
+
+def test_r30_a_log_of_very_many_names_takes_no_more_than_the_table() -> None:
+    state = Deduplication(producers=1_000)
+    for number in range(100_000):
+        state.persisted(f"p{number}", number)
+    assert 900 <= len(state.snapshot().producers) <= 1_000
+    assert state.last_sequence("p99999") == 99_999
 
 
 def test_a_snapshot_holds_what_is_persisted_and_nothing_that_was_pushed() -> None:

@@ -19,11 +19,11 @@ class Budget:
     bytes: int
     untouched: bool = True
 
-    def spend(self, size: int) -> None:
-        """Count one record."""
-        self.records -= 1
+    def spend(self, records: int, size: int) -> None:
+        """Count records that were fetched."""
+        self.records -= records
         self.bytes -= size
-        self.untouched = False
+        self.untouched = self.untouched and records == 0
 
 
 class PartitionRecords:
@@ -71,7 +71,7 @@ class PartitionRecords:
             if row[0] != expected:
                 break
             records.append(_record(self._topic.name, self._number, row))
-            budget.spend(row[5])
+        budget.spend(len(records), sum(row[5] for row in rows[: len(records)]))
         return records
 
 
