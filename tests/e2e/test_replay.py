@@ -1,0 +1,134 @@
+"""`packhorse distribute --from-file`: killed in the middle, run again, nothing is sent twice."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+from collections import Counter
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+
+from packhorse.messaging.api import Edge
+from packhorse.messaging.numbered import number_of
+from packhorse.messaging.open import open_journal
+from packhorse_services.cli.connection import read_token
+from packhorse_services.cli.data_directory import DataDirectory
+from tests.harness.processes import Up, packhorse
+from tests.harness.waiting import eventually
+
+LINES = 400
+
+
+@pytest.fixture
+def paths(up: Up, tmp_path: Path) -> Path:
+    """A file with a comment, a JSON line, and many paths that exist."""
+    stack = json.loads(up.output.read_text())
+    headers = {"Authorization": f"Bearer {read_token(Path(stack['token_file']))}"}
+    for name in ("a", "b"):
+        body = {"type": "page", "properties": {"title": name}}
+        httpx.put(f"{stack['content']}/content/replay/{name}", json=body, headers=headers)
+    file = tmp_path / "paths.txt"
+    texts = ["# what to send", '{"deep_paths": ["/replay"]}', *["/replay/a", "/replay/b"] * LINES]
+    file.write_text("\n".join(texts[:LINES]) + "\n")
+    return file
+
+
+def sequences(up: Up, producer: str) -> list[int]:
+    """Return what the journal holds of a producer, in its order."""
+    journal = open_journal(
+        DataDirectory(up.data).author_settings()["PACKHORSE_JOURNAL_URL"], client_name="tests"
+    )
+    topic, found = "aemdistribution_package", []
+    end, position = journal.bounds(topic).next, -1
+    with journal.reader(topic, Edge.OLDEST, partition=0) as reader:
+        while position < end:
+            numbers = [number_of(record.headers) for record in reader.poll(5)]
+            found += [n.sequence for n in numbers if n and f"/{producer}/" in n.producer]
+            position = reader.position()
+    journal.close()
+    return found
+
+
+def known(up: Up, producer: str) -> dict[str, Any]:
+    shown = packhorse("get", "producer", producer, "-o", "json", data=up.data, check=False)
+    document: dict[str, Any] = json.loads(shown.stdout or "{}")
+    return document
+
+
+def test_r5_a_replay_that_is_killed_goes_on_and_sends_nothing_twice(up: Up, paths: Path) -> None:
+    command = ("distribute", "--from-file", str(paths), "--producer", "killed")
+    for part in (1, 2):
+        killed = subprocess.Popen(
+            (sys.executable, "-m", "packhorse_services.cli", "--data", str(up.data), *command),
+            stdin=subprocess.DEVNULL,
+            stderr=subprocess.DEVNULL,
+        )
+        try:
+            eventually(
+                lambda part=part: (known(up, "killed").get("last_sequence") or 0) > 20 * part  # type: ignore[misc]
+            )
+        finally:
+            os.kill(killed.pid, signal.SIGKILL)
+            killed.wait()
+    sent = known(up, "killed")["last_sequence"]
+    assert sent < LINES, "it was killed too late to prove anything"
+    said = packhorse(*command, data=up.data).stderr
+    assert "were sent by an earlier replay" in said
+    assert sequences(up, "killed") == list(range(2, LINES + 1))
+    assert "0 published" in packhorse(*command, data=up.data).stderr
+
+
+def test_r5_replays_that_race_fence_each_other_and_send_each_line_once(up: Up, paths: Path) -> None:
+    command = ("distribute", "--from-file", str(paths), "--producer", "raced")
+    whole = (sys.executable, "-m", "packhorse_services.cli", "--data", str(up.data), *command)
+    racing = [
+        subprocess.Popen(whole, stdin=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True)
+        for _ in range(2)
+    ]
+    ended = [(process.communicate(timeout=120)[1], process.returncode) for process in racing]
+    codes = Counter(code for _, code in ended)
+    assert codes in ({0: 1, 4: 1}, {0: 2}), ended
+    assert sequences(up, "raced") == list(range(2, LINES + 1))
+
+
+def test_a_refused_line_is_named_and_the_replay_goes_on_from_there(
+    up: Up, paths: Path, tmp_path: Path
+) -> None:
+    file = tmp_path / "refused.txt"
+    file.write_text("/replay/a\n/nowhere\n/replay/b\n")
+    command = ("distribute", "--from-file", str(file), "--producer", "refused")
+    stopped = packhorse(*command, data=up.data, check=False)
+    assert stopped.returncode == 3
+    assert f"{file}:2:" in stopped.stderr
+    assert sequences(up, "refused") == [1]
+    gone_on = packhorse(*command, "--keep-going", data=up.data, check=False)
+    assert gone_on.returncode == 1
+    assert sequences(up, "refused") == [1, 3]
+
+
+def test_stdin_is_a_file_too(up: Up) -> None:
+    command = (
+        *(sys.executable, "-m", "packhorse_services.cli", "--data", str(up.data)),
+        *("distribute", "--from-file", "-", "--producer", "piped", "--action", "test"),
+    )
+    done = subprocess.run(
+        command, input="/a\n/b\n", capture_output=True, text=True, timeout=60, check=False
+    )
+    assert done.returncode == 0, done.stderr
+    assert sequences(up, "piped") == [1, 2]
+    shown = packhorse("get", "producer", "piped", data=up.data).stdout
+    assert "piped" in shown
+
+
+@pytest.mark.parametrize("options", [("--producer", "p"), ("--from-file", "f"), ("/a",)])
+def test_options_that_do_not_go_together_are_a_usage_error(
+    up: Up, options: tuple[str, ...]
+) -> None:
+    both = ("--from-file", "f", "--producer", "p") if options == ("/a",) else ()
+    refused = packhorse("distribute", *both, *options, data=up.data, check=False)
+    assert refused.returncode == 2
+    assert "--producer" in refused.stderr
