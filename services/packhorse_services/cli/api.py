@@ -2,11 +2,13 @@
 
 import enum
 import json
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from types import TracebackType
 from typing import Any, Self
 
 import httpx
+from httpx_sse import ServerSentEvent, SSEError, connect_sse
 
 from packhorse.errors import PackhorseError
 
@@ -43,6 +45,9 @@ class Refused(CommandFailed):
         self.status, self.kind, self.retry_after_s = status, kind, retry_after_s
 
 
+_SILENCE_S = 45.0
+"""A stream that is silent for longer is lost: there is a ping every 15 s."""
+
 _CODES = {404: Exit.NOT_FOUND, 409: Exit.CONFLICT, 412: Exit.CONFLICT}
 
 
@@ -76,6 +81,23 @@ class Api:
         """Merge `body` into what is there and return the answer. Raises `CommandFailed`."""
         headers = {"Content-Type": "application/merge-patch+json"}
         return self._send("PATCH", path, content=json.dumps(body), headers=headers).json()
+
+    @contextmanager
+    def follow(self, path: str, last_id: str = "") -> Iterator[Iterator[ServerSentEvent]]:
+        """Open a stream of server-sent events, behind the one with `last_id`.
+
+        Raises `CommandFailed`, inside the block too: `NoAnswer` when the connection is lost.
+        """
+        headers = {"Last-Event-ID": last_id} if last_id else {}
+        timeout = httpx.Timeout(self._client.timeout.connect, read=_SILENCE_S)
+        try:
+            with connect_sse(self._client, "GET", path, headers=headers, timeout=timeout) as source:
+                if not source.response.is_success:
+                    source.response.read()
+                    raise _refused(source.response)
+                yield source.iter_sse()
+        except (httpx.TransportError, SSEError) as error:
+            raise NoAnswer(f"{self._client.base_url} was lost ({error})") from error
 
     def _send(self, method: str, path: str, **arguments: Any) -> httpx.Response:
         try:

@@ -12,7 +12,16 @@ import typer
 
 import packhorse
 from packhorse.errors import PackhorseError
-from packhorse_services.cli import configuration, distribute, output, queues, replay, rooms, topics
+from packhorse_services.cli import (
+    configuration,
+    distribute,
+    events,
+    output,
+    queues,
+    replay,
+    rooms,
+    topics,
+)
 from packhorse_services.cli.api import CommandFailed, Exit
 from packhorse_services.cli.connection import Connection
 from packhorse_services.cli.data_directory import DataInUse
@@ -37,6 +46,7 @@ topics_app = typer.Typer(help="The journal's topics.", no_args_is_help=True)
 config_app = typer.Typer(help="What this command line would use.", no_args_is_help=True)
 app.add_typer(queues.get, name="get")
 app.add_typer(queues.clear, name="clear")
+app.command("events")(events.follow_events)
 app.add_typer(topics_app, name="topics")
 app.add_typer(config_app, name="config")
 

@@ -3,12 +3,13 @@
 import time
 from collections.abc import Callable
 from typing import Annotated, Any
-from urllib.parse import quote
+from urllib.parse import quote, urlencode
 
+import httpx
 import typer
 
 from packhorse_services.cli import output, views
-from packhorse_services.cli.api import CommandFailed, Exit
+from packhorse_services.cli.api import Api, CommandFailed, Exit
 from packhorse_services.cli.connection import Connection
 from packhorse_services.cli.views import Format, View
 
@@ -60,6 +61,48 @@ def get_subscribers(
 ) -> None:
     """Show who announced itself within a day."""
     _show(context, "/subscribers", views.SUBSCRIBERS, form, watch=watch)
+
+
+@get.command("distributions")
+def get_distributions(
+    context: typer.Context,
+    *,
+    path_prefix: Annotated[
+        str | None, typer.Option(help="With a path that is this one or lies below it.")
+    ] = None,
+    action: Annotated[str | None, typer.Option(help="add, delete, invalidate or test.")] = None,
+    user: Annotated[str | None, typer.Option(help="Asked for by this one.")] = None,
+    state: Annotated[
+        str | None, typer.Option(help="accepted, queued or distributed, as it is now.")
+    ] = None,
+    form: Output = Format.TABLE,
+    limit: Annotated[int, typer.Option(min=1, max=1000, help="How many, newest first.")] = 20,
+    watch: Watch = False,
+) -> None:
+    """Show what was distributed, newest first."""
+    asked = {
+        "path_prefix": path_prefix,
+        "action": action and action.upper(),
+        "user": user,
+        "state": state and state.upper(),
+    }
+    given = {name: value for name, value in asked.items() if value is not None}
+    path = f"/distributions?{urlencode({**given, 'limit': limit})}"
+    with context.ensure_object(Connection).publisher() as publisher:
+        _again(
+            lambda: views.DISTRIBUTIONS.show(_gathered(publisher, path, limit), form), watch=watch
+        )
+
+
+def _gathered(publisher: Api, path: str, limit: int) -> dict[str, Any]:
+    """Return one document of up to `limit` distributions: a filter makes pages short."""
+    document: dict[str, Any] = publisher.get(path)
+    found = document["distributions"]
+    while document["next"] and len(found) < limit:
+        following = httpx.URL(document["next"]).copy_set_param("limit", limit - len(found))
+        document = publisher.get(str(following))
+        found += document["distributions"]
+    return {**document, "distributions": found}
 
 
 @get.command("distribution")

@@ -94,6 +94,19 @@ ERRORS = View(
     columns={"OFFSET": "offset", "ATTEMPTS": "attempts", "REASON": "reason"},
     wide={"PACKAGE": "package_id", "TIME": "time"},
 )
+DISTRIBUTIONS = View(
+    rows="distributions",
+    name="id",
+    columns={
+        "ID": "id",
+        "STATE": "state",
+        "ACTION": "action",
+        "PATHS": "paths",
+        "DEEP PATHS": "deep_paths",
+        "ACCEPTED": "accepted_at",
+    },
+    wide={"OFFSET": "offset", "USER": "user", "SIZE": "size"},
+)
 SUBSCRIBERS = View(
     rows="subscribers",
     name="subscriber",
