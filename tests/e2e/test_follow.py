@@ -1,0 +1,86 @@
+"""`packhorse events` and `packhorse get distributions` as a user types them."""
+
+import json
+import re
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.harness.live_site import Site, live_site
+from tests.harness.postgres import Databases
+from tests.harness.processes import Process, Room, packhorse
+from tests.harness.waiting import eventually
+
+
+@pytest.fixture
+def site(databases: Databases) -> Iterator[Site]:
+    with live_site(databases) as site:
+        yield site
+
+
+def reaching(site: Site, room: Room, *arguments: str) -> tuple[str, ...]:
+    return ("--server", room.url, "--token-file", str(site.programs.tokens), *arguments)
+
+
+def test_events_are_followed_over_kill_9_without_a_loss(site: Site, tmp_path: Path) -> None:
+    room = site.publisher()
+    arguments = reaching(site, room, "events", "-o", "json", "--types", "package")
+    command = (sys.executable, "-m", "packhorse_services.cli", *arguments)
+    follower = Process("events", command, {}, tmp_path)
+    follower.start()
+
+    def told() -> list[str]:
+        lines = follower.output.read_text().splitlines()
+        return [json.loads(line)["data"]["package_id"] for line in lines]
+
+    expected: list[str] = []
+
+    def all_told() -> bool:
+        return told()[-1:] == expected[-1:]
+
+    try:
+        eventually(lambda: streams(site, room) == 1, what=follower.said())
+        for _ in range(2):
+            expected += [site.distribute(room, path) for path in ("/a", "/b")]
+            eventually(all_told, what=follower.said())
+            room.kill()
+            room.start()
+            room.ready()
+            expected += [site.distribute(room, path) for path in ("/a", "/b")]
+        eventually(all_told, timeout=90, what=follower.said())
+        assert told() == expected
+    finally:
+        follower.kill()
+
+
+def streams(site: Site, room: Room) -> float:
+    text = site.ask(room, "/metrics").text
+    found = re.search(r"^packhorse_publisher_event_streams (\S+)", text, re.MULTILINE)
+    assert found
+    return float(found[1])
+
+
+def test_following_ends_after_the_given_seconds_and_says_what_is_wrong(site: Site) -> None:
+    room = site.publisher()
+    site.announce("sub", -1)
+    eventually(lambda: site.ask(room, "/subscribers").json()["subscribers"])
+    done = packhorse(*reaching(site, room, "events", "--seconds", "2", "--types", "subscriber"))
+    assert "sub is" in done.stdout
+    wrong = packhorse(*reaching(site, room, "events", "--types", "nonsense"), check=False)
+    assert (wrong.returncode, wrong.stdout) == (1, "")
+    assert "query/types" in wrong.stderr
+    nobody = packhorse("--server", "http://127.0.0.1:1", "events", check=False)
+    assert nobody.returncode == 1
+
+
+def test_distributions_are_found_by_path(site: Site) -> None:
+    room = site.publisher()
+    ids = [site.distribute(room, path) for path in ("/a", "/b", "/a")]
+    shown = packhorse(
+        *reaching(site, room, "get", "distributions", "--path-prefix", "/a", "-o", "name")
+    )
+    assert shown.stdout.split() == [ids[2], ids[0]]
+    limited = packhorse(*reaching(site, room, "get", "distributions", "--limit", "1", "-o", "json"))
+    assert [one["id"] for one in json.loads(limited.stdout)["distributions"]] == [ids[2]]
