@@ -1,6 +1,7 @@
 """R5 for replayable sources: each (producer, sequence) is in the journal once, whatever happens."""
 
 import random
+import time
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -16,6 +17,7 @@ from packhorse.messaging.deduplicated import DuplicateUnknown
 from packhorse.messaging.deduplication import NOTHING, ProducerExpired, ProducerFenced
 from packhorse.messaging.open import open_journal
 from packhorse.packages.build import PathMissing
+from packhorse.wire.topics import Topics
 from packhorse_services.publisher import producers
 from packhorse_services.publisher.distribute import DistributionRequest
 from packhorse_services.publisher.housekeeping import Housekeeping
@@ -23,6 +25,7 @@ from packhorse_services.publisher.pending import Pending
 from packhorse_services.publisher.producer_registry import TooManyProducers, UnknownProducer
 from packhorse_services.publisher.producers import EarlierRefused, SequencePassed
 from packhorse_services.publisher.publishing import Publishing
+from tests.harness.kafka.broker import RunningKafka
 from tests.harness.postgres import Databases
 from tests.harness.producers import Source
 from tests.harness.publishing import (
@@ -39,16 +42,25 @@ from tests.harness.publishing import (
 )
 from tests.harness.waiting import eventually
 
+ALL_JOURNALS = ["memory", "sql", pytest.param("kafka", marks=pytest.mark.kafka)]
+
 
 @pytest.fixture(params=["memory", "sql"])
 def journal_url(request: pytest.FixtureRequest, databases: Databases, tmp_path: Path) -> str:
-    return databases.new("journal") if request.param == "sql" else f"memory://{tmp_path}"
+    match request.param:
+        case "sql":
+            return databases.new("journal")
+        case "kafka":
+            broker: RunningKafka = request.getfixturevalue("kafka")
+            return broker.url
+    return f"memory://{tmp_path}"
 
 
 @pytest.fixture
 def author(database_url: str, journal_url: str, tmp_path: Path) -> Iterator[Author]:
     journal = open_journal(journal_url, client_name="tests")
-    author = Author(database_url, journal, open_blobs(str(tmp_path / "blobs")))
+    topics = Topics.prefixed(f"producers-{time.time_ns()}")
+    author = Author(database_url, journal, open_blobs(str(tmp_path / "blobs")), topics)
     author.write(*(page(f"/p{number}") for number in range(3)))
     yield author
     author.close()
@@ -113,6 +125,7 @@ def test_r5_a_crash_at_any_step_leaves_each_sequence_in_the_journal_once(
     assert steps > 30
 
 
+@pytest.mark.parametrize("journal_url", ALL_JOURNALS, indirect=True)
 @pytest.mark.parametrize("seed", range(3))
 def test_r26_a_source_that_sends_all_again_publishes_nothing_twice(
     author: Author, source: Source, seed: int
@@ -225,7 +238,7 @@ def test_r26_nothing_is_new_before_the_journal_was_asked(author: Author, source:
 
 
 def restored(author: Author, backup: str) -> Author:
-    return Author(backup, author.journal, author.blobs)
+    return Author(backup, author.journal, author.blobs, author.topics)
 
 
 def backed_up(databases: Databases, author: Author) -> str:
@@ -233,6 +246,7 @@ def backed_up(databases: Databases, author: Author) -> str:
     return databases.copy(author.database_url.rpartition("/")[2])
 
 
+@pytest.mark.parametrize("journal_url", ALL_JOURNALS, indirect=True)
 def test_r26_a_restored_author_finds_the_sequences_that_it_does_not_know(
     databases: Databases, author: Author, source: Source
 ) -> None:
