@@ -2,9 +2,9 @@
 
 import json
 from pathlib import Path
-from typing import Annotated, Any, Self
+from typing import Annotated, Any
 
-from pydantic import Field, SecretStr, field_validator, model_validator
+from pydantic import Field, SecretStr, ValidationInfo, field_validator
 from pydantic_settings import BaseSettings, NoDecode, SettingsConfigDict
 
 from packhorse.content.node import ROOT, InvalidPath, check_path
@@ -59,11 +59,12 @@ class Settings(ProcessConfiguration, BaseSettings):
             return json.loads(value)
         return [part.strip() for part in value.split(",") if part.strip()]
 
-    @model_validator(mode="after")
-    def _waits_for_another(self) -> Self:
-        if self.wait_for == self.subscriber:
-            raise ValueError(f"wait_for: {self.subscriber} would wait for itself for ever")
-        return self
+    @field_validator("wait_for")
+    @classmethod
+    def _waits_for_another(cls, value: str | None, info: ValidationInfo) -> str | None:
+        if value is not None and value == info.data.get("subscriber"):
+            raise ValueError(f"{value} would wait for itself for ever; name another subscriber")
+        return value
 
     @field_validator("publisher_agents")
     @classmethod

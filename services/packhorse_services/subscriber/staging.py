@@ -113,6 +113,7 @@ class Staging:
         self._refused: dict[str, tuple[Status, str]] = {}
         self._covers_ms: float = float("inf")
         self._wanted, self._read = 0, 0
+        self._asked = threading.Event()
         self._listeners: list[Callable[[], None]] = []
 
     def listen(self, listener: Callable[[], None]) -> None:
@@ -126,19 +127,24 @@ class Staging:
 
     def ruling(self, position: Position, arrival: Arrival) -> Ruling:
         """Return what may be done with one of the lane's packages above its position."""
-        entry = entry_of(arrival)
-        if entry is not None and entry.action is Action.TEST:
-            return ACCEPTED  # it changes nothing here, so nothing is risked by it
         with self._lock:
-            lane = self._lane_at(position)
-            if self._read != self._wanted:
-                return _wait(f"waits for {self.golden}, whose statuses are being read")
-            code = lane.decided.get(arrival.offset)
-            if code == _IMPORTED:
-                return ACCEPTED
-            if code:
-                return self._skip(_STATUSES[code], lane.reasons.get(arrival.offset, ""))
-            return self._undecided(position, lane, arrival)
+            ruling = self._rule(position, arrival)
+        if ruling.verdict is not Verdict.ACCEPT:
+            entry = entry_of(arrival)
+            if entry is not None and entry.action is Action.TEST:
+                return ACCEPTED  # it changes nothing here, so nothing is risked by it
+        return ruling
+
+    def _rule(self, position: Position, arrival: Arrival) -> Ruling:
+        lane = self._lane_at(position)
+        if self._read != self._wanted:
+            return _wait(f"waits for {self.golden}, whose statuses are being read")
+        code = lane.decided.get(arrival.offset)
+        if code == _IMPORTED:
+            return ACCEPTED
+        if code:
+            return self._skip(_STATUSES[code], lane.reasons.get(arrival.offset, ""))
+        return self._undecided(position, lane, arrival)
 
     def _lane_at(self, position: Position) -> _Lane:
         """Return the lane, after it has asked for a reading when it needs one."""
@@ -151,6 +157,7 @@ class Staging:
         ):
             lane = self._lanes[position.agent] = _Lane(position.journal_id)
             self._wanted += 1
+            self._asked.set()
         if position.offset > lane.decided.floor:
             lane.forget(position.offset)
         return lane
@@ -187,8 +194,12 @@ class Staging:
 
     # What the follower tells.
 
+    def wait_until_wanted(self, timeout: float) -> bool:
+        """Return whether a lane has asked, at the latest after `timeout` seconds."""
+        return self._asked.wait(timeout)
+
     def wanted(self) -> int:
-        """Return the number of the reading of the status topic that is needed, 0 for none yet."""
+        """Return the number of the reading of the status topic that is needed."""
         with self._lock:
             return self._wanted
 

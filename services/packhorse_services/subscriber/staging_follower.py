@@ -57,10 +57,12 @@ class StagingFollower:
 
     def _run(self, stopping: threading.Event) -> None:
         while not stopping.is_set():
+            if not self._staging.wait_until_wanted(_POLL_S):
+                continue  # a standby needs nothing
             try:
                 self._follow(stopping)
             except OffsetOutOfRange:
-                self._reading = 0
+                self._reading, self._next = 0, Edge.OLDEST
             except PackhorseError as error:
                 logger.warning(
                     "the subscriber that is waited for can't be followed now",
@@ -71,7 +73,8 @@ class StagingFollower:
     def _follow(self, stopping: threading.Event) -> None:
         journal, discovery, status = self._journal, self._topics.discovery, self._topics.status
         if journal.identity(status) != self._identity:
-            self._identity, self._reading = journal.identity(status), 0
+            self._identity = journal.identity(status)
+            self._reading, self._next = 0, Edge.OLDEST
         partition = journal.partition_of(discovery, self._staging.golden)
         with (
             journal.reader(discovery, Edge.OLDEST, partition=partition) as announcements,

@@ -31,6 +31,7 @@ def test_defaults_are_those_of_the_seed() -> None:
     assert (settings.backoff_first_s, settings.backoff_longest_s) == (5, 900)
     assert settings.start is StartPolicy.EARLIEST
     assert settings.import_roots == ("/",)
+    assert (settings.wait_for, settings.remember_packages_h) == (None, 0)
 
 
 @pytest.mark.parametrize(
@@ -38,6 +39,9 @@ def test_defaults_are_those_of_the_seed() -> None:
     [
         ("PUBLISHER_AGENTS", ""),
         ("PUBLISHER_AGENTS", "a,a"),
+        ("WAIT_FOR", "pub1"),
+        ("WAIT_FOR", "no name"),
+        ("REMEMBER_PACKAGES_H", "-1"),
         ("PUBLISHER_AGENTS", "a b"),
         ("MAX_RETRIES", "-2"),
         ("START", "yesterday"),

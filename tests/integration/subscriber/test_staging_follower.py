@@ -1,0 +1,209 @@
+"""The follower of a golden subscriber, on journals that lose, refuse and hold back."""
+
+import threading
+import uuid
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from typing import Any
+
+import pytest
+
+from packhorse.messaging.api import Journal, JournalUnavailable, Outgoing, Reader, Record
+from packhorse.messaging.open import open_journal
+from packhorse.messaging.topics import standard_topics
+from packhorse.wire.codec import encode_discovery, encode_status
+from packhorse.wire.messages import DiscoveryMessage, Status, StatusMessage
+from packhorse_services.subscriber.staging import Staging, Verdict
+from packhorse_services.subscriber.staging_follower import StagingFollower
+from tests.harness.feed import TOPICS
+from tests.harness.journals import eventually
+from tests.unit.subscriber.test_staging import START, announcement, arrival, status
+
+
+@pytest.fixture(params=["memory", "sql", pytest.param("kafka", marks=pytest.mark.kafka)])
+def journal(request: pytest.FixtureRequest) -> Iterator[Journal]:
+    """Each journal in turn, with topics of its own."""
+    if request.param == "memory":
+        url = f"memory://{uuid.uuid4()}"
+    elif request.param == "sql":
+        url = request.getfixturevalue("databases").new("journal")
+    else:
+        url = request.getfixturevalue("kafka").url
+    opened = open_journal(url, client_name="tests")
+    opened.create_topics(standard_topics(TOPICS))
+    yield opened
+    opened.close()
+
+
+def fresh_journal() -> Journal:
+    opened = open_journal(f"memory://{uuid.uuid4()}", client_name="tests")
+    opened.create_topics(standard_topics(TOPICS))
+    return opened
+
+
+@contextmanager
+def following(journal: Any, golden: str = "golden") -> Iterator[Staging]:
+    staging = Staging(golden)
+    follower = StagingFollower(journal, TOPICS, staging)
+    follower.start()
+    try:
+        yield staging
+        assert follower.failure() is None
+    finally:
+        follower.stop(10)
+
+
+def tell(journal: Journal, *messages: StatusMessage | bytes) -> None:
+    for message in messages:
+        encoded = encode_status(message if isinstance(message, StatusMessage) else status(0, *ONE))
+        value = message if isinstance(message, bytes) else encoded.value
+        journal.append(TOPICS.status, Outgoing(value, encoded.headers)).result(10)
+
+
+ONE = (Status.IMPORTED,)
+
+
+def announce(journal: Journal, message: DiscoveryMessage) -> None:
+    encoded = encode_discovery(message)
+    record = Outgoing(encoded.value, encoded.headers, message.subscriber)
+    journal.append(TOPICS.discovery, record).result(10)
+
+
+def becomes(staging: Staging, offset: int, verdict: Verdict, time_ms: int = 2**60) -> None:
+    eventually(
+        lambda: staging.ruling(START, arrival(offset, time_ms=time_ms)).verdict is verdict,
+        f"{offset} becomes {verdict}",
+    )
+
+
+def test_statuses_and_silence_are_read_from_each_journal(journal: Journal) -> None:
+    golden = f"golden-{uuid.uuid4().hex}"  # Kafka's topics are shared by all tests
+    told = [
+        StatusMessage(golden, "main", 0, Status.IMPORTED, "p0", journal_id="journal"),
+        StatusMessage(golden, "main", 1, Status.REMOVED_FAILED, "p1", journal_id="journal"),
+        StatusMessage(f"not-{golden}", "main", 2, Status.IMPORTED, "p2", journal_id="journal"),
+    ]
+    tell(journal, *told[:1])
+    with following(journal, golden) as staging:
+        heard = threading.Event()
+        staging.listen(heard.set)
+        becomes(staging, 0, Verdict.ACCEPT)
+        tell(journal, *told[1:])
+        becomes(staging, 1, Verdict.SKIP)
+        becomes(staging, 2, Verdict.WAIT)
+        said = announcement(2)
+        announce(journal, DiscoveryMessage(f"not-{golden}", said.states, editable=True))
+        heard.clear()
+        announce(journal, DiscoveryMessage(golden, said.states, editable=True))
+        assert heard.wait(30)
+        becomes(staging, 2, Verdict.ACCEPT)
+
+
+def test_an_unreadable_status_ends_the_proof_by_silence_for_what_is_older() -> None:
+    journal = fresh_journal()
+    tell(journal, status(0, Status.IMPORTED), b"golden \xff\xff\xff")
+    announce(journal, announcement(5))
+    with following(journal) as staging:
+        becomes(staging, 0, Verdict.ACCEPT)
+        becomes(staging, 1, Verdict.ACCEPT)
+        eventually(
+            lambda: "forgotten" in staging.ruling(START, arrival(1, time_ms=1)).reason, "older"
+        )
+
+
+def test_statuses_that_have_left_the_topic_prove_nothing() -> None:
+    journal = fresh_journal()
+    tell(journal, status(0, Status.REMOVED_FAILED), status(1, Status.IMPORTED))
+    journal.truncate(TOPICS.status, 1)
+    announce(journal, announcement(5))
+    with following(journal) as staging:
+        becomes(staging, 1, Verdict.ACCEPT)
+        eventually(
+            lambda: "forgotten" in staging.ruling(START, arrival(0, time_ms=1)).reason, "forgotten"
+        )
+
+
+class Held:
+    """A journal whose status readers fail, or wait, as a test wants it."""
+
+    def __init__(self, journal: Journal) -> None:
+        self._journal = journal
+        self.open, self.waiting, self.failed = (threading.Event() for _ in range(3))
+        self.failing = False
+        self.open.set()
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._journal, name)
+
+    def reader(self, topic: str, *arguments: Any, **options: Any) -> Reader:
+        reader = self._journal.reader(topic, *arguments, **options)
+        if topic != TOPICS.status:
+            return reader
+        poll = reader.poll
+
+        def held_poll(timeout: float, **limits: int) -> Sequence[Record]:
+            if not self.open.is_set():
+                self.waiting.set()
+                self.open.wait(30)
+            if self.failing:
+                self.failed.set()
+                raise JournalUnavailable("away")
+            return poll(timeout, **limits)
+
+        reader.poll = held_poll  # type: ignore[method-assign]
+        return reader
+
+
+def test_a_follower_that_the_topic_has_overtaken_reads_it_again() -> None:
+    held = Held(fresh_journal())
+    with following(held) as staging:
+        tell(held._journal, status(0, Status.IMPORTED))
+        becomes(staging, 0, Verdict.ACCEPT)
+        held.open.clear()
+        assert held.waiting.wait(30)
+        tell(held._journal, *(status(n, Status.IMPORTED) for n in range(1, 6)))
+        held._journal.truncate(TOPICS.status, 4)
+        held.open.set()
+        becomes(staging, 5, Verdict.ACCEPT)
+        becomes(staging, 0, Verdict.ACCEPT)  # it was known before
+        becomes(staging, 2, Verdict.WAIT)
+
+
+def test_a_follower_outlives_an_outage() -> None:
+    held = Held(fresh_journal())
+    with following(held) as staging:
+        tell(held._journal, status(0, Status.IMPORTED))
+        becomes(staging, 0, Verdict.ACCEPT)
+        held.failing = True
+        tell(held._journal, status(1, Status.REMOVED))
+        assert held.failed.wait(30)
+        held.failing = False
+        becomes(staging, 1, Verdict.SKIP)
+
+
+def test_an_announcement_counts_only_once_the_statuses_before_it_are_read() -> None:
+    held = Held(fresh_journal())
+    with following(held) as staging:
+        becomes(staging, 0, Verdict.WAIT)
+        eventually(lambda: "announced" in staging.ruling(START, arrival(0)).reason, "read")
+        held.open.clear()
+        assert held.waiting.wait(30)
+        tell(held._journal, status(0, Status.REMOVED_FAILED))
+        announce(held._journal, announcement(0))
+        held.open.set()
+        seen = set()
+        eventually(
+            lambda: seen.add(staging.ruling(START, arrival(0)).verdict) or Verdict.SKIP in seen,
+            "skipped",
+        )
+        assert seen <= {Verdict.WAIT, Verdict.SKIP}
+
+
+def test_nothing_is_read_before_a_lane_asks() -> None:
+    held = Held(fresh_journal())
+    held.open.clear()
+    with following(held) as staging:
+        assert not held.waiting.wait(0.5)
+        staging.ruling(START, arrival(0))
+        assert held.waiting.wait(30)
+        held.open.set()
