@@ -6,7 +6,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import ExitStack, contextmanager
+from contextlib import contextmanager
 from pathlib import Path
 
 import psycopg
@@ -22,6 +22,7 @@ from packhorse_services.publisher.distribute import DistributionRequest
 from packhorse_services.publisher.exporter import Exporter
 from packhorse_services.publisher.publishing import Publishing
 from packhorse_services.publisher.slot import Slot
+from tests.harness.exporters import running
 from tests.harness.kafka.broker import RunningKafka
 from tests.harness.postgres import Databases
 from tests.harness.publishing import Author, AwayJournal, LossyJournal, page, publish, request
@@ -60,15 +61,6 @@ def author(database_url: str, journal_url: str, tmp_path: Path) -> Iterator[Auth
 
 def exporters_of(*publishings: Publishing) -> list[Exporter]:
     return [Exporter(publishing, SystemClock()) for publishing in publishings]
-
-
-@contextmanager
-def running(exporters: list[Exporter]) -> Iterator[list[Exporter]]:
-    with ExitStack() as stack:
-        for exporter in exporters:
-            exporter.start()
-            stack.callback(exporter.stop, 20)
-        yield exporters
 
 
 class Versions:

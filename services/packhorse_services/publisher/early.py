@@ -45,9 +45,20 @@ class EarlyDrafts:
     def drafts(
         self, connection: Connection, state: SlotState, fresh: Sequence[Pending], _: bool
     ) -> dict[Pending, Draft]:
-        """Return the drafts that keep the order; refuse what could not be exported."""
+        """Return the drafts that keep the order; refuse what could not be exported.
+
+        Nothing is decided on a producer's request behind one that waits.
+        """
         self.catch_up(connection, state)
-        return told({pending: self._exported[pending] for pending in fresh if pending in self})
+        decided: dict[Pending, Draft | Exception] = {}
+        waiting: set[str] = set()
+        for pending in fresh:
+            producer = pending.request.producer.producer if pending.request.producer else ""
+            if pending not in self:
+                waiting.add(producer)
+            elif not producer or producer not in waiting:
+                decided[pending] = self._exported[pending]
+        return told(decided)
 
     def any_of(self, group: Sequence[Pending]) -> bool:
         """Tell whether there is anything to answer one of `group` with."""
@@ -180,6 +191,9 @@ def early_connection(url: str, application: str) -> Connection:
     """Return a connection for `EarlyPublishing`. Raises `psycopg.OperationalError`."""
     timeouts = Timeouts(idle_in_transaction_ms=300_000)
     connection = connect(url, application, timeouts=timeouts, autocommit=True)
+    with connection.transaction():
+        act_as(connection, BOOKKEEPER)
+        outbox.ensure_slot(connection)
     connection.isolation_level = IsolationLevel.REPEATABLE_READ
     return connection
 

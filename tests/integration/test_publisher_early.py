@@ -1,0 +1,330 @@
+"""Large requests are exported before the append slot, and delay nobody (R5, R6; ADR 0012)."""
+
+import json
+import secrets
+import threading
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import replace
+from pathlib import Path
+from typing import Any, cast
+
+import psycopg
+import pytest
+
+from packhorse.blobs.api import BlobStore
+from packhorse.blobs.open import open_blobs
+from packhorse.clock import SystemClock
+from packhorse.content.node import Node
+from packhorse.db.connect import connect
+from packhorse.messaging.open import open_journal
+from packhorse.packages.body import unpack
+from packhorse.packages.build import PathMissing
+from packhorse.wire.messages import Action
+from packhorse_services.publisher.distribute import DistributionRequest, Draft, Packer
+from packhorse_services.publisher.early import EXPORTS
+from packhorse_services.publisher.exporter import Exporter
+from packhorse_services.publisher.overlap import Footprint
+from packhorse_services.publisher.pending import Pending
+from packhorse_services.publisher.producers import EarlierRefused
+from packhorse_services.publisher.publishing import OutboxFull, Patience
+from packhorse_services.publisher.slot import Slot, SlotBusy, slot_connection
+from tests.harness.exporters import running
+from tests.harness.producers import Source
+from tests.harness.publishing import (
+    AGENT,
+    Author,
+    AwayJournal,
+    Crash,
+    FragileJournal,
+    Fuse,
+    fragile_connection,
+    fragile_slot,
+    page,
+    publish,
+    request,
+)
+
+BULK = [f"/bulk/{number}" for number in range(5)]
+
+
+@pytest.fixture
+def author(database_url: str, tmp_path: Path) -> Iterator[Author]:
+    journal = open_journal(f"memory://{tmp_path}", client_name="tests")
+    author = Author(database_url, journal, open_blobs(str(tmp_path / "blobs")))
+    author.write(page("/bulk"), *map(page, BULK), page("/p"))
+    yield author
+    author.close()
+
+
+def bulk(**options: Any) -> DistributionRequest:
+    return request(deep=["/bulk"], **options)
+
+
+def contents(author: Author) -> list[dict[str, str]]:
+    """Return path -> properties of each package in the journal."""
+    return [
+        {node.path: node.properties for node in unpack(placed.message, author.blobs)}
+        for placed in author.journaled()
+    ]
+
+
+class InterruptedPacker(Packer):
+    """Lets the test do something between an export and the slot."""
+
+    def __init__(self, author: Author, *happenings: Callable[[], None]) -> None:
+        super().__init__(author.blobs, AGENT, "instance", SystemClock())
+        self._happenings = list(happenings)
+        self.drafts = 0
+
+    def draft(self, *arguments: Any) -> Draft:
+        drafted = super().draft(*arguments)
+        self.drafts += 1
+        if self._happenings:
+            self._happenings.pop(0)()
+        return drafted
+
+
+def edit_and_publish(author: Author, path: str, version: int) -> Callable[[], None]:
+    def happen() -> None:
+        author.write(page(path, version))
+        publish(author.replica(), request(path))
+
+    return happen
+
+
+def versions_of(author: Author, path: str) -> list[str]:
+    return [nodes[path] for nodes in contents(author) if path in nodes]
+
+
+def test_r6_a_draft_that_a_later_package_overlaps_is_made_again(author: Author) -> None:
+    packer = InterruptedPacker(author, edit_and_publish(author, BULK[2], 1))
+    [pending] = publish(author.early(packer=packer), bulk())
+    assert pending.future.result().offset == 1
+    assert packer.drafts == 2
+    assert versions_of(author, BULK[2]) == ['{"version": 1}', '{"version": 1}']
+
+
+def test_r6_the_checker_catches_a_publisher_that_does_not_look_for_overlaps(
+    author: Author, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(Footprint, "overlaps", lambda *_: False)
+    packer = InterruptedPacker(author, edit_and_publish(author, BULK[2], 1))
+    publish(author.early(packer=packer), bulk())
+    assert versions_of(author, BULK[2]) == ['{"version": 1}', '{"version": 0}']
+
+
+def test_r6_a_draft_that_nothing_overlaps_goes_out_as_it_is(author: Author) -> None:
+    packer = InterruptedPacker(author, edit_and_publish(author, "/p", 1))
+    [pending] = publish(author.early(packer=packer), bulk())
+    assert packer.drafts == 1
+    assert pending.future.result().offset == 1
+
+
+def test_r6_an_overlap_between_the_look_and_the_slot_is_seen_under_the_slot(
+    author: Author, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    publishing, packer = author.replica(), InterruptedPacker(author)
+    under_slot = publishing.publish
+    happenings = [edit_and_publish(author, BULK[0], 1)]
+
+    def publish_late(*arguments: Any) -> None:
+        if happenings:
+            happenings.pop()()
+        under_slot(*arguments)
+
+    monkeypatch.setattr(publishing, "publish", publish_late)
+    publish(author.early(packer=packer, publishing=publishing), bulk())
+    assert packer.drafts == 2
+    assert versions_of(author, BULK[0]) == ['{"version": 1}', '{"version": 1}']
+
+
+def test_r6_what_is_always_overlapped_is_exported_under_the_slot_in_the_end(
+    author: Author,
+) -> None:
+    edits = [edit_and_publish(author, BULK[0], version) for version in range(1, 9)]
+    packer = InterruptedPacker(author, *edits)
+    [pending] = publish(author.early(packer=packer), bulk())
+    assert packer.drafts == EXPORTS
+    assert pending.future.result().offset == EXPORTS
+    versions = versions_of(author, BULK[0])
+    assert versions == sorted(versions)
+    assert versions[-1] == f'{{"version": {EXPORTS}}}'
+
+
+def test_r6_a_deletion_in_between_makes_a_draft_stale(author: Author) -> None:
+    def delete() -> None:
+        with connect(author.database_url, "tests") as connection:
+            connection.execute("DELETE FROM content.node WHERE path = %s", (BULK[0],))
+        publish(author.replica(), request(BULK[0], action=Action.DELETE))
+
+    publish(author.early(packer=InterruptedPacker(author, delete)), bulk())
+    assert BULK[0] not in contents(author)[-1]
+
+
+def test_r6_rows_that_are_gone_and_new_epochs_make_every_draft_stale(author: Author) -> None:
+    def forget() -> None:
+        publish(author.replica(), request("/p"))
+        with connect(author.database_url, "tests") as connection:
+            connection.execute("DELETE FROM bookkeeping.outbox")
+
+    def new_epoch() -> None:
+        with connect(author.database_url, "tests") as connection:
+            connection.execute("UPDATE bookkeeping.slot SET epoch = epoch + 1")
+
+    packer = InterruptedPacker(author, forget, new_epoch)
+    publish(author.early(packer=packer), bulk())
+    assert packer.drafts == 3
+
+
+def test_r5_a_known_key_is_answered_although_its_paths_are_gone(author: Author) -> None:
+    early = author.early()
+    [first] = publish(early, bulk(key="k"))
+    with connect(author.database_url, "tests") as connection:
+        connection.execute("DELETE FROM content.node WHERE path >= '/bulk' AND path < '/bulk0'")
+    [again, other] = publish(early, bulk(key="k"), bulk(key="other"))
+    assert again.future.result().repeated
+    assert again.future.result().package_id == first.future.result().package_id
+    assert isinstance(other.future.exception(), PathMissing)
+    assert len(author.journaled()) == 1
+
+
+def test_r5_a_producers_requests_keep_their_order(author: Author) -> None:
+    source = Source(author)
+    source.register()
+    requests = [
+        source.request(1, "/p"),
+        replace(source.request(2, "/p"), deep_paths=("/bulk",)),
+        source.request(3, "/gone"),
+        source.request(4, "/p"),
+    ]
+    packer = InterruptedPacker(author, edit_and_publish(author, "/p", 1))
+    [one, two, missing, behind] = publish(author.early(packer=packer), *requests)
+    assert one.future.result().offset == 1
+    assert two.future.result().offset == 2
+    assert isinstance(missing.future.exception(), PathMissing)
+    assert isinstance(behind.future.exception(), EarlierRefused)
+    assert source.journaled() == [1, 2]
+
+
+@pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")  # dead cursors
+def test_r5_a_crash_at_any_step_leaves_each_package_in_the_journal_once(author: Author) -> None:
+    survivor = author.replica()
+    steps = 0
+    while crash_once(author, steps):
+        survivor.settle()
+        accepted = {row[0] for row in author.rows("SELECT package_id FROM bookkeeping.outbox")}
+        found = Counter(placed.message.entry.package_id for placed in author.journaled())
+        assert found == Counter(accepted), steps
+        publish(survivor, bulk(key=f"a{steps}"), request("/p", key=f"b{steps}"))
+        steps += 1
+    assert steps > 50
+    numbers = [placed.number for placed in author.journaled()]
+    assert numbers == sorted(set(numbers))
+    assert len(numbers) == 2 * steps + 2
+
+
+def crash_once(author: Author, steps: int) -> bool:
+    """Publish two requests with a process that dies after `steps`; tell whether it died."""
+    fuse = Fuse(steps)
+    early = author.early(
+        publishing=author.replica(
+            journal=FragileJournal(author.journal, fuse), slot=fragile_slot(author, fuse)
+        ),
+        open_connection=lambda: fragile_connection(author.early_connection(), fuse),
+    )
+    try:
+        publish(early, bulk(key=f"a{steps}"), request("/p", key=f"b{steps}"))
+    except Crash:
+        pass
+    finally:
+        early.close()
+    return fuse.blown
+
+
+def test_r5_a_busy_slot_costs_no_second_export(author: Author) -> None:
+    slot = Slot(lambda: slot_connection(author.database_url, "tests-slot", lock_ms=50))
+    packer = InterruptedPacker(author)
+    early = author.early(packer=packer, publishing=author.replica(slot=slot))
+    pending = Pending(bulk())
+    other = Slot(author.slot_connection)
+    with other.hold():
+        for _ in range(3):
+            with pytest.raises(SlotBusy):
+                early.publish([pending])
+    other.close()
+    early.publish([pending])
+    assert pending.future.result().offset == 0
+    assert packer.drafts == 1
+
+
+def test_an_export_is_not_begun_while_too_much_waits_for_the_journal(author: Author) -> None:
+    away = AwayJournal(author.journal)
+    away.away = True
+    impatient = Patience(settle_s=0.0, retry_s=0.0, outbox_packages=1)
+    publishing = author.replica(journal=away, patience=impatient)
+    packer = InterruptedPacker(author)
+    early = author.early(packer=packer, publishing=publishing)
+    [accepted] = publish(early, bulk())
+    assert accepted.future.result().offset is None
+    [refused] = publish(early, bulk())
+    assert isinstance(refused.future.exception(), OutboxFull)
+    assert packer.drafts == 1
+    away.away = False
+    [late] = publish(early, bulk())
+    assert late.future.result().offset == 1
+
+
+class SlowBlobs:
+    """A blob store whose writes take until the test lets them end."""
+
+    def __init__(self, blobs: BlobStore) -> None:
+        self._blobs = blobs
+        self.asked, self.may_end = threading.Event(), threading.Event()
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._blobs, name)
+
+    def put(self, key: str, chunks: Iterable[bytes]) -> Any:
+        self.asked.set()
+        assert self.may_end.wait(60)
+        return self._blobs.put(key, chunks)
+
+
+@pytest.mark.parametrize("agent", [AGENT, "other"])
+def test_a_huge_export_delays_no_urgent_request(author: Author, agent: str) -> None:
+    author.write(Node("/bulk/huge", "page", json.dumps({"noise": secrets.token_hex(1_250_000)})))
+    slow = SlowBlobs(author.blobs)
+    packer = Packer(cast(BlobStore, slow), AGENT, "instance", SystemClock())
+    with running(
+        [
+            Exporter(author.replica(), SystemClock(), early=author.early(packer=packer)),
+            Exporter(author.replica(agent=agent), SystemClock()),
+        ]
+    ) as exporters:
+        huge = exporters[0].submit(bulk())
+        assert slow.asked.wait(20)
+        urgent = exporters[0 if agent == AGENT else 1]
+        offsets = [urgent.submit(request("/p")).future.result(20).offset for _ in range(3)]
+        assert offsets == [0, 1, 2]
+        assert not huge.future.done()
+        slow.may_end.set()
+        assert huge.future.result(20).offset == 3
+
+
+def test_a_statement_that_breaks_early_costs_its_request_alone(
+    author: Author, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    draft = Packer.draft
+
+    def divide(
+        packer: Packer, connection: psycopg.Connection, asked: DistributionRequest, package_id: str
+    ) -> Draft:
+        if asked.paths == ("/p",):
+            connection.execute("SELECT 1 / 0")
+        return draft(packer, connection, asked, package_id)
+
+    monkeypatch.setattr(Packer, "draft", divide)
+    first, broken, last = publish(author.early(), bulk(), request("/p"), bulk())
+    assert isinstance(broken.future.exception(), psycopg.errors.DivisionByZero)
+    assert [one.future.result().offset for one in (first, last)] == [0, 1]
