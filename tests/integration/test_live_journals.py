@@ -1,0 +1,151 @@
+"""Tails and streams on every journal: nothing missed, gaps told, another topic noticed (R2)."""
+
+import json
+import threading
+import time
+from collections.abc import Iterator
+
+import pytest
+
+from packhorse.clock import SystemClock
+from packhorse.messaging.api import Journal, Outgoing
+from packhorse.messaging.topics import standard_topics
+from packhorse.wire.topics import Topics
+from packhorse_services.publisher.live.logs import event_logs
+from packhorse_services.publisher.live.position import Source, read_position
+from packhorse_services.publisher.live.subscription import Subscription
+from packhorse_services.publisher.live.tail import Tail
+from tests.harness.journals import Desk, JournalBackend, KafkaBackend, MemoryBackend, SqlBackend
+from tests.harness.kafka.broker import RunningKafka
+from tests.harness.live import AGENT, EVERYTHING, NEVER, message
+from tests.harness.postgres import Databases
+from tests.harness.waiting import eventually
+
+JOURNALS = ["memory", "sql", pytest.param("kafka", marks=pytest.mark.kafka)]
+
+
+@pytest.fixture(params=JOURNALS)
+def backend(request: pytest.FixtureRequest) -> JournalBackend:
+    match request.param:
+        case "sql":
+            databases: Databases = request.getfixturevalue("databases")
+            return SqlBackend(databases.new("journal"))
+        case "kafka":
+            broker: RunningKafka = request.getfixturevalue("kafka")
+            return KafkaBackend(broker.url)
+    return MemoryBackend()
+
+
+class Installation:
+    """Topics of its own, and the logs of one agent with their tails running."""
+
+    def __init__(self, backend: JournalBackend) -> None:
+        self._backend, self.desk = backend, Desk(backend)
+        self.journal: Journal = self.desk.open()
+        self.topics = Topics.prefixed(f"live{time.time_ns()}")
+        self.names = {
+            Source.PACKAGE: self.topics.package,
+            Source.STATUS: self.topics.status,
+            Source.EVENT: self.topics.event,
+        }
+        self.journal.create_topics(standard_topics(self.topics))
+        self.logs = event_logs(self.journal, self.topics, AGENT)
+        self.tails = [Tail(log, log.ring.extend, SystemClock()) for log in self.logs.values()]
+
+    def follow(self) -> None:
+        for tail in self.tails:
+            tail.start()
+        eventually(lambda: all(log.ring.begun for log in self.logs.values()))
+
+    def stop(self) -> None:
+        for tail in self.tails:
+            tail.stop(10)
+        self.desk.close()
+
+    def append(self, source: Source, *package_ids: str) -> None:
+        for package_id in package_ids:
+            encoded = message(source, package_id)
+            record = Outgoing(encoded.value, encoded.headers, AGENT)
+            self.journal.append(self.names[source], record).result(60)
+
+    def create_anew(self, source: Source) -> None:
+        name = self.names[source]
+        before = self.journal.identity(name)
+        self._backend.remove_topic(name)
+
+        def created() -> bool:
+            self.journal.create_topics(standard_topics(self.topics))
+            return self.journal.identity(name) != before
+
+        eventually(created, timeout=60)
+
+    def told(self, subscription: Subscription, count: int) -> list[tuple[str, str]]:
+        """Return what a stream tells until `count` events came: name and package, or reason."""
+        told: list[tuple[str, str]] = []
+
+        def enough() -> bool:
+            for source in subscription.sources():
+                found = subscription.recent(source)
+                if found is None:
+                    found = self.logs[source].read(subscription.cursor(source), NEVER)
+                for one in subscription.tell(source, found):
+                    data = json.loads(one.data)
+                    told.append((one.name, data.get("package_id") or data["reason"]))
+            return len(told) >= count
+
+        eventually(enough, timeout=60, what=f"{count} events")
+        return told
+
+
+@pytest.fixture
+def site(backend: JournalBackend) -> Iterator[Installation]:
+    installation = Installation(backend)
+    yield installation
+    installation.stop()
+
+
+NAMES = {Source.PACKAGE: "package", Source.STATUS: "status", Source.EVENT: "distributed"}
+
+
+def test_events_come_from_the_ring_and_from_the_journal_alike(site: Installation) -> None:
+    for source in Source:
+        site.append(source, "old")
+    site.follow()
+    live = Subscription(site.logs, EVERYTHING)
+    late = Subscription(site.logs, EVERYTHING, read_position("p0-s0-e0"))
+    for source in Source:
+        site.append(source, "a", "b")
+    names = NAMES.values()
+    assert sorted(site.told(live, 6)) == sorted((name, one) for name in names for one in "ab")
+    everything = site.told(late, 9)
+    for name in names:
+        assert [one for kind, one in everything if kind == name] == ["old", "a", "b"]
+    assert late.id == live.id
+    assert site.told(live, 0) == []
+
+
+def test_r2_a_truncated_log_and_r24_another_one_are_told(site: Installation) -> None:
+    site.follow()
+    before = Subscription(site.logs, EVERYTHING).id
+    site.append(Source.STATUS, "a", "b", "c")
+    site.journal.truncate(site.names[Source.STATUS], 2)
+    for log in site.logs.values():  # as in a publisher that starts now
+        log.ring.extend("", 0, (), 0, keep=False)
+    late = Subscription(site.logs, EVERYTHING, read_position(before))
+    assert site.told(late, 2) == [("gap", "FORGOTTEN"), ("status", "c")]
+    site.create_anew(Source.STATUS)
+    site.append(Source.STATUS, "new", "newer", "newest")
+    again = Subscription(site.logs, EVERYTHING, read_position(late.id))
+    told = site.told(again, 4)
+    assert told[0] == ("gap", "ANOTHER_LOG")
+    assert [one for _, one in told[1:]] == ["new", "newer", "newest"]
+
+
+def test_reading_ends_when_the_process_does(site: Installation) -> None:
+    stopping = threading.Event()
+    stopping.set()
+    site.append(Source.STATUS, "a")
+    log = site.logs[Source.STATUS]
+    cursor = read_position("p0-s0-e0")[Source.STATUS]
+    found = log.read(cursor, stopping)
+    assert found.after.offset == 0
