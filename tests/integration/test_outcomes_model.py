@@ -36,7 +36,7 @@ def test_r18_outcomes_and_events_on_the_journal_in_memory(database_url: str) -> 
         def remove_topic(self, topic: str) -> None:
             shared_log("outcomes").remove_topic(topic)
 
-    run(Machine, examples=60, steps=40)
+    run(Machine, examples=80, steps=40)
 
 
 def test_r18_outcomes_and_events_on_the_sql_journal(database_url: str) -> None:
