@@ -129,6 +129,11 @@ class Feed:
         self.journal.append(TOPICS.command, record).result(10)
         return command.command_id
 
+    def again(self, record: Record) -> None:
+        """Append a record once more."""
+        outgoing = Outgoing(record.value, record.headers, record.key)
+        self.journal.append(record.topic, outgoing).result(10)
+
     def records(self) -> list[Record]:
         return packages(self.journal, TOPICS.package)
 

@@ -74,7 +74,7 @@ class CommandFollower:
         self._clock = clock or SystemClock()
         self._changed = threading.Condition()
         self._next: int | None = None
-        self._epoch: int | None = None
+        self._epoch = -1
         self._wake = threading.Event()
         self._worker = Worker("commands", self._run)
 
@@ -99,12 +99,12 @@ class CommandFollower:
     def catch_up(self, epoch: int) -> None:
         """Return when every command that is in the log now is in force (SLING-10112).
 
-        Raises `CommandsBehind`, also when that is not so under `epoch`, or `JournalUnavailable`.
+        Raises `CommandsBehind`, also when that was so only before `epoch`, or `JournalUnavailable`.
         """
         end = self._journal.bounds(self._topic, self._partition()).next
         with self._changed:
             read = self._changed.wait_for(
-                lambda: self._epoch == epoch and self._next is not None and self._next >= end,
+                lambda: self._epoch >= epoch and self._next is not None and self._next >= end,
                 _CATCH_UP_S,
             )
         if not read:
@@ -127,7 +127,7 @@ class CommandFollower:
                 logger.warning("the command topic can't be followed now", exc_info=True)
                 self._clock.wait(self._wake, _PAUSE_S)
             finally:
-                self._advance(None, None)
+                self._advance(-1, None)
 
     def _follow(self, connection: Connection, epoch: int, stopping: threading.Event) -> None:
         partition = self._partition()
@@ -230,7 +230,7 @@ class CommandFollower:
             (self._orders.subscriber, identity, offset),
         )
 
-    def _advance(self, epoch: int | None, next_offset: int | None) -> None:
+    def _advance(self, epoch: int, next_offset: int | None) -> None:
         with self._changed:
             self._epoch, self._next = epoch, next_offset
             self._changed.notify_all()

@@ -139,7 +139,8 @@ def unsent(
     """
     rows = connection.execute(
         """
-        SELECT command_id, publisher_agent, state, removed, reason,
+        SELECT command_id, publisher_agent, state,
+            CASE state WHEN 'SEEN' THEN 0 ELSE removed END, reason,
             (extract(epoch FROM decided_at) * 1000)::bigint
         FROM bookkeeping.command_status WHERE subscriber = %s AND NOT sent
         ORDER BY decided_at, state = 'SEEN' DESC LIMIT %s
