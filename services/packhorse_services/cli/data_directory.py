@@ -3,6 +3,7 @@
 import fcntl
 import json
 import os
+import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass
@@ -10,6 +11,10 @@ from pathlib import Path
 from typing import IO
 
 from packhorse.errors import Permanent
+
+_OURS = frozenset({"lock", "postgres", "tokens.json", "author.json"})
+_NOBODYS = frozenset({"lost+found"})
+_GLANCE_S = 0.2
 
 
 class DataInUse(Permanent):
@@ -52,22 +57,43 @@ class DataDirectory:
         self.tokens = self.root / "tokens.json"
         self._running = self.root / "running.json"
         self._author = self.root / "author.json"
+        self._lock_file = self.root / "lock"
 
     @contextmanager
     def claimed(self) -> Iterator[None]:
         """Create what is missing, and keep others out. Raises `DataInUse`, `DataUnusable`."""
         try:
             self.root.mkdir(mode=0o711, parents=True, exist_ok=True)
-            for folder in (self.blobs, self.logs):
-                folder.mkdir(mode=0o700, exist_ok=True)
+            self._refuse_foreign()
+            lock = self._lock_file.open("a+")
         except OSError as error:
-            raise DataUnusable(f"{self.root} can't be the data folder: {error.strerror}") from error
-        with (self.root / "lock").open("a+") as lock:
+            raise self._unusable(error) from error
+        with lock:
             self._lock(lock)
+            self._make_folders()
             try:
                 yield
             finally:
                 self._running.unlink(missing_ok=True)
+
+    def _refuse_foreign(self) -> None:
+        """Raise `DataUnusable` for a folder with something in it that is not ours."""
+        names = {path.name for path in self.root.iterdir()} - _NOBODYS
+        if names and not names & _OURS:
+            raise DataUnusable(
+                f"{self.root} holds other things ({min(names)}, …) and is no data folder of "
+                "packhorse; name an empty one with --data"
+            )
+
+    def _make_folders(self) -> None:
+        try:
+            for folder in (self.blobs, self.logs):
+                folder.mkdir(mode=0o700, exist_ok=True)
+        except OSError as error:
+            raise self._unusable(error) from error
+
+    def _unusable(self, error: OSError) -> DataUnusable:
+        return DataUnusable(f"{self.root} can't be the data folder: {error.strerror}")
 
     def publish(self, stack: RunningStack, author: Mapping[str, str]) -> None:
         """Let other commands find the stack, and run a room's own tools with `author` settings."""
@@ -84,24 +110,45 @@ class DataDirectory:
     def running(self) -> RunningStack:
         """Return what the stack that runs here has published. Raises `NotRunning`."""
         try:
-            return RunningStack(**json.loads(self._running.read_text()))
+            published = RunningStack(**json.loads(self._running.read_text()))
+            if self._is_claimed():
+                return published
+            reason: Exception | None = None  # one that was killed left its file behind
         except (OSError, ValueError, TypeError) as error:
-            raise NotRunning(
-                f"no stack runs on {self.root}; start one with packhorse up --data {self.root}"
-            ) from error
+            reason = error
+        raise NotRunning(
+            f"no stack runs on {self.root}; start one with packhorse up --data {self.root}"
+        ) from reason
+
+    def _is_claimed(self) -> bool:
+        with self._lock_file.open() as lock:
+            try:
+                fcntl.flock(lock, fcntl.LOCK_SH | fcntl.LOCK_NB)
+            except BlockingIOError:
+                return True
+            return False
 
     def _lock(self, lock: IO[str]) -> None:
-        try:
-            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError as error:
-            lock.seek(0)
-            raise DataInUse(
-                f"{self.root} is in use by process {lock.read().strip()}; stop that one first, or "
-                "choose another --data folder"
-            ) from error
+        deadline = time.monotonic() + _GLANCE_S  # another command may just be looking
+        while not _locked(lock):
+            if time.monotonic() > deadline:
+                lock.seek(0)
+                raise DataInUse(
+                    f"{self.root} is in use by process {lock.read().strip()}; stop that one "
+                    "first, or choose another --data folder"
+                )
+            time.sleep(_GLANCE_S / 10)
         lock.truncate(0)
         lock.write(str(os.getpid()))
         lock.flush()
+
+
+def _locked(lock: IO[str]) -> bool:
+    try:
+        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return False
+    return True
 
 
 def _write_privately(path: Path, text: str) -> None:

@@ -1,16 +1,21 @@
 """`packhorse distribute`: one request, and if wanted the wait for what becomes of it."""
 
 import enum
+import math
 import time
 import uuid
 from collections.abc import Mapping
 from typing import Any
 
 from packhorse_services.cli import output
-from packhorse_services.cli.api import Api, CommandFailed, Exit
+from packhorse_services.cli.api import Api, CommandFailed, Exit, NoAnswer
 
 _POLL_S = 0.25
+_LOOK_S = 2
+"""How long one request waits: a failure at one subscriber is told before the others are done."""
+
 _FAILED = ("REMOVED", "REMOVED_FAILED")
+_OPEN = ("QUEUED", "RETRYING")
 
 
 class ActionName(enum.StrEnum):
@@ -27,8 +32,15 @@ def request(publisher: Api, body: Mapping[str, Any], key: str | None = None) -> 
 
     It carries an idempotency key, so that sending it again can't publish twice (R5).
     """
-    headers = {"Idempotency-Key": key or str(uuid.uuid4())}
-    answer: dict[str, Any] = publisher.post("/distribute", body, headers)
+    key = key or str(uuid.uuid4())
+    try:
+        answer: dict[str, Any] = publisher.post("/distribute", body, {"Idempotency-Key": key})
+    except NoAnswer as error:
+        raise CommandFailed(
+            f"{error}\nNobody knows whether it was accepted. Repeat the command with --key {key}: "
+            "then it is distributed once.",
+            error.code,
+        ) from error
     return answer
 
 
@@ -39,22 +51,31 @@ def wait(publisher: Api, distribution_id: str, timeout: float) -> None:
     """
     deadline = time.monotonic() + timeout
     while True:
-        found = publisher.get(f"/distributions/{distribution_id}")
+        left = max(0, min(_LOOK_S, math.ceil(deadline - time.monotonic())))
+        found = publisher.get(f"/distributions/{distribution_id}?wait={left}")
         failed = [one for one in found["subscribers"] if one["state"] in _FAILED]
         if failed:
             raise CommandFailed(
                 "\n".join(f"{one['subscriber']}: {one['state']} {one['reason']}" for one in failed)
             )
         if found["state"] == "DISTRIBUTED":
+            _tell_away(found)
             return
         if time.monotonic() > deadline:
             raise CommandFailed(f"not everywhere after {timeout:g} s: {_open(found)}", Exit.TIMEOUT)
         time.sleep(_POLL_S)
 
 
+def _tell_away(found: Mapping[str, Any]) -> None:
+    """Name those who were not waited for."""
+    for one in found["subscribers"]:
+        if one["stale"] and one["state"] in _OPEN:
+            output.tell(f"{one['subscriber']} is silent; it gets the package when it is back")
+
+
 def _open(found: Mapping[str, Any]) -> str:
     """Say which subscribers have it still before them, and why."""
-    waiting = [one for one in found["subscribers"] if one["state"] in ("QUEUED", "RETRYING")]
+    waiting = [one for one in found["subscribers"] if one["state"] in _OPEN]
     if not waiting:
         return f"the distribution is {found['state']}"
     return "; ".join(

@@ -47,6 +47,35 @@ def test_what_was_published_is_found_while_it_runs(tmp_path: Path, stack: Runnin
         directory.running()
 
 
+def test_a_stack_that_was_killed_does_not_run(tmp_path: Path, stack: RunningStack) -> None:
+    directory = DataDirectory(tmp_path)
+    with directory.claimed():
+        directory.publish(stack, {})
+        left = (tmp_path / "running.json").read_text()
+    (tmp_path / "running.json").write_text(left)
+    with pytest.raises(NotRunning, match="packhorse up --data"):
+        directory.running()
+    with directory.claimed():
+        pass
+
+
+def test_a_folder_with_other_things_is_left_alone(tmp_path: Path) -> None:
+    (tmp_path / "thesis.txt").touch()
+    foreign = DataDirectory(tmp_path).claimed()
+    with pytest.raises(DataUnusable, match=r"thesis.txt.*--data"), foreign:
+        pass
+    assert [path.name for path in tmp_path.iterdir()] == ["thesis.txt"]
+
+
+@pytest.mark.parametrize("name", ["lost+found", "tokens.json"])
+def test_an_empty_disk_and_a_folder_with_prepared_tokens_are_taken(
+    tmp_path: Path, name: str
+) -> None:
+    (tmp_path / name).touch()
+    with DataDirectory(tmp_path).claimed():
+        assert (tmp_path / "blobs").is_dir()
+
+
 def test_secrets_are_for_the_owner_only(tmp_path: Path, stack: RunningStack) -> None:
     directory = DataDirectory(tmp_path)
     with directory.claimed():

@@ -1,0 +1,71 @@
+"""`packhorse distribute`: what is told when nobody answers, and whom it waits for."""
+
+from typing import Any
+
+import pytest
+
+from packhorse_services.cli import distribute
+from packhorse_services.cli.api import CommandFailed, Exit, NoAnswer
+
+
+class Publisher:
+    """Gives prepared answers."""
+
+    def __init__(self, *documents: dict[str, Any]) -> None:
+        self._documents = list(documents)
+        self.sent: list[dict[str, str]] = []
+
+    def post(self, path: str, body: object, headers: dict[str, str]) -> Any:
+        self.sent.append(headers)
+        raise NoAnswer("nobody answers", Exit.TIMEOUT)
+
+    def get(self, path: str) -> dict[str, Any]:
+        assert path.startswith("/distributions/id?wait=")
+        return self._documents.pop(0)
+
+
+def document(state: str, **subscribers: str) -> dict[str, Any]:
+    return {
+        "state": state,
+        "subscribers": [
+            {
+                "subscriber": name,
+                "state": text.removesuffix("?"),
+                "stale": text.endswith("?"),
+                "reason": "",
+            }
+            for name, text in subscribers.items()
+        ],
+    }
+
+
+@pytest.mark.parametrize("key", [None, "mine"])
+def test_a_request_without_an_answer_names_the_key_to_repeat_it_with(key: str | None) -> None:
+    publisher = Publisher()
+    with pytest.raises(CommandFailed) as failed:
+        distribute.request(publisher, {}, key)  # type: ignore[arg-type]
+    [headers] = publisher.sent
+    assert f"--key {headers['Idempotency-Key']}" in str(failed.value)
+    assert failed.value.code is Exit.TIMEOUT
+    assert key in (None, headers["Idempotency-Key"])
+
+
+def test_it_waits_for_all_that_live_and_names_the_others(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    publisher = Publisher(
+        document("QUEUED", a="IMPORTED", b="RETRYING"),
+        document("DISTRIBUTED", a="IMPORTED", b="SKIPPED", c="QUEUED?"),
+    )
+    distribute.wait(publisher, "id", 60)  # type: ignore[arg-type]
+    assert "c is silent" in capsys.readouterr().err
+
+
+def test_a_failure_ends_the_wait_at_once_and_time_does_too() -> None:
+    failing = Publisher(document("QUEUED", a="REMOVED_FAILED", b="QUEUED"))
+    with pytest.raises(CommandFailed, match="a: REMOVED_FAILED"):
+        distribute.wait(failing, "id", 60)  # type: ignore[arg-type]
+    slow = Publisher(document("QUEUED", a="QUEUED"), document("QUEUED", a="QUEUED"))
+    with pytest.raises(CommandFailed, match="not everywhere after 0 s: a QUEUED") as failed:
+        distribute.wait(slow, "id", 0)  # type: ignore[arg-type]
+    assert failed.value.code is Exit.TIMEOUT
