@@ -6,7 +6,7 @@ reads the position again before it begins another (R26).
 
 import logging
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 
 from psycopg import Connection
@@ -75,7 +75,7 @@ class Session:
             return _IDLE_S
         head = self._waiting[0]
         if self._covering(head):
-            self._remove_cleared()
+            self._remove_front(Status.REMOVED, self._cleared)
             return 0.0
         if self._paused():
             self._tell(head, 0.0)
@@ -85,7 +85,7 @@ class Session:
             self._tell_of_waiting(head, ruling.reason)
             return _IDLE_S
         if ruling.verdict is Verdict.SKIP:
-            self._skip()
+            self._remove_front(Status.SKIPPED, self._skipped)
             return 0.0
         wait = self._desk.attempts.wait_s(head.mark)
         self._tell(head, wait)
@@ -210,37 +210,35 @@ class Session:
         self._remove([head], [decision])
         count_removed(Status.REMOVED_FAILED, 1)
 
-    def _remove_cleared(self) -> None:
-        cleared: list[Arrival] = []
+    def _remove_front(self, status: Status, decide: Callable[[Arrival], Decision | None]) -> None:
+        """Remove packages from the front for as long as `decide` has a decision."""
+        removed: list[Arrival] = []
         decisions: list[Decision] = []
         for arrival in self._waiting:
             if arrival.record is None:
                 continue
-            command_id = self._covering(arrival)
-            if command_id is None:
+            decision = decide(arrival)
+            if decision is None:
                 break
-            attempts = 0 if cleared else self._desk.attempts.head(arrival.mark).attempts
-            cleared.append(arrival)
-            decisions.append(
-                Decision(arrival.mark, Status.REMOVED, attempts, command_id=command_id)
-            )
-        self._remove(cleared, decisions)
-        count_removed(Status.REMOVED, len(cleared))
+            removed.append(arrival)
+            decisions.append(decision)
+        if removed:
+            self._remove(removed, decisions)
+            count_removed(status, len(removed))
 
-    def _skip(self) -> None:
-        skipped: list[Arrival] = []
-        decisions: list[Decision] = []
-        for arrival in self._waiting:
-            if arrival.record is None:
-                continue
-            ruling = self._desk.gate.ruling(self.position, arrival)
-            if ruling.verdict is not Verdict.SKIP or self._covering(arrival):
-                break
-            skipped.append(arrival)
-            decisions.append(Decision(arrival.mark, Status.SKIPPED, reason=ruling.reason))
-        if skipped:
-            self._remove(skipped, decisions)
-            count_removed(Status.SKIPPED, len(skipped))
+    def _cleared(self, arrival: Arrival) -> Decision | None:
+        command_id = self._covering(arrival)
+        if command_id is None:
+            return None
+        tried = arrival is self._waiting[0]
+        attempts = self._desk.attempts.head(arrival.mark).attempts if tried else 0
+        return Decision(arrival.mark, Status.REMOVED, attempts, command_id=command_id)
+
+    def _skipped(self, arrival: Arrival) -> Decision | None:
+        ruling = self._desk.gate.ruling(self.position, arrival)
+        if ruling.verdict is not Verdict.SKIP or self._covering(arrival):
+            return None
+        return Decision(arrival.mark, Status.SKIPPED, reason=ruling.reason)
 
     def _accepts(self, arrival: Arrival) -> bool:
         return self._desk.gate.ruling(self.position, arrival).verdict is Verdict.ACCEPT
@@ -276,27 +274,26 @@ class Session:
         return None if found is None else found.command_id
 
     def _tell_of_waiting(self, head: Arrival, reason: str) -> None:
-        report, known = self._desk.report, self._desk.attempts.head(head.mark)
-        before = report.state
-        report.update(
-            offset=self.position.offset,
-            state=LaneState.WAITING_FOR_SUBSCRIBER,
-            retries=known.attempts,
-            last_error=reason,
-            next_attempt_ms=0,
-            head_time_ms=head.record.time_ms if head.record else 0,
-        )
+        before = self._desk.report.state
+        self._tell(head, 0.0, state=LaneState.WAITING_FOR_SUBSCRIBER, last_error=reason)
         if (before.state, before.last_error) != (LaneState.WAITING_FOR_SUBSCRIBER, reason):
             self._desk.on_progress()
 
-    def _tell(self, head: Arrival, wait_s: float) -> None:
+    def _tell(
+        self,
+        head: Arrival,
+        wait_s: float,
+        *,
+        state: LaneState | None = None,
+        last_error: str | None = None,
+    ) -> None:
         known = self._desk.attempts.head(head.mark)
         blocked = known.attempts >= _BLOCKED_ATTEMPTS
         self._desk.report.update(
             offset=self.position.offset,
-            state=self._shown(LaneState.BLOCKED if blocked else LaneState.RUNNING),
+            state=state or self._shown(LaneState.BLOCKED if blocked else LaneState.RUNNING),
             retries=known.attempts,
-            last_error=known.last_error,
+            last_error=known.last_error if last_error is None else last_error,
             blocked_since_ms=known.blocked_since_ms,
             next_attempt_ms=int(self._desk.clock.wall_ms() + wait_s * 1000) if wait_s else 0,
             head_time_ms=head.record.time_ms if head.record else 0,
