@@ -52,14 +52,12 @@ _entries = st.builds(
     user=st.sampled_from(["alice", ""]),
     body_length=st.sampled_from([0, 5_000, 2**40]),
 )
-_filters = st.sampled_from(
-    [
-        ALL,
-        EntryFilter(path_prefix="/a"),
-        EntryFilter(path_prefix="/"),
-        EntryFilter(action=Action.DELETE),
-        EntryFilter("/a/b", Action.ADD),
-    ]
+FILTERS = (
+    ALL,
+    EntryFilter(path_prefix="/a"),
+    EntryFilter(path_prefix="/"),
+    EntryFilter(action=Action.DELETE),
+    EntryFilter("/a/b", Action.ADD),
 )
 _fractions = st.floats(0, 1)
 Shown = tuple[Any, ...]
@@ -106,6 +104,7 @@ class QueueMachine(RuleBasedStateMachine):
         self.journal = self.backend.open()
         self.topic, self.log = fresh_name(), Log()
         self.lanes: dict[str, Lane] = {}
+        self.looks = 0
         self.subscriber_clock = ManualClock()
         self.journal.create_topics([TopicSpec(self.topic)])
 
@@ -113,6 +112,7 @@ class QueueMachine(RuleBasedStateMachine):
     def begin(self, before: list[PackageEntry]) -> None:
         self._append(before)
         self._start()
+        self._announce("a", -1, editable=False)
 
     def _start(self) -> None:
         self.clock = ManualClock()
@@ -224,18 +224,22 @@ class QueueMachine(RuleBasedStateMachine):
     def _expected(self, lane: Lane) -> list[Shown]:
         return self.log.above(lane.offset if lane.log == self.log.number else -1)
 
-    @rule(limit=st.integers(1, 9), wanted=_filters)
-    def page_through(self, limit: int, wanted: EntryFilter) -> None:
+    @invariant()
+    def pages_are_parts_of_the_lists(self) -> None:
+        if not self.lanes:
+            return
         self._follow()
-        for name, lane in self.lanes.items():
-            expected = self._expected(lane)
-            shown: list[Shown] = []
-            for queue in self._pages(name, limit, wanted):
-                assert len(queue.page.entries) <= limit
-                assert [_flat(one) for one in (queue.head,) if one] == expected[:1]
-                _within(queue, len(expected))
-                shown += map(_flat, queue.page.entries)
-            assert shown == [one for one in expected if _matches(one, wanted)]
+        self.looks += 1
+        name = sorted(self.lanes)[self.looks % len(self.lanes)]
+        limit, wanted = 1 + self.looks * 3 % 11, FILTERS[self.looks % len(FILTERS)]
+        expected = self._expected(self.lanes[name])
+        shown: list[Shown] = []
+        for queue in self._pages(name, limit, wanted):
+            assert len(queue.page.entries) <= limit
+            assert [_flat(one) for one in (queue.head,) if one] == expected[:1]
+            _within(queue, len(expected))
+            shown += map(_flat, queue.page.entries)
+        assert shown == [one for one in expected if _matches(one, wanted)]
 
     def _pages(self, name: str, limit: int, wanted: EntryFilter) -> Iterator[Queue]:
         behind: int | None = -1

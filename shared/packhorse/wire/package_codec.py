@@ -7,6 +7,8 @@ and spend no memory beyond a small multiple of the record.
 from collections.abc import Mapping
 from operator import attrgetter
 
+from google.protobuf.message import DecodeError
+
 from packhorse.wire.messages import Action, PackageBody, PackageEntry, PackageMessage
 from packhorse.wire.record import Encoded, Undecodable, enum_name, expect, parse, type_headers
 from packhorse.wire.v1 import package_pb2
@@ -89,25 +91,28 @@ def decode_entry(headers: Mapping[str, bytes]) -> PackageEntry:
     return _read_entry(wire)
 
 
-EntryRow = tuple[str, int, str, Action, list[str], list[str]]
-"""Package id, body length, user, action, paths, deep paths."""
+EntryRow = tuple[str, int, str, int, list[str], list[str]]
+"""Package id, body length, user, number of the action, paths, deep paths."""
+
+ACTION_NUMBERS = {Action(name): number for name, number in package_pb2.Action.items()}
 
 _PLAIN_FIELDS = attrgetter("package_id", "body_length", "user", "action")
-_ACTIONS = {number: Action(name) for name, number in package_pb2.Action.items()}
+_KNOWN_NUMBERS = frozenset(ACTION_NUMBERS.values())
 
 
 def decode_entry_row(headers: Mapping[str, bytes]) -> EntryRow:
     """Decode of the `entry` header what queues keep. Raises `Undecodable`.
 
-    Costs half of `decode_entry`: a publisher reads a million of them when it starts.
+    Costs a third of `decode_entry`: a publisher reads a million of them when it starts.
     """
-    wire = package_pb2.PackageEntry()
-    parse(wire, headers.get(ENTRY_HEADER, b""))
+    try:
+        wire = package_pb2.PackageEntry.FromString(headers.get(ENTRY_HEADER, b""))
+    except (DecodeError, ValueError) as error:
+        raise Undecodable(f"the record's entry header is none: {error}") from error
     package_id, body_length, user, number = _PLAIN_FIELDS(wire)
-    action = _ACTIONS.get(number)
-    if action is None:
+    if number not in _KNOWN_NUMBERS:
         raise Undecodable(f"unknown action {number}; upgrade this build")
-    return package_id, body_length, user, action, wire.paths[:], wire.deep_paths[:]
+    return package_id, body_length, user, number, wire.paths[:], wire.deep_paths[:]
 
 
 def decode_package(headers: Mapping[str, bytes], value: bytes) -> PackageMessage:

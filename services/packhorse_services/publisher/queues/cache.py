@@ -14,12 +14,11 @@ from itertools import accumulate
 from packhorse.messaging.api import Record
 from packhorse.runtime.metrics import PUBLISHER_CACHE_BYTES, PUBLISHER_CACHE_ENTRIES
 from packhorse_services.publisher.queues.columns import QueueEntry, Segment
-from packhorse_services.publisher.queues.filling import add_rows, rows_of
+from packhorse_services.publisher.queues.filling import add_rows, rows_of, strides
 from packhorse_services.publisher.queues.filters import ALL, EntryFilter
 from packhorse_services.publisher.queues.scanning import Page, scan
 
 _DEFAULT_BYTES = 512 * 1024 * 1024
-_STRIDE = 500
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,13 +98,14 @@ class QueueCache:
 
         Readers wait for the lock, so it is never held for long.
         """
-        for start in range(0, len(records), _STRIDE):
-            some = records[start : start + _STRIDE]
+        for some in strides(records):
             rows = rows_of(some, self._agent)
             with self._lock:
                 before = len(self._segments)
                 seen, self._next = self._next, max(self._next, some[-1].offset + 1)
-                add_rows(self._segments, (row for row in rows if row[0].offset >= seen))
+                if some[0].offset < seen:
+                    rows = [row for row in rows if row[0].offset >= seen]
+                add_rows(self._segments, rows)
                 if len(self._segments) != before:
                     self._index()
                 self._shrink()

@@ -9,10 +9,11 @@ from array import array
 from bisect import bisect_left, bisect_right
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import accumulate
 
 from packhorse.messaging.api import Record
 from packhorse.wire.messages import Action
-from packhorse.wire.package_codec import EntryRow
+from packhorse.wire.package_codec import ACTION_NUMBERS, EntryRow
 from packhorse_services.publisher.queues.filters import DEEP, PATH_END, EntryFilter
 
 _ENTRIES = 4096
@@ -22,10 +23,14 @@ _MAX_SHORT = 2**15 - 1
 _MAX_SIGNED = 2**31 - 1
 _MAX_UNSIGNED = 2**32 - 1
 _ID_CHARACTERS = 200
-_ACTIONS: tuple[Action | None, ...] = (*Action, None)
-_CODES = {action: code for code, action in enumerate(_ACTIONS)}
-_OWN_ID = re.compile(r"dstrpck-([1-9][0-9]{0,14})-([0-9a-f]{16})")
+_ACTIONS = {number: action for action, number in ACTION_NUMBERS.items()}
+_UNDECODABLE = 255
+_OWN_ID = re.compile(r"dstrpck-([1-9][0-9]{0,14})-([0-9a-f]{16})").fullmatch
+_BEFORE_PATH, _BEHIND_SEGMENT = (PATH_END, DEEP), (PATH_END, b"/")
 _END, _DEEP = PATH_END.decode(), DEEP.decode()
+
+
+Row = tuple[Record, EntryRow]
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,7 +54,7 @@ class Segment:
 
     __slots__ = (
         *("first", "last", "body_bytes", "_base_ms", "_offsets", "_times", "_accepted", "_sizes"),
-        *("_tokens", "_path_ends", "_actions", "_users", "_paths", "_user_names", "_odd_ids"),
+        *("_tokens", "_path_ends", "_actions", "_users", "_paths", "_user_numbers", "_odd_ids"),
         "_odd_sizes",
     )
 
@@ -67,7 +72,7 @@ class Segment:
         self._actions = bytearray()
         self._users = bytearray()
         self._paths: bytearray | bytes = bytearray()
-        self._user_names: list[str] = []
+        self._user_numbers: dict[str, int] = {}
         self._odd_ids: dict[int, str] = {}
         self._odd_sizes: dict[int, int] = {}
 
@@ -82,70 +87,78 @@ class Segment:
         aside = 150 * (len(self._odd_ids) + len(self._odd_sizes))
         return numbers + 2 * len(self._actions) + len(self._paths) + aside
 
-    def takes(self, record: Record) -> bool:
-        """Tell whether there is room for one more."""
+    def extend(self, rows: Sequence[Row]) -> int:
+        """Append the first of `rows`, as many as there is room for, and return their number.
+
+        A new segment takes one at least. Whole columns are made at a time: that is what makes
+        filling fast.
+        """
+        rows = rows[: _ENTRIES - len(self)]
+        texts = [_path_text(row[4], row[5]) for _, row in rows]
+        ends = list(accumulate(map(len, texts), initial=len(self._paths)))[1:]
+        least = 0 if self._offsets else 1
+        if not self._fits(rows):
+            rows = rows[:least]
+        elif rows and ends[-1] > _PATH_BYTES:
+            rows = rows[: max(bisect_right(ends, _PATH_BYTES), least)]
+        if rows:
+            self._paths += b"".join(texts[: len(rows)])
+            self._path_ends.extend(ends[: len(rows)])
+            self._append(rows)
+        return len(rows)
+
+    def _fits(self, rows: Sequence[Row]) -> bool:
+        """Tell whether all numbers of these rows fit into the columns."""
+        if not rows:
+            return True
+        times = [record.time_ms for record, _ in rows]
+        for _, row in rows:
+            if row[2] not in self._user_numbers and len(self._user_numbers) < _USERS:
+                self._user_numbers[row[2]] = len(self._user_numbers)
         return (
-            len(self._offsets) < _ENTRIES
-            and record.offset - self.first <= _MAX_UNSIGNED
-            and -_MAX_SIGNED <= record.time_ms - self._base_ms <= _MAX_SIGNED
-            and len(self._paths) < _PATH_BYTES
-            and len(self._user_names) < _USERS
+            rows[-1][0].offset - self.first <= _MAX_UNSIGNED
+            and min(times) >= self._base_ms - _MAX_SIGNED
+            and max(times) <= self._base_ms + _MAX_SIGNED
+            and all(row[2] in self._user_numbers for _, row in rows)
         )
 
-    def add(self, record: Record, row: EntryRow) -> None:
-        """Append an entry."""
-        package_id, size, user, action, paths, deep_paths = row
-        self._add(record, package_id, size, user, _CODES[action])
-        text = _joined(paths)
-        if deep_paths:
-            text += _DEEP + _joined(deep_paths)
-        self._paths += text.encode("utf-8", "replace")
-        self._close_entry(record)
+    def _append(self, rows: Sequence[Row]) -> None:
+        base, first, numbers = self._base_ms, self.first, self._user_numbers
+        self._users.extend([numbers[row[2]] for _, row in rows])
+        self._actions.extend([row[3] for _, row in rows])
+        self._times.extend([record.time_ms - base for record, _ in rows])
+        self._append_sizes([row[1] for _, row in rows])
+        self._append_ids(rows)
+        self._offsets.extend([record.offset - first for record, _ in rows])
+        self.last = rows[-1][0].offset
 
-    def add_undecodable(self, record: Record, package_id: str) -> None:
-        """Append an entry for a record that can't be read: it blocks, so queues show it (R14)."""
-        self._add(record, package_id, 0, "", _CODES[None])
-        self._close_entry(record)
+    def _append_sizes(self, sizes: list[int]) -> None:
+        self.body_bytes += sum(size for size in sizes if size > 0)
+        if max(sizes) > _MAX_UNSIGNED or min(sizes) < 0:
+            for index, size in enumerate(sizes):
+                if not 0 <= size <= _MAX_UNSIGNED:
+                    self._odd_sizes[len(self._sizes) + index] = size
+                    sizes[index] = 0 if size < 0 else _MAX_UNSIGNED
+        self._sizes.extend(sizes)
 
-    def _add(self, record: Record, package_id: str, size: int, user: str, action: int) -> None:
-        self._add_id(record.time_ms, package_id)
-        if not 0 <= size <= _MAX_UNSIGNED:
-            self._odd_sizes[len(self._offsets)] = size
-            size = 0 if size < 0 else _MAX_UNSIGNED
-        self._times.append(record.time_ms - self._base_ms)
-        self._sizes.append(size)
-        self._actions.append(action)
-        try:
-            self._users.append(self._user_names.index(user))
-        except ValueError:
-            self._users.append(len(self._user_names))
-            self._user_names.append(user)
-
-    def _add_id(self, time_ms: int, package_id: str) -> None:
+    def _append_ids(self, rows: Sequence[Row]) -> None:
         """Keep 10 bytes of an id that a publisher of ours made, and any other one as it is."""
-        own = _OWN_ID.fullmatch(package_id)
-        accepted, token = 0, 0
-        if own is not None:
-            accepted, token = int(own[1]) - time_ms, int(own[2], 16)
-        if own is None or not -_MAX_SHORT <= accepted <= _MAX_SHORT:
-            self._odd_ids[len(self._offsets)] = package_id[:_ID_CHARACTERS]
-            accepted = 0
-        self._accepted.append(accepted)
-        self._tokens.append(token)
-
-    def _close_entry(self, record: Record) -> None:
-        """Make the entry count; its offset comes last."""
-        self._path_ends.append(len(self._paths))
-        index = len(self._offsets)
-        self.body_bytes += max(0, self._odd_sizes.get(index, self._sizes[index]))
-        self._offsets.append(record.offset - self.first)
-        self.last = record.offset
+        accepted, tokens = self._accepted, self._tokens
+        for record, row in rows:
+            own = _OWN_ID(row[0])
+            behind = int(own[1]) - record.time_ms if own else 0
+            if own and -_MAX_SHORT <= behind <= _MAX_SHORT:
+                accepted.append(behind)
+                tokens.append(int(own[2], 16))
+            else:
+                self._odd_ids[len(tokens)] = row[0][:_ID_CHARACTERS]
+                accepted.append(0)
+                tokens.append(0)
 
     def seal(self) -> None:
         """Give back the room that was kept for growth."""
         for name in ("_offsets", "_times", "_accepted", "_sizes", "_tokens", "_path_ends"):
-            column = getattr(self, name)
-            setattr(self, name, array(column.typecode, column.tobytes()))
+            setattr(self, name, getattr(self, name)[:])  # a copy is as long as it must be
         self._actions, self._users = bytearray(self._actions), bytearray(self._users)
         self._paths = bytes(self._paths)
 
@@ -167,7 +180,7 @@ class Segment:
         if wanted.path_prefix is not None:
             return self._below_path(wanted, first, limit)
         if wanted.action is not None:
-            return self._of_action(_CODES[wanted.action], first, limit)
+            return self._of_action(ACTION_NUMBERS[wanted.action], first, limit)
         return range(first, min(len(self), first + limit))
 
     def _of_action(self, code: int, first: int, limit: int) -> list[int]:
@@ -179,19 +192,26 @@ class Segment:
         return found
 
     def _below_path(self, wanted: EntryFilter, first: int, limit: int) -> list[int]:
-        pattern = wanted.pattern
-        code = None if wanted.action is None else _CODES[wanted.action]
+        prefix = (wanted.path_prefix or "").encode()
+        code = None if wanted.action is None else ACTION_NUMBERS[wanted.action]
         found: list[int] = []
-        start = self._path_ends[first - 1] if first else 0
-        while pattern is not None and len(found) < limit:
-            match = pattern.search(self._paths, start)
-            if match is None:
-                break
-            index = bisect_right(self._path_ends, match.start())
-            if code is None or self._actions[index] == code:
-                found.append(index)
-            start = self._path_ends[index]
+        start = self._paths.find(prefix, self._path_ends[first - 1] if first else 0)
+        while start >= 0 and len(found) < limit:
+            following = start + 1
+            if self._is_below(prefix, start):
+                index = bisect_right(self._path_ends, start)
+                following = self._path_ends[index]
+                if code is None or self._actions[index] == code:
+                    found.append(index)
+            start = self._paths.find(prefix, following)
         return found
+
+    def _is_below(self, prefix: bytes, start: int) -> bool:
+        """Tell whether a path begins here, and the prefix ends where a segment of it does (R29)."""
+        if start and self._paths[start - 1 : start] not in _BEFORE_PATH:
+            return False
+        end = start + len(prefix)
+        return prefix == b"/" or self._paths[end : end + 1] in _BEHIND_SEGMENT
 
     def entry(self, index: int) -> QueueEntry:
         """Return one entry."""
@@ -204,9 +224,9 @@ class Segment:
             offset=self.first + self._offsets[index],
             time_ms=time_ms,
             package_id=package_id,
-            action=_ACTIONS[self._actions[index]],
+            action=_ACTIONS.get(self._actions[index]),
             size=self._odd_sizes.get(index, self._sizes[index]),
-            user=self._user_names[self._users[index]],
+            user=list(self._user_numbers)[self._users[index]],
             paths=paths,
             deep_paths=deep_paths,
         )
@@ -218,14 +238,23 @@ class Segment:
         return _parts(shallow), _parts(deep)
 
 
-def _joined(paths: list[str]) -> str:
+def undecodable(package_id: str) -> EntryRow:
+    """Return the row of a record that can't be read: it blocks, so queues show it (R14)."""
+    return package_id, 0, "", _UNDECODABLE, [], []
+
+
+def _path_text(paths: list[str], deep_paths: list[str]) -> bytes:
     """Return the paths as one text; a valid path holds no control character (R29)."""
-    if not paths:
-        return ""
-    text = _END.join(paths)
-    if _DEEP in text or text.count(_END) >= len(paths):
-        text = _END.join(path.replace(_END, "\ufffd").replace(_DEEP, "\ufffd") for path in paths)
-    return text + _END
+    text = _END.join(paths) + _END if paths else ""
+    if deep_paths:
+        text += _DEEP + _END.join(deep_paths) + _END
+    if text.count(_END) != len(paths) + len(deep_paths) or text.count(_DEEP) > bool(deep_paths):
+        return _path_text(_without_controls(paths), _without_controls(deep_paths))
+    return text.encode("utf-8", "replace")
+
+
+def _without_controls(paths: list[str]) -> list[str]:
+    return [path.replace(_END, "\ufffd").replace(_DEEP, "\ufffd") for path in paths]
 
 
 def _parts(text: str) -> tuple[str, ...]:

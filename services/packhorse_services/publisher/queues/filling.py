@@ -3,24 +3,31 @@
 Other agents' packages and TEST packages are in no queue; a record that can't be read is in all.
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator, Sequence
 
 from packhorse.messaging.api import Record
 from packhorse.wire.messages import Action
 from packhorse.wire.package_codec import (
+    ACTION_NUMBERS,
     AGENT_HEADER,
     PACKAGE_ID_HEADER,
-    EntryRow,
     decode_entry_row,
 )
 from packhorse.wire.record import Undecodable
-from packhorse_services.publisher.queues.columns import Segment
+from packhorse_services.publisher.queues.columns import Row, Segment, undecodable
 
-Row = tuple[Record, EntryRow | None]
+_STRIDE = 250
+_TEST = ACTION_NUMBERS[Action.TEST]
+
+
+def strides(records: Sequence[Record]) -> Iterator[Sequence[Record]]:
+    """Yield the records in portions, so that no lock is held for more than a millisecond or two."""
+    for start in range(0, len(records), _STRIDE):
+        yield records[start : start + _STRIDE]
 
 
 def rows_of(records: Iterable[Record], agent: bytes) -> list[Row]:
-    """Return what the queues of `agent` show of `records`; None stands for what can't be read."""
+    """Return what the queues of `agent` show of `records`."""
     rows: list[Row] = []
     for record in records:
         headers = record.headers
@@ -29,24 +36,17 @@ def rows_of(records: Iterable[Record], agent: bytes) -> list[Row]:
         try:
             row = decode_entry_row(headers)
         except Undecodable:
-            rows.append((record, None))
-        else:
-            if row[3] is not Action.TEST:
-                rows.append((record, row))
+            row = undecodable(headers.get(PACKAGE_ID_HEADER, b"").decode("utf-8", "replace"))
+        if row[3] != _TEST:
+            rows.append((record, row))
     return rows
 
 
-def add_rows(segments: list[Segment], rows: Iterable[Row]) -> None:
+def add_rows(segments: list[Segment], rows: Sequence[Row]) -> None:
     """Append to the last segment, and seal it and begin another one when it is full."""
-    segment = segments[-1] if segments else None
-    for record, row in rows:
-        if segment is None or not segment.takes(record):
-            if segment is not None:
-                segment.seal()
-            segment = Segment(record)
-            segments.append(segment)
-        if row is None:
-            name = record.headers.get(PACKAGE_ID_HEADER, b"").decode("utf-8", "replace")
-            segment.add_undecodable(record, name)
-        else:
-            segment.add(record, row)
+    done = segments[-1].extend(rows) if segments else 0
+    while done < len(rows):
+        if segments:
+            segments[-1].seal()
+        segments.append(Segment(rows[done][0]))
+        done += segments[-1].extend(rows[done:])

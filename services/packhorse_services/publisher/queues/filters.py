@@ -1,6 +1,5 @@
 """Choosing among the packages of a queue, without looking at each as an object."""
 
-import re
 from dataclasses import dataclass
 
 from packhorse.wire.messages import Action
@@ -16,16 +15,6 @@ class EntryFilter:
     path_prefix: str | None = None
     """Any path or deep path that is this one or lies below it, on segment boundaries (R29)."""
     action: Action | None = None
-
-    @property
-    def pattern(self) -> re.Pattern[bytes] | None:
-        """Find such a path in a column of paths; None when every path is wanted."""
-        if self.path_prefix is None:
-            return None
-        if self.path_prefix == "/":
-            return re.compile(rb"(?<![^\0\1])/")
-        prefix = re.escape(self.path_prefix.encode())
-        return re.compile(rb"(?<![^\0\1])" + prefix + rb"[/\0]")
 
 
 ALL = EntryFilter()

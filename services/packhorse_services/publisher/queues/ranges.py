@@ -9,11 +9,11 @@ from packhorse.messaging.api import Journal, JournalUnavailable, OffsetOutOfRang
 from packhorse.runtime.metrics import PUBLISHER_CACHE_FETCHES
 from packhorse_services.publisher.queues.cache import QueueCache
 from packhorse_services.publisher.queues.columns import Segment
-from packhorse_services.publisher.queues.filling import add_rows, rows_of
+from packhorse_services.publisher.queues.filling import add_rows, rows_of, strides
 
 _POLL_S = 0.5
 _PATIENCE_S = 20.0
-_BATCH = 2_000
+_BATCH = 500
 _CHUNK = 100_000
 
 
@@ -93,7 +93,8 @@ class RangeFetch:
         agent, size = self.cache.agent.encode(), 0
         for records in self.ranges.batches(start, end):
             sealed = len(segments) - 1
-            add_rows(segments, rows_of(records, agent))
+            for some in strides(records):
+                add_rows(segments, rows_of(some, agent))
             size += sum(segment.size for segment in segments[max(0, sealed) : -1])
             while size > room and len(segments) > 1:
                 gone = segments.pop(0)
