@@ -21,6 +21,7 @@ from packhorse.wire.codec import encode_discovery, encode_status
 from packhorse.wire.messages import DiscoveryMessage, Status, StatusMessage, SubscriberState
 from packhorse.wire.record import Encoded
 from packhorse_services.publisher.app import Backends, publisher
+from packhorse_services.publisher.outcomes.keeper import Keeper
 from packhorse_services.publisher.outcomes.settlement import NotSettled, Settlement
 from packhorse_services.publisher.queues.follower import NotCaughtUp, TopicFollower
 from packhorse_services.publisher.settings import Settings
@@ -69,9 +70,8 @@ class PublisherService:
             ):
                 await scenario(self)
 
-        followers = [
-            one for one in parts.components if isinstance(one, TopicFollower | Settlement)
-        ]
+        followers = [one for one in parts.components if isinstance(one, TopicFollower | Settlement)]
+        self.keeper = next(one for one in parts.components if isinstance(one, Keeper))
         self.settlement = next(one for one in followers if isinstance(one, Settlement))
         with _together(parts.components):
             eventually(lambda: all(map(_caught_up, followers)), interval=0.01)

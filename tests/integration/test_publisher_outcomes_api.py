@@ -1,11 +1,15 @@
 """The durable truth about delivery over HTTP: error queues, deliveries, events (R9, R16, R18)."""
 
+import asyncio
 import json
 from collections.abc import Awaitable, Callable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import pytest
+import yaml
+from jsonschema import Draft202012Validator
 
 from packhorse.db.connect import open_pool
 from packhorse.messaging.api import Edge, Record
@@ -326,6 +330,8 @@ def test_one_event_a_package_when_all_live_subscribers_are_done(site: Site) -> N
             {"imported": ["fast", "joined"], "skipped": ["slow"]},
             {"imported": ["fast", "joined", "slow"]},
         ]
+        for record in events(s):
+            check_against_document(record)
         [record] = events(s)[:1]
         assert record.headers["ce_id"].decode() == ids[0]
         assert record.headers["ce_source"].decode() == f"/packhorse/{AGENT}"
@@ -335,7 +341,43 @@ def test_one_event_a_package_when_all_live_subscribers_are_done(site: Site) -> N
     site.run(second)
 
 
+def check_against_document(record: Record) -> None:
+    """Hold an event to what `asyncapi/events.yaml` says of it."""
+    document = yaml.safe_load((Path(__file__).parents[2] / "asyncapi" / "events.yaml").read_text())
+    message = document["components"]["messages"]["PackageDistributed"]
+    headers = {name: text.decode() for name, text in record.headers.items()}
+    for part, value in (("headers", headers), ("payload", json.loads(record.value))):
+        schema = {**message[part], "components": document["components"]}
+        Draft202012Validator(schema).validate(value)
+
+
 KINDS = ("imported", "removed", "failed", "skipped", "away")
+
+
+def test_another_replica_shows_the_same_and_takes_over(site: Site) -> None:
+    ids: list[str] = []
+
+    async def first(s: PublisherService) -> None:
+        await asyncio.to_thread(site.run, partial(second, s))
+
+    async def second(leader: PublisherService, s: PublisherService) -> None:
+        ids.extend(await publish(s, 2))
+        s.status("sub1", 0, Status.REMOVED_FAILED, package_id=ids[0], reason="no")
+        await s.announce("sub1", 0)
+        assert await states(s, ids[0]) == {"sub1": "REMOVED_FAILED"}
+        await told(s, 1)
+
+        async def counted() -> bool:
+            return [queue["errors"] for queue in (await s.get("/queues"))["queues"]] == [1]
+
+        await s.until(counted)
+        leader.keeper.stop(10)
+        s.status("sub1", 1, Status.REMOVED, package_id=ids[1])
+        await s.announce("sub1", 1)
+        assert await states(s, ids[1]) == {"sub1": "REMOVED"}
+        assert [one["package_id"] for one in await told(s, 2)] == ids
+
+    site.run(first)
 
 
 def test_nobody_live_no_event_and_who_is_away_is_named(site: Site) -> None:

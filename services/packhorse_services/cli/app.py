@@ -15,6 +15,7 @@ from packhorse.errors import PackhorseError
 from packhorse_services.cli import (
     configuration,
     distribute,
+    errors,
     events,
     output,
     queues,
@@ -46,6 +47,7 @@ topics_app = typer.Typer(help="The journal's topics.", no_args_is_help=True)
 config_app = typer.Typer(help="What this command line would use.", no_args_is_help=True)
 app.add_typer(queues.get, name="get")
 app.add_typer(queues.clear, name="clear")
+app.add_typer(errors.errors, name="errors")
 app.command("events")(events.follow_events)
 app.add_typer(topics_app, name="topics")
 app.add_typer(config_app, name="config")

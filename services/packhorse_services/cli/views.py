@@ -21,6 +21,7 @@ _STATE_STYLES = {
     "REMOVED_FAILED": "red",
     "STALE": "yellow",
     "RETRYING": "yellow",
+    "SKIPPED": "yellow",
 }
 
 
@@ -91,8 +92,20 @@ QUEUE = View(
 ERRORS = View(
     rows="entries",
     name="package_id",
-    columns={"OFFSET": "offset", "ATTEMPTS": "attempts", "REASON": "reason"},
-    wide={"PACKAGE": "package_id", "TIME": "time"},
+    columns={
+        "OFFSET": "offset",
+        "ACTION": "action",
+        "PATHS": "paths",
+        "DEEP PATHS": "deep_paths",
+        "ATTEMPTS": "attempts",
+        "REASON": "reason",
+    },
+    wide={
+        "PACKAGE": "package_id",
+        "USER": "user",
+        "TIME": "time",
+        "REDISTRIBUTED AS": "redistributed_as",
+    },
 )
 DISTRIBUTIONS = View(
     rows="distributions",
