@@ -1,100 +1,29 @@
-"""The durable truth about delivery over HTTP: error queues, deliveries, events (R9, R16, R18)."""
+"""The durable truth about delivery over HTTP: error queues, deliveries, replicas (R9, R16, R18)."""
 
 import asyncio
-import json
-from collections.abc import Awaitable, Callable
 from functools import partial
 from pathlib import Path
-from typing import Any
 
 import pytest
-import yaml
-from jsonschema import Draft202012Validator
 
 from packhorse.db.connect import open_pool
-from packhorse.messaging.api import Edge, Record
-from packhorse.messaging.memory import shared_log
-from packhorse.messaging.topics import standard_topics
 from packhorse.wire.messages import Status
 from packhorse_services.publisher.outcomes.tidying import Tidying
 from tests.harness.publisher_service import PublisherService, as_
-from tests.harness.publishing import AGENT, TOPICS, page
-from tests.harness.waiting import eventually
-
-Scenario = Callable[[PublisherService], Awaitable[None]]
-
-
-class Site:
-    """One author database and journal, and publishers that come and go on it."""
-
-    def __init__(self, database_url: str, folder: Path) -> None:
-        self._url, self._folder = database_url, folder
-        self.run(self._write)
-
-    async def _write(self, s: PublisherService) -> None:
-        s.author.write(*(page(f"/p{number}") for number in range(6)))
-
-    def run(self, scenario: Scenario) -> None:
-        """Play a scenario with a publisher that has just started."""
-        PublisherService(self._url, self._folder).run(scenario)
-
-    def recreate(self, topic: str) -> None:
-        """Remove a topic with all its records, and make it anew."""
-        log = shared_log(str(self._folder))
-        log.remove_topic(topic)
-        service = PublisherService(self._url, self._folder)
-        service.journal.create_topics(standard_topics(TOPICS))
-
-    def rows(self, query: str, *parameters: object) -> list[Any]:
-        return PublisherService(self._url, self._folder).author.rows(query, *parameters)
+from tests.harness.publisher_site import (
+    Site,
+    publish,
+    states,
+    told,
+    until_failed,
+    until_remembered,
+)
+from tests.harness.publishing import AGENT, TOPICS
 
 
 @pytest.fixture
 def site(database_url: str, tmp_path: Path) -> Site:
     return Site(database_url, tmp_path)
-
-
-async def publish(s: PublisherService, count: int = 5) -> list[str]:
-    return [(await s.accepted(f"/p{number}"))["id"] for number in range(count)]
-
-
-async def states(s: PublisherService, package_id: str) -> dict[str, str]:
-    found = await s.get(f"/distributions/{package_id}")
-    return {one["subscriber"]: one["state"] for one in found["subscribers"]}
-
-
-async def until_failed(s: PublisherService, name: str, length: int) -> dict[str, Any]:
-    found: dict[str, Any] = {}
-
-    async def known() -> bool:
-        answer = await s.client.get(f"/queues/{name}/errors")
-        found.update(answer.json())
-        return answer.status_code == 200 and found["length"] == length
-
-    await s.until(known)
-    return found
-
-
-def until_remembered(s: PublisherService, count: int) -> None:
-    query = "SELECT FROM bookkeeping.known_subscriber"
-    eventually(lambda: len(s.author.rows(query)) == count, what=f"{count} are remembered")
-
-
-def events(s: PublisherService) -> list[Record]:
-    end = sum(s.journal.bounds(TOPICS.event, number).next for number in range(4))
-    records: list[Record] = []
-    with s.journal.reader(TOPICS.event, Edge.OLDEST) as reader:
-        while len(records) < end:
-            records += reader.poll(5)
-    return records
-
-
-async def told(s: PublisherService, count: int) -> list[dict[str, Any]]:
-    async def enough() -> bool:
-        return len(events(s)) >= count
-
-    await s.until(enough)
-    return [json.loads(record.value) for record in events(s)]
 
 
 def test_r18_the_error_queue_outlives_publisher_status_topic_and_log(site: Site) -> None:
@@ -294,66 +223,6 @@ def test_r16_a_subscriber_of_hours_ago_is_shown_after_a_restart(site: Site) -> N
         site.run(scenario)
 
 
-def test_one_event_a_package_when_all_live_subscribers_are_done(site: Site) -> None:
-    ids: list[str] = []
-
-    async def first(s: PublisherService) -> None:
-        ids.extend(await publish(s, 3))
-        await s.accepted(action="TEST")
-        await s.announce("slow", -1)
-        await s.announce("fast", 3)
-        for name, offset, status in (
-            ("fast", 1, Status.REMOVED),
-            ("slow", 1, Status.REMOVED_FAILED),
-            ("slow", 2, Status.SKIPPED),
-        ):
-            s.status(name, offset, status, package_id=ids[offset])
-        assert events(s) == [], "one of them is not done with any"
-        await s.announce("joined", 3, started_offset=1)
-        await s.announce("slow", 1)
-        assert [one["package_id"] for one in await told(s, 2)] == ids[:2]
-
-    async def second(s: PublisherService) -> None:
-        assert len(events(s)) == 2
-        await s.announce("slow", 3)
-        await told(s, 3)
-        ids.append((await s.accepted("/p4"))["id"])
-        for name in ("fast", "slow", "joined"):
-            await s.announce(name, 4)
-        found = await told(s, 4)
-        assert [one["package_id"] for one in found] == ids
-        assert [one["offset"] for one in found] == [0, 1, 2, 4]
-        shown = [{kind: one[kind] for kind in KINDS if one[kind]} for one in found]
-        assert shown == [
-            {"imported": ["fast", "slow"], "skipped": ["joined"]},
-            {"removed": ["fast"], "failed": ["slow"], "skipped": ["joined"]},
-            {"imported": ["fast", "joined"], "skipped": ["slow"]},
-            {"imported": ["fast", "joined", "slow"]},
-        ]
-        for record in events(s):
-            check_against_document(record)
-        [record] = events(s)[:1]
-        assert record.headers["ce_id"].decode() == ids[0]
-        assert record.headers["ce_source"].decode() == f"/packhorse/{AGENT}"
-        assert record.key == AGENT
-
-    site.run(first)
-    site.run(second)
-
-
-def check_against_document(record: Record) -> None:
-    """Hold an event to what `asyncapi/events.yaml` says of it."""
-    document = yaml.safe_load((Path(__file__).parents[2] / "asyncapi" / "events.yaml").read_text())
-    message = document["components"]["messages"]["PackageDistributed"]
-    headers = {name: text.decode() for name, text in record.headers.items()}
-    for part, value in (("headers", headers), ("payload", json.loads(record.value))):
-        schema = {**message[part], "components": document["components"]}
-        Draft202012Validator(schema).validate(value)
-
-
-KINDS = ("imported", "removed", "failed", "skipped", "away")
-
-
 def test_another_replica_shows_the_same_and_takes_over(site: Site) -> None:
     ids: list[str] = []
 
@@ -378,30 +247,6 @@ def test_another_replica_shows_the_same_and_takes_over(site: Site) -> None:
         assert [one["package_id"] for one in await told(s, 2)] == ids
 
     site.run(first)
-
-
-def test_nobody_live_no_event_and_who_is_away_is_named(site: Site) -> None:
-    ids: list[str] = []
-
-    async def before(s: PublisherService) -> None:
-        ids.extend(await publish(s, 1))
-        await s.announce("away", -1)
-        until_remembered(s, 1)
-
-    async def after(s: PublisherService) -> None:
-        assert (await s.get("/queues/away"))["state"] == "STALE"
-        assert events(s) == []
-        await s.announce("here", 0)
-        [event] = await told(s, 1)
-        assert (event["imported"], event["away"]) == (["here"], ["away"])
-
-    site.run(before)
-    site.rows(
-        "UPDATE bookkeeping.known_subscriber SET seen_at = now() - interval '1 minute' "
-        "RETURNING agent"
-    )
-    site.recreate(TOPICS.discovery)
-    site.run(after)
 
 
 def test_r18_housekeeping_keeps_failures_longer_than_the_log(site: Site) -> None:

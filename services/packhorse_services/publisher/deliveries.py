@@ -24,7 +24,7 @@ Pool = AsyncConnectionPool[AsyncConnection]
 
 _SHOWN_S = PACKAGE_RETENTION_MS / 1000
 _OVERLAP_S = 3600.0
-_JOINED_LATER = "joined later: it began behind this package"
+_JOINED_LATER = "joined later: it began behind this package, or was moved past it"
 
 
 class DeliveryState(enum.Enum):
