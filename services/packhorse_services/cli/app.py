@@ -17,6 +17,7 @@ from packhorse_services.cli import (
     distribute,
     errors,
     events,
+    operate,
     output,
     queues,
     replay,
@@ -47,6 +48,10 @@ topics_app = typer.Typer(help="The journal's topics.", no_args_is_help=True)
 config_app = typer.Typer(help="What this command line would use.", no_args_is_help=True)
 app.add_typer(queues.get, name="get")
 app.add_typer(queues.clear, name="clear")
+app.add_typer(operate.pause, name="pause")
+app.add_typer(operate.resume, name="resume")
+app.add_typer(operate.stop, name="stop")
+app.add_typer(operate.reset, name="reset")
 app.add_typer(errors.errors, name="errors")
 app.command("events")(events.follow_events)
 app.add_typer(topics_app, name="topics")

@@ -8,7 +8,7 @@ from urllib.parse import quote, urlencode
 import httpx
 import typer
 
-from packhorse_services.cli import output, views
+from packhorse_services.cli import operate, output, views
 from packhorse_services.cli.api import Api, CommandFailed, Exit
 from packhorse_services.cli.connection import Connection
 from packhorse_services.cli.views import Format, View
@@ -34,12 +34,21 @@ def get_queues(context: typer.Context, form: Output = Format.TABLE, watch: Watch
 def get_queue(
     context: typer.Context,
     name: Name,
+    *,
     form: Output = Format.TABLE,
     limit: Limit = 100,
+    path_prefix: Annotated[
+        str | None, typer.Option(help="Only those with a path that is this one or lies below it.")
+    ] = None,
+    action: Annotated[
+        str | None, typer.Option(help="Only those of this action: ADD, DELETE, INVALIDATE.")
+    ] = None,
     watch: Watch = False,
 ) -> None:
     """Show the packages that a subscriber has still to import, oldest first."""
-    _show(context, f"/queues/{_segment(name)}?limit={limit}", views.QUEUE, form, watch=watch)
+    filters = {"path_prefix": path_prefix, "action": action and action.upper()}
+    asked = urlencode({"limit": limit} | {key: one for key, one in filters.items() if one})
+    _show(context, f"/queues/{_segment(name)}?{asked}", views.QUEUE, form, watch=watch)
 
 
 @get.command("errors")
@@ -129,14 +138,45 @@ def get_producer(
         _again(lambda: views.PRODUCER.show_one(publisher.get(path), form), watch=watch)
 
 
+@get.command("commands")
+def get_commands(
+    context: typer.Context,
+    *,
+    subscriber: Annotated[str | None, typer.Option(help="Given to this one.")] = None,
+    form: Output = Format.TABLE,
+    limit: Annotated[int, typer.Option(min=1, max=1000, help="How many, newest first.")] = 20,
+    watch: Watch = False,
+) -> None:
+    """Show what operators did in the last 30 days, newest first."""
+    given = {} if subscriber is None else {"subscriber": subscriber}
+    path = f"/commands?{urlencode({**given, 'limit': limit})}"
+    _show(context, path, views.COMMANDS, form, watch=watch)
+
+
+@get.command("command")
+def get_command(
+    context: typer.Context,
+    identifier: Annotated[str, typer.Argument(metavar="ID", help="What the command printed.")],
+    form: Output = Format.TABLE,
+    watch: Watch = False,
+) -> None:
+    """Show what became of a command."""
+    with context.ensure_object(Connection).publisher() as publisher:
+        path = f"/commands/{_segment(identifier)}"
+        _again(lambda: views.COMMANDS.show_one(publisher.get(path), form), watch=watch)
+
+
 @clear.command("queue")
 def clear_queue(
     context: typer.Context,
     name: Name,
+    *,
     up_to: Annotated[
         int | None, typer.Option(min=0, show_default="the newest now", help="The last offset.")
     ] = None,
     yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")] = False,
+    wait: Annotated[bool, typer.Option("--wait", help="Print how many were removed.")] = False,
+    timeout: Annotated[float, typer.Option(min=0, help="Seconds to wait.")] = 60.0,
 ) -> None:
     """Remove what a subscriber has still to import; only an editable one does it."""
     path = f"/queues/{_segment(name)}"
@@ -147,6 +187,10 @@ def clear_queue(
             _confirm(name, seen["length"])
         body = {} if up_to is None else {"up_to_offset": up_to}
         cleared = publisher.post(f"{path}/clear", body, headers)
+        if wait:
+            applied = operate.await_end(publisher, cleared["command_id"], timeout)
+            output.line(str(applied["removed"]))
+            return
     output.line(cleared["command_id"])
     output.tell(f"{name} is told to remove {cleared['packages']} packages")
 

@@ -2,7 +2,7 @@
 
 import enum
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -14,12 +14,16 @@ from packhorse_services.cli import output
 _STATE_STYLES = {
     "IDLE": "green",
     "IMPORTED": "green",
+    "APPLIED": "green",
     "DISTRIBUTED": "green",
     "BLOCKED": "red",
     "GAP": "red",
     "JOURNAL_MISMATCH": "red",
     "REMOVED_FAILED": "red",
     "STALE": "yellow",
+    "PAUSED": "yellow",
+    "STOPPED": "yellow",
+    "REJECTED": "red",
     "RETRYING": "yellow",
     "SKIPPED": "yellow",
 }
@@ -45,6 +49,8 @@ class View:
     name: str
     columns: Mapping[str, str]
     wide: Mapping[str, str]
+    note: Callable[[Mapping[str, Any]], str] = lambda _: ""
+    """What is told beside a table; empty for nothing."""
 
     def show_one(self, row: Mapping[str, Any], form: Format) -> None:
         """Write a document that is a single row to stdout."""
@@ -62,6 +68,19 @@ class View:
             output.data.print(table(columns, document[self.rows]))
             if not document[self.rows]:
                 output.tell("nothing to show")
+            elif note := self.note(document):
+                output.tell(note)
+
+
+def _slowest(document: Mapping[str, Any]) -> str:
+    """Name the live subscribers that are furthest behind; an older publisher names none."""
+    kinds = {"slowest": "slowest", "slowest editable": "slowest_editable"}
+    told = [
+        f"{title}: {row['subscriber']} ({_reach(row, 'length')} waiting)"
+        for title, kind in kinds.items()
+        if (row := document.get(kind))
+    ]
+    return ", ".join(told)
 
 
 QUEUES = View(
@@ -82,6 +101,7 @@ QUEUES = View(
         "NEXT ATTEMPT": "head.next_attempt_at",
         "LAST ERROR": "head.last_error",
     },
+    note=_slowest,
 )
 QUEUE = View(
     rows="entries",
@@ -120,6 +140,21 @@ DISTRIBUTIONS = View(
     },
     wide={"OFFSET": "offset", "USER": "user", "SIZE": "size"},
 )
+COMMANDS = View(
+    rows="commands",
+    name="command_id",
+    columns={
+        "COMMAND": "command_id",
+        "KIND": "kind",
+        "SUBSCRIBER": "subscriber",
+        "OFFSET": "offset",
+        "STATE": "state",
+        "REMOVED": "removed",
+        "BY": "issued_by",
+        "ISSUED": "issued_at",
+    },
+    wide={"SEEN": "seen_at", "ENDED": "ended_at", "REASON": "reason"},
+)
 SUBSCRIBERS = View(
     rows="subscribers",
     name="subscriber",
@@ -134,6 +169,8 @@ SUBSCRIBERS = View(
         "EDITABLE": "editable",
         "MAX RETRIES": "max_retries",
         "ATTEMPTS": "attempts",
+        "NEXT ATTEMPT": "next_attempt_at",
+        "BLOCKED SINCE": "blocked_since",
         "LAST ERROR": "last_error",
         "ENDPOINT": "endpoint",
         "INSTANCE": "instance",
@@ -182,7 +219,15 @@ def _reach(row: Mapping[str, Any], field: str) -> Any:
         if not isinstance(value, Mapping):
             return None
         value = value.get(part)
-    return value
+    return _bounds(row, field) if value is None else value
+
+
+def _bounds(row: Mapping[str, Any], field: str) -> str | None:
+    """Return what is known of a length that is not known exactly, as `12–40`."""
+    prefix = {"length": "", "lag_packages": "lag_"}.get(field)
+    if prefix is None or f"{prefix}at_least" not in row:
+        return None
+    return f"{row[f'{prefix}at_least']}–{row[f'{prefix}at_most']}"
 
 
 def _cell(field: str, value: Any) -> str:

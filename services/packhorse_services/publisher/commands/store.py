@@ -150,7 +150,8 @@ def note_status(connection: Connection, message: CommandStatusMessage) -> bool:
             sent_at = coalesce(sent_at, told.at),
             seen_at = coalesce(seen_at, told.at),
             ended_at = CASE WHEN told.state <> 'SEEN' THEN told.at END,
-            removed = CASE WHEN told.state <> 'SEEN' AND kind = 'CLEAR' THEN %(removed)s::bigint END,
+            removed = CASE WHEN told.state <> 'SEEN' AND kind = 'CLEAR'
+                THEN %(removed)s::bigint END,
             reason = %(reason)s
         FROM (SELECT %(state)s::text AS state, least(clock_timestamp(),
             to_timestamp(%(decided_ms)s::float8 / 1000)) AS at) AS told

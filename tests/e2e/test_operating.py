@@ -1,0 +1,180 @@
+"""Operating subscribers as processes: clear, pause, stop and reset, told from issue to end."""
+
+import uuid
+from collections.abc import Iterator
+from typing import Any
+
+import httpx
+import pytest
+
+from packhorse.db.connect import connect
+from tests.harness.processes import Up, packhorse
+from tests.harness.site import Document, Site
+from tests.harness.waiting import eventually
+
+IMPATIENT = {"backoff_first_s": 0.1, "backoff_longest_s": 0.2, "announce_s": 1}
+
+
+@pytest.fixture
+def name(running: Site) -> Iterator[str]:
+    """An editable subscriber of the test's own, which begins at the log's end."""
+    name = f"op-{uuid.uuid4().hex[:8]}"
+    running.join(name, editable=True, start="latest", import_roots=f"/{name}/open", **IMPATIENT)
+    yield name
+    running.leave(name)
+
+
+def put(site: Site, subscriber: str, action: str) -> Document:
+    answer = site.http.put(f"{site.publisher.url}/subscribers/{subscriber}/{action}")
+    assert answer.status_code == 202, answer.text
+    return command(site, answer)
+
+
+def command(site: Site, answer: httpx.Response) -> Document:
+    """Return the command that an answer points to."""
+    return site.get(answer.headers["location"])
+
+
+def patch(site: Site, subscriber: str, offset: int) -> httpx.Response:
+    path = f"/subscribers/{subscriber}/offset"
+    return site.http.patch(site.publisher.url + path, json={"offset": offset})
+
+
+def becomes(site: Site, given: Document, state: str) -> Document:
+    def look() -> Document | None:
+        found = site.get(f"/commands/{given['command_id']}")
+        return found if found["state"] == state else None
+
+    found = eventually(look, what=f"{given} becomes {state}")
+    assert found is not None
+    return found
+
+
+def says(site: Site, subscriber: str, state: str) -> None:
+    eventually(
+        lambda: site.get(f"/subscribers/{subscriber}")["state"] == state,
+        what=f"{subscriber} says {state}",
+    )
+
+
+def waiting(site: Site, subscriber: str, length: int) -> None:
+    eventually(lambda: site.queue(subscriber)["length"] == length, what=f"{length} wait")
+
+
+def test_r8_stop_reset_resume_imports_again(running: Site, name: str) -> None:
+    first = running.get(f"/subscribers/{name}")["offset"]
+    for number in range(5):
+        running.put(f"/{name}/open/{number}", properties={"number": number})
+        running.distribute_everywhere(f"/{name}/open/{number}")
+    assert patch(running, name, first).status_code == 409, "it is not stopped"
+    becomes(running, put(running, name, "stop"), "APPLIED")
+    says(running, name, "STOPPED")
+    with connect(running.database_urls[name], "tests") as connection:
+        connection.execute("DELETE FROM content.node WHERE path <> '/'")
+    accepted = patch(running, name, first)
+    assert accepted.status_code == 202
+    becomes(running, command(running, accepted), "APPLIED")
+    assert running.at(name, f"/{name}/open/0") is None
+    becomes(running, put(running, name, "resume"), "APPLIED")
+    waiting(running, name, 0)
+    hashes = running.hashes(f"/{name}/open")
+    assert hashes[name] == hashes["author"]
+
+
+def test_a_pause_survives_kill_9(running: Site, name: str) -> None:
+    becomes(running, put(running, name, "pause"), "APPLIED")
+    says(running, name, "PAUSED")
+    running.put(f"/{name}/open/page")
+    distributed = running.distribute(f"/{name}/open/page")
+    room = running.subscribers[name]
+    room.kill()
+    room.start()
+    room.ready()
+    eventually(lambda: _lane(running, name)["state"] == "PAUSED", what="it stands still again")
+    assert running.at(name, f"/{name}/open/page") is None
+    becomes(running, put(running, name, "resume"), "APPLIED")
+    running.everywhere(distributed)
+    assert running.at(name, f"/{name}/open/page") is not None
+
+
+def _lane(site: Site, name: str) -> dict[str, Any]:
+    answer = site.http.get(f"{site.subscribers[name].url}/status")
+    lane: dict[str, Any] = answer.json()["lanes"][0]
+    return lane
+
+
+def test_lim_6_a_clear_is_told_from_issue_to_end_also_to_one_that_is_away(
+    running: Site, name: str
+) -> None:
+    running.put(f"/{name}/closed")
+    running.put(f"/{name}/open/page")
+    refused = running.distribute(f"/{name}/closed")
+    eventually(lambda: running.queue(name)["state"] == "BLOCKED", what="it is blocked")
+    room = running.subscribers[name]
+    room.kill()
+    behind = running.distribute(f"/{name}/open/page")
+    waiting(running, name, 2)
+    given = command(running, running.clear(name, up_to_offset=refused["offset"]))
+    assert (given["state"], given["removed"]) == ("SENT", None)
+    room.start()
+    room.ready()
+    applied = becomes(running, given, "APPLIED")
+    assert applied["removed"] == 1
+    assert applied["issued_at"] <= applied["seen_at"] <= applied["ended_at"]
+    running.everywhere(behind)
+    listed = running.get(f"/commands?subscriber={name}")["commands"]
+    assert [one["command_id"] for one in listed] == [given["command_id"]]
+
+
+def test_a_publisher_that_died_before_it_sent_sends_after_its_restart(
+    running: Site, name: str
+) -> None:
+    """The row is there; that nobody appended it is what the death left behind."""
+    given = put(running, name, "resume")
+    running.publisher.kill()
+    with connect(running.author_url, "tests") as connection:
+        connection.execute(
+            """
+            INSERT INTO bookkeeping.command
+                (command_id, agent, subscriber, kind, journal_id, issued_by, state)
+            SELECT %s, agent, subscriber, 'PAUSE', journal_id, 'op', 'ISSUED'
+            FROM bookkeeping.command WHERE command_id = %s
+            """,
+            ("f" * 32, given["command_id"]),
+        )
+        connection.execute(
+            "UPDATE bookkeeping.command SET state = 'ISSUED' WHERE command_id = %s",
+            (given["command_id"],),
+        )
+    running.publisher.start()
+    running.publisher.ready()
+    becomes(running, {"command_id": "f" * 32}, "APPLIED")
+    says(running, name, "PAUSED")
+    put(running, name, "resume")
+    with connect(running.database_urls[name], "tests") as connection:
+        rows = connection.execute(
+            "SELECT count(*) FROM bookkeeping.audit WHERE command_id = %s",
+            (given["command_id"],),
+        ).fetchall()
+    assert rows == [(1,)], "sent twice, done once"
+
+
+def test_the_command_line_operates(up: Up) -> None:
+    def run(*words: str, check: bool = True) -> Any:
+        return packhorse(*words, data=up.data, check=check)
+
+    run("pause", "subscriber", "sub3", "--wait")
+    running = run("reset", "offset", "sub3", "--to", "-1", "--yes", check=False)
+    assert running.returncode == 4
+    assert "stop" in running.stderr
+    run("stop", "subscriber", "sub3", "--wait")
+    identifier = run("reset", "offset", "sub3", "--to", "-1", "--yes", "--wait").stdout.strip()
+    run("resume", "subscriber", "sub3", "--wait")
+    shown = run("get", "command", identifier).stdout
+    assert "RESET" in shown
+    assert "APPLIED" in shown
+    listed = run("get", "commands", "--subscriber", "sub3", "-o", "name").stdout.split()
+    assert identifier in listed
+    assert run("clear", "queue", "sub3", "--yes", "--wait").stdout.strip().isdigit()
+    assert run("pause", "subscriber", "nobody", check=False).returncode == 3
+    assert run("get", "command", "0" * 32, check=False).returncode == 3
