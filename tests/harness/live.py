@@ -21,7 +21,7 @@ from packhorse.wire.record import Encoded
 from packhorse.wire.topics import Topics
 from packhorse_services.publisher.live.events import EventType
 from packhorse_services.publisher.live.logs import event_logs
-from packhorse_services.publisher.live.position import Cursor, Source, read_position
+from packhorse_services.publisher.live.position import Source, mark_of, read_position
 from packhorse_services.publisher.live.ring import Ring
 from packhorse_services.publisher.live.subscription import Subscription, Told, Wanted
 
@@ -54,12 +54,16 @@ class Logs:
         self.journal = MemoryJournal(self._log)
         self.generation = dict.fromkeys(Source, 0)
         self.own: dict[tuple[Source, int], list[int]] = {}
+        self.generation_of: dict[str, int] = {}
+        """Of each mark."""
         for source in Source:
             self._create(source)
 
     def _create(self, source: Source) -> None:
         self.journal.create_topics([TopicSpec(NAMES[source])])
         self.own[source, self.generation[source]] = []
+        mark = mark_of(self.journal.identity(NAMES[source]), 0)
+        self.generation_of[mark] = self.generation[source]
 
     def append(self, source: Source, agent: str = AGENT, **more: str) -> None:
         generation = self.generation[source]
@@ -131,16 +135,13 @@ class Client:
         subscription = Subscription(replica.logs, self.wanted, position)
         if not self.expected:
             for source in Source:
-                cursor = subscription.cursor(source)
-                assert cursor.offset <= self.logs.journal.bounds(NAMES[source]).next
-                self.expected[source] = self._generation(source, cursor, replica), cursor.offset
+                cursor = subscription.cursor(source)  # of an old log until its tail notices
+                generation = self.logs.generation_of[cursor.mark]
+                if generation == self.logs.generation[source]:
+                    assert cursor.offset <= self.logs.journal.bounds(NAMES[source]).next
+                self.expected[source] = generation, cursor.offset
         self.last_id = subscription.id
         return subscription
-
-    def _generation(self, source: Source, cursor: Cursor, replica: Replica) -> int:
-        """A replica that has not noticed yet that a topic is another one begins in the old one."""
-        now = self.logs.generation[source]
-        return now if replica.logs[source].where()[1] == cursor.mark else now - 1
 
     def take(self, told: Told) -> None:
         """Check an event against what must come next, and remember its id."""
