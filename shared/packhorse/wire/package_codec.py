@@ -94,7 +94,9 @@ def decode_entry(headers: Mapping[str, bytes]) -> PackageEntry:
 EntryRow = tuple[str, int, str, int, list[str], list[str]]
 """Package id, body length, user, number of the action, paths, deep paths."""
 
-ACTION_NUMBERS = {Action(name): number for name, number in package_pb2.Action.items()}
+ACTION_NUMBERS: Mapping[Action, int] = {
+    Action(name): number for name, number in package_pb2.Action.items()
+}
 
 _PLAIN_FIELDS = attrgetter("package_id", "body_length", "user", "action")
 _KNOWN_NUMBERS = frozenset(ACTION_NUMBERS.values())

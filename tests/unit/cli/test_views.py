@@ -36,6 +36,15 @@ def test_a_table_has_a_line_a_row(capsys: pytest.CaptureFixture[str]) -> None:
     ]
 
 
+def test_the_slowest_are_told_beside_the_table(capsys: pytest.CaptureFixture[str]) -> None:
+    unknown = {**BLOCKED, "length": None, "at_least": 12, "at_most": 40}
+    document = {**DOCUMENT, "queues": [unknown], "slowest": unknown, "slowest_editable": None}
+    QUEUES.show(document, Format.TABLE)
+    shown = capsys.readouterr()
+    assert shown.out.splitlines()[1].split()[2] == "12–40"
+    assert shown.err == "slowest: sub1 (12–40 waiting)\n"
+
+
 def test_wide_shows_the_reason_as_it_is(capsys: pytest.CaptureFixture[str]) -> None:
     QUEUES.show(DOCUMENT, Format.WIDE)
     assert "[red]no[/] such blob" in capsys.readouterr().out

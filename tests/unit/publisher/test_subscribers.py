@@ -1,9 +1,11 @@
 """R16: subscribers come and go by themselves."""
 
 from packhorse.messaging.api import Record
+from packhorse.runtime.metrics import PUBLISHER_QUEUE_ENTRIES, PUBLISHER_QUEUE_OLDEST_SECONDS
 from packhorse.wire.codec import encode_discovery
 from packhorse.wire.messages import DiscoveryMessage, SubscriberState
 from packhorse.wire.record import Encoded
+from packhorse_services.publisher.queues.measures import Figures, QueueMeasures
 from packhorse_services.publisher.queues.subscribers import Subscribers
 from tests.harness.clock import ManualClock
 
@@ -83,3 +85,43 @@ def test_r16_what_is_known_from_before_is_as_old_as_it_is_and_never_hides_news()
     again = subscribers.get("away")
     assert again is not None, "a fresh announcement counts, whatever its clock says"
     assert again.lanes["main"].offset == 1
+
+
+def test_bug20_ten_thousand_names_leave_nothing_behind() -> None:
+    clock = ManualClock()
+    subscribers = Subscribers(clock)
+    for number in range(10_000):
+        subscribers.note(announcement(f"s{number}"), True)
+    subscribers.note(announcement("one too many"), True)
+    assert subscribers.get("one too many") is None
+    clock.advance(31)
+    subscribers.note(announcement("s9999"), True)
+    subscribers.note(announcement("takes the place of a silent one"), True)
+    assert subscribers.get("takes the place of a silent one") is not None
+    assert len(subscribers._known) == 10_000
+    assert {one.name for one in subscribers.live("main")} == {
+        "s9999",
+        "takes the place of a silent one",
+    }
+    clock.advance(24 * 3600)
+    subscribers.forget()
+    assert subscribers._known == {}
+
+
+def series() -> dict[str, float]:
+    [metric] = PUBLISHER_QUEUE_ENTRIES.collect()
+    return {sample.labels["subscriber"]: sample.value for sample in metric.samples}
+
+
+def test_bug20_the_metrics_of_a_forgotten_subscriber_go_too() -> None:
+    measures = QueueMeasures()
+    measures.show([Figures(3, 1.0, "a", "true"), Figures(5, 2.0, "b", "false")])
+    assert series() == {"a": 3, "b": 5}
+    measures.show([Figures(4, 1.0, "a", "false")])
+    assert series() == {"a": 4}
+    measures.show(Figures(number, 0.0, f"s{number}", "true") for number in range(5_000))
+    assert (len(series()), min(series().values())) == (1_000, 4_000)
+    measures.show([])
+    assert series() == {}
+    [oldest] = PUBLISHER_QUEUE_OLDEST_SECONDS.collect()
+    assert oldest.samples == []
