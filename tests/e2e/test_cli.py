@@ -77,6 +77,7 @@ def _offsets(up: Up) -> list[int]:
     [
         (["distribute", "/no/such/page"], 3, "'/no/such/page' does not exist"),
         (["distribute", "relative"], 1, "is not absolute"),
+        (["errors", "redistribute", "sub1", "0"], 3, "no package with offset 0"),
         (["distribute"], 1, "name at least one path"),
         (["get", "queue", "nobody"], 3, "no subscriber 'nobody'"),
         (["get", "errors", "nobody"], 3, "no subscriber 'nobody'"),

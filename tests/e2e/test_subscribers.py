@@ -73,6 +73,7 @@ def test_r18_after_max_retries_the_package_is_in_the_error_queue(running: Site) 
     assert [entry["offset"] for entry in errors] == [refused["offset"]]
     assert errors[0]["attempts"] == 3, "the first attempt and two retries (R10)"
     assert "/strict/closed" in errors[0]["reason"]
+    assert errors[0]["paths"] == ["/strict/closed"]
 
     running.publisher.restart()
     again = eventually(lambda: running.get("/queues/strict/errors")["entries"])

@@ -10,7 +10,7 @@ from collections.abc import Callable, Sequence
 from psycopg import Connection
 
 from packhorse.messaging.api import Journal, JournalUnavailable, OffsetOutOfRange, Reader, Record
-from packhorse.runtime.metrics import PUBLISHER_STATUSES_LAG, PUBLISHER_STATUSES_RECORDED
+from packhorse.runtime.metrics import PUBLISHER_STATUSES_RECORDED
 from packhorse.wire.messages import CommandStatusMessage, Status
 from packhorse.wire.package_codec import ENTRY_HEADER, PACKAGE_ID_HEADER
 from packhorse.wire.topics import Topics
@@ -60,9 +60,7 @@ class Recorder:
             end = self._journal.bounds(self._topics.status).next
             if end < self._cursor.offset:
                 raise JournalUnavailable("the status topic is another one; it is read anew")
-            PUBLISHER_STATUSES_LAG.set(end - self._cursor.offset)
             self._read(connection, reader, end)
-            PUBLISHER_STATUSES_LAG.set(0)
         except BaseException:
             self.close()
             raise

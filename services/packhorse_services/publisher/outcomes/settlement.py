@@ -17,6 +17,7 @@ from packhorse.clock import Clock
 from packhorse.errors import PackhorseError
 from packhorse.messaging.api import Journal
 from packhorse.runtime.lifecycle import Worker
+from packhorse.runtime.metrics import PUBLISHER_STATUSES_LAG
 from packhorse.wire.messages import SubscriberState
 from packhorse_services.publisher.changes import Changes
 from packhorse_services.publisher.outcomes import known, store
@@ -152,11 +153,12 @@ class Settlement:
             return False
         self._hurry()
         patience = self._clock.monotonic() + _PATIENCE_S
-        while not self._progress.reached(end, _LOOK_S):
+        while not (reached := self._progress.reached(end, _LOOK_S)):
             if stopping.is_set() or self._clock.monotonic() > patience:
-                return False
+                break
             self._look()
-        return True
+        PUBLISHER_STATUSES_LAG.set(max(0, end - self._progress.offset))
+        return reached
 
     def _look(self) -> None:
         """Look how far another replica has come, when it is not this one that records."""
