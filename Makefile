@@ -85,6 +85,9 @@ bench-full: $(VENV)/.dev ## Measure them at the sizes of the targets (an hour)
 	python -m tests.bench.kafka_journal 100000
 	python -m tests.bench.publish 20000
 	python -m tests.bench.folder_import 100000
+	python -m tests.bench.queues 1000000
+	python -m tests.bench.queue_fill 100000
+	python -m tests.bench.announcements 60
 
 proto: $(VENV)/.dev ## Generate the messages' code from proto/
 	$(PROTOC) --python_out=shared --mypy_out=shared $(PROTOS)
