@@ -5,10 +5,13 @@ from dataclasses import replace
 
 from packhorse.db.connect import async_pool
 from packhorse.messaging.api import Edge
+from packhorse.messaging.deduplicated import DuplicateUnknown
 from packhorse.messaging.numbered import Number, number_of
 from packhorse_services.publisher.distribute import DistributionRequest
 from packhorse_services.publisher.producer_registry import Producer, ProducerRegistry
-from tests.harness.publishing import AGENT, Author, request
+from packhorse_services.publisher.publishing import Publishing
+from tests.harness.publishing import AGENT, Author, publish, request
+from tests.harness.waiting import eventually
 
 CALLER = "tester"
 
@@ -66,3 +69,22 @@ def numbers(author: Author) -> list[Number]:
             found += [number for one in records if (number := number_of(one.headers))]
             position = reader.position()
     return found
+
+
+def outcome(publishing: Publishing, asked: DistributionRequest) -> object:
+    """Publish one request; return its answer, or the error that refused it."""
+    [pending] = publish(publishing, asked)
+    return pending.future.exception() or pending.future.result()
+
+
+def replay(publishing: Publishing, source: Source, last: int) -> None:
+    """Do what a source does after any fault: register, and send what is behind the last."""
+    known = source.register()
+    for sequence in range(max(known.last_sequence + 1, 1), last + 1):
+        eventually(lambda sequence=sequence: taken(publishing, source.request(sequence)))  # type: ignore[misc]
+
+
+def taken(publishing: Publishing, asked: DistributionRequest) -> bool:
+    answer = outcome(publishing, asked)
+    assert not isinstance(answer, Exception) or isinstance(answer, DuplicateUnknown), answer
+    return not isinstance(answer, Exception)

@@ -1,0 +1,84 @@
+"""R26 for replayable sources: what a restored author does not know, the journal tells it."""
+
+import random
+
+import pytest
+
+from packhorse_services.publisher import producers
+from packhorse_services.publisher.producers import SequencePassed
+from tests.harness.postgres import Databases
+from tests.harness.producers import Source, outcome, replay
+from tests.harness.publishing import (
+    Author,
+    LossyJournal,
+    publish,
+)
+
+ALL_JOURNALS = ["memory", "sql", pytest.param("kafka", marks=pytest.mark.kafka)]
+
+
+def restored(author: Author, backup: str) -> Author:
+    return Author(backup, author.journal, author.blobs, author.topics)
+
+
+def backed_up(databases: Databases, author: Author) -> str:
+    author.close()
+    return databases.copy(author.database_url.rpartition("/")[2])
+
+
+@pytest.mark.parametrize("journal_url", ALL_JOURNALS, indirect=True)
+def test_r26_a_restored_author_finds_the_sequences_that_it_does_not_know(
+    databases: Databases, author: Author, source: Source
+) -> None:
+    publish(author.replica(), *source.requests(1, 2))
+    backup = backed_up(databases, author)
+    publish(author.replica(), *source.requests(3, 4, 9))
+    late = Source(author, "late")
+    late.register()
+    publish(author.replica(), *late.requests(1, 2))
+    restored_author = restored(author, backup)
+    replica = restored_author.replica()
+    replica.settle()
+    for one in (Source(restored_author), Source(restored_author, "late")):
+        old = one.known()
+        assert old.last_sequence == {"import": 9, "late": 2}[one.name]
+        assert one.register().epoch > late.epoch
+        assert isinstance(outcome(replica, one.request(old.last_sequence)), SequencePassed)
+        publish(replica, one.request(old.last_sequence + 1))
+    restored_author.close()
+    assert source.journaled() == [1, 2, 3, 4, 9, 10]
+    assert late.journaled() == [1, 2, 3]
+
+
+def test_r26_a_backup_from_before_the_first_package_finds_them_too(
+    databases: Databases, author: Author, source: Source
+) -> None:
+    author.replica().settle()
+    backup = backed_up(databases, author)
+    publish(author.replica(), *source.requests(1, 2))
+    restored_author = restored(author, backup)
+    replica = restored_author.replica()
+    replica.settle()
+    replay(replica, Source(restored_author), 3)
+    restored_author.close()
+    assert source.journaled() == [1, 2, 3]
+
+
+def test_r26_the_checker_catches_a_restored_author_that_does_not_look(
+    databases: Databases, author: Author, source: Source, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(producers, "catch_up", lambda *_: None)
+    publish(author.replica(), *source.requests(1))
+    backup = backed_up(databases, author)
+    publish(author.replica(), *source.requests(2))
+    restored_author = restored(author, backup)
+    publish(restored_author.replica(), *source.requests(2))
+    restored_author.close()
+    assert source.journaled() == [1, 2, 2]
+
+
+def test_r26_records_that_are_sent_late_name_their_producer(author: Author, source: Source) -> None:
+    lossy = LossyJournal(author.journal, random.Random(0), faults=1.0)
+    publish(author.replica(journal=lossy), *source.requests(1, 2, 3))
+    author.replica().settle()
+    assert sorted(source.journaled()) == [1, 2, 3]
