@@ -1,5 +1,6 @@
 """R9, R18: outcomes and events equal a model, whatever repeats, crashes and restarts there are."""
 
+import pytest
 from hypothesis import HealthCheck, settings
 from hypothesis.stateful import run_state_machine_as_test
 
@@ -8,7 +9,8 @@ from packhorse.messaging.memory import shared_log
 from packhorse.messaging.open import open_journal
 from packhorse.messaging.sql.journal import SqlJournal
 from packhorse.messaging.sql.segments import SegmentLimits
-from tests.harness.journals import SqlBackend
+from tests.harness.journals import KafkaBackend, SqlBackend
+from tests.harness.kafka.broker import RunningKafka
 from tests.harness.outcomes import OutcomesMachine
 
 
@@ -54,3 +56,21 @@ def test_r18_outcomes_and_events_on_the_sql_journal(database_url: str) -> None:
             backend.remove_topic(topic)
 
     run(Machine, examples=12, steps=30)
+
+
+@pytest.mark.kafka
+def test_r18_outcomes_and_events_on_kafka(database_url: str, kafka: RunningKafka) -> None:
+    backend = KafkaBackend(kafka.url)
+
+    class Machine(OutcomesMachine):
+        def __init__(self) -> None:
+            super().__init__()
+            self.database_url = database_url
+
+        def open(self) -> Journal:
+            return backend.open()
+
+        def remove_topic(self, topic: str) -> None:
+            backend.remove_topic(topic)
+
+    run(Machine, examples=6, steps=15)

@@ -6,8 +6,11 @@ from pathlib import Path
 
 import pytest
 
-from packhorse.db.connect import open_pool
-from packhorse.wire.messages import Status
+from packhorse.db.connect import connect, open_pool
+from packhorse.messaging.api import Outgoing
+from packhorse.wire.command_codec import encode_command_status
+from packhorse.wire.messages import CommandState, CommandStatusMessage, ResetCommand, Status
+from packhorse_services.publisher.commands import store
 from packhorse_services.publisher.outcomes.tidying import Tidying
 from tests.harness.publisher_service import PublisherService, as_
 from tests.harness.publisher_site import (
@@ -175,6 +178,35 @@ def test_r9_a_later_decision_takes_the_place_of_an_earlier_one(site: Site) -> No
         found = await until_failed(s, "sub1", 2)
         assert [one["reason"] for one in found["entries"]] == ["second", "first"]
         assert await states(s, ids[0]) == {"sub1": "IMPORTED"}
+
+    site.run(scenario)
+
+
+def test_an_offset_reset_takes_back_what_will_be_decided_anew(site: Site) -> None:
+    async def scenario(s: PublisherService) -> None:
+        ids = await publish(s, 3)
+        for offset in range(3):
+            s.status("sub1", offset, Status.REMOVED_FAILED, package_id=ids[offset], reason="no")
+        await s.announce("sub1", 2)
+        await until_failed(s, "sub1", 3)
+        journal_id = s.journal.identity(TOPICS.package)
+        reset = ResetCommand("c" * 32, "sub1", AGENT, 0, journal_id=journal_id)
+        with connect(s.author.database_url, "tests") as connection:
+            store.write(connection, reset)
+        status = CommandStatusMessage("c" * 32, "sub1", AGENT, CommandState.APPLIED)
+        encoded = encode_command_status(status)
+        for _ in range(2):  # it may come twice, the second time after a package was decided anew
+            record = Outgoing(encoded.value, encoded.headers)
+            s.journal.append(TOPICS.status, record).result()
+            again = {"package_id": ids[1], "reason": "again"}
+            s.status("sub1", 1, Status.REMOVED_FAILED, **again)
+        await s.announce("sub1", 1)
+        found = await until_failed(s, "sub1", 2)
+        assert [(one["offset"], one["reason"]) for one in found["entries"]] == [
+            (0, "no"),
+            (1, "again"),
+        ]
+        assert await states(s, ids[2]) == {"sub1": "QUEUED"}
 
     site.run(scenario)
 
