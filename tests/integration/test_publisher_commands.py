@@ -208,7 +208,7 @@ def test_the_audit_is_shown_newest_first_page_by_page(service: PublisherService)
         assert [one["command_id"] for one in rest["commands"]] == [given[0]]
         applied = await s.get("/commands?state=APPLIED")
         assert [one["command_id"] for one in applied["commands"]] == [given[0]]
-        for wrong in ("?limit=0", "?limit=1001", "?cursor=x", "?state=DONE"):
+        for wrong in ("?limit=0", "?cursor=x", "?state=DONE", "?subscriber=%00"):
             assert (await s.client.get(f"/commands{wrong}")).status_code == 422
 
     service.run(scenario)

@@ -31,7 +31,8 @@ Reader = Annotated[Principal, Depends(require(Scope.QUEUES_READ))]
 Clearer = Annotated[Principal, Depends(require(Scope.QUEUES_CLEAR))]
 Operator = Annotated[Principal, Depends(require(Scope.SUBSCRIBERS_OPERATE))]
 SubscriberName = Annotated[str, Path(max_length=200)]
-_Id = r"^[0-9a-f]{32}$"
+_ID = r"^[0-9a-f]{32}$"
+_NO_NUL = r"^[^\x00]*$"
 
 
 def _commands(request: Request) -> Commands:
@@ -119,10 +120,10 @@ async def list_commands(
     response: Response,
     _caller: Reader,
     *,
-    subscriber: Annotated[str | None, Query(max_length=200)] = None,
+    subscriber: Annotated[str | None, Query(max_length=200, pattern=_NO_NUL)] = None,
     state: State | None = None,
     limit: Annotated[int, Query(ge=1, le=MAX_PAGE)] = 100,
-    cursor: Annotated[str | None, Query(pattern=_Id)] = None,
+    cursor: Annotated[str | None, Query(pattern=_ID)] = None,
 ) -> CommandList:
     """List what operators did in the last 30 days, newest first."""
     commands = _commands(request)
@@ -140,7 +141,7 @@ async def list_commands(
 
 @router.get("/commands/{command_id}", responses=documented(404, 503))
 async def get_command(
-    request: Request, _caller: Reader, command_id: Annotated[str, Path(pattern=_Id)]
+    request: Request, _caller: Reader, command_id: Annotated[str, Path(pattern=_ID)]
 ) -> CommandDocument:
     """Return one command, and what its subscriber made of it."""
     return command_document(await _commands(request).find(command_id))
