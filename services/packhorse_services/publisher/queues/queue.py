@@ -1,6 +1,5 @@
 """The queue of a subscriber: the cache past its offset, and what it said of its head (R15, R16)."""
 
-import enum
 import logging
 import zlib
 from dataclasses import dataclass, replace
@@ -16,6 +15,7 @@ from packhorse_services.publisher.queues.filters import ALL, EntryFilter
 from packhorse_services.publisher.queues.measures import Figures, QueueMeasures
 from packhorse_services.publisher.queues.pages import Wanted
 from packhorse_services.publisher.queues.scanning import Page
+from packhorse_services.publisher.queues.states import OWN_STATES, LengthUnknown, QueueState
 from packhorse_services.publisher.queues.subscribers import Subscriber, Subscribers
 
 logger = logging.getLogger(__name__)
@@ -28,44 +28,6 @@ _OVERVIEW_S, _FETCH_S, _PAGE_S = 0.5, 2.0, 8.0
 
 class UnknownSubscriber(Permanent):
     """No subscriber of that name has announced itself to this publisher within a day."""
-
-
-class QueueState(enum.Enum):
-    """What a queue is doing (R16); the last six are what its subscriber says of itself."""
-
-    IDLE = "IDLE"
-    RUNNING = "RUNNING"
-    BLOCKED = "BLOCKED"
-    STALE = "STALE"
-    GAP = "GAP"
-    JOURNAL_MISMATCH = "JOURNAL_MISMATCH"
-    WAITING_FOR_LEASE = "WAITING_FOR_LEASE"
-    PAUSED = "PAUSED"
-    STOPPED = "STOPPED"
-    WAITING_FOR_SUBSCRIBER = "WAITING_FOR_SUBSCRIBER"
-
-
-class LengthUnknown(enum.Enum):
-    """Why the length of a queue is known within bounds only."""
-
-    AWAY = "AWAY"
-    """The subscriber is away, so nothing was read for it; ask for its queue by name."""
-    LOADING = "LOADING"
-    """Its packages are being read from the journal."""
-    TOO_LONG = "TOO_LONG"
-    """They are more than the cache may hold."""
-
-
-_OWN_STATES = frozenset(
-    {
-        LaneState.GAP,
-        LaneState.JOURNAL_MISMATCH,
-        LaneState.WAITING_FOR_LEASE,
-        LaneState.PAUSED,
-        LaneState.STOPPED,
-        LaneState.WAITING_FOR_SUBSCRIBER,
-    }
-)
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,7 +60,7 @@ class Queue:
         """The queue's state."""
         if self.stale:
             return QueueState.STALE
-        if self.lane.state in _OWN_STATES:
+        if self.lane.state in OWN_STATES:
             return QueueState(self.lane.state.value)
         if self.length == 0:
             return QueueState.IDLE

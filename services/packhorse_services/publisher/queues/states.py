@@ -1,0 +1,44 @@
+"""What a queue is doing, and what may be unknown of it."""
+
+import enum
+
+from packhorse.wire.messages import LaneState
+
+
+class QueueState(enum.Enum):
+    """What a queue is doing (R16); the last six are what its subscriber says of itself."""
+
+    IDLE = "IDLE"
+    RUNNING = "RUNNING"
+    BLOCKED = "BLOCKED"
+    STALE = "STALE"
+    GAP = "GAP"
+    JOURNAL_MISMATCH = "JOURNAL_MISMATCH"
+    WAITING_FOR_LEASE = "WAITING_FOR_LEASE"
+    PAUSED = "PAUSED"
+    STOPPED = "STOPPED"
+    WAITING_FOR_SUBSCRIBER = "WAITING_FOR_SUBSCRIBER"
+
+
+class LengthUnknown(enum.Enum):
+    """Why the length of a queue is known within bounds only."""
+
+    AWAY = "AWAY"
+    """The subscriber is away, so nothing was read for it; ask for its queue by name."""
+    LOADING = "LOADING"
+    """Its packages are being read from the journal."""
+    TOO_LONG = "TOO_LONG"
+    """They are more than the cache may hold."""
+
+
+OWN_STATES = frozenset(
+    {
+        LaneState.GAP,
+        LaneState.JOURNAL_MISMATCH,
+        LaneState.WAITING_FOR_LEASE,
+        LaneState.PAUSED,
+        LaneState.STOPPED,
+        LaneState.WAITING_FOR_SUBSCRIBER,
+    }
+)
+"""What a subscriber says of itself that a queue shows as it is."""
