@@ -20,9 +20,10 @@ from packhorse.db.roles import act_as
 from packhorse.errors import Transient
 from packhorse.messaging.api import Appended, Edge, Journal, RecordTooLarge
 from packhorse.runtime.metrics import PUBLISHER_APPEND_SECONDS
-from packhorse_services.publisher import outbox, producers
+from packhorse_services.publisher import outbox, producers, slot_state
 from packhorse_services.publisher.journal_search import Findings, search
-from packhorse_services.publisher.outbox import Number, Sealed, SlotState
+from packhorse_services.publisher.outbox import Sealed
+from packhorse_services.publisher.slot_state import Number, SlotState
 
 logger = logging.getLogger(__name__)
 
@@ -91,7 +92,7 @@ class Delivery:
         start = state.settled_offset + 1 if same else Edge.OLDEST
         with _bookkeeping(connection):
             if not same:
-                outbox.adopt_journal(connection, journal_id)
+                slot_state.adopt_journal(connection, journal_id)
             waiting = outbox.waiting(connection)
         ids = [package_id for package_id, _, _ in waiting]
         if state.sequence == 0:
@@ -107,7 +108,7 @@ class Delivery:
         self.obstacle = None
         end = max([found.end - 1, *offsets.values()])
         with _bookkeeping(connection):
-            outbox.settle_up_to(connection, end, journal_id)
+            slot_state.settle_up_to(connection, end, journal_id)
         if waiting:
             logger.info(
                 "settled the outbox", extra={"packages": len(waiting), "found": len(found.offsets)}
@@ -129,7 +130,7 @@ class Delivery:
             found = search(self._journal, self._topic, start, None, (), beat=beat)
         with _bookkeeping(connection):
             producers.catch_up(connection, list(found.sources.values()) if found else ())
-            outbox.rename_producer(connection)
+            slot_state.rename_producer(connection)
         return Findings(found.end if found else self._journal.bounds(self._topic).next)
 
     def _note(
@@ -149,17 +150,17 @@ class Delivery:
                     "the journal is ahead of the database; a new epoch begins",
                     extra={"journal": found.highest, "database": state.last},
                 )
-                outbox.raise_epoch(connection, found.highest[0])
+                slot_state.raise_epoch(connection, found.highest[0])
             if missing and found.highest > missing[0][2]:
                 self._renumber(connection, [package_id for package_id, _, _ in missing])
 
     def _renumber(self, connection: Connection, package_ids: Sequence[str]) -> None:
-        state = outbox.read_state(connection)
+        state = slot_state.read_state(connection)
         for sequence, package in enumerate(
             outbox.load(connection, package_ids), state.sequence + 1
         ):
             outbox.renumber(connection, outbox.seal(package.renumbered(state.epoch, sequence)))
-        outbox.advance(connection, state, len(package_ids))
+        slot_state.advance(connection, state, len(package_ids))
 
     def _windows(
         self, connection: Connection, missing: Iterable[tuple[str, int, Number]]

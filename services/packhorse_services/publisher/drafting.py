@@ -13,8 +13,8 @@ from packhorse.db.roles import act_as
 from packhorse.errors import PackhorseError
 from packhorse.runtime.metrics import PUBLISHER_BUILD_SECONDS, PUBLISHER_PACKAGE_BYTES
 from packhorse_services.publisher.distribute import Draft, Packer
-from packhorse_services.publisher.outbox import SlotState
 from packhorse_services.publisher.pending import Pending
+from packhorse_services.publisher.slot_state import SlotState
 
 logger = logging.getLogger(__name__)
 

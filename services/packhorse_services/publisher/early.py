@@ -16,13 +16,13 @@ from packhorse.db.engine import Timeouts
 from packhorse.db.metadata import BOOKKEEPER
 from packhorse.db.roles import act_as
 from packhorse.runtime.metrics import PUBLISHER_EARLY_EXPORTS
-from packhorse_services.publisher import known, outbox
+from packhorse_services.publisher import known, outbox, slot_state
 from packhorse_services.publisher.distribute import Draft
 from packhorse_services.publisher.drafting import Drafter, Exported, told
-from packhorse_services.publisher.outbox import Number, SlotState
 from packhorse_services.publisher.overlap import Footprint
 from packhorse_services.publisher.pending import Pending
 from packhorse_services.publisher.publishing import Publishing
+from packhorse_services.publisher.slot_state import Number, SlotState
 
 EXPORTS = 3
 """How often a request is exported early; after that it is exported under the slot."""
@@ -139,7 +139,7 @@ class EarlyPublishing:
     def _export(self, group: Sequence[Pending]) -> EarlyDrafts:
         """Export the first of `group` from a snapshot of its own; nothing while it is no use."""
         with self._transaction() as connection:
-            state = outbox.read_state(connection)
+            state = slot_state.read_state(connection)
         if self._publishing.patience.is_over(state) and self._publishing.refuses(group):
             return EarlyDrafts({}, state.last)
         try:
@@ -154,7 +154,7 @@ class EarlyPublishing:
 
     def _snapshot(self, group: Sequence[Pending], *, savepoints: bool) -> EarlyDrafts:
         with self._transaction() as connection:
-            state = outbox.read_state(connection)  # the first query: the snapshot is that of it
+            state = slot_state.read_state(connection)  # the first query: the snapshot is that of it
             wanted = _not_known(connection, self._agent, group)
             exported = self._drafter.export(connection, wanted, savepoints=savepoints)
         return EarlyDrafts(exported, state.last)
@@ -162,7 +162,7 @@ class EarlyPublishing:
     def _append(self, group: Sequence[Pending], drafts: EarlyDrafts) -> None:
         """Look for what makes drafts stale without the slot, so that little is left to look at."""
         with self._transaction() as connection:
-            drafts.catch_up(connection, outbox.read_state(connection))
+            drafts.catch_up(connection, slot_state.read_state(connection))
         if drafts.any_of(group):
             self._publishing.publish(group, drafts)
             PUBLISHER_EARLY_EXPORTS.labels("used").inc(sum(one.committed for one in group))
@@ -193,7 +193,7 @@ def early_connection(url: str, application: str) -> Connection:
     connection = connect(url, application, timeouts=timeouts, autocommit=True)
     with connection.transaction():
         act_as(connection, BOOKKEEPER)
-        outbox.ensure_slot(connection)
+        slot_state.ensure_slot(connection)
     connection.isolation_level = IsolationLevel.REPEATABLE_READ
     return connection
 

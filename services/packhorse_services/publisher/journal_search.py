@@ -10,7 +10,7 @@ from packhorse.messaging.ranges import read_range
 from packhorse.wire.package_codec import PACKAGE_ID_HEADER, decode_entry
 from packhorse.wire.record import Undecodable
 from packhorse_services.publisher import producers
-from packhorse_services.publisher.outbox import Number
+from packhorse_services.publisher.slot_state import Number
 
 _BEAT_S = 10.0
 

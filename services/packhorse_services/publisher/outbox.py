@@ -10,7 +10,6 @@ from typing import Any
 
 from psycopg import Connection
 
-from packhorse.errors import Transient
 from packhorse.messaging import numbered
 from packhorse.messaging.api import Outgoing
 from packhorse.runtime.tracing import TRACEPARENT
@@ -18,34 +17,9 @@ from packhorse.wire.messages import PackageEntry, PackageMessage
 from packhorse.wire.package_codec import ENTRY_HEADER, decode_entry, decode_package, encode_package
 from packhorse.wire.record import type_headers
 from packhorse_services.publisher.distribute import Draft
+from packhorse_services.publisher.slot_state import Number, SlotState
 
 _PAGE = 500
-
-Number = tuple[int, int]
-"""Epoch and sequence, which order the packages of one producer (R27)."""
-
-
-class SlotLost(Transient):
-    """Somebody else has published since this transaction began; nothing was committed."""
-
-
-@dataclass(frozen=True, slots=True)
-class SlotState:
-    """Who this author is to the journal, how far its numbers have come, what is still to send."""
-
-    producer: str
-    epoch: int
-    sequence: int
-    settled_offset: int
-    """Every package of this producer at or below this offset is accounted for."""
-    journal_id: str
-    unsettled: int
-    oldest_age_s: float
-
-    @property
-    def last(self) -> Number:
-        """The number given last."""
-        return self.epoch, self.sequence
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,35 +86,6 @@ def number(drafts: Sequence[Draft], state: SlotState) -> list[Outbound]:
 def _signed(message: PackageMessage, state: SlotState, sequence: int) -> PackageMessage:
     entry = replace(message.entry, producer=state.producer, epoch=state.epoch, sequence=sequence)
     return replace(message, entry=entry)
-
-
-def ensure_slot(connection: Connection) -> None:
-    """Make the slot's row, and with it the producer's name, when the author has none yet."""
-    connection.execute("INSERT INTO bookkeeping.slot DEFAULT VALUES ON CONFLICT DO NOTHING")
-
-
-def read_state(connection: Connection) -> SlotState:
-    """Return the slot's state as the transaction sees it."""
-    row: Any = connection.execute(
-        """
-        SELECT producer::text, epoch, sequence, settled_offset, journal_id, unsettled.count,
-            coalesce(extract(epoch FROM clock_timestamp() - unsettled.oldest)::float8, 0)
-        FROM bookkeeping.slot,
-            (SELECT count(*), min(accepted_at) AS oldest
-             FROM bookkeeping.outbox WHERE log_offset IS NULL) AS unsettled
-        """
-    ).fetchone()
-    return SlotState(*row)
-
-
-def advance(connection: Connection, state: SlotState, count: int) -> None:
-    """Take the next `count` numbers. Raises `SlotLost` when they are somebody else's."""
-    moved = connection.execute(
-        "UPDATE bookkeeping.slot SET sequence = sequence + %s WHERE epoch = %s AND sequence = %s",
-        (count, state.epoch, state.sequence),
-    )
-    if moved.rowcount != 1:
-        raise SlotLost("another publisher has the append slot; try again")
 
 
 def write(connection: Connection, packages: Sequence[Sealed]) -> None:
@@ -215,34 +160,6 @@ def mark(connection: Connection, offsets: Mapping[str, int], *, settled: bool) -
         WHERE outbox.package_id = found.package_id AND outbox.log_offset IS NULL
         """,
         (list(offsets), list(offsets.values()), max(offsets.values()), settled),
-    )
-
-
-def adopt_journal(connection: Connection, journal_id: str) -> None:
-    """Note that this is another log than before: nothing of this producer is known to be in it."""
-    connection.execute(
-        "UPDATE bookkeeping.slot SET journal_id = %s, settled_offset = -1, "
-        "generation = generation + 1",
-        (journal_id,),
-    )
-
-
-def settle_up_to(connection: Connection, offset: int, journal_id: str) -> None:
-    """Note that everything of this producer up to `offset` is accounted for."""
-    connection.execute(
-        "UPDATE bookkeeping.slot SET settled_offset = %s, journal_id = %s", (offset, journal_id)
-    )
-
-
-def raise_epoch(connection: Connection, above: int) -> None:
-    """Begin an epoch that nobody has used: the numbers of `above` and below are taken."""
-    connection.execute("UPDATE bookkeeping.slot SET epoch = greatest(epoch, %s) + 1", (above,))
-
-
-def rename_producer(connection: Connection) -> None:
-    """Take a name that nobody has used, as long as no number was given under the present one."""
-    connection.execute(
-        "UPDATE bookkeeping.slot SET producer = gen_random_uuid() WHERE sequence = 0"
     )
 
 

@@ -19,13 +19,14 @@ from packhorse.db.roles import act_as
 from packhorse.errors import Transient
 from packhorse.messaging.api import TopicMissing
 from packhorse.runtime.metrics import PUBLISHER_OUTBOX_ENTRIES, PUBLISHER_OUTBOX_OLDEST_SECONDS
-from packhorse_services.publisher import known, outbox
+from packhorse_services.publisher import known, outbox, slot_state
 from packhorse_services.publisher.delivery import Delivery, NotDelivered
 from packhorse_services.publisher.distribute import Packer
 from packhorse_services.publisher.drafting import Drafter, Drafts
-from packhorse_services.publisher.outbox import Sealed, SlotState
+from packhorse_services.publisher.outbox import Sealed
 from packhorse_services.publisher.pending import Pending
 from packhorse_services.publisher.slot import Slot
+from packhorse_services.publisher.slot_state import SlotState
 
 logger = logging.getLogger(__name__)
 
@@ -123,7 +124,7 @@ class Publishing:
         """Settle the outbox if need be; returns what waits when the journal is away."""
         with connection.pipeline(), connection.transaction():
             act_as(connection, BOOKKEEPER)
-            state = outbox.read_state(connection)
+            state = slot_state.read_state(connection)
         PUBLISHER_OUTBOX_ENTRIES.set(state.unsettled)
         PUBLISHER_OUTBOX_OLDEST_SECONDS.set(state.oldest_age_s)
         if state.unsettled == 0 and self._slot.verified:
@@ -163,7 +164,7 @@ class Publishing:
         """Commit the drafts of what is new in `group`, which show one snapshot, to the outbox."""
         with connection.transaction():
             act_as(connection, BOOKKEEPER)
-            state = outbox.read_state(connection)
+            state = slot_state.read_state(connection)
             fresh = known.answer(connection, self._agent, group, verified=self._slot.verified)
             made = source.drafts(connection, state, fresh, savepoints)
             drafts = known.in_order(fresh, made)
@@ -173,7 +174,7 @@ class Publishing:
             sealed = [outbox.seal(package) for package in numbered]
             if sealed:
                 act_as(connection, BOOKKEEPER)
-                outbox.advance(connection, state, len(sealed))
+                slot_state.advance(connection, state, len(sealed))
                 outbox.write(connection, sealed)
                 outbox.remember_stored(connection, list(drafts.values()))
                 known.remember(connection, self._agent, list(drafts))

@@ -16,7 +16,7 @@ from packhorse.db.engine import Timeouts
 from packhorse.db.metadata import BOOKKEEPER
 from packhorse.db.roles import act_as
 from packhorse.errors import Transient
-from packhorse_services.publisher.outbox import ensure_slot
+from packhorse_services.publisher.slot_state import ensure_slot
 
 logger = logging.getLogger(__name__)
 
