@@ -62,9 +62,7 @@ class JwtVerifier:
             leeway=_LEEWAY_S,
             options={"require": ["exp", "iss", "aud", "sub"]},
         )
-        return Principal(
-            str(claims["sub"])[:200], _scopes(claims), _roots(claims), _agents(claims)
-        )
+        return Principal(str(claims["sub"])[:200], _scopes(claims), _roots(claims), _agents(claims))
 
     async def _key(self, header: dict[str, Any]) -> PyJWK | None:
         kid = header.get("kid")
