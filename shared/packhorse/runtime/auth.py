@@ -12,6 +12,7 @@ from packhorse.runtime.jwt_tokens import JwtVerifier
 from packhorse.runtime.principal import ANYBODY, Principal, Scope
 from packhorse.runtime.problems import Problem
 from packhorse.runtime.token_file import TokenFile, ensure_token_file
+from packhorse.runtime.validation import refuse_unknown_query
 
 __all__ = [
     "Authenticator",
@@ -99,7 +100,8 @@ _bearer = HTTPBearer(auto_error=False, description="An opaque token or a JWT")
 def require(scope: str | None) -> Callable[..., Awaitable[Principal]]:
     """Return a dependency that gives the `Principal`, or answers 401, or 403 without `scope`.
 
-    The OpenAPI document names the scope. Where the app serves one publisher agent, a token for
+    A caller that is let in and sends query parameters that the route does not have gets 422. The
+    OpenAPI document names the scope. Where the app serves one publisher agent, a token for
     other agents gets 403 too. With None any valid token will do.
     """
     needed = Scope(scope) if scope is not None else None
@@ -115,6 +117,7 @@ def require(scope: str | None) -> Callable[..., Awaitable[Principal]]:
         agent: str | None = request.app.state.agent
         if needed is not None and agent is not None and not found.may_deal_with(agent):
             raise Problem(403, detail=f"this token is not for the publisher agent {agent}")
+        refuse_unknown_query(request)
         return found
 
     return principal

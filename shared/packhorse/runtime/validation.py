@@ -4,7 +4,9 @@ import json
 from collections.abc import Callable, Coroutine, Mapping
 from typing import Any
 
+from fastapi.dependencies.utils import get_flat_params
 from fastapi.exceptions import RequestValidationError
+from fastapi.params import Query
 from fastapi.routing import APIRoute
 from pydantic import BaseModel, ConfigDict, model_validator
 from starlette.requests import Request
@@ -30,6 +32,25 @@ class StrictRoute(APIRoute):
             return await handle(_StrictRequest(request.scope, request.receive))
 
         return handle_strictly
+
+
+def refuse_unknown_query(request: Request) -> None:
+    """Refuse query parameters that the route does not have: a misspelt filter filters nothing.
+
+    Raises `Problem` 422. To be called once the caller is known to be allowed in.
+    """
+    route = request.scope.get("route")
+    if not request.query_params or not isinstance(route, StrictRoute):
+        return
+    fields = get_flat_params(route.dependant)
+    known = {field.alias for field in fields if isinstance(field.field_info, Query)}
+    errors = [
+        {"pointer": f"query/{name[:_MAX_TEXT]}", "detail": f"unknown; known are {sorted(known)}"}
+        for name in list(request.query_params)[:_MAX_ERRORS]
+        if name not in known
+    ]
+    if errors:
+        raise Problem(422, detail="the query has unknown parameters; see errors", errors=errors)
 
 
 class _StrictRequest(Request):

@@ -57,6 +57,20 @@ def test_the_frameworks_own_errors_are_problems(method: str, url: str, status: i
     assert answer.json()["status"] == status
 
 
+def test_a_misspelt_query_parameter_is_refused_with_those_that_there_are() -> None:
+    answer = call(sample_app(), "GET", "/orders?limit=1&lim=5")
+    assert answer.status_code == 422
+    assert answer.json()["errors"] == [
+        {"pointer": "query/lim", "detail": "unknown; known are ['limit']"}
+    ]
+    assert (
+        call(
+            sample_app(), "POST", "/orders?dry_run=true", json={"action": "ADD", "paths": []}
+        ).status_code
+        == 422
+    )
+
+
 def test_405_says_all_that_is_allowed() -> None:
     assert call(sample_app(), "DELETE", "/orders").headers["allow"] == "GET, POST"
 
