@@ -42,6 +42,8 @@ class KafkaReader:
         self._topic, self._values = topic, values
         self._topic_id = str(inquiry.describe(topic).topic_id)
         self._confirmed_at = time.monotonic()
+        self._unconfirmed = False
+        """Whether records were given out since the topic was confirmed."""
         self._consumer = clients.consumer(self._on_error)
         self._next: dict[int, int] = {}  # the offset behind what is in hand, by partition
         self._from_oldest: set[int] = set()
@@ -58,9 +60,11 @@ class KafkaReader:
             self._fetch(timeout, max_records, max_bytes)
         elif self._others_may_join(max_bytes):
             self._fetch(_JOIN_SECONDS, max_records, max_bytes)
-        if self._in_hand and time.monotonic() > self._confirmed_at + _CONFIRM_SECONDS:
-            self._confirm_topic()
-        return self._take(max_records, max_bytes)
+        if self._in_hand or self._unconfirmed:
+            self._confirm_now_and_then()
+        taken = self._take(max_records, max_bytes)
+        self._unconfirmed = self._unconfirmed or bool(taken)
+        return taken
 
     def seek(self, position: Position, partition: int = 0) -> None:
         """Continue at `position`; an offset that is gone is told at the next poll."""
@@ -214,6 +218,10 @@ class KafkaReader:
             self._from_oldest.difference_update(record.partition for record in taken)
         return taken
 
+    def _confirm_now_and_then(self) -> None:
+        if time.monotonic() > self._confirmed_at + _CONFIRM_SECONDS:
+            self._confirm_topic()
+
     def _confirm_topic(self) -> None:
         """Make sure that the topic is still the one that the positions belong to (R24).
 
@@ -225,7 +233,7 @@ class KafkaReader:
                 f"topic {self._topic} was created anew; check the journal's identity and open "
                 "a new reader"
             )
-        self._confirmed_at = time.monotonic()
+        self._confirmed_at, self._unconfirmed = time.monotonic(), False
 
     def _on_error(self, error: KafkaError) -> None:
         if self._away is None:
