@@ -8,8 +8,8 @@ from packhorse.errors import PackhorseError
 from packhorse.messaging.api import Edge, Journal, OffsetOutOfRange, Position, Reader, Record
 from packhorse.runtime.lifecycle import Worker
 from packhorse.wire.codec import decode_discovery, decode_status
-from packhorse.wire.messages import DiscoveryMessage
-from packhorse.wire.record import Undecodable
+from packhorse.wire.messages import CommandStatusMessage, DiscoveryMessage
+from packhorse.wire.record import Undecodable, message_type
 from packhorse.wire.topics import Topics
 from packhorse_services.subscriber.staging import Staging
 
@@ -124,6 +124,8 @@ class StagingFollower:
             self._staging.covers(0 if record.offset == 0 else record.time_ms)
         if self._golden not in record.value:  # far cheaper than to decode everybody's statuses
             return
+        if message_type(record.headers) == CommandStatusMessage.__name__:
+            return  # shares the topic, and tells of no package
         try:
             message = decode_status(record.headers, record.value)
         except Undecodable as error:

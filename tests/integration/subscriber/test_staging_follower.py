@@ -12,7 +12,14 @@ from packhorse.messaging.api import Journal, JournalUnavailable, Outgoing, Reade
 from packhorse.messaging.open import open_journal
 from packhorse.messaging.topics import standard_topics
 from packhorse.wire.codec import encode_discovery, encode_status
-from packhorse.wire.messages import DiscoveryMessage, Status, StatusMessage
+from packhorse.wire.command_codec import encode_command_status
+from packhorse.wire.messages import (
+    CommandState,
+    CommandStatusMessage,
+    DiscoveryMessage,
+    Status,
+    StatusMessage,
+)
 from packhorse_services.subscriber.staging import Staging, Verdict
 from packhorse_services.subscriber.staging_follower import StagingFollower
 from tests.harness.feed import TOPICS
@@ -109,6 +116,20 @@ def test_an_unreadable_status_ends_the_proof_by_silence_for_what_is_older() -> N
         eventually(
             lambda: "forgotten" in staging.ruling(START, arrival(1, time_ms=1)).reason, "older"
         )
+
+
+def test_what_became_of_a_command_leaves_the_proof_by_silence_as_it_is() -> None:
+    journal = fresh_journal()
+    tell(journal, status(0, Status.IMPORTED))
+    command = encode_command_status(
+        CommandStatusMessage("c1", "golden", "main", CommandState.APPLIED)
+    )
+    journal.append(TOPICS.status, Outgoing(command.value, command.headers)).result(10)
+    tell(journal, status(2, Status.IMPORTED))
+    announce(journal, announcement(5))
+    with following(journal) as staging:
+        becomes(staging, 2, Verdict.ACCEPT)  # what stands behind the command's is read
+        becomes(staging, 1, Verdict.ACCEPT, time_ms=1)
 
 
 def test_statuses_that_have_left_the_topic_prove_nothing() -> None:
