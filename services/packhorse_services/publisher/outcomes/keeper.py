@@ -27,8 +27,11 @@ logger = logging.getLogger(__name__)
 
 _IDLE_S = 0.5
 _GAP_S = 0.02
-_RETRY_S = 1.0
+_RIVALS_POLL_S = 1.0
+_LEFT_S = 3.0 * _RIVALS_POLL_S
+"""For so long a replica that failed leaves the turn alone: a rival that can do it comes first."""
 _EVENTS_RETRY_S = 5.0
+_EVENTS_TRIES = 2
 
 
 class Keeper:
@@ -48,7 +51,7 @@ class Keeper:
         self._progress, self._clock = progress, clock
         self._remembering = Remembering(queues.agent)
         self._wake = threading.Event()
-        self._notify_at = 0.0
+        self._notify_at, self._events_failed = 0.0, 0
         self._worker = Worker("outcomes", self._run)
 
     def start(self) -> None:
@@ -73,30 +76,35 @@ class Keeper:
         try:
             while not stopping.is_set():
                 self._wake.clear()
-                if self._try_round():
+                pause = self._try_round()
+                if pause:
+                    self._clock.wait(stopping, pause)
+                else:
                     self._clock.wait(self._wake, _IDLE_S)
                     self._clock.wait(stopping, _GAP_S)  # many kicks become one round
-                else:
-                    self._clock.wait(stopping, _RETRY_S)
         finally:
             self._leave()
 
-    def _try_round(self) -> bool:
-        """Tell whether there was a round that ended well."""
+    def _try_round(self) -> float:
+        """Return how long to pause, in seconds: 0 after a round that ended well.
+
+        Whatever fails may fail in this replica only, so it never keeps the turn.
+        """
         try:
-            return self.round()
-        except psycopg.Error as error:
-            logger.warning("outcomes can't be kept", extra={"error": str(error)})
-            self._leave()
-        except PackhorseError as error:
-            logger.warning("statuses can't be recorded", extra={"error": str(error)})
+            if not self.round():
+                return _RIVALS_POLL_S
+            if self._events_failed < _EVENTS_TRIES:
+                return 0.0
+        except (psycopg.Error, PackhorseError) as error:
+            logger.warning("outcomes can't be kept here", extra={"error": str(error)})
         except Exception:
             logger.exception("a round of outcomes failed")
             PERIODIC_FAILURES.labels("outcomes").inc()
-            self._leave()
-        return False
+        self._leave()
+        return _LEFT_S
 
     def _leave(self) -> None:
+        self._events_failed = 0
         self._progress.leave()
         self._recorder.close()
         self._notifier.forget()
@@ -110,7 +118,7 @@ class Keeper:
         connection = self._turn.take()
         if connection is None:
             return False
-        following = self._queues.subscribers.following(self._queues.agent)
+        following = self._queues.subscribers.following()
         announced = [self._announced(one) for one in following]
         self._progress.tell(self._recorder.record(connection))
         if self._remembering.due(following):
@@ -132,7 +140,9 @@ class Keeper:
         try:
             if self._notifier.tell(connection, announced, journal_id):
                 self._wake.set()
+            self._events_failed = 0
         except PackhorseError as error:
             logger.warning("events can't be told", extra={"error": str(error)})
+            self._events_failed += 1
             self._notifier.forget()
             self._notify_at = self._clock.monotonic() + _EVENTS_RETRY_S
