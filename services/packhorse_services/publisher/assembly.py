@@ -103,13 +103,16 @@ class _Assembly:
             self.commands_pool, self.journal, self.topics.command, settings.agent, self.clock
         )
         self.routes_pool = async_pool(self.url, "publisher-routes")
-        self.queues = Queues(self._feed(), Subscribers(self.clock), ErrorCounts(), self.clock)
+        subscribers = Subscribers(self.clock, settings.agent)
+        self.queues = Queues(self._feed(), subscribers, ErrorCounts(), self.clock)
         self.outcomes = self._outcomes()
         self.announcements = TopicFollower(
             self.journal, self.topics.discovery, self._hear, self.clock
         )
         self.hub = self._hub()
-        self.delivery = Delivery(self.journal, self.topics.package)
+        self.delivery = Delivery(
+            self.journal, self.topics.package, most_producers=settings.producers
+        )
         self.exporter = Exporter(self._publishing(), self.clock, early=self._early())
 
     def assembled(self) -> Assembled:

@@ -8,7 +8,7 @@ then appended one snapshot after the other.
 import concurrent.futures
 import itertools
 import logging
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Future
 from contextlib import contextmanager
 from functools import partial
@@ -21,7 +21,7 @@ from packhorse.errors import Transient
 from packhorse.messaging.api import Appended, Edge, Journal, RecordTooLarge
 from packhorse.runtime.metrics import PUBLISHER_APPEND_SECONDS
 from packhorse_services.publisher import outbox, producers, slot_state
-from packhorse_services.publisher.journal_search import Findings, search
+from packhorse_services.publisher.journal_search import MOST_SOURCES, Findings, search
 from packhorse_services.publisher.outbox import Sealed
 from packhorse_services.publisher.slot_state import Number, SlotState
 
@@ -46,8 +46,9 @@ class Delivery:
     `obstacle` is what keeps the outbox from being emptied though the journal is there, if known.
     """
 
-    def __init__(self, journal: Journal, topic: str) -> None:
-        self._journal, self._topic = journal, topic
+    def __init__(self, journal: Journal, topic: str, *, most_producers: int = MOST_SOURCES) -> None:
+        """Take how many producers an agent may have at most."""
+        self._journal, self._topic, self._most_producers = journal, topic, most_producers
         self.obstacle: TopicTooSmall | None = None
 
     def check(self) -> None:
@@ -98,8 +99,7 @@ class Delivery:
         if state.sequence == 0:
             found = self._begin_under_a_new_name(connection, state, same=same)
         else:
-            beat = partial(_keep_session, connection)
-            found = search(self._journal, self._topic, start, state.producer, ids, beat=beat)
+            found = self._search(connection, start, state.producer, ids)
         missing = [row for row in waiting if row[0] not in found.offsets]
         self._note(connection, state, found, missing)
         offsets = dict(found.offsets)
@@ -123,15 +123,33 @@ class Delivery:
         What replayable sources have published since that backup is found nevertheless; under
         which names of the author is not known, so those of other authors are noted with them.
         """
-        beat = partial(_keep_session, connection)
         start = state.settled_offset + 1
-        found = None
-        if same:
-            found = search(self._journal, self._topic, start, None, (), beat=beat)
+        found = self._search(connection, start, None, ()) if same else None
         with _bookkeeping(connection):
-            producers.catch_up(connection, list(found.sources.values()) if found else ())
+            if found:
+                self._catch_up(connection, found)
             slot_state.rename_producer(connection)
         return Findings(found.end if found else self._journal.bounds(self._topic).next)
+
+    def _search(
+        self,
+        connection: Connection,
+        start: int | Edge,
+        producer: str | None,
+        wanted: Collection[str],
+    ) -> Findings:
+        return search(
+            self._journal,
+            self._topic,
+            start,
+            producer,
+            wanted,
+            beat=partial(_keep_session, connection),
+            sources=self._most_producers,
+        )
+
+    def _catch_up(self, connection: Connection, found: Findings) -> None:
+        producers.catch_up(connection, list(found.sources.values()), self._most_producers)
 
     def _note(
         self,
@@ -142,7 +160,7 @@ class Delivery:
     ) -> None:
         """Mark what was found, and renumber what subscribers would take for a repetition."""
         with _bookkeeping(connection):
-            producers.catch_up(connection, list(found.sources.values()))
+            self._catch_up(connection, found)
             if found.offsets:
                 outbox.mark(connection, found.offsets, settled=False)
             if found.highest > state.last:

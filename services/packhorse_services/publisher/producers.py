@@ -5,6 +5,7 @@ highest sequence that is committed; that moves in the transaction of the outbox 
 append slot. `packhorse.messaging.deduplication` decides what is a duplicate.
 """
 
+import logging
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple, Self
@@ -20,7 +21,12 @@ from packhorse.messaging.deduplication import (
     ProducerState,
     Verdict,
 )
-from packhorse.messaging.numbered import MAX_NAME, Number
+from packhorse.messaging.numbered import LARGEST, MAX_NAME, Number
+
+logger = logging.getLogger(__name__)
+
+_LAST_EPOCH = LARGEST // 2
+"""The last that is taken from the journal; above it new ones can be given for ever."""
 
 
 class SequencePassed(Permanent):
@@ -176,33 +182,57 @@ def advance(connection: Connection, numbers: Sequence[Number]) -> None:
     )
 
 
-def catch_up(connection: Connection, numbers: Sequence[Number]) -> None:
+def catch_up(connection: Connection, numbers: Sequence[Number], limit: int) -> None:
     """Note what the journal holds and the database may not know, as after a restored backup.
 
-    Takes one number of each producer. Their epochs are not given again.
+    Takes one number of each producer, the one that published last at the end. Their epochs are
+    not given again. Of those that are not known, no more are added than an agent may have
+    (`limit`), the last ones first. Epochs that leave no room for new ones are ignored (R30).
     """
-    if not numbers:
+    possible = [number for number in numbers if number.epoch <= _LAST_EPOCH]
+    if len(possible) < len(numbers):
+        logger.warning(
+            "the journal names producers with epochs that nobody has given",
+            extra={"producers": len(numbers) - len(possible)},
+        )
+    if not possible:
         return
-    connection.execute(
-        """
-        INSERT INTO bookkeeping.producer AS producer (agent, caller, name, epoch, last_sequence)
-        SELECT * FROM unnest(%b::text[], %b::text[], %b::text[], %b::bigint[], %b::bigint[])
-        ON CONFLICT (agent, caller, name) DO UPDATE
-        SET epoch = greatest(producer.epoch, excluded.epoch),
-            last_sequence = greatest(producer.last_sequence, excluded.last_sequence)
-        WHERE producer.epoch < excluded.epoch OR producer.last_sequence < excluded.last_sequence
-        """,
-        (
-            *_keys(numbers),
-            [number.epoch for number in numbers],
-            [number.sequence for number in numbers],
-        ),
+    columns = (
+        *_keys(possible),
+        [number.epoch for number in possible],
+        [number.sequence for number in possible],
     )
+    connection.execute(CATCH_UP, (*columns, limit))
     connection.execute(
         "SELECT setval('bookkeeping.producer_epoch', %b) "
         "FROM bookkeeping.producer_epoch WHERE last_value < %b",
-        (max(number.epoch for number in numbers),) * 2,
+        (max(number.epoch for number in possible),) * 2,
     )
+
+
+CATCH_UP = """
+    WITH found AS (
+        SELECT * FROM unnest(%b::text[], %b::text[], %b::text[], %b::bigint[], %b::bigint[])
+            WITH ORDINALITY AS found (agent, caller, name, epoch, last_sequence, place)
+    ), ranked AS (
+        SELECT found.*, row_number() OVER (PARTITION BY agent ORDER BY place DESC) AS rank
+        FROM found LEFT JOIN bookkeeping.producer AS known USING (agent, caller, name)
+        WHERE known.agent IS NULL
+    ), added AS (
+        INSERT INTO bookkeeping.producer (agent, caller, name, epoch, last_sequence)
+        SELECT agent, caller, name, epoch, last_sequence FROM ranked
+        WHERE rank <= %b - (SELECT count(*) FROM bookkeeping.producer AS known
+            WHERE known.agent = ranked.agent)
+        ON CONFLICT (agent, caller, name) DO NOTHING
+    )
+    UPDATE bookkeeping.producer AS producer
+    SET epoch = greatest(producer.epoch, found.epoch),
+        last_sequence = greatest(producer.last_sequence, found.last_sequence)
+    FROM found
+    WHERE (producer.agent, producer.caller, producer.name)
+            = (found.agent, found.caller, found.name)
+        AND (producer.epoch < found.epoch OR producer.last_sequence < found.last_sequence)
+"""
 
 
 def _keys(numbers: Sequence[Number]) -> tuple[list[str], list[str], list[str]]:

@@ -134,7 +134,8 @@ class Publishing:
             return state
         try:
             self._delivery.settle(connection, state)
-        except (Transient, TopicMissing) as error:
+        except (Transient, TopicMissing, psycopg.DataError) as error:
+            # DataError: what the journal holds must not keep requests from the outbox (R30).
             away = "the journal is away" if self._delivery.obstacle is None else "the outbox waits"
             logger.warning(away, extra={"error": str(error)})
             self._away_until = self._clock.monotonic() + self.patience.retry_s

@@ -6,12 +6,13 @@ from typing import Annotated, Literal, Self
 from pydantic import AfterValidator, BaseModel, Field, model_validator
 
 from packhorse.content.node import ROOT, InvalidPath, check_path
+from packhorse.messaging.numbered import LARGEST
 from packhorse.runtime.validation import StrictBody
 
 MAX_PATHS = 1_000
 MAX_PATH_BYTES = 64 * 1024
 PRODUCER_NAME = r"^[A-Za-z0-9][A-Za-z0-9._-]{0,99}$"
-MAX_SEQUENCE = 2**53 - 1
+MAX_SEQUENCE = LARGEST
 """Beyond it, some JSON readers round."""
 _LAST_MS = 253_402_300_799_000
 

@@ -13,8 +13,10 @@ PRODUCER_SEQUENCE = "producer-sequence"
 MAX_NAME = 255
 """Characters of a producer's name."""
 
-_LARGEST = 2**63 - 1
-_DIGITS = 19
+LARGEST = 2**53 - 1
+"""The last epoch and sequence: far from what a database's bigint can't count on from (R30)."""
+
+_DIGITS = 16
 
 
 class BadNumber(Permanent):
@@ -34,7 +36,7 @@ class Number:
 class Numbered:
     """A record to append, numbered by its producer. Raises `BadNumber`.
 
-    The epoch is above 0, the sequence at least 0, both of 63 bits; a name has 1 to 255 printable
+    The epoch is above 0, the sequence at least 0, both of 53 bits; a name has 1 to 255 printable
     characters.
     """
 
@@ -46,10 +48,10 @@ class Numbered:
     def __post_init__(self) -> None:
         if not _is_name(self.producer):
             raise BadNumber(f"a producer's name has 1 to {MAX_NAME} printable characters")
-        if not 1 <= self.epoch <= _LARGEST:
-            raise BadNumber("a producer's epoch is from 1 to 2^63 - 1")
-        if not 0 <= self.sequence <= _LARGEST:
-            raise BadNumber("a producer's sequence is from 0 to 2^63 - 1")
+        if not 1 <= self.epoch <= LARGEST:
+            raise BadNumber("a producer's epoch is from 1 to 2^53 - 1")
+        if not 0 <= self.sequence <= LARGEST:
+            raise BadNumber("a producer's sequence is from 0 to 2^53 - 1")
 
     @property
     def number(self) -> Number:
@@ -68,7 +70,10 @@ class Numbered:
 
 
 def number_of(headers: Mapping[str, bytes]) -> Number | None:
-    """Return the number that a record's headers tell, or None when they tell none (R30)."""
+    """Return the number that a record's headers tell, or None when they tell none (R30).
+
+    What is beyond `LARGEST` is none either: nobody gives such a number.
+    """
     try:
         name = headers[PRODUCER_NAME].decode()
     except (KeyError, UnicodeDecodeError):
@@ -83,7 +88,7 @@ def number_of(headers: Mapping[str, bytes]) -> Number | None:
 def _integer(text: bytes) -> int | None:
     if not text.isdigit() or len(text) > _DIGITS:
         return None
-    return value if (value := int(text)) <= _LARGEST else None
+    return value if (value := int(text)) <= LARGEST else None
 
 
 def _is_name(name: str) -> bool:
