@@ -20,6 +20,8 @@ from packhorse.wire.messages import (
     ResetCommand,
 )
 from packhorse_services.publisher.commands import store
+from packhorse_services.publisher.commands.clearing import _between
+from packhorse_services.publisher.queues.cache import QueueCache
 from tests.harness.publisher_service import PublisherService, as_
 from tests.harness.publishing import AGENT, TOPICS, page
 
@@ -100,6 +102,32 @@ def test_lim_6_a_clear_is_followed_from_issue_to_end(service: PublisherService) 
         assert applied["ended_at"] is not None
 
     service.run(scenario)
+
+
+def test_a_clear_tells_how_many_packages_its_bound_covers(service: PublisherService) -> None:
+    async def scenario(s: PublisherService) -> None:
+        for number in range(5):
+            await s.accepted(f"/p{number}")
+        await s.announce("sub1", 1, editable=True)
+
+        async def queued() -> bool:
+            return bool((await s.get("/queues/sub1"))["length"] == 3)
+
+        await s.until(queued)
+        for bound, covered in {-1: 0, 0: 0, 1: 0, 2: 1, 3: 2, 4: 3}.items():
+            answer = await s.client.post("/queues/sub1/clear", json={"up_to_offset": bound})
+            told = answer.json()
+            assert (told["packages"], told["packages_at_most"]) == (covered, covered), bound
+            assert told["agent"] == AGENT
+
+    service.run(scenario)
+
+
+def test_a_clear_of_a_queue_that_is_older_than_the_cache_tells_bounds() -> None:
+    cache = QueueCache(AGENT, next_offset=100)
+    for bound, covered in {-1: (0, 0), 9: (0, 0), 10: (0, 1), 49: (0, 40), 200: (0, 90)}.items():
+        extent = _between(cache, 9, bound)
+        assert (extent.at_least, extent.at_most) == covered, bound
 
 
 def test_pause_resume_and_stop_are_commands_too(service: PublisherService) -> None:

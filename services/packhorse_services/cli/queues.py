@@ -8,8 +8,8 @@ from urllib.parse import quote, urlencode
 import httpx
 import typer
 
-from packhorse_services.cli import operate, output, views
-from packhorse_services.cli.api import Api, CommandFailed, Exit
+from packhorse_services.cli import clearing, output, views
+from packhorse_services.cli.api import Api
 from packhorse_services.cli.connection import Connection
 from packhorse_services.cli.views import Format, View
 
@@ -178,27 +178,12 @@ def clear_queue(
     wait: Annotated[bool, typer.Option("--wait", help="Print how many were removed.")] = False,
     timeout: Annotated[float, typer.Option(min=0, help="Seconds to wait.")] = 60.0,
 ) -> None:
-    """Remove what a subscriber has still to import; only an editable one does it."""
-    path = f"/queues/{_segment(name)}"
+    """Remove what a subscriber has still to import from the publisher agent that is asked.
+
+    Only an editable subscriber does it.
+    """
     with context.ensure_object(Connection).publisher() as publisher:
-        headers = {}
-        if not yes:
-            seen, headers["If-Match"] = publisher.get_tagged(f"{path}?limit=1")
-            _confirm(name, seen["length"])
-        body = {} if up_to is None else {"up_to_offset": up_to}
-        cleared = publisher.post(f"{path}/clear", body, headers)
-        if wait:
-            applied = operate.await_end(publisher, cleared["command_id"], timeout)
-            output.line(str(applied["removed"]))
-            return
-    output.line(cleared["command_id"])
-    output.tell(f"{name} is told to remove {cleared['packages']} packages")
-
-
-def _confirm(name: str, length: int | None) -> None:
-    asked = f"Remove {'all' if length is None else length} waiting packages of {name}?"
-    if not typer.confirm(asked, err=True):
-        raise CommandFailed("nothing was cleared", Exit.FAILED)
+        clearing.clear(publisher, name, up_to, ask=not yes, wait_s=timeout if wait else None)
 
 
 def _show(context: typer.Context, path: str, view: View, form: Format, *, watch: bool) -> None:

@@ -4,6 +4,7 @@ import re
 from dataclasses import dataclass
 
 from packhorse.errors import Permanent
+from packhorse_services.publisher.queues.cache import Extent, QueueCache
 from packhorse_services.publisher.queues.queue import Queue, Queues
 
 _TAG = re.compile(r'(?:W/)?"(-?[0-9]{1,19})-(-?[0-9]{1,19})-[0-9a-f]{8}"')
@@ -26,7 +27,7 @@ class Bound:
     """The last offset to remove, and how many packages of the queue that are now."""
 
     offset: int
-    packages: int
+    packages: Extent
 
 
 def bound_of(queue: Queue, queues: Queues, *, up_to: int | None, seen_tag: str | None) -> Bound:
@@ -42,8 +43,15 @@ def bound_of(queue: Queue, queues: Queues, *, up_to: int | None, seen_tag: str |
             "subscribers of one farm would end up with different content"
         )
     offset = _limit(queue, up_to, _newest_seen(queue, seen_tag))
-    packages = (queue.length or 0) - (queues.feed.cache.length(offset) or 0)
-    return Bound(offset, max(0, packages))
+    return Bound(offset, _between(queues.feed.cache, queue.lane.offset, offset))
+
+
+def _between(cache: QueueCache, done: int, last: int) -> Extent:
+    """Return how many packages lie above `done` and not above `last`; none if `last` is lower."""
+    behind, all_of_it = cache.extent(max(done, last)), cache.extent(done)
+    return Extent(
+        max(0, all_of_it.at_least - behind.at_least), max(0, all_of_it.at_most - behind.at_most)
+    )
 
 
 def _newest_seen(queue: Queue, tag: str | None) -> int | None:

@@ -26,9 +26,14 @@ class ClearAccepted(BaseModel):
     """A clear command that is on its way."""
 
     command_id: str
+    agent: str = Field(description="Only what this publisher agent sent is removed")
     subscriber: str
     up_to_offset: int
-    packages: int = Field(description="How many it was meant for when it was issued")
+    packages: int = Field(
+        description="How many waited up to there when it was issued; at least so many where "
+        "packages_at_most is more: the queue is older than what is in memory"
+    )
+    packages_at_most: int
 
 
 class OffsetBody(StrictBody):
@@ -90,7 +95,9 @@ def clear_accepted(command: StoredCommand, bound: Bound) -> ClearAccepted:
     """Show a clear that is on its way."""
     return ClearAccepted(
         command_id=command.command_id,
+        agent=command.agent,
         subscriber=command.subscriber,
         up_to_offset=bound.offset,
-        packages=bound.packages,
+        packages=bound.packages.at_least,
+        packages_at_most=bound.packages.at_most,
     )

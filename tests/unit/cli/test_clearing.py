@@ -1,0 +1,100 @@
+"""`packhorse clear queue`: the question names what the bound covers, and nothing else."""
+
+from typing import Any
+
+import pytest
+import typer
+
+from packhorse_services.cli import clearing
+from packhorse_services.cli.api import CommandFailed
+
+
+class Publisher:
+    """A queue in pages of three, oldest first; `known` says whether its length is known."""
+
+    def __init__(self, *offsets: int, known: bool = True) -> None:
+        self.offsets, self.known = offsets, known
+        self.cleared: list[tuple[Any, Any]] = []
+
+    def get_tagged(self, path: str) -> tuple[dict[str, Any], str]:
+        assert path.startswith("/queues/sub1?limit=")
+        return self.get("0"), '"tag"'
+
+    def get(self, path: str) -> dict[str, Any]:
+        start = int(path)
+        last = start + 3 >= len(self.offsets)
+        return {
+            "agent": "main",
+            "editable": True,
+            "length": len(self.offsets) if self.known else None,
+            "at_least": len(self.offsets) if self.known else 2,
+            "entries": [{"offset": offset} for offset in self.offsets[start : start + 3]],
+            "next": None if last else str(start + 3),
+        }
+
+    def post(self, path: str, body: Any, headers: Any) -> dict[str, Any]:
+        self.cleared.append((body, headers))
+        return {"command_id": "id", "agent": "main", "packages": 4, "packages_at_most": 9}
+
+
+def asked_for(
+    publisher: Publisher, up_to: int | None, monkeypatch: pytest.MonkeyPatch, *, answer: bool = True
+) -> str:
+    """Clear, and return the question that was asked."""
+    questions: list[str] = [""]
+
+    def confirm(text: str, **_: Any) -> bool:
+        questions.append(text)
+        return answer
+
+    monkeypatch.setattr(typer, "confirm", confirm)
+    clearing.clear(publisher, "sub1", up_to, ask=True, wait_s=None)  # type: ignore[arg-type]
+    return questions[-1]
+
+
+@pytest.mark.parametrize(
+    ("up_to", "says"),
+    [
+        (None, "Remove 7 waiting packages of sub1"),
+        (10, "Remove 1 waiting package of sub1"),
+        (15, "Remove 2 waiting packages of sub1"),
+        (40, "Remove 4 waiting packages of sub1"),
+        (999, "Remove 7 waiting packages of sub1"),
+    ],
+)
+def test_the_question_names_what_the_bound_covers(
+    monkeypatch: pytest.MonkeyPatch, up_to: int | None, says: str
+) -> None:
+    publisher = Publisher(10, 11, 30, 40, 50, 60, 70)
+    assert says in asked_for(publisher, up_to, monkeypatch)
+    body = {} if up_to is None else {"up_to_offset": up_to}
+    assert publisher.cleared == [(body, {"If-Match": '"tag"'})]
+
+
+@pytest.mark.parametrize(("offsets", "up_to"), [((), None), ((10,), 9)])
+def test_nothing_is_asked_where_nothing_waits(
+    monkeypatch: pytest.MonkeyPatch,
+    capfd: pytest.CaptureFixture[str],
+    offsets: tuple[int, ...],
+    up_to: int | None,
+) -> None:
+    publisher = Publisher(*offsets)
+    assert asked_for(publisher, up_to, monkeypatch) == ""
+    assert publisher.cleared == []
+    assert "nothing of agent main waits for sub1" in capfd.readouterr().err
+
+
+def test_a_length_that_is_not_known_is_told_as_at_least(
+    monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    assert "at least 2 waiting" in asked_for(Publisher(1, 2, 3, known=False), None, monkeypatch)
+    long = Publisher(*range(100), known=False)
+    assert "at least 30 waiting" in asked_for(long, 99, monkeypatch)
+    assert "at least 4 waiting packages" in capfd.readouterr().err
+
+
+def test_a_no_clears_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    publisher = Publisher(1)
+    with pytest.raises(CommandFailed, match="nothing was cleared"):
+        asked_for(publisher, None, monkeypatch, answer=False)
+    assert publisher.cleared == []
