@@ -159,7 +159,7 @@ def application(cache: QueueCache, count: int) -> Any:
     journal.create_topics([TopicSpec("p")])
     feed = QueueFeed(journal, "p", cache, clock=SystemClock())
     feed._begun.set()
-    subscribers = Subscribers(SystemClock())
+    subscribers = Subscribers(SystemClock(), AGENT)
     for number in range(count):
         state = SubscriberState(AGENT, number * (cache.next // count) - 1)
         subscribers.note(announcement(f"s{number}", state), True)

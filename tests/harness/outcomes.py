@@ -66,7 +66,7 @@ class Replica:
         self._journal, self._topics = journal, topics
         self._fuse = Fuse(10**9)
         fragile: Any = FragileJournal(journal, self._fuse)
-        self.subscribers = Subscribers(clock)
+        self.subscribers = Subscribers(clock, AGENT)
         self.feed = QueueFeed(journal, topics.package, QueueCache(AGENT), clock=clock)
         self.feed.identity = journal.identity(topics.package)
         queues = Queues(self.feed, self.subscribers, ErrorCounts(), clock)

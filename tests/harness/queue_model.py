@@ -118,7 +118,7 @@ class QueueMachine(RuleBasedStateMachine):
         self.clock = ManualClock()
         cache = QueueCache(AGENT, max_bytes=CACHE_BYTES)
         self.feed = QueueFeed(self.journal, self.topic, cache, clock=self.clock)
-        subscribers = Subscribers(self.subscriber_clock)
+        subscribers = Subscribers(self.subscriber_clock, AGENT)
         self.queues = Queues(self.feed, subscribers, ErrorCounts(), self.clock)
         self.feed.start()
         self._follow()

@@ -100,3 +100,15 @@ def test_nobody_live_no_event_and_who_is_away_is_named(site: Site) -> None:
     )
     site.recreate(TOPICS.discovery)
     site.run(after)
+
+
+def test_r30_a_subscriber_that_says_a_lot_costs_a_little(site: Site) -> None:
+    async def scenario(s: PublisherService) -> None:
+        big = "x" * 300_000
+        await s.announce("big", -1, last_error=big, endpoint=big, subscriber_instance=big)
+        until_remembered(s, 1)
+        [(size,)] = s.author.rows("SELECT length(announcement) FROM bookkeeping.known_subscriber")
+        assert size < 4_000
+        assert len((await s.client.get("/subscribers")).content) < 4_000
+
+    site.run(scenario)

@@ -89,7 +89,7 @@ class Deliveries:
                 yield lane.settled
 
     def _following(self) -> list[Subscriber]:
-        return self._queues.subscribers.following(self._queues.agent)
+        return self._queues.subscribers.following()
 
     def _lane(self, subscriber: Subscriber) -> _Lane:
         state = self._queues.lane_of(subscriber)

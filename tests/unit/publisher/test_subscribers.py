@@ -1,5 +1,7 @@
 """R16: subscribers come and go by themselves."""
 
+from dataclasses import replace
+
 from packhorse.messaging.api import Record
 from packhorse.runtime.metrics import PUBLISHER_QUEUE_ENTRIES, PUBLISHER_QUEUE_OLDEST_SECONDS
 from packhorse.wire.codec import encode_discovery
@@ -21,7 +23,7 @@ def announcement(name: str, offset: int = 0, *, time_ms: int = 0, agent: str = "
 
 def test_r16_silence_makes_stale_and_then_forgotten() -> None:
     clock = ManualClock()
-    subscribers = Subscribers(clock)
+    subscribers = Subscribers(clock, "main")
     subscribers.note(announcement("a", 7), True)
     found = subscribers.get("a")
     assert found is not None
@@ -30,37 +32,64 @@ def test_r16_silence_makes_stale_and_then_forgotten() -> None:
     assert not subscribers.is_stale(found)
     clock.advance(0.2)
     assert subscribers.is_stale(found)
-    assert subscribers.following("main") == [found]
+    assert subscribers.following() == [found]
     subscribers.note(announcement("a", 8), True)
     again = subscribers.get("a")
     assert again is not None
     assert not subscribers.is_stale(again)
     clock.advance(24 * 3600 + 1)
     assert subscribers.get("a") is None
-    assert subscribers.following("main") == []
+    assert subscribers.following() == []
     subscribers.forget()
     assert subscribers._known == {}
 
 
 def test_r16_what_was_announced_before_we_came_is_as_old_as_it_is() -> None:
     clock = ManualClock()
-    subscribers = Subscribers(clock)
+    subscribers = Subscribers(clock, "main")
     subscribers.note(announcement("old", time_ms=clock.wall_ms() - 40_000), False)
     subscribers.note(announcement("new", time_ms=clock.wall_ms() - 5_000), False)
     subscribers.note(announcement("skewed", time_ms=clock.wall_ms() + 60_000), False)
-    stale = {one.name: subscribers.is_stale(one) for one in subscribers.following("main")}
+    stale = {one.name: subscribers.is_stale(one) for one in subscribers.following()}
     assert stale == {"new": False, "old": True, "skewed": False}
 
 
 def test_r30_nonsense_is_left_out() -> None:
-    subscribers = Subscribers(ManualClock())
+    subscribers = Subscribers(ManualClock(), "main")
     subscribers.note(record(Encoded({}, b"\xff")), True)
     subscribers.note(announcement(""), True)
     subscribers.note(announcement("x" * 201), True)
     subscribers.note(announcement("line\nbreak"), True)
     subscribers.note(announcement("good", agent="other"), True)
-    assert [one.name for one in subscribers.following("other")] == ["good"]
-    assert subscribers.following("main") == []
+    assert subscribers.following() == []
+    subscribers.note(announcement("good"), True)
+    assert [one.name for one in subscribers.following()] == ["good"]
+
+
+def test_r30_of_an_announcement_is_kept_what_a_page_can_show() -> None:
+    subscribers = Subscribers(ManualClock(), "main")
+    own = SubscriberState("main", 7, last_error="e" * 900_000, journal_id="j" * 900_000)
+    message = DiscoveryMessage(
+        "big",
+        (SubscriberState("other", 3, last_error="e" * 900_000), own),
+        endpoint="http://" + "e" * 900_000,
+        subscriber_instance="i" * 900_000,
+    )
+    subscribers.note(record(encode_discovery(message)), True)
+    subscribers.seed(replace(message, subscriber="seeded"), 0, 0)
+    for found in subscribers.following():
+        assert list(found.lanes) == ["main"], "what others' lanes do is nobody's question here"
+        lane = found.lanes["main"]
+        assert (lane.offset, len(lane.last_error), len(lane.journal_id)) == (7, 2_000, 200)
+        assert (len(found.endpoint), len(found.instance)) == (500, 200)
+    assert [one.name for one in subscribers.following()] == ["big", "seeded"]
+
+
+def test_r16_who_follows_us_no_more_is_no_follower() -> None:
+    subscribers = Subscribers(ManualClock(), "main")
+    subscribers.note(announcement("a"), True)
+    subscribers.note(announcement("a", agent="other"), True)
+    assert subscribers.following() == subscribers.live() == []
 
 
 def known(name: str, offset: int) -> DiscoveryMessage:
@@ -69,18 +98,18 @@ def known(name: str, offset: int) -> DiscoveryMessage:
 
 def test_r16_what_is_known_from_before_is_as_old_as_it_is_and_never_hides_news() -> None:
     clock = ManualClock()
-    subscribers = Subscribers(clock)
+    subscribers = Subscribers(clock, "main")
     now_ms = clock.wall_ms()
     subscribers.note(announcement("heard", 5, time_ms=now_ms), True)
     subscribers.seed(known("heard", 3), now_ms - 7_200_000, 7_200_000)
     subscribers.seed(known("away", 3), now_ms - 7_200_000, 7_200_000)
     subscribers.note(announcement("away", 2, time_ms=now_ms - 8_000_000), False)
-    offsets = {one.name: one.lanes["main"].offset for one in subscribers.following("main")}
+    offsets = {one.name: one.lanes["main"].offset for one in subscribers.following()}
     assert offsets == {"away": 3, "heard": 5}
-    stale = {one.name: subscribers.is_stale(one) for one in subscribers.following("main")}
+    stale = {one.name: subscribers.is_stale(one) for one in subscribers.following()}
     assert stale == {"away": True, "heard": False}
     clock.advance(22 * 3600)
-    assert [one.name for one in subscribers.following("main")] == ["heard"]
+    assert [one.name for one in subscribers.following()] == ["heard"]
     subscribers.note(announcement("away", 1, time_ms=0), True)
     again = subscribers.get("away")
     assert again is not None, "a fresh announcement counts, whatever its clock says"
@@ -89,7 +118,7 @@ def test_r16_what_is_known_from_before_is_as_old_as_it_is_and_never_hides_news()
 
 def test_bug20_ten_thousand_names_leave_nothing_behind() -> None:
     clock = ManualClock()
-    subscribers = Subscribers(clock)
+    subscribers = Subscribers(clock, "main")
     for number in range(10_000):
         subscribers.note(announcement(f"s{number}"), True)
     subscribers.note(announcement("one too many"), True)
@@ -99,7 +128,7 @@ def test_bug20_ten_thousand_names_leave_nothing_behind() -> None:
     subscribers.note(announcement("takes the place of a silent one"), True)
     assert subscribers.get("takes the place of a silent one") is not None
     assert len(subscribers._known) == 10_000
-    assert {one.name for one in subscribers.live("main")} == {
+    assert {one.name for one in subscribers.live()} == {
         "s9999",
         "takes the place of a silent one",
     }

@@ -140,7 +140,7 @@ class Settlement:
         self._count()
 
     def _announced(self) -> dict[str, Settled]:
-        following = self._subscribers.following(self._agent)
+        following = self._subscribers.following()
         lanes = {one.name: one.lanes[self._agent] for one in following}
         return {name: (lane.journal_id, lane.settled_offset) for name, lane in lanes.items()}
 

@@ -178,11 +178,11 @@ class Queues:
 
     def known(self) -> list[Queue]:
         """Return all queues as far as they are in memory; reads nothing, waits for nothing."""
-        return [self._summary(one) for one in self.subscribers.following(self.agent)]
+        return [self._summary(one) for one in self.subscribers.following()]
 
     def slowest(self, *, editable: bool = False) -> Subscriber | None:
         """Return the live subscriber with the lowest offset, of all or of the editable ones."""
-        live = self.subscribers.live(self.agent)
+        live = self.subscribers.live()
         return min(
             (one for one in live if one.editable or not editable),
             key=lambda one: (self.lane_of(one).offset, one.name),

@@ -1,13 +1,14 @@
 """Who subscribes: known from announcements alone, configured nowhere (R16).
 
 A subscriber that is silent for 30 s is stale, and forgotten after a day. Ages are measured on our
-monotonic clock from the moment an announcement came.
+monotonic clock from the moment an announcement came. Of an announcement only the lane of our own
+agent is kept, and of each text as much as a page can show (R30).
 """
 
 import logging
 import threading
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from packhorse.clock import Clock
 from packhorse.messaging.api import Record
@@ -21,8 +22,9 @@ logger = logging.getLogger(__name__)
 STALE_S = 30.0
 FORGOTTEN_S = 24 * 3600.0
 _MAX_SUBSCRIBERS = 10_000
-_MAX_LANES = 100
 _MAX_NAME = 200
+_MAX_ENDPOINT = 500
+_MAX_ERROR = 2_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,6 +37,7 @@ class Subscriber:
     max_retries: int
     endpoint: str
     lanes: Mapping[str, SubscriberState]
+    """Empty, or the lane of the agent that all of this is about."""
     seen_ms: int
     """When the announcement entered the journal, by the journal's clock."""
     seen_at: float
@@ -42,10 +45,13 @@ class Subscriber:
 
 
 class Subscribers:
-    """All subscribers of a day. Announcements come from one thread, any may read."""
+    """All subscribers of a day, as far as they follow `agent`.
 
-    def __init__(self, clock: Clock) -> None:
-        self._clock = clock
+    Announcements come from one thread, any may read.
+    """
+
+    def __init__(self, clock: Clock, agent: str) -> None:
+        self._clock, self._agent = clock, agent
         self._known: dict[str, Subscriber] = {}
         self._lock = threading.Lock()
 
@@ -61,11 +67,11 @@ class Subscribers:
             logger.warning("a subscriber without a usable name", extra={"offset": record.offset})
             return
         age_ms = 0 if fresh else max(0, self._clock.wall_ms() - record.time_ms)
-        self._know(_subscriber(message, record.time_ms, self._seen_at(age_ms)), in_any_case=fresh)
+        self._know(self._subscriber(message, record.time_ms, age_ms), in_any_case=fresh)
 
     def seed(self, message: DiscoveryMessage, seen_ms: int, age_ms: int) -> None:
         """Take in what is known from before, unless an announcement has come since."""
-        self._know(_subscriber(message, seen_ms, self._seen_at(age_ms)), in_any_case=False)
+        self._know(self._subscriber(message, seen_ms, age_ms), in_any_case=False)
 
     def _know(self, subscriber: Subscriber, *, in_any_case: bool) -> None:
         """Replace what is known, if that is older; a fresh one counts whatever its clock says."""
@@ -87,26 +93,37 @@ class Subscribers:
         del self._known[silent.name]
         return True
 
-    def _seen_at(self, age_ms: int) -> float:
-        return self._clock.monotonic() - age_ms / 1000
+    def _subscriber(self, message: DiscoveryMessage, seen_ms: int, age_ms: int) -> Subscriber:
+        lanes = {one.publisher_agent: one for one in message.states}
+        own = lanes.get(self._agent)
+        return Subscriber(
+            name=message.subscriber,
+            instance=message.subscriber_instance[:_MAX_NAME],
+            editable=message.editable,
+            max_retries=message.max_retries,
+            endpoint=message.endpoint[:_MAX_ENDPOINT],
+            lanes={} if own is None else {self._agent: _clipped(own)},
+            seen_ms=seen_ms,
+            seen_at=self._clock.monotonic() - age_ms / 1000,
+        )
 
     def get(self, name: str) -> Subscriber | None:
         """Return the subscriber of that name."""
         found = self._known.get(name)
         return found if found is not None and self._age(found) < FORGOTTEN_S else None
 
-    def following(self, agent: str) -> list[Subscriber]:
-        """Return those with a lane for `agent`, by name."""
-        known = [one for one in list(self._known.values()) if agent in one.lanes]
+    def following(self) -> list[Subscriber]:
+        """Return those with a lane for our agent, by name."""
+        known = [one for one in list(self._known.values()) if one.lanes]
         return sorted(
             (one for one in known if self._age(one) < FORGOTTEN_S), key=lambda one: one.name
         )
 
-    def live(self, agent: str) -> list[Subscriber]:
-        """Return those with a lane for `agent` that are not stale, in no order."""
+    def live(self) -> list[Subscriber]:
+        """Return those with a lane for our agent that are not stale, in no order."""
         since = self._clock.monotonic() - STALE_S
         known = list(self._known.values())
-        return [one for one in known if one.seen_at > since and agent in one.lanes]
+        return [one for one in known if one.seen_at > since and one.lanes]
 
     def is_stale(self, subscriber: Subscriber) -> bool:
         """Tell whether the subscriber has been silent for too long."""
@@ -123,14 +140,7 @@ class Subscribers:
         return self._clock.monotonic() - subscriber.seen_at
 
 
-def _subscriber(message: DiscoveryMessage, seen_ms: int, seen_at: float) -> Subscriber:
-    return Subscriber(
-        name=message.subscriber,
-        instance=message.subscriber_instance,
-        editable=message.editable,
-        max_retries=message.max_retries,
-        endpoint=message.endpoint,
-        lanes={state.publisher_agent: state for state in message.states[:_MAX_LANES]},
-        seen_ms=seen_ms,
-        seen_at=seen_at,
+def _clipped(state: SubscriberState) -> SubscriberState:
+    return replace(
+        state, last_error=state.last_error[:_MAX_ERROR], journal_id=state.journal_id[:_MAX_NAME]
     )
