@@ -9,7 +9,7 @@ from fastapi import FastAPI
 from packhorse.messaging.api import TopicMissing
 from packhorse.messaging.deduplicated import DuplicateUnknown
 from packhorse.messaging.deduplication import ProducerExpired, ProducerFenced
-from packhorse.packages.build import PathMissing, PathRefused
+from packhorse.packages.build import PathMissing, PathPresent, PathRefused
 from packhorse.runtime.http import create_app
 from packhorse.runtime.lifecycle import Component
 from packhorse.runtime.problems import Kind
@@ -27,6 +27,7 @@ from packhorse_services.publisher.commands import routes as command_routes
 from packhorse_services.publisher.commands.clearing import BeyondNewest, HeadMoved, NotEditable
 from packhorse_services.publisher.commands.issuing import NotStopped, OutsideLog, UnknownCommand
 from packhorse_services.publisher.delivery import TopicTooSmall
+from packhorse_services.publisher.dry_run import TooManyDryRuns
 from packhorse_services.publisher.idempotency import KeyInProgress, KeyReused
 from packhorse_services.publisher.line import TooManyWaiting
 from packhorse_services.publisher.live.hub import NoEventsYet, TooManyStreams
@@ -48,6 +49,7 @@ DESCRIPTION = "Distributes content of the author to all subscribers, and shows t
 
 PROBLEMS: Mapping[type[Exception], Kind] = {
     PathMissing: Kind(404, "path-missing", "A path does not exist at the author"),
+    PathPresent: Kind(409, "path-present", "The author has a path again that is to be deleted"),
     PathRefused: Kind(403, "path-refused", "A path lies outside the token's roots"),
     KeyReused: Kind(422, "key-reused", "The idempotency key belongs to another request"),
     KeyInProgress: Kind(409, "key-in-progress", "The first request is under way", 1),
@@ -55,6 +57,7 @@ PROBLEMS: Mapping[type[Exception], Kind] = {
     TopicTooSmall: Kind(503, "topic-too-small", "The package topic refuses a package", 30),
     QueueFull: Kind(429, "queue-full", "A subscriber is too far behind", 30),
     TooManyWaiting: Kind(429, "too-many-waiting", "Too many requests wait already", 2),
+    TooManyDryRuns: Kind(429, "too-many-dry-runs", "As many dry runs are under way as may", 5),
     TopicMissing: Kind(503, "topic-missing", "The journal lacks a topic", 30),
     UnknownSubscriber: Kind(404, "unknown-subscriber", "No such subscriber"),
     NotEditable: Kind(409, "not-editable", "The subscriber's queue can't be cleared"),

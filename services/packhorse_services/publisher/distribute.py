@@ -11,7 +11,7 @@ from packhorse.blobs.api import BlobStore
 from packhorse.clock import Clock
 from packhorse.messaging.numbered import Number
 from packhorse.packages.body import pack
-from packhorse.packages.build import export
+from packhorse.packages.build import export, require_absent
 from packhorse.wire.messages import Action, PackageEntry, PackageMessage
 
 
@@ -28,6 +28,8 @@ class DistributionRequest:
     traceparent: str = ""
     producer: Number | None = None
     """Its number, when it comes from a replayable source."""
+    only_if_absent: bool = False
+    """Refuse a DELETE of what the author has: it repeats an earlier one, which may be overtaken."""
 
     def fingerprint(self) -> bytes:
         """Return a digest that two requests share exactly when they ask for the same."""
@@ -68,9 +70,12 @@ class Packer:
     def draft(self, connection: Connection, request: DistributionRequest, package_id: str) -> Draft:
         """Export `request` from the transaction's snapshot and with its role (R6, R7).
 
-        Raises what `packages.build.export` and `packages.body.pack` raise.
+        Raises what `packages.build.export`, `packages.build.require_absent` and
+        `packages.body.pack` raise.
         """
         nodes = export(connection, request.action, request.paths, request.deep_paths, request.roots)
+        if request.only_if_absent and request.action is Action.DELETE:
+            require_absent(connection, request.paths, request.deep_paths)
         entry = self._entry(request, package_id)
         if request.action is not Action.ADD:
             return Draft(self._message(entry), request.traceparent, None, request.producer)

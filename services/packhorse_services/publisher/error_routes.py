@@ -140,7 +140,8 @@ async def redistribute(
 ) -> Response:
     """Distribute what a subscriber gave up on again: a new request of the same paths, to all.
 
-    The package carries what the author has now; the old one is never sent again.
+    The package carries what the author has now; the old one is never sent again. A DELETE of a
+    path that the author has again is refused with 409: distribute what is there instead.
     """
     publisher = of(request)
     subscriber = _storable(subscriber)
@@ -153,6 +154,7 @@ async def redistribute(
         caller=caller.name,
         roots=caller.roots,
         idempotency_key=idempotency_key,
+        only_if_absent=True,
         traceparent=tracing.inject().get(tracing.TRACEPARENT, b"").decode(),
     )
     accepted = await publish(publisher, asked)

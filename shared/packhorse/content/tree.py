@@ -94,6 +94,17 @@ def read(conn: Connection, paths: Sequence[str]) -> list[Node]:
     return [node_of(row) for row in rows]
 
 
+def exists(conn: Connection, path: str) -> bool:
+    """Tell whether there is a node at `path` or below it."""
+    low, high = subtree_range(path)
+    row = conn.execute(
+        "SELECT EXISTS (SELECT FROM content.node WHERE path = %b) "
+        "OR EXISTS (SELECT FROM content.node WHERE path >= %b AND path < %b)",
+        (path, low, high),
+    ).fetchone()
+    return row is not None and bool(row[0])
+
+
 def stream(conn: Connection, path: str) -> Iterator[Node]:
     """Yield the node at `path`, then all below it in path order, in constant memory.
 

@@ -22,6 +22,17 @@ class PathMissing(Permanent):
         self.path = path
 
 
+class PathPresent(Permanent):
+    """The author has a path again that an earlier DELETE was about."""
+
+    def __init__(self, path: str) -> None:
+        super().__init__(
+            f"the author has {path!r} again, and deleting it would remove that everywhere; "
+            "POST /distribute with ADD to send what is there, or with DELETE if it is to go"
+        )
+        self.path = path
+
+
 class PathRefused(Permanent):
     """A path lies outside the roots of the one who asks."""
 
@@ -53,6 +64,16 @@ def export(
     if outside is not None:
         raise PathRefused(outside, roots)
     return _nodes(conn, scope) if action is Action.ADD else iter(())
+
+
+def require_absent(conn: Connection, paths: Sequence[str], deep_paths: Sequence[str]) -> None:
+    """Raise `PathPresent` if there is a node at one of the paths or below it.
+
+    Runs in the caller's transaction and with its role.
+    """
+    for path in (*paths, *deep_paths):
+        if tree.exists(conn, path):
+            raise PathPresent(path)
 
 
 def _nodes(conn: Connection, scope: Scope) -> Iterator[Node]:
