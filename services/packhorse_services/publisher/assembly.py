@@ -26,6 +26,7 @@ from packhorse_services.publisher.distribute import Packer
 from packhorse_services.publisher.distribution_list import DistributionList
 from packhorse_services.publisher.distributions import Distributions
 from packhorse_services.publisher.drafting import Drafter
+from packhorse_services.publisher.dry_run import AT_ONCE, DryRuns
 from packhorse_services.publisher.early import EarlyPublishing, early_connection
 from packhorse_services.publisher.exporter import Exporter
 from packhorse_services.publisher.housekeeping import Housekeeping
@@ -98,6 +99,8 @@ class _Assembly:
         self.topics = Topics.prefixed(settings.topic_prefix)
         self.url = settings.database_url.get_secret_value()
         self.tasks = open_pool(self.url, "publisher-tasks", size=2)
+        self.dry_runs_pool = open_pool(self.url, "publisher-dry-runs", size=AT_ONCE)
+        self.readiness_pool = open_pool(self.url, "publisher-readiness", size=1)
         self.commands_pool = open_pool(self.url, "publisher-commands", size=4)
         self.command_sender = CommandSender(
             self.commands_pool, self.journal, self.topics.command, settings.agent, self.clock
@@ -142,8 +145,11 @@ class _Assembly:
             producers=ProducerRegistry(
                 self.routes_pool, self.settings.agent, self.settings.producers
             ),
-            tasks=self.tasks,
+            dry_runs=DryRuns(self.dry_runs_pool),
         )
+
+    def _pools(self) -> Sequence[ConnectionPool[Connection]]:
+        return self.tasks, self.commands_pool, self.dry_runs_pool, self.readiness_pool
 
     def _components(self) -> Sequence[Component]:
         housekeeping = Housekeeping(
@@ -154,8 +160,7 @@ class _Assembly:
             keep_producers_s=self.settings.producer_days * 86_400,
         )
         return (
-            _Closed(self.tasks),
-            _Closed(self.commands_pool),
+            *map(_Closed, self._pools()),
             self.command_sender,
             self.announcements,
             self.queues.feed,
@@ -168,7 +173,7 @@ class _Assembly:
 
     def _readiness(self) -> Mapping[str, Callable[[], None]]:
         return {
-            "database": partial(_ask_database, self.tasks),
+            "database": partial(_ask_database, self.readiness_pool),
             "journal": partial(_ask_journal, self.journal, self.topics.package),
             "outbox": self.delivery.check,
             "subscribers": self.announcements.check,

@@ -2,14 +2,13 @@
 
 from dataclasses import dataclass
 
-from psycopg import Connection
-from psycopg_pool import ConnectionPool
 from starlette.requests import Request
 
 from packhorse_services.publisher.admission import Admission
 from packhorse_services.publisher.commands.issuing import Commands
 from packhorse_services.publisher.distribution_list import DistributionList
 from packhorse_services.publisher.distributions import Distributions
+from packhorse_services.publisher.dry_run import DryRuns
 from packhorse_services.publisher.exporter import Exporter
 from packhorse_services.publisher.live.hub import Hub
 from packhorse_services.publisher.outcomes.error_queue import ErrorQueues
@@ -30,7 +29,7 @@ class Collaborators:
     hub: Hub
     commands: Commands
     producers: ProducerRegistry
-    tasks: ConnectionPool[Connection]
+    dry_runs: DryRuns
 
     @property
     def agent(self) -> str:

@@ -1,5 +1,6 @@
 """What a request would export, without publishing anything."""
 
+import threading
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
@@ -9,12 +10,20 @@ from psycopg_pool import ConnectionPool
 from packhorse.content.node import Node
 from packhorse.db.metadata import EXPORTER
 from packhorse.db.roles import act_as
+from packhorse.errors import Transient
 from packhorse.packages.build import export
 from packhorse.packages.compression import compress_stream
 from packhorse.packages.format import write_nodes
 from packhorse.packages.limits import INLINE_BYTES
 from packhorse.wire.messages import Action
 from packhorse_services.publisher.distribute import DistributionRequest
+
+AT_ONCE = 2
+"""How many dry runs one process does at a time; each may be a whole export."""
+
+
+class TooManyDryRuns(Transient):
+    """As many dry runs are under way as may be at a time; try again."""
 
 
 @dataclass(slots=True)
@@ -29,6 +38,25 @@ class Measured:
     def inline(self) -> bool:
         """Whether it would travel inside the record (R7)."""
         return self.body_bytes <= INLINE_BYTES
+
+
+class DryRuns:
+    """Measures requests, a few at a time; `measure` may be called by any thread."""
+
+    def __init__(self, pool: ConnectionPool[Connection]) -> None:
+        """Take a pool of `AT_ONCE` connections that nobody else uses."""
+        self._pool, self._places = pool, threading.BoundedSemaphore(AT_ONCE)
+
+    def measure(self, request: DistributionRequest) -> Measured:
+        """Return what the request would export. Raises `TooManyDryRuns`, and as `measure` does."""
+        if not self._places.acquire(blocking=False):
+            raise TooManyDryRuns(
+                f"{AT_ONCE} dry runs are under way in this publisher, as many as may be; try again"
+            )
+        try:
+            return measure(self._pool, request)
+        finally:
+            self._places.release()
 
 
 def measure(pool: ConnectionPool[Connection], request: DistributionRequest) -> Measured:

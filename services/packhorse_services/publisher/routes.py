@@ -13,7 +13,6 @@ from packhorse.runtime.auth import Principal, Scope, require
 from packhorse.runtime.problems import Problem, documented
 from packhorse.runtime.validation import StrictRoute
 from packhorse.wire.messages import Action
-from packhorse_services.publisher import dry_run
 from packhorse_services.publisher.collaborators import Collaborators, of
 from packhorse_services.publisher.deliveries import DeliveryTo
 from packhorse_services.publisher.distribute import DistributionRequest
@@ -106,7 +105,7 @@ def _asked(
 
 
 async def _dry_run(publisher: Collaborators, asked: DistributionRequest) -> Response:
-    measured = await asyncio.to_thread(dry_run.measure, publisher.tasks, asked)
+    measured = await asyncio.to_thread(publisher.dry_runs.measure, asked)
     queues = await publisher.queues.overview()
     kind = "none"
     if asked.action is Action.ADD:

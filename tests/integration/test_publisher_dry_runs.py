@@ -1,0 +1,63 @@
+"""Dry runs read as much as an export, and take nothing from the rest of the publisher."""
+
+import asyncio
+import threading
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+
+import pytest
+
+from packhorse.content.node import Node
+from packhorse_services.publisher import dry_run
+from tests.harness.publisher_service import PublisherService
+from tests.harness.publishing import page
+
+
+@pytest.fixture
+def service(database_url: str, tmp_path: Path) -> PublisherService:
+    service = PublisherService(database_url, tmp_path)
+    service.author.write(page("/p0"))
+    return service
+
+
+class HeldExports:
+    """Dry runs that stay in the middle of their exports until they may end."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.begun, self.may_end = threading.Semaphore(0), threading.Event()
+        self._write = dry_run.write_nodes
+        monkeypatch.setattr(dry_run, "write_nodes", self._held)
+
+    def _held(self, nodes: Iterable[Node]) -> Iterator[bytes]:
+        self.begun.release()
+        assert self.may_end.wait(60)
+        yield from self._write(nodes)
+
+
+def test_dry_runs_take_no_connection_from_readiness_and_settlement(
+    service: PublisherService, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    exports = HeldExports(monkeypatch)
+
+    async def scenario(s: PublisherService) -> None:
+        runs = [asyncio.create_task(s.distribute("/p0", dry_run=True)) for _ in range(2)]
+        for _ in runs:
+            assert await asyncio.to_thread(exports.begun.acquire, timeout=20)
+        try:
+            async with asyncio.timeout(8):  # a pool's own patience is 10 s
+                assert (await s.client.get("/readyz")).status_code == 200
+                await s.announce("sub1", -1)
+                await s.accepted("/p0")
+                refused = await s.distribute("/p0", dry_run=True)
+            assert refused.status_code == 429
+            assert refused.headers["retry-after"] == "5"
+            assert refused.json()["type"].endswith("too-many-dry-runs")
+        finally:
+            exports.may_end.set()
+        assert [(await run).status_code for run in runs] == [200, 200]
+        assert (await s.distribute("/p0", dry_run=True)).status_code == 200
+        assert (await s.distribute("/gone", dry_run=True)).status_code == 404
+        assert (await s.distribute("/gone", dry_run=True)).status_code == 404
+        assert (await s.distribute("/p0", dry_run=True)).status_code == 200
+
+    service.run(scenario)
