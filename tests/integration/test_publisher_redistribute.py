@@ -4,6 +4,7 @@ from pathlib import Path
 
 import pytest
 
+from packhorse.db.connect import connect
 from packhorse.wire.messages import Action, Status
 from tests.harness.publisher_service import PublisherService
 from tests.harness.publisher_site import Site, publish, until_failed
@@ -55,5 +56,24 @@ def test_r18_a_delete_that_is_asked_for_itself_may_name_what_is_there(site: Site
     async def scenario(s: PublisherService) -> None:
         await s.accepted("/p1", action="DELETE")
         assert sent(s) == [(Action.DELETE, ("/p1",))]
+
+    site.run(scenario)
+
+
+def test_r5_a_published_redistribution_is_accepted_though_it_cannot_be_noted(site: Site) -> None:
+    async def scenario(s: PublisherService) -> None:
+        [package_id] = await publish(s, 1)
+        s.status("sub1", 0, Status.REMOVED_FAILED, package_id=package_id)
+        await s.announce("sub1", 0, max_retries=0)
+        await until_failed(s, "sub1", 1)
+        with connect(s.author.database_url, "tests", autocommit=True) as connection:
+            connection.execute("REVOKE UPDATE ON bookkeeping.outcome FROM packhorse_bookkeeper")
+            try:
+                answer = await s.client.post(REDISTRIBUTE.format(0))
+            finally:
+                connection.execute("GRANT UPDATE ON bookkeeping.outcome TO packhorse_bookkeeper")
+        assert answer.status_code == 202
+        assert len(sent(s)) == 2
+        assert (await until_failed(s, "sub1", 1))["entries"][0]["redistributed_as"] is None
 
     site.run(scenario)

@@ -2,12 +2,15 @@
 
 import base64
 import binascii
+import logging
 import re
 from datetime import datetime
 from typing import Annotated
 from urllib.parse import quote, urlencode
 
+import psycopg
 from fastapi import APIRouter, Depends, Header, Path, Query, Request, Response
+from psycopg_pool import PoolTimeout
 from pydantic import BaseModel, Field
 
 from packhorse.runtime import tracing
@@ -16,9 +19,11 @@ from packhorse.runtime.problems import Problem, documented
 from packhorse.runtime.validation import StrictRoute
 from packhorse_services.publisher.collaborators import of
 from packhorse_services.publisher.distribute import DistributionRequest
-from packhorse_services.publisher.outcomes.error_queue import FailedPackage, Place
+from packhorse_services.publisher.outcomes.error_queue import ErrorQueues, FailedPackage, Place
 from packhorse_services.publisher.schemas import DistributionAccepted, time_of
 from packhorse_services.publisher.submission import answer, publish, wanted_wait
+
+logger = logging.getLogger(__name__)
 
 router = APIRouter(route_class=StrictRoute, tags=["error queues"])
 
@@ -158,8 +163,21 @@ async def redistribute(
         traceparent=tracing.inject().get(tracing.TRACEPARENT, b"").decode(),
     )
     accepted = await publish(publisher, asked)
-    await publisher.errors.redistributed(subscriber, failed, accepted.package_id)
+    await _note(publisher.errors, subscriber, failed, accepted.package_id)
     return await answer(publisher, accepted, wanted_wait(prefer))
+
+
+async def _note(
+    errors: ErrorQueues, subscriber: str, failed: FailedPackage, package_id: str
+) -> None:
+    """Note what carries the paths again; the package is published, whatever happens here (R5)."""
+    try:
+        await errors.redistributed(subscriber, failed, package_id)
+    except (psycopg.Error, PoolTimeout) as error:
+        logger.warning(
+            "a redistribution can't be noted in the error queue",
+            extra={"subscriber": subscriber, "package_id": package_id, "error": str(error)},
+        )
 
 
 def _storable(name: str) -> str:
