@@ -12,11 +12,14 @@ class Changes:
     def __init__(self) -> None:
         self._lock = threading.Lock()
         self._waiting: dict[asyncio.Event, asyncio.AbstractEventLoop] = {}
+        self.version = 0
+        """Grows with every announcement: what was found at this one is as new as can be."""
 
     def announce(self) -> None:
         """Wake all who wait now."""
         with self._lock:
             waiting, self._waiting = self._waiting, {}
+            self.version += 1
         for event, loop in waiting.items():
             try:
                 loop.call_soon_threadsafe(event.set)

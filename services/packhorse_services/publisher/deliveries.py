@@ -4,6 +4,7 @@ A package counts as imported only when it is certain that no other status of it 
 """
 
 import enum
+import time
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
@@ -24,6 +25,7 @@ Pool = AsyncConnectionPool[AsyncConnection]
 
 _SHOWN_S = PACKAGE_RETENTION_MS / 1000
 _OVERLAP_S = 3600.0
+_SLOWEST_S = 0.5
 _JOINED_LATER = "joined later: it began behind this package, or was moved past it"
 
 
@@ -65,6 +67,7 @@ class Deliveries:
     def __init__(self, pool: Pool, queues: Queues, settlement: Settlement) -> None:
         self._pool, self._queues, self._settlement = pool, queues, settlement
         self.changes = settlement.changes
+        self._slowest: tuple[int, float, int | None] = (-1, 0.0, None)
 
     async def of(self, package_id: str, offset: int | None) -> list[DeliveryTo]:
         """Return each subscriber's part in a package, by name."""
@@ -88,6 +91,22 @@ class Deliveries:
             if not lane.stale:
                 yield lane.settled
 
+    def is_awaited(self, offset: int) -> bool:
+        """Tell whether a live subscriber is not done with the package at `offset`.
+
+        Costs nothing while that is so: all who wait share one look for each change, and one every
+        half second for those who fall silent. Asked by the event loop's thread only.
+        """
+        version, at, slowest = self._slowest
+        is_fresh = version == self.changes.version and time.monotonic() < at + _SLOWEST_S
+        if is_fresh and slowest is not None and slowest < offset:
+            return True
+        # That everybody is done is never said by an old look: somebody may be new.
+        version, at = self.changes.version, time.monotonic()
+        slowest = min(self.done(), default=None)
+        self._slowest = version, at, slowest
+        return slowest is not None and slowest < offset
+
     def _following(self) -> list[Subscriber]:
         return self._queues.subscribers.following()
 
@@ -103,7 +122,7 @@ class Deliveries:
         rows = await connection.execute(
             """
             SELECT subscriber, status, attempts, reason FROM bookkeeping.outcome
-            WHERE agent = %s AND log_offset = %s
+            WHERE agent = %s AND log_offset = %s AND status <> 'IMPORTED'
             AND (package_id = %s OR (package_id = '' AND journal_id = %s))
             """,
             (self._queues.agent, offset, package_id, self._queues.feed.identity),

@@ -116,8 +116,7 @@ class Distributions:
         self._deliveries.changes.announce()
 
     def _is_awaited(self, offset: int) -> bool:
-        done = list(self._deliveries.done())
-        return bool(done) and min(done) < offset and not self._ending
+        return not self._ending and self._deliveries.is_awaited(offset)
 
 
 async def _first(news: asyncio.Event, seconds: float) -> None:
