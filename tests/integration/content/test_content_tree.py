@@ -210,3 +210,22 @@ def test_large_properties_come_back_whole(conn: psycopg.Connection) -> None:
     large = [Node(f"/big/{i}", "page", '{"text": "' + str(i) * 900_000 + '"}') for i in range(9)]
     tree.upsert(conn, large)
     assert list(tree.stream(conn, "/big"))[1:] == large
+
+
+@pytest.mark.parametrize("rows", [0, 1_000, 100_000])
+def test_folders_are_looked_up_in_the_index_however_few_nodes_there_were(
+    conn: psycopg.Connection, rows: int
+) -> None:
+    """A worker's prepared statement keeps the plan that it got while the tree was small."""
+    conn.execute(
+        "INSERT INTO content.node (path, type, properties, binaries) "
+        "SELECT '/site/p' || n, 'page', '{}', '{}' FROM generate_series(1, %s) AS n",
+        (rows,),
+    )
+    conn.execute("SET LOCAL plan_cache_mode = force_generic_plan")
+    statement = tree._ADD_FOLDERS.replace("%b::text[]", "$1").replace("%s", "$2")
+    conn.execute(f"PREPARE add_folders (text[], text) AS {statement}")
+    plan = conn.execute("EXPLAIN EXECUTE add_folders (ARRAY['/site', '/other'], 'folder')")
+    lines = [line for (line,) in plan.fetchall()]
+    assert any("on node present" in line and "Index" in line for line in lines), lines
+    assert not any("Seq Scan on node" in line for line in lines), lines
