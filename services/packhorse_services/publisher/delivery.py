@@ -18,10 +18,11 @@ from psycopg import Connection
 from packhorse.db.metadata import BOOKKEEPER
 from packhorse.db.roles import act_as
 from packhorse.errors import Transient
-from packhorse.messaging.api import Appended, Edge, Journal, RecordTooLarge
+from packhorse.messaging.api import Appended, Edge, Journal, RecordTooLarge, TopicMissing
 from packhorse.runtime.metrics import PUBLISHER_APPEND_SECONDS
 from packhorse_services.publisher import outbox, producers, slot_state
 from packhorse_services.publisher.journal_search import MOST_SOURCES, Findings, search
+from packhorse_services.publisher.log_watch import LogWatch
 from packhorse_services.publisher.outbox import Sealed
 from packhorse_services.publisher.slot_state import Number, SlotState
 
@@ -50,6 +51,7 @@ class Delivery:
         """Take how many producers an agent may have at most."""
         self._journal, self._topic, self._most_producers = journal, topic, most_producers
         self.obstacle: TopicTooSmall | None = None
+        self._watch = LogWatch(journal, topic)
 
     def check(self) -> None:
         """Raise the obstacle, if there is one; may be called by any thread."""
@@ -69,6 +71,8 @@ class Delivery:
             for package_id, future in futures.items()
             if _confirmed(package_id, future)
         }
+        if offsets:
+            self._check_log(connection, offsets.values())
         complete = len(offsets) == len(packages)
         self.obstacle = self._too_large(packages, futures) or (None if complete else self.obstacle)
         if offsets:
@@ -82,13 +86,30 @@ class Delivery:
             raise NotDelivered("the journal did not confirm the append; it is looked up later")
         return offsets
 
+    def is_in(self, journal_id: str) -> bool:
+        """Tell whether the topic is still that log. Raises what `Journal.identity` raises."""
+        return self._watch.identity() == journal_id
+
+    def _check_log(self, connection: Connection, offsets: Collection[int]) -> None:
+        """Raise `NotDelivered` when nobody knows which log the offsets are of (R26)."""
+        if not self._watch.is_suspicious(min(offsets), max(offsets)):
+            return
+        with _bookkeeping(connection):
+            known = slot_state.read_state(connection).journal_id
+        try:
+            if self.is_in(known):
+                return
+        except (Transient, TopicMissing) as error:
+            raise NotDelivered(f"the log's identity is not known: {error}") from error
+        raise NotDelivered("the topic was made anew; what is in the new log is looked up")
+
     def settle(self, connection: Connection, state: SlotState) -> dict[str, int]:
         """Bring everything that waits into the journal; returns the offsets of all that waited.
 
         Also finds out whether the database is older than the journal, as after a restored
         backup, and then begins a new epoch. Raises a `Transient` when the journal is away.
         """
-        journal_id = self._journal.identity(self._topic)
+        journal_id = self._watch.identity()
         same = journal_id == state.journal_id
         start = state.settled_offset + 1 if same else Edge.OLDEST
         with _bookkeeping(connection):

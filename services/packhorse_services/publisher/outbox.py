@@ -21,6 +21,9 @@ from packhorse_services.publisher.slot_state import Number, SlotState
 
 _PAGE = 500
 
+IN_THIS_LOG = b"(log_offset IS NULL OR generation = (SELECT generation FROM bookkeeping.slot))"
+"""SQL: whether a row's package is, or will be, in the log that the topic is now."""
+
 
 @dataclass(frozen=True, slots=True)
 class Outbound:

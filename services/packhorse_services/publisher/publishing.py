@@ -97,10 +97,11 @@ class Publishing:
     def settle(self) -> bool:
         """Bring what an earlier holder of the slot left into the journal; false if it is away.
 
+        Also notices that the topic was made anew, for which `publish` has no time.
         Raises `SlotBusy` or `psycopg.Error`.
         """
         with self._slot.hold() as connection:
-            return self._settle(connection) is None
+            return self._settle(connection, look=True) is None
 
     def stop(self) -> None:
         """Stop waiting for a journal that is away; may be called by any thread."""
@@ -120,20 +121,25 @@ class Publishing:
             pending.fail(self._delivery.obstacle or error)
         return True
 
-    def _settle(self, connection: Connection) -> SlotState | None:
-        """Settle the outbox if need be; returns what waits when the journal is away."""
+    def _settle(self, connection: Connection, *, look: bool = False) -> SlotState | None:
+        """Settle the outbox if need be; returns what waits when the journal is away.
+
+        `look` asks for the log's identity when all is settled.
+        """
         with connection.pipeline(), connection.transaction():
             act_as(connection, BOOKKEEPER)
             state = slot_state.read_state(connection)
         PUBLISHER_OUTBOX_ENTRIES.set(state.unsettled)
         PUBLISHER_OUTBOX_OLDEST_SECONDS.set(state.oldest_age_s)
-        if state.unsettled == 0 and self._slot.verified:
+        settled = state.unsettled == 0 and self._slot.verified
+        if settled and not look:
             self._delivery.obstacle = None
             return None
         if self._clock.monotonic() < self._away_until:
             return state
         try:
-            self._delivery.settle(connection, state)
+            if not settled or not self._delivery.is_in(state.journal_id):
+                self._delivery.settle(connection, state)
         except (Transient, TopicMissing, psycopg.DataError) as error:
             # DataError: what the journal holds must not keep requests from the outbox (R30).
             away = "the journal is away" if self._delivery.obstacle is None else "the outbox waits"
