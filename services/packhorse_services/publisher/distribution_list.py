@@ -1,10 +1,15 @@
-"""The distributions that the log still has, newest first: "where is my package?" (LIM-8)."""
+"""The distributions that the log still has, newest first: "where is my package?" (LIM-8).
 
+A package may have thousands of paths, so all of it is bounded by bytes too (R30).
+"""
+
+import asyncio
 import base64
 import binascii
 import re
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from datetime import datetime
 
 from psycopg import AsyncConnection
 
@@ -21,9 +26,12 @@ from packhorse_services.publisher.distributions import (
     DistributionState,
 )
 
-_CHUNK = 500
-_SCANNED = 5_000
-"""How many rows one request looks at, whatever it finds."""
+_CHUNK, _CHUNK_BYTES = 500, 1024 * 1024
+_SCANNED, _SCANNED_BYTES = 5_000, 8 * 1024 * 1024
+"""How much one request looks at, whatever it finds: rows, and bytes of their entries."""
+
+_FOUND_BYTES = 2 * 1024 * 1024
+"""How much one page shows, but for a single entry that is larger."""
 
 _CURSOR = re.compile(rb"n([0-9]{1,18})\.([0-9]{1,18})")
 
@@ -72,45 +80,96 @@ class DistributionList:
     async def page(
         self, wanted: DistributionFilter, limit: int, behind: Place | None = None
     ) -> DistributionPage:
-        """Return up to `limit` distributions; fewer, or none, when that took too much looking.
+        """Return up to `limit` distributions; fewer when they are large, or hard to find.
 
         The page then has a `behind` all the same.
         """
-        found: list[tuple[Distribution, DistributionState]] = []
-        scanned, state_at = 0, self._distributions.states()
+        search = _Search(wanted, self._agent, limit, self._distributions.states(), behind)
         async with self._pool.connection() as connection:
             await connection.execute(role_statement(BOOKKEEPER))
-            while scanned < _SCANNED:
-                rows = await _rows(connection, behind)
-                for place, distribution in rows:
-                    state = state_at(distribution.offset)
-                    if self._is_ours(distribution) and wanted.wants(distribution, state):
-                        if len(found) == limit:
-                            return DistributionPage(found, behind)
-                        found.append((distribution, state))
-                    behind = place
-                if len(rows) < _CHUNK:
-                    return DistributionPage(found, None)
-                scanned += len(rows)
-        return DistributionPage(found, behind)
-
-    def _is_ours(self, found: Distribution) -> bool:
-        return found.entry.publisher_agent == self._agent
+            while search.may_look:
+                rows = await _rows(connection, search.behind)
+                # Thousands of paths take their time, in which the event loop has others to serve.
+                if not await asyncio.to_thread(search.take, rows):
+                    break
+                if not rows or rows[-1].is_last:
+                    return DistributionPage(search.found, None)
+        return DistributionPage(search.found, search.behind)
 
 
-async def _rows(
-    connection: AsyncConnection, behind: Place | None
-) -> list[tuple[Place, Distribution]]:
+@dataclass(frozen=True, slots=True)
+class _Row:
+    """A row of the outbox."""
+
+    place: Place
+    entry: bytes
+    accepted_at: datetime
+    offset: int | None
+    is_last: bool
+
+
+@dataclass(slots=True)
+class _Search:
+    """What a request is looking for, has found, and has looked at."""
+
+    wanted: DistributionFilter
+    agent: str
+    limit: int
+    state_at: Callable[[int | None], DistributionState]
+    behind: Place | None
+    found: list[tuple[Distribution, DistributionState]] = field(default_factory=list)
+    found_bytes: int = 0
+    scanned: int = 0
+    scanned_bytes: int = 0
+
+    @property
+    def may_look(self) -> bool:
+        return self.scanned < _SCANNED and self.scanned_bytes < _SCANNED_BYTES
+
+    def take(self, rows: Sequence[_Row]) -> bool:
+        """Take what is wanted of `rows`; tells false when the page is full before their end."""
+        for row in rows:
+            distribution = Distribution(outbox.entry_of(row.entry), row.accepted_at, row.offset)
+            state = self.state_at(row.offset)
+            if distribution.entry.publisher_agent == self.agent and self.wanted.wants(
+                distribution, state
+            ):
+                if self._is_full(len(row.entry)):
+                    return False
+                self.found.append((distribution, state))
+                self.found_bytes += len(row.entry)
+            self.behind = row.place
+            self.scanned, self.scanned_bytes = self.scanned + 1, self.scanned_bytes + len(row.entry)
+        return True
+
+    def _is_full(self, size: int) -> bool:
+        too_large = bool(self.found) and self.found_bytes + size > _FOUND_BYTES
+        return too_large or len(self.found) == self.limit
+
+
+async def _rows(connection: AsyncConnection, behind: Place | None) -> list[_Row]:
+    """Return the first rows behind a place: one at least, and then what is not too much."""
     rows = await connection.execute(
         """
-        SELECT epoch, sequence, entry, accepted_at, log_offset FROM bookkeeping.outbox
-        WHERE (epoch, sequence) < (%s, %s) ORDER BY epoch DESC, sequence DESC LIMIT %s
+        SELECT epoch, sequence, entry, accepted_at, log_offset, nth = count AND count < %(rows)s
+        FROM (
+            SELECT *, count(*) OVER () AS count, row_number() OVER newest AS nth,
+                sum(octet_length(entry)) OVER newest - octet_length(entry) AS before
+            FROM (
+                SELECT epoch, sequence, entry, accepted_at, log_offset FROM bookkeeping.outbox
+                WHERE (epoch, sequence) < (%(epoch)s, %(sequence)s)
+                ORDER BY epoch DESC, sequence DESC LIMIT %(rows)s
+            ) AS chunk WINDOW newest AS (ORDER BY epoch DESC, sequence DESC)
+        ) AS measured WHERE before < %(bytes)s ORDER BY nth
         """,
-        (*(behind or (2**63 - 1, 2**63 - 1)), _CHUNK),
+        {
+            **dict(zip(("epoch", "sequence"), behind or (2**63 - 1, 2**63 - 1), strict=True)),
+            **{"rows": _CHUNK, "bytes": _CHUNK_BYTES},
+        },
     )
     return [
-        ((epoch, sequence), Distribution(outbox.entry_of(entry), accepted_at, offset))
-        for epoch, sequence, entry, accepted_at, offset in await rows.fetchall()
+        _Row((epoch, sequence), entry, accepted_at, offset, is_last)
+        for epoch, sequence, entry, accepted_at, offset, is_last in await rows.fetchall()
     ]
 
 

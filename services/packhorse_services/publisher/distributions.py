@@ -52,8 +52,8 @@ class Distributions:
         async with self._pool.connection() as connection:
             await connection.execute(role_statement(BOOKKEEPER))
             found = await connection.execute(
-                "SELECT entry, accepted_at, log_offset FROM bookkeeping.outbox "
-                "WHERE package_id = %s",
+                b"SELECT entry, accepted_at, log_offset FROM bookkeeping.outbox "
+                b"WHERE package_id = %s AND " + outbox.IN_THIS_LOG,
                 (package_id,),
             )
             row = await found.fetchone()
