@@ -16,11 +16,15 @@ from packhorse.messaging.api import Journal, Outgoing, Record
 from packhorse.messaging.ranges import read_range
 from packhorse.messaging.topics import standard_topics
 from packhorse.wire.codec import encode_discovery, encode_status
+from packhorse.wire.command_codec import encode_command_status
 from packhorse.wire.messages import (
     Action,
+    CommandState,
+    CommandStatusMessage,
     DiscoveryMessage,
     PackageEntry,
     PackageMessage,
+    ResetCommand,
     Status,
     StatusMessage,
     SubscriberState,
@@ -28,6 +32,7 @@ from packhorse.wire.messages import (
 from packhorse.wire.package_codec import encode_package
 from packhorse.wire.record import Encoded
 from packhorse.wire.topics import Topics
+from packhorse_services.publisher.commands import store as command_store
 from packhorse_services.publisher.commands.store import note_status
 from packhorse_services.publisher.deduplication_store import DatabaseSnapshots
 from packhorse_services.publisher.outcomes.event_log import EventLog
@@ -118,6 +123,7 @@ class Lane:
     """One subscriber: what it decided, and how much of that it has sent."""
 
     decided: dict[int, Status] = field(default_factory=dict)
+    ever: dict[int, set[Status]] = field(default_factory=dict)
     done: int = -1
     settled: int = -1
     unsent: list[StatusMessage] = field(default_factory=list)
@@ -146,12 +152,12 @@ class OutcomesMachine(RuleBasedStateMachine):
         self.pool = ConnectionPool(self.database_url, min_size=0, max_size=2, open=True)
         self.rows(
             "TRUNCATE bookkeeping.outcome, bookkeeping.topic_cursor, bookkeeping.known_subscriber, "
-            "bookkeeping.deduplication_snapshot"
+            "bookkeeping.deduplication_snapshot, bookkeeping.command"
         )
         self.packages: dict[int, tuple[str, Action | None]] = {}
         self.lanes = {name: Lane() for name in NAMES}
         self.announced: dict[str, Record] = {}
-        self.oldest = 0
+        self.oldest = self.decisions = self.resets = 0
         self.replicas = [self.new_replica(), self.new_replica()]
 
     def new_replica(self) -> Replica:
@@ -185,17 +191,50 @@ class OutcomesMachine(RuleBasedStateMachine):
         if not following:
             return
         lane.done = min(following)
-        package_id, action = self.packages[lane.done]
-        if action is None:
-            return
-        lane.decided[lane.done] = status
+        if self.packages[lane.done][1] is not None:
+            self.decide_on(name, lane.done, status)
+
+    def decide_on(self, name: str, offset: int, status: Status) -> None:
+        lane = self.lanes[name]
+        self.decisions += 1
+        lane.decided[offset] = status
+        lane.ever.setdefault(offset, set()).add(status)
         lane.unsent.append(
             StatusMessage(
-                *(name, AGENT, lane.done, status, package_id),
-                reason=f"{name} {lane.done}",
-                decided_ms=1_000 + lane.done,
+                *(name, AGENT, offset, status, self.packages[offset][0]),
+                reason=f"{name} {offset}",
+                decided_ms=1_000 + self.decisions,
             )
         )
+
+    @rule(name=st.sampled_from(NAMES), status=st.sampled_from(Status), data=st.data())
+    def decide_again(self, name: str, status: Status, data: st.DataObject) -> None:
+        """Decide a package once more; the last decision is the one that counts."""
+        decided = sorted(self.lanes[name].decided)
+        if decided:
+            self.decide_on(name, data.draw(st.sampled_from(decided)), status)
+
+    @rule(name=st.sampled_from(NAMES), data=st.data())
+    def reset_offset(self, name: str, data: st.DataObject) -> None:
+        """Move a lane back: what it decided above the offset counts no more."""
+        lane = self.lanes[name]
+        decided = sorted(lane.decided)
+        if not decided:
+            return
+        to = data.draw(st.sampled_from(decided)) - data.draw(st.integers(0, 1))
+        self.send_all(name)
+        self.resets += 1
+        command_id = f"{self.resets:032x}"
+        identity = self.journal.identity(self.topics.package)
+        reset = ResetCommand(command_id, name, AGENT, to, journal_id=identity)
+        with self.pool.connection() as connection:
+            command_store.write(connection, reset)
+        applied = CommandStatusMessage(command_id, name, AGENT, CommandState.APPLIED)
+        for _ in range(data.draw(st.integers(1, 2))):
+            self.append(self.topics.status, encode_command_status(applied))
+        lane.done = lane.settled = to
+        lane.decided = {o: status for o, status in lane.decided.items() if o <= to}
+        self.tell(name)
 
     @rule(statuses=DECISIONS, late=st.sets(st.sampled_from(NAMES)))
     def distribute(self, statuses: list[Status], late: set[str]) -> None:
@@ -330,21 +369,24 @@ class OutcomesMachine(RuleBasedStateMachine):
             offset = event["offset"]
             assert event["package_id"] == self.packages[offset][0]
             for name in NAMES:
-                decided = self.lanes[name].decided.get(offset)
                 kinds = [kind for kind in (*KINDS.values(), "imported") if name in event[kind]]
                 if kinds:
-                    assert decided is not None
-                    assert kinds == [KINDS.get(decided, "imported")], (name, event)
+                    ever = {KINDS.get(one, "imported") for one in self.lanes[name].ever[offset]}
+                    assert len(kinds) == 1, (name, event)
+                    assert kinds[0] in ever, (name, event)
 
     @invariant()
     def rows_are_decisions(self) -> None:
         if not hasattr(self, "journal"):
             return
         for name, offset, status in self.stored():
-            assert self.lanes[name].decided[offset].value == status
+            assert Status(status) in self.lanes[name].ever[offset]
 
     def stored(self) -> Iterator[tuple[str, int, str]]:
-        yield from self.rows("SELECT subscriber, log_offset, status FROM bookkeeping.outcome")
+        yield from self.rows(
+            "SELECT subscriber, log_offset, status FROM bookkeeping.outcome "
+            "WHERE status <> 'IMPORTED'"
+        )
 
     def teardown(self) -> None:
         if not hasattr(self, "journal"):
@@ -363,6 +405,11 @@ class OutcomesMachine(RuleBasedStateMachine):
             for offset, status in lane.decided.items()
             if status is not Status.IMPORTED
         }
+        assert set(self.stored()) == expected
+        sent = [status for lane in self.lanes.values() for status in lane.sent]
+        for status in reversed(sent):  # each comes once more, after all that has overtaken it
+            self.append(self.topics.status, encode_status(status))
+        assert self.replicas[0].keeper.round()
         assert set(self.stored()) == expected
         self.replicas[0].die()
         self.pool.close()

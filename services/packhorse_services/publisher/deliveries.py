@@ -19,6 +19,7 @@ from packhorse.wire.topics import PACKAGE_RETENTION_MS
 from packhorse_services.publisher.outcomes import known
 from packhorse_services.publisher.outcomes.settlement import Settlement
 from packhorse_services.publisher.queues.queue import Queues
+from packhorse_services.publisher.queues.states import OWN_STATES
 from packhorse_services.publisher.queues.subscribers import FORGOTTEN_S, Subscriber
 
 Pool = AsyncConnectionPool[AsyncConnection]
@@ -153,7 +154,7 @@ class Deliveries:
     def _delivery(self, name: str, lane: _Lane, offset: int | None) -> DeliveryTo:
         state = lane.state
         if offset is None:
-            return DeliveryTo(name, DeliveryState.QUEUED, lane.stale)
+            return DeliveryTo(name, DeliveryState.QUEUED, lane.stale, reason=_why_it_stands(state))
         if state.started_offset >= offset:
             return DeliveryTo(name, DeliveryState.SKIPPED, lane.stale, reason=_JOINED_LATER)
         if lane.settled >= offset:
@@ -163,11 +164,18 @@ class Deliveries:
                 *(name, DeliveryState.RETRYING, lane.stale),
                 *(state.retries, state.last_error, state.next_attempt_ms),
             )
-        return DeliveryTo(name, DeliveryState.QUEUED, lane.stale)
+        return DeliveryTo(name, DeliveryState.QUEUED, lane.stale, reason=_why_it_stands(state))
 
     def _is_head(self, lane: SubscriberState, offset: int) -> bool:
         view = self._queues.feed.cache.view(lane.offset, 0)
         return view is not None and view.head is not None and view.head.offset == offset
+
+
+def _why_it_stands(lane: SubscriberState) -> str:
+    """Return the state of a lane that imports nothing, and what its subscriber says of it."""
+    if lane.state not in OWN_STATES:
+        return ""
+    return f"{lane.state.value}: {lane.last_error}" if lane.last_error else lane.state.value
 
 
 _STATES = {

@@ -154,7 +154,7 @@ OUTCOME = Table(
     Column("recorded_at", DateTime(timezone=True), nullable=False, server_default=func.now()),
     Column("entry", LargeBinary),
     Column("redistributed_as", Text, nullable=False, server_default=""),
-    CheckConstraint("status IN ('REMOVED', 'REMOVED_FAILED', 'SKIPPED')"),
+    CheckConstraint("status IN ('REMOVED', 'REMOVED_FAILED', 'SKIPPED', 'IMPORTED')"),
     Index("outcome_package", "agent", "log_offset"),
     Index("outcome_age", "recorded_at"),
     Index(
@@ -164,7 +164,10 @@ OUTCOME = Table(
     ),
     schema=BOOKKEEPING,
 )
-"""Packages that a subscriber is done with and did not import; the error queues (R18)."""
+"""Packages that a subscriber is done with and did not import; the error queues (R18).
+
+An IMPORTED row is the trace of an outcome that was taken back: no repeat brings it back (R9).
+"""
 
 KNOWN_SUBSCRIBER = Table(
     "known_subscriber",

@@ -126,7 +126,7 @@ class Recorder:
 
     def _take_in(self, connection: Connection, told: Told) -> None:
         store.imported_after_all(connection, self._agent, told.imported)
-        outcomes = told.not_imported
+        outcomes = told.stored
         entries = self._entries(connection, outcomes)
         rows = [(outcome, entries.get(store.key_of(outcome))) for outcome in outcomes]
         store.write(connection, self._agent, rows)

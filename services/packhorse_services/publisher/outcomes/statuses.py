@@ -24,17 +24,22 @@ class Told:
 
     outcomes: dict[Key, Outcome] = field(default_factory=dict)
     """The last decision of each package at each subscriber, IMPORTED included."""
+    taken_back: set[Key] = field(default_factory=set)
+    """Of which packages an earlier decision came too, or a later one came first."""
     command: CommandStatusMessage | None = None
 
     @property
     def imported(self) -> list[Outcome]:
-        """The imports, which follow from the offset and are not stored."""
-        return [one for one in self.outcomes.values() if one.status is Status.IMPORTED]
+        """The imports that only matter where an earlier decision is stored (R18)."""
+        return [one for one in self.outcomes.values() if not self._is_stored(one)]
 
     @property
-    def not_imported(self) -> list[Outcome]:
-        """The outcomes that are stored."""
-        return [one for one in self.outcomes.values() if one.status is not Status.IMPORTED]
+    def stored(self) -> list[Outcome]:
+        """The outcomes that leave a row: imports only when they have taken something back."""
+        return [one for one in self.outcomes.values() if self._is_stored(one)]
+
+    def _is_stored(self, outcome: Outcome) -> bool:
+        return outcome.status is not Status.IMPORTED or key_of(outcome) in self.taken_back
 
 
 def read_statuses(records: Iterable[Record], agent: str, journal_id: str) -> Iterator[Told]:
@@ -63,9 +68,12 @@ def _add_status(told: Told, status: StatusMessage, agent: str, journal_id: str) 
     if not _is_sound(outcome):
         logger.warning("a status of nobody", extra={"subscriber": outcome.subscriber[:_MAX_NAME]})
         return
-    before = told.outcomes.get(key_of(outcome))
-    if before is None or outcome.decided_ms > before.decided_ms:
-        told.outcomes[key_of(outcome)] = outcome
+    key = key_of(outcome)
+    before = told.outcomes.setdefault(key, outcome)
+    if outcome.status is not before.status:
+        told.taken_back.add(key)
+    if outcome.decided_ms > before.decided_ms:
+        told.outcomes[key] = outcome
 
 
 def _outcome(status: StatusMessage, journal_id: str) -> Outcome:

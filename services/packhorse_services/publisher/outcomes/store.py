@@ -1,7 +1,8 @@
 """Outcomes in the author's database: a row for each package that a subscriber did not import.
 
 All of it runs in the caller's transaction, as the bookkeeper. One decision of a subscriber that
-comes twice changes nothing (R9); a later one, as after an offset reset, takes its place.
+comes twice, however late, changes nothing (R9); a later one, as after an offset reset, takes its
+place. So an outcome that is taken back leaves a row that is IMPORTED, and that nobody is shown.
 """
 
 from collections.abc import Iterable, Sequence
@@ -41,7 +42,10 @@ def key_of(outcome: Outcome) -> Key:
 def write(
     connection: Connection, agent: str, outcomes: Sequence[tuple[Outcome, bytes | None]]
 ) -> None:
-    """Store outcomes, each with its package's entry when it is known; keys are unique."""
+    """Store outcomes, each with its package's entry when it is known; keys are unique.
+
+    An IMPORTED one is the trace of those that it has taken back.
+    """
     if not outcomes:
         return
     connection.execute(
@@ -82,14 +86,16 @@ def _columns(outcomes: Sequence[tuple[Outcome, bytes | None]]) -> tuple[list[Any
 
 
 def imported_after_all(connection: Connection, agent: str, imported: Sequence[Outcome]) -> None:
-    """Forget what an import that was decided later has overtaken."""
+    """Take back what an import that was decided later has overtaken."""
     if not imported:
         return
     connection.execute(
         """
-        DELETE FROM bookkeeping.outcome USING
-            unnest(%b::text[], %b::text[], %b::bigint[], %b::bigint[])
-                AS told (subscriber, journal_id, log_offset, decided_ms)
+        UPDATE bookkeeping.outcome SET status = 'IMPORTED', attempts = 0, reason = '',
+            command_id = '', entry = NULL, redistributed_as = '',
+            decided_at = to_timestamp(told.decided_ms / 1000.0)
+        FROM unnest(%b::text[], %b::text[], %b::bigint[], %b::bigint[])
+            AS told (subscriber, journal_id, log_offset, decided_ms)
         WHERE outcome.agent = %b AND outcome.subscriber = told.subscriber
         AND outcome.journal_id = told.journal_id AND outcome.log_offset = told.log_offset
         AND outcome.decided_at < to_timestamp(told.decided_ms / 1000.0)
@@ -105,18 +111,26 @@ def imported_after_all(connection: Connection, agent: str, imported: Sequence[Ou
 
 
 def forget_behind_reset(connection: Connection, agent: str, command_id: str) -> None:
-    """Forget what a lane will decide anew, since an offset reset has moved it back.
+    """Take back what a lane will decide anew, since an offset reset has moved it back.
 
-    Nothing happens when the command is another one.
+    Nothing happens when the command is another one. Of a subscriber that does not say when it
+    decided, a repeat can't be told from a new decision, so nothing is kept.
     """
-    connection.execute(
-        """
-        DELETE FROM bookkeeping.outcome USING bookkeeping.command
-        WHERE command.command_id = %s AND command.agent = %s AND command.kind = 'RESET'
+    behind = """
+        command.command_id = %s AND command.agent = %s AND command.kind = 'RESET'
         AND command.state = 'APPLIED'
         AND outcome.agent = command.agent AND outcome.subscriber = command.subscriber
         AND outcome.journal_id = command.journal_id AND outcome.log_offset > command.log_offset
-        """,
+    """
+    connection.execute(
+        f"DELETE FROM bookkeeping.outcome USING bookkeeping.command WHERE {behind} "  # noqa: S608
+        "AND outcome.decided_at = to_timestamp(0)".encode(),
+        (command_id, agent),
+    )
+    connection.execute(
+        "UPDATE bookkeeping.outcome SET status = 'IMPORTED', attempts = 0, reason = '', "  # noqa: S608
+        "command_id = '', entry = NULL, redistributed_as = '' "
+        f"FROM bookkeeping.command WHERE {behind}".encode(),
         (command_id, agent),
     )
 
@@ -136,7 +150,10 @@ def entries(connection: Connection, package_ids: Iterable[str]) -> dict[str, byt
 def statuses_between(
     connection: Connection, agent: str, journal_id: str, first: int, last: int
 ) -> dict[int, dict[str, tuple[str, Status]]]:
-    """Return by offset, then by subscriber, the package id and status of each outcome there."""
+    """Return by offset, then by subscriber, the package id and status of each outcome there.
+
+    What was taken back is IMPORTED.
+    """
     found: dict[int, dict[str, tuple[str, Status]]] = {}
     rows = connection.execute(
         "SELECT log_offset, subscriber, package_id, status FROM bookkeeping.outcome "

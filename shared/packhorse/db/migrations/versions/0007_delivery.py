@@ -53,7 +53,9 @@ STATEMENTS = (
         journal_id text NOT NULL,
         log_offset bigint NOT NULL,
         package_id text NOT NULL,
-        status text NOT NULL CHECK (status IN ('REMOVED', 'REMOVED_FAILED', 'SKIPPED')),
+        -- IMPORTED: a later decision has taken the outcome back; a repeat of it changes nothing.
+        status text NOT NULL
+            CHECK (status IN ('REMOVED', 'REMOVED_FAILED', 'SKIPPED', 'IMPORTED')),
         attempts integer NOT NULL,
         reason text NOT NULL,
         command_id text NOT NULL,
