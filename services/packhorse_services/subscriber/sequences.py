@@ -6,6 +6,7 @@ from typing import Self
 from psycopg import Connection
 
 from packhorse.wire.messages import PackageEntry
+from packhorse.wire.package_codec import is_producer
 
 
 class HighWater:
@@ -32,8 +33,11 @@ class HighWater:
         return HighWater(self._marks)
 
     def passes(self, entry: PackageEntry) -> bool:
-        """Note a package, and tell whether it is new rather than a repeat."""
-        if not entry.producer:
+        """Note a package, and tell whether it is new rather than a repeat.
+
+        A producer that can't be one is none: a forged header must not keep a lane from passing.
+        """
+        if not entry.producer or not is_producer(entry.producer):
             return True
         mark = (entry.epoch, entry.sequence)
         known = self._marks.get(entry.producer)

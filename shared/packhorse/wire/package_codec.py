@@ -17,6 +17,9 @@ ENTRY_HEADER = "entry"
 PACKAGE_ID_HEADER = "package-id"
 AGENT_HEADER = "publisher-agent"
 
+MAX_PRODUCER = 255
+"""Characters of a producer's name, as where publishers number their messages."""
+
 
 def encode_package(message: PackageMessage) -> Encoded:
     """Encode a package; its headers let a reader choose and list it without the body."""
@@ -117,11 +120,23 @@ def decode_entry_row(headers: Mapping[str, bytes]) -> EntryRow:
     return package_id, body_length, user, number, wire.paths[:], wire.deep_paths[:]
 
 
+def is_producer(name: str) -> bool:
+    """Tell whether a package's producer can be one, or that it has none (R27, R30)."""
+    return not name or (len(name) <= MAX_PRODUCER and name.isprintable())
+
+
 def decode_package(headers: Mapping[str, bytes], value: bytes) -> PackageMessage:
-    """Decode a package record. Raises `Undecodable`, also for another kind of message."""
+    """Decode a package record.
+
+    Raises `Undecodable`, also for another kind of message, or a producer that can't be one.
+    """
     expect(headers, PackageMessage)
     wire = package_pb2.PackageMessage()
     parse(wire, value)
+    if not is_producer(wire.producer):
+        raise Undecodable(
+            f"the package's producer is not up to {MAX_PRODUCER} printable characters"
+        )
     return PackageMessage(
         entry=_read_entry(wire),
         body=_read_body(wire),

@@ -5,13 +5,24 @@ from collections.abc import Iterator
 from dataclasses import replace
 from typing import Any
 
+import psycopg
 import pytest
+from psycopg.errors import ProgramLimitExceeded
 
 from packhorse.blobs.api import BlobMissing, BlobStoreUnavailable
 from packhorse.content.node import Node
-from packhorse.wire.messages import Action
+from packhorse.wire.messages import (
+    Action,
+    CommandState,
+    DesiredState,
+    PackageMessage,
+    Status,
+    StatusMessage,
+)
 from packhorse.wire.package_codec import encode_package
 from packhorse_services.subscriber.attempts import RetryPolicy
+from packhorse_services.subscriber.commands import control
+from tests.harness.commands import following, told
 from tests.harness.feed import Feed, page
 from tests.harness.subscriber import Worker, assert_is_the_fold, content_of, failed
 from tests.integration.subscriber.conftest import Workers
@@ -110,6 +121,80 @@ def test_r30_an_id_that_postgres_cannot_hold_does_not_stop_the_lane(
     encoded = encode_package(feed.message(Action.ADD, ["/a"], [], [page("/a")]))
     headers = {**encoded.headers, "package-id": b"a\0b\xff\xed\xa0\x80" * 100}
     assert given_up(feed, strict, feed.raw(encoded.value, headers))
+
+
+_NOISE = random.Random(1)
+_PRODUCERS = {
+    "a NUL": "a\0b",
+    "longer than an index row": "".join(chr(_NOISE.randrange(0x4E00, 0x9FFF)) for _ in range(6000)),
+    "a character too many": "p" * 256,
+}
+
+
+def of_producer(feed: Feed, producer: str) -> PackageMessage:
+    message = feed.message(Action.ADD, ["/a"], [], [page("/a")])
+    return replace(message, entry=replace(message.entry, producer=producer, epoch=1, sequence=1))
+
+
+@pytest.mark.parametrize("producer", _PRODUCERS.values(), ids=_PRODUCERS.keys())
+def test_r14_a_producer_that_can_be_none_fails(feed: Feed, strict: Worker, producer: str) -> None:
+    offset = feed.append(of_producer(feed, producer))
+    assert "producer" in given_up(feed, strict, offset)
+
+
+def test_r27_the_longest_producer_is_one(feed: Feed, strict: Worker) -> None:
+    message = of_producer(feed, "\U00020000" * 255)
+    feed.append(message)
+    feed.append(message)
+    strict.run()
+    assert failed(strict, feed) == []
+    assert [s.offset for s in feed.statuses()] == [0], "the second is a repeat"
+
+
+@pytest.mark.parametrize("producer", _PRODUCERS.values(), ids=_PRODUCERS.keys())
+def test_r14_such_a_package_is_cleared_and_passed_by_a_reset(
+    feed: Feed, worker: Worker, producer: str
+) -> None:
+    with following(worker) as follower:
+        worker.begin()
+        feed.clear("sub", feed.append(of_producer(feed, producer)))
+        follower.catch_up()
+        worker.run()
+        assert [s.status for s in told_of(worker, feed)] == [Status.REMOVED]
+        last = feed.append(of_producer(feed, producer))
+        feed.control("sub", DesiredState.STOP)
+        worker.end()
+        command = feed.reset("sub", last)
+        follower.catch_up()
+        assert told(worker, feed, command)[-1] == (CommandState.APPLIED, 0, "")
+
+
+def told_of(worker: Worker, feed: Feed) -> list[StatusMessage]:
+    worker.send_statuses()
+    return feed.statuses()
+
+
+@pytest.mark.parametrize("error", [psycopg.DataError("22001"), ProgramLimitExceeded("54000")])
+def test_r30_a_command_that_the_database_can_not_hold_is_rejected(
+    feed: Feed, worker: Worker, error: psycopg.Error, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    store = control.store
+
+    def refuse_the_first(*arguments: Any) -> None:
+        monkeypatch.setattr(control, "store", store)
+        store(*arguments)
+        raise error
+
+    with following(worker) as follower:
+        monkeypatch.setattr(control, "store", refuse_the_first)
+        refused = feed.control("sub", DesiredState.STOP)
+        follower.catch_up()
+        assert worker.control.desired("main") is DesiredState.RUN, "nothing of it is kept"
+        done = feed.control("sub", DesiredState.PAUSE)
+        follower.catch_up()
+        (_, (state, _, reason)) = told(worker, feed, refused)
+        assert (state, str(error) in reason) == (CommandState.REJECTED, True)
+        assert told(worker, feed, done)[-1][0] is CommandState.APPLIED
 
 
 def test_r14_a_path_outside_the_roots_fails(feed: Feed, workers: Workers) -> None:

@@ -26,6 +26,7 @@ from packhorse.wire.messages import (
 texts = st.text(st.characters(codec="utf-8"), max_size=40)
 int32 = st.integers(-(2**31), 2**31 - 1)
 int64 = st.integers(-(2**63), 2**63 - 1)
+_producers = st.text(st.characters(exclude_categories=("C", "Z")), max_size=40)
 _paths = st.lists(texts, max_size=4).map(tuple)
 
 
@@ -41,7 +42,7 @@ entries: st.SearchStrategy[PackageEntry] = _of(
     paths=_paths,
     deep_paths=_paths,
     user=texts,
-    producer=texts,
+    producer=_producers,
     epoch=int64,
     sequence=int64,
     body_length=int64,

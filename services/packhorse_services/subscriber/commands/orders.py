@@ -5,7 +5,8 @@ from collections.abc import Callable, Collection
 from dataclasses import dataclass
 from typing import Any
 
-from psycopg import Connection
+from psycopg import Connection, DataError
+from psycopg.errors import ProgramLimitExceeded
 
 from packhorse.errors import Permanent
 from packhorse.messaging.api import Journal
@@ -18,9 +19,12 @@ from packhorse.wire.messages import (
     ResetCommand,
 )
 from packhorse_services.subscriber.commands import control, ledger, reset
-from packhorse_services.subscriber.failures import Fenced
+from packhorse_services.subscriber.failures import Fenced, reason
 
 logger = logging.getLogger(__name__)
+
+_UNSTORABLE = (DataError, ProgramLimitExceeded)
+"""What the database says of a value that it can't hold: trying again would not help."""
 
 
 class _Refused(Permanent):
@@ -73,15 +77,17 @@ class Orders:
         detail: dict[str, Any]
         try:
             self._check(command, identity)
-            if isinstance(command, ClearCommand):
-                detail = self._clear(connection, command, end)
-            elif isinstance(command, ControlCommand):
-                detail = self._control(connection, command)
-            else:
-                epoch, detail = self._reset(connection, command, epoch, target)
-        except _Refused as error:
-            detail = {"rejected": str(error)}
-            ledger.end(connection, command, CommandState.REJECTED, str(error))
+            with connection.transaction():  # undone alone when the database refuses it
+                if isinstance(command, ClearCommand):
+                    detail = self._clear(connection, command, end)
+                elif isinstance(command, ControlCommand):
+                    detail = self._control(connection, command)
+                else:
+                    epoch, detail = self._reset(connection, command, epoch, target)
+        except (_Refused, *_UNSTORABLE) as error:
+            why = str(error) if isinstance(error, _Refused) else reason(error)
+            detail = {"rejected": why}
+            ledger.end(connection, command, CommandState.REJECTED, why)
         ledger.audit(connection, command, detail)
         logger.info(
             "command",
