@@ -1,13 +1,17 @@
 """`GET /distributions`, newest first, and `?wait=` on one of them (LIM-8)."""
 
 import asyncio
+import threading
 from pathlib import Path
 
 import pytest
 
-from packhorse_services.publisher import distribution_list
+from packhorse.db.connect import connect
+from packhorse.wire.messages import Action, PackageEntry
+from packhorse.wire.package_codec import encode_entry
+from packhorse_services.publisher import distribution_list, outbox
 from tests.harness.publisher_service import PublisherService
-from tests.harness.publishing import page, publish, request
+from tests.harness.publishing import AGENT, page, publish, request
 
 PATHS = ("/site", "/site/a", "/sites", "/other")
 
@@ -75,6 +79,76 @@ def test_r30_one_request_looks_at_so_many_and_no_more(
         assert (first["distributions"], bool(first["next"])) == ([], True)
         assert await listed(s, "&path_prefix=/site") == [ids[1], ids[0]]
         assert await listed(s) == ids[::-1]
+
+    service.run(scenario)
+
+
+LARGE = 300
+
+
+def write_large(database_url: str) -> None:
+    """Let 14 MB of packages with a thousand paths each have been distributed."""
+    paths = tuple(f"/content/site/long/path/to/page{number:06}/content" for number in range(1_000))
+    with connect(database_url, "tests") as connection:
+        for number in range(LARGE):
+            entry = PackageEntry(f"large-{number}", AGENT, Action.ADD, paths, user="u")
+            connection.execute(
+                "INSERT INTO bookkeeping.outbox (epoch, sequence, snapshot, package_id, entry, "
+                "log_offset) VALUES (1, %s, 1, %s, %s, %s)",
+                (number, entry.package_id, encode_entry(entry), number),
+            )
+
+
+def test_r30_pages_are_bounded_by_bytes_and_nothing_is_left_out(
+    service: PublisherService, database_url: str
+) -> None:
+    async def scenario(s: PublisherService) -> None:
+        await asyncio.to_thread(write_large, database_url)
+        ids: list[str] = []
+        url: str | None = "/distributions?limit=1000"
+        while url:
+            answer = await s.client.get(url)
+            assert len(answer.content) < 3 * 1024 * 1024
+            document = answer.json()
+            url = document["next"]
+            ids += [one["id"] for one in document["distributions"]]
+        assert ids == [f"large-{number}" for number in reversed(range(LARGE))]
+        nowhere = await s.get("/distributions?path_prefix=/nowhere")
+        assert nowhere["distributions"] == []
+        assert nowhere["next"], "14 MB are more than one request looks at"
+
+    service.run(scenario)
+
+
+def test_a_package_that_is_larger_than_a_page_has_one_to_itself(
+    service: PublisherService, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for bound in ("_CHUNK_BYTES", "_SCANNED_BYTES", "_FOUND_BYTES"):
+        monkeypatch.setattr(distribution_list, bound, 1)
+
+    async def scenario(s: PublisherService) -> None:
+        ids = [(await s.accepted(path))["id"] for path in PATHS]
+        assert await listed(s) == ids[::-1]
+        assert await listed(s, "&path_prefix=/site") == [ids[1], ids[0]]
+
+    service.run(scenario)
+
+
+def test_the_event_loop_decodes_no_package(
+    service: PublisherService, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    decode, threads = outbox.entry_of, set[int]()
+
+    def noted(row: bytes) -> PackageEntry:
+        threads.add(threading.get_ident())
+        return decode(row)
+
+    async def scenario(s: PublisherService) -> None:
+        await s.accepted("/site")
+        monkeypatch.setattr(outbox, "entry_of", noted)
+        await listed(s)
+        assert threads
+        assert threading.get_ident() not in threads
 
     service.run(scenario)
 

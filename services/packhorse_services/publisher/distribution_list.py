@@ -149,6 +149,7 @@ class _Search:
 
 async def _rows(connection: AsyncConnection, behind: Place | None) -> list[_Row]:
     """Return the first rows behind a place: one at least, and then what is not too much."""
+    epoch, sequence = behind or (2**63 - 1, 2**63 - 1)
     rows = await connection.execute(
         """
         SELECT epoch, sequence, entry, accepted_at, log_offset, nth = count AND count < %(rows)s
@@ -162,10 +163,7 @@ async def _rows(connection: AsyncConnection, behind: Place | None) -> list[_Row]
             ) AS chunk WINDOW newest AS (ORDER BY epoch DESC, sequence DESC)
         ) AS measured WHERE before < %(bytes)s ORDER BY nth
         """,
-        {
-            **dict(zip(("epoch", "sequence"), behind or (2**63 - 1, 2**63 - 1), strict=True)),
-            **{"rows": _CHUNK, "bytes": _CHUNK_BYTES},
-        },
+        {"epoch": epoch, "sequence": sequence, "rows": _CHUNK, "bytes": _CHUNK_BYTES},
     )
     return [
         _Row((epoch, sequence), entry, accepted_at, offset, is_last)

@@ -1,5 +1,6 @@
 """Listing distributions."""
 
+import asyncio
 from datetime import datetime
 from typing import Annotated, Literal
 from urllib.parse import urlencode
@@ -14,6 +15,7 @@ from packhorse.wire.messages import Action
 from packhorse_services.publisher.collaborators import of
 from packhorse_services.publisher.distribution_list import (
     DistributionFilter,
+    DistributionPage,
     read_place,
     write_place,
 )
@@ -48,15 +50,15 @@ class DistributionListDocument(BaseModel):
 
     agent: str
     distributions: list[DistributionSummary] = Field(
-        description="With a filter a page may be short, or empty, and yet not the last"
+        description="A page may be short, with a filter even empty, and yet not the last: it has "
+        "bounded bytes, and costs a bounded amount of looking"
     )
     next: str | None = Field(description="URL of the next page, or null at the end")
 
 
-@router.get("/distributions", responses=documented(503))
+@router.get("/distributions", responses=documented(503), response_model=DistributionListDocument)
 async def list_distributions(
     request: Request,
-    response: Response,
     _caller: Reader,
     *,
     limit: Annotated[int, Query(ge=1, le=_MAX_PAGE)] = 100,
@@ -72,7 +74,7 @@ async def list_distributions(
     state: Annotated[
         Literal["ACCEPTED", "QUEUED", "DISTRIBUTED"] | None, Query(description="In this state now")
     ] = None,
-) -> DistributionListDocument:
+) -> Response:
     """List what was distributed, newest first, as long as the log keeps it."""
     publisher = of(request)
     wanted = DistributionFilter(
@@ -85,12 +87,17 @@ async def list_distributions(
         given = {name: value for name, value in asked.items() if value is not None}
         query = urlencode({"cursor": write_place(page.behind), "limit": limit, **given})
         following = f"/distributions?{query}"
-        response.headers["Link"] = f'<{following}>; rel="next"'
+    link = {"Link": f'<{following}>; rel="next"'} if following else None
+    body = await asyncio.to_thread(_written, publisher.agent, page, following)
+    return Response(body, headers=link, media_type="application/json")
+
+
+def _written(agent: str, page: DistributionPage, following: str | None) -> str:
     return DistributionListDocument(
-        agent=publisher.agent,
+        agent=agent,
         distributions=[_summary(found, in_state) for found, in_state in page.found],
         next=following,
-    )
+    ).model_dump_json()
 
 
 def _summary(found: Distribution, state: DistributionState) -> DistributionSummary:
