@@ -5,7 +5,7 @@ A repeat changes nothing, so a crash anywhere leads to the same rows.
 
 import logging
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 from psycopg import Connection
 
@@ -28,6 +28,9 @@ NoteCommand = Callable[[Connection, CommandStatusMessage], bool]
 _POLL_S = 0.5
 _PATIENCE_S = 20.0
 _CHECK_S = 15.0
+_LOOKUPS = 20
+_LOOKUPS_S = 10.0
+"""Packages of one batch that are looked for in the log; far below the turn's idle limit."""
 
 
 class Recorder:
@@ -117,18 +120,24 @@ class Recorder:
         cursor = Cursor(self._cursor.journal_id, position)
         if not records and cursor == self._stored:
             return
+        batch = list(read_statuses(records, self._agent, self._packages))
+        # A lookup in the journal takes its time, and a transaction that idles is ended.
+        entries = self._entries(connection, [one for told in batch for one in told.stored])
         with bookkeeping(connection):
-            for told in read_statuses(records, self._agent, self._packages):
-                self._take_in(connection, told)
+            for told in batch:
+                self._take_in(connection, told, entries)
             move_cursor(connection, self._agent, self._topics.status, cursor)
         self._cursor = self._stored = cursor
         PUBLISHER_STATUSES_RECORDED.inc(len(records))
 
-    def _take_in(self, connection: Connection, told: Told) -> None:
+    def _take_in(
+        self, connection: Connection, told: Told, entries: Mapping[store.Key, bytes]
+    ) -> None:
         store.imported_after_all(connection, self._agent, told.imported)
-        outcomes = told.stored
-        entries = self._entries(connection, outcomes)
-        rows = [(outcome, entries.get(store.key_of(outcome))) for outcome in outcomes]
+        rows = [
+            (one, entries.get(store.key_of(one)) if one.status is Status.REMOVED_FAILED else None)
+            for one in told.stored
+        ]
         store.write(connection, self._agent, rows)
         if told.command is not None and self._note_command(connection, told.command):
             store.forget_behind_reset(connection, self._agent, told.command.command_id)
@@ -138,10 +147,22 @@ class Recorder:
     ) -> dict[store.Key, bytes]:
         """Return the entries of failed packages: what is needed once the log has forgotten them."""
         failed = [one for one in outcomes if one.status is Status.REMOVED_FAILED]
-        known = store.entries(connection, {one.package_id for one in failed if one.package_id})
+        if not failed:
+            return {}
+        with bookkeeping(connection):
+            known = store.entries(connection, {one.package_id for one in failed if one.package_id})
+        unknown = [one for one in failed if one.package_id not in known]
+        found = {
+            store.key_of(one): known[one.package_id] for one in failed if one.package_id in known
+        }
+        return found | self._look_up(unknown)
+
+    def _look_up(self, unknown: Sequence[Outcome]) -> dict[store.Key, bytes]:
+        """Return what the log has of packages, of the first few: the others do without."""
         found = {}
-        for one in failed:
-            entry = known.get(one.package_id) or self._entry_in_log(one)
+        until = time.monotonic() + _LOOKUPS_S
+        for one in unknown[:_LOOKUPS]:
+            entry = self._entry_in_log(one) if time.monotonic() < until else None
             if entry is not None:
                 found[store.key_of(one)] = entry
         return found
