@@ -14,18 +14,11 @@ from typing import IO, Any
 from urllib.parse import quote
 
 import stamina
-from rich.progress import (
-    BarColumn,
-    MofNCompleteColumn,
-    Progress,
-    TextColumn,
-    TimeElapsedColumn,
-    TimeRemainingColumn,
-)
 
 from packhorse_services.cli import output, replay_file
 from packhorse_services.cli.api import Api, CommandFailed, Exit, NoAnswer, Refused
 from packhorse_services.cli.replay_file import BadLine, Line
+from packhorse_services.cli.replay_news import News, Tally
 
 USAGE = "--from-file FILE and --producer NAME go together, and without paths, --key and --wait"
 PATIENCE_S = 300.0
@@ -35,27 +28,6 @@ _WAIT_MAX_S = 10.0
 _AWAY = {502, 503, 504}
 _AGAIN = {429, *_AWAY}
 _LINE_AT_FAULT = {400, 403, 404, 413, 415, 422}
-
-
-@dataclass(slots=True)
-class Tally:
-    """What became of the lines so far."""
-
-    published: int = 0
-    repeated: int = 0
-    behind: int = 0
-    """Lines that an earlier replay has sent."""
-    refused: int = 0
-    last: int | None = None
-
-    def sentence(self, seconds: float) -> str:
-        """Return the summary."""
-        parts = [f"{self.published} published"]
-        parts += [f"{self.repeated} had been published already"] if self.repeated else []
-        parts += [f"{self.behind} were sent by an earlier replay"] if self.behind else []
-        parts += [f"{self.refused} refused"] if self.refused else []
-        where = "" if self.last is None else f"; the last line is {self.last}"
-        return f"{', '.join(parts)} in {seconds:.1f} s{where}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,41 +52,42 @@ def replay(publisher: Api, request: Request) -> None:
     """
     tally = _Replay(publisher, request).run()
     if tally.refused:
-        raise CommandFailed(f"{tally.refused} lines were refused; a replay does not try them again")
+        lines = "1 line was" if tally.refused == 1 else f"{tally.refused} lines were"
+        raise CommandFailed(f"{lines} refused; a replay of this producer does not send them again")
 
 
 class _Replay:
     def __init__(self, publisher: Api, request: Request) -> None:
         self._publisher, self._request = publisher, request
-        self._epoch = 0
+        self._epoch, self._last = 0, -1
         self._tally = Tally()
 
     def run(self) -> Tally:
         began = time.monotonic()
-        with _opened(self._request.source) as file, _progress() as bar:
+        with _opened(self._request.source) as file:
             total = replay_file.count(file) if file.seekable() else None
-            task = bar.add_task(self._request.producer, total=total)
+            self._news = News(self._request.producer, total)
             try:
-                last = self._register()
+                self._register()
                 for line in replay_file.lines(file):
-                    self._take(line, last)
-                    bar.advance(task)
+                    self._take(line)
+                    self._news.line(self._tally)
             finally:
-                bar.stop()
-                output.tell(self._tally.sentence(time.monotonic() - began))
+                self._news.end(self._tally.sentence(time.monotonic() - began))
         return self._tally
 
-    def _register(self) -> int:
-        """Register, which fences an earlier replay; return the last line that is committed."""
+    def _register(self) -> None:
+        """Register, which fences an earlier replay, and learn how far that one has come."""
         path = f"/producers/{quote(self._request.producer, safe='')}"
-        registered = _patiently(lambda: self._publisher.put(path), again_on=_AWAY)
+        registered = _patiently(lambda: self._publisher.put(path), _AWAY, self._news)
         self._epoch = registered["epoch"]
         last = registered["last_sequence"]
-        return -1 if last is None else int(last)
+        self._last = -1 if last is None else int(last)
 
-    def _take(self, line: Line, last: int) -> None:
-        if line.sequence <= last:
+    def _take(self, line: Line) -> None:
+        if line.sequence <= self._last:
             self._tally.behind += 1
+            self._tally.last_before = line.sequence
             return
         try:
             self._send(line)
@@ -123,7 +96,7 @@ class _Replay:
         except Refused as error:
             if error.status not in _LINE_AT_FAULT or error.kind == "bad-producer-name":
                 raise
-            self._refuse(line, str(error), error.code)
+            self._refuse(line, str(error), _code_of_line(error))
         else:
             self._tally.last = line.sequence
 
@@ -135,7 +108,9 @@ class _Replay:
             "sequence": line.sequence,
         }
         try:
-            answer = _patiently(lambda: self._publisher.post("/distribute", body), again_on=_AGAIN)
+            answer = _patiently(
+                lambda: self._publisher.post("/distribute", body), _AGAIN, self._news
+            )
         except Refused as error:
             if error.kind != "sequence-passed":
                 raise
@@ -155,16 +130,23 @@ class _Replay:
         self._tally.refused += 1
 
 
-def _patiently(send: Callable[[], Any], again_on: set[int]) -> Any:
+def _code_of_line(error: Refused) -> Exit:
+    """Return the exit code for a line that is wrong, which the command itself is not."""
+    return Exit.FAILED if error.code is Exit.USAGE else error.code
+
+
+def _patiently(send: Callable[[], Any], again_on: set[int], news: News) -> Any:
     """Send again what may not have arrived, and what is answered with one of these statuses."""
 
     def again(error: Exception) -> bool | float:
         if isinstance(error, NoAnswer):
+            news.waits(error)
             return True
         if not isinstance(error, Refused):
             return False
         if error.status not in again_on and error.kind != "key-in-progress":
             return False
+        news.waits(error)
         return True if error.retry_after_s is None else error.retry_after_s
 
     for attempt in stamina.retry_context(
@@ -186,15 +168,3 @@ def _opened(source: str) -> Iterator[IO[bytes]]:
         raise CommandFailed(f"{source} can't be read: {error.strerror}", Exit.USAGE) from error
     with file:
         yield file
-
-
-def _progress() -> Progress:
-    return Progress(
-        TextColumn("{task.description}"),
-        BarColumn(),
-        MofNCompleteColumn(),
-        TimeElapsedColumn(),
-        TimeRemainingColumn(),
-        console=output.talk,
-        disable=not output.talk.is_terminal,
-    )

@@ -10,9 +10,10 @@ from typing import Any
 
 import pytest
 
-from packhorse_services.cli.api import Api, CommandFailed, Exit
+from packhorse_services.cli.api import Api, CommandFailed, Exit, NoAnswer
 from packhorse_services.cli.replay import Request, replay
 from packhorse_services.cli.replay_file import BadLine, count, lines
+from packhorse_services.cli.replay_news import News, Tally
 
 Answer = tuple[int, dict[str, str], dict[str, Any]]
 CUT: Answer = (0, {}, {})
@@ -122,7 +123,10 @@ def test_a_second_replay_sends_what_was_added(
     replay(api, asked("/a", "/b"))
     replay(api, asked("/a", "/b", "/c"))
     assert [body["paths"] for body in publisher.bodies] == [["/a"], ["/b"], ["/c"]]
-    assert "1 published, 2 were sent by an earlier replay" in capfd.readouterr().err
+    assert (
+        "1 published, 2 lines up to line 2 dealt with by an earlier replay (pub"
+        in capfd.readouterr().err
+    )
 
 
 def test_what_may_not_have_arrived_is_sent_again(
@@ -145,8 +149,9 @@ def test_a_refused_line_stops_and_is_named(
     publisher: FakePublisher, api: Api, asked: Callable[..., Request], status: int
 ) -> None:
     publisher.mishaps = {2: [problem(status, "no")]}
-    with pytest.raises(CommandFailed, match=r"paths\.txt:2: no"):
+    with pytest.raises(CommandFailed, match=r"paths\.txt:2: no") as failed:
         replay(api, asked("/a", "/b", "/c"))
+    assert failed.value.code is (Exit.NOT_FOUND if status == 404 else Exit.FAILED)
     assert len(publisher.bodies) == 1
     replay(api, asked("/a", "/b", "/c"))
     assert [body["paths"] for body in publisher.bodies] == [["/a"], ["/b"], ["/c"]]
@@ -162,7 +167,44 @@ def test_it_keeps_going_when_told_to_and_fails_at_the_end(
     said = capfd.readouterr().err
     assert "paths.txt:2: no" in said
     assert "paths.txt:3: it is no JSON" in said
+    assert "2 published, 2 refused" in said
     assert [body["paths"] for body in publisher.bodies] == [["/a"], ["/d"]]
+    replay(api, asked("/a", "/b", "{broken", "/d", keep_going=True))
+    said = capfd.readouterr().err
+    assert "0 published, 4 lines up to line 4 dealt with by an earlier replay" in said
+    assert "(published or refused)" in said
+
+
+def test_a_line_that_waits_says_why_once(
+    publisher: FakePublisher, api: Api, asked: Callable[..., Request], capfd: Any
+) -> None:
+    full, away = (problem(*one, Retry_After="0") for one in ((429, "queue-full"), (503, "away")))
+    publisher.mishaps = {1: [full, full, full, away], 2: [away, CUT, CUT]}
+    replay(api, asked("/a", "/b"))
+    said = capfd.readouterr().err
+    assert "import waits, and tries again in 0 s: queue-full (429)" in said
+    assert [said.count(why) for why in ("queue-full", "away (503)", "nobody answers")] == [1, 1, 1]
+
+
+def test_without_a_terminal_it_tells_how_far_it_is(capfd: Any) -> None:
+    seconds = [0.0]
+    news, tally = News("nightly", 2_000, clock=lambda: seconds[0]), Tally()
+    for number in range(1, 601):
+        tally.published = number
+        news.line(tally)
+    assert capfd.readouterr().err == "nightly: 500 of 2000 lines, 500 published\n"
+    seconds[0] = 10.0
+    tally.refused = 2
+    news.line(tally)
+    assert capfd.readouterr().err == "nightly: 601 of 2000 lines, 600 published, 2 refused\n"
+
+
+def test_a_reason_that_lasts_is_told_once_a_minute(capfd: Any) -> None:
+    seconds = [0.0]
+    news = News("nightly", None, clock=lambda: seconds[0])
+    for seconds[0] in range(130):
+        news.waits(NoAnswer("nobody answers"))
+    assert capfd.readouterr().err.count("nobody answers") == 3
 
 
 def test_a_replay_that_is_fenced_ends_with_a_conflict(
