@@ -19,7 +19,7 @@ from packhorse_services.subscriber.connections import Connections
 from packhorse_services.subscriber.desk import Desk, GroupLimits
 from packhorse_services.subscriber.importer import Importer
 from packhorse_services.subscriber.lane import Lane, LaneSettings
-from packhorse_services.subscriber.lane_report import LaneReport
+from packhorse_services.subscriber.lane_report import LaneReport, Settled
 from packhorse_services.subscriber.lease import Lease, LeaseSettings
 from packhorse_services.subscriber.prefetch import PrefetchLimits
 from packhorse_services.subscriber.remembered import Forgetting, PackageMemory
@@ -84,9 +84,9 @@ class _Assembly:
         reports = [LaneReport(agent) for agent in self.settings.publisher_agents]
         announcer = self._announcer(reports)
 
-        def on_settled(settled: Mapping[str, int]) -> None:
+        def on_settled(settled: Mapping[str, Settled]) -> None:
             for report in reports:
-                report.settle(settled.get(report.state.publisher_agent, -1))
+                report.settle(settled.get(report.state.publisher_agent))
             announcer.kick()
 
         # Progress is announced after its statuses are sent, so that one announcement says both.
@@ -126,7 +126,7 @@ class _Assembly:
             clock=self.clock,
         )
 
-    def _statuses(self, on_settled: Callable[[Mapping[str, int]], None]) -> StatusSender:
+    def _statuses(self, on_settled: Callable[[Mapping[str, Settled]], None]) -> StatusSender:
         return StatusSender(
             self.connections.bookkeeper,
             self.journal,

@@ -1,11 +1,23 @@
 """What a lane tells of itself: the lane writes, announcements, HTTP and metrics read."""
 
 import threading
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Any
 
 from packhorse.runtime.metrics import SUBSCRIBER_OFFSET, SUBSCRIBER_RETRIES, SUBSCRIBER_STATE
 from packhorse.wire.messages import LaneState, SubscriberState
+
+
+@dataclass(frozen=True, slots=True)
+class Settled:
+    """Up to which offset of which log every status is sent, as the lane stood in that epoch.
+
+    A reset sends statuses anew under a higher epoch, so it says nothing of any other one.
+    """
+
+    journal_id: str
+    epoch: int
+    offset: int
 
 
 class LaneReport:
@@ -15,19 +27,24 @@ class LaneReport:
         self._lock = threading.Lock()
         self._state = SubscriberState(agent, -1, state=LaneState.WAITING_FOR_LEASE)
         self._head_time_ms = 0
-        self._settled = -1
+        self._settled: Settled | None = None
 
     @property
     def state(self) -> SubscriberState:
         """The state as an announcement carries it."""
         with self._lock:
-            state = self._state
-            return replace(state, settled_offset=min(self._settled, state.offset))
+            state, settled = self._state, self._settled
+            if settled is None or (settled.journal_id, settled.epoch) != (
+                state.journal_id,
+                state.epoch,
+            ):
+                return replace(state, settled_offset=-1)
+            return replace(state, settled_offset=min(settled.offset, state.offset))
 
-    def settle(self, offset: int) -> None:
-        """Say that every status up to `offset` is in the journal."""
+    def settle(self, settled: Settled | None) -> None:
+        """Say which statuses are in the journal; None when that is not known."""
         with self._lock:
-            self._settled = offset
+            self._settled = settled
 
     def lag_s(self, now_ms: int) -> float:
         """Return the age of the package in front, 0 when there is none; by two clocks."""

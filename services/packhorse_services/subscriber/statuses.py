@@ -16,6 +16,7 @@ from packhorse.wire.messages import Status, StatusMessage
 from packhorse.wire.record import Encoded
 from packhorse_services.subscriber.arrivals import Mark
 from packhorse_services.subscriber.commands import ledger
+from packhorse_services.subscriber.lane_report import Settled
 from packhorse_services.subscriber.position import Position
 
 logger = logging.getLogger(__name__)
@@ -69,7 +70,7 @@ def record_statuses(
     )
 
 
-def _nobody(_: Mapping[str, int]) -> None:
+def _nobody(_: Mapping[str, Settled]) -> None:
     pass
 
 
@@ -77,7 +78,7 @@ class StatusSender:
     """A component that sends what the lanes have decided, in each lane's order, at least once.
 
     After a round that was asked for, or that got further, `on_settled` hears for each publisher
-    agent up to which offset every status is in the journal; it also hears of rounds that failed,
+    agent up to where every status is in the journal; it also hears of rounds that failed,
     with what they had settled before.
     """
 
@@ -90,13 +91,13 @@ class StatusSender:
         subscriber: str,
         instance: str,
         may_send: Callable[[], bool],
-        on_settled: Callable[[Mapping[str, int]], None] = _nobody,
+        on_settled: Callable[[Mapping[str, Settled]], None] = _nobody,
     ) -> None:
         self._connect, self._journal, self._topic = connect, journal, topic
         self._subscriber = subscriber
         self._instance, self._may_send, self._on_settled = instance, may_send, on_settled
         self._connection: Connection | None = None
-        self._settled: dict[str, int] = {}
+        self._settled: dict[str, Settled] = {}
         self._asked = threading.Event()
         self._periodic = Periodic("statuses", _INTERVAL_S, self._round, at_once=True)
 
@@ -131,13 +132,15 @@ class StatusSender:
         # Read first and sent last: what a command did to packages is told before the command's end.
         ended = ledger.unsent(self._connection, self._subscriber, self._instance)
         positions = self._connection.execute(
-            "SELECT publisher_agent, log_offset, epoch FROM bookkeeping.position"
+            "SELECT publisher_agent, journal_id, epoch, log_offset FROM bookkeeping.position"
         )
-        for agent, offset, epoch in positions.fetchall():
-            while self._send_batch(self._connection, agent, epoch) == _BATCH:
+        for agent, *place in positions.fetchall():
+            now = Settled(*place)
+            while (sent := self._send_batch(self._connection, agent, now.epoch)) == _BATCH:
                 pass
-            # What was decided up to this position was committed before it was read.
-            self._settled[agent] = offset
+            if sent is not None:
+                # What was decided up to this position was committed before it was read.
+                self._settled[agent] = now
         if ended:
             self._append([encode_command_status(each) for each in ended])
             with self._connection.transaction():
@@ -152,14 +155,14 @@ class StatusSender:
             if asked or self._settled != before:
                 self._on_settled(dict(self._settled))
 
-    def _send_batch(self, connection: Connection, agent: str, epoch: int) -> int:
-        """Send some; returns how many, 0 when the lane was moved meanwhile: they count anew."""
+    def _send_batch(self, connection: Connection, agent: str, epoch: int) -> int | None:
+        """Send some; returns how many, None when the lane was moved: they are sent anew then."""
         messages = _unsent(connection, agent, self._instance)
         if not messages:
             return 0
         self._append([encode_status(message) for message in messages])
         marked = _mark_sent(connection, agent, epoch, messages[-1].offset)
-        return len(messages) if marked else 0
+        return len(messages) if marked else None
 
     def _append(self, encoded: Sequence[Encoded]) -> None:
         trace = inject()

@@ -1,13 +1,21 @@
 """What a lane tells of its statuses: whose offsets, up to where all are sent, where it began."""
 
+import threading
+from collections.abc import Iterator
 from concurrent.futures import Future
+from contextlib import contextmanager
 from typing import Any
 
+import pytest
+
 from packhorse.messaging.api import Appended, NotAppended, Outgoing
-from packhorse.wire.messages import Status
+from packhorse.wire.messages import DesiredState, LaneState, Status, SubscriberState
+from packhorse_services.subscriber import statuses
+from packhorse_services.subscriber.assembly import Subscriber
 from tests.harness.feed import TOPICS, Feed, page
 from tests.harness.journals import eventually
 from tests.harness.subscriber import Worker, rows_of
+from tests.integration.subscriber.test_subscriber_journal import create_anew
 from tests.integration.subscriber.test_subscriber_program import imported, lane, running
 
 
@@ -112,3 +120,93 @@ def test_a_lane_that_began_with_the_first_package_says_minus_one(
     with running(feed, database_url) as subscriber:
         imported(subscriber, feed.add(page("/a")))
         assert lane(subscriber).started_offset == -1
+
+
+@contextmanager
+def a_slow_round(monkeypatch: pytest.MonkeyPatch) -> Iterator[threading.Event]:
+    """Hold the first round that begins in the block once it has read the positions."""
+    read, go_on = threading.Event(), threading.Event()
+    unsent = statuses._unsent
+
+    def slowly(*arguments: Any) -> Any:
+        found = unsent(*arguments)
+        if not read.is_set():
+            read.set()
+            assert go_on.wait(60)
+        return found
+
+    with monkeypatch.context() as patch:
+        patch.setattr(statuses, "_unsent", slowly)
+        try:
+            assert read.wait(30), "no round began"
+            yield go_on
+        finally:
+            go_on.set()
+
+
+def stop(feed: Feed, subscriber: Subscriber) -> None:
+    feed.control("sub", DesiredState.STOP)
+    eventually(lambda: lane(subscriber).state is LaneState.STOPPED, "the lane stopped")
+
+
+def announced_lanes(feed: Feed) -> list[SubscriberState]:
+    return [told.states[0] for told in feed.announcements()]
+
+
+def test_r9_after_a_reset_nothing_is_settled_until_it_is_sent_anew(
+    feed: Feed, database_url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    feed.add(page("/a"))
+    feed.bad()
+    last = feed.add(page("/b"))
+    with running(feed, database_url, max_retries=0, lease_s=3600.0, announce_s=0.1) as subscriber:
+        imported(subscriber, last)
+        announced(feed, last)
+        stop(feed, subscriber)
+        with a_slow_round(monkeypatch) as go_on:
+            sent = len(feed.statuses())
+            feed.reset("sub", -1)
+            eventually(lambda: lane(subscriber).offset == -1, "the lane is reset")
+            feed.control("sub", DesiredState.RUN)
+            imported(subscriber, last)
+            eventually(lambda: announced_lanes(feed)[-1].epoch == 2, "announced again")
+            eventually(lambda: announced_lanes(feed)[-1].offset == last, "and at its end")
+            told = [state.settled_offset for state in announced_lanes(feed) if state.epoch == 2]
+            assert (set(told), len(feed.statuses())) == ({-1}, sent)
+            go_on.set()
+            announced(feed, last)
+    assert [status.offset for status in feed.statuses()] == [0, 1, 2] * 2
+
+
+def test_r24_what_was_settled_in_another_log_says_nothing_of_this_one(
+    feed: Feed, database_url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for number in range(7):
+        last = feed.add(page(f"/n{number}"))
+    with running(feed, database_url, max_retries=0, lease_s=3600.0, announce_s=0.1) as subscriber:
+        imported(subscriber, last)
+        announced(feed, last)
+        create_anew(feed)
+        feed.add(page("/new"))
+        feed.bad()
+        end = feed.add(page("/new2"))
+        identity = feed.journal.identity(TOPICS.package)
+        stop(feed, subscriber)
+        with a_slow_round(monkeypatch) as go_on:
+            feed.reset("sub", -1)
+            eventually(lambda: lane(subscriber).journal_id == identity, "the lane is reset")
+            feed.control("sub", DesiredState.RUN)
+            imported(subscriber, end)
+            eventually(
+                lambda: (
+                    (announced_lanes(feed)[-1].journal_id, announced_lanes(feed)[-1].offset)
+                    == (identity, end)
+                ),
+                "announced in the new log",
+            )
+            new = [state for state in announced_lanes(feed) if state.journal_id == identity]
+            assert {state.settled_offset for state in new} == {-1}
+            go_on.set()
+            announced(feed, end)
+    told = [status.offset for status in feed.statuses() if status.journal_id == identity]
+    assert told == [0, 1, 2]
