@@ -118,6 +118,7 @@ class Keeper:
         connection = self._turn.take()
         if connection is None:
             return False
+        journal_id = self._queues.feed.identity  # before the announcements that it judges
         following = self._queues.subscribers.following()
         announced = [self._announced(one) for one in following]
         self._progress.tell(self._recorder.record(connection))
@@ -125,17 +126,18 @@ class Keeper:
             with bookkeeping(connection):
                 self._remembering.write(connection, following)
         if self._clock.monotonic() >= self._notify_at:
-            self._notify(connection, announced)
+            self._notify(connection, announced, journal_id)
         return True
 
     def _announced(self, subscriber: Subscriber) -> Announced:
         live = not self._queues.subscribers.is_stale(subscriber)
         return Announced(subscriber.name, self._queues.lane_of(subscriber), live)
 
-    def _notify(self, connection: Connection, announced: Sequence[Announced]) -> None:
+    def _notify(
+        self, connection: Connection, announced: Sequence[Announced], journal_id: str
+    ) -> None:
         """Tell events; what fails there must not hold back the statuses."""
-        journal_id = self._recorder.packages
-        if journal_id != self._queues.feed.identity:
+        if not journal_id == self._recorder.packages == self._queues.feed.identity:
             return  # offsets of the announcements were judged by another log
         try:
             if self._notifier.tell(connection, announced, journal_id):

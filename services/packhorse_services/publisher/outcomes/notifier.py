@@ -93,6 +93,8 @@ class Notifier:
         if after >= last:
             return False
         found = self._packages.between(after, last)
+        if self._journal.identity(self._topics.package) != journal_id:
+            return False  # what was found may be of another log than what was announced
         self._append(connection, journal_id, found.packages, announced)
         self._move(connection, Cursor(journal_id, found.last))
         return found.last < last
