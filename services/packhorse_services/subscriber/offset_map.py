@@ -1,7 +1,10 @@
-"""A byte for each offset above a floor, in blocks, for offsets that lie close together."""
+"""A number for each offset above a floor, in blocks, for offsets that lie close together."""
+
+from array import array
 
 _BLOCK = 4_096
-_BLOCKS = 4_096
+_BLOCKS = 2_048
+_FOUR_BYTES = "I"
 
 
 class OffsetMap:
@@ -12,18 +15,18 @@ class OffsetMap:
 
     def __init__(self, blocks: int = _BLOCKS) -> None:
         self._limit = blocks
-        self._blocks: dict[int, bytearray] = {}
+        self._blocks: dict[int, array[int]] = {}
         self.floor = -1
         self.horizon: int | None = None
 
     def put(self, offset: int, value: int) -> None:
-        """Keep a value from 1 to 255, unless the offset is not above the floor or too far up."""
+        """Keep a value of 1 to 32 bits, unless the offset is not above the floor or too far up."""
         if offset <= self.floor or not self.reaches(offset):
             return
         number, index = divmod(offset, _BLOCK)
         block = self._blocks.get(number)
         if block is None:
-            block = self._blocks[number] = bytearray(_BLOCK)
+            block = self._blocks[number] = array(_FOUR_BYTES, bytes(4 * _BLOCK))
             if len(self._blocks) > self._limit:
                 last = max(self._blocks)
                 del self._blocks[last]

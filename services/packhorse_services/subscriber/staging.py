@@ -17,14 +17,16 @@ from packhorse.wire.messages import (
     StatusMessage,
     SubscriberState,
 )
-from packhorse_services.subscriber.arrivals import Arrival, entry_of
+from packhorse_services.subscriber.arrivals import Arrival, Mark, entry_of
 from packhorse_services.subscriber.failures import printable
 from packhorse_services.subscriber.offset_map import OffsetMap
 from packhorse_services.subscriber.position import Position
 
 _CODES = {status: code for code, status in enumerate(Status, start=1)}
 _STATUSES = {code: status for status, code in _CODES.items()}
-_IMPORTED = _CODES[Status.IMPORTED]
+_CODE_BITS = 3
+_HASH_MASK = (1 << 29) - 1
+_STRAYED = (LaneState.JOURNAL_MISMATCH, LaneState.GAP)
 
 _REASON_CHARACTERS = 200
 _REASONS = 1_000
@@ -84,12 +86,19 @@ class _Lane:
     proven: int = -1
     """Each status up to this offset that the status topic still holds has been read."""
 
-    def take(self, offset: int, status: Status, reason: str) -> None:
-        self.decided.put(offset, _CODES[status])
+    def take(self, message: StatusMessage, reason: str) -> None:
+        offset = message.offset
+        self.decided.put(offset, _hash(message.package_id) << _CODE_BITS | _CODES[message.status])
         self.reasons.pop(offset, None)
-        wanted = status is not Status.IMPORTED and offset > self.decided.floor
+        wanted = message.status is not Status.IMPORTED and offset > self.decided.floor
         if wanted and len(self.reasons) < _REASONS:
             self.reasons[offset] = reason
+
+    def told_of(self, mark: Mark) -> tuple[Status | None, bool]:
+        """Return what was told of an offset, and whether it was told of this package."""
+        known = self.decided.get(mark.offset)
+        status = _STATUSES.get(known & (1 << _CODE_BITS) - 1)
+        return status, known >> _CODE_BITS == _hash(mark.package_id)
 
     def forget(self, offset: int) -> None:
         self.decided.forget(offset)
@@ -100,8 +109,8 @@ class _Lane:
 class Staging:
     """The gate of a subscriber that waits for another; safe to use from several threads.
 
-    A status of the golden subscriber for exactly this agent, journal and offset decides; of
-    several the last in the status topic does. Without a status a package is accepted only when
+    A status of the golden subscriber for exactly this agent, journal, offset and package decides;
+    of several the last in the status topic does. Without a status a package is accepted only when
     the golden subscriber is certainly past it and certainly told nothing of it: it was a repeat.
     """
 
@@ -139,12 +148,20 @@ class Staging:
         lane = self._lane_at(position)
         if self._read != self._wanted:
             return _wait(f"waits for {self.golden}, whose statuses are being read")
-        code = lane.decided.get(arrival.offset)
-        if code == _IMPORTED:
+        told = _lane_of(self._told, position)
+        if told is not None and told.state in _STRAYED:  # offsets may have been used again (R24)
+            return _wait(f"waits for {self.golden}{_trouble(told)}")
+        status, of_this = lane.told_of(arrival.mark)
+        if status is None:
+            return self._undecided(position, lane, arrival)
+        if not of_this:
+            return _wait(
+                f"{self.golden} told {status.value} of another package at offset {arrival.offset}: "
+                f"its journal and this one differ, {_WAY_OUT}"
+            )
+        if status is Status.IMPORTED:
             return ACCEPTED
-        if code:
-            return self._skip(_STATUSES[code], lane.reasons.get(arrival.offset, ""))
-        return self._undecided(position, lane, arrival)
+        return self._skip(status, lane.reasons.get(arrival.offset, ""))
 
     def _lane_at(self, position: Position) -> _Lane:
         """Return the lane, after it has asked for a reading when it needs one."""
@@ -215,7 +232,7 @@ class Staging:
             self._refuse(message, reason)
             lane = self._lanes.get(message.publisher_agent)
             if lane is not None and lane.journal_id == message.journal_id:
-                lane.take(message.offset, message.status, reason)
+                lane.take(message, reason)
 
     def _refuse(self, message: StatusMessage, reason: str) -> None:
         self._refused.pop(message.package_id, None)
@@ -239,6 +256,11 @@ class Staging:
                 lane = self._lanes.get(state.publisher_agent)
                 if lane is not None and lane.journal_id == state.journal_id:
                     lane.proven = state.settled_offset
+
+
+def _hash(package_id: str) -> int:
+    """Return some bits of a hash that nobody outside this process can aim at."""
+    return hash(package_id) & _HASH_MASK
 
 
 def _wait(reason: str) -> Ruling:

@@ -1,4 +1,4 @@
-"""A byte an offset: a map that keeps what is nearest above its floor (R30)."""
+"""Four bytes an offset: a map that keeps what is nearest above its floor (R30)."""
 
 from hypothesis import given
 from hypothesis import strategies as st
@@ -9,7 +9,7 @@ BLOCK = 4_096
 offsets = st.one_of(st.integers(-5, 20 * BLOCK), st.integers(-(2**63), 2**63 - 1))
 steps = st.lists(
     st.one_of(
-        st.tuples(st.just("put"), offsets, st.integers(1, 255)),
+        st.tuples(st.just("put"), offsets, st.integers(1, 2**32 - 1)),
         st.tuples(st.just("forget"), st.integers(-1, 20 * BLOCK), st.just(0)),
     ),
     max_size=60,

@@ -88,6 +88,31 @@ def test_p2_a_status_of_another_agent_journal_or_offset_decides_nothing(
     )
 
 
+@pytest.mark.parametrize("became", Status)
+def test_r24_a_status_of_another_package_at_the_offset_decides_nothing(became: Status) -> None:
+    """After a truncation, or from a backup, offsets are used again under the same identity."""
+    staging = Staging("golden")
+    read(staging, status(0, became, package_id="x"), said=announcement(5))
+    ruling = staging.ruling(START, arrival(0, package_id="y"))
+    assert ruling.verdict is Verdict.WAIT
+    assert f"golden told {became.value} of another package at offset 0" in ruling.reason
+    staging.status(status(0, Status.IMPORTED, package_id="y"))
+    assert staging.ruling(START, arrival(0, package_id="y")).verdict is Verdict.ACCEPT
+
+
+@pytest.mark.parametrize("state", [LaneState.JOURNAL_MISMATCH, LaneState.GAP])
+def test_r24_nothing_is_taken_from_a_golden_one_that_has_lost_the_journal(state: LaneState) -> None:
+    staging = Staging("golden")
+    told = [status(0, Status.IMPORTED), status(1, Status.REMOVED)]
+    lost = announcement(5, state=state, last_error="the record is another")
+    read(staging, *told, said=lost)
+    assert verdicts(staging, 0, 1, 2) == [Verdict.WAIT] * 3
+    reason = staging.ruling(START, arrival(0)).reason
+    assert reason == f"waits for golden, which is {state.value}: the record is another"
+    staging.announced(announcement(5))
+    assert verdicts(staging, 0, 1) == [Verdict.ACCEPT, Verdict.SKIP]
+
+
 def test_the_last_status_in_the_topic_counts() -> None:
     staging = Staging("golden")
     read(staging, status(0, Status.IMPORTED), status(0, Status.REMOVED))
