@@ -312,6 +312,56 @@ def test_a_huge_export_delays_no_urgent_request(author: Author, agent: str) -> N
         assert huge.future.result(20).offset == 3
 
 
+def test_r5_a_huge_export_delays_no_producer_but_its_own(author: Author) -> None:
+    author.write(Node("/bulk/huge", "page", json.dumps({"noise": secrets.token_hex(1_250_000)})))
+    slow = SlowBlobs(author.blobs)
+    packer = Packer(cast(BlobStore, slow), AGENT, "instance", SystemClock())
+    quick, large = Source(author, "quick"), Source(author, "large")
+    for source in (quick, large):
+        source.register()
+    exporter = Exporter(
+        author.replica(),
+        SystemClock(),
+        early=author.early(packer=packer),
+        of_producers=author.early(packer=packer),
+    )
+    with running([exporter]):
+        huge = exporter.submit(replace(large.request(1, "/p"), deep_paths=("/bulk",)))
+        assert slow.asked.wait(20)
+        behind = exporter.submit(large.request(2, "/p"))
+        for sequence in (1, 2):
+            asked = exporter.submit(quick.request(sequence, "/p"))
+            assert asked.future.result(20).offset == sequence - 1
+        assert not huge.future.done()
+        assert not behind.future.done()
+        slow.may_end.set()
+        assert [one.future.result(20).offset for one in (huge, behind)] == [2, 3]
+        assert exporter.submit(large.request(3, "/p")).future.result(20).offset == 4
+    assert large.journaled() == [1, 2, 3]
+
+
+def test_r5_a_large_request_of_a_producer_does_not_overtake_its_small_ones(author: Author) -> None:
+    author.write(Node("/bulk/huge", "page", json.dumps({"noise": secrets.token_hex(1_250_000)})))
+    slow = SlowBlobs(author.blobs)
+    packer = Packer(cast(BlobStore, slow), AGENT, "instance", SystemClock())
+    source = Source(author)
+    source.register()
+    exporter = Exporter(
+        author.replica(),
+        SystemClock(),
+        early=author.early(),
+        of_producers=author.early(packer=packer),
+    )
+    small = [replace(source.request(1, "/p"), paths=("/bulk/huge",)), source.request(2, "/p")]
+    with running([exporter]):
+        first, second = map(exporter.submit, small)
+        assert slow.asked.wait(20)
+        deep = exporter.submit(replace(source.request(3, "/p"), deep_paths=("/p",)))
+        slow.may_end.set()
+        assert [one.future.result(20).offset for one in (first, second, deep)] == [0, 1, 2]
+    assert source.journaled() == [1, 2, 3]
+
+
 def test_a_statement_that_breaks_early_costs_its_request_alone(
     author: Author, monkeypatch: pytest.MonkeyPatch
 ) -> None:

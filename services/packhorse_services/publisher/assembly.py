@@ -116,7 +116,9 @@ class _Assembly:
         self.delivery = Delivery(
             self.journal, self.topics.package, most_producers=settings.producers
         )
-        self.exporter = Exporter(self._publishing(), self.clock, early=self._early())
+        self.exporter = Exporter(
+            self._publishing(), self.clock, early=self._early(), of_producers=self._early()
+        )
 
     def assembled(self) -> Assembled:
         return Assembled(

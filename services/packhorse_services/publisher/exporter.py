@@ -1,9 +1,9 @@
-"""Where a process takes requests: one line for what is quick, one for what may be large."""
+"""Where a process takes requests: lines for what is quick, what may be large, and producers."""
 
 import threading
 
 from packhorse.clock import Clock
-from packhorse.errors import Transient
+from packhorse.errors import PackhorseError, Transient
 from packhorse.wire.messages import Action
 from packhorse_services.publisher.distribute import DistributionRequest
 from packhorse_services.publisher.early import EarlyPublishing
@@ -27,11 +27,20 @@ class Exporter:
         clock: Clock,
         *,
         early: EarlyPublishing | None = None,
+        of_producers: EarlyPublishing | None = None,
         give_up_s: float = 20.0,
     ) -> None:
-        """Take `early` for requests that may be large, if there is one; they delay no others."""
-        self._line = Line("exporter", publishing, clock, give_up_s=give_up_s)
-        self._early = early and Line("early-exporter", early, clock, give_up_s=give_up_s)
+        """Take `early` for requests that may be large, if there is one; they delay no others.
+
+        And `of_producers` for those of producers that have nothing large on its way.
+        """
+        self._line = quick = Line("exporter", publishing, clock, give_up_s=give_up_s)
+        large = Line("early-exporter", early, clock, give_up_s=give_up_s) if early else quick
+        sources = large
+        if of_producers:
+            sources = Line("producer-exporter", of_producers, clock, give_up_s=give_up_s)
+        self._large, self._sources = large, sources
+        self._taken: dict[str, tuple[Line, int]] = {}
         self._keys: set[CallerKey] = set()
         self._lock = threading.Lock()
 
@@ -41,10 +50,14 @@ class Exporter:
         Cancelling the future succeeds until the export begins. Raises `TooManyWaiting`,
         `PublisherStopping`, or `KeyInProgress` while the same key is on its way here.
         """
-        line = self._early if self._early and _may_be_large(request) else self._line
-        line.check()
         pending = Pending(request)
-        self._reserve(pending)
+        line = self._line_for(pending)
+        try:
+            line.check()
+            self._reserve(pending)
+        except PackhorseError:
+            pending.future.cancel()
+            raise
         line.put(pending)
         return pending
 
@@ -66,7 +79,29 @@ class Exporter:
 
     @property
     def _lines(self) -> list[Line]:
-        return [self._line, *([self._early] if self._early else [])]
+        return list(dict.fromkeys((self._line, self._large, self._sources)))
+
+    def _line_for(self, pending: Pending) -> Line:
+        """Choose a line; a producer keeps its line as long as it has requests on their way.
+
+        So its requests do not overtake each other on the way to the journal.
+        """
+        request = pending.request
+        large = request.action is Action.ADD and bool(request.deep_paths)
+        if request.producer is None:
+            return self._large if large else self._line
+        name = request.producer.producer
+        with self._lock:
+            line, count = self._taken.get(name, (self._large if large else self._sources, 0))
+            self._taken[name] = line, count + 1
+        pending.future.add_done_callback(lambda _: self._leave(name))
+        return line
+
+    def _leave(self, name: str) -> None:
+        with self._lock:
+            line, count = self._taken.pop(name)
+            if count > 1:
+                self._taken[name] = line, count - 1
 
     def _reserve(self, pending: Pending) -> None:
         key = key_of(pending.request)
@@ -81,12 +116,3 @@ class Exporter:
     def _release(self, key: CallerKey) -> None:
         with self._lock:
             self._keys.discard(key)
-
-
-def _may_be_large(request: DistributionRequest) -> bool:
-    """Tell whether a request is exported early.
-
-    All of a producer's are: its requests must not overtake each other on the way to the journal.
-    """
-    deep = request.action is Action.ADD and bool(request.deep_paths)
-    return deep or request.producer is not None
