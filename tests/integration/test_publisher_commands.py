@@ -196,6 +196,29 @@ def test_nobody_commands_whom_nobody_knows(service: PublisherService) -> None:
     service.run(scenario)
 
 
+def test_lists_about_nobody_are_refused_and_what_is_stored_names_somebody(
+    service: PublisherService, database_url: str
+) -> None:
+    with connect(database_url, "tests") as connection:
+        store.write(connection, ClearCommand("a" * 32, "left", AGENT, 1))
+        store.write(connection, ClearCommand("b" * 32, "elsewhere", "another-agent", 1))
+
+    async def scenario(s: PublisherService) -> None:
+        await s.announce("sub1", -1)
+        for name in ("nobody", "elsewhere"):
+            for path in ("/commands", "/events"):
+                refused = await s.client.get(f"{path}?subscriber={name}")
+                problem = (refused.status_code, refused.json()["type"])
+                assert problem == (404, "/problems/unknown-subscriber"), path
+        assert (await s.client.get("/events?subscriber=%00")).status_code in (404, 422)
+        assert (await s.get("/commands?subscriber=sub1"))["commands"] == []
+        [left] = (await s.get("/commands?subscriber=left"))["commands"]
+        assert left["command_id"] == "a" * 32
+        assert (await s.get("/commands?subscriber=left&state=APPLIED"))["commands"] == []
+
+    service.run(scenario)
+
+
 def test_operating_needs_its_scope(database_url: str, tmp_path: Path) -> None:
     service = PublisherService(database_url, tmp_path, authentication=True)
 

@@ -44,6 +44,7 @@ from packhorse_services.publisher.queues.queue import Queues
 from packhorse_services.publisher.queues.subscribers import Subscribers
 from packhorse_services.publisher.settings import Settings
 from packhorse_services.publisher.slot import Slot, slot_connection
+from packhorse_services.publisher.subscriber_names import SubscriberNames
 
 _UPKEEP_S = 15.0
 _TIDY_S = 300.0
@@ -148,6 +149,7 @@ class _Assembly:
                 self.routes_pool, self.settings.agent, self.settings.producers
             ),
             dry_runs=DryRuns(self.dry_runs_pool),
+            subscriber_names=SubscriberNames(self.routes_pool, self.queues),
         )
 
     def _pools(self) -> Sequence[ConnectionPool[Connection]]:

@@ -14,6 +14,7 @@ from packhorse_services.publisher.live.hub import Hub
 from packhorse_services.publisher.outcomes.error_queue import ErrorQueues
 from packhorse_services.publisher.producer_registry import ProducerRegistry
 from packhorse_services.publisher.queues.queue import Queues
+from packhorse_services.publisher.subscriber_names import SubscriberNames
 
 
 @dataclass(frozen=True)
@@ -29,6 +30,7 @@ class Collaborators:
     hub: Hub
     commands: Commands
     producers: ProducerRegistry
+    subscriber_names: SubscriberNames
     dry_runs: DryRuns
 
     @property

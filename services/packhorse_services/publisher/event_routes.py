@@ -66,8 +66,13 @@ async def open_stream(
         ),
     ] = None,
 ) -> AsyncIterator[EventStream]:
-    """Take a place and begin where the client was. Raises `Problem`, `TooManyStreams`."""
+    """Take a place and begin where the client was.
+
+    Raises `Problem`, `UnknownSubscriber`, `TooManyStreams`.
+    """
     wanted = Wanted(_types(types), subscriber)
+    if subscriber is not None:
+        await of(request).subscriber_names.check(subscriber)
     position = read_position(last_event_id) if last_event_id else None
     hub = of(request).hub
     with hub.place():
@@ -86,7 +91,7 @@ def _types(text: str) -> frozenset[EventType]:
 @router.get(
     "/events",
     response_class=EventSourceResponse,
-    responses={200: _stream_documented(), **documented(429, 503)},
+    responses={200: _stream_documented(), **documented(404, 429, 503)},
 )
 async def follow_events(
     stream: Annotated[EventStream, Depends(open_stream)],

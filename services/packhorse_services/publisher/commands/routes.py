@@ -9,6 +9,7 @@ from packhorse.runtime.auth import Principal, Scope, require
 from packhorse.runtime.problems import Problem, documented
 from packhorse.runtime.validation import StrictRoute
 from packhorse.wire.messages import DesiredState
+from packhorse_services.publisher.collaborators import of
 from packhorse_services.publisher.commands.issuing import Commands
 from packhorse_services.publisher.commands.schemas import (
     ClearAccepted,
@@ -114,7 +115,7 @@ async def reset_offset(
     return command_document(command)
 
 
-@router.get("/commands", responses=documented(503))
+@router.get("/commands", responses=documented(404, 503))
 async def list_commands(
     request: Request,
     response: Response,
@@ -127,6 +128,8 @@ async def list_commands(
 ) -> CommandList:
     """List what operators did in the last 30 days, newest first."""
     commands = _commands(request)
+    if subscriber is not None:
+        await of(request).subscriber_names.check(subscriber)
     found = await commands.page(subscriber=subscriber, state=state, behind=cursor, limit=limit + 1)
     following = None
     if len(found) > limit:
