@@ -9,7 +9,13 @@ import pytest
 from packhorse.db.connect import connect, open_pool
 from packhorse.messaging.api import Outgoing
 from packhorse.wire.command_codec import encode_command_status
-from packhorse.wire.messages import CommandState, CommandStatusMessage, ResetCommand, Status
+from packhorse.wire.messages import (
+    CommandState,
+    CommandStatusMessage,
+    LaneState,
+    ResetCommand,
+    Status,
+)
 from packhorse_services.publisher.commands import store
 from packhorse_services.publisher.outcomes.tidying import Tidying
 from tests.harness.publisher_service import PublisherService, as_
@@ -160,6 +166,28 @@ def test_r18_an_import_is_not_shown_before_it_can_no_longer_be_a_failure(site: S
         assert found["state"] == "DISTRIBUTED"
         [part] = found["subscribers"]
         assert (part["state"], part["reason"]) == ("REMOVED_FAILED", "late")
+
+    site.run(scenario)
+
+
+def test_a_part_that_waits_tells_why_its_lane_stands_still(site: Site) -> None:
+    async def scenario(s: PublisherService) -> None:
+        [package_id] = await publish(s, 1)
+        told = {
+            (LaneState.PAUSED, ""): "PAUSED",
+            (LaneState.STOPPED, ""): "STOPPED",
+            (LaneState.WAITING_FOR_SUBSCRIBER, "golden is behind"): (
+                "WAITING_FOR_SUBSCRIBER: golden is behind"
+            ),
+            (LaneState.GAP, "offset 3 is gone"): "GAP: offset 3 is gone",
+            (LaneState.RUNNING, ""): "",
+        }
+        for number, ((state, error), reason) in enumerate(told.items()):
+            name = f"sub{number}"
+            await s.announce(name, -1, state=state, last_error=error)
+            parts = (await s.get(f"/distributions/{package_id}"))["subscribers"]
+            [part] = [one for one in parts if one["subscriber"] == name]
+            assert (part["state"], part["reason"]) == ("QUEUED", reason)
 
     site.run(scenario)
 

@@ -48,15 +48,16 @@ class Refused(CommandFailed):
 _SILENCE_S = 45.0
 """A stream that is silent for longer is lost: there is a ping every 15 s."""
 
-_CODES = {404: Exit.NOT_FOUND, 409: Exit.CONFLICT, 412: Exit.CONFLICT}
+_CODES = {404: Exit.NOT_FOUND, 409: Exit.CONFLICT, 412: Exit.CONFLICT, 422: Exit.USAGE}
 
 
 class Api:
     """One service, one token."""
 
     def __init__(self, url: str, token: str | None, *, timeout: float = 30.0) -> None:
-        headers = {"Authorization": f"Bearer {token}"} if token else {}
-        self._client = httpx.Client(base_url=url, headers=headers, timeout=timeout)
+        """Connect to nothing yet. Raises `CommandFailed` for what is no URL, and no token."""
+        headers = _sendable({"Authorization": f"Bearer {token}"} if token else {})
+        self._client = httpx.Client(base_url=_checked(url), headers=headers, timeout=timeout)
 
     def get(self, path: str) -> Any:
         """Return the answer. Raises `CommandFailed`."""
@@ -71,7 +72,7 @@ class Api:
         self, path: str, body: Mapping[str, Any], headers: Mapping[str, str] | None = None
     ) -> Any:
         """Send `body` and return the answer. Raises `CommandFailed`."""
-        return self._send("POST", path, json=dict(body), headers=dict(headers or {})).json()
+        return self._send("POST", path, json=dict(body), headers=_sendable(headers or {})).json()
 
     def put(self, path: str) -> Any:
         """Put nothing but the resource itself, and return the answer. Raises `CommandFailed`."""
@@ -88,7 +89,7 @@ class Api:
 
         Raises `CommandFailed`, inside the block too: `NoAnswer` when the connection is lost.
         """
-        headers = {"Last-Event-ID": last_id} if last_id else {}
+        headers = _sendable({"Last-Event-ID": last_id} if last_id else {})
         timeout = httpx.Timeout(self._client.timeout.connect, read=_SILENCE_S)
         try:
             with connect_sse(self._client, "GET", path, headers=headers, timeout=timeout) as source:
@@ -131,6 +132,27 @@ class Api:
     ) -> None:
         """Close the client."""
         self.close()
+
+
+def _checked(url: str) -> httpx.URL:
+    try:
+        parsed = httpx.URL(url)
+    except httpx.InvalidURL as error:
+        raise CommandFailed(f"{url!r} is no URL of a server: {error}", Exit.USAGE) from error
+    if parsed.scheme not in ("http", "https") or not parsed.host:
+        raise CommandFailed(
+            f"{url!r} is no URL of a server; name one as http://host:port", Exit.USAGE
+        )
+    return parsed
+
+
+def _sendable(headers: Mapping[str, str]) -> dict[str, str]:
+    for name, value in headers.items():
+        if not (value.isascii() and value.isprintable()):
+            raise CommandFailed(
+                f"what is sent as {name} may hold printable ASCII characters only", Exit.USAGE
+            )
+    return dict(headers)
 
 
 def _refused(answer: httpx.Response) -> Refused:

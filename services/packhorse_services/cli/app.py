@@ -193,13 +193,15 @@ def distribute_paths(
 ) -> None:
     """Distribute nodes to all subscribers and print the distribution's id, or replay a file."""
     if from_file is not None or producer is not None:
-        if from_file is None or producer is None or paths or dry_run or wait or key:
+        if not from_file or not producer or paths or dry_run or wait or key is not None:
             raise CommandFailed(replay.USAGE, Exit.USAGE)
         replayed = replay.Request(from_file, producer, action.value.upper(), deep, keep_going)
         with _connection(context).publisher() as publisher:
             replay.replay(publisher, replayed)
         return
-    body = {"action": action.value.upper(), "deep_paths" if deep else "paths": paths or []}
+    if not paths:
+        raise CommandFailed("name at least one path, or --from-file FILE", Exit.USAGE)
+    body = {"action": action.value.upper(), "deep_paths" if deep else "paths": paths}
     with _connection(context).publisher() as publisher:
         if dry_run:
             distribute.tell_dry_run(publisher.post("/distribute", {**body, "dry_run": True}))

@@ -32,7 +32,7 @@ def request(publisher: Api, body: Mapping[str, Any], key: str | None = None) -> 
 
     It carries an idempotency key, so that sending it again can't publish twice (R5).
     """
-    key = key or str(uuid.uuid4())
+    key = checked_key(key)
     try:
         answer: dict[str, Any] = publisher.post("/distribute", body, {"Idempotency-Key": key})
     except NoAnswer as error:
@@ -42,6 +42,16 @@ def request(publisher: Api, body: Mapping[str, Any], key: str | None = None) -> 
             error.code,
         ) from error
     return answer
+
+
+def checked_key(key: str | None) -> str:
+    """Return the key, or a new one where none was given. Raises `CommandFailed` for an empty one.
+
+    An empty variable in a script would otherwise make each repetition a distribution of its own.
+    """
+    if key is not None and not key.strip():
+        raise CommandFailed("--key is empty; name a key, or leave it out", Exit.USAGE)
+    return str(uuid.uuid4()) if key is None else key
 
 
 def wait(publisher: Api, distribution_id: str, timeout: float) -> None:
@@ -78,9 +88,12 @@ def _open(found: Mapping[str, Any]) -> str:
     waiting = [one for one in found["subscribers"] if one["state"] in _OPEN]
     if not waiting:
         return f"the distribution is {found['state']}"
-    return "; ".join(
-        f"{one['subscriber']} {one['state']} {one['reason']}".strip() for one in waiting
-    )
+    return "; ".join(_told(one) for one in sorted(waiting, key=lambda one: bool(one["stale"])))
+
+
+def _told(one: Mapping[str, Any]) -> str:
+    away = "(STALE, not waited for)" if one["stale"] else ""
+    return " ".join(part for part in (one["subscriber"], one["state"], away, one["reason"]) if part)
 
 
 def tell_dry_run(report: Mapping[str, Any]) -> None:

@@ -1,6 +1,5 @@
 """`packhorse errors redistribute`: what a subscriber gave up on, once more, to all."""
 
-import uuid
 from typing import Annotated
 from urllib.parse import quote
 
@@ -26,7 +25,7 @@ def redistribute(
 ) -> None:
     """Distribute the paths of a package again, to all, and print the new distribution's id."""
     path = f"/queues/{quote(subscriber, safe='')}/errors/{offset}/redistribute"
-    headers = {"Idempotency-Key": key or str(uuid.uuid4())}
+    headers = {"Idempotency-Key": distribute.checked_key(key)}
     with context.ensure_object(Connection).publisher() as publisher:
         accepted = publisher.post(path, {}, headers)
         output.line(accepted["id"])

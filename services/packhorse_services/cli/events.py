@@ -13,7 +13,7 @@ import typer
 from httpx_sse import ServerSentEvent
 
 from packhorse_services.cli import output
-from packhorse_services.cli.api import Api, NoAnswer, Refused
+from packhorse_services.cli.api import Api, CommandFailed, Exit, NoAnswer, Refused
 from packhorse_services.cli.connection import Connection
 from packhorse_services.cli.views import Format
 
@@ -43,7 +43,9 @@ def follow_events(
     form: Annotated[Format, typer.Option("-o", "--output", help="How to show it.")] = Format.TABLE,
 ) -> None:
     """Follow packages, what becomes of them, and the states of subscribers."""
-    query = {"types": types} | ({"subscriber": subscriber} if subscriber else {})
+    if after is not None and not after.strip():
+        raise CommandFailed("--after is empty; name an event's id, or leave it out", Exit.USAGE)
+    query = {"types": types} | ({} if subscriber is None else {"subscriber": subscriber})
     path = f"/events?{urlencode(query)}"
     connection = context.ensure_object(Connection)
     with connection.publisher() as publisher, suppress(_TimeIsUp), _ending_after(seconds):

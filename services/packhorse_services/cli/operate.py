@@ -112,7 +112,10 @@ def _tell(publisher: Api, command: dict[str, Any], timeout: float | None) -> Non
     output.line(command["command_id"])
     if timeout is not None:
         await_end(publisher, command["command_id"], timeout)
-    output.tell(f"{command['subscriber']} is told to {command['kind'].lower()}")
+    output.tell(
+        f"{command['subscriber']} is told to {command['kind'].lower()} its lane of agent "
+        f"{command['agent']}, and no other"
+    )
 
 
 def _segment(name: str) -> str:

@@ -182,10 +182,11 @@ DISTRIBUTION = View(
     columns={
         "SUBSCRIBER": "subscriber",
         "STATE": "state",
+        "STALE": "stale",
         "ATTEMPTS": "attempts",
         "REASON": "reason",
     },
-    wide={"STALE": "stale", "NEXT ATTEMPT": "next_attempt_at"},
+    wide={"NEXT ATTEMPT": "next_attempt_at"},
 )
 
 

@@ -58,7 +58,7 @@ def test_an_answer_is_given_as_it_is(url: str) -> None:
 @pytest.mark.parametrize(
     ("path", "code", "says"),
     [
-        ("/problem", Exit.FAILED, "/paths/0: 'content' is not absolute"),
+        ("/problem", Exit.USAGE, "/paths/0: 'content' is not absolute"),
         ("/missing", Exit.NOT_FOUND, "There is nothing here (404)"),
         ("/conflict", Exit.CONFLICT, "(409)"),
         ("/forbidden", Exit.FAILED, "--token-file"),
@@ -77,3 +77,29 @@ def test_nobody_at_the_other_end_is_said_plainly() -> None:
     nobody = Api(f"http://127.0.0.1:{free_port()}", None)
     with nobody, pytest.raises(CommandFailed, match=r"nobody answers at .* is it running"):
         nobody.get("/queues")
+
+
+@pytest.mark.parametrize(
+    "server", ["", "host:80", "localhost", "ftp://host", "http://", "http://h:x"]
+)
+def test_what_is_no_url_of_a_server_is_a_usage_error(server: str) -> None:
+    with pytest.raises(CommandFailed, match="no URL of a server") as failed:
+        Api(server, None)
+    assert failed.value.code is Exit.USAGE
+
+
+@pytest.mark.parametrize("value", ["k\u00e9y", "two\nlines", "\x00"])
+def test_what_no_header_can_hold_is_a_usage_error(url: str, value: str) -> None:
+    with pytest.raises(CommandFailed, match="Authorization may hold") as failed:
+        Api(url, value)
+    assert failed.value.code is Exit.USAGE
+    with Api(url, None) as api, pytest.raises(CommandFailed, match="Idempotency-Key") as failed:
+        api.post("/fine", {}, {"Idempotency-Key": value})
+    assert failed.value.code is Exit.USAGE
+    with (
+        Api(url, None) as api,
+        pytest.raises(CommandFailed, match="Last-Event-ID") as failed,
+        api.follow("/fine", value),
+    ):
+        pass
+    assert failed.value.code is Exit.USAGE

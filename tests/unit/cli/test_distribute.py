@@ -69,3 +69,20 @@ def test_a_failure_ends_the_wait_at_once_and_time_does_too() -> None:
     with pytest.raises(CommandFailed, match="not everywhere after 0 s: a QUEUED") as failed:
         distribute.wait(slow, "id", 0)  # type: ignore[arg-type]
     assert failed.value.code is Exit.TIMEOUT
+
+
+def test_who_is_not_waited_for_is_marked_and_a_reason_is_told() -> None:
+    one = document("QUEUED", a="QUEUED?", b="QUEUED")
+    one["subscribers"][1]["reason"] = "PAUSED"
+    with pytest.raises(CommandFailed) as failed:
+        distribute.wait(Publisher(one, one), "id", 0)  # type: ignore[arg-type]
+    assert str(failed.value).endswith("b QUEUED PAUSED; a QUEUED (STALE, not waited for)")
+
+
+@pytest.mark.parametrize("key", ["", "  "])
+def test_an_empty_key_is_refused(key: str) -> None:
+    publisher = Publisher()
+    with pytest.raises(CommandFailed, match="--key is empty") as failed:
+        distribute.request(publisher, {}, key)  # type: ignore[arg-type]
+    assert failed.value.code is Exit.USAGE
+    assert publisher.sent == []
