@@ -8,6 +8,7 @@ from functools import partial
 
 import psycopg
 from psycopg import Connection
+from psycopg.errors import LockNotAvailable
 
 from packhorse.clock import Clock, SystemClock
 from packhorse.errors import PackhorseError, Transient
@@ -33,6 +34,7 @@ _POLL_S = 0.25
 _PAUSE_S = 1.0
 _CATCH_UP_S = 10.0
 _LEASE_POLL_S = 1.0
+_LANES_BUSY_S = 0.1
 _ID_CHARACTERS = 200
 
 
@@ -187,20 +189,34 @@ class CommandFollower:
     def _take(self, connection: Connection, epoch: int, records: Sequence[Record]) -> int:
         """Obey what is for this subscriber; return the epoch, which a reset raises."""
         identity = self._journal.identity(self._topic)
-        before, obeyed = epoch, False
+        obeyed = False
         for record in records:
             command = self._read(record)
             if command is None:
                 continue
             read = partial(self._store, connection, identity, record.offset)
-            epoch = self._orders.obey(connection, command, epoch, read)
+            epoch = self._obey(connection, command, epoch, read)
             obeyed = True
         self._store(connection, identity, records[-1].offset)
-        if epoch != before:
-            self._lease.adopt(epoch)
         if obeyed:
             self._sync(connection)
         return epoch
+
+    def _obey(
+        self, connection: Connection, command: Command, epoch: int, read: Callable[[], None]
+    ) -> int:
+        """Obey, as soon as lanes that import let a reset in; what it read of the log stays."""
+        outlook = self._orders.look(connection, command)
+        while True:
+            try:
+                after = self._orders.obey(connection, command, epoch, outlook, read)
+            except LockNotAvailable:
+                if self._wake.wait(_LANES_BUSY_S) or self._lease.epoch() != epoch:
+                    raise
+            else:
+                if after != epoch:
+                    self._lease.adopt(after)
+                return after
 
     def _read(self, record: Record) -> Command | None:
         try:

@@ -32,6 +32,18 @@ class _Refused(Permanent):
 
 
 @dataclass(frozen=True, slots=True)
+class Outlook:
+    """What the log says to one command: whose it is, where it ends, where a reset leads.
+
+    `target` is a text when the log has no such place, and None when none is asked for.
+    """
+
+    journal_id: str
+    end: int
+    target: reset.Target | str | None = None
+
+
+@dataclass(frozen=True, slots=True)
 class Orders:
     """Obeys the commands of one subscriber, on its database and for its lanes."""
 
@@ -43,27 +55,38 @@ class Orders:
     remembers: bool = False
     """Whether ids of imported packages are kept, for a journal with repetitions."""
 
+    def look(self, connection: Connection, command: Command) -> Outlook:
+        """Return what the log says to a command, read outside any transaction: it may take long.
+
+        Raises what journal and database raise.
+        """
+        identity = self.journal.identity(self.package_topic)
+        end = self.journal.bounds(self.package_topic).next
+        return Outlook(identity, end, self._target(connection, command, identity))
+
     def obey(
         self,
         connection: Connection,
         command: Command,
         epoch: int,
+        outlook: Outlook,
         also: Callable[[], None],
     ) -> int:
         """Do a command, and `also` something, in one transaction; return the epoch after it.
 
         A command whose id is known does nothing; one that can't be obeyed is told as REJECTED.
-        Raises `Fenced` when `epoch` is not the lease's, and what journal and database raise: the
-        command is to be read again then.
+        Raises `LockNotAvailable` while a lane imports beside a reset, with nothing done: call it
+        again with the same `outlook`. Raises `Fenced` when `epoch` is not the lease's, and what
+        the database raises: the command is to be read again then.
         """
-        identity = self.journal.identity(self.package_topic)
-        end = self.journal.bounds(self.package_topic).next
-        target = self._target(connection, command, identity)
         with connection.transaction():
-            check_lease(connection, epoch)
+            if isinstance(outlook.target, reset.Target):
+                reset.lock_lanes(connection)
             if ledger.begin(connection, command):
-                epoch = self._decide(connection, command, epoch, (identity, end, target))
+                epoch = self._decide(connection, command, epoch, outlook)
             also()
+            # Last, for the lease can't be renewed from here to the commit.
+            check_lease(connection, epoch)
         return epoch
 
     def _decide(
@@ -71,19 +94,18 @@ class Orders:
         connection: Connection,
         command: Command,
         epoch: int,
-        log: tuple[str, int, "reset.Target | str | None"],
+        outlook: Outlook,
     ) -> int:
-        identity, end, target = log
         detail: dict[str, Any]
         try:
-            self._check(command, identity)
+            self._check(command, outlook.journal_id)
             with connection.transaction():  # undone alone when the database refuses it
                 if isinstance(command, ClearCommand):
-                    detail = self._clear(connection, command, end)
+                    detail = self._clear(connection, command, outlook.end)
                 elif isinstance(command, ControlCommand):
                     detail = self._control(connection, command)
                 else:
-                    epoch, detail = self._reset(connection, command, epoch, target)
+                    epoch, detail = self._reset(connection, command, epoch, outlook.target)
         except (_Refused, *_UNSTORABLE) as error:
             why = str(error) if isinstance(error, _Refused) else reason(error)
             detail = {"rejected": why}
@@ -134,7 +156,7 @@ class Orders:
 
     def _target(
         self, connection: Connection, command: Command, identity: str
-    ) -> "reset.Target | str | None":
+    ) -> reset.Target | str | None:
         """Read for a reset, outside any transaction, what the lane has to know at its new place.
 
         Returns why not, or None for a command that will not need it.
@@ -160,14 +182,14 @@ class Orders:
         connection: Connection,
         command: ResetCommand,
         epoch: int,
-        target: "reset.Target | str | None",
+        target: reset.Target | str | None,
     ) -> tuple[int, dict[str, Any]]:
         agent = command.publisher_agent
         if control.lock(connection, agent) is not DesiredState.STOP or target is None:
             raise _Refused(f"the lane of {agent} is not stopped; stop it first")
         if isinstance(target, str):
             raise _Refused(target)
-        epoch, changed = reset.move(connection, epoch, target)
+        changed = reset.move(connection, epoch + 1, target)
         ledger.abandon_clears(
             connection,
             self.subscriber,
@@ -175,7 +197,7 @@ class Orders:
             agent=agent,
         )
         ledger.end(connection, command, CommandState.APPLIED)
-        return epoch, changed
+        return reset.raise_epoch(connection, epoch), changed
 
 
 def check_lease(connection: Connection, epoch: int) -> None:

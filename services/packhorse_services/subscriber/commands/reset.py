@@ -19,6 +19,7 @@ from packhorse_services.subscriber.sequences import HighWater
 
 _POLL_S = 5.0
 _MOST_IDS = 1_000_000
+_LOCK_TIMEOUT = "500ms"
 
 
 class OutsideLog(Permanent):
@@ -78,14 +79,21 @@ def _read(journal: Journal, topic: str, agent: str, last: int) -> _Seen:
     return seen
 
 
-def move(connection: Connection, epoch: int, to: Target) -> tuple[int, dict[str, Any]]:
-    """Put the lane there in the caller's transaction, under a new epoch.
+def lock_lanes(connection: Connection) -> None:
+    """Keep all lanes where they are until the commit; the first thing that a reset does.
 
-    Returns the epoch and what was changed, for the audit. Raises `Fenced` when `epoch` is not the
-    lease's. Every lane of the database gets the new epoch, for they share the lease; an import
-    that is under way under the old one can't commit (R25).
+    Raises `LockNotAvailable` when one is importing for longer than a moment. A reset never waits
+    long for a lock: it holds some already that lanes, or a takeover of the lease, wait for.
     """
-    new_epoch = _raise_epoch(connection, epoch)
+    connection.execute("SELECT set_config('lock_timeout', %s, true)", (_LOCK_TIMEOUT,))
+    connection.execute("SELECT FROM bookkeeping.position ORDER BY publisher_agent FOR UPDATE")
+
+
+def move(connection: Connection, new_epoch: int, to: Target) -> dict[str, Any]:
+    """Put a lane there in the caller's transaction, under an epoch that `raise_epoch` will give.
+
+    Returns what was changed, for the audit.
+    """
     before = connection.execute(
         """
         SELECT log_offset, journal_id, started_offset FROM bookkeeping.position
@@ -103,10 +111,16 @@ def move(connection: Connection, epoch: int, to: Target) -> tuple[int, dict[str,
     changed = {"from": before[0] if before else None, "to": offset, "epoch": new_epoch}
     if before is not None and known is None:
         changed |= {"from_journal": before[1], "to_journal": to.journal_id}
-    return new_epoch, changed
+    return changed
 
 
-def _raise_epoch(connection: Connection, epoch: int) -> int:
+def raise_epoch(connection: Connection, epoch: int) -> int:
+    """Give lease and lanes the next epoch, and return it; the last thing that a reset does.
+
+    The lease can't be renewed until the commit. Every lane of the database gets the new epoch,
+    for they share the lease; an import that is under way under the old one can't commit (R25).
+    Raises `Fenced` when `epoch` is not the lease's.
+    """
     row = connection.execute(
         "UPDATE bookkeeping.lease SET epoch = epoch + 1 WHERE epoch = %s RETURNING epoch", (epoch,)
     ).fetchone()
