@@ -33,6 +33,12 @@ class Import:
     cleared_up_to: int | None = None
     """Clear commands with a bound at or below this offset are done with it."""
 
+    @property
+    def package_ids(self) -> list[str]:
+        """The ids of all that is imported or decided, some of them twice."""
+        imported = [package.entry.package_id for package in self.packages]
+        return imported + [decision.mark.package_id for decision in self.decisions]
+
 
 @dataclass(frozen=True, slots=True)
 class Importer:
@@ -62,7 +68,7 @@ class Importer:
             with connection.pipeline():
                 act_as(connection, BOOKKEEPER)
                 work.high_water.store(connection, position.agent)
-                self.memory.store(connection, position.agent, work.packages)
+                self.memory.store(connection, position.agent, work.package_ids)
                 record_statuses(connection, self.subscriber, position, work.decisions)
                 self._account_for_clears(connection, position, work)
         return moved

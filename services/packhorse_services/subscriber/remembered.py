@@ -1,16 +1,15 @@
-"""Ids of imported packages, for a journal that holds one package under several numbers.
+"""Ids of packages that are dealt with, for a journal that holds one under several numbers.
 
 Numbers (`sequences`) find repeats for nothing; ids also find those that a publisher without
 numbers, a mirrored topic or a restored outbox has made. Off unless it is asked for.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection
 from dataclasses import dataclass, replace
 
 from psycopg import Connection
 
 from packhorse.runtime.periodic import Periodic
-from packhorse.wire.messages import PackageMessage
 from packhorse_services.subscriber.grouping import Group
 
 _HOUR_S = 3_600.0
@@ -20,12 +19,16 @@ _BATCH = 10_000
 
 @dataclass(frozen=True, slots=True)
 class PackageMemory:
-    """Remembers imported packages of each publisher agent for some hours; 0: not at all."""
+    """Remembers packages of each publisher agent for some hours; 0: not at all.
+
+    One that was removed, given up or skipped counts as much as one that was imported, as its
+    number would (R27): a newer package may have followed, which a second copy must not overwrite.
+    """
 
     hours: float = 0.0
 
     def first_times(self, connection: Connection, agent: str, group: Group) -> Group:
-        """Return the group without packages that are imported already, or twice in it.
+        """Return the group without packages that are known already, or twice in it.
 
         Nobody else can import in between: the position would have moved (R25).
         """
@@ -48,15 +51,15 @@ class PackageMemory:
                 seen.add(mark.package_id)
         return replace(group, fresh=fresh)
 
-    def store(self, connection: Connection, agent: str, packages: Sequence[PackageMessage]) -> None:
-        """Remember packages in the caller's transaction, the one that imports them."""
-        ids = [package.entry.package_id for package in packages if package.entry.package_id]
+    def store(self, connection: Connection, agent: str, package_ids: Collection[str]) -> None:
+        """Remember packages in the caller's transaction, the one that passes them."""
+        ids = sorted({package_id for package_id in package_ids if package_id})
         if self.hours == 0 or not ids:
             return
         connection.execute(
             """
             INSERT INTO bookkeeping.applied_package (publisher_agent, package_id)
-            SELECT %s, package_id FROM unnest(%s::text[]) AS imported (package_id)
+            SELECT %s, package_id FROM unnest(%s::text[]) AS passed (package_id)
             ON CONFLICT DO NOTHING
             """,
             (agent, ids),

@@ -1,4 +1,4 @@
-"""Ids of imported packages: one package under two numbers is imported once, while it is known."""
+"""Ids of packages: one under two numbers is dealt with once, while it is known."""
 
 import tempfile
 import uuid
@@ -30,7 +30,6 @@ from tests.harness.fold import fold
 from tests.harness.journals import eventually
 from tests.harness.subscriber import (
     Worker,
-    assert_is_the_fold,
     content_in,
     content_of,
     position_of,
@@ -80,21 +79,40 @@ def test_without_memory_the_number_decides_and_nothing_is_stored(
     assert rows_of(worker.url, REMEMBERED) == []
 
 
-def test_what_was_not_imported_is_not_remembered(feed: Feed, workers: Workers) -> None:
-    worker = workers(remember_h=1.0, policy=RetryPolicy(0, 0.0, 0.0))
-    feed.producer = "author"
-    message = feed.message(Action.ADD, ["/a"], (), [page("/a")])
+def test_r27_what_was_removed_is_remembered_and_does_not_overwrite_what_is_newer(
+    feed: Feed, workers: Workers
+) -> None:
+    worker = workers(remember_h=1.0)
+    message = feed.message(Action.ADD, ["/a"], (), [page("/a", 1)])
     first = feed.append(message)
     worker.clear(first)
-    bad = feed.bad()
     worker.run()
-    assert rows_of(worker.url, REMEMBERED) == []
-    again = feed.append(renumbered(feed, message))
+    newer = feed.add(page("/a", 2))
+    feed.append(message)
     worker.run()
-    assert_is_the_fold(worker.url, feed, removed=[first, bad])
+    assert content_of(worker.url)["/a"][1] == {"version": 2}
     worker.send_statuses()
-    assert feed.statuses()[-1].offset == again
-    assert feed.statuses()[-1].status is Status.IMPORTED
+    assert [(status.offset, status.status) for status in feed.statuses()] == [
+        (first, Status.REMOVED),
+        (newer, Status.IMPORTED),
+    ]
+
+
+@pytest.mark.parametrize("editable", [True, False])
+def test_r27_what_was_given_up_is_remembered(feed: Feed, workers: Workers, editable: bool) -> None:
+    """The first copy failed, as its path lies outside the roots; by the second it would not."""
+    message = feed.message(Action.ADD, ["/a"], (), [page("/a", 1)])
+    feed.append(message)
+    narrow = workers(
+        remember_h=1.0, policy=RetryPolicy(0, 0.0, 0.0), roots=("/b",), editable=editable
+    )
+    narrow.run()
+    narrow.die()
+    worker = workers(remember_h=1.0, editable=editable)
+    feed.add(page("/a", 2))
+    feed.append(message)
+    worker.run()
+    assert content_of(worker.url)["/a"][1] == {"version": 2}
 
 
 def test_packages_without_an_id_are_all_new(feed: Feed, workers: Workers) -> None:
