@@ -21,6 +21,7 @@ from packhorse_services.subscriber.arrivals import Arrival, Mark, entry_of
 from packhorse_services.subscriber.failures import printable
 from packhorse_services.subscriber.offset_map import OffsetMap
 from packhorse_services.subscriber.position import Position
+from packhorse_services.subscriber.refusals import Refusals
 
 _CODES = {status: code for code, status in enumerate(Status, start=1)}
 _STATUSES = {code: status for status, code in _CODES.items()}
@@ -30,7 +31,6 @@ _STRAYED = (LaneState.JOURNAL_MISMATCH, LaneState.GAP)
 
 _REASON_CHARACTERS = 200
 _REASONS = 1_000
-_REFUSED = 10_000
 _WAY_OUT = "which ends only by a clear, or when this subscriber is started without wait_for"
 
 
@@ -119,7 +119,7 @@ class Staging:
         self._lock = threading.Lock()
         self._lanes: dict[str, _Lane] = {}
         self._told: DiscoveryMessage | None = None
-        self._refused: dict[str, tuple[Status, str]] = {}
+        self._refused = Refusals()
         self._covers_ms: float = float("inf")
         self._wanted, self._read = 0, 0
         self._asked = threading.Event()
@@ -195,8 +195,19 @@ class Staging:
                 f"the status topic has forgotten what {self.golden} did at offset "
                 f"{arrival.offset}, {_WAY_OUT}"
             )
+        return self._silent(arrival)
+
+    def _silent(self, arrival: Arrival) -> Ruling:
+        """Rule on what the golden subscriber is past without a word: it was a repeat."""
         refused = self._refused.get(arrival.mark.package_id)
-        return self._skip(*refused) if refused else ACCEPTED
+        if refused:
+            return self._skip(*refused)
+        if self._refused.may_have(arrival.mark.package_id):
+            return _wait(
+                f"{self.golden} refused so many packages that the one at offset {arrival.offset} "
+                f"may be a repeat of one, {_WAY_OUT}"
+            )
+        return ACCEPTED
 
     def _stranger(self, position: Position) -> str:
         if self._told is None:
@@ -229,17 +240,10 @@ class Staging:
         """Take a status of the golden subscriber, in the status topic's order."""
         reason = printable(message.reason, _REASON_CHARACTERS)
         with self._lock:
-            self._refuse(message, reason)
+            self._refused.take(message.package_id, message.status, reason)
             lane = self._lanes.get(message.publisher_agent)
             if lane is not None and lane.journal_id == message.journal_id:
                 lane.take(message, reason)
-
-    def _refuse(self, message: StatusMessage, reason: str) -> None:
-        self._refused.pop(message.package_id, None)
-        if message.status is not Status.IMPORTED and message.package_id:
-            self._refused[message.package_id] = message.status, reason
-            if len(self._refused) > _REFUSED:
-                del self._refused[next(iter(self._refused))]
 
     def announced(self, message: DiscoveryMessage) -> None:
         """Take an announcement of the golden subscriber, the newest so far."""

@@ -161,6 +161,22 @@ def test_a_repeat_of_what_the_golden_one_refused_is_skipped() -> None:
     assert staging.ruling(START, arrival(4, package_id="p0")).verdict is Verdict.SKIP
 
 
+def test_r30_a_repeat_of_one_of_very_many_refusals_is_never_accepted() -> None:
+    staging = Staging("golden")
+    late = replace(START, mark=Mark(15_000, ""))
+    staging.ruling(late, arrival(15_001))
+    staging.covers(0)
+    said = announcement(20_000)
+    staging.announced(said)
+    for number in range(10_100):
+        staging.status(status(number, Status.REMOVED, package_id=f"q{number}"))
+    staging.read_to_end(staging.wanted(), said)
+    found = [staging.ruling(late, arrival(16_000, package_id=f"q{n}")) for n in (0, 99, 100)]
+    assert [ruling.verdict for ruling in found] == [Verdict.WAIT, Verdict.WAIT, Verdict.SKIP]
+    assert "may be a repeat" in found[0].reason
+    assert staging.ruling(late, arrival(16_000, package_id="new")).verdict is Verdict.ACCEPT
+
+
 @pytest.mark.parametrize(
     ("said", "because"),
     [
