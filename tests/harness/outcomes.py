@@ -4,6 +4,7 @@ import json
 from collections.abc import Iterator, Set
 from contextlib import suppress
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any
 
 from hypothesis import strategies as st
@@ -39,6 +40,7 @@ from packhorse_services.publisher.outcomes.event_log import EventLog
 from packhorse_services.publisher.outcomes.keeper import Keeper
 from packhorse_services.publisher.outcomes.notifier import Notifier
 from packhorse_services.publisher.outcomes.packages import PackageSource
+from packhorse_services.publisher.outcomes.parts import next_epoch
 from packhorse_services.publisher.outcomes.progress import Progress
 from packhorse_services.publisher.outcomes.recorder import Recorder
 from packhorse_services.publisher.outcomes.turn import Turn
@@ -77,7 +79,7 @@ class Replica:
         queues = Queues(self.feed, self.subscribers, ErrorCounts(), clock)
         self._turn = Turn(AGENT, lambda: self._connection(url))
         snapshots = DatabaseSnapshots(pool)
-        log = EventLog(fragile, topics.event, AGENT, snapshots, lambda: next_epoch(pool))
+        log = EventLog(fragile, topics.event, AGENT, snapshots, partial(next_epoch, pool))
         source = PackageSource(journal, topics.package, self.feed.cache)
         self._recorder = Recorder(journal, topics, AGENT, note_status)
         self.keeper = Keeper(
@@ -110,12 +112,6 @@ class Replica:
         self._turn.leave()
         self._recorder.close()
         self.feed.stop(0)
-
-
-def next_epoch(pool: ConnectionPool[Connection]) -> int:
-    with pool.connection() as connection:
-        row: Any = connection.execute("SELECT nextval('bookkeeping.producer_epoch')").fetchone()
-    return int(row[0])
 
 
 @dataclass
@@ -406,9 +402,11 @@ class OutcomesMachine(RuleBasedStateMachine):
             if status is not Status.IMPORTED
         }
         assert set(self.stored()) == expected
-        sent = [status for lane in self.lanes.values() for status in lane.sent]
-        for status in reversed(sent):  # each comes once more, after all that has overtaken it
-            self.append(self.topics.status, encode_status(status))
+        for lane in self.lanes.values():
+            last = {one.offset: one for one in sorted(lane.sent, key=lambda one: one.decided_ms)}
+            for status in lane.sent:
+                if status != last[status.offset]:  # it comes once more, and was overtaken
+                    self.append(self.topics.status, encode_status(status))
         assert self.replicas[0].keeper.round()
         assert set(self.stored()) == expected
         self.replicas[0].die()

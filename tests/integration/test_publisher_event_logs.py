@@ -1,6 +1,8 @@
 """Events when the package topic is made anew, or the author's database restored (R5, R24)."""
 
 from collections.abc import Callable, Iterator
+from concurrent.futures import Future
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -8,10 +10,12 @@ import pytest
 from psycopg import Connection
 from psycopg_pool import ConnectionPool
 
-from packhorse.messaging.api import Journal, Outgoing, Record
+from packhorse.messaging.api import Appended, Journal, NotAppended, Outgoing, Record
+from packhorse.messaging.deduplication import ProducerFenced
 from packhorse.messaging.memory import shared_log
 from packhorse.messaging.open import open_journal
 from packhorse.messaging.topics import standard_topics
+from packhorse.runtime.metrics import PUBLISHER_EVENTS_LOST
 from packhorse.wire.codec import encode_discovery
 from packhorse.wire.messages import (
     Action,
@@ -21,8 +25,12 @@ from packhorse.wire.messages import (
     SubscriberState,
 )
 from packhorse.wire.package_codec import encode_package
+from packhorse_services.publisher.deduplication_store import DatabaseSnapshots
 from packhorse_services.publisher.outcomes.cursors import Cursor
+from packhorse_services.publisher.outcomes.event_log import EventLog
+from packhorse_services.publisher.outcomes.parts import next_epoch
 from tests.harness.clock import ManualClock
+from tests.harness.deduplication import MemorySnapshots
 from tests.harness.outcomes import Replica
 from tests.harness.publishing import AGENT, TOPICS
 
@@ -111,3 +119,78 @@ def test_r24_no_event_is_told_of_a_log_that_came_during_the_round(
     author.announce(1)
     author.replica.keeper.round()
     assert author.events == 5
+
+
+@pytest.fixture
+def journal(tmp_path: Path) -> Journal:
+    journal = open_journal(f"memory://{tmp_path}", client_name="tests")
+    journal.create_topics(standard_topics(TOPICS))
+    return journal
+
+
+def told(journal: Journal) -> list[bytes]:
+    partition = journal.partition_of(TOPICS.event, AGENT)
+    end = journal.bounds(TOPICS.event, partition).next
+    found: list[bytes] = []
+    with journal.reader(TOPICS.event, 0, partition=partition) as reader:
+        while len(found) < end:
+            found += [record.value for record in reader.poll(5)]
+    return found
+
+
+def event(offset: int) -> tuple[int, Outgoing]:
+    return offset, Outgoing(b"%d" % offset, {}, AGENT)
+
+
+def test_r5_events_go_on_at_once_after_the_database_was_restored(
+    database_url: str, journal: Journal
+) -> None:
+    with ConnectionPool[Connection](database_url, min_size=0, max_size=2, open=True) as pool:
+        epochs = partial(next_epoch, pool)
+        before = max(epochs(0) + 3_000, 5_000)
+        old = EventLog(journal, TOPICS.event, AGENT, MemorySnapshots(), lambda _: before)
+        old.append("log", [event(0)])
+        restored = EventLog(journal, TOPICS.event, AGENT, DatabaseSnapshots(pool), epochs)
+        with pytest.raises(ProducerFenced):
+            restored.append("log", [event(0), event(1)])
+        restored.append("log", [event(0), event(1)])
+        assert told(journal) == [b"0", b"1"]
+        assert epochs(0) > before
+
+
+def test_r5_events_of_logs_with_long_names_are_told_apart(journal: Journal) -> None:
+    log = EventLog(journal, TOPICS.event, AGENT, MemorySnapshots(), lambda above: above + 1)
+    for end in "xy":
+        for _ in range(2):
+            log.append("n" * 300 + end, [event(0)])
+    assert told(journal) == [b"0", b"0"]
+
+
+class LossyJournal:
+    """A journal that fails the first append, but only after the second is in the log."""
+
+    def __init__(self, journal: Journal) -> None:
+        self._journal = journal
+        self._first: Future[Appended] | None = None
+
+    def append(self, topic: str, record: Outgoing) -> Future[Appended]:
+        if self._first is None:
+            self._first = Future()
+            return self._first
+        appended = self._journal.append(topic, record)
+        if not self._first.done():
+            self._first.set_exception(NotAppended("no room"))
+        return appended
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._journal, name)
+
+
+def test_an_event_that_can_never_be_told_is_counted_as_lost(journal: Journal) -> None:
+    lossy: Any = LossyJournal(journal)
+    log = EventLog(lossy, TOPICS.event, AGENT, MemorySnapshots(), lambda above: above + 1)
+    before = PUBLISHER_EVENTS_LOST._value.get()
+    log.append("log", [event(0), event(1)])
+    log.append("log", [event(0), event(1), event(2)])
+    assert told(journal) == [b"1", b"2"]
+    assert PUBLISHER_EVENTS_LOST._value.get() == before + 1

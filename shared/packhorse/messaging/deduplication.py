@@ -39,11 +39,19 @@ class Verdict(enum.Enum):
     UNKNOWN = "unknown"
 
 
-class ProducerFenced(Permanent):
+class _TooLow(Permanent):
+    """The epoch is too low; one above `epoch` is taken, if that is not 0."""
+
+    def __init__(self, detail: str, epoch: int = 0) -> None:
+        super().__init__(detail)
+        self.epoch = epoch
+
+
+class ProducerFenced(_TooLow):
     """Somebody else has registered under the name since; register anew to take it back."""
 
 
-class ProducerExpired(Permanent):
+class ProducerExpired(_TooLow):
     """The name may be one that was forgotten; register anew to begin again under it."""
 
 
@@ -145,7 +153,8 @@ class Deduplication:
         if epoch < known.epoch:
             raise ProducerFenced(
                 f"producer {producer} was registered anew: its epoch is {known.epoch}, and "
-                f"{epoch} is refused; register again to go on under the name"
+                f"{epoch} is refused; register again to go on under the name",
+                known.epoch,
             )
         if sequence > known.pushed:
             return Verdict.NOT_DUP
@@ -155,7 +164,8 @@ class Deduplication:
         if epoch <= self._floor:
             raise ProducerExpired(
                 f"producer {producer} with epoch {epoch} is not known, or no longer; register "
-                "again, and begin after what you know to be published"
+                "again, and begin after what you know to be published",
+                self._floor,
             )
         if len(self._producers) >= self._limit:
             raise TooManyProducers(

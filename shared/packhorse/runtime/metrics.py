@@ -65,6 +65,9 @@ PUBLISHER_EVENTS = Counter(
 PUBLISHER_EVENTS_MISSED = Counter(
     "packhorse_publisher_events_missed", "Offsets that left the log before all subscribers had them"
 )
+PUBLISHER_EVENTS_LOST = Counter(
+    "packhorse_publisher_events_lost", "Events that the event topic can't take any more"
+)
 PUBLISHER_EVENT_STREAMS = Gauge(
     "packhorse_publisher_event_streams", "Clients that follow the events"
 )

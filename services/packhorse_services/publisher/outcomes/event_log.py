@@ -1,13 +1,15 @@
 """The event topic: one CloudEvent a package, also when a try before this one died (R5)."""
 
+import hashlib
 import logging
 from collections.abc import Callable, Sequence
 
 from packhorse.errors import PackhorseError
 from packhorse.messaging.api import Journal, Outgoing, RecordTooLarge
 from packhorse.messaging.deduplicated import DeduplicatedLog, SequenceOvertaken
-from packhorse.messaging.deduplication import SnapshotStore
-from packhorse.messaging.numbered import Numbered
+from packhorse.messaging.deduplication import ProducerExpired, ProducerFenced, SnapshotStore
+from packhorse.messaging.numbered import MAX_NAME, Numbered
+from packhorse.runtime.metrics import PUBLISHER_EVENTS_LOST
 
 logger = logging.getLogger(__name__)
 
@@ -20,6 +22,9 @@ Event = tuple[int, Outgoing]
 class EventLog:
     """Appends one agent's events in the order of their packages, each once. Of one thread.
 
+    `next_epoch` gives an epoch that nobody had, above the one that it is told if it can: a
+    database that was restored gives lower ones than those that are in the log.
+
     The packages' offsets are the sequence of a producer; the topic of packages is part of its
     name, since another log counts from the beginning.
     """
@@ -30,39 +35,58 @@ class EventLog:
         topic: str,
         agent: str,
         snapshots: SnapshotStore,
-        next_epoch: Callable[[], int],
+        next_epoch: Callable[[int], int],
     ) -> None:
         self._journal, self._topic, self._agent = journal, topic, agent
         self._snapshots, self._next_epoch = snapshots, next_epoch
         self._log: DeduplicatedLog | None = None
-        self._epoch = 0
+        self._epoch = self._epoch_in_log = 0
 
     def append(self, journal_id: str, events: Sequence[Event]) -> None:
         """Append those events that are not there yet, in order.
 
-        Raises a `PackhorseError` unless all of them are there; then try the same again.
+        Raises a `PackhorseError` unless all of them are there; then try the same again. An event
+        that never will be there is logged and counted as lost: a later one is in the log already,
+        or it is too large.
         """
         log = self._log or self._opened()
-        producer = f"events/{self._agent}/{journal_id}"[:255]
+        producer = _producer(self._agent, journal_id)
         messages = [Numbered(producer, self._epoch, offset, record) for offset, record in events]
+        failures: list[PackhorseError] = []
         for message, outcome in zip(messages, log.append_all(messages), strict=True):
             if isinstance(outcome, RecordTooLarge | SequenceOvertaken):
-                logger.error("an event can't be told", extra={"offset": message.sequence})
+                PUBLISHER_EVENTS_LOST.inc()
+                logger.error("an event is lost", extra={"offset": message.sequence})
             elif isinstance(outcome, PackhorseError):
-                self.close()
-                raise outcome
+                failures.append(outcome)
+        if failures:
+            self._fail(failures[0])
         if log.unsaved >= _SNAPSHOT_EVERY:
             log.take_snapshot()
+
+    def _fail(self, failure: PackhorseError) -> None:
+        self.close()
+        if isinstance(failure, ProducerFenced | ProducerExpired):
+            self._epoch_in_log = max(self._epoch_in_log, failure.epoch)
+        raise failure
 
     def close(self) -> None:
         """Forget what is known of the topic; the next `append` begins with the snapshot."""
         self._log = None
 
     def _opened(self) -> DeduplicatedLog:
-        self._epoch = self._next_epoch()
+        self._epoch = self._next_epoch(self._epoch_in_log)
         self._log = DeduplicatedLog(
             *(self._journal, self._topic, self._snapshots),
             name=f"{self._topic}/{self._agent}",
             key=self._agent,
         )
         return self._log
+
+
+def _producer(agent: str, journal_id: str) -> str:
+    """Return the producer's name: another one for another log, however long the names are."""
+    name = f"events/{agent}/{journal_id}"
+    if len(name) <= MAX_NAME:
+        return name
+    return f"events/sha256/{hashlib.sha256(name.encode()).hexdigest()}"

@@ -27,6 +27,7 @@ from packhorse_services.publisher.outcomes.turn import Turn, bookkeeping
 from packhorse_services.publisher.queues.queue import Queues
 
 _TIDY_S = 300.0
+_MOST_EPOCHS = 100_000
 
 
 @dataclass(frozen=True)
@@ -51,7 +52,7 @@ def outcome_parts(
     """Return the parts; nothing connects before they are started."""
     agent, progress = queues.agent, Progress()
     events = EventLog(
-        journal, topics.event, agent, DatabaseSnapshots(pool), partial(_next_epoch, pool)
+        journal, topics.event, agent, DatabaseSnapshots(pool), partial(next_epoch, pool)
     )
     packages = PackageSource(journal, topics.package, queues.feed.cache)
     open_connection = partial(connect, database_url, f"publisher-outcomes-{agent}", autocommit=True)
@@ -76,8 +77,17 @@ def outcome_parts(
     return OutcomeParts(settlement, (keeper, settlement, periodic))
 
 
-def _next_epoch(pool: ConnectionPool[Connection]) -> int:
-    """Return an epoch that no producer has had."""
+def next_epoch(pool: ConnectionPool[Connection], above: int = 0) -> int:
+    """Return an epoch that no producer has had, above `above` unless that is very far away.
+
+    The sequence is not set, for who takes an epoch at the same time would get the same one.
+    """
     with pool.connection() as connection, bookkeeping(connection):
-        row: Any = connection.execute("SELECT nextval('bookkeeping.producer_epoch')").fetchone()
+        row: Any = connection.execute(
+            """
+            SELECT max(nextval('bookkeeping.producer_epoch')) FROM generate_series(1, (
+                SELECT greatest(1, least(%s - last_value + 1, %s)) FROM bookkeeping.producer_epoch))
+            """,
+            (above, _MOST_EPOCHS),
+        ).fetchone()
     return int(row[0])
