@@ -1,5 +1,6 @@
 """Error queues over HTTP: what a subscriber gave up on, and distributing it again, to all (R18)."""
 
+import asyncio
 import base64
 import binascii
 import logging
@@ -19,7 +20,12 @@ from packhorse.runtime.problems import Problem, documented
 from packhorse.runtime.validation import StrictRoute
 from packhorse_services.publisher.collaborators import of
 from packhorse_services.publisher.distribute import DistributionRequest
-from packhorse_services.publisher.outcomes.error_queue import ErrorQueues, FailedPackage, Place
+from packhorse_services.publisher.outcomes.error_queue import (
+    ErrorPage,
+    ErrorQueues,
+    FailedPackage,
+    Place,
+)
 from packhorse_services.publisher.schemas import DistributionAccepted, time_of
 from packhorse_services.publisher.submission import answer, publish, wanted_wait
 
@@ -58,38 +64,50 @@ class ErrorQueueDocument(BaseModel):
 
     subscriber: str
     length: int
-    entries: list[FailedDocument]
-    next: str | None
+    entries: list[FailedDocument] = Field(
+        description="Fewer than the limit when they are large, and yet not the last"
+    )
+    next: str | None = Field(description="URL of the next page, or null at the end")
 
 
-@router.get("/queues/{subscriber}/errors", responses=documented(404, 503))
+@router.get(
+    "/queues/{subscriber}/errors",
+    responses=documented(404, 503),
+    response_model=ErrorQueueDocument,
+)
 async def get_error_queue(
     request: Request,
-    response: Response,
     subscriber: SubscriberName,
     _caller: Reader,
+    *,
     limit: Annotated[int, Query(ge=1, le=MAX_PAGE)] = 100,
     cursor: Annotated[str | None, Query(max_length=100)] = None,
-) -> ErrorQueueDocument:
+) -> Response:
     """Return the packages that a subscriber gave up on, oldest first; each is kept for 30 days."""
     publisher = of(request)
     subscriber = _storable(subscriber)
-    page = await publisher.errors.page(subscriber, _read_place(cursor), limit + 1)
+    page = await publisher.errors.page(subscriber, _read_place(cursor), limit)
     length = await publisher.errors.count(subscriber)
     if length == 0:
         publisher.queues.subscriber(subscriber)
     following = None
-    if len(page) > limit:
+    if page.behind is not None:
         path = f"/queues/{quote(subscriber, safe='')}/errors"
-        query = urlencode({"cursor": _write_place(page[limit - 1].place), "limit": limit})
+        query = urlencode({"cursor": _write_place(page.behind), "limit": limit})
         following = f"{path}?{query}"
-        response.headers["Link"] = f'<{following}>; rel="next"'
+    link = {"Link": f'<{following}>; rel="next"'} if following else None
+    body = await asyncio.to_thread(_written, subscriber, length, page, following)
+    return Response(body, headers=link, media_type="application/json")
+
+
+def _written(subscriber: str, length: int, page: ErrorPage, following: str | None) -> str:
+    """Return the page as JSON; thousands of paths take their time."""
     return ErrorQueueDocument(
         subscriber=subscriber,
         length=length,
-        entries=[_failed(failed) for failed in page[:limit]],
+        entries=[_failed(failed) for failed in page.found],
         next=following,
-    )
+    ).model_dump_json()
 
 
 def _failed(failed: FailedPackage) -> FailedDocument:
@@ -202,5 +220,5 @@ def _read_place(cursor: str | None) -> Place:
     found = _PLACE.fullmatch(text)
     if found is None or int(found[2]) > _BIG:
         wrong = {"pointer": "query/cursor", "detail": "no cursor of ours; begin without one"}
-        raise Problem(422, detail="the cursor is none", errors=[wrong])
+        raise Problem(422, detail="the cursor is not one that this service gave", errors=[wrong])
     return Place(int(found[1]), int(found[2]))

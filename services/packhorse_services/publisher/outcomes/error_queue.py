@@ -1,7 +1,9 @@
 """Error queues as they are read: durable, and enough to distribute a package again (R18)."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime
+from itertools import accumulate
 from typing import Any
 
 from psycopg import AsyncConnection
@@ -16,6 +18,9 @@ from packhorse.wire.package_codec import ENTRY_HEADER, decode_entry
 from packhorse.wire.record import Undecodable
 
 Pool = AsyncConnectionPool[AsyncConnection]
+
+_PAGE_BYTES = 2 * 1024 * 1024
+"""How much one page holds of packages and reasons, but for a single entry that is larger (R30)."""
 
 
 class NotInErrorQueue(Permanent):
@@ -74,11 +79,27 @@ class FailedPackage:
         return package
 
 
+@dataclass(frozen=True, slots=True)
+class ErrorPage:
+    """Some entries, oldest first, and behind which place the next page begins; None at the end."""
+
+    found: Sequence[FailedPackage]
+    behind: Place | None
+
+
+_FAILED = """
+    FROM bookkeeping.outcome
+    WHERE agent = %(agent)s AND subscriber = %(subscriber)s AND status = 'REMOVED_FAILED'
+"""
 _SELECT = """
     SELECT package_id, log_offset AS offset, journal_id, attempts, reason, decided_at,
         (extract(epoch FROM recorded_at) * 1000000)::bigint AS recorded_us, redistributed_as, entry
-    FROM bookkeeping.outcome
-    WHERE agent = %(agent)s AND subscriber = %(subscriber)s AND status = 'REMOVED_FAILED'
+"""
+_SIZES = "SELECT octet_length(coalesce(entry, '')) + octet_length(reason)"
+_BEHIND = """
+    AND (recorded_at, log_offset) > (
+        to_timestamp(0) + make_interval(secs => %(recorded_us)s::numeric / 1000000), %(behind)s)
+    ORDER BY recorded_at, log_offset, journal_id LIMIT %(limit)s
 """
 
 
@@ -88,19 +109,24 @@ class ErrorQueues:
     def __init__(self, pool: Pool, agent: str) -> None:
         self._pool, self._agent = pool, agent
 
-    async def page(self, subscriber: str, behind: Place, limit: int) -> list[FailedPackage]:
-        """Return the first `limit` entries behind a place, oldest first."""
-        return await self._rows(
-            f"""{_SELECT}
-            AND (recorded_at, log_offset) > (
-                to_timestamp(0) + make_interval(secs => %(recorded_us)s::numeric / 1000000),
-                %(offset)s)
-            ORDER BY recorded_at, log_offset, journal_id LIMIT %(limit)s""",
-            subscriber,
-            recorded_us=behind.recorded_us,
-            offset=behind.offset,
-            limit=limit,
+    async def page(self, subscriber: str, behind: Place, limit: int) -> ErrorPage:
+        """Return the first entries behind a place: `limit`, or fewer when they are large."""
+        place = {"recorded_us": behind.recorded_us, "behind": behind.offset}
+        sizes = await self._sizes(subscriber, limit=limit + 1, **place)
+        fitting = sum(size <= _PAGE_BYTES for size in accumulate(sizes[:limit]))
+        fitting = max(fitting, min(1, len(sizes)))
+        found = await self._rows(
+            f"{_SELECT} {_FAILED} {_BEHIND}", subscriber, limit=fitting, **place
         )
+        return ErrorPage(found, found[-1].place if found and len(sizes) > fitting else None)
+
+    async def _sizes(self, subscriber: str, **more: int) -> list[int]:
+        parameters = {"agent": self._agent, "subscriber": subscriber, **more}
+        statement: Any = f"{_SIZES} {_FAILED} {_BEHIND}"
+        async with self._pool.connection() as connection:
+            await connection.execute(role_statement(BOOKKEEPER))
+            rows = await connection.execute(statement, parameters)
+            return [size for (size,) in await rows.fetchall()]
 
     async def find(self, subscriber: str, offset: int, journal_id: str) -> FailedPackage:
         """Return the entry at an offset: of the log that is in use, else of the last one before.
@@ -108,7 +134,7 @@ class ErrorQueues:
         Raises `NotInErrorQueue`.
         """
         found = await self._rows(
-            f"""{_SELECT} AND log_offset = %(offset)s
+            f"""{_SELECT} {_FAILED} AND log_offset = %(offset)s
             ORDER BY journal_id = %(journal_id)s DESC, recorded_at DESC LIMIT 1""",
             subscriber,
             offset=offset,
