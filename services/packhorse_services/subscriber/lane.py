@@ -141,7 +141,10 @@ class Lane:
             self._show(position)
         self._desk.report.healthy(LaneState.STOPPED, head_time_ms=0)
         self._desk.on_progress()
-        while self._lease.epoch() == epoch and not (self._wake.is_set() or stopping.is_set()):
+        # Asked anew, for what came before the event was cleared wakes nobody.
+        while self._is_stopped() and self._lease.epoch() == epoch:
+            if self._wake.is_set() or stopping.is_set():
+                return
             self._desk.clock.wait(self._wake, _LEASE_POLL_S)
 
     def _show(self, position: Position) -> None:

@@ -1,5 +1,6 @@
 """Pause, resume and stop at the subscriber: at once, for good, and never in the middle (LIM-6)."""
 
+import threading
 import uuid
 from collections.abc import Callable
 
@@ -14,6 +15,7 @@ from packhorse.wire.messages import (
 )
 from packhorse_services.subscriber.assembly import Subscriber
 from packhorse_services.subscriber.attempts import RetryPolicy
+from packhorse_services.subscriber.lane import Lane
 from tests.harness.clock import ManualClock
 from tests.harness.commands import following, told
 from tests.harness.feed import Feed, page
@@ -267,3 +269,26 @@ def test_a_standby_obeys_nothing_and_takes_over_what_was_asked(
             imported(second, 1)
             eventually(lambda: len(feed.command_statuses()) == 4, what="all is told")
     assert len(feed.command_statuses()) == 4
+
+
+def test_a_lane_that_may_run_again_just_as_it_stops_does_run(
+    feed: Feed, database_url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    late = threading.Event()
+    stand_still = Lane._stand_still
+
+    def after_a_run_command(lane: Lane, epoch: int, stopping: threading.Event) -> None:
+        """Let RUN come between the lane's look and its wait."""
+        if not late.is_set():
+            feed.control("sub", DesiredState.RUN)
+            desired = lane._desk.control.desired
+            eventually(lambda: desired("main") is DesiredState.RUN, what="RUN is known")
+            late.set()
+        stand_still(lane, epoch, stopping)
+
+    monkeypatch.setattr(Lane, "_stand_still", after_a_run_command)
+    with running(feed, database_url, lease_s=3600.0) as subscriber:
+        imported(subscriber, feed.add(page("/a")))
+        feed.control("sub", DesiredState.STOP)
+        assert late.wait(30)
+        imported(subscriber, feed.add(page("/b")))
