@@ -77,7 +77,7 @@ class _Assembly:
             clock,
         )
         self.clearances, self.control = Clearances(), LaneControl()
-        self.staging = Staging(settings.wait_for) if settings.wait_for else None
+        self.staging = Staging(settings.wait_for, clock) if settings.wait_for else None
         self.memory = PackageMemory(settings.remember_packages_h)
 
     def subscriber(self) -> Subscriber:

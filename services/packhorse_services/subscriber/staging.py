@@ -6,9 +6,10 @@ ADR 0014 says why. This module decides; `staging_follower` tells it what the gol
 import enum
 import threading
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Protocol
 
+from packhorse.clock import Clock, SystemClock
 from packhorse.wire.messages import (
     Action,
     DiscoveryMessage,
@@ -17,20 +18,18 @@ from packhorse.wire.messages import (
     StatusMessage,
     SubscriberState,
 )
-from packhorse_services.subscriber.arrivals import Arrival, Mark, entry_of
+from packhorse_services.subscriber.arrivals import Arrival, entry_of
 from packhorse_services.subscriber.failures import printable
-from packhorse_services.subscriber.offset_map import OffsetMap
 from packhorse_services.subscriber.position import Position
 from packhorse_services.subscriber.refusals import Refusals
+from packhorse_services.subscriber.staged_lane import StagedLane
 
-_CODES = {status: code for code, status in enumerate(Status, start=1)}
-_STATUSES = {code: status for status, code in _CODES.items()}
-_CODE_BITS = 3
-_HASH_MASK = (1 << 29) - 1
 _STRAYED = (LaneState.JOURNAL_MISMATCH, LaneState.GAP)
 
 _REASON_CHARACTERS = 200
-_REASONS = 1_000
+_SILENT_S = 30.0
+_SILENCE_STEP_S = 10
+"""A reason that changes is announced, and nobody wants that each second."""
 _WAY_OUT = "which ends only by a clear, or when this subscriber is started without wait_for"
 
 
@@ -76,36 +75,6 @@ class OpenGate:
         return ACCEPTED
 
 
-@dataclass(slots=True)
-class _Lane:
-    """What the golden subscriber did with one agent's packages above our position."""
-
-    journal_id: str
-    decided: OffsetMap = field(default_factory=OffsetMap)
-    reasons: dict[int, str] = field(default_factory=dict)
-    proven: int = -1
-    """Each status up to this offset that the status topic still holds has been read."""
-
-    def take(self, message: StatusMessage, reason: str) -> None:
-        offset = message.offset
-        self.decided.put(offset, _hash(message.package_id) << _CODE_BITS | _CODES[message.status])
-        self.reasons.pop(offset, None)
-        wanted = message.status is not Status.IMPORTED and offset > self.decided.floor
-        if wanted and len(self.reasons) < _REASONS:
-            self.reasons[offset] = reason
-
-    def told_of(self, mark: Mark) -> tuple[Status | None, bool]:
-        """Return what was told of an offset, and whether it was told of this package."""
-        known = self.decided.get(mark.offset)
-        status = _STATUSES.get(known & (1 << _CODE_BITS) - 1)
-        return status, known >> _CODE_BITS == _hash(mark.package_id)
-
-    def forget(self, offset: int) -> None:
-        self.decided.forget(offset)
-        if self.reasons:
-            self.reasons = {known: text for known, text in self.reasons.items() if known > offset}
-
-
 class Staging:
     """The gate of a subscriber that waits for another; safe to use from several threads.
 
@@ -114,11 +83,13 @@ class Staging:
     the golden subscriber is certainly past it and certainly told nothing of it: it was a repeat.
     """
 
-    def __init__(self, golden: str) -> None:
+    def __init__(self, golden: str, clock: Clock | None = None) -> None:
         self.golden = golden
+        self._clock = clock or SystemClock()
         self._lock = threading.Lock()
-        self._lanes: dict[str, _Lane] = {}
+        self._lanes: dict[str, StagedLane] = {}
         self._told: DiscoveryMessage | None = None
+        self._told_at = 0.0
         self._refused = Refusals()
         self._covers_ms: float = float("inf")
         self._wanted, self._read = 0, 0
@@ -150,7 +121,7 @@ class Staging:
             return _wait(f"waits for {self.golden}, whose statuses are being read")
         told = _lane_of(self._told, position)
         if told is not None and told.state in _STRAYED:  # offsets may have been used again (R24)
-            return _wait(f"waits for {self.golden}{_trouble(told)}")
+            return _wait(f"waits for {self.golden}{self._trouble(told)}")
         status, of_this = lane.told_of(arrival.mark)
         if status is None:
             return self._undecided(position, lane, arrival)
@@ -163,7 +134,7 @@ class Staging:
             return ACCEPTED
         return self._skip(status, lane.reasons.get(arrival.offset, ""))
 
-    def _lane_at(self, position: Position) -> _Lane:
+    def _lane_at(self, position: Position) -> StagedLane:
         """Return the lane, after it has asked for a reading when it needs one."""
         lane = self._lanes.get(position.agent)
         if (
@@ -172,14 +143,14 @@ class Staging:
             or position.offset < lane.decided.floor
             or (lane.decided.horizon is not None and lane.decided.has_room())
         ):
-            lane = self._lanes[position.agent] = _Lane(position.journal_id)
+            lane = self._lanes[position.agent] = StagedLane(position.journal_id)
             self._wanted += 1
             self._asked.set()
         if position.offset > lane.decided.floor:
             lane.forget(position.offset)
         return lane
 
-    def _undecided(self, position: Position, lane: _Lane, arrival: Arrival) -> Ruling:
+    def _undecided(self, position: Position, lane: StagedLane, arrival: Arrival) -> Ruling:
         """Rule without a status, which only a proof that there is none can make a yes."""
         told = _lane_of(self._told, position)
         if told is None or not (self._told and self._told.editable):
@@ -188,7 +159,7 @@ class Staging:
             return _wait(f"{self.golden} began behind offset {arrival.offset}, {_WAY_OUT}")
         read_up_to = min(lane.proven, told.settled_offset)
         if read_up_to < arrival.offset or not lane.decided.reaches(arrival.offset):
-            trouble = _trouble(told)
+            trouble = self._trouble(told)
             return _wait(f"waits for {self.golden} to import offset {arrival.offset}{trouble}")
         if arrival.record is None or arrival.record.time_ms < self._covers_ms:
             return _wait(
@@ -213,8 +184,26 @@ class Staging:
         if self._told is None:
             return f"waits for {self.golden}, which has not announced itself"
         if not self._told.editable:
-            return f"waits for {self.golden}, which tells of no import: make it editable"
-        return f"waits for {self.golden}, which does not follow {position.agent} in this journal"
+            why = "tells of no import: make it editable"
+        else:
+            why = f"does not follow {position.agent} in this journal"
+        return f"waits for {self.golden}, which {why}{self._silence()}"
+
+    def _trouble(self, state: SubscriberState) -> str:
+        """Return what keeps the golden lane, by what it says or by its silence."""
+        silence = self._silence()
+        if state.state in (LaneState.RUNNING, LaneState.IDLE):
+            return silence
+        error = printable(state.last_error, _REASON_CHARACTERS)
+        became = f"{'was' if silence else 'is'} {state.state.value}"
+        return f", which {became}{': ' if error else ''}{error}{silence}"
+
+    def _silence(self) -> str:
+        silent = self._clock.monotonic() - self._told_at
+        if silent < _SILENT_S:
+            return ""
+        shown = int(silent) // _SILENCE_STEP_S * _SILENCE_STEP_S
+        return f"; {self.golden} has been silent for {shown} s"
 
     def _skip(self, status: Status, reason: str) -> Ruling:
         because = f": {reason}" if reason else ""
@@ -245,10 +234,10 @@ class Staging:
             if lane is not None and lane.journal_id == message.journal_id:
                 lane.take(message, reason)
 
-    def announced(self, message: DiscoveryMessage) -> None:
-        """Take an announcement of the golden subscriber, the newest so far."""
+    def announced(self, message: DiscoveryMessage, age_s: float = 0.0) -> None:
+        """Take an announcement of the golden subscriber, the newest so far, made `age_s` ago."""
         with self._lock:
-            self._told = message
+            self._told, self._told_at = message, self._clock.monotonic() - age_s
 
     def read_to_end(self, wanted: int, message: DiscoveryMessage | None) -> None:
         """Note that reading `wanted` holds every status that was sent before `message` was."""
@@ -262,11 +251,6 @@ class Staging:
                     lane.proven = state.settled_offset
 
 
-def _hash(package_id: str) -> int:
-    """Return some bits of a hash that nobody outside this process can aim at."""
-    return hash(package_id) & _HASH_MASK
-
-
 def _wait(reason: str) -> Ruling:
     return Ruling(Verdict.WAIT, reason)
 
@@ -276,11 +260,3 @@ def _lane_of(message: DiscoveryMessage | None, position: Position) -> Subscriber
         if (state.publisher_agent, state.journal_id) == (position.agent, position.journal_id):
             return state
     return None
-
-
-def _trouble(state: SubscriberState) -> str:
-    """Return what keeps the golden lane, when it says so."""
-    if state.state in (LaneState.RUNNING, LaneState.IDLE):
-        return ""
-    error = printable(state.last_error, _REASON_CHARACTERS)
-    return f", which is {state.state.value}{': ' if error else ''}{error}"

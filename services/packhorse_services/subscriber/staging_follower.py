@@ -38,6 +38,7 @@ class StagingFollower:
         self._end: int | None = None
         self._covered = False
         self._heard: DiscoveryMessage | None = None
+        self._said_before = 0
         self._wake = threading.Event()
         self._worker = Worker("staging", self._run)
 
@@ -76,6 +77,7 @@ class StagingFollower:
             self._identity = journal.identity(status)
             self._reading, self._next = 0, Edge.OLDEST
         partition = journal.partition_of(discovery, self._staging.golden)
+        self._said_before = journal.bounds(discovery, partition).next
         with (
             journal.reader(discovery, Edge.OLDEST, partition=partition) as announcements,
             journal.reader(status, self._next, partition=0) as statuses,
@@ -96,15 +98,24 @@ class StagingFollower:
         self._staging.covers(0 if self._covered else float("inf"))
 
     def _hear(self, announcements: Reader) -> bool:
-        heard = None
+        heard, age_s = None, 0.0
         for record in announcements.poll(0.0):
-            if record.key == self._staging.golden:
-                heard = _announcement(record) or heard
-        if heard is None or heard.subscriber != self._staging.golden:
+            if record.key != self._staging.golden:
+                continue
+            message = _announcement(record)
+            if message is not None and message.subscriber == self._staging.golden:
+                heard, age_s = message, self._age_s(record)
+        if heard is None:
             return False
         self._heard = heard
-        self._staging.announced(heard)
+        self._staging.announced(heard, age_s)
         return True
+
+    def _age_s(self, record: Record) -> float:
+        """Return how old an announcement is, for display: 0 unless it was there before us."""
+        if record.offset >= self._said_before:
+            return 0.0
+        return max(0.0, (self._clock.wall_ms() - record.time_ms) / 1000)
 
     def _read(self, statuses: Reader) -> None:
         records = statuses.poll(_POLL_S)

@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from packhorse.clock import Clock, SystemClock
 from packhorse.messaging.api import Journal, JournalUnavailable, Outgoing, Reader, Record
 from packhorse.messaging.open import open_journal
 from packhorse.messaging.topics import standard_topics
@@ -22,6 +23,7 @@ from packhorse.wire.messages import (
 )
 from packhorse_services.subscriber.staging import Staging, Verdict
 from packhorse_services.subscriber.staging_follower import StagingFollower
+from tests.harness.clock import ManualClock
 from tests.harness.feed import TOPICS
 from tests.harness.journals import eventually
 from tests.unit.subscriber.test_staging import START, announcement, arrival, status
@@ -49,9 +51,11 @@ def fresh_journal() -> Journal:
 
 
 @contextmanager
-def following(journal: Any, golden: str = "golden") -> Iterator[Staging]:
+def following(
+    journal: Any, golden: str = "golden", clock: Clock | None = None
+) -> Iterator[Staging]:
     staging = Staging(golden)
-    follower = StagingFollower(journal, TOPICS, staging)
+    follower = StagingFollower(journal, TOPICS, staging, clock)
     follower.start()
     try:
         yield staging
@@ -218,6 +222,21 @@ def test_an_announcement_counts_only_once_the_statuses_before_it_are_read() -> N
             "skipped",
         )
         assert seen <= {Verdict.WAIT, Verdict.SKIP}
+
+
+def test_only_what_was_announced_before_the_start_is_old() -> None:
+    """How far this machine's clock is from the broker's is no silence of the golden one."""
+    journal = fresh_journal()
+    announce(journal, announcement(-1))
+    tomorrow = ManualClock(wall_ms=SystemClock().wall_ms() + 86_400_000)
+    with following(journal, clock=tomorrow) as staging:
+
+        def reason() -> str:
+            return staging.ruling(START, arrival(0)).reason
+
+        eventually(lambda: reason().endswith("golden has been silent for 86400 s"), "silence")
+        announce(journal, announcement(-1))
+        eventually(lambda: reason() == "waits for golden to import offset 0", "it is back")
 
 
 def test_nothing_is_read_before_a_lane_asks() -> None:

@@ -21,6 +21,7 @@ from packhorse.wire.package_codec import encode_package
 from packhorse_services.subscriber.arrivals import Arrival, Mark, arrival_of
 from packhorse_services.subscriber.position import Position
 from packhorse_services.subscriber.staging import Staging, Verdict
+from tests.harness.clock import ManualClock
 
 REFUSALS = (Status.REMOVED, Status.REMOVED_FAILED, Status.SKIPPED)
 START = Position("main", "journal", 1, Mark(-1, ""))
@@ -198,6 +199,39 @@ def test_a_wait_says_what_it_waits_for(said: DiscoveryMessage | None, because: s
     assert ruling.verdict is Verdict.WAIT
     assert because in ruling.reason
     assert "golden" in ruling.reason
+
+
+@pytest.mark.parametrize(
+    ("said", "because"),
+    [
+        (announcement(-1), "waits for golden to import offset 0"),
+        (
+            announcement(-1, state=LaneState.PAUSED),
+            "waits for golden to import offset 0, which was PAUSED",
+        ),
+        (
+            announcement(9, state=LaneState.GAP, last_error="too late"),
+            "waits for golden, which was GAP: too late",
+        ),
+        (
+            announcement(9, journal_id="another"),
+            "waits for golden, which does not follow main in this journal",
+        ),
+    ],
+)
+def test_a_wait_names_a_golden_one_that_is_away(said: DiscoveryMessage, because: str) -> None:
+    clock = ManualClock()
+    staging = Staging("golden", clock)
+    read(staging, said=said)
+    clock.advance(29.9)
+    assert "silent" not in staging.ruling(START, arrival(0)).reason
+    clock.advance(15.0)
+    reason = staging.ruling(START, arrival(0)).reason
+    assert reason == f"{because}; golden has been silent for 40 s"
+    staging.announced(said)
+    assert "silent" not in staging.ruling(START, arrival(0)).reason
+    staging.announced(said, age_s=3_600.0)
+    assert "silent for 3600 s" in staging.ruling(START, arrival(0)).reason
 
 
 def test_silence_proves_nothing_of_the_time_that_the_status_topic_has_forgotten() -> None:
