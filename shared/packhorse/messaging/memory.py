@@ -4,15 +4,12 @@ It keeps every promise of the port except outliving the process.
 """
 
 import threading
-import uuid
-from bisect import bisect_left
 from collections.abc import Mapping, Sequence
 from concurrent.futures import Future
 from dataclasses import replace
 from types import TracebackType
 from typing import Self
 
-from packhorse.clock import Clock, SystemClock
 from packhorse.messaging.api import (
     Appended,
     Bounds,
@@ -28,61 +25,10 @@ from packhorse.messaging.api import (
     TopicSpec,
 )
 from packhorse.messaging.faults import topic_faults
+from packhorse.messaging.memory_log import MemoryLog, Partition, Topic
 from packhorse.messaging.partitioning import partition_for
 
-
-class _Partition:
-    """One ordered log; the caller holds the log's lock."""
-
-    def __init__(self) -> None:
-        self.oldest = 0
-        self.records: list[Record] = []
-
-    @property
-    def bounds(self) -> Bounds:
-        return Bounds(self.oldest, self.oldest + len(self.records))
-
-    def since(self, time_ms: int) -> int:
-        return self.oldest + bisect_left(self.records, time_ms, key=lambda record: record.time_ms)
-
-    def truncate(self, before: int) -> None:
-        if before > self.oldest:
-            del self.records[: before - self.oldest]
-            self.oldest = before
-
-
-class _Topic:
-    def __init__(self, spec: TopicSpec) -> None:
-        self.spec = spec
-        self.identity = str(uuid.uuid4())
-        self.partitions = [_Partition() for _ in range(spec.partitions)]
-
-    def partition(self, number: int) -> _Partition:
-        if not 0 <= number < len(self.partitions):
-            raise TopicMissing(f"topic {self.spec.name} has no partition {number}")
-        return self.partitions[number]
-
-
-class MemoryLog:
-    """Topics and the lock that guards them; several `MemoryJournal`s may share one."""
-
-    def __init__(self, clock: Clock | None = None) -> None:
-        self.clock = clock or SystemClock()
-        self.changed = threading.Condition()
-        self.topics: dict[str, _Topic] = {}
-
-    def topic(self, name: str) -> _Topic:
-        """Return a topic; the caller holds the lock. Raises `TopicMissing`."""
-        if name not in self.topics:
-            raise TopicMissing(f"topic {name} does not exist; run `packhorse topics create`")
-        return self.topics[name]
-
-    def remove_topic(self, name: str) -> None:
-        """Forget a topic; its readers find out at their next poll."""
-        with self.changed:
-            del self.topics[name]
-            self.changed.notify_all()
-
+__all__ = ["MemoryJournal", "MemoryLog", "open_memory_journal", "shared_log"]
 
 _SHARED: dict[str, MemoryLog] = {}
 _SHARED_LOCK = threading.Lock()
@@ -137,7 +83,7 @@ class MemoryJournal:
             self._log.changed.notify_all()
             return Appended(number, offset)
 
-    def _now_ms(self, partition: _Partition) -> int:
+    def _now_ms(self, partition: Partition) -> int:
         now = self._log.clock.wall_ms()
         return max(now, partition.records[-1].time_ms) if partition.records else now
 
@@ -204,7 +150,7 @@ class MemoryJournal:
         """Create the topics that do not exist."""
         with self._log.changed:
             for spec in topics:
-                self._log.topics.setdefault(spec.name, _Topic(spec))
+                self._log.topics.setdefault(spec.name, Topic(spec))
 
     def check_topics(self, topics: Sequence[TopicSpec]) -> list[str]:
         """Return one sentence for each fault."""
@@ -229,7 +175,7 @@ class MemoryJournal:
 class MemoryReader:
     """A `Reader` of some partitions of one topic."""
 
-    def __init__(self, log: MemoryLog, name: str, topic: _Topic, values: bool) -> None:
+    def __init__(self, log: MemoryLog, name: str, topic: Topic, values: bool) -> None:
         self._log, self._name, self._topic, self._values = log, name, topic, values
         self._positions: dict[int, int] = {}
 
