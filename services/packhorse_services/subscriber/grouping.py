@@ -40,7 +40,7 @@ def single(arrival: Arrival, agent: str, high_water: HighWater) -> Group:
     """Return a group of one package. Raises `Undecodable` or `PackageRefused`."""
     package = package_of(arrival, agent)
     after = high_water.fork()
-    fresh = [(arrival.mark, package)] if after.passes(package.entry) else []
+    fresh = [(arrival.mark, package)] if after.passes(package.entry, arrival.offset) else []
     return Group([arrival], fresh, after)
 
 
@@ -72,7 +72,7 @@ def next_group(
         if by_reference and arrivals:
             break
         arrivals.append(arrival)
-        if after.passes(package.entry):
+        if after.passes(package.entry, arrival.offset):
             fresh.append((arrival.mark, package))
         if by_reference:
             break

@@ -14,7 +14,7 @@ class HighWater:
 
     def __init__(self, marks: Mapping[str, tuple[int, int]]) -> None:
         self._marks = dict(marks)
-        self._changed: dict[str, tuple[int, int]] = {}
+        self._changed: dict[str, tuple[int, int, int]] = {}
 
     @classmethod
     def load(cls, connection: Connection, agent: str) -> Self:
@@ -32,8 +32,8 @@ class HighWater:
         """Return a copy to try on: it replaces this one when the transaction has committed."""
         return HighWater(self._marks)
 
-    def passes(self, entry: PackageEntry) -> bool:
-        """Note a package, and tell whether it is new rather than a repeat.
+    def passes(self, entry: PackageEntry, offset: int) -> bool:
+        """Note a package that is at `offset`, and tell whether it is new rather than a repeat.
 
         A producer that can't be one is none: a forged header must not keep a lane from passing.
         """
@@ -43,26 +43,29 @@ class HighWater:
         known = self._marks.get(entry.producer)
         if known is not None and mark <= known:
             return False
-        self._marks[entry.producer] = self._changed[entry.producer] = mark
+        self._marks[entry.producer] = mark
+        self._changed[entry.producer] = (*mark, offset)
         return True
 
     def store(self, connection: Connection, agent: str) -> None:
-        """Write what was noted since the fork, in the caller's transaction."""
+        """Write what was noted since the fork, in the caller's transaction.
+
+        A higher mark that is stored already stays: the log may have forgotten where it is from.
+        """
         if not self._changed:
             return
+        epochs, sequences, offsets = zip(*self._changed.values(), strict=True)
         connection.execute(
             """
-            INSERT INTO bookkeeping.applied_sequence (publisher_agent, producer, epoch, sequence)
-            SELECT %s, producer, epoch, sequence
-            FROM unnest(%s::text[], %s::bigint[], %s::bigint[])
-                AS noted (producer, epoch, sequence)
+            INSERT INTO bookkeeping.applied_sequence AS stored
+                (publisher_agent, producer, epoch, sequence, log_offset)
+            SELECT %s, producer, epoch, sequence, log_offset
+            FROM unnest(%s::text[], %s::bigint[], %s::bigint[], %s::bigint[])
+                AS noted (producer, epoch, sequence, log_offset)
             ON CONFLICT (publisher_agent, producer) DO UPDATE
-            SET epoch = excluded.epoch, sequence = excluded.sequence
+            SET epoch = excluded.epoch, sequence = excluded.sequence,
+                log_offset = excluded.log_offset
+            WHERE (stored.epoch, stored.sequence) < (excluded.epoch, excluded.sequence)
             """,
-            (
-                agent,
-                list(self._changed),
-                [epoch for epoch, _ in self._changed.values()],
-                [sequence for _, sequence in self._changed.values()],
-            ),
+            (agent, list(self._changed), list(epochs), list(sequences), list(offsets)),
         )

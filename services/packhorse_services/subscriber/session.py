@@ -247,7 +247,7 @@ class Session:
         high_water = self._high_water.fork()
         for arrival in removed:
             if entry := entry_of(arrival):
-                high_water.passes(entry)
+                high_water.passes(entry, arrival.offset)
         self._commit(Import(removed[-1].mark, high_water, decisions=decisions))
 
     def _commit(self, work: Import) -> None:

@@ -71,9 +71,10 @@ APPLIED_SEQUENCE = Table(
     Column("producer", _AGENT, primary_key=True),
     Column("epoch", BigInteger, nullable=False),
     Column("sequence", BigInteger, nullable=False),
+    Column("log_offset", BigInteger),
     schema=BOOKKEEPING,
 )
-"""The highest (epoch, sequence) that a lane has processed of each producer (R27)."""
+"""The highest (epoch, sequence) that a lane has processed of each producer, and where (R27)."""
 
 STATUS = Table(
     "status",

@@ -1,11 +1,13 @@
 """Moving a stopped lane to another offset, so that what lies behind it is really imported (R25).
 
 What the lane knew of packages above the new offset is forgotten; what it knew of those at or below
-it is read from the log again, or their repetitions would be imported over newer content (R27).
+it stays or is read from the log again, or their repetitions would be imported over newer content
+(R27). Of a producer the last package that was processed is known, and no earlier one: where that is
+above the new offset, and what is below it has left the log, nothing of the producer is known.
 """
 
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Collection
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -34,7 +36,7 @@ class Target:
     journal_id: str
     mark: Mark
     high_water: HighWater
-    package_ids: Sequence[str] = ()
+    package_ids: Collection[str] = ()
 
 
 @dataclass(slots=True)
@@ -57,26 +59,28 @@ def target(
             f"the log holds {bounds.oldest} to {bounds.next - 1}, and {offset} is not just before "
             "or in it"
         )
-    seen = _read(journal, topic, agent, offset) if bounds.oldest <= offset else _Seen()
+    seen = _Seen()
+    if bounds.oldest <= offset:
+        _read(journal, topic, agent, offset, seen, remember=remember)
     record = journal.read_at(topic, offset) if bounds.oldest <= offset else None
     mark = Mark(offset, package_id_of(record.headers) if record else "")
-    ids = tuple(seen.package_ids) if remember else ()
-    return Target(agent, journal_id, mark, seen.high_water, ids)
+    return Target(agent, journal_id, mark, seen.high_water, seen.package_ids)
 
 
-def _read(journal: Journal, topic: str, agent: str, last: int) -> _Seen:
-    seen = _Seen()
+def _read(
+    journal: Journal, topic: str, agent: str, last: int, seen: _Seen, *, remember: bool
+) -> None:
     with journal.reader(topic, Edge.OLDEST, partition=0, values=False) as reader:
         while reader.position(0) <= last:
             for record in reader.poll(_POLL_S):
                 if record.offset > last:
-                    return seen
+                    return
                 arrival = arrival_of(record, agent)
                 if arrival.record is not None:
-                    seen.package_ids.append(arrival.mark.package_id)
+                    if remember:
+                        seen.package_ids.append(arrival.mark.package_id)
                     if entry := entry_of(arrival):
-                        seen.high_water.passes(entry)
-    return seen
+                        seen.high_water.passes(entry, record.offset)
 
 
 def lock_lanes(connection: Connection) -> None:
@@ -159,7 +163,8 @@ def _forget(connection: Connection, agent: str, *, above: int) -> None:
     """Forget what was decided above an offset; it will be decided and told anew."""
     for statement in (
         "DELETE FROM bookkeeping.attempt WHERE publisher_agent = %(agent)s",
-        "DELETE FROM bookkeeping.applied_sequence WHERE publisher_agent = %(agent)s",
+        "DELETE FROM bookkeeping.applied_sequence WHERE publisher_agent = %(agent)s "
+        "AND (log_offset IS NULL OR log_offset > %(above)s)",
         "DELETE FROM bookkeeping.applied_package WHERE publisher_agent = %(agent)s",
         "DELETE FROM bookkeeping.status WHERE publisher_agent = %(agent)s "
         "AND log_offset > %(above)s",

@@ -10,6 +10,7 @@ STATEMENTS = (
     "ALTER TABLE bookkeeping.status ADD COLUMN journal_id text NOT NULL DEFAULT '', "
     "DROP CONSTRAINT status_status_check, ADD CONSTRAINT status_status_check "
     "CHECK (status IN ('IMPORTED', 'REMOVED', 'REMOVED_FAILED', 'SKIPPED'))",
+    "ALTER TABLE bookkeeping.applied_sequence ADD COLUMN log_offset bigint",
     """
     CREATE TABLE bookkeeping.lane_control (
         publisher_agent text COLLATE "C" PRIMARY KEY,
