@@ -132,6 +132,18 @@ def test_every_form_of_a_list(up: Up, kind: str) -> None:
     assert len(wide[0]) > len(table[0])
 
 
+def test_a_list_is_paged_with_the_cursor_that_it_names(up: Up, page: str) -> None:
+    for _ in range(2):
+        packhorse("distribute", page, "--wait", data=up.data)
+    first = packhorse("get", "distributions", "--limit", "1", "-o", "name", data=up.data)
+    words = first.stderr.replace(",", "").split()
+    cursor = words[words.index("--cursor") + 1]
+    options = ("--limit", "1", "-o", "name", "--cursor", cursor)
+    second = packhorse("get", "distributions", *options, data=up.data)
+    both = packhorse("get", "distributions", "--limit", "2", "-o", "name", data=up.data)
+    assert both.stdout == first.stdout + second.stdout
+
+
 def test_clearing_asks_first(up: Up) -> None:
     nothing = packhorse("clear", "queue", "sub1", data=up.data)
     assert "nothing of agent main waits for sub1" in nothing.stderr

@@ -19,6 +19,9 @@ clear = typer.Typer(help="Clear a queue.", no_args_is_help=True)
 Name = Annotated[str, typer.Argument(help="The subscriber.")]
 Output = Annotated[Format, typer.Option("-o", "--output", help="How to show it.")]
 Limit = Annotated[int, typer.Option(min=1, max=1000, help="How many, oldest first.")]
+Cursor = Annotated[
+    str | None, typer.Option(help="Go on where an earlier page ended; stderr named its cursor.")
+]
 Watch = Annotated[bool, typer.Option("--watch", "-w", help="Show it again and again.")]
 
 _WATCH_S = 2.0
@@ -43,11 +46,13 @@ def get_queue(
     action: Annotated[
         str | None, typer.Option(help="Only those of this action: ADD, DELETE, INVALIDATE.")
     ] = None,
+    cursor: Cursor = None,
     watch: Watch = False,
 ) -> None:
     """Show the packages that a subscriber has still to import, oldest first."""
-    filters = {"path_prefix": path_prefix, "action": action and action.upper()}
-    asked = urlencode({"limit": limit} | {key: one for key, one in filters.items() if one})
+    filters = {"path_prefix": path_prefix, "action": action and action.upper(), "cursor": cursor}
+    given = {key: one for key, one in filters.items() if one is not None}
+    asked = urlencode({"limit": limit} | given)
     _show(context, f"/queues/{_segment(name)}?{asked}", views.QUEUE, form, watch=watch)
 
 
@@ -55,13 +60,16 @@ def get_queue(
 def get_errors(
     context: typer.Context,
     name: Name,
+    *,
     form: Output = Format.TABLE,
     limit: Limit = 100,
+    cursor: Cursor = None,
     watch: Watch = False,
 ) -> None:
     """Show the packages that a subscriber gave up on."""
-    path = f"/queues/{_segment(name)}/errors?limit={limit}"
-    _show(context, path, views.ERRORS, form, watch=watch)
+    given = {} if cursor is None else {"cursor": cursor}
+    asked = urlencode({"limit": limit} | given)
+    _show(context, f"/queues/{_segment(name)}/errors?{asked}", views.ERRORS, form, watch=watch)
 
 
 @get.command("subscribers")
@@ -86,6 +94,7 @@ def get_distributions(
     ] = None,
     form: Output = Format.TABLE,
     limit: Annotated[int, typer.Option(min=1, max=1000, help="How many, newest first.")] = 20,
+    cursor: Cursor = None,
     watch: Watch = False,
 ) -> None:
     """Show what was distributed, newest first."""
@@ -94,6 +103,7 @@ def get_distributions(
         "action": action and action.upper(),
         "user": user,
         "state": state and state.upper(),
+        "cursor": cursor,
     }
     given = {name: value for name, value in asked.items() if value is not None}
     path = f"/distributions?{urlencode({**given, 'limit': limit})}"
@@ -145,10 +155,12 @@ def get_commands(
     subscriber: Annotated[str | None, typer.Option(help="Given to this one.")] = None,
     form: Output = Format.TABLE,
     limit: Annotated[int, typer.Option(min=1, max=1000, help="How many, newest first.")] = 20,
+    cursor: Cursor = None,
     watch: Watch = False,
 ) -> None:
     """Show what operators did in the last 30 days, newest first."""
-    given = {} if subscriber is None else {"subscriber": subscriber}
+    asked = {"subscriber": subscriber, "cursor": cursor}
+    given = {name: value for name, value in asked.items() if value is not None}
     path = f"/commands?{urlencode({**given, 'limit': limit})}"
     _show(context, path, views.COMMANDS, form, watch=watch)
 

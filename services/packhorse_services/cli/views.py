@@ -6,6 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+import httpx
 from rich.markup import escape
 from rich.table import Table
 
@@ -67,9 +68,11 @@ class View:
             columns = {**self.columns, **(self.wide if form is Format.WIDE else {})}
             output.data.print(table(columns, document[self.rows]))
             if not document[self.rows]:
-                output.tell("nothing to show")
+                output.tell("nothing to show" + (" on this page" if document.get("next") else ""))
             elif note := self.note(document):
                 output.tell(note)
+        if form is not Format.JSON:
+            _tell_more(document)
 
 
 def _slowest(document: Mapping[str, Any]) -> str:
@@ -81,6 +84,13 @@ def _slowest(document: Mapping[str, Any]) -> str:
         if (row := document.get(kind))
     ]
     return ", ".join(told)
+
+
+def _tell_more(document: Mapping[str, Any]) -> None:
+    """Say that a list goes on behind its page, and how to see the rest."""
+    if following := document.get("next"):
+        cursor = httpx.URL(following).params.get("cursor")
+        output.tell(f"there is more: use --cursor {cursor}, or a higher --limit")
 
 
 QUEUES = View(

@@ -188,5 +188,5 @@ def read_place(cursor: str | None) -> Place | None:
     found = _CURSOR.fullmatch(text)
     if found is None:
         wrong = {"pointer": "query/cursor", "detail": "no cursor of ours; begin without one"}
-        raise Problem(422, detail="the cursor is none", errors=[wrong])
+        raise Problem(422, detail="the cursor is not one that this service gave", errors=[wrong])
     return int(found[1]), int(found[2])

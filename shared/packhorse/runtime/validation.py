@@ -125,10 +125,16 @@ def problem_of_validation(error: RequestValidationError) -> Problem:
     if isinstance(error.body, bytes):
         return Problem(415, detail="send the body as application/json")
     errors = [
-        {"pointer": _pointer(one["loc"]), "detail": str(one["msg"])[:_MAX_TEXT]}
+        {"pointer": _pointer(one["loc"]), "detail": _reason(str(one["msg"]))}
         for one in found[:_MAX_ERRORS]
     ]
-    return Problem(422, detail=f"{len(found)} things are wrong; see errors", errors=errors)
+    things = "1 thing is" if len(found) == 1 else f"{len(found)} things are"
+    return Problem(422, detail=f"{things} wrong; see errors", errors=errors)
+
+
+def _reason(message: str) -> str:
+    """Return what a check of ours said without pydantic's own words before it."""
+    return message.removeprefix("Value error, ")[:_MAX_TEXT]
 
 
 def _pointer(location: tuple[str | int, ...]) -> str:

@@ -69,3 +69,17 @@ def test_many_paths_are_counted(capsys: pytest.CaptureFixture[str]) -> None:
 def test_an_empty_list_says_so_beside_the_data(capsys: pytest.CaptureFixture[str]) -> None:
     QUEUE.show({"entries": []}, Format.TABLE)
     assert capsys.readouterr().err == "nothing to show\n"
+
+
+@pytest.mark.parametrize("form", [Format.TABLE, Format.NAME])
+def test_a_list_that_goes_on_names_its_cursor(
+    capsys: pytest.CaptureFixture[str], form: Format
+) -> None:
+    entry = {"package_id": "p", "offset": 3, "action": "ADD", "paths": ["/a"], "deep_paths": []}
+    document = {"entries": [entry], "next": "/queues/sub1?cursor=bzM&limit=1"}
+    QUEUE.show(document, form)
+    assert capsys.readouterr().err == "there is more: use --cursor bzM, or a higher --limit\n"
+    QUEUE.show({**document, "entries": []}, form)
+    assert "--cursor bzM" in capsys.readouterr().err
+    QUEUE.show({**document, "next": None}, form)
+    assert capsys.readouterr().err == ""

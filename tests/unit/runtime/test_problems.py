@@ -4,12 +4,14 @@ import json
 
 import psycopg
 import pytest
+from fastapi.exceptions import RequestValidationError
 from hypothesis import given
 from hypothesis import strategies as st
 from psycopg_pool import PoolTimeout
 
 from packhorse.errors import PackhorseError, Permanent, Transient
 from packhorse.runtime.problems import GENERIC, Problem, Table, documented, problem_from, render
+from packhorse.runtime.validation import problem_of_validation
 from tests.unit.runtime.apps import call, sample_app, send_json
 
 
@@ -55,6 +57,18 @@ def test_the_frameworks_own_errors_are_problems(method: str, url: str, status: i
     assert answer.status_code == status
     assert answer.headers["content-type"] == "application/problem+json"
     assert answer.json()["status"] == status
+
+
+def test_one_thing_is_wrong_and_two_are() -> None:
+    def problem(*messages: str) -> Problem:
+        errors = [{"type": "x", "loc": ("body", "a"), "msg": message} for message in messages]
+        return problem_of_validation(RequestValidationError(errors))
+
+    one, two = problem("Value error, too long"), problem("no", "Value error, no")
+    assert (one.detail, two.detail) == (
+        *("1 thing is wrong; see errors", "2 things are wrong; see errors"),
+    )
+    assert list(one.errors) == [{"pointer": "#/a", "detail": "too long"}]
 
 
 def test_a_misspelt_query_parameter_is_refused_with_those_that_there_are() -> None:

@@ -65,4 +65,5 @@ def read_position(text: str) -> dict[Source, Cursor]:
         if all(cursor.offset <= _MAX_OFFSET for cursor in cursors):
             return dict(zip(Source, cursors, strict=True))
     wrong = {"pointer": "header/last-event-id", "detail": "no id of an event of ours"}
-    raise Problem(422, detail="Last-Event-ID is none; leave it out to begin now", errors=[wrong])
+    why = "Last-Event-ID is not the id of an event; leave it out to begin now"
+    raise Problem(422, detail=why, errors=[wrong])

@@ -24,5 +24,5 @@ def read_cursor(cursor: str | None) -> int:
     digits = text[1:]
     if text[:1] != _PREFIX or not digits.isdigit() or len(digits) > 18:
         wrong = {"pointer": "query/cursor", "detail": "no cursor of ours; begin without one"}
-        raise Problem(422, detail="the cursor is none", errors=[wrong])
+        raise Problem(422, detail="the cursor is not one that this service gave", errors=[wrong])
     return int(digits)
