@@ -19,13 +19,15 @@ CALLER = "tester"
 class Source:
     """A producer of the author's; its requests are those of its last registration."""
 
-    def __init__(self, author: Author, name: str = "import", *, limit: int = 10) -> None:
-        self.author, self.name, self._limit = author, name, limit
+    def __init__(
+        self, author: Author, name: str = "import", *, limit: int = 1_000, caller: str = CALLER
+    ) -> None:
+        self.author, self.name, self._limit, self.caller = author, name, limit, caller
         self.epoch = 0
 
     @property
     def qualified(self) -> str:
-        return f"{AGENT}/{self.name}/{CALLER}"
+        return f"{AGENT}/{self.name}/{self.caller}"
 
     def register(self) -> Producer:
         """Register, and use the new epoch from now on."""
@@ -53,8 +55,8 @@ class Source:
 
     async def _ask(self, method: str) -> Producer:
         async with async_pool(self.author.database_url, "tests-producers", size=1) as pool:
-            registry = ProducerRegistry(pool, AGENT, self._limit)
-            producer: Producer = await getattr(registry, method)(CALLER, self.name)
+            registry = ProducerRegistry(pool, AGENT, self._limit, patience_s=20)
+            producer: Producer = await getattr(registry, method)(self.caller, self.name)
             return producer
 
 

@@ -1,18 +1,20 @@
 """Producers over HTTP: registering, asking, distributing with a sequence, and every refusal."""
 
+import asyncio
 from pathlib import Path
 from typing import Any
 
 import httpx
 import pytest
 
+from packhorse.db.connect import connect
 from tests.harness.publisher_service import PublisherService, as_
 from tests.harness.publishing import page
 
 
 @pytest.fixture
 def service(database_url: str, tmp_path: Path) -> PublisherService:
-    service = PublisherService(database_url, tmp_path, producers=2)
+    service = PublisherService(database_url, tmp_path, producers=20)
     service.author.write(page("/content/site/a"), page("/b"))
     return service
 
@@ -102,6 +104,30 @@ def test_the_number_of_producers_is_bounded(service: PublisherService) -> None:
         assert kind(refused) == (429, "too-many-producers")
         assert refused.headers["Retry-After"]
         assert (await register(service, "one")).status_code == 200
+        assert (await register(service, "three", token="editor")).status_code == 200
+
+    service.run(scenario)
+
+
+WAITING = "SELECT wait_event_type FROM pg_stat_activity WHERE datname = current_database()"
+
+
+def test_a_producer_that_is_locked_holds_no_other_route_up(service: PublisherService) -> None:
+    async def scenario(service: PublisherService) -> None:
+        assert (await register(service)).status_code == 200
+        with connect(service.author.database_url, "tests") as holder:
+            holder.execute("SELECT FROM bookkeeping.producer FOR UPDATE")
+            storm = [asyncio.create_task(register(service)) for _ in range(12)]
+            while not any("Lock" in row for row in service.author.rows(WAITING)):
+                await asyncio.sleep(0.01)
+            other = await service.client.get("/distributions")
+            assert not all(one.done() for one in storm)
+            refused = [await one for one in storm]
+            holder.rollback()
+        assert other.status_code == 200
+        assert {kind(one) for one in refused} == {(503, "producer-in-use")}
+        assert {one.headers["Retry-After"] for one in refused} == {"1"}
+        assert (await register(service)).status_code == 200
 
     service.run(scenario)
 

@@ -34,6 +34,7 @@ from packhorse_services.publisher.live.hub import NoEventsYet, TooManyStreams
 from packhorse_services.publisher.outcomes.error_queue import NotInErrorQueue, PathsUnknown
 from packhorse_services.publisher.producer_registry import (
     BadProducerName,
+    ProducerInUse,
     TooManyProducers,
     UnknownProducer,
 )
@@ -73,6 +74,7 @@ PROBLEMS: Mapping[type[Exception], Kind] = {
     UnknownProducer: Kind(404, "unknown-producer", "No such producer"),
     BadProducerName: Kind(422, "bad-producer-name", "The producer can't have this name"),
     TooManyProducers: Kind(429, "too-many-producers", "As many producers are known as may", 60),
+    ProducerInUse: Kind(503, "producer-in-use", "Requests of the producer are under way", 1),
     ProducerExpired: Kind(409, "producer-unknown", "The producer's epoch is not known"),
     ProducerFenced: Kind(409, "producer-fenced", "The producer was registered anew"),
     DuplicateUnknown: Kind(503, "duplicate-unknown", "Whether it is published is unknown", 1),

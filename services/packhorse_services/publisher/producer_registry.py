@@ -1,8 +1,10 @@
 """Registering producers, and telling them how far they have come."""
 
+import asyncio
 from dataclasses import dataclass
 from datetime import datetime
 
+import psycopg
 from psycopg import AsyncConnection
 from psycopg.rows import class_row
 
@@ -15,10 +17,19 @@ from packhorse_services.publisher.distributions import Pool
 from packhorse_services.publisher.producers import ProducerKey
 
 _LOCK = 0x70726F64  # "prod"
+_AT_ONCE = 4
+"""How many register at a time: each may wait for a lock, and others need connections too."""
+
+_SHARE = 10
+"""One caller may have the n-th part of all producers."""
 
 
 class TooManyProducers(Transient):
-    """As many producers are known as the settings allow; those that are unused expire."""
+    """As many producers are known as may be, of all or of one caller; unused ones expire."""
+
+
+class ProducerInUse(Transient):
+    """Requests of this producer are being published; register it again in a moment."""
 
 
 class UnknownProducer(Permanent):
@@ -44,8 +55,12 @@ class Producer:
 class ProducerRegistry:
     """The producers of one publisher agent."""
 
-    def __init__(self, pool: Pool, agent: str, limit: int) -> None:
+    def __init__(self, pool: Pool, agent: str, limit: int, *, patience_s: float = 1.0) -> None:
+        """Take how many producers there may be, and how long to wait for one that publishes."""
         self._pool, self._agent, self._limit = pool, agent, limit
+        self._share = max(1, limit // _SHARE)
+        self._patience_ms = round(patience_s * 1000)
+        self._places = asyncio.Semaphore(_AT_ONCE)
 
     def qualified(self, caller: str, name: str) -> str:
         """Return the name that is unique in the journal. Raises `BadProducerName`."""
@@ -60,43 +75,75 @@ class ProducerRegistry:
     async def register(self, caller: str, name: str) -> Producer:
         """Give the producer a new epoch, which fences whoever published under an older one.
 
-        Waits for a group of its requests that is being committed. Raises `TooManyProducers` and
-        `BadProducerName`.
+        Waits a moment for a group of its requests that is being committed. Raises
+        `ProducerInUse`, `TooManyProducers` and `BadProducerName`.
         """
         key = (self._agent, caller, name)
         qualified = self.qualified(caller, name)
-        async with self._pool.connection() as connection:
+        async with self._places, self._pool.connection() as connection:
             await connection.execute(role_statement(BOOKKEEPER))
-            renewed = await connection.execute(
-                """
-                UPDATE bookkeeping.producer SET epoch = nextval('bookkeeping.producer_epoch'),
-                    registered_at = clock_timestamp(), used_at = clock_timestamp()
-                WHERE (agent, caller, name) = (%s, %s, %s)
-                """,
-                key,
+            await connection.execute(
+                "SELECT set_config('lock_timeout', %s, true)", (str(self._patience_ms),)
             )
-            if renewed.rowcount == 0:
-                await self._add(connection, key, qualified)
+            try:
+                await self._renew_or_add(connection, key, qualified)
+            except psycopg.errors.LockNotAvailable as error:
+                raise ProducerInUse(
+                    "requests of this producer are being published; register it again in a moment"
+                ) from error
             return await _read(connection, key, qualified)
+
+    async def _renew_or_add(
+        self, connection: AsyncConnection, key: tuple[str, str, str], qualified: str
+    ) -> None:
+        renewed = await connection.execute(
+            """
+            UPDATE bookkeeping.producer SET epoch = nextval('bookkeeping.producer_epoch'),
+                registered_at = clock_timestamp(), used_at = clock_timestamp()
+            WHERE (agent, caller, name) = (%s, %s, %s)
+            """,
+            key,
+        )
+        if renewed.rowcount == 0:
+            await connection.execute("SELECT pg_advisory_xact_lock(%s)", (_LOCK,))
+            await self._check_room(connection, key)
+            await self._add(connection, key, qualified)
 
     async def _add(
         self, connection: AsyncConnection, key: tuple[str, str, str], qualified: str
     ) -> None:
         """Add a producer; of one that has expired, the log may still hold the last sequence."""
-        await connection.execute("SELECT pg_advisory_xact_lock(%s)", (_LOCK,))
-        added = await connection.execute(
+        await connection.execute(
             """
             INSERT INTO bookkeeping.producer (agent, caller, name, epoch, last_sequence)
             SELECT %s, %s, %s, nextval('bookkeeping.producer_epoch'), coalesce(
                 (SELECT max(producer_sequence) FROM bookkeeping.outbox WHERE producer_name = %s),
                 %s)
-            WHERE (SELECT count(*) FROM bookkeeping.producer WHERE agent = %s) < %s
             ON CONFLICT (agent, caller, name) DO UPDATE
             SET epoch = nextval('bookkeeping.producer_epoch'), registered_at = clock_timestamp()
             """,
-            (*key, qualified, NOTHING, self._agent, self._limit),
+            (*key, qualified, NOTHING),
         )
-        if added.rowcount == 0:
+
+    async def _check_room(self, connection: AsyncConnection, key: tuple[str, str, str]) -> None:
+        agent, caller, name = key
+        cursor = await connection.execute(
+            """
+            SELECT count(*), count(*) FILTER (WHERE caller = %s),
+                coalesce(bool_or(caller = %s AND name = %s), false)
+            FROM bookkeeping.producer WHERE agent = %s
+            """,
+            (caller, caller, name, agent),
+        )
+        known, of_caller, is_known = await cursor.fetchone() or (0, 0, False)
+        if is_known:
+            return  # added by another request just now
+        if of_caller >= self._share:
+            raise TooManyProducers(
+                f"you have {of_caller} producers, and {self._share} are the most that one caller "
+                "may have; use one of them, or wait until an unused one has expired"
+            )
+        if known >= self._limit:
             raise TooManyProducers(
                 f"{self._limit} producers are known, which is the limit; use one that is, or wait "
                 "until an unused one has expired"

@@ -34,6 +34,6 @@ class Settings(ProcessConfiguration, BaseSettings):
     producer_days: float = Field(default=30.0, gt=0)
     """How long a producer that publishes nothing is remembered."""
     producers: int = Field(default=10_000, ge=1)
-    """How many producers are remembered."""
+    """How many producers are remembered; one caller may have a tenth of them."""
     event_streams: int = Field(default=64, ge=1)
     """How many clients may follow `GET /events` at a time."""

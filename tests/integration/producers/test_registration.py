@@ -130,15 +130,24 @@ def test_producers_expire_in_bounded_batches(author: Author) -> None:
 
 
 def test_the_number_of_producers_is_bounded(author: Author) -> None:
-    kept = [Source(author, name, limit=2) for name in ("one", "two")]
+    kept = [Source(author, name, limit=2, caller=name) for name in ("one", "two")]
     for one in kept:
         one.register()
     with pytest.raises(TooManyProducers):
-        Source(author, "three", limit=2).register()
+        Source(author, "three", limit=2, caller="three").register()
     assert kept[0].register().epoch > kept[1].epoch
     age(author, "two", 2)
     tidy(author, 86_400)
-    Source(author, "three", limit=2).register()
+    Source(author, "three", limit=2, caller="three").register()
+
+
+def test_one_caller_leaves_names_to_the_others(author: Author) -> None:
+    for name in ("one", "two"):
+        Source(author, name, limit=20).register()
+    with pytest.raises(TooManyProducers, match="2 are the most that one caller may have"):
+        Source(author, "three", limit=20).register()
+    Source(author, "two", limit=20).register()
+    Source(author, "three", limit=20, caller="other").register()
 
 
 def test_callers_have_producers_of_their_own(author: Author, source: Source) -> None:
