@@ -156,7 +156,7 @@ OUTCOME = Table(
     Column("redistributed_as", Text, nullable=False, server_default=""),
     CheckConstraint("status IN ('REMOVED', 'REMOVED_FAILED', 'SKIPPED', 'IMPORTED')"),
     Index("outcome_package", "agent", "log_offset"),
-    Index("outcome_age", "recorded_at"),
+    Index("outcome_log", "agent", "journal_id", "log_offset"),
     Index(
         "outcome_failed",
         *("agent", "subscriber", "recorded_at", "log_offset", "journal_id"),
@@ -210,6 +210,11 @@ COMMAND = Table(
     Column("reason", Text, nullable=False, server_default=""),
     CheckConstraint("state IN ('ISSUED', 'SENT', 'SEEN', 'APPLIED', 'REJECTED')"),
     Index("command_issued", "agent", "issued_at"),
+    Index(
+        "command_unsent",
+        *("agent", "issued_at", "command_id"),
+        postgresql_where=text("state = 'ISSUED'"),
+    ),
     schema=BOOKKEEPING,
 )
 """Every command that an operator gave, by whom, and what became of it."""

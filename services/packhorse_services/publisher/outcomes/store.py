@@ -216,10 +216,10 @@ def forget_of_other_logs(
         """
         DELETE FROM bookkeeping.outcome WHERE ctid = ANY(ARRAY(
             SELECT ctid FROM bookkeeping.outcome
-            WHERE agent = %s AND journal_id <> %s
+            WHERE agent = %s AND (journal_id < %s OR journal_id > %s)
             AND recorded_at < clock_timestamp() - make_interval(
                 secs => CASE status WHEN 'REMOVED_FAILED' THEN %s ELSE %s END)
             LIMIT %s))
         """,
-        (agent, journal_id, keeping.failed_s, keeping.others_s, limit),
+        (agent, journal_id, journal_id, keeping.failed_s, keeping.others_s, limit),
     ).rowcount

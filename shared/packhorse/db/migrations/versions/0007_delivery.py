@@ -67,7 +67,7 @@ STATEMENTS = (
     )
     """,
     "CREATE INDEX outcome_package ON bookkeeping.outcome (agent, log_offset)",
-    "CREATE INDEX outcome_age ON bookkeeping.outcome (recorded_at)",
+    "CREATE INDEX outcome_log ON bookkeeping.outcome (agent, journal_id, log_offset)",
     """
     CREATE INDEX outcome_failed ON bookkeeping.outcome
         (agent, subscriber, recorded_at, log_offset, journal_id) WHERE status = 'REMOVED_FAILED'
@@ -109,6 +109,10 @@ STATEMENTS = (
     )
     """,
     "CREATE INDEX command_issued ON bookkeeping.command (agent, issued_at)",
+    """
+    CREATE INDEX command_unsent ON bookkeeping.command (agent, issued_at, command_id)
+        WHERE state = 'ISSUED'
+    """,
     "GRANT SELECT, INSERT, UPDATE, DELETE ON bookkeeping.producer, "
     "bookkeeping.deduplication_snapshot, bookkeeping.outcome, bookkeeping.known_subscriber, "
     "bookkeeping.topic_cursor, bookkeeping.command TO packhorse_bookkeeper",
