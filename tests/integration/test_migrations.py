@@ -10,6 +10,7 @@ from sqlalchemy import text
 from packhorse.db.engine import open_engine
 from packhorse.db.metadata import BOOKKEEPING, CONTENT, JOURNAL, METADATA
 from packhorse.db.migrate import upgrade
+from tests.harness.postgres import Databases
 
 _ROOT = Path(__file__).parents[2]
 
@@ -19,6 +20,24 @@ def test_a_migrated_database_stays_as_it_is(database_url: str) -> None:
     upgrade(engine)
     with engine.connect() as connection:
         assert connection.scalar(text("SELECT count(*) FROM alembic_version")) == 1
+    engine.dispose()
+
+
+def test_a_clear_under_way_counts_and_ends_after_the_upgrade(databases: Databases) -> None:
+    engine = open_engine(databases.server.ensure_database("before_0008"), "tests")
+    upgrade(engine, "0007")
+    with engine.begin() as connection:
+        for subscriber in ("sub", "source of a copy"):
+            connection.execute(
+                text(
+                    "INSERT INTO bookkeeping.clear_command VALUES (:name, 'c1', 'main', 'log', 7)"
+                ),
+                {"name": subscriber},
+            )
+    upgrade(engine)
+    with engine.connect() as connection:
+        seen = connection.execute(text("SELECT command_id, state FROM bookkeeping.command_status"))
+        assert seen.all() == [("c1", "SEEN")]
     engine.dispose()
 
 

@@ -352,3 +352,20 @@ def test_what_was_told_long_ago_is_forgotten_and_what_goes_on_is_not(
     }
     assert known == {under_way, recent}
     assert done not in known
+
+
+def test_r19_a_clear_that_is_known_is_kept_once(feed: Feed, worker: Worker) -> None:
+    """As after an upgrade: an older version kept the clear and no row that says it was seen."""
+    last = feed.add(page("/a"))
+    with following(worker) as follower:
+        worker.begin()
+        feed.control("sub", DesiredState.PAUSE)
+        feed.clear("sub", last, "c1")
+        follower.catch_up()
+        with psycopg.connect(worker.url) as connection:
+            connection.execute("DELETE FROM bookkeeping.command_status")
+        feed.clear("sub", last, "c1")
+        follower.catch_up()
+        worker.run()
+    assert removed(worker, feed) == [(last, "c1")]
+    assert ending(worker, feed, "c1")[-1] == (CommandState.APPLIED, 1)

@@ -135,7 +135,7 @@ class Orders:
             """
             INSERT INTO bookkeeping.clear_command
                 (subscriber, command_id, publisher_agent, journal_id, up_to)
-            VALUES (%s, %s, %s, %s, %s)
+            VALUES (%s, %s, %s, %s, %s) ON CONFLICT DO NOTHING
             """,
             (
                 self.subscriber,

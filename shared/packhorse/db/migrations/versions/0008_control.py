@@ -32,6 +32,12 @@ STATEMENTS = (
         PRIMARY KEY (command_id, state)
     )
     """,
+    # Clears that are under way count what they remove in such a row, and end with it.
+    """
+    INSERT INTO bookkeeping.command_status (command_id, state, subscriber, publisher_agent)
+    SELECT command_id, 'SEEN', subscriber, publisher_agent FROM bookkeeping.clear_command
+    ON CONFLICT DO NOTHING
+    """,
     """
     CREATE TABLE bookkeeping.audit (
         id bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
