@@ -4,17 +4,13 @@ import json
 from collections.abc import Iterator, Set
 from contextlib import suppress
 from dataclasses import dataclass, field
-from functools import partial
 from typing import Any
 
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
-from psycopg import Connection
 from psycopg_pool import ConnectionPool
 
-from packhorse.db.connect import connect
 from packhorse.messaging.api import Journal, Outgoing, Record
-from packhorse.messaging.ranges import read_range
 from packhorse.messaging.topics import standard_topics
 from packhorse.wire.codec import encode_discovery, encode_status
 from packhorse.wire.command_codec import encode_command_status
@@ -34,84 +30,15 @@ from packhorse.wire.package_codec import encode_package
 from packhorse.wire.record import Encoded
 from packhorse.wire.topics import Topics
 from packhorse_services.publisher.commands import store as command_store
-from packhorse_services.publisher.commands.store import note_status
-from packhorse_services.publisher.deduplication_store import DatabaseSnapshots
-from packhorse_services.publisher.outcomes.event_log import EventLog
-from packhorse_services.publisher.outcomes.keeper import Keeper
-from packhorse_services.publisher.outcomes.notifier import Notifier
-from packhorse_services.publisher.outcomes.packages import PackageSource
-from packhorse_services.publisher.outcomes.parts import next_epoch
-from packhorse_services.publisher.outcomes.progress import Progress
-from packhorse_services.publisher.outcomes.recorder import Recorder
-from packhorse_services.publisher.outcomes.turn import Turn
-from packhorse_services.publisher.queues.cache import QueueCache
-from packhorse_services.publisher.queues.errors import ErrorCounts
-from packhorse_services.publisher.queues.feed import QueueFeed
-from packhorse_services.publisher.queues.queue import Queues
-from packhorse_services.publisher.queues.subscribers import Subscribers
 from tests.harness.clock import ManualClock
 from tests.harness.journals import fresh_name
-from tests.harness.publishing import AGENT, Crash, FragileJournal, Fuse, fragile_connection
+from tests.harness.outcome_replica import Replica
+from tests.harness.publishing import AGENT, Crash
 from tests.harness.waiting import eventually
 
 NAMES = ("a", "b", "c")
 DECISIONS = st.lists(st.sampled_from([*Status, Status.IMPORTED]), min_size=3, max_size=9)
 KINDS = {Status.REMOVED: "removed", Status.REMOVED_FAILED: "failed", Status.SKIPPED: "skipped"}
-
-
-class Replica:
-    """One publisher process, as far as outcomes are concerned, that does a round when told."""
-
-    def __init__(
-        self,
-        url: str,
-        journal: Journal,
-        topics: Topics,
-        pool: ConnectionPool[Connection],
-        clock: ManualClock,
-    ) -> None:
-        self._journal, self._topics = journal, topics
-        self._fuse = Fuse(10**9)
-        fragile: Any = FragileJournal(journal, self._fuse)
-        self.subscribers = Subscribers(clock, AGENT)
-        self.feed = QueueFeed(journal, topics.package, QueueCache(AGENT), clock=clock)
-        self.feed.identity = journal.identity(topics.package)
-        queues = Queues(self.feed, self.subscribers, ErrorCounts(), clock)
-        self._turn = Turn(AGENT, lambda: self._connection(url))
-        snapshots = DatabaseSnapshots(pool)
-        log = EventLog(fragile, topics.event, AGENT, snapshots, partial(next_epoch, pool))
-        source = PackageSource(journal, topics.package, self.feed.cache)
-        self._recorder = Recorder(journal, topics, AGENT, note_status)
-        self.keeper = Keeper(
-            self._turn,
-            self._recorder,
-            Notifier(journal, topics, AGENT, packages=source, log=log, clock=clock),
-            queues,
-            progress=Progress(),
-            clock=clock,
-        )
-
-    def _connection(self, url: str) -> Connection:
-        connection = connect(url, "tests-outcomes", autocommit=True)
-        return fragile_connection(connection, self._fuse)
-
-    def arm(self, steps: int) -> None:
-        """Die after so many exchanges with the database and appends."""
-        self._fuse.reset(steps)
-
-    def tail(self) -> None:
-        """Read what is new in the log into the cache."""
-        bounds = self._journal.bounds(self._topics.package)
-        cache = self.feed.cache
-        if cache.next < bounds.oldest:
-            cache.reset(bounds.oldest)
-        cache.extend(list(read_range(self._journal, self._topics.package, cache.next, bounds.next)))
-
-    def die(self) -> None:
-        """Let the operating system close what the process had."""
-        self._turn.leave()
-        self._recorder.close()
-        self.feed.stop(0)
 
 
 @dataclass

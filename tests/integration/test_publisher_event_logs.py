@@ -31,7 +31,7 @@ from packhorse_services.publisher.outcomes.event_log import EventLog
 from packhorse_services.publisher.outcomes.parts import next_epoch
 from tests.harness.clock import ManualClock
 from tests.harness.deduplication import MemorySnapshots
-from tests.harness.outcomes import Replica
+from tests.harness.outcome_replica import Replica
 from tests.harness.publishing import AGENT, TOPICS
 
 
