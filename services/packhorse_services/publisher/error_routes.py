@@ -86,9 +86,10 @@ async def get_error_queue(
     """Return the packages that a subscriber gave up on, oldest first; each is kept for 30 days."""
     publisher = of(request)
     subscriber = _storable(subscriber)
-    page = await publisher.errors.page(subscriber, _read_place(cursor), limit)
-    length = await publisher.errors.count(subscriber)
-    if length == 0:
+    place = _read_place(cursor)
+    length = await publisher.errors.count(subscriber)  # first: all that it counts can be paged
+    page = await publisher.errors.page(subscriber, place, limit)
+    if length == 0 and not page.found:
         publisher.queues.subscriber(subscriber)
     following = None
     if page.behind is not None:
