@@ -2,10 +2,6 @@
 
 import threading
 import uuid
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
-from datetime import datetime, timedelta
-from typing import Any
 
 import psycopg
 import pytest
@@ -13,10 +9,7 @@ import pytest
 from packhorse.messaging.api import Journal
 from packhorse.wire.messages import Action, CommandState, DesiredState, LaneState, Status
 from packhorse_services.subscriber import statuses
-from packhorse_services.subscriber.assembly import Subscriber
-from packhorse_services.subscriber.commands import reset as reset_module
 from packhorse_services.subscriber.failures import Fenced
-from packhorse_services.subscriber.lease import LANE_SESSIONS
 from tests.harness.commands import Following, following, told
 from tests.harness.feed import TOPICS, Feed, page
 from tests.harness.postgres import Databases
@@ -226,81 +219,6 @@ def test_the_other_lanes_of_the_database_go_on(feed: Feed, database_url: str) ->
         imported(subscriber, 2)
         assert subscriber.lease.epoch() == 2
     assert set(content_of(database_url)) == {"/a"}
-
-
-def test_r11_a_reset_that_waits_for_a_long_import_costs_no_lease(
-    feed: Feed, database_url: str
-) -> None:
-    options: dict[str, Any] = {"publisher_agents": ("main", "other"), "lease_s": 3.0}
-    with running(feed, database_url, **options) as first:
-        imported(first, feed.add(page("/a")))
-        imported(first, feed.add(page("/x"), agent="other"), "other")
-        feed.control("sub", DesiredState.STOP)
-        eventually(lambda: lane(first).state is LaneState.STOPPED)
-        with (
-            running(feed, database_url, **options) as second,
-            importing(database_url, first, "other") as end,
-        ):
-            waiting_since = expiry(database_url)
-            feed.reset("sub", -1)
-            eventually(lambda: waits_for_a_lock(database_url), what="the reset is under way")
-            eventually(
-                lambda: expiry(database_url) > waiting_since + timedelta(seconds=9),
-                what="the lease is renewed all the while",
-            )
-            assert (first.lease.epoch(), second.lease.epoch()) == (1, None)
-            assert position_of(database_url).offset == 0
-            end()  # its session must be alive still
-            eventually(lambda: lane(first).offset == -1, what="the lane is reset")
-            assert (first.lease.epoch(), second.lease.epoch()) == (2, None)
-            imported(first, feed.add(page("/y"), agent="other"), "other")
-
-
-@contextmanager
-def importing(url: str, subscriber: Subscriber, agent: str) -> Iterator[Callable[[], None]]:
-    """Be in a long import of a lane, on a session as its own, until told to end it."""
-    application = LANE_SESSIONS + subscriber.identity.instance
-    with psycopg.connect(url, application_name=application) as connection:
-        connection.execute(
-            "UPDATE bookkeeping.position SET moved_at = now() WHERE publisher_agent = %s", (agent,)
-        )
-        yield connection.rollback
-
-
-def expiry(url: str) -> datetime:
-    ((expires_at,),) = rows_of(url, "SELECT expires_at FROM bookkeeping.lease")
-    assert isinstance(expires_at, datetime)
-    return expires_at
-
-
-def waits_for_a_lock(url: str) -> bool:
-    query = (
-        "SELECT FROM pg_stat_activity WHERE datname = current_database() "
-        "AND wait_event_type = 'Lock' AND application_name = 'packhorse-subscriber'"
-    )
-    return bool(rows_of(url, query))
-
-
-def test_r25_a_reset_reads_the_log_once_however_long_it_waits(
-    feed: Feed, worker: Worker, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    for number in range(3):
-        feed.add(page(f"/n{number}"))
-    looks = []
-    target = reset_module.target
-    monkeypatch.setattr(reset_module, "target", lambda *a, **k: looks.append(1) or target(*a, **k))
-    with following(worker) as follower:
-        worker.run()
-        stopped(follower, feed)
-        with psycopg.connect(worker.url) as lane_session:
-            lane_session.execute("UPDATE bookkeeping.position SET moved_at = now()")
-            feed.reset("sub", 0)
-            eventually(lambda: waits_for_a_lock(worker.url), what="it waits")
-            eventually(lambda: not waits_for_a_lock(worker.url), what="it gives way")
-            eventually(lambda: waits_for_a_lock(worker.url), what="it tries again")
-        follower.catch_up()
-    assert position_of(worker.url).offset == 0
-    assert len(looks) == 1
 
 
 def test_who_reset_what_is_written_down(feed: Feed, worker: Worker) -> None:
