@@ -4,13 +4,11 @@ import asyncio
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, field
-from typing import Any
 
 import pytest
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
 
-from packhorse.content.node import is_within
 from packhorse.messaging.api import Outgoing, Record, TopicSpec
 from packhorse.wire.codec import encode_discovery
 from packhorse.wire.messages import (
@@ -23,7 +21,6 @@ from packhorse.wire.messages import (
 from packhorse.wire.package_codec import encode_package
 from packhorse_services.publisher.queues import columns, feed, pages, ranges
 from packhorse_services.publisher.queues.cache import QueueCache
-from packhorse_services.publisher.queues.columns import QueueEntry
 from packhorse_services.publisher.queues.errors import ErrorCounts
 from packhorse_services.publisher.queues.feed import QueueFeed
 from packhorse_services.publisher.queues.filters import ALL, EntryFilter
@@ -31,6 +28,7 @@ from packhorse_services.publisher.queues.queue import Queue, Queues
 from packhorse_services.publisher.queues.subscribers import Subscribers
 from tests.harness.clock import ManualClock
 from tests.harness.journals import DEADLINE_S, JournalBackend, fresh_name
+from tests.harness.queue_shown import Shown, content, flat, matches
 from tests.harness.waiting import eventually
 
 AGENT = "main"
@@ -60,7 +58,6 @@ FILTERS = (
     EntryFilter("/a/b", Action.ADD),
 )
 _fractions = st.floats(0, 1)
-Shown = tuple[Any, ...]
 
 
 @dataclass
@@ -146,7 +143,7 @@ class QueueMachine(RuleBasedStateMachine):
             offset = future.result(DEADLINE_S).offset
             self.log.next = offset + 1
             if entry.publisher_agent == AGENT and entry.action is not Action.TEST:
-                self.log.shown.append((offset, *_content(entry)))
+                self.log.shown.append((offset, *content(entry)))
 
     @rule()
     def append_what_cant_be_read(self) -> None:
@@ -236,10 +233,10 @@ class QueueMachine(RuleBasedStateMachine):
         shown: list[Shown] = []
         for queue in self._pages(name, limit, wanted):
             assert len(queue.page.entries) <= limit
-            assert [_flat(one) for one in (queue.head,) if one] == expected[:1]
+            assert [flat(one) for one in (queue.head,) if one] == expected[:1]
             _within(queue, len(expected))
-            shown += map(_flat, queue.page.entries)
-        assert shown == [one for one in expected if _matches(one, wanted)]
+            shown += map(flat, queue.page.entries)
+        assert shown == [one for one in expected if matches(one, wanted)]
 
     def _pages(self, name: str, limit: int, wanted: EntryFilter) -> Iterator[Queue]:
         behind: int | None = -1
@@ -263,7 +260,7 @@ class QueueMachine(RuleBasedStateMachine):
             _within(queue, len(expected))
             assert queue.stale == lane.stale
             if queue.head is not None:
-                assert _flat(queue.head) == expected[0]
+                assert flat(queue.head) == expected[0]
         self._compare_backlog()
         cache = self.feed.cache
         assert cache.size <= CACHE_BYTES or len(cache._segments) == 1
@@ -282,27 +279,6 @@ class QueueMachine(RuleBasedStateMachine):
 
     def _offset(self, lane: Lane) -> int:
         return lane.offset if lane.log == self.log.number else -1
-
-
-def _content(entry: PackageEntry) -> Shown:
-    return (
-        *(entry.package_id, entry.action, entry.body_length),
-        *(entry.user, entry.paths, entry.deep_paths),
-    )
-
-
-def _flat(entry: QueueEntry) -> Shown:
-    return (
-        *(entry.offset, entry.package_id, entry.action, entry.size),
-        *(entry.user, entry.paths, entry.deep_paths),
-    )
-
-
-def _matches(one: Shown, wanted: EntryFilter) -> bool:
-    _, _, action, _, _, paths, deep_paths = one
-    prefix = wanted.path_prefix
-    below = prefix is None or any(is_within(path, prefix) for path in (*paths, *deep_paths))
-    return below and (wanted.action is None or action is wanted.action)
 
 
 def _within(queue: Queue, length: int) -> None:
