@@ -12,6 +12,7 @@ from packhorse.wire.package_codec import encode_entry
 from packhorse_services.publisher import distribution_list, outbox
 from tests.harness.publisher_service import PublisherService
 from tests.harness.publishing import AGENT, page, publish, request
+from tests.harness.waiting import eventually
 
 PATHS = ("/site", "/site/a", "/sites", "/other")
 
@@ -94,7 +95,8 @@ def write_large(database_url: str) -> None:
             entry = PackageEntry(f"large-{number}", AGENT, Action.ADD, paths, user="u")
             connection.execute(
                 "INSERT INTO bookkeeping.outbox (epoch, sequence, snapshot, package_id, entry, "
-                "log_offset) VALUES (1, %s, 1, %s, %s, %s)",
+                "log_offset, generation) SELECT 1, %s, 1, %s, %s, %s, generation "
+                "FROM bookkeeping.slot",
                 (number, entry.package_id, encode_entry(entry), number),
             )
 
@@ -103,6 +105,8 @@ def test_r30_pages_are_bounded_by_bytes_and_nothing_is_left_out(
     service: PublisherService, database_url: str
 ) -> None:
     async def scenario(s: PublisherService) -> None:
+        adopted = "SELECT FROM bookkeeping.slot WHERE journal_id <> ''"
+        await asyncio.to_thread(eventually, lambda: bool(s.author.rows(adopted)))
         await asyncio.to_thread(write_large, database_url)
         ids: list[str] = []
         url: str | None = "/distributions?limit=1000"

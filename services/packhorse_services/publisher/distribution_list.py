@@ -105,6 +105,8 @@ class _Row:
     entry: bytes
     accepted_at: datetime
     offset: int | None
+    in_this_log: bool
+    """Whether its package is, or will be, in the log that the topic is now."""
     is_last: bool
 
 
@@ -131,9 +133,8 @@ class _Search:
         for row in rows:
             distribution = Distribution(outbox.entry_of(row.entry), row.accepted_at, row.offset)
             state = self.state_at(row.offset)
-            if distribution.entry.publisher_agent == self.agent and self.wanted.wants(
-                distribution, state
-            ):
+            is_ours = row.in_this_log and distribution.entry.publisher_agent == self.agent
+            if is_ours and self.wanted.wants(distribution, state):
                 if self._is_full(len(row.entry)):
                     return False
                 self.found.append((distribution, state))
@@ -151,13 +152,18 @@ async def _rows(connection: AsyncConnection, behind: Place | None) -> list[_Row]
     """Return the first rows behind a place: one at least, and then what is not too much."""
     epoch, sequence = behind or (2**63 - 1, 2**63 - 1)
     rows = await connection.execute(
-        """
-        SELECT epoch, sequence, entry, accepted_at, log_offset, nth = count AND count < %(rows)s
+        b"""
+        SELECT epoch, sequence, entry, accepted_at, log_offset, here,
+            nth = count AND count < %(rows)s
         FROM (
             SELECT *, count(*) OVER () AS count, row_number() OVER newest AS nth,
                 sum(octet_length(entry)) OVER newest - octet_length(entry) AS before
             FROM (
-                SELECT epoch, sequence, entry, accepted_at, log_offset FROM bookkeeping.outbox
+                SELECT epoch, sequence, entry, accepted_at, log_offset,
+                    """
+        + outbox.IN_THIS_LOG
+        + b""" AS here
+                FROM bookkeeping.outbox
                 WHERE (epoch, sequence) < (%(epoch)s, %(sequence)s)
                 ORDER BY epoch DESC, sequence DESC LIMIT %(rows)s
             ) AS chunk WINDOW newest AS (ORDER BY epoch DESC, sequence DESC)
@@ -166,8 +172,8 @@ async def _rows(connection: AsyncConnection, behind: Place | None) -> list[_Row]
         {"epoch": epoch, "sequence": sequence, "rows": _CHUNK, "bytes": _CHUNK_BYTES},
     )
     return [
-        _Row((epoch, sequence), entry, accepted_at, offset, is_last)
-        for epoch, sequence, entry, accepted_at, offset, is_last in await rows.fetchall()
+        _Row((epoch, sequence), entry, accepted_at, offset, here, is_last)
+        for epoch, sequence, entry, accepted_at, offset, here, is_last in await rows.fetchall()
     ]
 
 
