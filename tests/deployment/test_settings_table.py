@@ -1,0 +1,30 @@
+"""docs/deployment.md names every setting, for the programs that have it, and none besides."""
+
+import re
+from importlib import import_module
+from pathlib import Path
+
+import pytest
+
+_PAGE = Path(__file__).parents[2] / "docs" / "deployment.md"
+_ROW = re.compile(r"^\| (`[^|]*`) \| ([^|]*) \|", re.MULTILINE)
+_ROOMS = ("publisher", "content", "subscriber", "cleanup")
+
+
+def documented(room: str) -> set[str]:
+    """Return the settings that the table gives to a room."""
+    found: set[str] = set()
+    for names, programs in _ROW.findall(_PAGE.read_text()):
+        everyone, _, but = programs.partition(" but ")
+        has = room != but if everyone == "all" else room in programs.split(", ")
+        if has:
+            found |= {name.lower() for name in re.findall(r"`PACKHORSE_([A-Z0-9_]+)`", names)}
+    return found
+
+
+@pytest.mark.parametrize("room", _ROOMS)
+def test_the_table_has_every_setting_of_a_program_and_no_other(room: str) -> None:
+    fields = set(import_module(f"packhorse_services.{room}.settings").Settings.model_fields)
+    assert {name for name in fields if not name.endswith("_file") or name == "token_file"} == (
+        documented(room) | ({"journal_url"} if room == "content" else set())
+    )
