@@ -14,6 +14,7 @@ from packhorse.runtime.http import create_app
 from packhorse.runtime.lifecycle import Component
 from packhorse.runtime.problems import Kind
 from packhorse_services.publisher import (
+    command_routes,
     distribution_list_routes,
     error_routes,
     event_routes,
@@ -23,7 +24,6 @@ from packhorse_services.publisher import (
 )
 from packhorse_services.publisher.admission import QueueFull
 from packhorse_services.publisher.assembly import Assembled, Backends, assemble
-from packhorse_services.publisher.commands import routes as command_routes
 from packhorse_services.publisher.commands.clearing import BeyondNewest, HeadMoved, NotEditable
 from packhorse_services.publisher.commands.issuing import NotStopped, OutsideLog, UnknownCommand
 from packhorse_services.publisher.delivery import TopicTooSmall
@@ -118,7 +118,6 @@ def _app(settings: Settings, backends: Backends, parts: Assembled) -> FastAPI:
         agent=settings.agent,
     )
     app.state.publisher = parts.collaborators
-    app.state.commands = parts.collaborators.commands
     for module in (
         *(routes, queue_routes, error_routes),
         *(producer_routes, event_routes, command_routes),

@@ -6,11 +6,10 @@ from urllib.parse import urlencode
 from fastapi import APIRouter, Depends, Header, Path, Query, Request, Response
 
 from packhorse.runtime.auth import Principal, Scope, require
-from packhorse.runtime.problems import Problem, documented
+from packhorse.runtime.problems import documented
 from packhorse.runtime.validation import StrictRoute
 from packhorse.wire.messages import DesiredState
 from packhorse_services.publisher.collaborators import of
-from packhorse_services.publisher.commands.issuing import Commands
 from packhorse_services.publisher.commands.schemas import (
     ClearAccepted,
     ClearBody,
@@ -36,22 +35,10 @@ _ID = r"^[0-9a-f]{32}$"
 _NO_NUL = r"^[^\x00]*$"
 
 
-def _commands(request: Request) -> Commands:
-    commands: Commands = request.app.state.commands
-    return commands
-
-
-def refuse_query(request: Request) -> None:
-    """Refuse what would be passed over: a bound in the query would clear more than was meant."""
-    if request.query_params:
-        raise Problem(422, detail="clear takes no query; send up_to_offset in the JSON body")
-
-
 @router.post(
     "/queues/{subscriber}/clear",
     status_code=202,
     responses=documented(400, 404, 409, 412, 413, 415, 503),
-    dependencies=[Depends(refuse_query)],
 )
 async def clear_queue(
     request: Request,
@@ -66,7 +53,7 @@ async def clear_queue(
     ] = None,
 ) -> ClearAccepted:
     """Tell an editable subscriber to remove what it has still to import, up to an offset."""
-    command, bound = await _commands(request).clear(
+    command, bound = await of(request).commands.clear(
         subscriber, up_to=body.up_to_offset, seen_tag=if_match, user=caller.name
     )
     _locate(response, command)
@@ -110,7 +97,7 @@ async def reset_offset(
     body: OffsetBody,
 ) -> CommandDocument:
     """Let a stopped subscriber go on behind another offset, lower or higher, once it is resumed."""
-    command = await _commands(request).reset(subscriber, body.offset, user=caller.name)
+    command = await of(request).commands.reset(subscriber, body.offset, user=caller.name)
     _locate(response, command)
     return command_document(command)
 
@@ -127,7 +114,7 @@ async def list_commands(
     cursor: Annotated[str | None, Query(pattern=_ID)] = None,
 ) -> CommandList:
     """List what operators did in the last 30 days, newest first."""
-    commands = _commands(request)
+    commands = of(request).commands
     if subscriber is not None:
         await of(request).subscriber_names.check(subscriber)
     found = await commands.page(subscriber=subscriber, state=state, behind=cursor, limit=limit + 1)
@@ -147,7 +134,7 @@ async def get_command(
     request: Request, _caller: Reader, command_id: Annotated[str, Path(pattern=_ID)]
 ) -> CommandDocument:
     """Return one command, and what its subscriber made of it."""
-    return command_document(await _commands(request).find(command_id))
+    return command_document(await of(request).commands.find(command_id))
 
 
 async def _control(
@@ -157,7 +144,7 @@ async def _control(
     desired: DesiredState,
     caller: Principal,
 ) -> CommandDocument:
-    command = await _commands(request).control(subscriber, desired, user=caller.name)
+    command = await of(request).commands.control(subscriber, desired, user=caller.name)
     _locate(response, command)
     return command_document(command)
 
