@@ -69,7 +69,7 @@ def test_following_ends_after_the_given_seconds_and_says_what_is_wrong(site: Sit
     done = packhorse(*reaching(site, room, "events", "--seconds", "2", "--types", "subscriber"))
     assert "sub is" in done.stdout
     wrong = packhorse(*reaching(site, room, "events", "--types", "nonsense"), check=False)
-    assert (wrong.returncode, wrong.stdout) == (1, "")
+    assert (wrong.returncode, wrong.stdout) == (2, "")
     assert "query/types" in wrong.stderr
     nobody = packhorse("--server", "http://127.0.0.1:1", "events", check=False)
     assert nobody.returncode == 1

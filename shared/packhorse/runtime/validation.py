@@ -6,7 +6,7 @@ from typing import Any
 
 from fastapi.dependencies.utils import get_flat_params
 from fastapi.exceptions import RequestValidationError
-from fastapi.params import Query
+from fastapi.params import Cookie, Header, Path
 from fastapi.routing import APIRoute
 from pydantic import BaseModel, ConfigDict, model_validator
 from starlette.requests import Request
@@ -43,7 +43,8 @@ def refuse_unknown_query(request: Request) -> None:
     if not request.query_params or not isinstance(route, StrictRoute):
         return
     fields = get_flat_params(route.dependant)
-    known = {field.alias for field in fields if isinstance(field.field_info, Query)}
+    elsewhere = (Path, Header, Cookie)  # the rest is in the query; a model's fields don't say so
+    known = {field.alias for field in fields if not isinstance(field.field_info, elsewhere)}
     errors = [
         {"pointer": f"query/{name[:_MAX_TEXT]}", "detail": f"unknown; known are {sorted(known)}"}
         for name in list(request.query_params)[:_MAX_ERRORS]

@@ -7,8 +7,9 @@ import json
 import sys
 
 from packhorse_client import AuthenticatedClient
+from packhorse_client.api.commands import clear_queue
 from packhorse_client.api.distributions import distribute
-from packhorse_client.api.queues import clear_queue, list_queues
+from packhorse_client.api.queues import list_queues
 from packhorse_client.models import (
     ClearAccepted,
     ClearBody,
