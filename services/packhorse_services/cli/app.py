@@ -199,9 +199,9 @@ def distribute_paths(
         with _connection(context).publisher() as publisher:
             replay.replay(publisher, replayed)
         return
-    if not paths:
+    if not paths and action is not ActionName.TEST:
         raise CommandFailed("name at least one path, or --from-file FILE", Exit.USAGE)
-    body = {"action": action.value.upper(), "deep_paths" if deep else "paths": paths}
+    body = {"action": action.value.upper(), "deep_paths" if deep else "paths": paths or []}
     with _connection(context).publisher() as publisher:
         if dry_run:
             distribute.tell_dry_run(publisher.post("/distribute", {**body, "dry_run": True}))
