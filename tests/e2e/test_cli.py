@@ -201,7 +201,9 @@ def test_the_version_and_help_need_no_stack() -> None:
 def test_watching_shows_it_again(up: Up) -> None:
     watching = ("--data", str(up.data), "get", "queues", "-o", "name", "--watch")
     command = [sys.executable, "-m", "packhorse_services.cli", *watching]
-    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
+    # A test run in the background ignores SIGINT, and what it starts would inherit that.
+    heed = lambda: signal.signal(signal.SIGINT, signal.SIG_DFL)  # noqa: E731
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True, preexec_fn=heed) as process:
         assert process.stdout is not None
         shown = [process.stdout.readline().strip() for _ in range(6)]
         process.send_signal(signal.SIGINT)
