@@ -198,12 +198,19 @@ def test_the_version_and_help_need_no_stack() -> None:
     assert "distribute" in packhorse("--help").stdout
 
 
+HEEDING = (
+    sys.executable,
+    "-c",
+    "import os, signal, sys; signal.signal(signal.SIGINT, signal.SIG_DFL); "
+    "os.execv(sys.argv[1], sys.argv[1:])",
+)
+"""A test run in the background ignores SIGINT, and what it starts would inherit that."""
+
+
 def test_watching_shows_it_again(up: Up) -> None:
     watching = ("--data", str(up.data), "get", "queues", "-o", "name", "--watch")
     command = [sys.executable, "-m", "packhorse_services.cli", *watching]
-    # A test run in the background ignores SIGINT, and what it starts would inherit that.
-    heed = lambda: signal.signal(signal.SIGINT, signal.SIG_DFL)  # noqa: E731
-    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True, preexec_fn=heed) as process:
+    with subprocess.Popen([*HEEDING, *command], stdout=subprocess.PIPE, text=True) as process:
         assert process.stdout is not None
         shown = [process.stdout.readline().strip() for _ in range(6)]
         process.send_signal(signal.SIGINT)
