@@ -10,7 +10,7 @@ from typing import Annotated
 from urllib.parse import quote, urlencode
 
 import psycopg
-from fastapi import APIRouter, Depends, Header, Path, Query, Request, Response
+from fastapi import APIRouter, Depends, Path, Query, Request, Response
 from psycopg_pool import PoolTimeout
 from pydantic import BaseModel, Field
 
@@ -27,7 +27,14 @@ from packhorse_services.publisher.outcomes.error_queue import (
     Place,
 )
 from packhorse_services.publisher.schemas import DistributionAccepted, time_of
-from packhorse_services.publisher.submission import answer, publish, wanted_wait
+from packhorse_services.publisher.submission import (
+    ACCEPTED_HEADERS,
+    IdempotencyKey,
+    Prefer,
+    answer,
+    publish,
+    wanted_wait,
+)
 
 logger = logging.getLogger(__name__)
 
@@ -133,10 +140,7 @@ def _failed(failed: FailedPackage) -> FailedDocument:
     responses={
         202: {
             "description": "Accepted: a new package with the same paths will be distributed",
-            "headers": {
-                "Location": {"schema": {"type": "string"}},
-                "Preference-Applied": {"schema": {"type": "string"}},
-            },
+            "headers": ACCEPTED_HEADERS,
         },
         **documented(404, 409, 429, 503),
     },
@@ -148,19 +152,8 @@ async def redistribute(
     offset: Annotated[int, Path(ge=0, le=_BIG)],
     caller: Distributor,
     *,
-    prefer: Annotated[
-        str | None,
-        Header(description="`wait=N`: answer once all live subscribers have it, at most N s later"),
-    ] = None,
-    idempotency_key: Annotated[
-        str | None,
-        Header(
-            min_length=1,
-            max_length=255,
-            pattern=r"^[\x21-\x7e]+$",
-            description="The same key within 24 h gives the same answer and no second package",
-        ),
-    ] = None,
+    prefer: Prefer = None,
+    idempotency_key: IdempotencyKey = None,
 ) -> Response:
     """Distribute what a subscriber gave up on again: a new request of the same paths, to all.
 

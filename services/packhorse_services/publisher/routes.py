@@ -3,7 +3,7 @@
 import asyncio
 from typing import Annotated
 
-from fastapi import APIRouter, Depends, Header, Path, Query, Request, Response
+from fastapi import APIRouter, Depends, Path, Query, Request, Response
 from fastapi.responses import JSONResponse
 
 from packhorse.messaging.numbered import Number
@@ -27,7 +27,15 @@ from packhorse_services.publisher.schemas import (
     TargetSubscriber,
     time_of,
 )
-from packhorse_services.publisher.submission import MAX_WAIT_S, answer, publish, wanted_wait
+from packhorse_services.publisher.submission import (
+    ACCEPTED_HEADERS,
+    MAX_WAIT_S,
+    IdempotencyKey,
+    Prefer,
+    answer,
+    publish,
+    wanted_wait,
+)
 
 router = APIRouter(route_class=StrictRoute, tags=["distributions"])
 
@@ -42,10 +50,7 @@ Reader = Annotated[Principal, Depends(require(Scope.QUEUES_READ))]
         200: {"model": DryRunReport, "description": "What `dry_run` found"},
         202: {
             "description": "Accepted: the package will be distributed",
-            "headers": {
-                "Location": {"schema": {"type": "string"}},
-                "Preference-Applied": {"schema": {"type": "string"}},
-            },
+            "headers": ACCEPTED_HEADERS,
         },
         **documented(400, 404, 409, 410, 413, 415, 429, 503),
     },
@@ -55,19 +60,8 @@ async def distribute(
     request: Request,
     body: DistributeBody,
     caller: Distributor,
-    prefer: Annotated[
-        str | None,
-        Header(description="`wait=N`: answer once all live subscribers have it, at most N s later"),
-    ] = None,
-    idempotency_key: Annotated[
-        str | None,
-        Header(
-            min_length=1,
-            max_length=255,
-            pattern=r"^[\x21-\x7e]+$",
-            description="The same key within 24 h gives the same answer and no second package",
-        ),
-    ] = None,
+    prefer: Prefer = None,
+    idempotency_key: IdempotencyKey = None,
 ) -> Response:
     """Distribute nodes to all subscribers: one package, however many there are."""
     publisher = of(request)

@@ -2,8 +2,9 @@
 
 import asyncio
 import re
+from typing import Annotated, Any
 
-from fastapi import Response
+from fastapi import Header, Response
 
 from packhorse.runtime.metrics import PUBLISHER_REQUESTS
 from packhorse_services.publisher.admission import QueueFull
@@ -17,6 +18,26 @@ from packhorse_services.publisher.schemas import DistributionAccepted, Links
 MAX_WAIT_S = 60
 _ANSWER_S = 10.0
 _WAIT = re.compile(r"(?:^|[,;])\s*wait\s*=\s*\"?([0-9]{1,5})\"?\s*(?:$|[,;])")
+
+ACCEPTED_HEADERS: dict[str, Any] = {
+    "Location": {"schema": {"type": "string"}},
+    "Preference-Applied": {"schema": {"type": "string"}},
+}
+"""What a 202 of these routes comes with, for their OpenAPI."""
+
+Prefer = Annotated[
+    str | None,
+    Header(description="`wait=N`: answer once all live subscribers have it, at most N s later"),
+]
+IdempotencyKey = Annotated[
+    str | None,
+    Header(
+        min_length=1,
+        max_length=255,
+        pattern=r"^[\x21-\x7e]+$",
+        description="The same key within 24 h gives the same answer and no second package",
+    ),
+]
 
 
 async def publish(publisher: Collaborators, asked: DistributionRequest) -> Accepted:
