@@ -33,7 +33,12 @@ $(VENV)/.dev: pyproject.toml constraints.txt | $(BIN)/python
 	@$(PIP) install -c constraints.txt -e '.[dev]'
 	@touch $@ $(VENV)/.embedded
 
-setup: $(VENV)/.dev ## Create .venv with everything that tests and checks need
+$(VENV)/.jars: services/packhorse_services/pipeline/ivy.xml $(VENV)/.dev
+	@echo "Fetching the pipeline's jars …"
+	@$(BIN)/packhorse-pipeline jars
+	@touch $@
+
+setup: $(VENV)/.dev $(VENV)/.jars ## Create .venv with everything that tests and checks need
 
 demo: $(VENV)/.embedded ## Distribute real content to 3 subscribers, verify it, and end
 	@$(BIN)/packhorse demo $(ARGS)
@@ -41,7 +46,7 @@ demo: $(VENV)/.embedded ## Distribute real content to 3 subscribers, verify it, 
 up: $(VENV)/.embedded ## Start the embedded stack and stay (ARGS="--data DIR --subscribers N …")
 	@$(BIN)/packhorse up $(ARGS)
 
-test: $(VENV)/.dev ## Run the whole test suite: real Postgres, real Kafka, real S3 server
+test: $(VENV)/.dev $(VENV)/.jars ## Run the whole test suite: real Postgres, real Kafka, real S3 server
 	pytest -n 3 --dist loadfile --no-loadscope-reorder $(ARGS)
 
 unit: $(VENV)/.dev ## Run the tests that need no server

@@ -69,6 +69,10 @@ class PackageEntry:
     body_length: int = 0
     node_count: int = 0
     accepted_ms: int = 0
+    range_from: str = ""
+    """Of an ADD of one deep path: it carries only the paths from here on, by bytes; empty: all."""
+    range_to: str = ""
+    """And only the paths below this one, by bytes; empty: to the end."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -68,6 +68,8 @@ def _fill_entry(
     wire.body_length = entry.body_length
     wire.node_count = entry.node_count
     wire.accepted_ms = entry.accepted_ms
+    wire.range_from = entry.range_from
+    wire.range_to = entry.range_to
 
 
 def _read_entry(wire: package_pb2.PackageMessage | package_pb2.PackageEntry) -> PackageEntry:
@@ -84,6 +86,8 @@ def _read_entry(wire: package_pb2.PackageMessage | package_pb2.PackageEntry) -> 
         body_length=wire.body_length,
         node_count=wire.node_count,
         accepted_ms=wire.accepted_ms,
+        range_from=wire.range_from,
+        range_to=wire.range_to,
     )
 
 

@@ -83,6 +83,8 @@ class PackageMessage(_message.Message):
     CONTENT_LENGTH_FIELD_NUMBER: _builtins.int
     NODE_COUNT_FIELD_NUMBER: _builtins.int
     ACCEPTED_MS_FIELD_NUMBER: _builtins.int
+    RANGE_FROM_FIELD_NUMBER: _builtins.int
+    RANGE_TO_FIELD_NUMBER: _builtins.int
     publisher_instance: _builtins.str
     publisher_agent: _builtins.str
     package_id: _builtins.str
@@ -94,7 +96,7 @@ class PackageMessage(_message.Message):
     body_reference: _builtins.str
     """key in the blob store"""
     package_type: _builtins.str
-    """the body's format, "packhorse/1" """
+    """"packhorse/1"; "packhorse/2" for a part of a subtree"""
     user: _builtins.str
     producer: _builtins.str
     """(producer, epoch, sequence) name a package once (R27)"""
@@ -107,6 +109,11 @@ class PackageMessage(_message.Message):
     node_count: _builtins.int
     accepted_ms: _builtins.int
     """when the publisher accepted the request, ms since 1970"""
+    range_from: _builtins.str
+    """Of an ADD of one deep path: the package carries only the part of the subtree whose paths are
+    >= range_from and < range_to, by bytes; an empty end is open. The type is "packhorse/2" then.
+    """
+    range_to: _builtins.str
     @_builtins.property
     def paths(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
         """shallow"""
@@ -139,10 +146,12 @@ class PackageMessage(_message.Message):
         content_length: _builtins.int = ...,
         node_count: _builtins.int = ...,
         accepted_ms: _builtins.int = ...,
+        range_from: _builtins.str = ...,
+        range_to: _builtins.str = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["body", b"body", "body_inline", b"body_inline", "body_reference", b"body_reference"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["accepted_ms", b"accepted_ms", "action", b"action", "body", b"body", "body_inline", b"body_inline", "body_length", b"body_length", "body_reference", b"body_reference", "body_sha256", b"body_sha256", "content_length", b"content_length", "deep_paths", b"deep_paths", "epoch", b"epoch", "metadata", b"metadata", "node_count", b"node_count", "package_id", b"package_id", "package_type", b"package_type", "paths", b"paths", "producer", b"producer", "publisher_agent", b"publisher_agent", "publisher_instance", b"publisher_instance", "sequence", b"sequence", "user", b"user"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["accepted_ms", b"accepted_ms", "action", b"action", "body", b"body", "body_inline", b"body_inline", "body_length", b"body_length", "body_reference", b"body_reference", "body_sha256", b"body_sha256", "content_length", b"content_length", "deep_paths", b"deep_paths", "epoch", b"epoch", "metadata", b"metadata", "node_count", b"node_count", "package_id", b"package_id", "package_type", b"package_type", "paths", b"paths", "producer", b"producer", "publisher_agent", b"publisher_agent", "publisher_instance", b"publisher_instance", "range_from", b"range_from", "range_to", b"range_to", "sequence", b"sequence", "user", b"user"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     _WhichOneofReturnType_body: _TypeAlias = _typing.Literal["body_inline", "body_reference"]  # noqa: Y015
     _WhichOneofArgType_body: _TypeAlias = _typing.Literal["body", b"body"]  # noqa: Y015
@@ -170,6 +179,8 @@ class PackageEntry(_message.Message):
     SEQUENCE_FIELD_NUMBER: _builtins.int
     NODE_COUNT_FIELD_NUMBER: _builtins.int
     ACCEPTED_MS_FIELD_NUMBER: _builtins.int
+    RANGE_FROM_FIELD_NUMBER: _builtins.int
+    RANGE_TO_FIELD_NUMBER: _builtins.int
     publisher_agent: _builtins.str
     package_id: _builtins.str
     action: Global___Action.ValueType
@@ -180,6 +191,8 @@ class PackageEntry(_message.Message):
     sequence: _builtins.int
     node_count: _builtins.int
     accepted_ms: _builtins.int
+    range_from: _builtins.str
+    range_to: _builtins.str
     @_builtins.property
     def paths(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]: ...
     @_builtins.property
@@ -199,10 +212,12 @@ class PackageEntry(_message.Message):
         sequence: _builtins.int = ...,
         node_count: _builtins.int = ...,
         accepted_ms: _builtins.int = ...,
+        range_from: _builtins.str = ...,
+        range_to: _builtins.str = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["accepted_ms", b"accepted_ms", "action", b"action", "body_length", b"body_length", "deep_paths", b"deep_paths", "epoch", b"epoch", "node_count", b"node_count", "package_id", b"package_id", "paths", b"paths", "producer", b"producer", "publisher_agent", b"publisher_agent", "sequence", b"sequence", "user", b"user"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["accepted_ms", b"accepted_ms", "action", b"action", "body_length", b"body_length", "deep_paths", b"deep_paths", "epoch", b"epoch", "node_count", b"node_count", "package_id", b"package_id", "paths", b"paths", "producer", b"producer", "publisher_agent", b"publisher_agent", "range_from", b"range_from", "range_to", b"range_to", "sequence", b"sequence", "user", b"user"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

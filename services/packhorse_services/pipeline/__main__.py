@@ -1,0 +1,37 @@
+"""`packhorse-pipeline`, `python -m packhorse_services.pipeline`, and what `spark-submit` starts."""
+
+import typer
+
+from packhorse.runtime.configuration import loaded
+from packhorse.runtime.startup import plain_refusals
+from packhorse_services.pipeline.jars import fetch_jars
+from packhorse_services.pipeline.settings import Settings
+
+commands = typer.Typer(
+    add_completion=False,
+    pretty_exceptions_enable=False,
+    no_args_is_help=True,
+    help="Archive the journal, and work on the archive, with Spark.",
+)
+
+
+@commands.callback()
+def pipeline() -> None:
+    """Take the command that follows."""
+
+
+@commands.command()
+def jars() -> None:
+    """Fetch the jars that Spark needs, unless they are there, and print their folder."""
+    settings = loaded(Settings)
+    typer.echo(fetch_jars(settings.spark_jars, settings.ivy_settings))
+
+
+def main() -> None:
+    """Run the program; an error that it expects becomes one line and an exit code."""
+    with plain_refusals():
+        commands()
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,96 @@
+"""Where the tables are: a folder or an S3 prefix, as Spark, delta-rs and the blob store name it."""
+
+import os
+from dataclasses import dataclass
+from pathlib import Path
+from urllib.parse import parse_qsl, unquote, urlencode, urlsplit
+
+from packhorse_services.pipeline.errors import TablesUnusable
+
+_OPTIONS = frozenset({"endpoint", "region", "allow_http"})
+
+
+@dataclass(frozen=True, slots=True)
+class Location:
+    """A place for tables. `base` is a folder, or `bucket/prefix` when `options` say S3."""
+
+    base: str
+    is_s3: bool = False
+    endpoint: str = ""
+    region: str = "us-east-1"
+    allow_http: bool = False
+
+    @classmethod
+    def parse(cls, url: str) -> "Location":
+        """Return what `url` names. Raises `TablesUnusable`; a folder is created."""
+        parsed = urlsplit(url)
+        if not url:
+            raise TablesUnusable("there is no place for tables; set PACKHORSE_TABLES_URL")
+        if parsed.scheme == "s3":
+            return cls._s3(parsed.netloc, parsed.path, dict(parse_qsl(parsed.query)))
+        if parsed.scheme not in ("", "file") or parsed.netloc not in ("", "localhost"):
+            raise TablesUnusable(
+                f"{parsed.scheme}://… is no place for tables; use a folder or s3://bucket/prefix"
+            )
+        folder = Path(unquote(parsed.path) if parsed.scheme else url).absolute()
+        try:
+            folder.mkdir(parents=True, exist_ok=True)
+        except OSError as error:
+            raise TablesUnusable(f"{folder} can't hold the tables: {error.strerror}") from error
+        if not os.access(folder, os.W_OK):
+            raise TablesUnusable(f"{folder} can't be written; choose another PACKHORSE_TABLES_URL")
+        return cls(str(folder))
+
+    @classmethod
+    def _s3(cls, bucket: str, prefix: str, options: dict[str, str]) -> "Location":
+        if unknown := sorted(set(options) - _OPTIONS):
+            raise TablesUnusable(
+                f"PACKHORSE_TABLES_URL has the unknown option {unknown[0]!r}; "
+                f"known are {', '.join(sorted(_OPTIONS))}"
+            )
+        if not bucket:
+            raise TablesUnusable("PACKHORSE_TABLES_URL names no bucket; use s3://bucket/prefix")
+        return cls(
+            "/".join(part for part in (bucket, prefix.strip("/")) if part),
+            is_s3=True,
+            endpoint=options.get("endpoint", ""),
+            region=options.get("region", "us-east-1"),
+            allow_http=options.get("allow_http", "false") == "true",
+        )
+
+    def spark_path(self, name: str) -> str:
+        """Return where Spark finds `name`, a table's or a checkpoint's."""
+        return f"s3a://{self.base}/{name}" if self.is_s3 else f"{self.base}/{name}"
+
+    def delta_uri(self, name: str) -> str:
+        """Return where delta-rs finds the table `name`."""
+        return f"s3://{self.base}/{name}" if self.is_s3 else f"{self.base}/{name}"
+
+    def delta_options(self) -> dict[str, str]:
+        """Return delta-rs' storage options; credentials come from the environment."""
+        if not self.is_s3:
+            return {}
+        options = {"region": self.region, "allow_http": str(self.allow_http).lower()}
+        return {**options, "endpoint": self.endpoint} if self.endpoint else options
+
+    def blobs_url(self, name: str) -> str:
+        """Return the URL of a blob store beside the tables."""
+        if not self.is_s3:
+            return f"{self.base}/{name}"
+        options = {"region": self.region, "allow_http": str(self.allow_http).lower()}
+        if self.endpoint:
+            options["endpoint"] = self.endpoint
+        return f"s3://{self.base}/{name}?{urlencode(options)}"
+
+    def hadoop_conf(self) -> dict[str, str]:
+        """Return Spark's settings for the place; credentials come as the AWS tools take them."""
+        if not self.is_s3:
+            return {}
+        conf = {
+            "spark.hadoop.fs.s3a.endpoint.region": self.region,
+            "spark.hadoop.fs.s3a.connection.ssl.enabled": str(not self.allow_http).lower(),
+            "spark.hadoop.fs.s3a.path.style.access": "true",
+        }
+        if self.endpoint:
+            conf["spark.hadoop.fs.s3a.endpoint"] = self.endpoint
+        return conf

@@ -1,0 +1,29 @@
+"""Spark as the product starts it, made quick to start and small."""
+
+import json
+from pathlib import Path
+
+from pyspark.sql import SparkSession
+
+from packhorse_services.pipeline.location import Location
+from packhorse_services.pipeline.session import spark_session
+from packhorse_services.pipeline.settings import Settings
+
+QUICK = {
+    # Short runs gain nothing from the optimising compiler or a parallel collector.
+    "spark.driver.extraJavaOptions": "-XX:+UseSerialGC -XX:TieredStopAtLevel=1",
+    "spark.sql.shuffle.partitions": "2",
+    "spark.databricks.delta.snapshotPartitions": "1",
+}
+
+
+def spark_for_tests(folder: Path) -> SparkSession:
+    """Return the session of this process, its warehouse in `folder`."""
+    conf = {**QUICK, "spark.sql.warehouse.dir": str(folder / "warehouse")}
+    settings = Settings(tables_url=str(folder / "tables"), spark_master="local[2]", spark_conf=conf)
+    return spark_session(settings, Location.parse(settings.tables_url), "tests")
+
+
+def spark_environment() -> dict[str, str]:
+    """Return settings that make a program's own session as quick."""
+    return {"PACKHORSE_SPARK_MASTER": "local[2]", "PACKHORSE_SPARK_CONF": json.dumps(QUICK)}

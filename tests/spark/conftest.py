@@ -1,0 +1,16 @@
+"""A Spark session for the tests of the pipeline."""
+
+from collections.abc import Iterator
+
+import pytest
+from pyspark.sql import SparkSession
+
+from tests.harness.spark import spark_for_tests
+
+
+@pytest.fixture(scope="session")
+def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
+    """A Spark session for all tests of this process, started by the first one that asks."""
+    session = spark_for_tests(tmp_path_factory.mktemp("spark"))
+    yield session
+    session.stop()
