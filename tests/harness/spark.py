@@ -3,6 +3,7 @@
 import json
 from pathlib import Path
 
+from pyspark import SparkContext
 from pyspark.sql import SparkSession
 
 from packhorse_services.pipeline.location import Location
@@ -22,6 +23,17 @@ def spark_for_tests(folder: Path) -> SparkSession:
     conf = {**QUICK, "spark.sql.warehouse.dir": str(folder / "warehouse")}
     settings = Settings(tables_url=str(folder / "tables"), spark_master="local[2]", spark_conf=conf)
     return spark_session(settings, Location.parse(settings.tables_url), "tests")
+
+
+def end_spark(session: SparkSession) -> None:
+    """End the session and its JVM, and let go of the pipe that keeps it alive."""
+    gateway = SparkContext._gateway
+    session.stop()
+    if gateway is not None:
+        gateway.shutdown()
+        SparkContext._gateway = SparkContext._jvm = None
+        gateway.proc.stdin.close()
+        gateway.proc.wait(60)
 
 
 def spark_environment() -> dict[str, str]:

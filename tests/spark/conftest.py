@@ -5,7 +5,7 @@ from collections.abc import Iterator
 import pytest
 from pyspark.sql import SparkSession
 
-from tests.harness.spark import spark_for_tests
+from tests.harness.spark import end_spark, spark_for_tests
 
 
 @pytest.fixture(scope="session")
@@ -13,4 +13,4 @@ def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
     """A Spark session for all tests of this process, started by the first one that asks."""
     session = spark_for_tests(tmp_path_factory.mktemp("spark"))
     yield session
-    session.stop()
+    end_spark(session)
