@@ -1,7 +1,8 @@
 """The blob store's promises: create-only, streamed, verified on read (R7, R21, R30).
 
-Two kinds of key live in it: `binaries/<2 hex>/<sha256>` for content binaries, named by what they
-hold, and `packages/<2 hex>/<package id>` for packages too large for the journal.
+Three kinds of key live in it: `binaries/<2 hex>/<sha256>` for content binaries, named by what they
+hold, `packages/<2 hex>/<package id>` for packages too large for the journal, and
+`snapshots/<2 hex>/<name>` for the parts and manifests of snapshots.
 """
 
 import re
@@ -14,7 +15,7 @@ from packhorse.errors import Permanent, Transient
 CHUNK_BYTES = 256 * 1024
 """How much a stream carries at a time, at most about."""
 
-_KEY = re.compile(r"(binaries|packages)/[0-9a-f]{2}/[0-9A-Za-z-]{1,120}")
+_KEY = re.compile(r"(binaries|packages|snapshots)/[0-9a-f]{2}/[0-9A-Za-z-]{1,120}")
 
 
 class BlobMissing(Transient):

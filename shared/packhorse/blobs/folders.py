@@ -1,7 +1,7 @@
 """The folders of a filesystem blob store, held open: nothing in them leads anywhere else.
 
-    <root>/incoming/<random>                 files that are being written
-    <root>/binaries|packages/<2 hex>/<name>  the blobs
+    <root>/incoming/<random>                           files that are being written
+    <root>/binaries|packages|snapshots/<2 hex>/<name>  the blobs
 
 Every name is opened through its folder's descriptor and links are not followed.
 """
@@ -17,7 +17,7 @@ from pathlib import Path
 
 from packhorse.blobs.api import BlobCorrupt, BlobStoreUnavailable, StoredBlob
 
-KINDS = ("binaries", "packages")
+KINDS = ("binaries", "packages", "snapshots")
 SHARDS = [f"{number:02x}" for number in range(256)]
 
 _INCOMING = "incoming"

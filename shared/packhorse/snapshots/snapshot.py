@@ -1,0 +1,107 @@
+"""What a snapshot is, and the keys under which its files lie in the blob store.
+
+Parts `snapshots/<2 hex>/<id>-<5 digits>` hold nodes; the manifest, written last, makes them a
+snapshot: `snapshots/00/manifest-<offset, 20 digits>-<id>`. An id can't begin as a manifest does.
+"""
+
+import re
+import secrets
+from dataclasses import dataclass
+from typing import Annotated
+
+from pydantic import Field
+
+from packhorse.errors import Permanent
+
+MAX_PARTS = 100_000
+
+MANIFESTS = "snapshots/00/manifest-"
+"""What the key of every manifest begins with, and no part's."""
+
+_ID = re.compile(r"[0-9a-f]{16,64}")
+_SHARDS = 256
+_MOST = 2**63 - 1
+
+Count = Annotated[int, Field(ge=0, le=_MOST)]
+SnapshotId = Annotated[str, Field(pattern=r"^[0-9a-f]{16,64}$")]
+_Digest = Annotated[str, Field(pattern=r"^[0-9a-f]{64}$")]
+_Agent = Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]{0,62}$")]
+_Text = Annotated[str, Field(pattern=r"^[^\x00-\x1f\x7f]{0,200}$")]
+
+
+class InvalidSnapshot(Permanent):
+    """What is to be a snapshot is none: an id, a number, a text or their sums are wrong."""
+
+
+@dataclass(frozen=True, slots=True)
+class Part:
+    """One file of nodes in path order, as stored (`length`, `sha256`) and unpacked."""
+
+    key: Annotated[str, Field(max_length=200)]
+    sha256: _Digest
+    """64 lower-case hex digits, of the stored bytes."""
+    length: Count
+    content_length: Count
+    nodes: Count
+
+
+@dataclass(frozen=True, slots=True)
+class AppliedSequence:
+    """The highest (epoch, sequence) of a producer up to the snapshot's offset, and where (R27)."""
+
+    publisher_agent: _Agent
+    producer: Annotated[str, Field(min_length=1, max_length=200)]
+    epoch: Count
+    sequence: Count
+    log_offset: Count
+
+
+@dataclass(frozen=True, slots=True)
+class Snapshot:
+    """The content that a subscriber of these agents must have at `offset`, as files (R8).
+
+    Parts are in path order and no path is in two of them.
+    """
+
+    id: SnapshotId
+    made_ms: Count
+    journal_id: Annotated[_Text, Field(min_length=1)]
+    offset: Count
+    package_id: _Text
+    """Of the record at `offset` (R24); empty when that is no package."""
+    publisher_agents: Annotated[tuple[_Agent, ...], Field(min_length=1, max_length=1_000)]
+    subscriber: Annotated[str, Field(pattern=r"^([A-Za-z0-9][A-Za-z0-9._-]{0,62})?$")]
+    """Whose removed packages are left out; empty: nobody's, it is for everybody."""
+    nodes: Count
+    parts: Annotated[tuple[Part, ...], Field(max_length=MAX_PARTS)]
+    sequences: tuple[AppliedSequence, ...]
+
+
+def new_id() -> str:
+    """Return a random id; a task that must be able to begin again keeps it, or derives its own."""
+    return secrets.token_hex(16)
+
+
+def part_key(snapshot_id: str, part: int) -> str:
+    """Return the key of part number `part`, from 0. Raises `InvalidSnapshot`."""
+    _check_id(snapshot_id)
+    if not 0 <= part < MAX_PARTS:
+        raise InvalidSnapshot(f"a snapshot has no part {part}; numbers are 0 to {MAX_PARTS - 1}")
+    return f"snapshots/{part % _SHARDS:02x}/{snapshot_id}-{part:05d}"
+
+
+def manifest_key(snapshot: Snapshot) -> str:
+    """Return the key of a snapshot's manifest: keys sort as the offsets do."""
+    return f"{MANIFESTS}{snapshot.offset:020d}-{_check_id(snapshot.id)}"
+
+
+def offset_of(manifest: str) -> int:
+    """Return the offset that a manifest's key names, -1 when it names none."""
+    digits = manifest.removeprefix(MANIFESTS)[:20]
+    return int(digits) if digits.isdecimal() else -1
+
+
+def _check_id(snapshot_id: str) -> str:
+    if _ID.fullmatch(snapshot_id) is None:
+        raise InvalidSnapshot(f"{snapshot_id[:80]!r} is no snapshot id: 16 to 64 lower-case hex")
+    return snapshot_id

@@ -1,0 +1,113 @@
+"""The snapshots of a blob store: published by their manifest, found newest first, removed."""
+
+import heapq
+import logging
+from collections.abc import Collection, Iterator
+
+from packhorse.blobs.api import BlobCorrupt, BlobMissing, BlobStore
+from packhorse.snapshots.manifest import MAX_MANIFEST_BYTES, decode, encode
+from packhorse.snapshots.snapshot import (
+    MANIFESTS,
+    InvalidSnapshot,
+    Snapshot,
+    manifest_key,
+    offset_of,
+)
+
+logger = logging.getLogger(__name__)
+
+_MOST_SNAPSHOTS = 100_000
+
+
+def publish(snapshot: Snapshot, blobs: BlobStore) -> None:
+    """Make stored parts a snapshot that others find; publishing it again is a success.
+
+    Raises `InvalidSnapshot`, `BlobCorrupt` when its key holds another manifest, and
+    `BlobStoreUnavailable`.
+    """
+    key, data = manifest_key(snapshot), encode(snapshot)
+    if not blobs.put(key, [data]).created and _bytes(key, blobs) != data:
+        raise BlobCorrupt(f"{key} holds another manifest; use a new snapshot id")
+
+
+def manifest_keys(blobs: BlobStore) -> list[str]:
+    """Return the keys of all manifests, newest offset first; of a great many the newest."""
+    found = (blob.key for blob in blobs.list(MANIFESTS))
+    return heapq.nlargest(_MOST_SNAPSHOTS, found)
+
+
+def read(key: str, blobs: BlobStore) -> Snapshot:
+    """Return the snapshot of a manifest.
+
+    Raises `InvalidSnapshot` for one that this build can't read, `BlobMissing` for one that was
+    removed, and `BlobStoreUnavailable`.
+    """
+    snapshot = decode(_bytes(key, blobs))
+    if manifest_key(snapshot) != key:
+        raise InvalidSnapshot("the manifest lies under another snapshot's name")
+    return snapshot
+
+
+def all_of(blobs: BlobStore) -> Iterator[Snapshot]:
+    """Yield all snapshots, newest offset first; one that can't be read is left out with a warning.
+
+    Who decides what nobody needs must not use this: it uses `manifest_keys` and `read`.
+    """
+    return _readable(manifest_keys(blobs), blobs)
+
+
+def newest(
+    blobs: BlobStore,
+    *,
+    journal_id: str,
+    publisher_agents: Collection[str],
+    subscriber: str,
+    at_least: int,
+    only_own: bool = False,
+) -> Snapshot | None:
+    """Return the snapshot of exactly these agents with the highest offset from `at_least` up.
+
+    One that was made for `subscriber` goes before those for everybody, also a newer one: it
+    leaves out what that subscriber removed. `only_own` looks at no others. None when there is
+    none.
+    """
+    for_all = None
+    recent = [key for key in manifest_keys(blobs) if offset_of(key) >= at_least]
+    for snapshot in _readable(recent, blobs):
+        if snapshot.journal_id != journal_id or set(snapshot.publisher_agents) != set(
+            publisher_agents
+        ):
+            continue
+        if snapshot.subscriber == subscriber:
+            return snapshot
+        if not snapshot.subscriber and not only_own:
+            for_all = for_all or snapshot
+    return for_all
+
+
+def remove(snapshot: Snapshot, blobs: BlobStore) -> None:
+    """Remove a snapshot, its manifest first: nobody finds one whose parts are going."""
+    blobs.delete(manifest_key(snapshot))
+    for part in snapshot.parts:
+        blobs.delete(part.key)
+
+
+def _readable(keys: list[str], blobs: BlobStore) -> Iterator[Snapshot]:
+    for key in keys:
+        try:
+            snapshot = read(key, blobs)
+        except BlobMissing:
+            continue
+        except InvalidSnapshot as error:
+            logger.warning("a snapshot is unreadable", extra={"key": key, "error": str(error)})
+            continue
+        yield snapshot
+
+
+def _bytes(key: str, blobs: BlobStore) -> bytes:
+    data = bytearray()
+    for chunk in blobs.get(key):
+        data += chunk
+        if len(data) > MAX_MANIFEST_BYTES:
+            raise InvalidSnapshot(f"the manifest has more than {MAX_MANIFEST_BYTES} bytes")
+    return bytes(data)
