@@ -12,6 +12,7 @@ from packhorse.clock import Clock
 from packhorse.messaging.numbered import Number
 from packhorse.packages.body import pack
 from packhorse.packages.build import export, require_absent
+from packhorse.packages.package_id import RANDOM_BITS, make_package_id
 from packhorse.wire.messages import Action, PackageEntry, PackageMessage
 
 
@@ -64,8 +65,8 @@ class Packer:
         self._random = random.Random()  # noqa: S311 - an id is to be unique, not secret
 
     def new_package_id(self) -> str:
-        """Return an id that nobody has; it ends with hex, as `package_key` wants."""
-        return f"dstrpck-{self._clock.wall_ms()}-{self._random.getrandbits(64):016x}"
+        """Return an id that nobody has."""
+        return make_package_id(self._clock.wall_ms(), self._random.getrandbits(RANDOM_BITS))
 
     def draft(self, connection: Connection, request: DistributionRequest, package_id: str) -> Draft:
         """Export `request` from the transaction's snapshot and with its role (R6, R7).

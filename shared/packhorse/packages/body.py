@@ -32,10 +32,16 @@ class PackedBody:
 
 
 def pack(
-    nodes: Iterable[Node], package_id: str, blobs: BlobStore, limits: Limits = LIMITS
+    nodes: Iterable[Node],
+    package_id: str,
+    blobs: BlobStore,
+    limits: Limits = LIMITS,
+    *,
+    inline_bytes: int = INLINE_BYTES,
 ) -> PackedBody:
     """Turn nodes into a body, and store it under `package_key(package_id)` if it is large.
 
+    That is, larger than `inline_bytes`: with 0 every body is stored, even that of no nodes.
     Memory is constant whatever the size. Raises `PackageRefused` for what no subscriber would
     import, `BlobStoreUnavailable`, and whatever `nodes` raises; then nothing stays behind.
     """
@@ -46,8 +52,8 @@ def pack(
         frame: Iterator[bytes] = iter([compress(b"".join(head))])
     else:
         frame = compress_stream(itertools.chain(head, chunks))
-    start = list(_up_to(frame, INLINE_BYTES))
-    if sum(map(len, start)) <= INLINE_BYTES:
+    start = list(_up_to(frame, inline_bytes))
+    if sum(map(len, start)) <= inline_bytes:
         inline = b"".join(start)
         body = PackageBody(hashlib.sha256(inline).digest(), meter.length, inline=inline)
         return PackedBody(body, len(inline), meter.count)

@@ -91,6 +91,14 @@ def test_r7_a_body_over_the_limit_goes_by_reference(blobs: BlobStore) -> None:
     assert list(unpack(message(packed), blobs)) == given_nodes
 
 
+@pytest.mark.parametrize("count", [0, 1])
+def test_a_small_body_goes_by_reference_where_that_is_wanted(blobs: BlobStore, count: int) -> None:
+    given_nodes = list(noise(count))
+    packed = pack(given_nodes, ID, blobs, inline_bytes=0)
+    assert packed.stored_key == packed.body.reference == package_key(ID)
+    assert list(unpack(message(packed), blobs)) == given_nodes
+
+
 @pytest.mark.parametrize("over", [False, True])
 def test_r7_the_limit_is_exact(blobs: BlobStore, over: bool) -> None:
     low, high = 0, 2_000_000
