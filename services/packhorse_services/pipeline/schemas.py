@@ -129,6 +129,66 @@ EVENTS = t.StructType(
 )
 NODES = t.StructType([*_text("path", "type", "properties", "binaries")])
 """Content: the JSON texts are as Postgres writes jsonb."""
+_HOUR = [
+    t.StructField("day", t.DateType(), False),
+    t.StructField("hour", t.TimestampType(), False),
+]
+"""The hour in UTC that a measure is about, and its day, by which the tables are partitioned."""
+
+_LATENCY = [
+    t.StructField(f"latency_{which}_ms", t.LongType()) for which in ("p50", "p95", "p99", "max")
+]
+"""Exact within the hour; null when nothing was measured."""
+
+DELIVERY = t.StructType(
+    [
+        *_text("subscriber", "publisher_agent"),
+        *_HOUR,
+        *_long("delivered"),
+        *_LATENCY,
+        *_long("bytes", "nodes", "attempts", "failures", "removed", "skipped", "backlog_end"),
+        *_long("blocked_ms"),
+        t.StructField("editable", t.BooleanType(), False),
+    ]
+)
+"""Latency: accepted → imported. `failures` are failed attempts; `backlog_end`: packages that
+were not imported at the end of the hour, or when the subscriber last told of itself in it."""
+FAILURES = t.StructType(
+    [*_text("subscriber", "publisher_agent"), *_HOUR, *_text("reason"), *_long("count")]
+)
+SLOWEST = t.StructType(
+    [
+        *_text("subscriber", "publisher_agent"),
+        *_HOUR,
+        t.StructField("rank", t.IntegerType(), False),
+        *_text("path"),
+        *_long("paths", "latency_ms"),
+        *_text("package_id"),
+        *_long("offset"),
+    ]
+)
+"""The packages that took longest: `rank` from 1, the first of their `paths` paths."""
+PUBLISHING = t.StructType(
+    [
+        *_text("publisher_agent"),
+        *_HOUR,
+        *_long("packages", "adds", "deletes", "invalidates", "tests", "bytes", "nodes"),
+        *_LATENCY,
+    ]
+)
+"""Latency: accepted → in the journal."""
+LANES = t.StructType(
+    [
+        *_text("subscriber", "publisher_agent", "journal_id"),
+        *_HOUR,
+        *_long("announced_ms", "sequence", "offset", "reached", "retries"),
+        t.StructField("blocked", t.BooleanType(), False),
+        t.StructField("editable", t.BooleanType(), False),
+    ]
+)
+"""What a lane last told in an hour, and how far it had ever come: where the next hour begins."""
+MEASURED = t.StructType([*_text("table", "table_id"), *_long("version", "measured_ms")])
+"""Up to which version of each table the measures are made."""
 
 
 def require(frame: DataFrame, schema: t.StructType, table: str) -> DataFrame:
