@@ -11,7 +11,7 @@ from packhorse.blobs.api import BlobStore
 from packhorse.content.node import Node
 from packhorse.messaging.api import Edge, Journal, Record
 from packhorse.packages.body import unpack
-from packhorse.wire.messages import Action, PackageMessage
+from packhorse.wire.messages import Action, PackageEntry, PackageMessage
 from packhorse.wire.package_codec import decode_package
 from packhorse.wire.record import Undecodable
 
@@ -54,8 +54,10 @@ def _apply(package: PackageMessage, content: Content, blobs: BlobStore) -> None:
     if entry.action is Action.DELETE:
         roots = (*entry.paths, *entry.deep_paths)
     if entry.action in (Action.ADD, Action.DELETE):
-        for path in [path for path in content if any(_holds(root, path) for root in roots)]:
-            del content[path]
+        cleared = [path for path in content if any(_holds(root, path) for root in roots)]
+        for path in cleared:
+            if _in_range(path, entry):
+                del content[path]
     for node in unpack(package, blobs):
         for above in _above(node.path):
             content.setdefault(above, ("folder", {}, ()))
@@ -72,6 +74,12 @@ def plain(node: Node) -> Any:
 
 def _holds(root: str, path: str) -> bool:
     return root in ("/", path) or path.startswith(root + "/")
+
+
+def _in_range(path: str, entry: PackageEntry) -> bool:
+    """Compare by bytes, as the words say, and not by characters, as the product does."""
+    first, end = entry.range_from.encode(), entry.range_to.encode()
+    return first <= path.encode() and (not end or path.encode() < end)
 
 
 def _above(path: str) -> Iterator[str]:

@@ -12,10 +12,10 @@ from packhorse.content.node import (
     ROOT,
     InvalidPath,
     Node,
-    is_within,
     parent_of,
     subtree_range,
 )
+from packhorse.content.parts import SubtreePart
 from packhorse.content.rows import COLUMNS, Row, format_binaries, node_of
 
 FOLDER = "folder"
@@ -129,23 +129,32 @@ def delete(conn: Connection, paths: Sequence[str]) -> int:
 
     A path where nothing is counts as removed.
     """
-    ranges = [subtree_range(path) for path in paths]
-    lows = [low for low, _ in ranges]
-    highs = [high for _, high in ranges]
+    return delete_parts(conn, [SubtreePart.whole(path) for path in paths])
+
+
+def delete_parts(conn: Connection, parts: Sequence[SubtreePart]) -> int:
+    """Remove the nodes of each part, and return how many that were."""
+    tops = [part.top for part in parts if part.holds_top]
+    lows, highs = [part.low for part in parts], [part.high for part in parts]
     with conn.pipeline():
-        nodes = conn.execute("DELETE FROM content.node WHERE path = ANY(%b)", (list(paths),))
+        nodes = conn.execute("DELETE FROM content.node WHERE path = ANY(%b)", (tops,))
         below = conn.execute(_DELETE_BELOW, (lows, highs))
     return nodes.rowcount + below.rowcount
 
 
 def replace(conn: Connection, path: str, nodes: Iterable[Node]) -> None:
-    """Make the subtree of `path` exactly `nodes`, which may be many: memory stays constant.
+    """Make the subtree of `path` exactly `nodes`; see `replace_part`."""
+    replace_part(conn, SubtreePart.whole(path), nodes)
+
+
+def replace_part(conn: Connection, part: SubtreePart, nodes: Iterable[Node]) -> None:
+    """Make a part of a subtree exactly `nodes`, which may be many: memory stays constant.
 
     Folders that `nodes` lacks on the way to one of them are created. The last node of a path
     wins. Raises `InvalidPath` when one of `nodes` lies outside; the caller then rolls back.
     """
-    delete(conn, [path])
-    for batch in _batches(_all_within(nodes, path)):
+    delete_parts(conn, [part])
+    for batch in _batches(_all_within(nodes, part)):
         upsert(conn, batch)
 
 
@@ -181,10 +190,10 @@ def _folders_above(paths: Iterable[str]) -> list[str]:
     return sorted(folders)
 
 
-def _all_within(nodes: Iterable[Node], path: str) -> Iterator[Node]:
+def _all_within(nodes: Iterable[Node], part: SubtreePart) -> Iterator[Node]:
     for node in nodes:
-        if not is_within(node.path, path):
-            raise InvalidPath(f"{node.path!r} is not within {path!r}, which is to be replaced")
+        if not part.holds(node.path):
+            raise InvalidPath(f"{node.path!r} is not within what of {part.top!r} is replaced")
         yield node
 
 

@@ -8,10 +8,17 @@ from psycopg import Connection
 
 from packhorse.blobs.api import BlobStore
 from packhorse.content.node import ROOT, Node
+from packhorse.content.parts import SubtreePart
 from packhorse.packages.body import unpack
 from packhorse.packages.changes import Changes
-from packhorse.packages.limits import LIMITS, PACKAGE_TYPE, Limits, PackageRefused
-from packhorse.packages.scope import Scope, first_outside
+from packhorse.packages.limits import (
+    LIMITS,
+    PACKAGE_TYPE,
+    PART_TYPE,
+    Limits,
+    PackageRefused,
+)
+from packhorse.packages.scope import Scope, first_outside, part_of
 from packhorse.wire.messages import Action, PackageMessage
 
 INVALIDATE_CHANNEL = "packhorse_invalidate"
@@ -33,8 +40,9 @@ def apply(
 ) -> None:
     """Apply packages in order, with few statements; the caller commits, or rolls all back.
 
-    A deep ADD leaves below its deep paths exactly what it carries; DELETE removes whole
-    subtrees, missing ones too; INVALIDATE notifies; TEST does nothing. Memory is constant.
+    A deep ADD leaves below its deep paths exactly what it carries, and one with a range does so
+    within that part of the subtree; DELETE removes whole subtrees, missing ones too; INVALIDATE
+    notifies; TEST does nothing. Memory is constant.
 
     Raises:
         PackageRefused: type, action, paths or nodes are not what these roots and limits allow.
@@ -61,7 +69,10 @@ class _Application:
         if entry.action is Action.TEST:
             return
         scope = self._admit(package)
-        if entry.action is Action.ADD:
+        part = part_of(entry)
+        if part is not None:
+            self._write_part(package, part)
+        elif entry.action is Action.ADD:
             self._write(package, scope)
         elif entry.action is Action.DELETE:
             for path in (*scope.shallow, *scope.deep):
@@ -79,8 +90,7 @@ class _Application:
 
     def _admit(self, package: PackageMessage) -> Scope:
         entry = package.entry
-        if package.package_type != PACKAGE_TYPE:
-            raise PackageRefused(f"unknown package type {package.package_type[:80]!r}; upgrade")
+        _check_type(package)
         if (package.body is not None) != (entry.action is Action.ADD):
             raise PackageRefused(f"{entry.action.value} comes with a body, or ADD without one")
         scope = Scope(entry.paths, entry.deep_paths)
@@ -105,9 +115,13 @@ class _Application:
                 raise PackageRefused(f"the nodes of deep path {deep!r} are not together")
             else:
                 seen.add(deep)
-                put(deep, _beginning_with(deep, run))
+                put(SubtreePart.whole(deep), _beginning_with(deep, run))
         if len(seen) != len(scope.deep):
             raise PackageRefused("the package holds no nodes of one of its deep paths")
+
+    def _write_part(self, package: PackageMessage, part: SubtreePart) -> None:
+        put = self._changes.replace if _is_small(package) else self._changes.stream
+        put(part, _all_of(part, unpack(package, self._blobs, self._limits)))
 
     def _write_alone(self, node: Node, scope: Scope) -> None:
         if not scope.allows_alone(node.path):
@@ -117,8 +131,23 @@ class _Application:
         self._changes.put(node)
 
 
+def _check_type(package: PackageMessage) -> None:
+    entry = package.entry
+    if package.package_type not in (PACKAGE_TYPE, PART_TYPE):
+        raise PackageRefused(f"unknown package type {package.package_type[:80]!r}; upgrade")
+    if (package.package_type == PART_TYPE) != bool(entry.range_from or entry.range_to):
+        raise PackageRefused(f"a package has a range exactly when its type is {PART_TYPE}")
+
+
 def _is_small(package: PackageMessage) -> bool:
     return package.body is not None and package.body.content_length <= _SMALL_BYTES
+
+
+def _all_of(part: SubtreePart, nodes: Iterable[Node]) -> Iterator[Node]:
+    for node in nodes:
+        if not part.holds(node.path):
+            raise PackageRefused(f"{node.path!r} is in the package but not in its range")
+        yield node
 
 
 def _beginning_with(deep: str, nodes: Iterable[Node]) -> Iterator[Node]:

@@ -6,6 +6,7 @@ from psycopg import Connection
 
 from packhorse.content import tree
 from packhorse.content.node import Node, is_within, parent_of
+from packhorse.content.parts import SubtreePart
 
 _PENDING_NODES = 5_000
 _PENDING_BYTES = 4 * 1024**2
@@ -17,11 +18,12 @@ class Changes:
     That order is right as long as no removal came after a write below it, so `remove` first
     makes what waits when there is such a write, and `replace` drops such writes: it writes the
     path itself, unless that is the root, hence also what a dropped write would have created above.
+    Less than a whole subtree may lack its top, so such writes are made first.
     """
 
     def __init__(self, conn: Connection) -> None:
         self._conn = conn
-        self._removed: dict[str, None] = {}
+        self._removed: dict[SubtreePart, None] = {}
         self._written: dict[str, Node] = {}
         self._holders: set[str] = set()
         """Every path that is, or lies above, one of the writes."""
@@ -42,26 +44,29 @@ class Changes:
         """Remove `path` with its subtree."""
         if path in self._holders:
             self.flush()
-        self._removed[path] = None
+        self._removed[SubtreePart.whole(path)] = None
 
-    def replace(self, path: str, nodes: Iterable[Node]) -> None:
-        """Make the subtree of `path` exactly `nodes`, the node at `path` among them."""
-        if path in self._holders:
-            for below in [written for written in self._written if is_within(written, path)]:
-                del self._written[below]
-        self._removed[path] = None
+    def replace(self, part: SubtreePart, nodes: Iterable[Node]) -> None:
+        """Make a part of a subtree exactly `nodes`; if it is all of it, its top is among them."""
+        if part.top in self._holders:
+            if part.is_whole:
+                for below in [path for path in self._written if is_within(path, part.top)]:
+                    del self._written[below]
+            elif any(part.holds(path) for path in self._holders):
+                self.flush()
+        self._removed[part] = None
         for node in nodes:
             self.put(node)
 
-    def stream(self, path: str, nodes: Iterable[Node]) -> None:
-        """Do the same as `replace`, at once and in constant memory."""
+    def stream(self, part: SubtreePart, nodes: Iterable[Node]) -> None:
+        """Do the same at once and in constant memory."""
         self.flush()
-        tree.replace(self._conn, path, nodes)
+        tree.replace_part(self._conn, part, nodes)
 
     def flush(self) -> None:
         """Make what waits."""
         if self._removed:
-            tree.delete(self._conn, list(self._removed))
+            tree.delete_parts(self._conn, list(self._removed))
         if self._written:
             tree.upsert(self._conn, list(self._written.values()))
         self._removed, self._written, self._holders = {}, {}, set()

@@ -8,7 +8,10 @@ INLINE_BYTES = 819_200
 """Largest body that travels inside the record; a larger one goes through the blob store (R7)."""
 
 PACKAGE_TYPE = "packhorse/1"
-"""The one body format that this build writes and reads."""
+"""A package whose deep paths stand for their whole subtrees."""
+
+PART_TYPE = "packhorse/2"
+"""The same body format, of a part of a subtree; a build that knows no parts refuses it (R14)."""
 
 
 class PackageCorrupt(Permanent):

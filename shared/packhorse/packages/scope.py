@@ -5,7 +5,17 @@ Paths compare on segment boundaries only (R29, M4): `/a` holds `/a/b` and not `/
 
 from collections.abc import Iterable, Sequence
 
-from packhorse.content.node import ROOT, ancestors_of, check_path, is_within, parent_of
+from packhorse.content.node import (
+    ROOT,
+    InvalidPath,
+    ancestors_of,
+    check_path,
+    is_within,
+    parent_of,
+)
+from packhorse.content.parts import SubtreePart
+from packhorse.packages.limits import PackageRefused
+from packhorse.wire.messages import Action, PackageEntry
 
 
 def covering(paths: Iterable[str]) -> list[str]:
@@ -25,6 +35,21 @@ def first_outside(paths: Iterable[str], roots: Sequence[str]) -> str | None:
         if not any(is_within(path, root) for root in roots):
             return path
     return None
+
+
+def part_of(entry: PackageEntry) -> SubtreePart | None:
+    """Return the part of a subtree that a package carries, or None when it has no range.
+
+    Raises `PackageRefused` unless it is an ADD of one deep path and a range within that.
+    """
+    if not entry.range_from and not entry.range_to:
+        return None
+    if entry.action is not Action.ADD or entry.paths or len(entry.deep_paths) != 1:
+        raise PackageRefused("a range belongs to an ADD of exactly one deep path and no others")
+    try:
+        return SubtreePart.between(entry.deep_paths[0], entry.range_from, entry.range_to)
+    except InvalidPath as error:
+        raise PackageRefused(f"the package's range is none: {error}") from error
 
 
 class Scope:
