@@ -190,6 +190,17 @@ LANES = t.StructType(
 MEASURED = t.StructType([*_text("table", "table_id"), *_long("version", "measured_ms")])
 """Up to which version of each table the measures are made."""
 
+BULK_PARTS = t.StructType(
+    [
+        t.StructField("part", t.IntegerType(), False),
+        *_text("deep_path", "range_from", "range_to", "package_id", "body_sha256"),
+        *_long("body_length", "content_length", "node_count"),
+        t.StructField("part_count", t.IntegerType(), False),
+        *_long("seen_epoch", "seen_sequence", "snapshot_ms"),
+    ]
+)
+"""The stored packages of one bulk distribution, all of one snapshot."""
+
 
 def require(frame: DataFrame, schema: t.StructType, table: str) -> DataFrame:
     """Return the columns of `schema` from `frame`, in order. Raises `SchemaChanged`."""

@@ -37,3 +37,13 @@ BODIES = "bodies"
 def checkpoint(query: str) -> str:
     """Return where a streaming query keeps its checkpoint."""
     return f"checkpoints/{query}"
+
+
+def bulk_parts(bulk_id: str) -> str:
+    """Return the table of the packages that a bulk distribution has stored; one row a part."""
+    return f"bulk/{bulk_id}/parts"
+
+
+def bulk_cancelled(bulk_id: str) -> str:
+    """Return the table that is there once a bulk distribution is cancelled."""
+    return f"bulk/{bulk_id}/cancelled"
