@@ -13,7 +13,7 @@ PROTOC := $(BIN)/python -m grpc_tools.protoc -I proto
 PROTOS := $(wildcard proto/packhorse/wire/v1/*.proto)
 export PATH := $(CURDIR)/$(BIN):$(PATH)
 
-.PHONY: help setup demo up test check format unit contract integration e2e chaos bench bench-full \
+.PHONY: help setup demo up test check format unit contract integration e2e chaos bench bench-full bench-pipeline \
 	proto openapi dev-kafka constraints clean
 
 help: ## Show this list
@@ -93,6 +93,9 @@ bench-full: $(VENV)/.dev ## Measure them at the sizes of the targets (an hour)
 	python -m tests.bench.queues 1000000
 	python -m tests.bench.queue_fill 100000
 	python -m tests.bench.announcements 60
+
+bench-pipeline: $(VENV)/.dev $(VENV)/.jars ## Measure the pipeline's tasks (ARGS="1000000" for the size of the targets)
+	python -m tests.bench.pipeline $(ARGS)
 
 proto: $(VENV)/.dev ## Generate the messages' code from proto/
 	$(PROTOC) --python_out=shared --mypy_out=shared $(PROTOS)

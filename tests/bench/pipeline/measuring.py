@@ -1,0 +1,97 @@
+"""A task of the pipeline as its own process: how long it took, and what it needed at most."""
+
+import json
+import os
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+_LOOK_S = 0.1
+_PAGE = os.sysconf("SC_PAGE_SIZE")
+
+
+@dataclass(frozen=True)
+class Run:
+    """Seconds of wall time, and the most memory in MiB that one of its drivers had."""
+
+    wall_s: float
+    python_mib: float
+    jvm_mib: float
+    output: str
+
+
+def run_task(environment: Mapping[str, str], *arguments: str) -> Run:
+    """Run `packhorse-pipeline` to its end. Raises `SystemExit` with what it said when it fails."""
+    command = [sys.executable, "-m", "packhorse_services.pipeline", *arguments]
+    return run(command, {**os.environ, **environment})
+
+
+def run(command: Sequence[str], environment: Mapping[str, str]) -> Run:
+    """Run a program and its children to their end."""
+    began = time.perf_counter()
+    process = subprocess.Popen(
+        command, env=environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+    )
+    most: dict[str, float] = {}
+    ended = threading.Event()
+    watcher = threading.Thread(target=_watch, args=(process.pid, most, ended))
+    watcher.start()
+    said, complaints = process.communicate()
+    wall = time.perf_counter() - began
+    ended.set()
+    watcher.join()
+    if process.returncode != 0:
+        raise SystemExit(f"{' '.join(command)} ended with {process.returncode}:\n{complaints}")
+    return Run(wall, most.get("python", 0.0), most.get("java", 0.0), said)
+
+
+def _watch(pid: int, most: dict[str, float], ended: threading.Event) -> None:
+    """Note the most that the program itself and a JVM among its children had."""
+    while not ended.wait(_LOOK_S):
+        for name, each in _drivers(pid):
+            resident = _resident_mib(each)
+            most[name] = max(most.get(name, 0.0), resident)
+
+
+def _drivers(pid: int) -> list[tuple[str, int]]:
+    found = [("python", pid)]
+    try:
+        children = Path(f"/proc/{pid}/task/{pid}/children").read_text().split()
+    except OSError:
+        return found
+    for child in map(int, children):
+        try:
+            if Path(f"/proc/{child}/comm").read_text().strip() == "java":
+                found.append(("java", child))
+        except OSError:
+            continue
+    return found
+
+
+def _resident_mib(pid: int) -> float:
+    try:
+        return int(Path(f"/proc/{pid}/statm").read_text().split()[1]) * _PAGE / 1024**2
+    except (OSError, IndexError):
+        return 0.0
+
+
+def emit(
+    name: str, value: float, unit: str, *, size: int, anchor: float | None = None, **more: object
+) -> dict[str, object]:
+    """Print one measurement as a JSON line, and return it."""
+    line: dict[str, object] = {
+        "name": name,
+        "size": size,
+        "value": round(value),
+        "unit": unit,
+        "anchor": None if anchor is None else round(anchor),
+        "ratio": None if not anchor else round(value / anchor, 2),
+        **more,
+        "load_before": round(os.getloadavg()[0], 1),
+    }
+    print(json.dumps(line), flush=True)
+    return line

@@ -1,0 +1,40 @@
+"""The figures as a table on the terminal, and as a plot."""
+
+from collections import defaultdict
+from pathlib import Path
+from typing import Any
+
+from matplotlib.figure import Figure
+from rich.console import Console
+from rich.table import Table
+
+
+def show(lines: list[dict[str, Any]], plot: Path) -> None:
+    """Print how every figure grows with the size, and draw the same into `plot`."""
+    table = Table("figure", "size", "value", "unit", "anchor", "ratio", "driver MiB", "JVM MiB")
+    for line in sorted(lines, key=lambda each: (each["name"], each["size"])):
+        cells = (line["name"], line["size"], line["value"], line["unit"], line["anchor"])
+        more = (line["ratio"], line.get("python_mib"), line.get("jvm_mib"))
+        table.add_row(*("" if cell is None else str(cell) for cell in (*cells, *more)))
+    Console(width=140).print(table)
+    figure = Figure(figsize=(11, 5))
+    rates, memory = figure.subplots(1, 2)
+    _draw(rates, lines, "value", "per second")
+    _draw(memory, lines, "python_mib", "MiB at the driver, at most")
+    plot.parent.mkdir(parents=True, exist_ok=True)
+    figure.tight_layout()
+    figure.savefig(plot)
+    print(f"plot: {plot}")
+
+
+def _draw(axes: Any, lines: list[dict[str, Any]], value: str, label: str) -> None:
+    series: dict[str, list[tuple[int, float]]] = defaultdict(list)
+    for line in lines:
+        if line.get(value) is not None:
+            series[line["name"]].append((line["size"], line[value]))
+    for name, points in sorted(series.items()):
+        sizes, values = zip(*sorted(points), strict=True)
+        axes.plot(sizes, values, marker="o", label=name)
+    axes.set(xscale="log", xlabel="size", ylabel=label)
+    axes.set_ylim(bottom=0)
+    axes.legend()
