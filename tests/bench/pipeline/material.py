@@ -57,21 +57,19 @@ def fill_tree(url: str, count: int) -> None:
         cursor.execute("ANALYZE content.node")
 
 
-def feed(journal: Journal, blobs_folder: str, count: int) -> str:
-    """Append a package for each page, from the log's first offset on; returns the last one's id."""
+def feed(journal: Journal, blobs_folder: str, count: int) -> None:
+    """Append a package for each page, from the log's first offset on."""
     journal.create_topics(standard_topics(TOPICS))
     pending: deque[Future[Appended]] = deque()
-    package_id = ""
-    for package_id, outgoing in _packages(blobs_folder, count):
+    for outgoing in _packages(blobs_folder, count):
         pending.append(journal.append(TOPICS.package, outgoing))
         if len(pending) >= _IN_FLIGHT:
             pending.popleft().result()
     for future in pending:
         future.result()
-    return package_id
 
 
-def _packages(blobs_folder: str, count: int) -> Iterator[tuple[str, Outgoing]]:
+def _packages(blobs_folder: str, count: int) -> Iterator[Outgoing]:
     given, blobs, producer = texts(), open_blobs(blobs_folder), str(uuid.uuid4())
     for number in range(count):
         node = page(number, given)
@@ -82,4 +80,4 @@ def _packages(blobs_folder: str, count: int) -> Iterator[tuple[str, Outgoing]]:
             packed.length, packed.node_count, 1_700_000_000_000 + number,
         )  # fmt: skip
         encoded = encode_package(PackageMessage(entry, packed.body))
-        yield package_id, Outgoing(encoded.value, dict(encoded.headers))
+        yield Outgoing(encoded.value, dict(encoded.headers))
