@@ -157,13 +157,20 @@ class FolderImport:
             sha256, length = _digest(content, file)
         node = _file_node(path, sha256, length, existing)
         if node == existing:
-            return None, length
+            return None, length  # no new reference: nothing is written
+        self._renew_others(node, sha256)
         if len(content) == length:
             small[binary_key(sha256)] = content
         else:
             with entry.open() as file:
                 self._blobs.put(binary_key(sha256), _chunks(file))
         return node, length
+
+    def _renew_others(self, node: Node, sha256: str) -> None:
+        """Renew what is written again as it was read: somebody may have let go of it since."""
+        for binary in node.binaries:
+            if binary.sha256 != sha256:
+                self._blobs.renew(binary_key(binary.sha256))
 
     def _finish(self, batch: _Batch, storing: Future[_Stored]) -> None:
         """Write the nodes of a batch in one transaction, and count."""

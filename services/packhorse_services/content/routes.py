@@ -111,7 +111,10 @@ def _check_target(path: str) -> None:
 
 
 def _check_binaries(store: BlobStore, given: Mapping[str, BinaryReference]) -> None:
-    """Raise `Problem` 422 naming every binary that the store lacks, or has with other length."""
+    """Raise `Problem` 422 naming every binary that the store lacks, or has with other length.
+
+    The others are renewed: the node that will refer to them keeps a sweep away from them (R22).
+    """
     errors = [
         {"pointer": "#/binaries/" + name.replace("~", "~0").replace("/", "~1"), "detail": reason}
         for name, binary in given.items()
@@ -122,7 +125,7 @@ def _check_binaries(store: BlobStore, given: Mapping[str, BinaryReference]) -> N
 
 
 def _faults(store: BlobStore, binary: BinaryReference) -> Iterable[str]:
-    found = store.head(binary_key(binary.digest.removeprefix("sha256:")))
+    found = store.renew(binary_key(binary.digest.removeprefix("sha256:")))
     if found is None:
         yield f"{binary.digest} is not in the blob store; PUT /blobs/{binary.digest} first"
     elif found.length != binary.length:

@@ -15,6 +15,9 @@ from packhorse.errors import Permanent, Transient
 CHUNK_BYTES = 256 * 1024
 """How much a stream carries at a time, at most about."""
 
+RENEWED_MS = 3600 * 1000
+"""A blob that is younger need not be renewed; the safety age of a sweep is longer by far."""
+
 _KEY = re.compile(r"(binaries|packages|snapshots)/[0-9a-f]{2}/[0-9A-Za-z-]{1,120}")
 
 
@@ -66,7 +69,8 @@ class BlobStore(Protocol):
 
         Memory stays bounded whatever the length. When the bytes differ from `sha256`, or from
         the digest in a binary's key, raises `BlobCorrupt` and leaves nothing behind. An error of
-        `chunks` is passed on, and leaves nothing behind either.
+        `chunks` is passed on, and leaves nothing behind either. A binary that was there already
+        is renewed, see `renew`.
         """
         ...
 
@@ -74,7 +78,24 @@ class BlobStore(Protocol):
         """Store many small binaries by their keys, at the price of one flush for all of them.
 
         When it returns, all are visible and durable; after an error, some may be. The caller has
-        computed the keys from the bytes; use it with as much as may lie in memory.
+        computed the keys from the bytes; use it with as much as may lie in memory. Those that
+        were there already are renewed.
+        """
+        ...
+
+    def renew(self, key: str) -> StoredBlob | None:
+        """Make a blob at most `RENEWED_MS` old, and return what the store then knows of it.
+
+        None when it is not there. Whoever refers to a binary that he did not put must renew it
+        before: a sweep removes none that was renewed since it was found unused (R22).
+        """
+        ...
+
+    def delete_unless_renewed(self, key: str, modified_ms: int) -> bool:
+        """Remove `key` if it was last written or renewed at `modified_ms`; false if it is kept.
+
+        Removing what is not there is a success. A folder decides and removes in one step. S3 has
+        no such step: it is asked directly before.
         """
         ...
 

@@ -86,6 +86,19 @@ class FilesystemBlobs:
             except FileNotFoundError:
                 return
 
+    def renew(self, key: str) -> StoredBlob | None:
+        """Touch the file."""
+        with translated():
+            found = self._folders.renew(check_key(key))
+            return found and stored(key, found)
+
+    def delete_unless_renewed(self, key: str, modified_ms: int) -> bool:
+        """Take the file away, look at it, and remove it or lay it back."""
+        with translated():
+            return self._folders.remove_if(
+                check_key(key), lambda found: found.st_mtime_ns // 1_000_000 == modified_ms
+            )
+
     def list(self, prefix: str) -> Iterator[StoredBlob]:
         """Walk the folders that the prefix leaves, one at a time."""
         for kind in KINDS:

@@ -11,7 +11,7 @@ import os
 import secrets
 import stat
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
@@ -69,22 +69,48 @@ class Folders:
             os.unlink(name, dir_fd=self._incoming)
 
     def publish(self, name: str, key: str, *, flush: bool) -> bool:
-        """Name the file `key`, durably when `flush`; false when the key was there already."""
+        """Name the file `key`, durably when `flush`; false when the key was there already.
+
+        A binary that was there is renewed.
+        """
         with self.shard(key) as (shard, target):
-            try:
-                os.link(name, target, src_dir_fd=self._incoming, dst_dir_fd=shard)
-                created = True
-            except FileExistsError:
-                created = False
-            except OSError as error:
-                if error.errno not in _NO_LINKS:
-                    raise
-                # Where there are no links a rename does: no key stands for two contents.
-                os.replace(name, target, src_dir_fd=self._incoming, dst_dir_fd=shard)
-                created = True
+            created = self._link(name, shard, target)
+            while not created and key.startswith("binaries/") and not _touch(shard, target):
+                created = self._link(name, shard, target)  # it was removed in between
             if flush:  # also when it was there: who linked it may not have come to this yet
                 os.fsync(shard)
         return created
+
+    def renew(self, key: str) -> os.stat_result | None:
+        """Make the file as young as a new one; None when it is not there (any more)."""
+        with self.shard(key) as (shard, name):
+            return _touch(shard, name)
+
+    def remove_if(self, key: str, wanted: Callable[[os.stat_result], bool]) -> bool:
+        """Remove the file if it is as wanted, or gone; who renews it meanwhile finds it gone."""
+        aside = secrets.token_hex(16)
+        with self.shard(key) as (shard, name):
+            try:
+                os.rename(name, aside, src_dir_fd=shard, dst_dir_fd=self._incoming)
+            except FileNotFoundError:
+                return True
+            removed = wanted(os.stat(aside, dir_fd=self._incoming, follow_symlinks=False))
+            if not removed:
+                self._link(aside, shard, name)
+        self.discard(aside)
+        return removed
+
+    def _link(self, name: str, shard: int, target: str) -> bool:
+        try:
+            os.link(name, target, src_dir_fd=self._incoming, dst_dir_fd=shard)
+        except FileExistsError:
+            return False
+        except OSError as error:
+            if error.errno not in _NO_LINKS:
+                raise
+            # Where there are no links a rename does: no key stands for two contents.
+            os.replace(name, target, src_dir_fd=self._incoming, dst_dir_fd=shard)
+        return True
 
     def open_blob(self, key: str) -> int:
         """Open a blob for reading; raises `BlobCorrupt` when it is no plain file."""
@@ -126,6 +152,16 @@ def stored(key: str, found: os.stat_result) -> StoredBlob:
     if not stat.S_ISREG(found.st_mode):
         raise BlobCorrupt(f"{key} is no plain file; remove it")
     return StoredBlob(key, found.st_size, found.st_mtime_ns // 1_000_000)
+
+
+def _touch(shard: int, name: str) -> os.stat_result | None:
+    """Give a file the file system's own time; None when it is not there, or no longer."""
+    try:
+        os.utime(name, dir_fd=shard, follow_symlinks=False)
+        # It may have been taken away between its being found and its being touched.
+        return os.stat(name, dir_fd=shard, follow_symlinks=False)
+    except FileNotFoundError:
+        return None
 
 
 def names_in(folder: int) -> list[str]:

@@ -4,7 +4,8 @@ Nothing rests on conditional writes, which some servers accept and ignore: a key
 content, so writing it twice changes nothing. An upload that is cut short never becomes an object.
 """
 
-from collections.abc import Iterable, Iterator, Mapping
+import time
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, suppress
 from datetime import timedelta
@@ -18,6 +19,7 @@ from obstore.store import S3Store
 
 from packhorse.blobs.api import (
     CHUNK_BYTES,
+    RENEWED_MS,
     BlobMissing,
     BlobStoreUnavailable,
     InvalidBlobKey,
@@ -38,6 +40,10 @@ _PART_BYTES = 8 * 1024 * 1024
 _UPLOADS = 4
 _SMALL_UPLOADS = 16
 _CLOCK_KEY = "clock/now"
+_RENEWING = "renewing/"
+_COPIED_BYTES = 4 * 1024**3
+"""A server copies up to 5 GiB by itself; what is larger is uploaded again."""
+_CLOCK_S = 30.0
 _OPTIONS = {"endpoint", "region", "allow_http"}
 
 
@@ -46,18 +52,19 @@ class S3Blobs:
 
     def __init__(self, store: S3Store) -> None:
         self._store = store
+        self._clock = _StoreClock(self.now_ms)
         self._uploaders = ThreadPoolExecutor(_SMALL_UPLOADS, thread_name_prefix="s3-upload")
 
     def put(self, key: str, chunks: Iterable[bytes], *, sha256: str | None = None) -> Written:
         """Upload in one request what fits into one part, else part by part."""
         verified = Verified(chunks, sha256=promised_digest(check_key(key), sha256))
-        created = self.head(key) is None
-        if created:
-            self._upload(key, iter(verified))
+        found = self.head(key)
+        if found is None or (key.startswith("binaries/") and self._is_old(found)):
+            self._upload(key, iter(verified))  # over the same bytes, if there are any
         else:
             for _ in verified:  # kept as it is, but the promise is checked
                 pass
-        return Written(key, verified.length, verified.sha256, created)
+        return Written(key, verified.length, verified.sha256, created=found is None)
 
     def put_many(self, binaries: Mapping[str, bytes]) -> None:
         """Upload several at a time."""
@@ -91,6 +98,23 @@ class S3Blobs:
         with suppress(BlobMissing), _translated(check_key(key)):
             obstore.delete(self._store, key)
 
+    def renew(self, key: str) -> StoredBlob | None:
+        """Copy the object aside and back; S3 refuses to copy one onto itself."""
+        found = self.head(key)
+        if found is None or not self._is_old(found):
+            return found
+        with suppress(BlobMissing):  # somebody else has removed it, or renewed it and cleared up
+            self._write_again(found)
+        return self.head(key)
+
+    def delete_unless_renewed(self, key: str, modified_ms: int) -> bool:
+        """Ask, then delete."""
+        found = self.head(key)
+        if found is not None and found.modified_ms != modified_ms:
+            return False
+        self.delete(key)
+        return True
+
     def list(self, prefix: str) -> Iterator[StoredBlob]:
         """List page after page."""
         folder = prefix.rpartition("/")[0] or None  # the client lists whole segments only
@@ -118,6 +142,20 @@ class S3Blobs:
         """End the upload threads."""
         self._uploaders.shutdown()
 
+    def _is_old(self, found: StoredBlob) -> bool:
+        return found.modified_ms + RENEWED_MS <= self._clock.now_ms()
+
+    def _write_again(self, found: StoredBlob) -> None:
+        if found.length > _COPIED_BYTES:
+            digest = promised_digest(found.key)
+            self._upload(found.key, iter(Verified(self.get(found.key), sha256=digest)))
+            return
+        aside = _RENEWING + found.key.rpartition("/")[2]
+        with _translated(found.key):
+            obstore.copy(self._store, found.key, aside)
+            obstore.copy(self._store, aside, found.key)
+            obstore.delete(self._store, aside)
+
     def _put_small(self, item: tuple[str, bytes]) -> None:
         key, content = item
         with _translated(check_key(key)):
@@ -144,6 +182,22 @@ class S3Blobs:
             for failure in failures:  # the source's own error goes to its caller untranslated
                 raise failure from None
             raise
+
+
+class _StoreClock:
+    """The store's clock, asked now and then; in between time passes as this machine counts it."""
+
+    def __init__(self, ask: Callable[[], int]) -> None:
+        self._ask = ask
+        self._asked: tuple[float, int] | None = None
+
+    def now_ms(self) -> int:
+        """Return the store's time, late by at most what asking takes."""
+        elapsed = time.clock_gettime(time.CLOCK_BOOTTIME)
+        asked = self._asked
+        if asked is None or not 0 <= elapsed - asked[0] < _CLOCK_S:
+            asked = self._asked = (elapsed, self._ask())
+        return asked[1] + round((elapsed - asked[0]) * 1000)
 
 
 def open_s3(url: str) -> S3Blobs:
