@@ -2,23 +2,14 @@
 
 import json
 from collections.abc import Iterable, Iterator, Sequence
-from itertools import groupby
 
 from psycopg import Connection
 
 from packhorse.blobs.api import BlobStore
 from packhorse.content.node import ROOT, Node
-from packhorse.content.parts import SubtreePart
-from packhorse.packages.body import unpack
 from packhorse.packages.changes import Changes
-from packhorse.packages.limits import (
-    LIMITS,
-    PACKAGE_TYPE,
-    PART_TYPE,
-    Limits,
-    PackageRefused,
-)
-from packhorse.packages.scope import Scope, first_outside, part_of
+from packhorse.packages.effects import Removal, admit, effects
+from packhorse.packages.limits import LIMITS, Limits
 from packhorse.wire.messages import Action, PackageMessage
 
 INVALIDATE_CHANNEL = "packhorse_invalidate"
@@ -65,20 +56,18 @@ class _Application:
         self._notifications: list[str] = []
 
     def add(self, package: PackageMessage) -> None:
-        entry = package.entry
-        if entry.action is Action.TEST:
-            return
-        scope = self._admit(package)
-        part = part_of(entry)
-        if part is not None:
-            self._write_part(package, part)
-        elif entry.action is Action.ADD:
-            self._write(package, scope)
-        elif entry.action is Action.DELETE:
-            for path in (*scope.shallow, *scope.deep):
-                self._changes.remove(path)
-        else:
-            self._notifications += _payloads(entry.package_id, (*scope.shallow, *scope.deep))
+        if package.entry.action is Action.INVALIDATE:
+            scope = admit(package, self._roots)
+            paths = (*scope.shallow, *scope.deep)
+            self._notifications += _payloads(package.entry.package_id, paths)
+        put = self._changes.replace if _is_small(package) else self._changes.stream
+        for effect in effects(package, self._blobs, roots=self._roots, limits=self._limits):
+            if isinstance(effect, Node):
+                self._changes.put(effect)
+            elif isinstance(effect, Removal):
+                self._changes.remove(effect.path)
+            else:
+                put(effect.part, effect.nodes)
 
     def finish(self) -> None:
         self._changes.flush()
@@ -88,73 +77,9 @@ class _Application:
                 (INVALIDATE_CHANNEL, self._notifications),
             )
 
-    def _admit(self, package: PackageMessage) -> Scope:
-        entry = package.entry
-        _check_type(package)
-        if (package.body is not None) != (entry.action is Action.ADD):
-            raise PackageRefused(f"{entry.action.value} comes with a body, or ADD without one")
-        scope = Scope(entry.paths, entry.deep_paths)
-        outside = first_outside((*scope.shallow, *scope.deep), self._roots)
-        if outside is not None:
-            raise PackageRefused(f"{outside!r} is outside the import roots of this subscriber")
-        return scope
-
-    def _write(self, package: PackageMessage, scope: Scope) -> None:
-        nodes = unpack(package, self._blobs, self._limits)
-        if not scope.deep:
-            for node in nodes:
-                self._write_alone(node, scope)
-            return
-        put = self._changes.replace if _is_small(package) else self._changes.stream
-        seen: set[str] = set()
-        for deep, run in groupby(nodes, lambda node: scope.deep_path_of(node.path)):
-            if deep is None:
-                for node in run:
-                    self._write_alone(node, scope)
-            elif deep in seen:
-                raise PackageRefused(f"the nodes of deep path {deep!r} are not together")
-            else:
-                seen.add(deep)
-                put(SubtreePart.whole(deep), _beginning_with(deep, run))
-        if len(seen) != len(scope.deep):
-            raise PackageRefused("the package holds no nodes of one of its deep paths")
-
-    def _write_part(self, package: PackageMessage, part: SubtreePart) -> None:
-        put = self._changes.replace if _is_small(package) else self._changes.stream
-        put(part, _all_of(part, unpack(package, self._blobs, self._limits)))
-
-    def _write_alone(self, node: Node, scope: Scope) -> None:
-        if not scope.allows_alone(node.path):
-            raise PackageRefused(f"{node.path!r} is in the package but not in its paths")
-        if first_outside([node.path], self._roots) is not None:
-            raise PackageRefused(f"{node.path!r} is outside the import roots of this subscriber")
-        self._changes.put(node)
-
-
-def _check_type(package: PackageMessage) -> None:
-    entry = package.entry
-    if package.package_type not in (PACKAGE_TYPE, PART_TYPE):
-        raise PackageRefused(f"unknown package type {package.package_type[:80]!r}; upgrade")
-    if (package.package_type == PART_TYPE) != bool(entry.range_from or entry.range_to):
-        raise PackageRefused(f"a package has a range exactly when its type is {PART_TYPE}")
-
 
 def _is_small(package: PackageMessage) -> bool:
     return package.body is not None and package.body.content_length <= _SMALL_BYTES
-
-
-def _all_of(part: SubtreePart, nodes: Iterable[Node]) -> Iterator[Node]:
-    for node in nodes:
-        if not part.holds(node.path):
-            raise PackageRefused(f"{node.path!r} is in the package but not in its range")
-        yield node
-
-
-def _beginning_with(deep: str, nodes: Iterable[Node]) -> Iterator[Node]:
-    for number, node in enumerate(nodes):
-        if number == 0 and deep not in (ROOT, node.path):
-            raise PackageRefused(f"the nodes of deep path {deep!r} do not begin with its own")
-        yield node
 
 
 def _payloads(package_id: str, paths: Iterable[str]) -> Iterator[str]:

@@ -1,0 +1,176 @@
+"""Events to the content at an offset: the result of importing the packages in their order.
+
+Of a path, let w be its last write, c the last clear that covers it, d the last write below it.
+It holds what w wrote if w >= c; else it is a folder if d >= c, for every write makes the folders
+above it that are missing; else it is absent. All of that is decided on paths and offsets; bodies
+are moved once, and only to be joined with the writes that have won (ADR 0020).
+"""
+
+from collections.abc import Iterable, Iterator
+
+import pyarrow as pa
+from pyspark.sql import Column, DataFrame
+from pyspark.sql import functions as f
+
+from packhorse.content.node import ROOT
+from packhorse.content.tree import FOLDER
+from packhorse_services.pipeline.errors import TaskRefused
+from packhorse_services.pipeline.history.decoding import CLEAR, UNREADABLE, WRITE
+from packhorse_services.pipeline.history.parts import Parts
+
+MAX_PARTS = 500_000
+"""Clears of parts that the driver holds; 100 bytes or so each."""
+
+_TOLD = 20
+_CONTENT = ("path", "type", "properties", "binaries", "offset", "package_id")
+
+
+def fold(events: DataFrame, base: DataFrame | None = None, base_offset: int = -1) -> DataFrame:
+    """Return the content after `events`: path, type, properties, binaries, offset, package_id.
+
+    `base` is the content at `base_offset` (columns of `schemas.NODES`); then only events above
+    that count. `offset` and `package_id` are those of the package that wrote the node, or of the
+    last one that wrote below it where the node is a mere folder; a node of the base has
+    `base_offset` and no id. Each path comes once, in no order.
+
+    Reads the events at once for what can't be joined, so hand it frames that are `kept`. Raises
+    `TaskRefused` naming the packages that can't be read.
+    """
+    events = events.where(f.col("offset") > base_offset)
+    require_readable(events)
+    parts = _parts(events)
+    written = _written(events, base, base_offset)
+    decided = _covered(_last_writes(events, written), events, parts)
+    alive = decided.where((f.col("w.offset") >= f.col("c")) | (f.col("d") >= f.col("c")))
+    by_write = f.coalesce(f.col("w.offset") >= f.col("c"), f.lit(False))
+    return _with_bodies(alive.where(by_write), written).unionByName(
+        _folders(alive.where(~by_write), events)
+    )
+
+
+def require_readable(events: DataFrame) -> None:
+    """Raise `TaskRefused` with some of the packages that can't be read, and why."""
+    found = events.where(f.col("kind") == UNREADABLE).select("offset", "path")
+    told = found.orderBy("offset").limit(_TOLD + 1).collect()
+    if told:
+        listed = "; ".join(f"offset {row.offset}: {row.path}" for row in told[:_TOLD])
+        more = "; and more" if len(told) > _TOLD else ""
+        raise TaskRefused(
+            f"packages can't be read ({listed}{more}); if every subscriber has removed them, "
+            "leave them out with --leave-out and their offset"
+        )
+
+
+def _parts(events: DataFrame) -> Parts:
+    """Return the clears of parts, which are few: one for each package of a bulk distribution."""
+    rows = events.where((f.col("kind") == CLEAR) & _is_part())
+    columns = ("path", "range_from", "range_to")
+    newest = rows.groupBy(*columns).agg(f.max("offset").alias("offset")).limit(MAX_PARTS + 1)
+    listed = [
+        (row.path, row.range_from, row.range_to, row.offset) for row in newest.toLocalIterator()
+    ]
+    if len(listed) > MAX_PARTS:
+        raise TaskRefused(
+            f"the history has more than {MAX_PARTS} parts of subtrees; "
+            "make snapshots more often, each begins where the last one ended"
+        )
+    return Parts(listed)
+
+
+def _is_part() -> Column:
+    return (f.col("range_from") != "") | (f.col("range_to") != "")
+
+
+def _written(events: DataFrame, base: DataFrame | None, base_offset: int) -> DataFrame:
+    """Return all writes, those of the base among them, with their bodies."""
+    columns = (*_CONTENT, "position")
+    writes = events.where(f.col("kind") == WRITE).select(*columns)
+    if base is None:
+        return writes
+    placed = base.withColumns(
+        {
+            "offset": f.lit(base_offset).cast("long"),
+            "package_id": f.lit(""),
+            "position": f.lit(0).cast("int"),
+        }
+    )
+    return placed.select(*columns).unionByName(writes)
+
+
+def _last_writes(events: DataFrame, written: DataFrame) -> DataFrame:
+    """Return path, w (offset and position of its last write), d (offset of the last one below)."""
+    at = written.select(
+        "path", f.struct("offset", "position").alias("w"), f.lit(None).cast("long").alias("d")
+    )
+    nothing = f.lit(None).cast("struct<offset: bigint, position: int>")
+    below = events.where(f.col("kind") == WRITE).select(
+        f.explode(_ancestors("path")).alias("path"), nothing.alias("w"), f.col("offset").alias("d")
+    )
+    return at.unionByName(below).groupBy("path").agg(f.max("w").alias("w"), f.max("d").alias("d"))
+
+
+def _covered(paths: DataFrame, events: DataFrame, parts: Parts) -> DataFrame:
+    """Add c, the offset of the last clear that covers the path, or -1."""
+    clears = (
+        events.where((f.col("kind") == CLEAR) & ~_is_part())
+        .groupBy(f.col("path").alias("cleared"))
+        .agg(f.max("offset").alias("cleared_at"))
+    )
+    above = f.array_union(f.array(f.col("path"), f.lit(ROOT)), _ancestors("path"))
+    last = (
+        paths.select("path", f.explode(above).alias("cleared"))
+        .join(clears, "cleared")
+        .groupBy("path")
+        .agg(f.max("cleared_at").alias("cleared_at"))
+    )
+    whole = paths.join(last, "path", "left").select(
+        "path", "w", "d", f.coalesce("cleared_at", f.lit(-1)).alias("c")
+    )
+    return _covered_by_parts(whole, parts) if len(parts) else whole
+
+
+def _covered_by_parts(paths: DataFrame, parts: Parts) -> DataFrame:
+    def look_up(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        for batch in batches:
+            column = batch.column("path").to_pylist()
+            yield batch.append_column(
+                "p", pa.array([parts.last_clear(path) for path in column], pa.int64())
+            )
+
+    found = paths.mapInArrow(look_up, f"{_ddl(paths)}, p bigint")
+    return found.select("path", "w", "d", f.greatest("c", "p").alias("c"))
+
+
+def _ddl(frame: DataFrame) -> str:
+    return ", ".join(f"{field.name} {field.dataType.simpleString()}" for field in frame.schema)
+
+
+def _with_bodies(winners: DataFrame, written: DataFrame) -> DataFrame:
+    places = winners.select("path", "w.offset", "w.position")
+    return written.join(places, ["path", "offset", "position"], "left_semi").select(*_CONTENT)
+
+
+def _folders(missing: DataFrame, events: DataFrame) -> DataFrame:
+    """Return the nodes that exist only because something lies below them."""
+    ids = events.where(f.col("kind") == WRITE).select("offset", "package_id").distinct()
+    nothing = f.lit("{}")
+    return (
+        missing.select("path", f.col("d").alias("offset"))
+        .join(ids, "offset")
+        .select(
+            "path",
+            f.lit(FOLDER).alias("type"),
+            nothing.alias("properties"),
+            nothing.alias("binaries"),
+            "offset",
+            "package_id",
+        )
+    )
+
+
+def _ancestors(path: str) -> Column:
+    """Return the paths above, without the root."""
+    parts = f.split(path, "/")
+    count = f.size(parts)
+    depths = f.filter(f.sequence(f.lit(2), f.greatest(count, f.lit(2))), lambda n: n < count)
+    return f.transform(depths, lambda depth: f.array_join(f.slice(parts, 1, depth), "/"))

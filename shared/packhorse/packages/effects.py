@@ -1,0 +1,127 @@
+"""Package to effects: what it does to a tree, checked, for an import as for the archive's history.
+
+The effects of one package do not overlap, so that its removals may all come before its writes.
+"""
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from itertools import groupby
+
+from packhorse.blobs.api import BlobStore
+from packhorse.content.node import ROOT, Node
+from packhorse.content.parts import SubtreePart
+from packhorse.packages.body import unpack
+from packhorse.packages.limits import (
+    LIMITS,
+    PACKAGE_TYPE,
+    PART_TYPE,
+    Limits,
+    PackageRefused,
+)
+from packhorse.packages.scope import Scope, first_outside, part_of
+from packhorse.wire.messages import Action, PackageMessage
+
+
+@dataclass(frozen=True, slots=True)
+class Removal:
+    """A path goes, with its subtree."""
+
+    path: str
+
+
+@dataclass(frozen=True, slots=True)
+class Replacement:
+    """A part of a subtree becomes exactly `nodes`, which are read while they are taken."""
+
+    part: SubtreePart
+    nodes: Iterator[Node]
+
+
+Effect = Removal | Replacement | Node
+"""A node stands for its being written, and the folders above it that are missing with it."""
+
+
+def admit(package: PackageMessage, roots: Sequence[str] = (ROOT,)) -> Scope:
+    """Return what a package declares. Raises `PackageRefused` or `InvalidPath`."""
+    entry = package.entry
+    _check_type(package)
+    if (package.body is not None) != (entry.action is Action.ADD):
+        raise PackageRefused(f"{entry.action.value} comes with a body, or ADD without one")
+    scope = Scope(entry.paths, entry.deep_paths)
+    outside = first_outside((*scope.shallow, *scope.deep), roots)
+    if outside is not None:
+        raise PackageRefused(f"{outside!r} is outside the import roots of this subscriber")
+    return scope
+
+
+def effects(
+    package: PackageMessage,
+    blobs: BlobStore,
+    *,
+    roots: Sequence[str] = (ROOT,),
+    limits: Limits = LIMITS,
+) -> Iterator[Effect]:
+    """Yield what a package does to the tree; TEST and INVALIDATE do nothing. Memory is constant.
+
+    The nodes of a replacement are to be taken before the next effect is asked for.
+
+    Raises:
+        PackageRefused: type, action, paths or nodes are not what these roots and limits allow.
+        PackageCorrupt, Undecodable, InvalidPath, InvalidNode: the body is bad.
+        BlobMissing, BlobStoreUnavailable: the body can't be had now.
+    """
+    if package.entry.action is Action.TEST:
+        return
+    scope = admit(package, roots)
+    part = part_of(package.entry)
+    if part is not None:
+        yield Replacement(part, _all_of(part, unpack(package, blobs, limits)))
+    elif package.entry.action is Action.ADD:
+        yield from _writes(unpack(package, blobs, limits), scope, roots)
+    elif package.entry.action is Action.DELETE:
+        yield from map(Removal, (*scope.shallow, *scope.deep))
+
+
+def _writes(nodes: Iterator[Node], scope: Scope, roots: Sequence[str]) -> Iterator[Effect]:
+    seen: set[str] = set()
+    for deep, run in groupby(nodes, lambda node: scope.deep_path_of(node.path)):
+        if deep is None:
+            yield from _alone(run, scope, roots)
+        elif deep in seen:
+            raise PackageRefused(f"the nodes of deep path {deep!r} are not together")
+        else:
+            seen.add(deep)
+            yield Replacement(SubtreePart.whole(deep), _beginning_with(deep, run))
+    if len(seen) != len(scope.deep):
+        raise PackageRefused("the package holds no nodes of one of its deep paths")
+
+
+def _alone(nodes: Iterable[Node], scope: Scope, roots: Sequence[str]) -> Iterator[Node]:
+    for node in nodes:
+        if not scope.allows_alone(node.path):
+            raise PackageRefused(f"{node.path!r} is in the package but not in its paths")
+        if first_outside([node.path], roots) is not None:
+            raise PackageRefused(f"{node.path!r} is outside the import roots of this subscriber")
+        yield node
+
+
+def _check_type(package: PackageMessage) -> None:
+    entry = package.entry
+    if package.package_type not in (PACKAGE_TYPE, PART_TYPE):
+        raise PackageRefused(f"unknown package type {package.package_type[:80]!r}; upgrade")
+    if (package.package_type == PART_TYPE) != bool(entry.range_from or entry.range_to):
+        raise PackageRefused(f"a package has a range exactly when its type is {PART_TYPE}")
+
+
+def _all_of(part: SubtreePart, nodes: Iterable[Node]) -> Iterator[Node]:
+    for node in nodes:
+        if not part.holds(node.path):
+            raise PackageRefused(f"{node.path!r} is in the package but not in its range")
+        yield node
+
+
+def _beginning_with(deep: str, nodes: Iterable[Node]) -> Iterator[Node]:
+    for number, node in enumerate(nodes):
+        if number == 0 and deep not in (ROOT, node.path):
+            raise PackageRefused(f"the nodes of deep path {deep!r} do not begin with its own")
+        yield node
