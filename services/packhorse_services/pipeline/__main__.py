@@ -5,6 +5,7 @@ import typer
 from packhorse.runtime.configuration import loaded
 from packhorse.runtime.startup import plain_refusals
 from packhorse_services.pipeline.jars import fetch_jars
+from packhorse_services.pipeline.reports.commands import report, serve
 from packhorse_services.pipeline.settings import Settings
 
 commands = typer.Typer(
@@ -25,6 +26,10 @@ def jars() -> None:
     """Fetch the jars that Spark needs, unless they are there, and print their folder."""
     settings = loaded(Settings)
     typer.echo(fetch_jars(settings.spark_jars, settings.ivy_settings))
+
+
+commands.command("serve")(serve)
+commands.command("report")(report)
 
 
 def main() -> None:

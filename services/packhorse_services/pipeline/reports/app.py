@@ -1,0 +1,38 @@
+"""The service of reports put together."""
+
+from collections.abc import Mapping
+
+from fastapi import FastAPI
+
+from packhorse.runtime.auth import Authenticator
+from packhorse.runtime.edge import Limits
+from packhorse.runtime.http import create_app
+from packhorse.runtime.problems import Kind
+from packhorse_services.pipeline.errors import SchemaChanged
+from packhorse_services.pipeline.location import Location
+from packhorse_services.pipeline.reports import routes
+from packhorse_services.pipeline.reports.source import ReportTables
+
+DESCRIPTION = "Shows what the pipeline has measured: latency, throughput, backlog, failures."
+_PROBLEMS: Mapping[type[Exception], Kind] = {
+    SchemaChanged: Kind(503, "schema-changed", "The tables are those of another version")
+}
+_LIMITS = Limits(in_flight=32)
+"""Each request may read tables, which takes memory."""
+
+
+def reports_app(location: Location, authenticator: Authenticator, *, docs: bool = False) -> FastAPI:
+    """Return the service; it opens nothing before it is asked."""
+    tables = ReportTables(location)
+    app = create_app(
+        title="packhorse pipeline",
+        description=DESCRIPTION,
+        authenticator=authenticator,
+        readiness={"tables": tables.check},
+        problems=_PROBLEMS,
+        limits=_LIMITS,
+        docs=docs,
+    )
+    app.state.tables = tables
+    app.include_router(routes.router)
+    return app

@@ -1,0 +1,82 @@
+"""One page of a report, in the form that was asked for."""
+
+import hashlib
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any, Literal
+
+from packhorse_services.pipeline.reports import period, spreadsheet
+from packhorse_services.pipeline.reports.query import Selection, Value, page
+from packhorse_services.pipeline.reports.schemas import Report
+from packhorse_services.pipeline.reports.source import ReportTables, Row, TableVersion
+
+Form = Literal["json", "csv"]
+MOST_ROWS = 10_000
+
+
+@dataclass(frozen=True, slots=True)
+class Page:
+    """Rows of a report, and the key of the last one when there are more behind it."""
+
+    rows: list[Row]
+    last_key: list[Value] | None
+
+
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """What a caller wants of a report."""
+
+    report: Report
+    selection: Selection
+    limit: int = 1000
+    behind: tuple[Value, ...] | None = None
+    form: Form = "json"
+
+    def tag(self, version: TableVersion | None) -> str:
+        """Return the digest of the answer: another for another table version or question."""
+        return digest(version.tag if version else "", repr(self.report.name), repr(self))
+
+
+def digest(*parts: str) -> str:
+    """Return a short digest of texts."""
+    return hashlib.sha256("\n".join(parts).encode(errors="surrogatepass")).hexdigest()[:32]
+
+
+def version_of(tables: ReportTables, asked: Asked) -> TableVersion | None:
+    """Return the version that answers. Raises `TablesAway`, `SchemaChanged`."""
+    return tables.latest(asked.report.table, ("day", *asked.report.columns))
+
+
+def read_page(version: TableVersion | None, asked: Asked) -> Page:
+    """Return a page, an empty one of a table that is not there. Raises `TablesAway`."""
+    if version is None:
+        return Page([], None)
+    sql, keys = page(asked.report, asked.selection, asked.behind, asked.limit + 1)
+    found = list(version.rows(sql))
+    rows, more = found[: asked.limit], len(found) > asked.limit
+    last = [rows[-1][f"key_{number}"] for number in range(keys)] if more else None
+    return Page([{name: row[name] for name in asked.report.columns} for row in rows], last)
+
+
+def as_json(asked: Asked, page: Page, following: str | None) -> str:
+    """Return the page as a JSON document."""
+    document = {
+        "from": asked.selection.begin,
+        "to": asked.selection.end,
+        "next": following,
+        "rows": page.rows,
+    }
+    return json.dumps(document, default=_plain)
+
+
+def as_csv(columns: Sequence[str], page: Page, *, header: bool = True) -> str:
+    """Return the page as CSV."""
+    return spreadsheet.table(columns, page.rows, header=header)
+
+
+def _plain(value: Any) -> str:
+    if isinstance(value, datetime):
+        return period.text(value)
+    raise TypeError(f"{type(value).__name__} is no value of a report")

@@ -1,0 +1,94 @@
+"""The tables of measures as delta-rs reads them: no Java, and never a whole table in memory."""
+
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from deltalake import DeltaTable, QueryBuilder
+from deltalake.exceptions import DeltaError, TableNotFoundError
+
+from packhorse.errors import Transient
+from packhorse_services.pipeline.errors import SchemaChanged
+from packhorse_services.pipeline.location import Location
+
+_PATIENCE = {"connect_timeout": "3s", "timeout": "20s", "max_retries": "2", "retry_timeout": "20s"}
+"""A caller waits for the answer; the client's own patience is minutes."""
+
+RELATION = "report"
+"""What a query calls the table."""
+
+Row = dict[str, Any]
+
+
+class TablesAway(Transient):
+    """The place of the tables can't be reached, or a table changed while it was read."""
+
+
+@dataclass(frozen=True, slots=True)
+class TableVersion:
+    """One version of a table. `tag` differs between any two, a table made anew included."""
+
+    tag: str
+    _table: DeltaTable
+
+    def rows(self, sql: str) -> Iterator[Row]:
+        """Yield what a query on `RELATION` gives, a batch in memory. Raises `TablesAway`."""
+        with _reaching():
+            answer = QueryBuilder().register(RELATION, self._table).execute(sql)
+            for batch in answer:
+                names = batch.schema.names
+                columns = [column.to_pylist() for column in batch.columns]
+                for values in zip(*columns, strict=True):
+                    yield dict(zip(names, values, strict=True))
+
+
+@dataclass(frozen=True, slots=True)
+class ReportTables:
+    """The tables below one place, which others write."""
+
+    location: Location
+
+    def check(self) -> None:
+        """Raise `TablesAway` unless the place can be reached."""
+        if self.location.is_s3:
+            self.latest("measures", ())
+        elif not Path(self.location.base).is_dir():
+            raise TablesAway(f"the folder {self.location.base} is not there")
+
+    def latest(self, name: str, columns: Sequence[str]) -> TableVersion | None:
+        """Return the table's newest version, or None for a table that nobody has written yet.
+
+        Raises `TablesAway`, and `SchemaChanged` unless it has the columns.
+        """
+        if not self.location.is_s3:
+            self.check()
+        options = self.location.delta_options()
+        with _reaching():
+            try:
+                table = DeltaTable(
+                    self.location.delta_uri(name),
+                    storage_options={**options, **_PATIENCE} if self.location.is_s3 else None,
+                )
+            except TableNotFoundError:
+                return None
+            found = {field.name for field in table.schema().fields}
+            tag = f"{table.metadata().id}-{table.version()}"
+        if missing := [column for column in columns if column not in found]:
+            raise SchemaChanged(
+                f"table {name} lacks the column {missing[0]}; run packhorse-pipeline measures of "
+                "this version"
+            )
+        return TableVersion(tag, table)
+
+
+@contextmanager
+def _reaching() -> Iterator[None]:
+    try:
+        yield
+    except TableNotFoundError:
+        raise
+    except (DeltaError, OSError) as error:
+        said = " ".join(str(error).replace("\x1b[31m↳\x1b[0m", "").split())
+        raise TablesAway(f"the tables can't be read now: {said[:300]}") from error
