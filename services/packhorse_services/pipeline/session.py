@@ -3,6 +3,7 @@
 import os
 import sys
 from collections.abc import Mapping
+from pathlib import Path
 from typing import Any
 
 from pyspark.conf import SparkConf
@@ -31,6 +32,7 @@ _LOCAL = {
     "spark.default.parallelism": "2",
     "spark.sql.sources.parallelPartitionDiscovery.parallelism": "2",
 }
+_JAVA_OPTIONS = "spark.driver.extraJavaOptions"
 
 
 def spark_session(settings: Settings, location: Location, name: str) -> SparkSession:
@@ -49,7 +51,11 @@ def spark_session(settings: Settings, location: Location, name: str) -> SparkSes
         os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
         os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
         conf = _LOCAL | conf
-    return _build(conf | settings.spark_conf, dict(submitted.getAll()), f"packhorse {name}")
+    return _build(
+        _with_own_logs(conf | settings.spark_conf, master),
+        dict(submitted.getAll()),
+        f"packhorse {name}",
+    )
 
 
 def _launch(settings: Settings, master: str) -> dict[str, str]:
@@ -60,6 +66,15 @@ def _launch(settings: Settings, master: str) -> dict[str, str]:
     if master.startswith("local"):
         return {**conf, "spark.driver.extraClassPath": f"{folder}/*"}
     return {**conf, "spark.jars": ",".join(str(jar) for jar in sorted(folder.glob("*.jar")))}
+
+
+def _with_own_logs(conf: Mapping[str, str], master: str) -> dict[str, str]:
+    """Return `conf` with the JVM's own log lines cut down to what the user needs."""
+    if not master.startswith("local"):
+        return dict(conf)
+    quiet = f"-Dlog4j2.configurationFile=file:{Path(__file__).with_name('log4j2.properties')}"
+    options = conf.get(_JAVA_OPTIONS, "")
+    return {**conf, _JAVA_OPTIONS: options if "log4j2" in options else f"{options} {quiet}"}
 
 
 def _build(conf: Mapping[str, str], submitted: Mapping[str, Any], name: str) -> SparkSession:

@@ -8,6 +8,7 @@ import time
 from pathlib import Path
 
 import psycopg
+from psycopg.conninfo import conninfo_to_dict
 from pyspark.sql import DataFrame, SparkSession
 
 from packhorse.blobs.open import open_blobs
@@ -83,20 +84,19 @@ def _segments(url: str) -> list[str]:
 
 def _segment(spark: SparkSession, url: str, table: str) -> DataFrame:
     with psycopg.connect(url) as connection:
-        info = connection.info
-        low, high = connection.execute(
-            f'SELECT min("offset"), max("offset") + 1 FROM {table}'
-        ).fetchone()
+        bounds = connection.execute(f'SELECT min("offset"), max("offset") + 1 FROM {table}')
+        low, high = bounds.fetchone() or (0, 0)
+    server = conninfo_to_dict(url)
     options = {
-        "url": f"jdbc:postgresql://{info.host}:{info.port}/{info.dbname}",
-        "user": info.user,
-        "password": info.password,
+        "url": f"jdbc:postgresql://{server['host']}:{server['port']}/{server['dbname']}",
+        "user": server["user"],
+        "password": server.get("password", ""),
         "dbtable": table,
         "fetchsize": "5000",
         "partitionColumn": "offset",
         "lowerBound": str(low),
         "upperBound": str(high),
-        "numPartitions": str(spark.sparkContext.defaultParallelism),
+        "numPartitions": "4",
     }
     return spark.read.format("jdbc").options(**options).load()
 
