@@ -35,6 +35,7 @@ class LaneState(enum.Enum):
     PAUSED = "PAUSED"
     STOPPED = "STOPPED"
     WAITING_FOR_SUBSCRIBER = "WAITING_FOR_SUBSCRIBER"
+    LOADING = "LOADING"
 
 
 class DesiredState(enum.Enum):

@@ -6,7 +6,7 @@ from packhorse.wire.messages import LaneState
 
 
 class QueueState(enum.Enum):
-    """What a queue is doing (R16); the last six are what its subscriber says of itself."""
+    """What a queue is doing (R16); the last seven are what its subscriber says of itself."""
 
     IDLE = "IDLE"
     RUNNING = "RUNNING"
@@ -18,6 +18,7 @@ class QueueState(enum.Enum):
     PAUSED = "PAUSED"
     STOPPED = "STOPPED"
     WAITING_FOR_SUBSCRIBER = "WAITING_FOR_SUBSCRIBER"
+    LOADING = "LOADING"
 
 
 class LengthUnknown(enum.Enum):
@@ -39,6 +40,7 @@ OWN_STATES = frozenset(
         LaneState.PAUSED,
         LaneState.STOPPED,
         LaneState.WAITING_FOR_SUBSCRIBER,
+        LaneState.LOADING,
     }
 )
 """What a subscriber says of itself that a queue shows as it is."""

@@ -35,6 +35,8 @@ class _LaneStateEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_LaneState.V
     STOPPED: _LaneState.ValueType  # 7
     WAITING_FOR_SUBSCRIBER: _LaneState.ValueType  # 8
     """another subscriber has to import the package first"""
+    LOADING: _LaneState.ValueType  # 9
+    """the content is being replaced by a snapshot's"""
 
 class LaneState(_LaneState, metaclass=_LaneStateEnumTypeWrapper): ...
 
@@ -48,6 +50,8 @@ PAUSED: LaneState.ValueType  # 6
 STOPPED: LaneState.ValueType  # 7
 WAITING_FOR_SUBSCRIBER: LaneState.ValueType  # 8
 """another subscriber has to import the package first"""
+LOADING: LaneState.ValueType  # 9
+"""the content is being replaced by a snapshot's"""
 Global___LaneState: _TypeAlias = LaneState  # noqa: Y015
 
 @_typing.final
