@@ -204,7 +204,13 @@ BULK_PARTS = t.StructType(
 
 def require(frame: DataFrame, schema: t.StructType, table: str) -> DataFrame:
     """Return the columns of `schema` from `frame`, in order. Raises `SchemaChanged`."""
-    found = {field.name: field.dataType for field in frame.schema.fields}
+    compare(frame.schema, schema, table)
+    return frame.select(*[field.name for field in schema.fields])
+
+
+def compare(actual: t.StructType, schema: t.StructType, table: str) -> None:
+    """Raise `SchemaChanged` unless `actual` has the columns of `schema`."""
+    found = {field.name: field.dataType for field in actual.fields}
     for field in schema.fields:
         if field.name not in found:
             raise SchemaChanged(f"table {table} lacks the column {field.name}; upgrade this build")
@@ -213,4 +219,3 @@ def require(frame: DataFrame, schema: t.StructType, table: str) -> DataFrame:
                 f"column {field.name} of {table} is {found[field.name].simpleString()}, not "
                 f"{field.dataType.simpleString()}; another build has written it"
             )
-    return frame.select(*[field.name for field in schema.fields])
