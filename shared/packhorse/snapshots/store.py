@@ -56,6 +56,28 @@ def all_of(blobs: BlobStore) -> Iterator[Snapshot]:
     return _readable(manifest_keys(blobs), blobs)
 
 
+def usable(
+    blobs: BlobStore,
+    *,
+    journal_id: str,
+    publisher_agents: Collection[str],
+    subscribers: Collection[str],
+    at_least: int,
+) -> Iterator[Snapshot]:
+    """Yield the snapshots of exactly these agents from `at_least` up, newest offset first.
+
+    `subscribers` are those for whom it may be made; "" among them is for everybody.
+    """
+    recent = [key for key in manifest_keys(blobs) if offset_of(key) >= at_least]
+    for snapshot in _readable(recent, blobs):
+        if (
+            snapshot.journal_id == journal_id
+            and set(snapshot.publisher_agents) == set(publisher_agents)
+            and snapshot.subscriber in subscribers
+        ):
+            yield snapshot
+
+
 def newest(
     blobs: BlobStore,
     *,
@@ -63,25 +85,23 @@ def newest(
     publisher_agents: Collection[str],
     subscriber: str,
     at_least: int,
-    only_own: bool = False,
 ) -> Snapshot | None:
     """Return the snapshot of exactly these agents with the highest offset from `at_least` up.
 
-    One that was made for `subscriber` goes before those for everybody, also a newer one: it
-    leaves out what that subscriber removed. `only_own` looks at no others. None when there is
-    none.
+    One that was made for `subscriber` goes before those for everybody, also before newer ones: it
+    leaves out what that subscriber removed. None when there is none.
     """
     for_all = None
-    recent = [key for key in manifest_keys(blobs) if offset_of(key) >= at_least]
-    for snapshot in _readable(recent, blobs):
-        if snapshot.journal_id != journal_id or set(snapshot.publisher_agents) != set(
-            publisher_agents
-        ):
-            continue
+    for snapshot in usable(
+        blobs,
+        journal_id=journal_id,
+        publisher_agents=publisher_agents,
+        subscribers=(subscriber, ""),
+        at_least=at_least,
+    ):
         if snapshot.subscriber == subscriber:
             return snapshot
-        if not snapshot.subscriber and not only_own:
-            for_all = for_all or snapshot
+        for_all = for_all or snapshot
     return for_all
 
 
