@@ -7,6 +7,7 @@ from packhorse.runtime.startup import plain_refusals
 from packhorse_services.pipeline.jars import fetch_jars
 from packhorse_services.pipeline.reports.commands import report, serve
 from packhorse_services.pipeline.settings import Settings
+from packhorse_services.pipeline.sweep.commands import mark_command, sweep_command
 
 commands = typer.Typer(
     add_completion=False,
@@ -30,6 +31,8 @@ def jars() -> None:
 
 commands.command("serve")(serve)
 commands.command("report")(report)
+commands.command("mark")(mark_command)
+commands.command("sweep")(sweep_command)
 
 
 def main() -> None:

@@ -10,6 +10,8 @@ from packhorse.packages.limits import PackageCorrupt
 
 _LEVEL = 3
 _CHUNK_BYTES = 128 * 1024
+_PIECE_BYTES = 1024
+"""A block of zstd takes 4 bytes at least and unfolds to 128 KiB at most: 32 MiB a piece."""
 _WINDOW_BYTES = 8 * 1024**2
 """Largest history that a frame may ask its reader to keep."""
 
@@ -63,6 +65,36 @@ def decompress_stream(chunks: Iterable[bytes], content_length: int) -> Iterator[
             f"the body does not hold the {content_length} bytes that the package declares"
         )
     source.drain()
+
+
+def decompress_up_to(chunks: Iterable[bytes], most: int) -> Iterator[bytes]:
+    """Yield the content of one whole frame whose length nobody has told, at most `most` bytes.
+
+    Raises `PackageCorrupt` for more, for a frame that is cut short, and for anything behind it.
+    """
+    frame = zstandard.ZstdDecompressor(max_window_size=_WINDOW_BYTES).decompressobj()
+    length = 0
+    try:
+        for piece in _pieces(chunks):
+            if frame.eof:
+                raise PackageCorrupt("there are bytes behind the body's zstd frame")
+            data = frame.decompress(piece)
+            length += len(data)
+            if length > most:
+                raise PackageCorrupt(f"the body holds more than {most} bytes")
+            if data:
+                yield data
+    except zstandard.ZstdError as error:
+        raise PackageCorrupt(f"the body is no zstd frame: {error}") from error
+    if not frame.eof or frame.unused_data:
+        raise PackageCorrupt("the body is not one whole zstd frame")
+
+
+def _pieces(chunks: Iterable[bytes]) -> Iterator[bytes]:
+    """Cut chunks so small that what one of them unfolds to lies in memory easily (M9)."""
+    for chunk in chunks:
+        for start in range(0, len(chunk), _PIECE_BYTES):
+            yield chunk[start : start + _PIECE_BYTES]
 
 
 def _compressor() -> zstandard.ZstdCompressor:

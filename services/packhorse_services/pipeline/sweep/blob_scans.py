@@ -1,0 +1,64 @@
+"""The blob store as a source: listings by shard, and the nodes in stored bodies and parts."""
+
+from collections.abc import Iterator, Sequence
+from contextlib import closing
+from dataclasses import dataclass
+
+from packhorse.blobs.api import BlobMissing, BlobStore, StoredBlob
+from packhorse.blobs.open import open_blobs
+from packhorse.errors import PackhorseError
+from packhorse.packages.stored import stored_nodes
+from packhorse_services.pipeline.errors import TaskRefused
+from packhorse_services.pipeline.sweep.work import Found, Kind, once, references
+
+Shards = Sequence[str]
+_MANIFESTS = "snapshots/00/manifest-"
+
+
+def shard_groups(parts: int) -> list[list[str]]:
+    """Return the 256 shards in up to `parts` groups, the pieces of the scans here."""
+    shards = [f"{number:02x}" for number in range(256)]
+    return [shards[start::parts] for start in range(min(parts, len(shards)))]
+
+
+@dataclass(frozen=True)
+class BlobListing:
+    """Lists some shards of the kinds of blobs that may go."""
+
+    blobs_url: str
+
+    def __call__(self, shards: Shards, /) -> Iterator[StoredBlob]:
+        """Yield the shards' blobs."""
+        with closing(open_blobs(self.blobs_url)) as blobs:
+            for shard in shards:
+                for kind in ("binaries", "packages"):
+                    yield from blobs.list(f"{kind}/{shard}/")
+
+
+@dataclass(frozen=True)
+class StoredBodies:
+    """Reads some shards of stored bodies, or of snapshots' parts, whoever may need them."""
+
+    blobs_url: str
+    kind: str
+
+    def __call__(self, shards: Shards, /) -> Iterator[Found]:
+        """Yield the keys in the shards, and what their nodes refer to."""
+        with closing(open_blobs(self.blobs_url)) as blobs:
+            for shard in shards:
+                for blob in blobs.list(f"{self.kind}/{shard}/"):
+                    if not blob.key.startswith(_MANIFESTS):
+                        yield from once(_inside(blob.key, blobs))
+
+
+def _inside(key: str, blobs: BlobStore) -> Iterator[Found]:
+    try:
+        for node in stored_nodes(key, blobs):
+            yield from references(node.binaries)
+    except BlobMissing:
+        if blobs.head(key) is not None:
+            raise
+        return  # removed since it was listed: nobody reads it any more
+    except PackhorseError as error:
+        raise TaskRefused(f"{key} can't be read, so nobody knows what it needs: {error}") from error
+    yield Found(Kind.READ, key)

@@ -1,0 +1,111 @@
+"""`packhorse-pipeline mark` and `sweep`."""
+
+import json
+import re
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Annotated
+
+import typer
+from pyspark.sql import SparkSession
+
+from packhorse.runtime.configuration import loaded
+from packhorse_services.pipeline.errors import TaskRefused
+from packhorse_services.pipeline.location import Location
+from packhorse_services.pipeline.settings import Settings
+from packhorse_services.pipeline.sweep import marking, sweeping
+from packhorse_services.pipeline.sweep.marking import HOUR_MS
+from packhorse_services.pipeline.sweep.report import Summary, Totals
+from packhorse_services.pipeline.sweep.stores import stores_of
+
+JsonOption = Annotated[bool, typer.Option("--json", help="Print the result as one line of JSON.")]
+GoneOption = Annotated[
+    list[str] | None,
+    typer.Option("--gone", help="A subscriber that is gone for good; may be repeated."),
+]
+_MARK_ID = re.compile(r"mark-[0-9]{1,16}-[0-9a-f]{8}")
+
+
+def mark_command(
+    gone: GoneOption = None,
+    safety_age_hours: Annotated[
+        float, typer.Option("--safety-age-hours", min=2, help="What is younger stays.")
+    ] = 24,
+    as_json: JsonOption = False,
+) -> None:
+    """Find the blobs that nobody refers to, write a report, and delete nothing."""
+    settings = loaded(Settings)
+    with stores_of(settings) as stores:
+        mark_id = marking.new_mark_id(stores.now_ms())
+        with _session(settings, "mark") as (spark, location):
+            from packhorse_services.pipeline.sweep.spark_report import SparkReport
+
+            summary = marking.mark(
+                SparkReport(spark, location, mark_id),
+                stores,
+                mark_id,
+                gone=gone or (),
+                safety_age_ms=round(safety_age_hours * HOUR_MS),
+                parts=_parts(spark),
+            )
+    _tell(summary, "unused", summary.unused, as_json=as_json)
+
+
+def sweep_command(
+    *,
+    mark_id: Annotated[str, typer.Option("--mark", help="The id that mark has printed.")],
+    gone: GoneOption = None,
+    after_minutes: Annotated[
+        float, typer.Option("--after-minutes", min=0, help="Refuse a mark that is younger.")
+    ] = 15,
+    max_age_hours: Annotated[
+        float, typer.Option("--max-age-hours", min=0, help="Refuse a mark that is older.")
+    ] = 24,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Look again, remove nothing.")] = False,
+    as_json: JsonOption = False,
+) -> None:
+    """Remove what a mark has found, if nobody refers to it now either."""
+    if _MARK_ID.fullmatch(mark_id) is None:
+        raise TaskRefused(f"{mark_id[:80]!r} is no id of a mark")
+    settings = loaded(Settings)
+    patience = sweeping.Patience(round(after_minutes * 60_000), round(max_age_hours * HOUR_MS))
+    with stores_of(settings) as stores, _session(settings, "sweep") as (spark, location):
+        from packhorse_services.pipeline.sweep.spark_report import SparkReport
+
+        summary, going = sweeping.sweep(
+            SparkReport(spark, location, mark_id),
+            stores,
+            gone=gone or (),
+            patience=patience,
+            dry_run=dry_run,
+            parts=_parts(spark),
+        )
+    _tell(summary, "would_remove" if dry_run else "removed", going, as_json=as_json)
+
+
+@contextmanager
+def _session(settings: Settings, name: str) -> Iterator[tuple[SparkSession, Location]]:
+    from packhorse_services.pipeline.session import spark_session
+
+    location = Location.parse(settings.tables_url)
+    spark = spark_session(settings, location, name)
+    try:
+        yield spark, location
+    finally:
+        spark.stop()
+
+
+def _parts(spark: SparkSession) -> int:
+    return spark.sparkContext.defaultParallelism * 4
+
+
+def _tell(summary: Summary, what: str, totals: Totals, *, as_json: bool) -> None:
+    if as_json:
+        shown = {"binaries": totals.binaries, "packages": totals.packages}
+        counts = {kind: {"count": one.count, "bytes": one.bytes} for kind, one in shown.items()}
+        typer.echo(json.dumps({**summary.as_json(), what: counts}))
+        return
+    typer.echo(summary.id)
+    words = what.replace("_", " ")
+    for kind, one in (("binaries", totals.binaries), ("packages", totals.packages)):
+        typer.echo(f"{words}: {one.count} {kind}, {one.bytes} bytes", err=True)

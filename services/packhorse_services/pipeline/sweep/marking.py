@@ -1,0 +1,144 @@
+"""The mark: which blobs nobody refers to. It writes a report and deletes nothing (R22).
+
+Sources are read in the order in which references travel: the author's content, what is on its way
+to the log, the log, stored bodies, snapshots, subscribers. A reference that moves on while it is
+looked for is so found where it came from or where it went (ADR 0021).
+"""
+
+import secrets
+from collections.abc import Collection, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, replace
+from typing import Any
+
+from packhorse.messaging.api import Bounds
+from packhorse_services.pipeline.errors import TaskFailed, TaskRefused
+from packhorse_services.pipeline.sweep.blob_scans import BlobListing, StoredBodies, shard_groups
+from packhorse_services.pipeline.sweep.database_scans import (
+    NodeScan,
+    OutboxScan,
+    block_ranges,
+    shared_snapshot,
+)
+from packhorse_services.pipeline.sweep.log_scan import LogScan
+from packhorse_services.pipeline.sweep.report import Report, State, Summary
+from packhorse_services.pipeline.sweep.stores import Stores
+from packhorse_services.pipeline.sweep.work import Scan, Source, evenly
+
+HOUR_MS = 3600 * 1000
+MARK = "mark"
+_OFFSETS = 2_000
+
+
+def new_mark_id(now_ms: int) -> str:
+    """Return an id that nobody has, and that sorts by time."""
+    return f"mark-{now_ms}-{secrets.token_hex(4)}"
+
+
+def mark(
+    report: Report,
+    stores: Stores,
+    mark_id: str,
+    *,
+    gone: Collection[str] = (),
+    safety_age_ms: int = 24 * HOUR_MS,
+    parts: int = 8,
+) -> Summary:
+    """Find what nobody refers to and write it down; COMPLETE comes last.
+
+    Raises, and leaves the mark FAILED, when any source can't be read: an error never means that
+    nothing is referred to (C3).
+    """
+    stores.check_subscribers(gone)
+    summary = Summary(
+        mark_id,
+        State.RUNNING,
+        started_ms=stores.now_ms(),
+        safety_age_ms=safety_age_ms,
+        journal_id=stores.journal.identity(stores.topic),
+        subscribers=tuple(sorted(stores.subscriber_urls)),
+    )
+    report.note(summary)
+    try:
+        summary = _found(report, stores, summary, parts)
+    except Exception as error:
+        with suppress(Exception):  # the first error is the one to tell
+            report.note(summary.failed(str(error)))
+        raise
+    report.note(summary)
+    return summary
+
+
+def _found(report: Report, stores: Stores, summary: Summary, parts: int) -> Summary:
+    before_ms = stores.blobs.now_ms() - summary.safety_age_ms
+    listed = report.list_blobs(BlobListing(stores.blobs_url), shard_groups(parts))
+    bounds = Round(MARK, report, stores, summary.journal_id, parts).read(None)
+    unused = report.choose_candidates(MARK, before_ms)
+    report.end([MARK])
+    return replace(
+        summary,
+        state=State.COMPLETE,
+        ended_ms=stores.now_ms(),
+        oldest_offset=bounds.oldest,
+        next_offset=bounds.next,
+        listed=listed,
+        unused=unused,
+    )
+
+
+@dataclass(frozen=True)
+class Round:
+    """One look at everything that may refer to blobs."""
+
+    name: str
+    report: Report
+    stores: Stores
+    journal_id: str
+    parts: int
+
+    def read(self, log_from: int | None) -> Bounds:
+        """Read all sources in their order, the log from an offset; returns the log's bounds.
+
+        Raises `TaskRefused` when the topic is another one by now, or lacks `log_from`.
+        """
+        self.report.begin(self.name)
+        self._repository("author", self.stores.author_url)
+        self._source("outbox", OutboxScan(self.stores.author_url, self.stores.blobs_url), [0])
+        bounds = self._log(log_from)
+        shards = shard_groups(self.parts)
+        for kind in ("packages", "snapshots"):
+            self._source(kind, StoredBodies(self.stores.blobs_url, kind), shards)
+        self._check_bodies()
+        for name, url in sorted(self.stores.subscriber_urls.items()):
+            self._repository(f"subscriber {name}", url)
+        return bounds
+
+    def _log(self, log_from: int | None) -> Bounds:
+        stores = self.stores
+        bounds = stores.journal.bounds(stores.topic)
+        start = bounds.oldest if log_from is None else log_from
+        if not bounds.oldest <= start <= bounds.next:
+            raise TaskRefused(
+                f"the log no longer holds offset {start}, where the mark ended; make a new mark"
+            )
+        scan = LogScan(stores.journal_url, stores.blobs_url, stores.topic)
+        self._source("log", scan, evenly(start, bounds.next, self.parts, _OFFSETS))
+        if stores.journal.identity(stores.topic) != self.journal_id:
+            raise TaskRefused("the package topic was created anew; make a new mark")
+        return bounds
+
+    def _repository(self, name: str, url: str) -> None:
+        with shared_snapshot(url, name) as (snapshot, blocks):
+            scan = NodeScan(url, name, snapshot)
+            self._source(name, scan, block_ranges(blocks, self.parts))
+
+    def _source(self, name: str, scan: Scan, pieces: Sequence[Any]) -> None:
+        self.report.read(self.name, Source(name, scan, pieces))
+
+    def _check_bodies(self) -> None:
+        unread = self.report.body_not_read(self.name)
+        if unread is not None:
+            raise TaskFailed(
+                f"the log has a package whose body {unread} is not in the blob store, so nobody "
+                "knows what it needs; try again, or wait until the log has forgotten it"
+            )

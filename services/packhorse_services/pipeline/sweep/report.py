@@ -1,0 +1,133 @@
+"""What a mark has found and what was swept by it: for people, for `--json`, for the sweep."""
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import asdict, dataclass, field, replace
+from enum import StrEnum
+from typing import Any, Protocol
+
+from packhorse.blobs.api import StoredBlob
+from packhorse_services.pipeline.sweep.work import Source
+
+
+class State(StrEnum):
+    """How far a mark has come."""
+
+    RUNNING = "RUNNING"
+    FAILED = "FAILED"
+    COMPLETE = "COMPLETE"
+    SWEPT = "SWEPT"
+
+
+@dataclass(frozen=True, slots=True)
+class Total:
+    """How many blobs, and their bytes."""
+
+    count: int = 0
+    bytes: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Totals:
+    """Blobs of both kinds that may go."""
+
+    binaries: Total = Total()
+    packages: Total = Total()
+
+    @property
+    def count(self) -> int:
+        """How many of both."""
+        return self.binaries.count + self.packages.count
+
+
+@dataclass(frozen=True, slots=True)
+class Removal:
+    """What became of one blob that was to go; `removed` false: it was renewed, and stays."""
+
+    key: str
+    length: int
+    removed: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Summary:
+    """A mark. Times are milliseconds of the author's database, ages are by the store's clock."""
+
+    id: str
+    state: State
+    started_ms: int
+    safety_age_ms: int
+    ended_ms: int = 0
+    journal_id: str = ""
+    oldest_offset: int = 0
+    next_offset: int = 0
+    subscribers: tuple[str, ...] = ()
+    listed: Totals = field(default_factory=Totals)
+    unused: Totals = field(default_factory=Totals)
+    """What may go: no one refers to it, and it is older than the safety age."""
+    swept: Totals = field(default_factory=Totals)
+    error: str = ""
+
+    def failed(self, error: str) -> "Summary":
+        """Return the mark that ended so."""
+        return replace(self, state=State.FAILED, error=error[:400])
+
+    def as_json(self) -> dict[str, Any]:
+        """Return it as `--json` shows it."""
+        return {**asdict(self), "state": self.state.value, "subscribers": list(self.subscribers)}
+
+
+List = Callable[[Sequence[str]], Iterator[StoredBlob]]
+"""Lists the blobs of a group of shards. Runs on executors."""
+
+Remove = Callable[[Iterator[StoredBlob]], Iterator[Removal]]
+"""Removes what was not renewed. Runs on executors."""
+
+
+class Report(Protocol):
+    """Where a mark's findings are; nothing that grows with the store is ever on the driver.
+
+    References of the mark's scan and of the sweep's are kept apart, as rounds.
+    """
+
+    def state(self) -> Summary | None:
+        """Return how far the mark has come; None when nobody began it."""
+        ...
+
+    def note(self, summary: Summary) -> None:
+        """Write down how far the mark has come; the last word counts."""
+        ...
+
+    def list_blobs(self, listing: List, pieces: Sequence[Sequence[str]]) -> Totals:
+        """Write down every blob that may go, from all groups of shards."""
+        ...
+
+    def begin(self, round_name: str) -> None:
+        """Forget what an earlier try of this round has found."""
+        ...
+
+    def read(self, round_name: str, source: Source) -> None:
+        """Read a source, now, and write down what it refers to."""
+        ...
+
+    def body_not_read(self, round_name: str) -> str | None:
+        """Return the key of a body that the log has and the store has not; None if all are read."""
+        ...
+
+    def choose_candidates(self, round_name: str, before_ms: int) -> Totals:
+        """Write down what nobody refers to and was last written or renewed before a time."""
+        ...
+
+    def choose_doomed(self, round_name: str) -> Totals:
+        """Leave of the candidates what this round has not found either; what goes now."""
+        ...
+
+    def remove_doomed(self, remove: Remove, check: Callable[[], None]) -> Totals:
+        """Remove what goes, in batches, each written down; `check` comes before each of them.
+
+        Returns what this mark's sweeps have removed, those before included.
+        """
+        ...
+
+    def end(self, round_names: Sequence[str]) -> None:
+        """Let go of what was only needed on the way."""
+        ...

@@ -1,0 +1,203 @@
+"""A mark's report in Delta tables below `marks/<mark id>`; Spark reads, compares and removes."""
+
+import json
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any
+
+import pyarrow as pa
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as f
+
+from packhorse.blobs.api import StoredBlob
+from packhorse_services.pipeline.failures import translated
+from packhorse_services.pipeline.location import Location
+from packhorse_services.pipeline.sweep.decisions import doomed, never_read, totals, unused
+from packhorse_services.pipeline.sweep.report import List, Remove, State, Summary, Total, Totals
+from packhorse_services.pipeline.sweep.work import Source
+
+_BLOBS = "key string, length long, modified_ms long"
+_FOUND = "source string, kind string, key string"
+_REMOVALS = "key string, length long, removed boolean"
+_SUMMARY = "state string, summary string, at timestamp"
+_ROWS = 5_000
+_BATCH_BLOBS = 100_000
+_MAX_BATCHES = 64
+
+
+class SparkReport:
+    """The `Report` of one mark."""
+
+    def __init__(self, spark: SparkSession, location: Location, mark_id: str) -> None:
+        self._spark, self._location, self._mark_id = spark, location, mark_id
+
+    def state(self) -> Summary | None:
+        """Read the last summary."""
+        with translated("sweep"):
+            if not self._exists("summary"):
+                return None
+            row = self._table("summary").orderBy(f.desc("at")).first()
+        return None if row is None else _summary(json.loads(row["summary"]))
+
+    def note(self, summary: Summary) -> None:
+        """Append a summary."""
+        with translated("mark"):
+            row = (summary.state.value, json.dumps(summary.as_json()))
+            frame = self._spark.createDataFrame([row], "state string, summary string")
+            self._write(frame.withColumn("at", f.current_timestamp()), "summary", "append")
+
+    def list_blobs(self, listing: List, pieces: Sequence[Sequence[str]]) -> Totals:
+        """List the groups of shards on the executors."""
+
+        def rows(shards: Sequence[str]) -> Iterator[tuple[Any, ...]]:
+            for blob in listing(shards):
+                yield blob.key, blob.length, blob.modified_ms
+
+        with translated("mark"):
+            self._write(self._scattered(rows, pieces, _BLOBS), "blobs", "overwrite")
+            return _totals(totals(self._table("blobs")))
+
+    def begin(self, round_name: str) -> None:
+        """Begin with an empty table."""
+        with translated(round_name):
+            empty = self._spark.createDataFrame([], _FOUND)
+            self._write(empty, f"references/{round_name}", "overwrite")
+
+    def read(self, round_name: str, source: Source) -> None:
+        """Append what one source refers to."""
+        scan, name = source.scan, source.name
+
+        def rows(piece: Any) -> Iterator[tuple[Any, ...]]:
+            for found in scan(piece):
+                yield name, found.kind.value, found.key
+
+        with translated(round_name):
+            found = self._scattered(rows, source.pieces, _FOUND)
+            self._write(found, f"references/{round_name}", "append")
+
+    def body_not_read(self, round_name: str) -> str | None:
+        """Compare what the log has with what was read."""
+        with translated(round_name):
+            row = never_read(self._table(f"references/{round_name}")).first()
+        return None if row is None else str(row["key"])
+
+    def choose_candidates(self, round_name: str, before_ms: int) -> Totals:
+        """Write the candidates' table."""
+        with translated(round_name):
+            found = self._table(f"references/{round_name}")
+            self._write(unused(self._table("blobs"), found, before_ms), "candidates", "overwrite")
+            return _totals(totals(self._table("candidates")))
+
+    def choose_doomed(self, round_name: str) -> Totals:
+        """Write the table of what goes now."""
+        with translated(round_name):
+            found = self._table(f"references/{round_name}")
+            going = doomed(self._table("candidates"), found, self._removals())
+            self._write(going, "doomed", "overwrite")
+            return _totals(totals(self._table("doomed")))
+
+    def remove_doomed(self, remove: Remove, check: Callable[[], None]) -> Totals:
+        """Remove batch by batch; a batch that was cut short is chosen and removed again."""
+        with translated("sweep"):
+            going = self._table("doomed")
+            batches = min(_MAX_BATCHES, -(-going.count() // _BATCH_BLOBS))
+        for number in range(batches):
+            check()
+            with translated("sweep"):
+                batch = going.where(f.pmod(f.xxhash64("key"), f.lit(batches)) == number)
+                tasks = self._spark.sparkContext.defaultParallelism * 2
+                done = batch.repartition(tasks).mapInArrow(_removing(remove), _REMOVALS)
+                self._write(done, "removals", "append")
+        with translated("sweep"):
+            return _totals(totals(self._removals().where("removed")))
+
+    def end(self, round_names: Sequence[str]) -> None:
+        """Delete the references, which are many and of no use any more."""
+        with translated("mark"):
+            for name in round_names:
+                self._forget(f"references/{name}")
+
+    def _removals(self) -> DataFrame:
+        if not self._exists("removals"):
+            return self._spark.createDataFrame([], _REMOVALS)
+        # A sweep that was killed may have written one key down twice.
+        return (
+            self._table("removals")
+            .groupBy("key")
+            .agg(f.max("length").alias("length"), f.max("removed").alias("removed"))
+        )
+
+    def _scattered(
+        self, rows: Callable[[Any], Iterator[tuple[Any, ...]]], pieces: Sequence[Any], schema: str
+    ) -> DataFrame:
+        """Return the rows of all pieces; each task does some of the pieces."""
+        given, names = list(pieces), [column.split()[0] for column in schema.split(", ")]
+
+        def run(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+            for batch in batches:
+                for number in batch.column(0).to_pylist():
+                    yield from _batched(rows(given[number]), names)
+
+        tasks = max(1, min(len(given), self._spark.sparkContext.defaultParallelism * 2))
+        return self._spark.range(0, len(given), 1, tasks).mapInArrow(run, schema)
+
+    def _path(self, table: str) -> str:
+        return self._location.spark_path(f"marks/{self._mark_id}/{table}")
+
+    def _table(self, table: str) -> DataFrame:
+        return self._spark.read.format("delta").load(self._path(table))
+
+    def _write(self, frame: DataFrame, table: str, mode: str) -> None:
+        frame.write.format("delta").mode(mode).save(self._path(table))
+
+    def _exists(self, table: str) -> bool:
+        path, files = self._hadoop(f"{table}/_delta_log")
+        return bool(files.exists(path))
+
+    def _forget(self, table: str) -> None:
+        path, files = self._hadoop(table)
+        files.delete(path, True)
+
+    def _hadoop(self, table: str) -> tuple[Any, Any]:
+        """Return a path and its file system, as Spark itself sees them."""
+        context: Any = self._spark.sparkContext
+        path = context._jvm.org.apache.hadoop.fs.Path(self._path(table))
+        return path, path.getFileSystem(context._jsc.hadoopConfiguration())
+
+
+def _removing(remove: Remove) -> Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
+    def run(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        blobs = (StoredBlob(**row) for batch in batches for row in batch.to_pylist())
+        rows = ((done.key, done.length, done.removed) for done in remove(blobs))
+        yield from _batched(rows, ["key", "length", "removed"])
+
+    return run
+
+
+def _batched(rows: Iterator[tuple[Any, ...]], names: list[str]) -> Iterator[pa.RecordBatch]:
+    held: list[tuple[Any, ...]] = []
+    for row in rows:
+        held.append(row)
+        if len(held) >= _ROWS:
+            yield _record_batch(held, names)
+            held = []
+    if held:
+        yield _record_batch(held, names)
+
+
+def _record_batch(rows: list[tuple[Any, ...]], names: list[str]) -> pa.RecordBatch:
+    return pa.RecordBatch.from_pydict(dict(zip(names, zip(*rows, strict=True), strict=True)))
+
+
+def _totals(frame: DataFrame) -> Totals:
+    found = {row["kind"]: Total(row["count"], row["bytes"]) for row in frame.collect()}
+    return Totals(found.get("binaries", Total()), found.get("packages", Total()))
+
+
+def _summary(stored: dict[str, Any]) -> Summary:
+    counts = {
+        name: Totals(*(Total(**stored[name][kind]) for kind in ("binaries", "packages")))
+        for name in ("listed", "unused", "swept")
+    }
+    subscribers = tuple(stored["subscribers"])
+    changed = {"state": State(stored["state"]), "subscribers": subscribers, **counts}
+    return Summary(**{**stored, **changed})

@@ -1,0 +1,132 @@
+"""The places that a mark reads, and when it may read them: clocks, identity, who is known."""
+
+from collections.abc import Collection, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any
+
+from psycopg import Connection
+
+from packhorse.blobs.api import BlobStore
+from packhorse.db.metadata import BOOKKEEPER
+from packhorse.db.roles import act_as
+from packhorse.messaging.api import Journal
+from packhorse.wire.topics import Topics
+from packhorse_services.pipeline.errors import TaskRefused
+from packhorse_services.pipeline.settings import Settings
+from packhorse_services.pipeline.sweep.database_scans import reading
+
+MAX_SKEW_MS = 10 * 60_000
+
+
+@dataclass(frozen=True)
+class Stores:
+    """Everything that refers to blobs, opened for the driver and named for the executors."""
+
+    blobs: BlobStore
+    journal: Journal
+    topic: str
+    blobs_url: str
+    journal_url: str
+    author_url: str
+    subscriber_urls: Mapping[str, str]
+
+    def now_ms(self) -> int:
+        """Return the author's database's time, to which the blob store's must be near (R28).
+
+        Raises `TaskRefused` when one of them has jumped: no age is certain then (C5).
+        """
+        before = self._database_ms()
+        store = self.blobs.now_ms()
+        after = self._database_ms()
+        if not before - MAX_SKEW_MS <= store <= after + MAX_SKEW_MS:
+            raise TaskRefused(
+                "the clocks of the blob store and of the author's database are "
+                f"{abs(store - after) // 1000} s apart, so that no age is certain; set them right"
+            )
+        return after
+
+    def check_subscribers(self, gone: Collection[str]) -> None:
+        """Raise `TaskRefused` when somebody is known whose repository would not be read."""
+        with reading(self.author_url, "the author") as connection:
+            act_as(connection, BOOKKEEPER)
+            rows = connection.execute(
+                "SELECT DISTINCT subscriber FROM bookkeeping.known_subscriber "
+                "WHERE NOT subscriber = ANY(%s) ORDER BY subscriber LIMIT 5",
+                ([*self.subscriber_urls, *gone],),
+            ).fetchall()
+        if rows:
+            names = ", ".join(name for (name,) in rows)
+            raise TaskRefused(
+                f"the author knows subscribers whose content would not be read: {names}; add them "
+                "to PACKHORSE_SUBSCRIBER_DATABASES, or say --gone NAME of one that is gone for good"
+            )
+
+    def check_in_flight(self, ended_ms: int) -> None:
+        """Raise `TaskRefused` while an export that is older than the mark's end may go on.
+
+        It may put an old reference into the log, which neither scan has seen.
+        """
+        with reading(self.author_url, "the author") as connection:
+            hidden = _one(connection, _HIDDEN)
+            if hidden is not None:
+                raise TaskRefused(
+                    f"nobody may see what session {hidden} of the author's database does; use the "
+                    "publisher's login, or grant pg_read_all_stats to this one"
+                )
+            older = _one(connection, _OLDER, ended_ms)
+        if older is not None:
+            raise TaskRefused(
+                f"a transaction at the author is older than the end of the mark ({older}); what "
+                "it exports may refer to what was marked: sweep when it has ended"
+            )
+
+    def _database_ms(self) -> int:
+        with reading(self.author_url, "the author") as connection:
+            return int(_one(connection, _NOW))
+
+
+_NOW = "SELECT (extract(epoch FROM clock_timestamp()) * 1000)::bigint"
+_HIDDEN = """
+    SELECT pid FROM pg_stat_activity WHERE datname = current_database()
+    AND backend_type = 'client backend' AND query = '<insufficient privilege>' LIMIT 1
+"""
+_OLDER = """
+    SELECT format('%%s, session %%s, since %%s', application_name, pid, xact_start)
+    FROM pg_stat_activity WHERE datname = current_database() AND pid <> pg_backend_pid()
+    AND backend_type = 'client backend' AND (backend_xmin IS NOT NULL OR backend_xid IS NOT NULL)
+    AND xact_start <= to_timestamp(%s / 1000.0) ORDER BY xact_start LIMIT 1
+"""
+
+
+def _one(connection: Connection, query: str, *given: object) -> Any:
+    row = connection.execute(query.encode(), given or None).fetchone()
+    return None if row is None else row[0]
+
+
+@contextmanager
+def stores_of(settings: Settings) -> Iterator[Stores]:
+    """Open what the settings name. Raises `TaskRefused` when one of them is missing."""
+    from packhorse.blobs.open import open_blobs
+    from packhorse.messaging.open import open_journal
+
+    if settings.database_url is None:
+        raise TaskRefused("there is no author's database; set PACKHORSE_DATABASE_URL")
+    for name in ("journal_url", "blobs_url"):
+        if not getattr(settings, name):
+            raise TaskRefused(f"PACKHORSE_{name.upper()} is missing")
+    blobs = open_blobs(settings.blobs_url)
+    journal = open_journal(settings.journal_url, client_name="packhorse-mark")
+    try:
+        yield Stores(
+            blobs,
+            journal,
+            Topics.prefixed(settings.topic_prefix).package,
+            settings.blobs_url,
+            settings.journal_url,
+            settings.database_url.get_secret_value(),
+            {name: url.get_secret_value() for name, url in settings.subscriber_databases.items()},
+        )
+    finally:
+        journal.close()
+        blobs.close()

@@ -1,0 +1,76 @@
+"""What a scan finds, and the shape of what runs on the executors."""
+
+import itertools
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Any, Protocol
+
+from packhorse.blobs.api import binary_key
+from packhorse.content.node import Binary
+
+_REMEMBERED = 100_000
+
+
+class Kind(StrEnum):
+    """What a source says of a key."""
+
+    REFERENCE = "reference"
+    """Somebody refers to this binary."""
+    NAME = "name"
+    """Somebody names this stored package, and may still ask for it."""
+    IN_LOG = "in_log"
+    """A record of the log has its body under this key."""
+    READ = "read"
+    """The blob was read, and its references are among those found."""
+
+
+@dataclass(frozen=True, slots=True)
+class Found:
+    """One finding of a scan."""
+
+    kind: Kind
+    key: str
+
+
+class Scan(Protocol):
+    """Reads one piece of a source. Runs on executors, so it opens what it needs itself."""
+
+    def __call__(self, piece: Any, /) -> Iterator[Found]:
+        """Yield what the piece refers to; any error means that nothing is known of it (C3)."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class Source:
+    """Something that may refer to blobs; its pieces are read independently of each other."""
+
+    name: str
+    scan: Scan
+    pieces: Sequence[Any]
+
+
+def references(binaries: Iterable[Binary]) -> Iterator[Found]:
+    """Yield the findings that binaries are."""
+    for binary in binaries:
+        yield Found(Kind.REFERENCE, binary_key(binary.sha256))
+
+
+def once(found: Iterable[Found]) -> Iterator[Found]:
+    """Leave out what came a short while ago; memory is bounded, so some comes again."""
+    seen: set[Found] = set()
+    for one in found:
+        if one not in seen:
+            if len(seen) >= _REMEMBERED:
+                seen.clear()
+            seen.add(one)
+            yield one
+
+
+def evenly(start: int, end: int, parts: int, at_least: int) -> list[tuple[int, int]]:
+    """Return up to `parts` ranges that cover `start` to `end`, none but the last too small."""
+    if end <= start:
+        return []
+    size = max(at_least, -(-(end - start) // parts))
+    edges = [*range(start, end, size), end]
+    return list(itertools.pairwise(edges))
