@@ -23,6 +23,7 @@ _SETTINGS = {
     "grid.alpha": 0.3,
 }
 _SIZE = (9.0, 2.6)
+_PERCENTILES = ("p50", "p95", "p99")
 _NAME = 40
 
 
@@ -31,9 +32,9 @@ def latency(hours: Sequence[Row]) -> str:
 
     def draw(axes: Any) -> None:
         for name, rows in _by_subscriber(hours).items():
-            measured = [row for row in rows if row["p95"] is not None]
+            measured = [row for row in rows if None not in (row[p] for p in _PERCENTILES)]
             times = [row["hour"] for row in measured]
-            low, middle, high = ([row[p] / 1000 for row in measured] for p in ("p50", "p95", "p99"))
+            low, middle, high = ([row[p] / 1000 for row in measured] for p in _PERCENTILES)
             (line,) = axes.plot(times, middle, marker=".", label=name)
             axes.fill_between(times, low, high, alpha=0.12, color=line.get_color(), linewidth=0)
 

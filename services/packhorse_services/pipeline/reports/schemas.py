@@ -26,7 +26,7 @@ class DeliveryRow(BaseModel):
     failures: int
     removed: int
     skipped: int
-    backlog_end: int | None = Field(description="Packages that waited when the hour ended")
+    backlog_end: int = Field(description="Packages that waited when the hour ended")
     blocked_ms: int = Field(description="How long a package that fails held up the others")
     editable: bool
 

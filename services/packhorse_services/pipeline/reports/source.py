@@ -35,13 +35,16 @@ class TableVersion:
 
     def rows(self, sql: str) -> Iterator[Row]:
         """Yield what a query on `RELATION` gives, a batch in memory. Raises `TablesAway`."""
-        with _reaching():
+        with _reaching(OSError):  # a query that is wrong is a fault of ours
             answer = QueryBuilder().register(RELATION, self._table).execute(sql)
-            for batch in answer:
-                names = batch.schema.names
-                columns = [column.to_pylist() for column in batch.columns]
-                for values in zip(*columns, strict=True):
-                    yield dict(zip(names, values, strict=True))
+        while True:
+            with _reaching(Exception):  # the reader has no class for a file that is gone
+                batch = next(answer, None)
+            if batch is None:
+                return
+            columns = [column.to_pylist() for column in batch.columns]
+            for values in zip(*columns, strict=True):
+                yield dict(zip(batch.schema.names, values, strict=True))
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,7 +68,7 @@ class ReportTables:
         if not self.location.is_s3:
             self.check()
         options = self.location.delta_options()
-        with _reaching():
+        with _reaching(DeltaError, OSError):
             try:
                 table = DeltaTable(
                     self.location.delta_uri(name),
@@ -84,11 +87,9 @@ class ReportTables:
 
 
 @contextmanager
-def _reaching() -> Iterator[None]:
+def _reaching(*faults: type[Exception]) -> Iterator[None]:
     try:
         yield
-    except TableNotFoundError:
-        raise
-    except (DeltaError, OSError) as error:
+    except faults as error:
         said = " ".join(str(error).replace("\x1b[31m↳\x1b[0m", "").split())
         raise TablesAway(f"the tables can't be read now: {said[:300]}") from error

@@ -93,7 +93,12 @@ _PUBLISHER = [
     "sum(bytes) AS bytes",
     *(column.format(weight="packages") for column in _LATENCY),
 ]
-_FAILURE = ["subscriber", "publisher_agent", "left(reason, 500) AS reason", 'sum("count") AS count']
+_FAILURE = [
+    "subscriber",
+    "publisher_agent",
+    "left(reason, 500) AS reason",
+    'sum("count") AS "count"',
+]
 _SLOWEST = [
     "hour",
     "subscriber",
@@ -117,7 +122,7 @@ _HOUR = [
 
 
 def _by(key: str, weight: str) -> str:
-    return f"GROUP BY {key} ORDER BY sum({weight}) DESC, {key} LIMIT {MOST_ROWS}"
+    return f'GROUP BY {key} ORDER BY "{weight}" DESC, {key} LIMIT {MOST_ROWS}'
 
 
 def _hours_of(lanes: list[Row]) -> str:
