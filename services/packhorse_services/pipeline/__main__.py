@@ -4,6 +4,7 @@ import typer
 
 from packhorse.runtime.configuration import loaded
 from packhorse.runtime.startup import plain_refusals
+from packhorse_services.pipeline.bulk.command import bulk
 from packhorse_services.pipeline.jars import fetch_jars
 from packhorse_services.pipeline.reports.commands import report, serve
 from packhorse_services.pipeline.settings import Settings
@@ -29,6 +30,7 @@ def jars() -> None:
     typer.echo(fetch_jars(settings.spark_jars, settings.ivy_settings))
 
 
+commands.command("bulk")(bulk)
 commands.command("serve")(serve)
 commands.command("report")(report)
 commands.command("mark")(mark_command)

@@ -1,0 +1,180 @@
+"""`packhorse-pipeline bulk`: its options, what it prints, and its exit codes."""
+
+import json
+import logging
+import re
+import secrets
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import asdict
+from typing import Annotated
+
+import stamina
+import typer
+from pydantic import ByteSize, SecretStr, TypeAdapter, ValidationError
+
+from packhorse.content.node import InvalidPath, check_path
+from packhorse.errors import PackhorseError
+from packhorse.packages.build import PathMissing
+from packhorse.runtime import logs
+from packhorse.runtime.configuration import loaded
+from packhorse_services.pipeline.bulk.errors import BulkConflict, BulkUnknown
+from packhorse_services.pipeline.bulk.request import Export
+from packhorse_services.pipeline.errors import TaskRefused
+from packhorse_services.pipeline.settings import Settings
+
+FAILED, USAGE, NOT_FOUND, CONFLICT = 1, 2, 3, 4
+
+_ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,89}")
+_CODES: dict[type[PackhorseError], int] = {
+    TaskRefused: USAGE,
+    InvalidPath: USAGE,
+    PathMissing: NOT_FOUND,
+    BulkUnknown: NOT_FOUND,
+    BulkConflict: CONFLICT,
+}
+
+
+def _bytes(text: str) -> int:
+    try:
+        return int(TypeAdapter(ByteSize).validate_python(text))
+    except ValidationError as error:
+        raise typer.BadParameter(f"{text!r} is no size; say it as 64MiB") from error
+
+
+def bulk(
+    *,
+    deep: Annotated[
+        str | None, typer.Option(help="The path to distribute, with all that is below it.")
+    ] = None,
+    bulk_id: Annotated[
+        str | None, typer.Option("--id", help="Its name; the same one goes on where it ended.")
+    ] = None,
+    part_nodes: Annotated[int, typer.Option(min=1, help="Most nodes of a package.")] = 20_000,
+    part_bytes: Annotated[
+        int,
+        typer.Option(
+            parser=_bytes, metavar="SIZE", help="Most bytes of a package, as Postgres stores them."
+        ),
+    ] = "64MiB",  # type: ignore[assignment]  # the parser takes it
+    server: Annotated[
+        str | None,
+        typer.Option(
+            envvar="PACKHORSE_SERVER",
+            help="The publisher's URL.",
+            show_default="PACKHORSE_PUBLISHER_URL",
+        ),
+    ] = None,
+    token: Annotated[
+        str | None,
+        typer.Option(
+            envvar="PACKHORSE_TOKEN",
+            help="A bearer token.",
+            show_default="PACKHORSE_PUBLISHER_TOKEN",
+        ),
+    ] = None,
+    cancel: Annotated[
+        bool, typer.Option("--cancel", help="Let no further part of --id go out.")
+    ] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="Print what was done as JSON.")] = False,
+) -> None:
+    """Distribute a subtree as many packages, exported in parallel from one snapshot.
+
+    Prints its id; with that it goes on after an interruption.
+    """
+    settings = loaded(Settings)
+    _quiet(settings)
+    with _plain_end():
+        if bulk_id is not None and not _ID.fullmatch(bulk_id):
+            raise TaskRefused("--id is up to 90 letters, digits, dots, dashes and underscores")
+        if cancel:
+            _cancel(settings, bulk_id, deep)
+            return
+        if deep is None:
+            raise TaskRefused("name the path to distribute with --deep")
+        export = _export(settings, check_path(deep), bulk_id, part_nodes, part_bytes)
+        url = server or settings.publisher_url
+        _distribute(settings, export, url, token or _secret(settings.publisher_token), as_json)
+
+
+def _export(
+    settings: Settings, deep: str, bulk_id: str | None, part_nodes: int, part_bytes: int
+) -> Export:
+    database_url = _secret(settings.database_url)
+    if not database_url:
+        raise TaskRefused("name the author's database with PACKHORSE_DATABASE_URL")
+    if not settings.blobs_url:
+        raise TaskRefused("name the blob store with PACKHORSE_BLOBS_URL")
+    return Export(
+        bulk_id or default_id(deep),
+        deep,
+        database_url,
+        settings.blobs_url,
+        part_nodes,
+        part_bytes,
+    )
+
+
+def default_id(deep: str) -> str:
+    """Return an id that nobody has: what the path is called, the time, and chance."""
+    name = re.sub(r"[^A-Za-z0-9]+", "-", deep.rpartition("/")[2])[:40].strip("-") or "all"
+    return f"{name}-{time.strftime('%Y%m%dT%H%M%S', time.gmtime())}-{secrets.token_hex(2)}"
+
+
+def _distribute(
+    settings: Settings, export: Export, server: str, token: str | None, as_json: bool
+) -> None:
+    from packhorse_services.pipeline.bulk.run import distribute
+
+    if not as_json:
+        _print(export.bulk_id)
+    _say(f"bulk distribution {export.bulk_id}; after an interruption go on with --id")
+    done = distribute(settings, export, server, token)
+    if as_json:
+        _print(json.dumps({"id": export.bulk_id, "deep_path": export.deep_path, **asdict(done)}))
+    again = f", {done.exported_again} exports again" if done.exported_again else ""
+    earlier = f", {done.earlier} had been sent before" if done.earlier else ""
+    _say(f"{done.sent} parts sent{earlier}{again}; {done.nodes} nodes in {done.seconds:.1f} s")
+
+
+def _cancel(settings: Settings, bulk_id: str | None, deep: str | None) -> None:
+    from packhorse_services.pipeline.bulk.run import cancel
+
+    if bulk_id is None:
+        raise TaskRefused("name what to cancel with --id")
+    cancel(settings, bulk_id, deep)
+    _say(f"{bulk_id} is cancelled: no further part goes out")
+
+
+@contextmanager
+def _plain_end() -> Iterator[None]:
+    """Turn an expected error into one line and the exit code of the command line's table."""
+    try:
+        yield
+    except PackhorseError as error:
+        _say(" ".join(str(error).split()))
+        raise SystemExit(
+            next((code for kind, code in _CODES.items() if isinstance(error, kind)), FAILED)
+        ) from None
+
+
+def _quiet(settings: Settings) -> None:
+    logs.configure("console" if sys.stderr.isatty() else settings.log_format, settings.log_level)
+    logging.getLogger("py4j").setLevel(logging.WARNING)
+    stamina.instrumentation.set_on_retry_hooks([])  # they would print to stdout, which is data's
+
+
+def _secret(value: SecretStr | None) -> str | None:
+    return None if value is None else value.get_secret_value()
+
+
+def _print(text: str) -> None:
+    sys.stdout.write(text + "\n")
+    sys.stdout.flush()
+
+
+def _say(text: str) -> None:
+    sys.stderr.write(f"bulk: {text}\n")
+    sys.stderr.flush()

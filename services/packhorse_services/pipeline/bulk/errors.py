@@ -1,0 +1,27 @@
+"""How a bulk distribution ends other than done."""
+
+from packhorse.errors import Permanent, Transient
+
+
+class BulkStopped(Transient):
+    """Somebody has stopped or cancelled it; the text says how far it came."""
+
+
+class BulkConflict(Permanent):
+    """Another bulk distribution has the id, or it is at work somewhere else, or cancelled."""
+
+
+class BulkUnknown(Permanent):
+    """There is no bulk distribution of that id."""
+
+
+class PublisherRefused(Permanent):
+    """The publisher will not take what it is sent; the text is its own."""
+
+
+class PublisherAway(Transient):
+    """The publisher gave no answer for long; running it again goes on where it was."""
+
+
+class PartBusy(Transient):
+    """A part of the subtree is written so often that no export of it was the newest."""

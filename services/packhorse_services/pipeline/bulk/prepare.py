@@ -1,0 +1,100 @@
+"""Phase 1: every part of the subtree becomes a stored package, all of them of one snapshot."""
+
+import threading
+from collections.abc import Callable, Generator, Iterator
+from contextlib import contextmanager
+
+from pyspark import SparkContext
+from pyspark.sql import DataFrame, SparkSession
+
+from packhorse.errors import PackhorseError
+from packhorse_services.pipeline import tables
+from packhorse_services.pipeline.bulk.export import Meter, part_rows, read_nodes, store_packages
+from packhorse_services.pipeline.bulk.jdbc import jdbc_database
+from packhorse_services.pipeline.bulk.plan import PlannedPart, cut
+from packhorse_services.pipeline.bulk.progress import Amount, Telling
+from packhorse_services.pipeline.bulk.request import Export
+from packhorse_services.pipeline.bulk.snapshot import AuthorSnapshot, author_snapshot
+from packhorse_services.pipeline.failures import translated
+from packhorse_services.pipeline.location import Location
+from packhorse_services.pipeline.schemas import BULK_PARTS, require
+
+_LOOK_S = 1.0
+
+
+def prepare(
+    spark: SparkSession, location: Location, export: Export, check: Callable[[], None]
+) -> None:
+    """Store the packages, then note all of them in one commit.
+
+    Until that commit nothing has happened: what was stored belongs to nobody, and the cleanup
+    removes it. `check` is called now and then; what it raises ends the work.
+
+    Raises `PathMissing`, `TaskRefused`, `TaskFailed`, `TablesUnusable`, and what `check` raises.
+    """
+    database = jdbc_database(export.database_url)
+    with author_snapshot(export.database_url) as snapshot:
+        sizes = snapshot.sizes(export.deep_path)
+        parts = list(cut(sizes, part_nodes=export.part_nodes, part_bytes=export.part_bytes))
+        context = spark.sparkContext
+        meter = Meter(context.accumulator(0), context.accumulator(0))
+        ranges = [part.within(export.deep_path) for part in parts]
+        nodes = read_nodes(spark, database, snapshot.name, ranges)
+        packed = store_packages(nodes, export.deep_path, parts, export.blobs_url, meter)
+        rows = part_rows(packed, export.deep_path, parts, snapshot)
+        with _watched(context, export.bulk_id, _looks(snapshot, meter, parts, check)):
+            _commit(rows, location.spark_path(tables.bulk_parts(export.bulk_id)))
+
+
+def _commit(rows: DataFrame, table: str) -> None:
+    """Write the one file of the table: a path is read in the order of its parts."""
+    require(rows, BULK_PARTS, "bulk").repartition(1).sortWithinPartitions("part").write.format(
+        "delta"
+    ).mode("errorifexists").save(table)
+
+
+def _looks(
+    snapshot: AuthorSnapshot, meter: Meter, parts: list[PlannedPart], check: Callable[[], None]
+) -> Generator[None, None, None]:
+    """Each step tells how far it is, keeps the snapshot, and raises what ends the work."""
+    total = Amount(len(parts), sum(part.nodes for part in parts))
+    with Telling("export", total) as telling:
+        while True:
+            telling.reached(Amount(meter.parts.value, meter.nodes.value))
+            snapshot.keep()
+            check()
+            yield
+
+
+@contextmanager
+def _watched(
+    context: SparkContext, group: str, looks: Generator[None, None, None]
+) -> Iterator[None]:
+    """Take a look now and then while the block runs; what one raises ends the block's jobs."""
+    done = threading.Event()
+    reasons: list[PackhorseError] = []
+
+    def watch() -> None:
+        try:
+            for _ in looks:
+                if done.wait(_LOOK_S):
+                    return
+        except PackhorseError as error:
+            reasons.append(error)
+            while not done.wait(_LOOK_S):  # a job may just be starting
+                context.cancelJobGroup(group)
+
+    context.setJobGroup(group, "bulk export", interruptOnCancel=True)
+    watcher = threading.Thread(target=watch, name="bulk-watch", daemon=True)
+    watcher.start()
+    try:
+        with translated("bulk"):
+            yield
+    except PackhorseError:
+        if reasons:
+            raise reasons[0] from None
+        raise
+    finally:
+        done.set()
+        watcher.join()
+        looks.close()

@@ -1,0 +1,15 @@
+"""What somebody wants to distribute in bulk."""
+
+from dataclasses import dataclass, field
+
+
+@dataclass(frozen=True, slots=True)
+class Export:
+    """A subtree, the author that has it, and where its packages go."""
+
+    bulk_id: str
+    deep_path: str
+    database_url: str = field(repr=False)
+    blobs_url: str = field(repr=False)
+    part_nodes: int
+    part_bytes: int

@@ -1,0 +1,127 @@
+"""One bulk distribution from its beginning, or from where an earlier run was ended, to its end."""
+
+from contextlib import closing
+from functools import partial
+from typing import Any
+
+import psycopg
+
+from packhorse.db.connect import connect
+from packhorse_services.pipeline.bulk.append import Appended, Appending
+from packhorse_services.pipeline.bulk.errors import BulkConflict, BulkStopped, BulkUnknown
+from packhorse_services.pipeline.bulk.prepare import prepare
+from packhorse_services.pipeline.bulk.progress import Amount, Telling
+from packhorse_services.pipeline.bulk.publisher_api import Publisher
+from packhorse_services.pipeline.bulk.reexport import export_again
+from packhorse_services.pipeline.bulk.request import Export
+from packhorse_services.pipeline.bulk.state import BulkState, Prepared
+from packhorse_services.pipeline.bulk.stopping import Stopping
+from packhorse_services.pipeline.errors import TaskFailed
+from packhorse_services.pipeline.location import Location
+from packhorse_services.pipeline.session import spark_session
+from packhorse_services.pipeline.settings import Settings
+
+RESUMED_WITHIN_DAYS = 7
+"""How old a snapshot may be when a run goes on with it: publishers forget unused producers."""
+
+_DAY_MS = 24 * 3600 * 1000
+
+
+def distribute(settings: Settings, export: Export, server: str, token: str | None) -> Appended:
+    """Prepare what is not prepared yet, and send what has not been sent yet.
+
+    Raises:
+        BulkConflict: the id is another path's, cancelled, too old, or at work elsewhere.
+        BulkStopped: it was interrupted or cancelled.
+        PathMissing, PartBusy, PublisherAway, PublisherRefused, TaskRefused, TaskFailed,
+        TablesUnusable.
+    """
+    location = Location.parse(settings.tables_url)
+    state = BulkState(location, export.bulk_id)
+    if state.cancelled():
+        raise BulkConflict(f"{export.bulk_id} was cancelled; begin anew with another --id")
+    prepared = state.prepared()
+    if prepared is None:
+        _prepare(settings, location, export, Stopping(state))
+        prepared = state.prepared()
+    else:
+        _require_same(prepared, export)
+    if prepared is None:
+        raise TaskFailed("the parts that were exported are gone; run it again")
+    return send(state, export, prepared, server, token)
+
+
+def send(
+    state: BulkState, export: Export, prepared: Prepared, server: str, token: str | None
+) -> Appended:
+    """Send the parts that no run has sent yet. Raises what `Appending.run` does."""
+    stopping = Stopping(state)
+    nodes = state.nodes_up_to(-1)[1]
+
+    with Telling("append", Amount(prepared.parts, nodes)) as telling, stopping.heeding_signals():
+
+        def waiting(reason: str) -> None:
+            stopping.check()
+            telling.waits(reason)
+
+        with Publisher(server, token, waiting) as publisher:
+            reexport = partial(
+                export_again, database_url=export.database_url, blobs_url=export.blobs_url
+            )
+            appending = Appending(publisher, state, reexport, stopping)
+            return appending.run(f"bulk-{export.bulk_id}", prepared, telling.reached)
+
+
+def cancel(settings: Settings, bulk_id: str, deep_path: str | None) -> None:
+    """Let no further part of a bulk distribution go out; one that is at work ends.
+
+    Raises `BulkUnknown` for one that nothing is known of, as long as its path is not named, and
+    `BulkConflict` when it is of another path.
+    """
+    state = BulkState(Location.parse(settings.tables_url), bulk_id)
+    prepared = state.prepared()
+    if prepared is None and deep_path is None:
+        raise BulkUnknown(
+            f"no bulk distribution {bulk_id} has exported anything; to cancel one that is still "
+            "at it, name its path too"
+        )
+    if prepared is not None and deep_path not in (None, prepared.deep_path):
+        raise BulkConflict(f"{bulk_id} is of {prepared.deep_path}, not of {deep_path}")
+    state.cancel()
+
+
+def _prepare(settings: Settings, location: Location, export: Export, stopping: Stopping) -> None:
+    spark = spark_session(settings, location, "bulk")
+    try:
+        prepare(spark, location, export, stopping.check)
+    except BulkStopped as error:
+        raise BulkStopped(f"{error} while it exported: no part went out") from error
+    except KeyboardInterrupt:  # Spark's own handler has ended the jobs
+        raise BulkStopped("interrupted while it exported: no part went out") from None
+    finally:
+        spark.stop()
+
+
+def _require_same(prepared: Prepared, export: Export) -> None:
+    if prepared.deep_path != export.deep_path:
+        raise BulkConflict(
+            f"{export.bulk_id} is of {prepared.deep_path}, not of {export.deep_path}; "
+            "take another --id"
+        )
+    days = (_author_ms(export.database_url) - prepared.snapshot_ms) // _DAY_MS
+    if days >= RESUMED_WITHIN_DAYS:
+        raise BulkConflict(
+            f"{export.bulk_id} was exported {days} days ago, which is too long to go on with; "
+            "begin anew with another --id"
+        )
+
+
+def _author_ms(database_url: str) -> int:
+    try:
+        with closing(connect(database_url, "packhorse bulk")) as connection:
+            row: Any = connection.execute(
+                "SELECT (extract(epoch FROM clock_timestamp()) * 1000)::bigint"
+            ).fetchone()
+    except psycopg.OperationalError as error:
+        raise TaskFailed("the author's database is away; run it again") from error
+    return int(row[0])

@@ -1,0 +1,124 @@
+"""What a bulk distribution has stored so far, and whether somebody has cancelled it.
+
+Read and marked without Spark, so that going on and cancelling take no start of a JVM.
+"""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import pyarrow as pa
+from deltalake import DeltaTable, write_deltalake
+from deltalake.exceptions import DeltaError
+
+from packhorse_services.pipeline import tables
+from packhorse_services.pipeline.bulk.snapshot import Seen
+from packhorse_services.pipeline.errors import TablesUnusable
+from packhorse_services.pipeline.location import Location
+
+_BATCH = 1_000
+
+
+@dataclass(frozen=True, slots=True)
+class StoredPart:
+    """A part of the subtree, and the package of it that is in the blob store."""
+
+    number: int
+    deep_path: str
+    range_from: str
+    range_to: str
+    package_id: str
+    body_sha256: str
+    body_length: int
+    content_length: int
+    node_count: int
+    seen: Seen
+
+
+@dataclass(frozen=True, slots=True)
+class Prepared:
+    """A bulk distribution whose packages are all stored."""
+
+    deep_path: str
+    parts: int
+    snapshot_ms: int
+    """When its snapshot was taken, by the author's clock."""
+
+
+class BulkState:
+    """The state of one bulk distribution. Every method may raise `TablesUnusable`."""
+
+    def __init__(self, location: Location, bulk_id: str) -> None:
+        self._parts = location.delta_uri(tables.bulk_parts(bulk_id))
+        self._cancelled = location.delta_uri(tables.bulk_cancelled(bulk_id))
+        self._options = location.delta_options()
+
+    def prepared(self) -> Prepared | None:
+        """Return what was prepared, or None as long as the first phase has not ended."""
+        if not self._exists(self._parts):
+            return None
+        first = next(self._rows(["deep_path", "part_count", "snapshot_ms"]))
+        return Prepared(first["deep_path"], first["part_count"], first["snapshot_ms"])
+
+    def nodes_up_to(self, last: int) -> tuple[int, int]:
+        """Return how many nodes the parts up to number `last` have, and how many all have."""
+        behind = total = 0
+        for row in self._rows(["part", "node_count"]):
+            total += row["node_count"]
+            behind += row["node_count"] if row["part"] <= last else 0
+        return behind, total
+
+    def parts(self, after: int) -> Iterator[StoredPart]:
+        """Yield the parts with a number above `after`, in order."""
+        for row in self._rows(None):
+            if row["part"] > after:
+                yield StoredPart(
+                    row["part"],
+                    row["deep_path"],
+                    row["range_from"],
+                    row["range_to"],
+                    row["package_id"],
+                    row["body_sha256"],
+                    row["body_length"],
+                    row["content_length"],
+                    row["node_count"],
+                    Seen(row["seen_epoch"], row["seen_sequence"]),
+                )
+
+    def cancelled(self) -> bool:
+        """Tell whether somebody has cancelled it."""
+        return self._exists(self._cancelled)
+
+    def cancel(self) -> None:
+        """Let no further part go out. Doing so again changes nothing."""
+        try:
+            write_deltalake(
+                self._cancelled,
+                pa.table({"cancelled": [True]}),
+                mode="ignore",
+                storage_options=self._options,
+            )
+        except (DeltaError, OSError) as error:
+            raise _unusable(error) from error
+
+    def _exists(self, uri: str) -> bool:
+        try:
+            return DeltaTable.is_deltatable(uri, self._options)
+        except (DeltaError, OSError) as error:
+            raise _unusable(error) from error
+
+    def _rows(self, columns: list[str] | None) -> Iterator[dict[str, Any]]:
+        """Yield the rows in the order of their parts: the one file of the table has it."""
+        try:
+            table = DeltaTable(self._parts, storage_options=self._options)
+            for batch in table.to_pyarrow_dataset().to_batches(
+                columns=columns, batch_size=_BATCH, fragment_readahead=0
+            ):
+                yield from batch.to_pylist()
+        except (DeltaError, OSError, pa.ArrowException) as error:
+            raise _unusable(error) from error
+
+
+def _unusable(error: Exception) -> TablesUnusable:
+    gist = str(error).strip().splitlines()[0][:200]
+    return TablesUnusable(f"the state of bulk distributions can't be used: {gist}")
