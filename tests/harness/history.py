@@ -1,0 +1,170 @@
+"""Packages as the archive holds them, made without a journal, and what they come to."""
+
+import json
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field, replace
+from datetime import UTC, datetime
+
+import psycopg
+from pyspark.sql import DataFrame, Row, SparkSession
+
+from packhorse.blobs.api import BlobStore
+from packhorse.content.node import Binary, Node
+from packhorse.messaging.api import Record
+from packhorse.packages.apply import apply
+from packhorse.packages.body import pack
+from packhorse.packages.limits import PACKAGE_TYPE, PART_TYPE
+from packhorse.wire.messages import Action, PackageEntry, PackageMessage
+from packhorse.wire.package_codec import encode_package
+from packhorse_services.pipeline import schemas, tables
+from packhorse_services.pipeline.history.events import kept
+from packhorse_services.pipeline.history.fold import fold as product_fold
+from packhorse_services.pipeline.location import Location
+from tests.harness.feed import TOPICS
+from tests.harness.fold import Content, fold
+from tests.harness.subscriber import content_in
+
+JOURNAL = "journal-1"
+BEGIN_MS = 1_700_000_000_000
+"""The journal's time of offset 0; a second passes with each offset."""
+
+
+@dataclass
+class History:
+    """Packages in the order of their offsets; bodies of more than 819,200 bytes go to `bodies`."""
+
+    bodies: BlobStore
+    agent: str = "main"
+    producer: str = ""
+    records: list[Record] = field(default_factory=list)
+    next_offset: int = 0
+
+    def add(self, *nodes: Node, deep: Sequence[str] = (), part: tuple[str, str] = ("", "")) -> int:
+        """Add nodes: each alone, or the subtrees of `deep`, or of its one path a part."""
+        shallow = () if deep else tuple(node.path for node in nodes)
+        return self.append(Action.ADD, shallow, tuple(deep), nodes, part)
+
+    def delete(self, *paths: str) -> int:
+        return self.append(Action.DELETE, paths, ())
+
+    def append(
+        self,
+        action: Action,
+        paths: tuple[str, ...],
+        deep: tuple[str, ...],
+        nodes: Iterable[Node] | None = None,
+        part: tuple[str, str] = ("", ""),
+    ) -> int:
+        offset = self.next_offset
+        package_id = f"dstrpck-{offset}-{offset:016x}"
+        body = None if nodes is None else pack(nodes, package_id, self.bodies)
+        numbered = (self.producer, 1 if self.producer else 0, offset if self.producer else 0)
+        entry = PackageEntry(
+            *(package_id, self.agent, action, paths, deep, "tester", *numbered),
+            *(body.length if body else 0, body.node_count if body else 0, 0, *part),
+        )
+        kind = PART_TYPE if any(part) else PACKAGE_TYPE
+        return self.message(PackageMessage(entry, body.body if body else None, "", kind))
+
+    def message(self, message: PackageMessage) -> int:
+        encoded = encode_package(message)
+        return self.raw(encoded.value, dict(encoded.headers))
+
+    def again(self, offset: int) -> int:
+        """Append the record at `offset` once more."""
+        (record,) = (one for one in self.records if one.offset == offset)
+        return self.raw(record.value, dict(record.headers))
+
+    def raw(self, value: bytes, headers: dict[str, bytes]) -> int:
+        offset = self.next_offset
+        time_ms = BEGIN_MS + offset * 1000
+        self.records.append(Record(TOPICS.package, 0, offset, time_ms, None, headers, value))
+        self.next_offset += 1
+        return offset
+
+    def model(self, **options: object) -> Content:
+        return fold(self.records, self.bodies, **options)  # type: ignore[arg-type]
+
+
+def imported(packages: Iterable[PackageMessage], url: str, blobs: BlobStore) -> Content:
+    """Return what the product's own import makes of packages in an empty repository."""
+    with psycopg.connect(url) as connection:
+        apply(connection, packages, blobs)
+        connection.commit()
+        return content_in(connection)
+
+
+def bronze(spark: SparkSession, records: Iterable[Record], journal_id: str = JOURNAL) -> DataFrame:
+    """Return records as the archive's table has them."""
+    return spark.createDataFrame([_row(record, journal_id) for record in records], schemas.BRONZE)
+
+
+def archive(
+    spark: SparkSession, location: Location, records: Iterable[Record], journal_id: str = JOURNAL
+) -> None:
+    """Append records to the archive's table, and make the tables beside it."""
+    frame = bronze(spark, records, journal_id)
+    _append(frame.coalesce(1), location, tables.BRONZE)
+    _append(spark.createDataFrame([], schemas.GAPS), location, tables.GAPS)
+    _append(spark.createDataFrame([], schemas.STATUSES), location, tables.STATUSES)
+
+
+def statuses(
+    spark: SparkSession, location: Location, *said: tuple[str, int, str], journal_id: str = JOURNAL
+) -> None:
+    """Append statuses: subscriber, offset of the package, status."""
+    blank = {"string": "", "bigint": 0, "int": 0}
+    rows = []
+    for number, (subscriber, offset, status) in enumerate(said):
+        row = {one.name: blank.get(one.dataType.simpleString()) for one in schemas.STATUSES.fields}
+        row |= {"time": _time(BEGIN_MS), "day": _time(BEGIN_MS).date(), "offset": number}
+        row |= {"subscriber": subscriber, "publisher_agent": "main", "package_offset": offset}
+        rows.append(row | {"status": status, "package_journal_id": journal_id})
+    _append(spark.createDataFrame(rows, schemas.STATUSES), location, tables.STATUSES)
+
+
+def gap(spark: SparkSession, location: Location, first_missing: int, next_offset: int) -> None:
+    """Note a hole that retention left."""
+    row = (TOPICS.package, JOURNAL, 0, first_missing, next_offset, _time(BEGIN_MS))
+    _append(spark.createDataFrame([row], schemas.GAPS), location, tables.GAPS)
+
+
+def content_of(folded: DataFrame) -> Content:
+    """Return path -> (type, properties, binaries), and fail when a path comes twice."""
+    content: Content = {}
+    for row in folded.collect():
+        assert row.path not in content
+        content[row.path] = (row.type, json.loads(row.properties), _binaries(row.binaries))
+    return content
+
+
+def folded(events: DataFrame) -> Content:
+    with kept(events):
+        return content_of(product_fold(events))
+
+
+def below(prefix: str, nodes: Iterable[Node]) -> list[Node]:
+    return [replace(node, path=prefix + node.path) for node in nodes]
+
+
+def _binaries(text: str) -> tuple[Binary, ...]:
+    found = json.loads(text)
+    return tuple(
+        Binary(name, one["digest"].removeprefix("sha256:"), one["length"], one["media_type"])
+        for name, one in sorted(found.items())
+    )
+
+
+def _row(record: Record, journal_id: str) -> Row:
+    headers = [Row(key=key, value=value) for key, value in record.headers.items()]
+    time = _time(record.time_ms)
+    place = (record.partition, record.offset, time, journal_id, time.date())
+    return Row(record.topic, *place, record.key, headers, record.value)
+
+
+def _time(time_ms: int) -> datetime:
+    return datetime.fromtimestamp(time_ms / 1000, UTC)
+
+
+def _append(frame: DataFrame, location: Location, table: str) -> None:
+    frame.write.format("delta").mode("append").save(location.spark_path(table))
