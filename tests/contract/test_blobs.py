@@ -141,6 +141,10 @@ def test_list_by_prefix(blobs: BlobStore) -> None:
     assert [blob.key for blob in blobs.list(keys[0][:15])] == [keys[0]]
     assert {blob.key for blob in blobs.list("packages/a")} == {KEY}
     assert list(blobs.list("packages/zz")) == []
+    snapshot = "snapshots/00/manifest-1-ab"
+    blobs.put(snapshot, [b"snapshot"])
+    assert [blob.key for blob in blobs.list("snapshots/00/manifest-")] == [snapshot]
+    assert {blob.key for blob in blobs.list("packages/")} == {KEY}
     assert all(blob.length in (1, 2) for blob in blobs.list("binaries/"))
 
 
@@ -173,6 +177,7 @@ def test_check_finds_nothing_wrong(blobs: BlobStore) -> None:
         "/etc/passwd",
         "packages/ab/a/b",
         "packages/zz/a",
+        "snapshots/ab/../00/manifest",
         "others/ab/a",
         "packages/ab/a\0b",
         "packages/ab/a%2fb",

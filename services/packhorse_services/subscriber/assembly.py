@@ -24,6 +24,7 @@ from packhorse_services.subscriber.lease import Lease, LeaseSettings
 from packhorse_services.subscriber.prefetch import PrefetchLimits
 from packhorse_services.subscriber.remembered import Forgetting, PackageMemory
 from packhorse_services.subscriber.settings import Settings
+from packhorse_services.subscriber.snapshots.joining import Joining
 from packhorse_services.subscriber.staging import OpenGate, Staging
 from packhorse_services.subscriber.staging_follower import StagingFollower
 from packhorse_services.subscriber.statuses import StatusSender
@@ -92,7 +93,8 @@ class _Assembly:
         # Progress is announced after its statuses are sent, so that one announcement says both.
         statuses = self._statuses(on_settled)
         commands = self._commands(statuses.kick)
-        lanes = [self._lane(report, commands, statuses.kick) for report in reports]
+        joining = self._joining(reports, announcer.kick)
+        lanes = [self._lane(report, commands, joining, statuses.kick) for report in reports]
         followers: list[Component] = [commands]
         if self.staging is not None:
             followers.append(StagingFollower(self.journal, self.topics, self.staging, self.clock))
@@ -157,10 +159,26 @@ class _Assembly:
             clock=self.clock,
         )
 
+    def _joining(self, reports: list[LaneReport], on_progress: Callable[[], None]) -> Joining:
+        return Joining(
+            self.identity.subscriber,
+            reports,
+            self.journal,
+            self.topics.package,
+            self.blobs,
+            self.lease,
+            self.control,
+            self.settings.import_roots,
+            self.settings.remember_packages_h > 0,
+            self.staging,
+            on_progress,
+        )
+
     def _lane(
         self,
         report: LaneReport,
         commands: CommandFollower,
+        joining: Joining,
         on_progress: Callable[[], None],
     ) -> Lane:
         settings, agent = self.settings, report.state.publisher_agent
@@ -187,4 +205,8 @@ class _Assembly:
             settings.start,
             PrefetchLimits(settings.prefetch_packages, settings.prefetch_bytes),
         )
-        return Lane(lane, self.connections.lane, self.journal, self.lease, desk, commands=commands)
+        return Lane(
+            *(lane, self.connections.lane, self.journal, self.lease, desk),
+            commands=commands,
+            joining=joining,
+        )

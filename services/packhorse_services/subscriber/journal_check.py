@@ -4,7 +4,6 @@ import enum
 
 from psycopg import Connection
 
-from packhorse.errors import Permanent
 from packhorse.messaging.api import Bounds, Journal
 from packhorse_services.subscriber import position as positions
 from packhorse_services.subscriber.arrivals import Mark, mark_of, package_id_of
@@ -20,10 +19,6 @@ class StartPolicy(enum.Enum):
     SNAPSHOT = "snapshot"
 
 
-class StartRefused(Permanent):
-    """A lane can't begin as configured."""
-
-
 def place(
     connection: Connection,
     journal: Journal,
@@ -35,9 +30,12 @@ def place(
 ) -> Position:
     """Return the lane's position, which is created for a new lane.
 
-    Raises `Fenced` when the position is another epoch's, `StartRefused` for `snapshot`.
+    Raises `Fenced` when the position is another epoch's, and `Gap` for a new lane that is to begin
+    with a snapshot: loading one gives it its position.
     """
     stored = positions.load(connection, agent)
+    if stored is None and start is StartPolicy.SNAPSHOT:
+        raise Gap(f"the lane of {agent} is new and is to begin with a snapshot")
     if stored is None:
         first = _first(journal, topic, start)
         stored = Position(agent, journal.identity(topic), epoch, first, first.offset)
@@ -48,8 +46,6 @@ def place(
 
 
 def _first(journal: Journal, topic: str, start: StartPolicy) -> Mark:
-    if start is StartPolicy.SNAPSHOT:
-        raise StartRefused("starting from a snapshot is not built yet; use earliest or latest")
     bounds = journal.bounds(topic)
     if start is StartPolicy.EARLIEST:
         return Mark(bounds.oldest - 1, "")
@@ -84,7 +80,7 @@ def verify_log(journal: Journal, topic: str, position: Position) -> Bounds:
     if bounds.oldest > position.offset + 1:
         raise Gap(
             f"{topic} begins at {bounds.oldest}, but {position.offset + 1} is to be imported next; "
-            "fill this database from a copy of another subscriber"
+            "fill this database from a snapshot, or from a copy of another subscriber"
         )
     return bounds
 

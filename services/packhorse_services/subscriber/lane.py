@@ -21,11 +21,13 @@ from packhorse_services.subscriber.lease import Lease
 from packhorse_services.subscriber.position import Position
 from packhorse_services.subscriber.prefetch import Prefetch, PrefetchLimits
 from packhorse_services.subscriber.session import Session
+from packhorse_services.subscriber.snapshots.joining import Joining
 
 logger = logging.getLogger(__name__)
 
 _LEASE_POLL_S = 1.0
 _PREFETCH_END_S = 5.0
+_LOADING_POLL_S = 0.25
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,7 +62,9 @@ class Lane:
         desk: Desk,
         *,
         commands: Commands,
+        joining: Joining,
     ) -> None:
+        self._joining = joining
         self._settings, self._connect, self._journal = settings, connect, journal
         self._lease, self._desk, self._commands = lease, desk, commands
         self._wake = threading.Event()
@@ -111,15 +115,18 @@ class Lane:
         if self._is_stopped():
             self._stand_still(epoch, stopping)
             return
+        if self._joining.turns.is_loading():
+            self._wake.clear()
+            self._desk.clock.wait(self._wake, _LOADING_POLL_S)
+            return
         with self._connect() as connection:
-            position = place(
-                *(connection, journal, settings.topic, settings.agent),
-                epoch=epoch,
-                start=settings.start,
-            )
-            self._show(position)
-            self._desk.on_progress()
-            verify(journal, settings.topic, position)
+            try:
+                position = self._place(connection, epoch)
+            except Gap as gap:
+                if settings.start is not StartPolicy.SNAPSHOT:
+                    raise
+                self._joining.join(connection, epoch, gap, stopping)
+                return
             reader = journal.reader(settings.topic, position.offset + 1, partition=0)
             prefetch = Prefetch(reader, settings.agent, settings.prefetch, self._wake.set)
             prefetch.start()
@@ -127,6 +134,19 @@ class Lane:
                 self._work(Session(connection, position, prefetch, self._desk), stopping)
             finally:
                 prefetch.close(_PREFETCH_END_S)
+
+    def _place(self, connection: Connection, epoch: int) -> Position:
+        """Return where the lane is, shown and checked against the journal."""
+        settings, journal = self._settings, self._journal
+        position = place(
+            *(connection, journal, settings.topic, settings.agent),
+            epoch=epoch,
+            start=settings.start,
+        )
+        self._show(position)
+        self._desk.on_progress()
+        verify(journal, settings.topic, position)
+        return position
 
     def _is_stopped(self) -> bool:
         return self._desk.control.desired(self._settings.agent) is DesiredState.STOP
@@ -162,7 +182,10 @@ class Lane:
             self._wake.clear()
             if self._is_stopped():
                 return
-            wait = session.step()
+            with self._joining.turns.step() as mine:
+                if not mine:
+                    return
+                wait = session.step()
             self._failures = 0
             if clock.monotonic() - checked_at > self._settings.check_journal_s:
                 verify_log(self._journal, self._settings.topic, session.position)

@@ -47,6 +47,12 @@ class HighWater:
         self._changed[entry.producer] = (*mark, offset)
         return True
 
+    def note(self, producer: str, mark: tuple[int, int], offset: int) -> None:
+        """Note what is known of a producer from elsewhere; a higher mark that is known stays."""
+        if mark > self._marks.get(producer, (-1, -1)):
+            self._marks[producer] = mark
+            self._changed[producer] = (*mark, offset)
+
     def store(self, connection: Connection, agent: str) -> None:
         """Write what was noted since the fork, in the caller's transaction.
 

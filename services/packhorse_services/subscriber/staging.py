@@ -18,7 +18,7 @@ from packhorse.wire.messages import (
     StatusMessage,
     SubscriberState,
 )
-from packhorse_services.subscriber.arrivals import Arrival, entry_of
+from packhorse_services.subscriber.arrivals import Arrival, Mark, entry_of
 from packhorse_services.subscriber.failures import printable
 from packhorse_services.subscriber.position import Position
 from packhorse_services.subscriber.refusals import Refusals
@@ -114,6 +114,13 @@ class Staging:
             if entry is not None and entry.action is Action.TEST:
                 return ACCEPTED  # it changes nothing here, so nothing is risked by it
         return ruling
+
+    def is_past(self, agent: str, journal_id: str, offset: int) -> bool:
+        """Tell whether the golden one is certainly past an offset, and has told all up to it."""
+        self._asked.set()
+        with self._lock:
+            told = _lane_of(self._told, Position(agent, journal_id, 0, Mark(offset, "")))
+        return told is not None and told.state not in _STRAYED and told.settled_offset >= offset
 
     def _rule(self, position: Position, arrival: Arrival) -> Ruling:
         lane = self._lane_at(position)

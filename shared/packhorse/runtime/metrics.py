@@ -109,10 +109,34 @@ SUBSCRIBER_JOURNAL_SECONDS = Histogram(
 SUBSCRIBER_STATE = Gauge(
     "packhorse_subscriber_state", "1 for the state that a lane is in", ["agent", "state"]
 )
+SUBSCRIBER_SNAPSHOTS = Counter(
+    "packhorse_subscriber_snapshots", "Snapshots loaded, or not", ["outcome"]
+)
+SUBSCRIBER_SNAPSHOT_NODES = Gauge(
+    "packhorse_subscriber_snapshot_nodes", "Nodes of the snapshot loaded now or last", ["which"]
+)
 
 CLEANUP_RUNS = Counter("packhorse_cleanup_runs", "Cleanup runs", ["outcome"])
 CLEANUP_REMOVED = Counter("packhorse_cleanup_removed", "Stored packages removed", ["reason"])
 CLEANUP_REMOVED_BYTES = Counter("packhorse_cleanup_removed_bytes", "Their bytes", ["reason"])
 CLEANUP_LAST_SUCCESS = Gauge(
     "packhorse_cleanup_last_success_seconds", "When the last successful run ended, since 1970"
+)
+
+PIPELINE_RECORDS = Counter(
+    "packhorse_pipeline_records", "Records that a streaming query has dealt with", ["query"]
+)
+PIPELINE_BATCH_SECONDS = Histogram(
+    "packhorse_pipeline_batch_seconds",
+    "Time of a streaming query's batch",
+    ["query"],
+    buckets=(0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60, 300),
+)
+PIPELINE_LAG_RECORDS = Gauge(
+    "packhorse_pipeline_lag_records", "Records that a streaming query has still to read", ["query"]
+)
+PIPELINE_LAST_BATCH = Gauge(
+    "packhorse_pipeline_last_batch_seconds",
+    "When a streaming query's last batch ended, since 1970",
+    ["query"],
 )

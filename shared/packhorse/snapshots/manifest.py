@@ -25,7 +25,7 @@ _MANIFEST = TypeAdapter(_Manifest)
 
 def encode(snapshot: Snapshot) -> bytes:
     """Return the manifest. Raises `InvalidSnapshot` for one that nobody would read."""
-    data: bytes = _MANIFEST.dump_json(_Manifest(1, snapshot))
+    data: bytes = _MANIFEST.dump_json(_Manifest(1, snapshot), warnings=False)
     if len(data) > MAX_MANIFEST_BYTES:
         raise InvalidSnapshot(f"the manifest has {len(data)} bytes, not {MAX_MANIFEST_BYTES}")
     if decode(data) != snapshot:

@@ -9,10 +9,16 @@ from packhorse.messaging.memory import MemoryJournal
 from packhorse.messaging.topics import standard_topics
 from packhorse.wire.messages import LaneState
 from packhorse_services.subscriber.failures import Gap, JournalMismatch
-from packhorse_services.subscriber.journal_check import StartPolicy, StartRefused
+from packhorse_services.subscriber.journal_check import StartPolicy
 from tests.harness.feed import TOPICS, Feed, page
 from tests.harness.postgres import Databases
-from tests.harness.subscriber import Worker, assert_is_the_fold, content_of, position_of
+from tests.harness.subscriber import (
+    Worker,
+    assert_is_the_fold,
+    content_of,
+    position_of,
+    rows_of,
+)
 from tests.integration.subscriber.conftest import Workers
 
 
@@ -60,9 +66,12 @@ def test_r13_a_new_subscriber_starts_on_an_empty_log(
     assert set(content_of(worker.url)) == {"/a", "/b"}
 
 
-def test_r13_a_snapshot_is_refused_until_it_is_built(workers: Workers) -> None:
-    with pytest.raises(StartRefused, match="earliest or latest"):
-        workers(start=StartPolicy.SNAPSHOT).begin()
+def test_r13_without_a_snapshot_a_new_lane_does_not_begin(feed: Feed, workers: Workers) -> None:
+    feed.add(page("/a"))
+    worker = workers(start=StartPolicy.SNAPSHOT)
+    with pytest.raises(Gap, match="is to begin with a snapshot"):
+        worker.begin()
+    assert rows_of(worker.url, "SELECT FROM bookkeeping.position") == []
 
 
 def test_r13_a_log_that_has_forgotten_the_next_package_is_a_gap(feed: Feed, worker: Worker) -> None:

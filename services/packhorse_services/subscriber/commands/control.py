@@ -48,6 +48,17 @@ def lock(connection: Connection, agent: str) -> DesiredState:
     return DesiredState.RUN if row is None else DesiredState(row[0])
 
 
+def introduce(connection: Connection, agent: str) -> None:
+    """Give a lane that nobody spoke of a row, for `lock` to hold."""
+    connection.execute(
+        """
+        INSERT INTO bookkeeping.lane_control (publisher_agent, desired, command_id)
+        VALUES (%s, %s, '') ON CONFLICT DO NOTHING
+        """,
+        (agent, DesiredState.RUN.value),
+    )
+
+
 def store(connection: Connection, agent: str, desired: DesiredState, command_id: str) -> None:
     """Write what is wanted of a lane, in the caller's transaction."""
     connection.execute(

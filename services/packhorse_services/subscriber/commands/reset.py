@@ -118,6 +118,17 @@ def move(connection: Connection, new_epoch: int, to: Target) -> dict[str, Any]:
     return changed
 
 
+def forget_others(connection: Connection, agents: Collection[str]) -> None:
+    """Forget the lanes of all other agents in the caller's transaction, as if they never were."""
+    gone = connection.execute(
+        "DELETE FROM bookkeeping.position WHERE publisher_agent <> ALL(%s) "
+        "RETURNING publisher_agent",
+        (list(agents),),
+    ).fetchall()
+    for (agent,) in gone:
+        _forget(connection, agent, above=-1)
+
+
 def raise_epoch(connection: Connection, epoch: int) -> int:
     """Give lease and lanes the next epoch, and return it; the last thing that a reset does.
 

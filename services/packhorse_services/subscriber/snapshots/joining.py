@@ -1,0 +1,172 @@
+"""Snapshots for the lanes of one worker: which to load and when, and what is told meanwhile."""
+
+import logging
+import threading
+import time
+from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+
+import psycopg
+from psycopg import Connection
+
+from packhorse.blobs.api import BlobStore, BlobStoreUnavailable
+from packhorse.errors import PackhorseError, Transient
+from packhorse.messaging.api import Journal
+from packhorse.runtime.metrics import SUBSCRIBER_SNAPSHOT_NODES, SUBSCRIBER_SNAPSHOTS
+from packhorse.snapshots.snapshot import Snapshot
+from packhorse.wire.messages import DesiredState, LaneState
+from packhorse_services.subscriber.commands import reset
+from packhorse_services.subscriber.commands.control import LaneControl
+from packhorse_services.subscriber.failures import Fenced, Gap, reason
+from packhorse_services.subscriber.lane_report import LaneReport
+from packhorse_services.subscriber.lease import Lease
+from packhorse_services.subscriber.snapshots.choice import NoSnapshot, choose, wanted
+from packhorse_services.subscriber.snapshots.load import Load, load
+from packhorse_services.subscriber.snapshots.turns import Turns
+from packhorse_services.subscriber.staging import Staging
+
+logger = logging.getLogger(__name__)
+
+_TELL_S = 1.0
+
+
+class LoadInterrupted(Transient):
+    """The worker is to end, or has lost the lease; the load was given up."""
+
+
+@dataclass(slots=True)
+class Joining:
+    """Loads snapshots for all lanes of a worker at once, for they share the tree.
+
+    `turns` keeps the lanes' steps away from a load. A snapshot that could not be loaded is taken
+    again only when there is no better one.
+    """
+
+    subscriber: str
+    reports: Sequence[LaneReport]
+    journal: Journal
+    topic: str
+    blobs: BlobStore
+    lease: Lease
+    control: LaneControl
+    roots: Sequence[str]
+    remembers: bool = False
+    """Whether ids of packages are kept, for a journal with repetitions."""
+    staging: Staging | None = None
+    on_progress: Callable[[], None] = lambda: None
+    turns: Turns = field(default_factory=Turns)
+    _failures: Counter[str] = field(default_factory=Counter)
+
+    def join(self, connection: Connection, epoch: int, gap: Gap, stopping: threading.Event) -> None:
+        """Load the best snapshot for lanes that can't go on because of `gap`.
+
+        Returns also when another lane is at it; look at the position again in any case. The lease
+        has another epoch after a load.
+
+        Raises:
+            Gap: there is no snapshot that may be taken now, or it is not whole; nothing changed.
+            Fenced, LoadInterrupted: nothing changed.
+            BlobStoreUnavailable, psycopg.Error, and what the journal raises.
+        """
+        try:
+            self._choice(connection)  # before anybody has to stand aside for it
+            with self.turns.alone() as mine:
+                if mine:
+                    self._load(connection, self._choice(connection), epoch, stopping)
+        except Gap as error:
+            raise type(error)(f"{gap}; {error}") from error
+
+    def _choice(self, connection: Connection) -> Snapshot:
+        agents = [report.state.publisher_agent for report in self.reports]
+        for agent in agents:
+            if self.control.desired(agent) is not DesiredState.RUN:
+                raise NoSnapshot(f"a snapshot is loaded once the lane of {agent} runs again")
+        golden = self.staging.golden if self.staging else None
+        wish = wanted(
+            *(connection, self.journal, self.topic, agents),
+            subscriber=self.subscriber,
+            wait_for=golden,
+        )
+        found = choose(self.blobs, self.journal, self.topic, wish, self._failures)
+        for agent in agents if self.staging else ():
+            if self.staging and not self.staging.is_past(agent, found.journal_id, found.offset):
+                raise NoSnapshot(f"the snapshot at {found.offset} waits for {golden} to get there")
+        return found
+
+    def _load(
+        self, connection: Connection, snapshot: Snapshot, epoch: int, stopping: threading.Event
+    ) -> None:
+        def check() -> None:
+            if stopping.is_set() or self.lease.epoch() != epoch:
+                raise LoadInterrupted("the load of a snapshot was given up")
+
+        began = time.monotonic()
+        about = {"snapshot": snapshot.id, "offset": snapshot.offset, "nodes": snapshot.nodes}
+        logger.info("a snapshot is being loaded", extra=about)
+        try:
+            with self._telling(snapshot, check) as tell:
+                work = Load(snapshot, self.roots, self._package_ids(snapshot), tell)
+                after = load(connection, self.blobs, work, epoch)
+        except (Fenced, LoadInterrupted, BlobStoreUnavailable):
+            raise
+        except (PackhorseError, psycopg.DataError, psycopg.IntegrityError) as error:
+            self._failures[snapshot.id] += 1
+            SUBSCRIBER_SNAPSHOTS.labels("failed").inc()
+            logger.warning("a snapshot can't be loaded", extra=about, exc_info=True)
+            text = f"the snapshot at offset {snapshot.offset} can't be loaded: {reason(error)}"
+            raise Gap(text) from error
+        self.lease.adopt(after)
+        SUBSCRIBER_SNAPSHOTS.labels("loaded").inc()
+        logger.info(
+            "a snapshot was loaded", extra={**about, "seconds": round(time.monotonic() - began, 3)}
+        )
+
+    @contextmanager
+    def _telling(
+        self, snapshot: Snapshot, check: Callable[[], None]
+    ) -> Iterator[Callable[[int], None]]:
+        """Lend what tells of the nodes that were read; all lanes show it, then what they showed."""
+        told_at = float("-inf")
+
+        def tell(read: int) -> None:
+            nonlocal told_at
+            check()
+            if time.monotonic() - told_at < _TELL_S:
+                return
+            told_at = time.monotonic()
+            SUBSCRIBER_SNAPSHOT_NODES.labels("read").set(read)
+            self._show(
+                f"loads the snapshot at offset {snapshot.offset}: "
+                f"{read:,} of {snapshot.nodes:,} nodes"
+            )
+
+        SUBSCRIBER_SNAPSHOT_NODES.labels("all").set(snapshot.nodes)
+        before = [(report, report.state) for report in self.reports]
+        tell(0)
+        try:
+            yield tell
+            SUBSCRIBER_SNAPSHOT_NODES.labels("read").set(snapshot.nodes)
+        finally:
+            for report, was in before:
+                report.update(state=was.state, last_error=was.last_error)
+
+    def _show(self, text: str) -> None:
+        for report in self.reports:
+            report.update(state=LaneState.LOADING, last_error=text)
+        self.on_progress()
+
+    def _package_ids(self, snapshot: Snapshot) -> dict[str, Sequence[str]]:
+        """Return the ids that each lane would remember had it imported what the log still has."""
+        if not self.remembers:
+            return {}
+        return {
+            agent: list(
+                reset.target(
+                    *(self.journal, self.topic, agent, snapshot.journal_id, snapshot.offset),
+                    remember=True,
+                ).package_ids
+            )
+            for agent in snapshot.publisher_agents
+        }

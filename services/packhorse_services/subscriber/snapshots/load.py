@@ -1,0 +1,134 @@
+"""The transaction that replaces a database's content by a snapshot's, and moves its lanes there.
+
+It is fenced at both ends (R25). It locks the position of every lane first, under the lease's
+epoch: no import is under way then, and none can begin. It gives lease and lanes the next epoch
+last: that fails for a worker that was replaced meanwhile. In between the lease can be renewed.
+"""
+
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+
+from psycopg import Connection
+
+from packhorse.blobs.api import BlobMissing, BlobStore
+from packhorse.content import tree
+from packhorse.content.copying import copy_in
+from packhorse.content.node import ROOT, Node, ancestors_of, is_within
+from packhorse.db.metadata import BOOKKEEPER, IMPORTER
+from packhorse.db.roles import act_as
+from packhorse.snapshots.parts import read_part
+from packhorse.snapshots.snapshot import Snapshot
+from packhorse_services.subscriber.arrivals import Mark
+from packhorse_services.subscriber.commands import control, reset
+from packhorse_services.subscriber.failures import Fenced
+from packhorse_services.subscriber.sequences import HighWater
+
+_TELL_NODES = 1_000
+
+
+@dataclass(frozen=True, slots=True)
+class Load:
+    """What is loaded: `snapshot` below `roots`, for the lanes of its publisher agents.
+
+    `package_ids` are those that each lane has to remember at its new place. `tell` hears how many
+    nodes were read, every now and then; what it raises ends the load, with nothing done.
+    """
+
+    snapshot: Snapshot
+    roots: Sequence[str]
+    package_ids: Mapping[str, Sequence[str]]
+    tell: Callable[[int], None]
+
+
+def load(connection: Connection, blobs: BlobStore, work: Load, epoch: int) -> int:
+    """Do it in one transaction, and return the epoch after it, which the lease is to adopt.
+
+    Readers of the content see the old one until the commit. Lanes of agents that the snapshot
+    has not are forgotten: what they imported is not in the content any more.
+
+    Raises:
+        Fenced: another worker has the lease; nothing was done.
+        LockNotAvailable: a lane, or a command, is at work; nothing was done.
+        BlobMissing, BlobCorrupt, PackageCorrupt, PackageRefused, Undecodable, InvalidPath,
+        InvalidNode: the snapshot is not there, or not whole; nothing was done.
+        psycopg.Error: the database refuses a node, or is away; then the outcome is unknown (R26).
+    """
+    _see_all_parts(work.snapshot, blobs)
+    agents = work.snapshot.publisher_agents
+    for agent in agents:  # a row for `_move_lanes` to lock, which must be there before
+        control.introduce(connection, agent)
+    with connection.transaction():
+        reset.lock_lanes(connection)
+        connection.execute("SET LOCAL lock_timeout TO DEFAULT")
+        _check_epoch(connection, epoch)
+        act_as(connection, IMPORTER)
+        _replace_content(connection, blobs, work)
+        act_as(connection, BOOKKEEPER)
+        _move_lanes(connection, work, epoch + 1)
+        return reset.raise_epoch(connection, epoch)
+
+
+def _see_all_parts(snapshot: Snapshot, blobs: BlobStore) -> None:
+    """Raise `BlobMissing` before the work is begun that would end so."""
+    for part in snapshot.parts:
+        if blobs.head(part.key) is None:
+            raise BlobMissing(f"the blob store has no {part.key}")
+
+
+def _check_epoch(connection: Connection, epoch: int) -> None:
+    rows = connection.execute(
+        "SELECT FROM bookkeeping.lease WHERE epoch <> %(epoch)s UNION ALL "
+        "SELECT FROM bookkeeping.position WHERE epoch <> %(epoch)s",
+        {"epoch": epoch},
+    )
+    if rows.rowcount:
+        raise Fenced("another worker has the lease of this database")
+
+
+def _replace_content(connection: Connection, blobs: BlobStore, work: Load) -> None:
+    tree.delete(connection, work.roots)
+    nodes = _told((_all_nodes(work.snapshot, blobs)), work.tell)
+    copy_in(connection, _below(work.roots, nodes))
+    above = [root for root in work.roots if root != ROOT and tree.exists(connection, root)]
+    tree.add_folders(connection, [path for root in above for path in ancestors_of(root)])
+
+
+def _all_nodes(snapshot: Snapshot, blobs: BlobStore) -> Iterator[Node]:
+    for part in snapshot.parts:
+        yield from read_part(part, blobs)
+
+
+def _told(nodes: Iterable[Node], tell: Callable[[int], None]) -> Iterator[Node]:
+    for number, node in enumerate(nodes):
+        if number % _TELL_NODES == 0:
+            tell(number)
+        yield node
+
+
+def _below(roots: Sequence[str], nodes: Iterable[Node]) -> Iterator[Node]:
+    if ROOT in roots:
+        yield from nodes
+        return
+    for node in nodes:
+        if any(is_within(node.path, root) for root in roots):
+            yield node
+
+
+def _move_lanes(connection: Connection, work: Load, new_epoch: int) -> None:
+    snapshot = work.snapshot
+    reset.forget_others(connection, snapshot.publisher_agents)
+    for agent in sorted(snapshot.publisher_agents):
+        control.lock(connection, agent)  # who marks statuses as sent waits, and sees the new epoch
+        reset.move(connection, new_epoch, _target(work, agent))
+
+
+def _target(work: Load, agent: str) -> reset.Target:
+    high_water = HighWater({})
+    for applied in work.snapshot.sequences:
+        if applied.publisher_agent == agent:
+            mark = (applied.epoch, applied.sequence)
+            high_water.note(applied.producer, mark, applied.log_offset)
+    snapshot = work.snapshot
+    place = Mark(snapshot.offset, snapshot.package_id)
+    ids = work.package_ids.get(agent, ())
+    return reset.Target(agent, snapshot.journal_id, place, high_water, ids)

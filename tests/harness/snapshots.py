@@ -1,0 +1,88 @@
+"""Snapshots of what a database holds, for tests of those who read them."""
+
+from collections.abc import Iterator, Sequence
+from contextlib import closing
+from typing import Any
+
+import psycopg
+
+from packhorse.blobs.api import BlobStore
+from packhorse.content import tree
+from packhorse.content.node import Node
+from packhorse.snapshots.parts import write_part
+from packhorse.snapshots.snapshot import (
+    AppliedSequence,
+    Part,
+    Snapshot,
+    new_id,
+    part_key,
+)
+from packhorse.snapshots.store import publish
+from tests.harness.feed import AGENT, TOPICS, Feed
+from tests.harness.subscriber import position_of, rows_of
+
+DAY_MS = 24 * 3600 * 1000
+_FAR_MS = 4_000_000_000_000
+
+
+def a_snapshot(parts: Sequence[Part], snapshot_id: str, **fields: Any) -> Snapshot:
+    """Return a snapshot of these parts, of an agent and a journal that are nobody's."""
+    named = {
+        "id": snapshot_id,
+        "made_ms": 1,
+        "journal_id": "journal",
+        "offset": 0,
+        "package_id": "",
+        "publisher_agents": (AGENT,),
+        "subscriber": "",
+        "nodes": sum(part.nodes for part in parts),
+        "parts": tuple(parts),
+        "sequences": (),
+        **fields,
+    }
+    return Snapshot(**named)
+
+
+def write_parts(
+    nodes: Sequence[Node], blobs: BlobStore, snapshot_id: str, *, part_nodes: int = 10
+) -> list[Part]:
+    """Store nodes in parts of that many."""
+    ordered = sorted(nodes, key=lambda node: node.path.encode())
+    return [
+        write_part(ordered[start : start + part_nodes], part_key(snapshot_id, number), blobs)
+        for number, start in enumerate(range(0, len(ordered), part_nodes))
+    ]
+
+
+def snapshot_of(
+    url: str, feed: Feed, agents: Sequence[str] = (AGENT,), *, part_nodes: int = 10, **fields: Any
+) -> Snapshot:
+    """Return a published snapshot of what a subscriber's database holds at its position."""
+    snapshot_id = new_id()
+    with closing(psycopg.connect(url)) as connection:
+        nodes = [node for node in tree.stream(connection, "/") if node.path != "/"]
+    place = position_of(url, agents[0])
+    made = a_snapshot(
+        write_parts(nodes, feed.blobs, snapshot_id, part_nodes=part_nodes),
+        snapshot_id,
+        **{
+            "made_ms": _FAR_MS,
+            "journal_id": feed.journal.identity(TOPICS.package),
+            "offset": place.offset,
+            "package_id": place.package_id,
+            "publisher_agents": tuple(agents),
+            "sequences": tuple(_sequences(url)),
+            **fields,
+        },
+    )
+    publish(made, feed.blobs)
+    return made
+
+
+def _sequences(url: str) -> Iterator[AppliedSequence]:
+    for row in rows_of(
+        url,
+        "SELECT publisher_agent, producer, epoch, sequence, log_offset "
+        "FROM bookkeeping.applied_sequence",
+    ):
+        yield AppliedSequence(*row)

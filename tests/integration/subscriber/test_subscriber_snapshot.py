@@ -1,0 +1,331 @@
+"""Start policy `snapshot` (R13): a database is filled by a snapshot, and goes on from there."""
+
+import dataclasses
+from collections.abc import Callable
+from contextlib import closing
+from typing import Any
+
+import psycopg
+import pytest
+
+from packhorse.content.tree import content_hash
+from packhorse.packages.compression import compress
+from packhorse.packages.format import write_nodes
+from packhorse.snapshots.parts import read_part
+from packhorse.snapshots.snapshot import MANIFESTS, Snapshot
+from packhorse.snapshots.store import publish
+from packhorse.wire.messages import LaneState, Status
+from packhorse_services.subscriber.assembly import Subscriber
+from tests.harness.feed import TOPICS, Feed, bad_page, page
+from tests.harness.journals import eventually
+from tests.harness.postgres import Databases
+from tests.harness.snapshots import a_snapshot, snapshot_of, write_parts
+from tests.harness.subscriber import (
+    Worker,
+    content_of,
+    position_of,
+    rows_of,
+)
+from tests.integration.subscriber.conftest import Workers, empty
+from tests.integration.subscriber.test_subscriber_journal import create_anew
+from tests.integration.subscriber.test_subscriber_program import imported, lane, running
+
+Complete = Callable[..., Worker]
+
+
+@pytest.fixture(scope="session")
+def complete_database(databases: Databases) -> str:
+    return databases.new("complete")
+
+
+@pytest.fixture
+def complete(workers: Workers, complete_database: str) -> Complete:
+    """Makes the worker of a subscriber that has imported everything, on a database of its own."""
+    empty(complete_database)
+    return lambda **options: workers(complete_database, name="complete", **options)
+
+
+def hash_of(url: str) -> str:
+    with closing(psycopg.connect(url)) as connection:
+        return content_hash(connection)
+
+
+def joining(feed: Feed, url: str, **options: Any) -> Any:
+    return running(feed, url, start="snapshot", **options)
+
+
+def some_history(feed: Feed) -> int:
+    """Append packages of every kind; return the last offset."""
+    feed.producer = "author"
+    feed.add(page("/old"))
+    for number in range(40):
+        feed.add(page(f"/site/p{number % 15}", number))
+    feed.add(page("/deep"), page("/deep/x/y"), deep=["/deep"])
+    feed.add(page("/deep"), page("/deep/z"), deep=["/deep"])
+    feed.delete("/site/p3")
+    return feed.delete("/old")
+
+
+def gap(subscriber: Subscriber, text: str, agent: str = "main") -> None:
+    def shown() -> bool:
+        state = lane(subscriber, agent)
+        return state.state is LaneState.GAP and text in state.last_error
+
+    eventually(shown, f"a gap with {text!r}")
+
+
+@pytest.mark.parametrize("editable", [True, False])
+def test_r13_a_new_subscriber_begins_with_a_snapshot_and_imports_what_follows(
+    feed: Feed, database_url: str, complete: Complete, editable: bool
+) -> None:
+    offset = some_history(feed)
+    other = complete()
+    other.run()
+    snapshot = snapshot_of(other.url, feed)
+    feed.journal.truncate(TOPICS.package, offset + 1)
+    with joining(feed, database_url, editable=editable) as subscriber:
+        imported(subscriber, offset)
+        assert hash_of(database_url) == hash_of(other.url)
+        assert position_of(database_url).package_id == snapshot.package_id
+        assert lane(subscriber).started_offset == offset
+        last = feed.add(page("/after"))
+        imported(subscriber, last)
+        eventually(lambda: lane(subscriber).state is LaneState.IDLE, "it goes on")
+        eventually(lambda: lane(subscriber).settled_offset == last, "all is told")
+    other.run()
+    assert hash_of(database_url) == hash_of(other.url)
+    told = [status.offset for status in feed.statuses()]
+    assert told == ([last] if editable else [])
+
+
+def test_without_a_snapshot_it_waits_until_there_is_one(
+    feed: Feed, database_url: str, complete: Complete
+) -> None:
+    offset = some_history(feed)
+    other = complete()
+    other.run()
+    with joining(feed, database_url) as subscriber:
+        gap(subscriber, "packhorse pipeline snapshot")
+        eventually(lambda: feed.announcements()[-1].states[0].state is LaneState.GAP, "it is told")
+        assert content_of(database_url) == {}
+        snapshot_of(other.url, feed)
+        imported(subscriber, offset)
+    assert hash_of(database_url) == hash_of(other.url)
+
+
+def test_r13_a_lane_in_a_gap_goes_on_from_a_snapshot(
+    feed: Feed, database_url: str, complete: Complete
+) -> None:
+    with running(feed, database_url) as first:
+        imported(first, feed.add(page("/gone"), page("/gone/below"), deep=["/gone"]))
+    feed.delete("/gone")
+    offset = some_history(feed)
+    other = complete()
+    other.run()
+    feed.journal.truncate(TOPICS.package, offset - 1)
+    with joining(feed, database_url) as subscriber:
+        gap(subscriber, f"at offset {offset - 2} or later")
+        assert "1 is to be imported next" in lane(subscriber).last_error
+        assert set(content_of(database_url)) == {"/gone", "/gone/below"}
+        snapshot_of(other.url, feed)
+        imported(subscriber, feed.add(page("/after")))
+    other.run()
+    assert hash_of(database_url) == hash_of(other.url)
+    assert lane(subscriber).started_offset == offset
+
+
+def test_r13_other_policies_stay_in_the_gap(
+    feed: Feed, database_url: str, complete: Complete
+) -> None:
+    with running(feed, database_url) as first:
+        imported(first, feed.add(page("/a")))
+    offset = some_history(feed)
+    other = complete()
+    other.run()
+    snapshot_of(other.url, feed)
+    feed.journal.truncate(TOPICS.package, offset)
+    with running(feed, database_url) as subscriber:
+        gap(subscriber, "fill this database from a snapshot")
+    assert set(content_of(database_url)) == {"/a"}
+
+
+def test_r27_a_repeat_of_what_the_snapshot_holds_is_passed(
+    feed: Feed, database_url: str, complete: Complete
+) -> None:
+    feed.producer = "author"
+    feed.add(page("/a", 1))
+    feed.add(page("/a", 2))
+    other = complete()
+    other.run()
+    snapshot_of(other.url, feed)
+    records = feed.records()
+    feed.again(records[0])
+    with joining(feed, database_url) as subscriber:
+        imported(subscriber, feed.add(page("/b")))
+    other.run()
+    assert hash_of(database_url) == hash_of(other.url)
+    assert content_of(database_url)["/a"][1] == {"version": 2}
+
+
+def test_a_repeat_without_a_number_is_passed_where_ids_are_kept(
+    feed: Feed, database_url: str, complete: Complete
+) -> None:
+    feed.add(page("/a", 1))
+    feed.add(page("/a", 2))
+    other = complete()
+    other.run()
+    snapshot_of(other.url, feed)
+    feed.again(feed.records()[0])
+    with joining(feed, database_url, remember_packages_h=1.0) as subscriber:
+        imported(subscriber, feed.add(page("/b")))
+    assert content_of(database_url)["/a"][1] == {"version": 2}
+
+
+def test_r24_a_snapshot_of_a_journal_that_was_created_anew_is_not_used(
+    feed: Feed, database_url: str, complete: Complete
+) -> None:
+    some_history(feed)
+    other = complete()
+    other.run()
+    snapshot_of(other.url, feed)
+    create_anew(feed)
+    some_history(feed)
+    with joining(feed, database_url) as subscriber:
+        gap(subscriber, "make one")
+    assert content_of(database_url) == {}
+
+
+@pytest.mark.parametrize(
+    "fields",
+    [
+        {"package_id": "another package"},
+        {"offset": 10_000},
+        {"publisher_agents": ("main", "bulk")},
+        {"subscriber": "other"},
+    ],
+    ids=str,
+)
+def test_r24_a_snapshot_that_the_journal_does_not_continue_is_not_used(
+    feed: Feed, database_url: str, complete: Complete, fields: dict[str, Any]
+) -> None:
+    some_history(feed)
+    other = complete()
+    other.run()
+    snapshot_of(other.url, feed, **fields)
+    with joining(feed, database_url) as subscriber:
+        gap(subscriber, "it needs a snapshot of main at offset 0 or later; make one")
+    assert rows_of(database_url, "SELECT FROM bookkeeping.position") == []
+
+
+def lose_a_part(feed: Feed, snapshot: Snapshot) -> None:
+    feed.blobs.delete(snapshot.parts[-1].key)
+
+
+def spoil_a_part(feed: Feed, snapshot: Snapshot) -> None:
+    """Replace the last part by one of the same nodes but one."""
+    part = snapshot.parts[-1]
+    nodes = list(read_part(part, feed.blobs))
+    feed.blobs.delete(part.key)
+    changed = [dataclasses.replace(nodes[0], type="other"), *nodes[1:]]
+    feed.blobs.put(part.key, [compress(b"".join(write_nodes(changed)))])
+
+
+def cut_a_part(feed: Feed, snapshot: Snapshot) -> None:
+    part = snapshot.parts[-1]
+    data = b"".join(feed.blobs.get(part.key))
+    feed.blobs.delete(part.key)
+    feed.blobs.put(part.key, [data[:-3]])
+
+
+@pytest.mark.parametrize("damage", [lose_a_part, spoil_a_part, cut_a_part])
+def test_r30_a_damaged_snapshot_changes_nothing_and_another_one_serves(
+    feed: Feed, database_url: str, complete: Complete, damage: Callable[[Feed, Snapshot], None]
+) -> None:
+    with running(feed, database_url) as first:
+        imported(first, feed.add(page("/kept")))
+    some_history(feed)
+    other = complete()
+    other.run()
+    offset = position_of(other.url).offset
+    feed.journal.truncate(TOPICS.package, offset)
+    damage(feed, snapshot_of(other.url, feed))
+    with joining(feed, database_url) as subscriber:
+        gap(subscriber, f"the snapshot at offset {offset} can't be loaded")
+        assert set(content_of(database_url)) == {"/kept"}
+        assert position_of(database_url).offset == 0
+        snapshot_of(other.url, feed)
+        imported(subscriber, offset)
+    assert hash_of(database_url) == hash_of(other.url)
+
+
+def test_r30_nodes_that_no_database_holds_change_nothing(feed: Feed, database_url: str) -> None:
+    feed.add(page("/a"))
+    snapshot_id = "0" * 16
+    parts = write_parts([page("/a"), page("/b"), bad_page("/c")], feed.blobs, snapshot_id)
+    journal_id = feed.journal.identity(TOPICS.package)
+    publish(a_snapshot(parts, snapshot_id, journal_id=journal_id), feed.blobs)
+    feed.blobs.put(MANIFESTS + "9" * 20 + "-" + "1" * 16, [b'{"format": 1}'])
+    with joining(feed, database_url) as subscriber:
+        gap(subscriber, "ck_node_properties")
+    assert content_of(database_url) == {}
+    assert rows_of(database_url, "SELECT FROM bookkeeping.position") == []
+
+
+def test_r14_import_roots_hold_for_a_snapshot_too(
+    feed: Feed, database_url: str, complete: Complete
+) -> None:
+    with running(feed, database_url) as first:
+        imported(first, feed.add(page("/site/b/gone"), page("/elsewhere/kept")))
+    feed.delete("/site/b/gone")
+    feed.add(page("/elsewhere/new"), page("/site", 7))
+    offset = feed.add(page("/site/b/new"), page("/site/bb"), page("/site/b"))
+    other = complete()
+    other.run()
+    snapshot_of(other.url, feed)
+    feed.journal.truncate(TOPICS.package, offset)
+    with joining(feed, database_url, import_roots=("/site/b", "/site/c")) as subscriber:
+        imported(subscriber, offset)
+    content = content_of(database_url)
+    assert set(content) == {"/site", "/site/b", "/site/b/new", "/elsewhere", "/elsewhere/kept"}
+    assert content["/site"][0] == "folder"
+
+
+def test_a_part_of_a_tree_brings_the_folders_above(
+    feed: Feed, database_url: str, complete: Complete
+) -> None:
+    feed.add(page("/site", 7), page("/site/b/new"))
+    other = complete()
+    other.run()
+    snapshot_of(other.url, feed)
+    with joining(feed, database_url, import_roots=("/site/b",)) as subscriber:
+        imported(subscriber, 0)
+    content = content_of(database_url)
+    assert {path: node[0] for path, node in content.items()} == {
+        "/site": "folder",
+        "/site/b": "folder",
+        "/site/b/new": "page",
+    }
+
+
+def test_what_was_removed_here_comes_back_with_no_snapshot_but_an_own_one(
+    feed: Feed, database_url: str, complete: Complete
+) -> None:
+    options = {"max_retries": 0, "editable": True}
+    with running(feed, database_url, **options) as first:
+        imported(first, feed.add(page("/a")))
+        removed = feed.bad("/bad")
+        eventually(lambda: Status.REMOVED_FAILED in {s.status for s in feed.statuses()}, "given up")
+        imported(first, feed.add(page("/b")))
+    other = complete()
+    last = some_history(feed)
+    other.clear(removed)
+    other.run()
+    feed.journal.truncate(TOPICS.package, last)
+    snapshot_of(other.url, feed)
+    snapshot_of(other.url, feed, subscriber="sub", made_ms=1)
+    with joining(feed, database_url, **options) as subscriber:
+        gap(subscriber, "packhorse pipeline snapshot --subscriber sub")
+        assert set(content_of(database_url)) == {"/a", "/b"}
+        snapshot_of(other.url, feed, subscriber="sub")
+        imported(subscriber, last)
+    assert hash_of(database_url) == hash_of(other.url)
