@@ -4,6 +4,8 @@ import hashlib
 from collections.abc import Iterable, Iterator
 from contextlib import closing
 
+import pyarrow as pa
+
 from packhorse.blobs.api import BlobStore, package_key
 from packhorse.content import tree
 from packhorse.content.node import Binary, Node
@@ -84,3 +86,26 @@ def plain_package(database_url: str, blobs: BlobStore) -> PackageMessage:
         "dstrpck-1-00ff", "main", Action.ADD, deep_paths=(TOP,), body_length=packed.length
     )
     return PackageMessage(entry, packed.body)
+
+
+def state_table(deep_path: str, parts: int) -> pa.Table:
+    """Return the state of a bulk distribution whose packages nobody has stored."""
+    rows = [
+        {
+            "part": number,
+            "deep_path": deep_path,
+            "range_from": f"{deep_path}/{number}" if number else "",
+            "range_to": f"{deep_path}/{number + 1}" if number + 1 < parts else "",
+            "package_id": f"package-{number}",
+            "body_sha256": "ab" * 32,
+            "body_length": 100 + number,
+            "content_length": 200 + number,
+            "node_count": 10,
+            "part_count": parts,
+            "seen_epoch": 1,
+            "seen_sequence": 7,
+            "snapshot_ms": 1,
+        }
+        for number in range(parts)
+    ]
+    return pa.Table.from_pylist(rows)

@@ -67,12 +67,6 @@ def jdbc_database(url: str) -> JdbcDatabase:
     )
 
 
-def with_session(database: JdbcDatabase, settings: Mapping[str, str]) -> JdbcDatabase:
-    """Return the database with server `settings` that each of its sessions begins with."""
-    options = " ".join(f"-c {name}={value}" for name, value in settings.items())
-    return JdbcDatabase(database.url, {**database.properties, "options": options})
-
-
 def _parameters(url: str) -> dict[str, str]:
     try:
         return {name: str(value) for name, value in conninfo_to_dict(conninfo(url)).items()}
@@ -102,6 +96,8 @@ def _servers(hosts: str, ports: str) -> str:
         )
     numbers = ports.split(",") if ports else ["5432"]
     numbers = numbers * len(named) if len(numbers) == 1 else numbers
+    if len(numbers) != len(named):
+        raise TaskRefused("PACKHORSE_DATABASE_URL must name as many ports as hosts, or one")
     return ",".join(
         f"{f'[{host}]' if ':' in host else host}:{port or 5432}"
         for host, port in zip(named, numbers, strict=True)
