@@ -52,7 +52,8 @@ _MEANINGS: tuple[_Meaning, ...] = (
     ),
     (
         r"DELTA_(?:SCHEMA|FAILED_TO_MERGE|METADATA_MISMATCH|METADATA_CHANGED|"
-        r"STREAMING_.*SCHEMA|MISSING_(?:NOT_NULL_)?COLUMN)|schema mismatch|UNRESOLVED_COLUMN",
+        r"STREAMING_.*SCHEMA|MISSING_(?:NOT_NULL_)?COLUMN)|A schema mismatch detected|"
+        r"UNRESOLVED_COLUMN",
         SchemaChanged,
         "a table has other columns than this build knows; use the build that wrote it, or "
         "another PACKHORSE_TABLES_URL",

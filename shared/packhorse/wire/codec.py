@@ -5,6 +5,7 @@ What comes from the journal is untrusted (R30): the decoders raise `Undecodable`
 
 import json
 from collections.abc import Mapping
+from typing import Any
 
 from packhorse.wire.messages import (
     DiscoveryMessage,
@@ -149,3 +150,43 @@ def encode_distributed(message: PackageDistributed, *, source: str, time: str) -
     }
     headers = {name: text.encode() for name, text in attributes.items()}
     return Encoded({**type_headers(PackageDistributed), **headers}, json.dumps(body).encode())
+
+
+_EVENT_TEXTS = ("package_id", "publisher_agent", "action")
+_EVENT_LISTS = ("paths", "deep_paths", "imported", "removed", "failed", "skipped", "away")
+
+
+def decode_distributed(headers: Mapping[str, bytes], value: bytes) -> PackageDistributed:
+    """Decode the data of a `PackageDistributed` event. Raises `Undecodable`."""
+    expect(headers, PackageDistributed)
+    try:
+        body = json.loads(value)
+    except (ValueError, RecursionError) as error:
+        raise Undecodable(f"the event's data is no JSON: {error}") from error
+    if not isinstance(body, dict):
+        raise Undecodable("the event's data is no JSON object")
+    fields: dict[str, Any] = {name: _text(body.get(name, ""), name) for name in _EVENT_TEXTS}
+    fields |= {name: _texts(body.get(name, []), name) for name in _EVENT_LISTS}
+    return PackageDistributed(offset=_offset(body.get("offset")), **fields)
+
+
+def _text(value: object, name: str) -> str:
+    if not isinstance(value, str):
+        raise Undecodable(f"the event's {name} is no text")
+    try:
+        value.encode()
+    except UnicodeEncodeError as error:
+        raise Undecodable(f"the event's {name} holds half a surrogate pair") from error
+    return value
+
+
+def _texts(value: object, name: str) -> tuple[str, ...]:
+    if not isinstance(value, list):
+        raise Undecodable(f"the event's {name} is no list")
+    return tuple(_text(item, name) for item in value)
+
+
+def _offset(value: object) -> int:
+    if not isinstance(value, int) or isinstance(value, bool) or not -1 <= value < 2**63:
+        raise Undecodable("the event's offset is none")
+    return value

@@ -1,0 +1,1 @@
+"""The archive: every record of the journal, exactly once, as Delta tables."""

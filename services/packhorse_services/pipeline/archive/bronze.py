@@ -1,0 +1,195 @@
+"""Journal to bronze: every record once, by topic, partition and offset, through any restarts."""
+
+import json
+import logging
+from collections.abc import Callable, Mapping
+from contextlib import closing
+from dataclasses import dataclass
+
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql.streaming.readwriter import DataStreamWriter
+
+from packhorse.messaging.api import Journal
+from packhorse.messaging.open import open_journal
+from packhorse.wire.topics import Topics
+from packhorse_services.pipeline import tables
+from packhorse_services.pipeline.archive import places as at
+from packhorse_services.pipeline.archive import start
+from packhorse_services.pipeline.archive.checkpoint import Folder, Progress, progress_of
+from packhorse_services.pipeline.archive.delta import (
+    ARCHIVE,
+    Turn,
+    append,
+    begin,
+    last_turn,
+    require_turn,
+)
+from packhorse_services.pipeline.archive.journal_source import (
+    IDENTITIES,
+    MAX_OFFSETS,
+    MIN_PARTITIONS,
+    NAME,
+    STARTING,
+    URL,
+    JournalSource,
+    require_same,
+)
+from packhorse_services.pipeline.archive.kafka_source import kafka_stream
+from packhorse_services.pipeline.archive.places import Places
+from packhorse_services.pipeline.location import Location
+
+logger = logging.getLogger(__name__)
+
+QUERY = "bronze"
+
+Reached = Callable[[str], None]
+"""Told at each point where a kill may leave things half done: before and after every commit."""
+
+
+def unheeded(_point: str) -> None:
+    """Let a commit point pass."""
+
+
+@dataclass(frozen=True, slots=True)
+class Origin:
+    """The journal that is archived, and how much of it a batch takes at most."""
+
+    url: str
+    topics: Topics
+    max_offsets: int = 100_000
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """The five topics."""
+        one = self.topics
+        return (one.package, one.status, one.discovery, one.command, one.event)
+
+    def open(self) -> "closing[Journal]":
+        """Return a connection to the journal."""
+        return closing(open_journal(self.url, client_name="packhorse-archive"))
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """Where the query goes on: under which generation, and from where if that is a new one."""
+
+    generation: int
+    starting: Places
+    identities: Mapping[str, str]
+    waiting: int
+    """Offsets between there and the journal's end."""
+
+
+def plan(
+    spark: SparkSession,
+    location: Location,
+    origin: Origin,
+    *,
+    accept_gap: bool = False,
+    new_checkpoint: bool = False,
+) -> Plan:
+    """Hold checkpoint, bronze and journal together, and begin a new checkpoint where needed.
+
+    Raises `HistoryGap`, `CheckpointCorrupt`, `TaskRefused`, and the journal's own errors.
+    """
+    turn = last_turn(location, tables.BRONZE, QUERY)
+    reached = None if turn is None or new_checkpoint else _reached(spark, location, turn)
+    held = start.held_by_bronze(spark, location)
+    with origin.open() as journal:
+        identities = start.identities_of(journal, origin.names, held)
+        extent = at.extent_of(journal, origin.names)
+    expected = at.furthest(held.places, reached or {})
+    start.require_not_beyond(extent, expected)
+    missing = start.sort_holes(
+        at.holes(extent, expected), expected, origin.topics.discovery, accept=accept_gap
+    )
+    start.record(spark, location, missing, identities)
+    generation = 0 if turn is None else turn.generation
+    if turn is None or reached is None or at.holes(extent, reached):
+        generation = _begin(spark, location, turn)
+        # Only now can nobody else write any more.
+        expected = at.furthest(start.held_by_bronze(spark, location).places, reached or {})
+    starting = at.starts(extent, expected)
+    return Plan(generation, starting, identities, at.distance(starting, at.ends(extent)))
+
+
+def folder_of(spark: SparkSession, location: Location, turn: Turn) -> Folder:
+    """Return the checkpoint of a generation."""
+    path = location.spark_path(f"{tables.checkpoint(turn.query)}/{turn.generation}")
+    return Folder(spark, path)
+
+
+def progress(spark: SparkSession, location: Location, turn: Turn) -> Progress | None:
+    """Return how far a generation has come. Raises `CheckpointCorrupt`, also when it is foreign."""
+    folder = folder_of(spark, location, turn)
+    found = progress_of(folder)
+    if found is not None and found.batch > turn.batch:
+        raise folder.corrupt("commits", "it has done more than the tables have")
+    return found
+
+
+def _reached(spark: SparkSession, location: Location, turn: Turn) -> Places | None:
+    found = progress(spark, location, turn)
+    if found is None:
+        return None
+    try:
+        return at.from_document(found.offset)
+    except (ValueError, TypeError) as error:
+        folder = folder_of(spark, location, turn)
+        raise folder.corrupt(f"offsets/{found.batch}", "it is another query's") from error
+
+
+def _begin(spark: SparkSession, location: Location, last: Turn | None) -> int:
+    """Begin a checkpoint anew, and let go of the last one. Returns its generation."""
+    fresh = Turn(QUERY, 0 if last is None else last.generation + 1)
+    folder_of(spark, location, fresh).remove()
+    begin(spark, location, {tables.BRONZE: ARCHIVE[tables.BRONZE]}, fresh)
+    if last is not None:
+        folder_of(spark, location, last).remove()
+    return fresh.generation
+
+
+def query(
+    spark: SparkSession,
+    location: Location,
+    origin: Origin,
+    found: Plan,
+    reached: Reached = unheeded,
+) -> DataStreamWriter:
+    """Return the query, ready to be given a trigger and started."""
+
+    def write(batch: DataFrame, number: int) -> None:
+        turn = Turn(QUERY, found.generation, number)
+        with origin.open() as journal:
+            require_same(journal, found.identities)
+        reached("before bronze")
+        append(batch, location, tables.BRONZE, turn)
+        reached("after bronze")
+        require_turn(location, tables.BRONZE, turn)
+
+    checkpoint = folder_of(spark, location, Turn(QUERY, found.generation)).path
+    return (
+        source(spark, origin, found)
+        .writeStream.queryName(QUERY)
+        .option("checkpointLocation", checkpoint)
+        .foreachBatch(write)
+    )
+
+
+def source(spark: SparkSession, origin: Origin, found: Plan) -> DataFrame:
+    """Return the journal as a stream with the columns of bronze."""
+    tasks = spark.sparkContext.defaultParallelism
+    starting = at.as_json(found.starting)
+    if origin.url.startswith("kafka://"):
+        return kafka_stream(
+            spark,
+            origin.url,
+            found.identities,
+            starting,
+            max_offsets=origin.max_offsets,
+            tasks=tasks,
+        )
+    spark.dataSource.register(JournalSource)
+    options = {URL: origin.url, STARTING: starting, IDENTITIES: json.dumps(found.identities)}
+    options |= {MAX_OFFSETS: str(origin.max_offsets), MIN_PARTITIONS: str(tasks)}
+    return spark.readStream.format(NAME).options(**options).load()

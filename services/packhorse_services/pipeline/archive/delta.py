@@ -1,0 +1,143 @@
+"""The archive's tables as Delta keeps them: made, checked, and fenced by transaction versions.
+
+A query writes each batch under one application id and a growing version, so that Delta takes it
+once. The version's upper half is the generation of the query's checkpoint: beginning one anew
+raises it, and whoever still works on the old one finds his writes skipped.
+"""
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import deltalake
+from deltalake.exceptions import DeltaError
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql.types import StructType
+
+from packhorse_services.pipeline import schemas, tables
+from packhorse_services.pipeline.errors import TablesUnusable, TaskRefused
+from packhorse_services.pipeline.location import Location
+
+SILVER: Mapping[str, StructType] = {
+    tables.QUARANTINE: schemas.QUARANTINE,
+    tables.PACKAGES: schemas.PACKAGES,
+    tables.STATUSES: schemas.STATUSES,
+    tables.COMMAND_STATUSES: schemas.COMMAND_STATUSES,
+    tables.ANNOUNCEMENTS: schemas.ANNOUNCEMENTS,
+    tables.COMMANDS: schemas.COMMANDS,
+    tables.EVENTS: schemas.EVENTS,
+}
+"""What the second query writes, in the order in which it does."""
+
+ARCHIVE: Mapping[str, StructType] = {
+    tables.BRONZE: schemas.BRONZE,
+    tables.GAPS: schemas.GAPS,
+    **SILVER,
+}
+
+_GENERATION = 2**32
+
+
+@dataclass(frozen=True, slots=True)
+class Turn:
+    """A batch's place in the order of all batches of a query, over all its checkpoints."""
+
+    query: str
+    generation: int
+    batch: int = -1
+    """-1: before the generation's first batch."""
+
+    @property
+    def version(self) -> int:
+        """The version of the transaction."""
+        return self.generation * _GENERATION + self.batch + 1
+
+    @property
+    def options(self) -> dict[str, str]:
+        """What makes Delta take a write once."""
+        return {"txnAppId": application(self.query), "txnVersion": str(self.version)}
+
+    @classmethod
+    def of(cls, query: str, version: int) -> "Turn":
+        """Return the turn that a version stands for."""
+        generation, batch = divmod(version, _GENERATION)
+        return cls(query, generation, batch - 1)
+
+
+def application(query: str) -> str:
+    """Return the id under which a query writes."""
+    return f"packhorse-archive-{query}"
+
+
+def prepare(location: Location) -> None:
+    """Make the tables that are not there. Raises `TablesUnusable`, `SchemaChanged`."""
+    for name, schema in ARCHIVE.items():
+        try:
+            _prepare(location, name, schema)
+        except (DeltaError, OSError) as error:
+            raise TablesUnusable(
+                f"{location.delta_uri(name)} can't hold a table: {str(error)[:300]}; check "
+                "PACKHORSE_TABLES_URL, and the credentials when it is on S3"
+            ) from error
+
+
+def _prepare(location: Location, name: str, schema: StructType) -> None:
+    uri, options = location.delta_uri(name), location.delta_options()
+    if deltalake.DeltaTable.is_deltatable(uri, options):
+        found = deltalake.DeltaTable(uri, storage_options=options).schema().to_json()
+        schemas.compare(StructType.fromJson(json.loads(found)), schema, name)
+        return
+    days = [field.name for field in schema.fields if field.name == "day"]
+    topics = [field.name for field in schema.fields if field.name == "topic"]
+    deltalake.DeltaTable.create(
+        uri,
+        schema=deltalake.Schema.from_json(_nullable(schema)),
+        partition_by=[*topics, *days] if days else None,
+        mode="ignore",
+        storage_options=options,
+    )
+
+
+def last_turn(location: Location, table: str, query: str) -> Turn | None:
+    """Return the last turn that a table has taken of a query."""
+    stored = deltalake.DeltaTable(
+        location.delta_uri(table), storage_options=location.delta_options()
+    )
+    version = stored.transaction_version(application(query))
+    return None if version is None else Turn.of(query, version)
+
+
+def append(frame: DataFrame, location: Location, table: str, turn: Turn) -> None:
+    """Append the rows to a table, unless it has taken this turn or a later one already."""
+    frame.write.format("delta").mode("append").options(**turn.options).save(
+        location.spark_path(table)
+    )
+
+
+def require_turn(location: Location, table: str, turn: Turn) -> None:
+    """Raise `TaskRefused` when the table has taken a later turn: another run has taken over."""
+    last = last_turn(location, table, turn.query)
+    if last is None or last.version > turn.version:
+        raise TaskRefused(
+            f"another run has begun a new checkpoint of the query {turn.query}; end one of the two"
+        )
+
+
+def begin(
+    spark: SparkSession, location: Location, names: Mapping[str, StructType], turn: Turn
+) -> None:
+    """Let the tables know that a generation begins; older ones can write no more."""
+    for name, schema in names.items():
+        append(spark.createDataFrame([], schema), location, name, turn)
+
+
+def load(spark: SparkSession, location: Location, table: str) -> DataFrame:
+    """Return a table of the archive with its columns in order. Raises `SchemaChanged`."""
+    frame = spark.read.format("delta").load(location.spark_path(table))
+    return schemas.require(frame, ARCHIVE[table], table)
+
+
+def _nullable(schema: StructType) -> str:
+    """Return the schema as Spark's appends have it: Delta makes every column nullable."""
+    text = schema.json().replace('"nullable":false', '"nullable":true')
+    return text.replace('"containsNull":false', '"containsNull":true')

@@ -1,0 +1,117 @@
+"""Where the archive goes on: what the checkpoint, bronze and the journal say, held together.
+
+Offsets that the journal has forgotten before they were archived are never passed over in silence
+(R2): they stop the archive until somebody accepts them, and then they are in the table of gaps.
+Announcements are the exception: they are kept for an hour, by design.
+"""
+
+import logging
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass
+from datetime import UTC, datetime
+
+from pyspark.sql import SparkSession
+from pyspark.sql import functions as f
+
+from packhorse.messaging.api import Journal
+from packhorse_services.pipeline import schemas, tables
+from packhorse_services.pipeline.archive import places as at
+from packhorse_services.pipeline.archive.delta import load
+from packhorse_services.pipeline.archive.journal_source import require_same
+from packhorse_services.pipeline.archive.places import Extent, Hole, Places
+from packhorse_services.pipeline.errors import HistoryGap, TaskRefused
+from packhorse_services.pipeline.location import Location
+
+logger = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class Held:
+    """What bronze has: the place behind its records, and the identities of its topics."""
+
+    places: Places
+    identities: Mapping[str, str]
+
+
+def held_by_bronze(spark: SparkSession, location: Location) -> Held:
+    """Read how far bronze reaches, gaps that were accepted included.
+
+    Two columns of the table are read; what comes back is a row a partition.
+    """
+    newest = (
+        load(spark, location, tables.BRONZE)
+        .groupBy("topic", "partition")
+        .agg(f.max("offset").alias("last"), f.max_by("journal_id", "offset").alias("journal_id"))
+        .collect()
+    )
+    gaps = (
+        load(spark, location, tables.GAPS)
+        .groupBy("topic", "partition")
+        .agg(f.max("next_offset").alias("next"))
+        .collect()
+    )
+    records: dict[str, dict[int, int]] = {}
+    for row in newest:
+        records.setdefault(row["topic"], {})[row["partition"]] = row["last"] + 1
+    accepted: dict[str, dict[int, int]] = {}
+    for row in gaps:
+        accepted.setdefault(row["topic"], {})[row["partition"]] = row["next"]
+    identities = {row["topic"]: row["journal_id"] for row in newest}
+    return Held(at.furthest(records, accepted), identities)
+
+
+def identities_of(journal: Journal, topics: Collection[str], held: Held) -> dict[str, str]:
+    """Return the topics' identities. Raises `TaskRefused` when bronze has them of other ones."""
+    known = {topic: held.identities[topic] for topic in topics if topic in held.identities}
+    require_same(journal, known)
+    return {topic: journal.identity(topic) for topic in topics}
+
+
+def require_not_beyond(extent: Extent, expected: Places) -> None:
+    """Raise `TaskRefused` when the journal ends before what is archived (R24)."""
+    for topic, number in at.beyond(extent, expected):
+        raise TaskRefused(
+            f"{topic}/{number} ends at offset {extent[topic][number].next - 1}, and "
+            f"{(at.place(expected, topic, number) or 0) - 1} is archived: the journal was restored "
+            "from a backup; archive it with another PACKHORSE_TABLES_URL"
+        )
+
+
+def sort_holes(
+    found: Collection[Hole], expected: Places, discovery: str, *, accept: bool
+) -> list[Hole]:
+    """Return the holes to record. Raises `HistoryGap` for those that somebody has to accept.
+
+    What was gone before a partition was ever read stops nobody, and announcements never do.
+    """
+    blocking = [
+        hole
+        for hole in found
+        if hole.topic != discovery and at.place(expected, hole.topic, hole.partition) is not None
+    ]
+    if blocking and not accept:
+        raise HistoryGap(
+            f"the journal has forgotten what was still to be archived: "
+            f"{'; '.join(map(str, blocking))}; run it with --accept-gap to record that and go on"
+        )
+    return list(found)
+
+
+def record(
+    spark: SparkSession, location: Location, found: Collection[Hole], identities: Mapping[str, str]
+) -> None:
+    """Write holes into the table of gaps."""
+    if not found:
+        return
+    now = datetime.now(UTC)
+    rows = [
+        (
+            *(hole.topic, identities[hole.topic], hole.partition),
+            *(hole.first_missing, hole.next_offset, now),
+        )
+        for hole in found
+    ]
+    frame = spark.createDataFrame(rows, schemas.GAPS)
+    frame.write.format("delta").mode("append").save(location.spark_path(tables.GAPS))
+    for hole in found:
+        logger.warning("records are missing from the archive", extra={"hole": str(hole)})

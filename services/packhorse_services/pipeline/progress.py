@@ -1,0 +1,135 @@
+"""How far a task's streaming queries are: a bar for who watches, a log line and metrics for all."""
+
+import json
+import logging
+import sys
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+from pyspark.sql import SparkSession
+from pyspark.sql.streaming.listener import (
+    QueryIdleEvent,
+    QueryProgressEvent,
+    QueryStartedEvent,
+    QueryTerminatedEvent,
+    StreamingQueryListener,
+)
+from rich.console import Console
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+
+from packhorse.runtime.metrics import (
+    PIPELINE_BATCH_SECONDS,
+    PIPELINE_LAG_RECORDS,
+    PIPELINE_LAST_BATCH,
+    PIPELINE_RECORDS,
+)
+
+logger = logging.getLogger(__name__)
+
+
+class Watch:
+    """Tells how the streaming queries of one run go on.
+
+    On a terminal that is a bar for each query; everywhere a log line and metrics for each batch.
+    """
+
+    def __init__(self, *, bar: bool | None = None) -> None:
+        wanted = sys.stderr.isatty() if bar is None else bar
+        self._bar = _bar() if wanted else None
+        self._tasks: dict[str, Any] = {}
+        self._lock = threading.Lock()
+
+    def expect(self, query: str, records: int) -> None:
+        """Tell how many records the next run of `query` has before it."""
+        logger.info("query begins", extra={"query": query, "waiting": records})
+        if self._bar is not None:
+            with self._lock:
+                self._tasks[query] = self._bar.add_task(query, total=records)
+
+    def passed(self, query: str, records: int) -> None:
+        """Count records that a batch has dealt with."""
+        PIPELINE_RECORDS.labels(query).inc(records)
+        if self._bar is not None:
+            with self._lock:
+                if query not in self._tasks:
+                    self._tasks[query] = self._bar.add_task(query, total=None)
+                self._bar.advance(self._tasks[query], records)
+
+    @contextmanager
+    def of(self, spark: SparkSession) -> Iterator[None]:
+        """Watch the queries of `spark` while the block runs."""
+        listener = _Listener(self)
+        spark.streams.addListener(listener)
+        if self._bar is not None:
+            self._bar.start()
+        try:
+            yield
+        finally:
+            if self._bar is not None:
+                self._bar.stop()
+            spark.streams.removeListener(listener)
+
+
+class _Listener(StreamingQueryListener):
+    """Spark tells it of each batch, on a thread of its own."""
+
+    def __init__(self, watch: Watch) -> None:
+        self._watch = watch
+
+    def onQueryStarted(self, event: QueryStartedEvent) -> None:  # noqa: N802 - Spark's name
+        """Wait: nothing is known yet."""
+
+    def onQueryProgress(self, event: QueryProgressEvent) -> None:  # noqa: N802 - Spark's name
+        """Count a batch; one without records counts only for the lag."""
+        done = event.progress
+        query = done.name or "query"
+        seconds = done.batchDuration / 1000
+        lag = _lag(done.sources[0]) if done.sources else None
+        if lag is not None:
+            PIPELINE_LAG_RECORDS.labels(query).set(lag)
+        if done.numInputRows == 0:
+            return
+        PIPELINE_BATCH_SECONDS.labels(query).observe(seconds)
+        PIPELINE_LAST_BATCH.labels(query).set_to_current_time()
+        self._watch.passed(query, done.numInputRows)
+        logger.info(
+            "batch done",
+            extra={
+                "query": query,
+                "batch": done.batchId,
+                "records": done.numInputRows,
+                "seconds": round(seconds, 3),
+                "lag": lag,
+            },
+        )
+
+    def onQueryIdle(self, event: QueryIdleEvent) -> None:  # noqa: N802 - Spark's name
+        """Pass over that there is nothing new."""
+
+    def onQueryTerminated(self, event: QueryTerminatedEvent) -> None:  # noqa: N802 - Spark's name
+        """Leave it to whoever awaits the query to tell why."""
+
+
+def _lag(source: Any) -> int | None:
+    """Return how many offsets the journal is ahead of a query, where its source says so."""
+    try:
+        end, latest = json.loads(source.endOffset), json.loads(source.latestOffset)
+        return sum(
+            max(0, int(offset) - int(end[topic][number]))
+            for topic, partitions in latest.items()
+            for number, offset in partitions.items()
+        )
+    except (ValueError, TypeError, AttributeError, KeyError):
+        return None
+
+
+def _bar() -> Progress:
+    return Progress(
+        TextColumn("{task.description}"),
+        BarColumn(),
+        MofNCompleteColumn(),
+        TimeRemainingColumn(),
+        console=Console(stderr=True),
+    )
