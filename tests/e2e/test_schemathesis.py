@@ -7,6 +7,8 @@ from pathlib import Path
 
 import pytest
 
+from packhorse_services.pipeline.location import Location
+from tests.harness.measures import measure
 from tests.harness.postgres import Databases
 from tests.harness.processes import Room
 from tests.harness.site import Site, site
@@ -23,9 +25,11 @@ def attacked(databases: Databases) -> Iterator[tuple[Site, Attacked]]:
     with site(databases, databases.new("journal")) as built:
         subscriber = built.subscriber("sub1", editable=True)
         cleanup = built.rooms.cleanup(built.author_url)
+        pipeline = built.rooms.reports()
         built.start()
         built.put("/site/page", properties={"title": "Page"})
         built.distribute_everywhere("/site/page")
+        measure(Location.parse(pipeline.environment["PACKHORSE_TABLES_URL"]), "delivery", {})
         yield (
             built,
             {
@@ -33,11 +37,12 @@ def attacked(databases: Databases) -> Iterator[tuple[Site, Attacked]]:
                 "content": built.content,
                 "subscriber": subscriber,
                 "cleanup": cleanup,
+                "pipeline": pipeline,
             },
         )
 
 
-@pytest.mark.parametrize("room", ["publisher", "content", "subscriber", "cleanup"])
+@pytest.mark.parametrize("room", ["publisher", "content", "subscriber", "cleanup", "pipeline"])
 def test_schemathesis_finds_nothing(
     room: str, attacked: tuple[Site, Attacked], tmp_path: Path
 ) -> None:

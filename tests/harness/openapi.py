@@ -16,6 +16,8 @@ from packhorse.runtime.auth import Authenticator
 from packhorse_services.cleanup.app import cleanup_service
 from packhorse_services.cleanup.settings import Settings as CleanupSettings
 from packhorse_services.content.app import create as content
+from packhorse_services.pipeline.location import Location
+from packhorse_services.pipeline.reports.app import reports_app
 from packhorse_services.publisher.app import Backends, publisher
 from packhorse_services.publisher.settings import Settings as PublisherSettings
 from packhorse_services.subscriber.app import create as subscriber
@@ -60,11 +62,16 @@ def _content(folder: str) -> FastAPI:
     return content(NOWHERE, open_blobs(folder), Authenticator.off(), max_blob_bytes=1)
 
 
+def _pipeline(folder: str) -> FastAPI:
+    return reports_app(Location.parse(folder), Authenticator.off())
+
+
 ROOMS: dict[str, Callable[[str], FastAPI]] = {
     "publisher": _publisher,
     "content": _content,
     "subscriber": _subscriber,
     "cleanup": _cleanup,
+    "pipeline": _pipeline,
 }
 """How each room's app is made without anything running; it needs a folder for blobs."""
 

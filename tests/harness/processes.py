@@ -168,6 +168,13 @@ class Rooms:
         """Return a cleanup service, not started."""
         return self._room("cleanup", "cleanup", database_url, **settings)
 
+    def reports(self, **settings: Any) -> Room:
+        """Return the pipeline's service of reports, not started; its tables are in our folder."""
+        tables = {"tables_url": str(self.folder / "tables"), **settings}
+        room = self._room("reports", "pipeline", "", **tables)
+        room.command = (*room.command, "serve")
+        return room
+
     def start(self) -> None:
         """Start all that do not run, and wait until they are ready."""
         for room in self.all:

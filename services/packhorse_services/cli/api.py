@@ -68,6 +68,11 @@ class Api:
         answer = self._send("GET", path)
         return answer.json(), answer.headers.get("ETag", "*")
 
+    def get_bytes(self, path: str) -> tuple[bytes, str | None]:
+        """Return the answer as it is, and where it goes on, if it does. Raises `CommandFailed`."""
+        answer = self._send("GET", path)
+        return answer.content, answer.links.get("next", {}).get("url")
+
     def post(
         self, path: str, body: Mapping[str, Any], headers: Mapping[str, str] | None = None
     ) -> Any:

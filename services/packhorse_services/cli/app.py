@@ -21,6 +21,7 @@ from packhorse_services.cli import (
     output,
     queues,
     replay,
+    report,
     rooms,
     topics,
 )
@@ -54,6 +55,7 @@ app.add_typer(operate.stop, name="stop")
 app.add_typer(operate.reset, name="reset")
 app.add_typer(errors.errors, name="errors")
 app.command("events")(events.follow_events)
+app.command("report")(report.report)
 app.add_typer(topics_app, name="topics")
 app.add_typer(config_app, name="config")
 
@@ -190,8 +192,20 @@ def distribute_paths(
     keep_going: Annotated[
         bool, typer.Option("--keep-going", help="Go on behind a line that is refused.")
     ] = False,
+    bulk: Annotated[
+        bool, typer.Option("--bulk", help="In many packages, exported in parallel with Spark.")
+    ] = False,
+    bulk_id: Annotated[
+        str | None, typer.Option("--id", help="With --bulk: go on with what has this name.")
+    ] = None,
 ) -> None:
     """Distribute nodes to all subscribers and print the distribution's id, or replay a file."""
+    if bulk or bulk_id is not None:
+        replays = from_file is not None or producer is not None or keep_going
+        alone = not (dry_run or wait or replays or key is not None or action is not ActionName.ADD)
+        if not bulk or not deep or not paths or len(paths) != 1 or not alone:
+            raise CommandFailed(distribute.BULK_USAGE, Exit.USAGE)
+        raise typer.Exit(distribute.in_bulk(_connection(context), paths[0], bulk_id))
     if from_file is not None or producer is not None:
         if not from_file or not producer or paths or dry_run or wait or key is not None:
             raise CommandFailed(replay.USAGE, Exit.USAGE)
@@ -231,6 +245,12 @@ def content(context: typer.Context) -> None:
 def cleanup(context: typer.Context) -> None:
     """Remove stored packages that the journal has forgotten, now: cleanup run [--dry-run]."""
     rooms.delegate(_connection(context), "cleanup", context.args or ["--help"])
+
+
+@app.command("pipeline", context_settings=_PASSED_ON, add_help_option=False)
+def pipeline(context: typer.Context) -> None:
+    """Archive, measure, audit, take snapshots, with Spark: pipeline TASK [OPTIONS]."""
+    raise typer.Exit(rooms.pipeline(_connection(context), context.args or ["--help"]))
 
 
 @config_app.command("check")

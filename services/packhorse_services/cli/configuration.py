@@ -16,7 +16,8 @@ def check(connection: Connection) -> None:
     output.line(f"server   {connection.publisher_url()}")
     output.line(f"token    {masked(token) if token else '(none)'}")
     for name, value in sorted(connection.directory.author_settings().items()):
-        output.line(f"{name}={_PASSWORD.sub('***', value)}")
+        shown = masked(value) if name.endswith("_TOKEN") else _PASSWORD.sub("***", value)
+        output.line(f"{name}={shown}")
     with connection.publisher() as publisher:
         version = publisher.get("/")["version"]
         count = len(publisher.get("/subscribers")["subscribers"])

@@ -53,6 +53,7 @@ class DataDirectory:
         self.root = root.absolute()
         self.postgres = self.root / "postgres"
         self.blobs = self.root / "blobs"
+        self.tables = self.root / "tables"
         self.logs = self.root / "logs"
         self.tokens = self.root / "tokens.json"
         self._running = self.root / "running.json"

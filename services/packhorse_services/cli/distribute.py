@@ -7,9 +7,14 @@ import uuid
 from collections.abc import Mapping
 from typing import Any
 
-from packhorse_services.cli import output
+from packhorse_services.cli import output, rooms
 from packhorse_services.cli.api import Api, CommandFailed, Exit, NoAnswer
+from packhorse_services.cli.connection import Connection
 
+BULK_USAGE = (
+    "--bulk goes with --deep and one path, and with no other option than --id; "
+    "packhorse pipeline bulk has more"
+)
 _POLL_S = 0.25
 _LOOK_S = 2
 """How long one request waits: a failure at one subscriber is told before the others are done."""
@@ -42,6 +47,18 @@ def request(publisher: Api, body: Mapping[str, Any], key: str | None = None) -> 
             error.code,
         ) from error
     return answer
+
+
+def in_bulk(connection: Connection, path: str, bulk_id: str | None) -> int:
+    """Let the pipeline distribute a subtree as many packages, and return its exit code.
+
+    Raises `CommandFailed` where there is no pipeline.
+    """
+    token = connection.token()
+    # By the environment, for anybody may read the arguments of a process.
+    settings = {"PACKHORSE_SERVER": connection.publisher_url(), "PACKHORSE_TOKEN": token or ""}
+    arguments = ["bulk", "--deep", path, *(["--id", bulk_id] if bulk_id else [])]
+    return rooms.pipeline(connection, arguments, settings=settings)
 
 
 def checked_key(key: str | None) -> str:

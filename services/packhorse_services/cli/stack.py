@@ -1,5 +1,6 @@
 """What an embedded stack consists of: programs, and the databases, ports and settings of each."""
 
+import json
 import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -90,6 +91,27 @@ def plan(options: StackOptions, databases: Mapping[str, str], ports: list[int]) 
         }
         programs.append(_program(name, "subscriber", port, settings))
     return programs
+
+
+def tools_settings(
+    programs: Sequence[Program], directory: DataDirectory, token: str | None
+) -> dict[str, str]:
+    """Return what the author's tools are told: the publisher's settings, and the pipeline's."""
+    publisher = programs[0]
+    subscribers = {
+        program.name: program.environment["PACKHORSE_DATABASE_URL"]
+        for program in programs[_FIXED_PROGRAMS:]
+    }
+    settings = {
+        **publisher.environment,
+        "PACKHORSE_TABLES_URL": str(directory.tables),
+        "PACKHORSE_SUBSCRIBER_DATABASES": json.dumps(subscribers),
+        "PACKHORSE_PUBLISHER_URL": publisher.url,
+    }
+    if token is not None:
+        settings["PACKHORSE_PUBLISHER_TOKEN"] = token
+    del settings["PACKHORSE_PORT"]  # the publisher listens there
+    return settings
 
 
 def describe(directory: DataDirectory, programs: Sequence[Program]) -> RunningStack:

@@ -22,6 +22,7 @@ from packhorse_services.cli.stack import (
     describe,
     journal_url,
     plan,
+    tools_settings,
 )
 from packhorse_services.cli.supervisor import Supervisor
 from packhorse_services.cli.views import table
@@ -73,7 +74,8 @@ class _Stack:
     ) -> None:
         self.supervisor = supervisor
         self._directory, self._postgres = directory, postgres
-        self._described, self._author = describe(directory, programs), programs[0].environment
+        self._described = describe(directory, programs)
+        self._author = tools_settings(programs, directory, _known_token(directory))
 
     def await_announcements(self, cancelled: Callable[[], bool]) -> None:
         """Return once the publisher knows every subscriber, or when that can't be asked."""
@@ -105,6 +107,14 @@ class _Stack:
         bound_log(self._postgres.log)
         if renewed:
             self.publish()
+
+
+def _known_token(directory: DataDirectory) -> str | None:
+    """Return the token for tools; None where the user's own token file holds digests only."""
+    try:
+        return read_token(directory.tokens)
+    except CommandFailed:
+        return None
 
 
 def _known(publisher: Api) -> set[str]:

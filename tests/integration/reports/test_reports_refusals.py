@@ -10,6 +10,7 @@ from tests.harness.measures import NOON, Reports, measure
 
 WRONG: dict[str, tuple[dict[str, Any], str, str]] = {
     "no time": ({"from": "yesterday"}, "query/from", "RFC 3339"),
+    "an empty time": ({"to": ""}, "query/to", "RFC 3339"),
     "a number": ({"from": "1700000000"}, "query/from", "RFC 3339"),
     "a time without a zone": ({"to": "2026-11-21T00:00:00"}, "query/to", "RFC 3339"),
     "a plus sign that became a space": (

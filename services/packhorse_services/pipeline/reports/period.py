@@ -19,8 +19,8 @@ def period(begin: str | None, end: str | None, now: datetime) -> tuple[datetime,
 
     Raises `Problem` 422 for what is no RFC 3339 time, for no time between, and for too much.
     """
-    last = _whole(_time("to", end), up=True) if end else _whole(now, up=True)
-    first = _whole(_time("from", begin), up=False) if begin else last - _DAY
+    last = _whole(_time("to", end), up=True) if end is not None else _whole(now, up=True)
+    first = _whole(_time("from", begin), up=False) if begin is not None else last - _DAY
     if first >= last:
         raise refusal({"from": f"{text(first)} is not before {text(last)}"})
     if last - first > timedelta(days=DAYS):

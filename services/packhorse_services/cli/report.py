@@ -1,0 +1,198 @@
+"""`packhorse report`: what the pipeline has measured, from its service or from the tables."""
+
+import enum
+import json
+import sys
+import tempfile
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from typing import IO, Annotated, Any, Literal
+from urllib.parse import urlencode
+
+import typer
+
+from packhorse_services.cli import rooms
+from packhorse_services.cli.api import Api, CommandFailed, Exit
+from packhorse_services.cli.connection import Connection
+from packhorse_services.cli.views import Format, View
+
+Name = Literal["delivery", "failures", "slowest", "publishing"]
+
+
+class Form(enum.StrEnum):
+    """What `--format` takes."""
+
+    TABLE = "table"
+    JSON = "json"
+    CSV = "csv"
+    HTML = "html"
+
+
+Begin = Annotated[
+    str | None,
+    typer.Option(
+        "--from",
+        show_default="24 hours before --to",
+        help="The first hour: RFC 3339, such as 2026-11-21T10:00:00Z.",
+    ),
+]
+End = Annotated[
+    str | None, typer.Option("--to", show_default="now", help="The end of the last hour.")
+]
+Subscriber = Annotated[str | None, typer.Option(help="Of this one only.")]
+Agent = Annotated[str | None, typer.Option(help="Of this publisher agent only.")]
+Shape = Annotated[Form, typer.Option("--format", help="How to show it; html shows all reports.")]
+Target = Annotated[
+    Path | None, typer.Option("--output", dir_okay=False, help="Write it to this file.")
+]
+Service = Annotated[
+    str | None,
+    typer.Option(
+        "--pipeline",
+        envvar="PACKHORSE_PIPELINE_URL",
+        show_default="none: the tables themselves are read",
+        help="The URL of the pipeline's service.",
+    ),
+]
+
+
+_LANE = {"HOUR": "hour", "SUBSCRIBER": "subscriber", "AGENT": "publisher_agent"}
+_VIEWS: Mapping[str, View] = {
+    "delivery": View(
+        rows="rows",
+        name="subscriber",
+        columns={
+            **_LANE,
+            "DELIVERED": "delivered",
+            "P50 MS": "latency_p50_ms",
+            "P95 MS": "latency_p95_ms",
+            "P99 MS": "latency_p99_ms",
+            "FAILURES": "failures",
+            "BACKLOG": "backlog_end",
+            "BLOCKED MS": "blocked_ms",
+        },
+        wide={},
+    ),
+    "failures": View(
+        rows="rows",
+        name="reason",
+        columns={**_LANE, "COUNT": "count", "REASON": "reason"},
+        wide={},
+    ),
+    "slowest": View(
+        rows="rows",
+        name="path",
+        columns={**_LANE, "RANK": "rank", "LATENCY MS": "latency_ms", "PATH": "path"},
+        wide={},
+    ),
+    "publishing": View(
+        rows="rows",
+        name="publisher_agent",
+        columns={
+            "HOUR": "hour",
+            "AGENT": "publisher_agent",
+            "PACKAGES": "packages",
+            "NODES": "nodes",
+            "BYTES": "bytes",
+            "P50 MS": "latency_p50_ms",
+            "P95 MS": "latency_p95_ms",
+            "P99 MS": "latency_p99_ms",
+        },
+        wide={},
+    ),
+}
+
+
+def report(
+    context: typer.Context,
+    name: Annotated[Name, typer.Argument(help="Which report.")],
+    *,
+    begin: Begin = None,
+    end: End = None,
+    subscriber: Subscriber = None,
+    agent: Agent = None,
+    form: Shape = Form.TABLE,
+    target: Target = None,
+    service: Service = None,
+) -> None:
+    """Show what the pipeline has measured: delivery, failures, slowest paths, publishing."""
+    asked = {"from": begin, "to": end, "subscriber": subscriber, "agent": agent}
+    given = {key: value for key, value in asked.items() if value is not None}
+    if form is Form.TABLE and target is not None:
+        raise CommandFailed("--output needs --format json, csv or html", Exit.USAGE)
+    connection, wanted = (
+        context.ensure_object(Connection),
+        Form.JSON if form is Form.TABLE else form,
+    )
+    with _written(target) as file:
+        if service is None:
+            _from_tables(connection, name, given, wanted, file)
+        else:
+            _from_service(Api(service, connection.token()), name, given, wanted, file)
+        if target is None:
+            file.seek(0)
+            _show(name, form, file)
+
+
+def _show(name: Name, form: Form, file: IO[bytes]) -> None:
+    if form is Form.TABLE:
+        _VIEWS[name].show(json.load(file), Format.TABLE)
+        return
+    sys.stdout.flush()
+    sys.stdout.buffer.writelines(file)
+    sys.stdout.flush()
+
+
+@contextmanager
+def _written(target: Path | None) -> Iterator[IO[bytes]]:
+    """Give a file that becomes `target` once everything is in it, or one that goes away."""
+    if target is None:
+        with tempfile.TemporaryFile() as file:
+            yield file
+        return
+    draft = target.with_name(f".{target.name}.new")
+    try:
+        with draft.open("wb+") as file:
+            yield file
+        draft.replace(target)
+    except OSError as error:
+        raise CommandFailed(f"{target} can't be written: {error.strerror}") from error
+    finally:
+        draft.unlink(missing_ok=True)
+
+
+def _from_tables(
+    connection: Connection, name: Name, asked: Mapping[str, str], form: Form, file: IO[bytes]
+) -> None:
+    options = [part for key, value in asked.items() for part in (f"--{key}", value)]
+    code = rooms.pipeline(connection, ["report", name, "--format", form, *options], file)
+    if code != 0:
+        raise typer.Exit(code)
+
+
+def _from_service(
+    api: Api, name: Name, asked: Mapping[str, str], form: Form, file: IO[bytes]
+) -> None:
+    """Write all pages of a report as one."""
+    query = {"publisher_agent" if key == "agent" else key: one for key, one in asked.items()}
+    with api:
+        if form is Form.HTML:
+            file.write(api.get_bytes(f"/reports/delivery.html?{urlencode(query)}")[0])
+            return
+        asked_form = {**query, "format": form.value, "limit": "10000"}
+        pages = _pages(api, f"/reports/{name}?{urlencode(asked_form)}")
+        if form is Form.CSV:
+            for number, page in enumerate(pages):
+                file.write(page if number == 0 else page.partition(b"\r\n")[2])
+            return
+        documents: list[dict[str, Any]] = [json.loads(page) for page in pages]
+    rows = [row for document in documents for row in document["rows"]]
+    file.write(json.dumps({**documents[0], "next": None, "rows": rows}).encode() + b"\n")
+
+
+def _pages(api: Api, path: str) -> Iterator[bytes]:
+    following: str | None = path
+    while following:
+        page, following = api.get_bytes(following)
+        yield page
