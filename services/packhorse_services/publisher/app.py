@@ -18,6 +18,7 @@ from packhorse_services.publisher import (
     distribution_list_routes,
     error_routes,
     event_routes,
+    package_routes,
     producer_routes,
     queue_routes,
     routes,
@@ -32,6 +33,12 @@ from packhorse_services.publisher.idempotency import KeyInProgress, KeyReused
 from packhorse_services.publisher.line import TooManyWaiting
 from packhorse_services.publisher.live.hub import NoEventsYet, TooManyStreams
 from packhorse_services.publisher.outcomes.error_queue import NotInErrorQueue, PathsUnknown
+from packhorse_services.publisher.prepared import (
+    PackageIdUsed,
+    StalePackage,
+    StoredPackageDiffers,
+    StoredPackageMissing,
+)
 from packhorse_services.publisher.producer_registry import (
     BadProducerName,
     ProducerInUse,
@@ -79,6 +86,10 @@ PROBLEMS: Mapping[type[Exception], Kind] = {
     ProducerFenced: Kind(409, "producer-fenced", "The producer was registered anew"),
     DuplicateUnknown: Kind(503, "duplicate-unknown", "Whether it is published is unknown", 1),
     EarlierRefused: Kind(503, "earlier-refused", "An earlier request was refused", 1),
+    StalePackage: Kind(409, "stale-package", "The package may be older than a later one"),
+    PackageIdUsed: Kind(409, "package-id-used", "The package id belongs to another package"),
+    StoredPackageMissing: Kind(404, "stored-package-missing", "The body is not in the blob store"),
+    StoredPackageDiffers: Kind(422, "stored-package-differs", "The body has another length"),
     SequencePassed: Kind(410, "sequence-passed", "A later sequence is published already"),
 }
 
@@ -121,7 +132,7 @@ def _app(settings: Settings, backends: Backends, parts: Assembled) -> FastAPI:
     for module in (
         *(routes, queue_routes, error_routes),
         *(producer_routes, event_routes, command_routes),
-        distribution_list_routes,
+        *(distribution_list_routes, package_routes),
     ):
         app.include_router(module.router)
     return app

@@ -150,6 +150,7 @@ class _Assembly:
             ),
             dry_runs=DryRuns(self.dry_runs_pool),
             subscriber_names=SubscriberNames(self.routes_pool, self.queues),
+            blobs=self.backends.blobs,
         )
 
     def _pools(self) -> Sequence[ConnectionPool[Connection]]:

@@ -4,6 +4,7 @@ from dataclasses import dataclass
 
 from starlette.requests import Request
 
+from packhorse.blobs.api import BlobStore
 from packhorse_services.publisher.admission import Admission
 from packhorse_services.publisher.commands.issuing import Commands
 from packhorse_services.publisher.distribution_list import DistributionList
@@ -32,6 +33,7 @@ class Collaborators:
     producers: ProducerRegistry
     subscriber_names: SubscriberNames
     dry_runs: DryRuns
+    blobs: BlobStore
 
     @property
     def agent(self) -> str:

@@ -7,13 +7,37 @@ from dataclasses import dataclass, replace
 
 from psycopg import Connection
 
-from packhorse.blobs.api import BlobStore
+from packhorse.blobs.api import BlobStore, package_key
 from packhorse.clock import Clock
 from packhorse.messaging.numbered import Number
 from packhorse.packages.body import pack
 from packhorse.packages.build import export, require_absent
+from packhorse.packages.limits import PACKAGE_TYPE, PART_TYPE
 from packhorse.packages.package_id import RANDOM_BITS, make_package_id
-from packhorse.wire.messages import Action, PackageEntry, PackageMessage
+from packhorse.wire.messages import Action, PackageBody, PackageEntry, PackageMessage
+from packhorse_services.publisher.slot_state import Number as SlotNumber
+
+
+@dataclass(frozen=True, slots=True)
+class PreparedBody:
+    """A body that its caller has exported and put into the blob store (ADR 0018)."""
+
+    package_id: str
+    sha256: str
+    """64 lower-case hex digits, of the body as stored."""
+    length: int
+    content_length: int
+    node_count: int
+    seen: SlotNumber
+    """The number given last, as the snapshot shows it that the body was exported from."""
+    range_from: str = ""
+    range_to: str = ""
+    """Which part of the request's deep path it is; empty is an open end."""
+
+    @property
+    def key(self) -> str:
+        """The blob's key."""
+        return package_key(self.package_id)
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,6 +55,8 @@ class DistributionRequest:
     """Its number, when it comes from a replayable source."""
     only_if_absent: bool = False
     """Refuse a DELETE of what the author has: it repeats an earlier one, which may be overtaken."""
+    prepared: PreparedBody | None = None
+    """The body of an ADD of one deep path, when nothing is to be exported for it."""
 
     def fingerprint(self) -> bytes:
         """Return a digest that two requests share exactly when they ask for the same."""
@@ -74,6 +100,8 @@ class Packer:
         Raises what `packages.build.export`, `packages.build.require_absent` and
         `packages.body.pack` raise.
         """
+        if request.prepared is not None:
+            return self._prepared(request, request.prepared)
         nodes = export(connection, request.action, request.paths, request.deep_paths, request.roots)
         if request.only_if_absent and request.action is Action.DELETE:
             require_absent(connection, request.paths, request.deep_paths)
@@ -86,6 +114,23 @@ class Packer:
         stored = None
         if packed.stored_key is not None:
             stored = StoredBody(packed.stored_key, packed.length, packed.body.sha256.hex())
+        return Draft(message, request.traceparent, stored, request.producer)
+
+    def _prepared(self, request: DistributionRequest, body: PreparedBody) -> Draft:
+        entry = replace(
+            self._entry(request, body.package_id),
+            body_length=body.length,
+            node_count=body.node_count,
+            accepted_ms=self._clock.wall_ms(),
+            range_from=body.range_from,
+            range_to=body.range_to,
+        )
+        message = replace(
+            self._message(entry),
+            body=PackageBody(bytes.fromhex(body.sha256), body.content_length, reference=body.key),
+            package_type=PART_TYPE if body.range_from or body.range_to else PACKAGE_TYPE,
+        )
+        stored = StoredBody(body.key, body.length, body.sha256)
         return Draft(message, request.traceparent, stored, request.producer)
 
     def _entry(self, request: DistributionRequest, package_id: str) -> PackageEntry:

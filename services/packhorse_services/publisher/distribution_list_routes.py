@@ -20,7 +20,7 @@ from packhorse_services.publisher.distribution_list import (
     write_place,
 )
 from packhorse_services.publisher.distributions import Distribution, DistributionState
-from packhorse_services.publisher.schemas import Links, Path
+from packhorse_services.publisher.schemas import RANGE_FROM, RANGE_TO, Links, Path
 
 router = APIRouter(route_class=StrictRoute, tags=["distributions"])
 
@@ -39,6 +39,8 @@ class DistributionSummary(BaseModel):
     action: str
     paths: list[str]
     deep_paths: list[str]
+    range_from: str = Field(default="", description=RANGE_FROM)
+    range_to: str = Field(default="", description=RANGE_TO)
     user: str
     size: int = Field(description="Bytes of the body as stored")
     accepted_at: datetime
@@ -110,6 +112,8 @@ def _summary(found: Distribution, state: DistributionState) -> DistributionSumma
         action=entry.action.value,
         paths=list(entry.paths),
         deep_paths=list(entry.deep_paths),
+        range_from=entry.range_from,
+        range_to=entry.range_to,
         user=entry.user,
         size=entry.body_length,
         accepted_at=found.accepted_at,

@@ -14,6 +14,7 @@ from packhorse.errors import PackhorseError
 from packhorse.runtime.metrics import PUBLISHER_BUILD_SECONDS, PUBLISHER_PACKAGE_BYTES
 from packhorse_services.publisher.distribute import Draft, Packer
 from packhorse_services.publisher.pending import Pending
+from packhorse_services.publisher.prepared import PreparedChecks
 from packhorse_services.publisher.slot_state import SlotState
 
 logger = logging.getLogger(__name__)
@@ -43,6 +44,7 @@ class Drafter:
 
     def __init__(self, packer: Packer, *, group_bytes: int = GROUP_BYTES) -> None:
         self._packer, self._group_bytes = packer, group_bytes
+        self._checks = PreparedChecks()
 
     def drafts(
         self, connection: Connection, _: SlotState, fresh: Sequence[Pending], savepoints: bool
@@ -56,14 +58,16 @@ class Drafter:
         """Export the first of `group`, until their bodies are `group_bytes` together.
 
         A request at fault has its own exception here, with `savepoints` also one whose statement
-        the database refused. Raises `psycopg.Error`.
+        the database refused. Is called as the bookkeeper. Raises `psycopg.Error`.
         """
         exported: dict[Pending, Draft | Exception] = {}
         size = 0
+        obstacles = self._checks.obstacles(connection, group)
         act_as(connection, EXPORTER)
         with PUBLISHER_BUILD_SECONDS.time():
             for pending in group:
-                made = self._draft(connection, pending, savepoints=savepoints)
+                obstacle = obstacles.get(pending)
+                made = obstacle or self._draft(connection, pending, savepoints=savepoints)
                 exported[pending] = made
                 size += 0 if isinstance(made, Exception) else made.message.entry.body_length
                 if size > self._group_bytes:

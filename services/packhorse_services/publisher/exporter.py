@@ -87,7 +87,8 @@ class Exporter:
         So its requests do not overtake each other on the way to the journal.
         """
         request = pending.request
-        large = request.action is Action.ADD and bool(request.deep_paths)
+        exports = request.action is Action.ADD and request.prepared is None
+        large = exports and bool(request.deep_paths)
         if request.producer is None:
             return self._large if large else self._line
         name = request.producer.producer

@@ -10,6 +10,7 @@ from typing import Any
 
 from psycopg import Connection
 
+from packhorse.blobs.api import package_key
 from packhorse.messaging import numbered
 from packhorse.messaging.api import Outgoing
 from packhorse.runtime.tracing import TRACEPARENT
@@ -209,6 +210,16 @@ def offsets_of(connection: Connection, package_ids: Sequence[str]) -> dict[str, 
         (list(package_ids),),
     ).fetchall()
     return dict(rows)
+
+
+def known(connection: Connection, package_ids: Sequence[str]) -> set[str]:
+    """Return those of the ids that packages have, also when the log has forgotten these."""
+    rows = connection.execute(
+        "SELECT package_id FROM bookkeeping.outbox WHERE package_id = ANY(%b) "
+        "UNION SELECT package_id FROM bookkeeping.stored_package WHERE key = ANY(%b)",
+        (list(package_ids), [package_key(one) for one in package_ids]),
+    ).fetchall()
+    return {package_id for (package_id,) in rows}
 
 
 def entry_of(row: bytes) -> PackageEntry:

@@ -167,6 +167,8 @@ def _document(
         action=entry.action.value,
         paths=list(entry.paths),
         deep_paths=list(entry.deep_paths),
+        range_from=entry.range_from,
+        range_to=entry.range_to,
         user=entry.user,
         size=entry.body_length,
         nodes=entry.node_count,

@@ -77,6 +77,10 @@ class DistributeBody(StrictBody):
         return self
 
 
+RANGE_FROM = "Of a part of its deep path: it begins with this path; empty: with the deep path"
+RANGE_TO = "Of a part of its deep path: it ends before this path; empty: with the subtree"
+
+
 class Links(BaseModel):
     """Where to look next."""
 
@@ -140,6 +144,8 @@ class DistributionDocument(BaseModel):
     action: str
     paths: list[str]
     deep_paths: list[str]
+    range_from: str = Field(default="", description=RANGE_FROM)
+    range_to: str = Field(default="", description=RANGE_TO)
     user: str
     size: int = Field(description="Bytes of the body as stored")
     nodes: int

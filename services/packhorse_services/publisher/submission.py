@@ -13,6 +13,7 @@ from packhorse_services.publisher.distribute import DistributionRequest
 from packhorse_services.publisher.exporter import PublisherBusy
 from packhorse_services.publisher.line import TooManyWaiting
 from packhorse_services.publisher.pending import Accepted, Pending
+from packhorse_services.publisher.prepared import StalePackage
 from packhorse_services.publisher.schemas import DistributionAccepted, Links
 
 MAX_WAIT_S = 60
@@ -50,6 +51,9 @@ async def publish(publisher: Collaborators, asked: DistributionRequest) -> Accep
         accepted = accepted or await _accepted(publisher.exporter.submit(asked))
     except (QueueFull, TooManyWaiting):
         PUBLISHER_REQUESTS.labels(publisher.agent, "throttled").inc()
+        raise
+    except StalePackage:
+        PUBLISHER_REQUESTS.labels(publisher.agent, "stale").inc()
         raise
     except Exception:
         PUBLISHER_REQUESTS.labels(publisher.agent, "refused").inc()

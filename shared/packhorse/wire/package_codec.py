@@ -98,14 +98,14 @@ def decode_entry(headers: Mapping[str, bytes]) -> PackageEntry:
     return _read_entry(wire)
 
 
-EntryRow = tuple[str, int, str, int, list[str], list[str]]
-"""Package id, body length, user, number of the action, paths, deep paths."""
+EntryRow = tuple[str, int, str, int, list[str], list[str], tuple[str, str] | None]
+"""Package id, body length, user, number of the action, paths, deep paths, range if it has one."""
 
 ACTION_NUMBERS: Mapping[Action, int] = {
     Action(name): number for name, number in package_pb2.Action.items()
 }
 
-_PLAIN_FIELDS = attrgetter("package_id", "body_length", "user", "action")
+_PLAIN_FIELDS = attrgetter("package_id", "body_length", "user", "action", "range_from", "range_to")
 _KNOWN_NUMBERS = frozenset(ACTION_NUMBERS.values())
 
 
@@ -118,10 +118,11 @@ def decode_entry_row(headers: Mapping[str, bytes]) -> EntryRow:
         wire = package_pb2.PackageEntry.FromString(headers.get(ENTRY_HEADER, b""))
     except (DecodeError, ValueError) as error:
         raise Undecodable(f"the record's entry header is none: {error}") from error
-    package_id, body_length, user, number = _PLAIN_FIELDS(wire)
+    package_id, body_length, user, number, first, end = _PLAIN_FIELDS(wire)
     if number not in _KNOWN_NUMBERS:
         raise Undecodable(f"unknown action {number}; upgrade this build")
-    return package_id, body_length, user, number, wire.paths[:], wire.deep_paths[:]
+    held = (first, end) if first or end else None
+    return package_id, body_length, user, number, wire.paths[:], wire.deep_paths[:], held
 
 
 def is_producer(name: str) -> bool:

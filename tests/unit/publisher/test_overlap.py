@@ -1,6 +1,8 @@
 """Two packages overlap exactly when some path's state is in both (R6)."""
 
+import itertools
 from collections.abc import Sequence
+from dataclasses import replace
 
 import pytest
 from hypothesis import given
@@ -22,6 +24,77 @@ ENTRIES = st.builds(
 
 def entry(action: Action, *paths: str, deep: Sequence[str] = ()) -> PackageEntry:
     return PackageEntry("id", "main", action, paths, tuple(deep))
+
+
+def part(deep: str, first: str, end: str) -> PackageEntry:
+    made = entry(Action.ADD, deep=[deep])
+    return replace(made, range_from=first, range_to=end)
+
+
+def is_part(made: PackageEntry) -> bool:
+    [deep], first, end = made.deep_paths, made.range_from, made.range_to
+    inside = all(is_within(bound, deep) for bound in (first, end) if bound)
+    return inside and bool(first or end) and not (end and (first or deep) >= end)
+
+
+BOUNDS = st.just("") | PATHS
+PARTS = st.builds(part, PATHS, BOUNDS, BOUNDS).filter(is_part)
+EVERY_PATH = [
+    "/" + "/".join(segments)
+    for depth in range(1, 5)
+    for segments in itertools.product(["a", "b", "a-b", "a0"], repeat=depth)
+]
+EVERY_PATH += ["/", *(f"{path}/!" for path in ["", *EVERY_PATH])]
+"""`!` sorts before all other segments, so it is in a run that no other path is in."""
+
+
+def paths_of(one: PackageEntry) -> set[str]:
+    """Return which of all paths a package carries the state of, one by one."""
+    nodes, trees = carries(one)
+    first, end = one.range_from.encode(), one.range_to.encode()
+    return {
+        path
+        for path in EVERY_PATH
+        if path in nodes
+        or (
+            any(is_within(path, top) for top in trees)
+            and first <= path.encode()
+            and (not end or path.encode() < end)
+        )
+    }
+
+
+@given(PARTS, ENTRIES | PARTS)
+def test_r6_a_part_overlaps_exactly_what_has_a_path_of_its_range(
+    one: PackageEntry, other: PackageEntry
+) -> None:
+    expected = bool(paths_of(one) & paths_of(other))
+    assert Footprint(one).overlaps(Footprint(other)) is expected
+    assert Footprint(other).overlaps(Footprint(one)) is expected
+
+
+@pytest.mark.parametrize(
+    ("first", "second", "expected"),
+    [
+        (part("/a", "", "/a/m"), part("/a", "/a/m", ""), False),
+        (part("/a", "", "/a/m"), part("/a", "/a/l", ""), True),
+        (part("/a", "/a/b", ""), entry(Action.ADD, "/a"), False),
+        (part("/a", "", "/a/b"), entry(Action.ADD, "/a"), True),
+        (part("/a", "", "/a/b"), entry(Action.ADD, "/a-b"), False),
+        (part("/a", "", "/a/m"), entry(Action.ADD, "/a/m", "/a/l/x"), True),
+        (part("/a", "", "/a/m"), entry(Action.ADD, "/a/m", "/a/n/x"), False),
+        (part("/a", "/a/m/x", ""), entry(Action.ADD, deep=["/a/m"]), True),
+        (part("/a", "/a/n", ""), entry(Action.ADD, deep=["/a/m"]), False),
+        (part("/a", "/a/n", ""), entry(Action.DELETE, "/a"), True),
+        (part("/a", "/a/n", ""), entry(Action.DELETE, "/a/m"), False),
+        (part("/a", "/a/n", ""), entry(Action.INVALIDATE, "/a/n"), False),
+    ],
+)
+def test_r6_overlap_of_parts_by_example(
+    first: PackageEntry, second: PackageEntry, expected: bool
+) -> None:
+    assert Footprint(first).overlaps(Footprint(second)) is expected
+    assert Footprint(second).overlaps(Footprint(first)) is expected
 
 
 def carries(one: PackageEntry) -> tuple[list[str], list[str]]:

@@ -11,6 +11,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import accumulate
 
+from packhorse.content.node import MAX_PATH_BYTES
 from packhorse.messaging.api import Record
 from packhorse.wire.messages import Action
 from packhorse.wire.package_codec import ACTION_NUMBERS, EntryRow
@@ -47,6 +48,8 @@ class QueueEntry:
     user: str
     paths: tuple[str, ...]
     deep_paths: tuple[str, ...]
+    range_from: str = ""
+    range_to: str = ""
 
 
 class Segment:
@@ -55,7 +58,7 @@ class Segment:
     __slots__ = (
         *("first", "last", "body_bytes", "_base_ms", "_offsets", "_times", "_accepted", "_sizes"),
         *("_tokens", "_path_ends", "_actions", "_users", "_paths", "_user_numbers", "_odd_ids"),
-        "_odd_sizes",
+        *("_odd_sizes", "_ranges", "_range_characters"),
     )
 
     def __init__(self, first: Record) -> None:
@@ -75,6 +78,8 @@ class Segment:
         self._user_numbers: dict[str, int] = {}
         self._odd_ids: dict[int, str] = {}
         self._odd_sizes: dict[int, int] = {}
+        self._ranges: dict[int, tuple[str, str]] = {}
+        self._range_characters = 0
 
     def __len__(self) -> int:
         return len(self._offsets)
@@ -84,7 +89,8 @@ class Segment:
         """Bytes of the columns, about."""
         columns = (self._offsets, self._times, self._accepted, self._sizes, self._tokens)
         numbers = sum(column.itemsize * len(column) for column in (*columns, self._path_ends))
-        aside = 150 * (len(self._odd_ids) + len(self._odd_sizes))
+        aside = 150 * (len(self._odd_ids) + len(self._odd_sizes) + 2 * len(self._ranges))
+        aside += 4 * self._range_characters
         return numbers + 2 * len(self._actions) + len(self._paths) + aside
 
     def extend(self, rows: Sequence[Row]) -> int:
@@ -129,6 +135,7 @@ class Segment:
         self._times.extend([record.time_ms - base for record, _ in rows])
         self._append_sizes([row[1] for _, row in rows])
         self._append_ids(rows)
+        self._append_ranges(rows)
         self._offsets.extend([record.offset - first for record, _ in rows])
         self.last = rows[-1][0].offset
 
@@ -154,6 +161,13 @@ class Segment:
                 self._odd_ids[len(tokens)] = row[0][:_ID_CHARACTERS]
                 accepted.append(0)
                 tokens.append(0)
+
+    def _append_ranges(self, rows: Sequence[Row]) -> None:
+        for index, (_, row) in enumerate(rows, len(self._offsets)):
+            if row[6] is not None:
+                first, end = (bound[:MAX_PATH_BYTES] for bound in row[6])
+                self._ranges[index] = first, end
+                self._range_characters += len(first) + len(end)
 
     def seal(self) -> None:
         """Give back the room that was kept for growth."""
@@ -220,6 +234,7 @@ class Segment:
         if package_id is None:
             package_id = f"dstrpck-{time_ms + self._accepted[index]}-{self._tokens[index]:016x}"
         paths, deep_paths = self._split(index)
+        first, end = self._ranges.get(index, ("", ""))
         return QueueEntry(
             offset=self.first + self._offsets[index],
             time_ms=time_ms,
@@ -229,6 +244,8 @@ class Segment:
             user=list(self._user_numbers)[self._users[index]],
             paths=paths,
             deep_paths=deep_paths,
+            range_from=first,
+            range_to=end,
         )
 
     def _split(self, index: int) -> tuple[tuple[str, ...], tuple[str, ...]]:
@@ -240,7 +257,7 @@ class Segment:
 
 def undecodable(package_id: str) -> EntryRow:
     """Return the row of a record that can't be read: it blocks, so queues show it (R14)."""
-    return package_id, 0, "", _UNDECODABLE, [], []
+    return package_id, 0, "", _UNDECODABLE, [], [], None
 
 
 def _path_text(paths: list[str], deep_paths: list[str]) -> bytes:

@@ -8,7 +8,7 @@ from pydantic import BaseModel, Field
 
 from packhorse_services.publisher.queues.columns import QueueEntry
 from packhorse_services.publisher.queues.queue import Queue
-from packhorse_services.publisher.schemas import time_of
+from packhorse_services.publisher.schemas import RANGE_FROM, RANGE_TO, time_of
 
 
 class EntryDocument(BaseModel):
@@ -19,6 +19,8 @@ class EntryDocument(BaseModel):
     action: str | None = Field(description="Null when the package's record can't be read")
     paths: list[str]
     deep_paths: list[str]
+    range_from: str = Field(default="", description=RANGE_FROM)
+    range_to: str = Field(default="", description=RANGE_TO)
     user: str
     size: int = Field(description="Bytes of the body as stored")
     time: datetime | None = Field(description="When it entered the journal")
@@ -144,6 +146,8 @@ def entry_document(entry: QueueEntry) -> EntryDocument:
         action=entry.action.value if entry.action else None,
         paths=list(entry.paths),
         deep_paths=list(entry.deep_paths),
+        range_from=entry.range_from,
+        range_to=entry.range_to,
         user=entry.user,
         size=entry.size,
         time=time_of(entry.time_ms),
