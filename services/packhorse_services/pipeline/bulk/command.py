@@ -95,8 +95,8 @@ def bulk(
         if deep is None:
             raise TaskRefused("name the path to distribute with --deep")
         export = _export(settings, check_path(deep), bulk_id, part_nodes, part_bytes)
-        url = server or settings.publisher_url
-        _distribute(settings, export, url, token or _secret(settings.publisher_token), as_json)
+        publisher = _publisher(settings, server, token)
+        _distribute(settings, export, *publisher, as_json=as_json)
 
 
 def _export(
@@ -117,6 +117,16 @@ def _export(
     )
 
 
+def _publisher(settings: Settings, server: str | None, token: str | None) -> tuple[str, str | None]:
+    """Return where the publisher is, and the token for it.
+
+    The settings' own token goes to the settings' own publisher alone.
+    """
+    if server:
+        return server, token or None
+    return settings.publisher_url, token or _secret(settings.publisher_token)
+
+
 def default_id(deep: str) -> str:
     """Return an id that nobody has: what the path is called, the time, and chance."""
     name = re.sub(r"[^A-Za-z0-9]+", "-", deep.rpartition("/")[2])[:40].strip("-") or "all"
@@ -124,7 +134,7 @@ def default_id(deep: str) -> str:
 
 
 def _distribute(
-    settings: Settings, export: Export, server: str, token: str | None, as_json: bool
+    settings: Settings, export: Export, server: str, token: str | None, *, as_json: bool
 ) -> None:
     from packhorse_services.pipeline.bulk.run import distribute
 
