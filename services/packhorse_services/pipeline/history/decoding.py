@@ -10,12 +10,12 @@ from collections.abc import Iterator, Mapping
 from typing import NamedTuple
 
 from packhorse.blobs.api import BlobMissing, BlobStore
-from packhorse.content.node import Binary, Node
+from packhorse.content.node import ROOT, Binary, Node, is_within
 from packhorse.content.rows import NO_BINARIES, format_binaries
 from packhorse.errors import Permanent
 from packhorse.packages.effects import Removal, effects
 from packhorse.packages.limits import PackageRefused
-from packhorse.wire.messages import PackageMessage
+from packhorse.wire.messages import PackageEntry, PackageMessage
 from packhorse.wire.package_codec import decode_entry, decode_package
 
 WRITE = "write"
@@ -47,18 +47,28 @@ class Event(NamedTuple):
 
 
 def events_of(
-    offset: int, headers: Mapping[str, bytes], value: bytes, bodies: BlobStore
+    offset: int,
+    headers: Mapping[str, bytes],
+    value: bytes,
+    bodies: BlobStore,
+    within: str = ROOT,
 ) -> Iterator[Event]:
     """Yield what a package clears and writes, its writes in their order, in constant memory.
 
-    When it turns out to be unreadable, an event that says so comes last; what came before it
-    counts for nothing then. Raises `BlobStoreUnavailable`.
+    Only what can change something `within` that path: a package whose header names other paths
+    alone is passed over. When a package turns out to be unreadable, an event that says so comes
+    last; what came before it counts for nothing then. Raises `BlobStoreUnavailable`.
     """
     package_id = ""
     try:
-        package = _decoded(headers, value)
-        package_id = package.entry.package_id
-        yield from _events(offset, package, bodies)
+        entry = decode_entry(headers)
+        package_id = entry.package_id
+        if any(_overlap(path, within) for path in (*entry.paths, *entry.deep_paths)):
+            for event in _events(offset, _decoded(entry, headers, value), bodies):
+                if is_within(event.path, within) or (
+                    event.kind == CLEAR and is_within(within, event.path)
+                ):
+                    yield event
     except (Permanent, BlobMissing) as error:
         reason = f"{type(error).__name__}: {error}"[:_REASON_CHARACTERS]
         yield Event(offset, UNREADABLE, reason, package_id=package_id)
@@ -73,9 +83,13 @@ def binaries_text(binaries: tuple[Binary, ...]) -> str:
     return json.dumps({name: found[name] for name in names}, ensure_ascii=False)
 
 
-def _decoded(headers: Mapping[str, bytes], value: bytes) -> PackageMessage:
+def _overlap(path: str, within: str) -> bool:
+    return is_within(path, within) or is_within(within, path)
+
+
+def _decoded(entry: PackageEntry, headers: Mapping[str, bytes], value: bytes) -> PackageMessage:
     package = decode_package(headers, value)
-    if decode_entry(headers) != package.entry:
+    if package.entry != entry:
         raise PackageRefused("the record's headers name another package than its body")
     return package
 

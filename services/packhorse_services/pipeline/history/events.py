@@ -11,6 +11,7 @@ from pyspark.sql import types as t
 
 from packhorse.blobs.api import BlobStore
 from packhorse.blobs.open import open_blobs
+from packhorse.content.node import ROOT
 from packhorse_services.pipeline.history.decoding import Event, events_of
 
 EVENTS = t.StructType(
@@ -48,18 +49,19 @@ _ARROW = pa.schema(
 )
 
 
-def package_events(packages: DataFrame, bodies_url: str) -> DataFrame:
+def package_events(packages: DataFrame, bodies_url: str, within: str = ROOT) -> DataFrame:
     """Return what the packages do, as `EVENTS`; clears of a package count before its writes.
 
     `packages` has the columns of `schemas.BRONZE`, all records of the package topic. Bodies that
     went by reference are streamed from the blob store at `bodies_url`. A package that can't be
-    read becomes an event of kind unreadable.
+    read becomes an event of kind unreadable. Only what changes `within` and below it is told;
+    packages about other paths are passed over without a look at their bodies.
     """
 
     def decode(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         bodies = open_blobs(bodies_url)
         try:
-            yield from _batches(_decoded(batches, bodies))
+            yield from _batches(_decoded(batches, bodies, within))
         finally:
             bodies.close()
 
@@ -76,13 +78,12 @@ def kept(frame: DataFrame) -> Iterator[DataFrame]:
         frame.unpersist()
 
 
-def _decoded(batches: Iterable[pa.RecordBatch], bodies: BlobStore) -> Iterator[Event]:
+def _decoded(batches: Iterable[pa.RecordBatch], bodies: BlobStore, within: str) -> Iterator[Event]:
     for batch in batches:
-        offsets, headers, values = batch.columns
+        offsets, listed, values = batch.columns
         for row in range(batch.num_rows):
-            yield from events_of(
-                offsets[row].as_py(), _headers(headers[row].as_py()), values[row].as_py(), bodies
-            )
+            headers = _headers(listed[row].as_py())
+            yield from events_of(offsets[row].as_py(), headers, values[row].as_py(), bodies, within)
 
 
 def _headers(listed: list[dict[str, Any]]) -> dict[str, bytes]:

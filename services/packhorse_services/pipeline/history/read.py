@@ -1,7 +1,6 @@
 """The archive as history: which packages there are between two offsets, and who removed them."""
 
 from collections.abc import Collection, Iterable, Iterator
-from typing import NamedTuple
 
 import pyarrow as pa
 from pyspark.errors import AnalysisException
@@ -9,8 +8,14 @@ from pyspark.sql import Column, DataFrame, SparkSession, Window
 from pyspark.sql import functions as f
 from pyspark.sql import types as t
 
+from packhorse.snapshots.snapshot import AppliedSequence
 from packhorse.wire.messages import Status
-from packhorse.wire.package_codec import AGENT_HEADER, decode_entry, is_producer
+from packhorse.wire.package_codec import (
+    AGENT_HEADER,
+    PACKAGE_ID_HEADER,
+    decode_entry,
+    is_producer,
+)
 from packhorse.wire.record import Undecodable
 from packhorse_services.pipeline import schemas, tables
 from packhorse_services.pipeline.errors import TablesUnusable
@@ -30,16 +35,6 @@ NUMBERS = t.StructType(
 """How producers have numbered packages (R27)."""
 
 
-class Applied(NamedTuple):
-    """The highest number of a producer that a base has applied already."""
-
-    publisher_agent: str
-    producer: str
-    epoch: int
-    sequence: int
-    log_offset: int
-
-
 def archived(
     spark: SparkSession, location: Location, table: str, schema: t.StructType
 ) -> DataFrame:
@@ -54,11 +49,19 @@ def archived(
 
 
 def package_records(spark: SparkSession, location: Location, journal_id: str) -> DataFrame:
-    """Return the bronze rows of one package topic, and `publisher_agent` as the header says."""
+    """Return the bronze rows of one package topic, with what their headers say of them.
+
+    That is `publisher_agent` and `package_id`, null where the header is missing.
+    """
     bronze = archived(spark, location, tables.BRONZE, schemas.BRONZE)
     return bronze.where(
         f.col("topic").endswith("_package") & (f.col("journal_id") == journal_id)
-    ).withColumn("publisher_agent", header(AGENT_HEADER).cast("string"))
+    ).withColumns(
+        {
+            "publisher_agent": header(AGENT_HEADER).cast("string"),
+            "package_id": header(PACKAGE_ID_HEADER).cast("string"),
+        }
+    )
 
 
 def packages_up_to(
@@ -69,7 +72,7 @@ def packages_up_to(
     after: int,
     up_to: int,
     journal_id: str,
-    applied: Iterable[Applied] = (),
+    applied: Iterable[AppliedSequence] = (),
 ) -> DataFrame:
     """Return the packages of `agents` with an offset above `after` and up to `up_to`.
 
@@ -132,14 +135,17 @@ def without(packages: DataFrame, offsets: DataFrame) -> DataFrame:
     return packages.join(f.broadcast(offsets.select("offset")), "offset", "left_anti")
 
 
-def without_repeats(records: DataFrame, applied: Iterable[Applied] = ()) -> DataFrame:
+def without_repeats(records: DataFrame, applied: Iterable[AppliedSequence] = ()) -> DataFrame:
     """Return the records whose number is above all that their producer gave before (R27).
 
     A package without a producer is always new. The bodies stay where they are: what repeats is
     found from the headers, and is little.
     """
     spark = records.sparkSession
-    rows = [(one.log_offset, *one[:4]) for one in applied]
+    rows = [
+        (one.log_offset, one.publisher_agent, one.producer, one.epoch, one.sequence)
+        for one in applied
+    ]
     known = numbers(records).unionByName(spark.createDataFrame(rows, NUMBERS))
     before = (
         Window.partitionBy("publisher_agent", "producer")

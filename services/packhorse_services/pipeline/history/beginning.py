@@ -1,0 +1,137 @@
+"""Where a fold may begin: at a snapshot, at the first record, or where the whole tree was replaced.
+
+What the archive lacks is never passed over: a hole behind the beginning means that the content
+can't be told.
+"""
+
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
+
+import pyarrow as pa
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as f
+
+from packhorse.blobs.api import BlobStore
+from packhorse.content.node import ROOT
+from packhorse.snapshots.snapshot import Snapshot
+from packhorse.snapshots.store import all_of
+from packhorse.wire.messages import Action, PackageEntry
+from packhorse.wire.package_codec import decode_entry
+from packhorse.wire.record import Undecodable
+from packhorse_services.pipeline import schemas, tables
+from packhorse_services.pipeline.errors import TaskRefused
+from packhorse_services.pipeline.history.read import archived, package_records
+from packhorse_services.pipeline.history.target import Target
+from packhorse_services.pipeline.location import Location
+
+
+@dataclass(frozen=True, slots=True)
+class Beginning:
+    """The packages above `after` are to be folded onto the snapshot `base`, or onto nothing."""
+
+    after: int
+    base: Snapshot | None = None
+
+
+def beginning(
+    spark: SparkSession,
+    location: Location,
+    blobs: BlobStore,
+    target: Target,
+    *,
+    accepts: Callable[[Snapshot], bool] = lambda _: True,
+) -> Beginning:
+    """Return where the fold that ends at `target` begins, with the newest base there is.
+
+    A base is a snapshot for everybody, of the same agents, that the archive continues without a
+    hole and that `accepts` takes. Raises `TaskRefused` when there is no beginning.
+    """
+    records = package_records(spark, location, target.journal_id)
+    holes = _holes(spark, location, records, target)
+    unknown = max((end - 1 for _, end in holes), default=-1)
+    for base in all_of(blobs):
+        if _continues(base, target, unknown) and accepts(base) and _is_archived(base, records):
+            return Beginning(base.offset, base)
+    if not holes:
+        return Beginning(-1)
+    replaced = _last_replacement(records, target, unknown)
+    if replaced is None:
+        first, end = holes[-1]
+        raise TaskRefused(
+            f"the archive lacks offsets {first} to {end - 1} of the package topic, so the content "
+            f"at {target.offset} can't be told; make a snapshot of a later state once everything "
+            "was distributed again: packhorse distribute --deep /"
+        )
+    return Beginning(replaced - 1)
+
+
+def _holes(
+    spark: SparkSession, location: Location, records: DataFrame, target: Target
+) -> list[tuple[int, int]]:
+    """Return what is missing up to the target, in order: first offset and the one behind.
+
+    Raises `TaskRefused` when the target is inside one.
+    """
+    gaps = archived(spark, location, tables.GAPS, schemas.GAPS).where(
+        f.col("topic").endswith("_package")
+        & (f.col("journal_id") == target.journal_id)
+        & (f.col("first_missing") <= target.offset)
+    )
+    rows = gaps.select("first_missing", "next_offset").distinct().collect()  # one for each accepted
+    holes = [(row.first_missing, row.next_offset) for row in rows]
+    first = records.agg(f.min("offset").alias("first")).collect()[0].first
+    if first:
+        holes.append((0, first))
+    return sorted(holes, key=lambda hole: hole[1])
+
+
+def _continues(base: Snapshot, target: Target, unknown: int) -> bool:
+    return (
+        base.journal_id == target.journal_id
+        and not base.subscriber
+        and set(base.publisher_agents) == set(target.agents)
+        and unknown <= base.offset <= target.offset
+    )
+
+
+def _is_archived(base: Snapshot, records: DataFrame) -> bool:
+    """Tell whether the record at the base's offset is the one that it names (R24), or expired."""
+    found = records.where(f.col("offset") == base.offset).select("package_id").collect()
+    return all((row.package_id or "") == base.package_id for row in found)
+
+
+def _last_replacement(records: DataFrame, target: Target, unknown: int) -> int | None:
+    """Return the offset of the last package that replaced or removed the whole tree, if any."""
+    own = records.where(
+        f.col("publisher_agent").isin(list(target.agents))
+        & (f.col("offset") > unknown)
+        & (f.col("offset") <= target.offset)
+    )
+    found = own.select("offset", "headers").mapInArrow(_replacements, "offset bigint")
+    offset = found.agg(f.max("offset").alias("offset")).collect()[0].offset
+    return None if offset is None else int(offset)
+
+
+def _replacements(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    for batch in batches:
+        offsets, listed = (column.to_pylist() for column in batch.columns)
+        kept = [
+            offset
+            for offset, headers in zip(offsets, listed, strict=True)
+            if _replaces_all({one["key"]: one["value"] or b"" for one in headers})
+        ]
+        yield pa.RecordBatch.from_arrays([pa.array(kept, pa.int64())], names=["offset"])
+
+
+def _replaces_all(headers: dict[str, bytes]) -> bool:
+    try:
+        entry = decode_entry(headers)
+    except Undecodable:
+        return False
+    return ROOT in _cleared(entry) and not (entry.range_from or entry.range_to)
+
+
+def _cleared(entry: PackageEntry) -> tuple[str, ...]:
+    if entry.action is Action.DELETE:
+        return (*entry.paths, *entry.deep_paths)
+    return entry.deep_paths if entry.action is Action.ADD else ()

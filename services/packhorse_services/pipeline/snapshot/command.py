@@ -1,0 +1,83 @@
+"""`packhorse-pipeline snapshot`."""
+
+import json
+from typing import Annotated
+
+import typer
+
+from packhorse.runtime.configuration import loaded
+from packhorse_services.pipeline.errors import TaskRefused
+from packhorse_services.pipeline.location import Location
+from packhorse_services.pipeline.settings import Settings
+
+AgentOption = Annotated[
+    list[str] | None,
+    typer.Option("--agent", help="Only this publisher agent's packages; may be repeated."),
+]
+LeaveOutOption = Annotated[
+    list[int] | None,
+    typer.Option("--leave-out", min=0, help="Offset of a package nobody could import; repeatable."),
+]
+
+
+def snapshot(
+    *,
+    offset: Annotated[
+        int | None, typer.Option(min=0, help="The last package; without it, the newest archived.")
+    ] = None,
+    agent: AgentOption = None,
+    subscriber: Annotated[
+        str, typer.Option(help="Leave out what this subscriber has removed.")
+    ] = "",
+    keep: Annotated[
+        int | None, typer.Option(min=1, help="How many snapshots like it stay, this one included.")
+    ] = None,
+    leave_out: LeaveOutOption = None,
+    as_json: Annotated[
+        bool, typer.Option("--json", help="Print the result as one line of JSON.")
+    ] = False,
+) -> None:
+    """Make a snapshot of the content in the blob store, for subscribers to begin with."""
+    settings = loaded(Settings)
+    blobs_url = require_blobs(settings)
+    location = Location.parse(settings.tables_url)
+    from packhorse_services.pipeline.session import spark_session
+    from packhorse_services.pipeline.snapshot.task import Made, Request, make_snapshot
+
+    request = Request(
+        offset, tuple(sorted(set(agent or ()))), subscriber, tuple(leave_out or ()), keep
+    )
+    spark = spark_session(settings, location, "snapshot")
+    try:
+        made: Made = make_snapshot(spark, location, blobs_url, request)
+    finally:
+        spark.stop()
+    result = {
+        "snapshot": made.snapshot.id,
+        "offset": made.snapshot.offset,
+        "nodes": made.snapshot.nodes,
+        "parts": len(made.snapshot.parts),
+        "new": made.is_new,
+        "base_offset": made.base.offset if made.base else None,
+        "pruned": made.pruned,
+        "leftovers_removed": made.leftovers,
+    }
+    typer.echo(json.dumps(result) if as_json else _said(result))
+
+
+def require_blobs(settings: Settings) -> str:
+    """Return the URL of the product's blob store. Raises `TaskRefused` when none is set."""
+    if not settings.blobs_url:
+        raise TaskRefused("there is no blob store; set PACKHORSE_BLOBS_URL to the author's")
+    return settings.blobs_url
+
+
+def _said(result: dict[str, object]) -> str:
+    made = "made" if result["new"] else "is there already"
+    base = result["base_offset"]
+    since = "" if base is None else f", from the one at {base}"
+    return (
+        f"snapshot {result['snapshot']} {made}: offset {result['offset']}, {result['nodes']} nodes "
+        f"in {result['parts']} parts{since}; removed {result['pruned']} older snapshots and "
+        f"{result['leftovers_removed']} leftover parts"
+    )

@@ -1,0 +1,148 @@
+"""The task `snapshot`: fold the archive, write parts, and last the manifest that makes them one."""
+
+import logging
+from dataclasses import dataclass, replace
+
+from pyspark.sql import DataFrame, SparkSession
+
+from packhorse.blobs.api import BlobStore
+from packhorse.blobs.open import open_blobs
+from packhorse.snapshots.snapshot import AppliedSequence, Snapshot, new_id
+from packhorse.snapshots.store import all_of, publish
+from packhorse_services.pipeline.failures import translated
+from packhorse_services.pipeline.history.beginning import Beginning
+from packhorse_services.pipeline.history.content import Choice, content_at
+from packhorse_services.pipeline.history.read import numbers_up_to
+from packhorse_services.pipeline.history.target import Target, target
+from packhorse_services.pipeline.location import Location
+from packhorse_services.pipeline.snapshot.housekeeping import prune, remove_leftovers
+from packhorse_services.pipeline.snapshot.writing import PART_CHARACTERS, write_parts
+
+logger = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class Request:
+    """What the snapshot is to be of."""
+
+    offset: int | None = None
+    """The newest archived package when None."""
+    agents: tuple[str, ...] = ()
+    """All that are archived when empty."""
+    subscriber: str = ""
+    leave_out: tuple[int, ...] = ()
+    keep: int | None = None
+    """How many snapshots like it stay; all when None."""
+    part_characters: int = PART_CHARACTERS
+
+
+@dataclass(frozen=True, slots=True)
+class Made:
+    """What a run has done."""
+
+    snapshot: Snapshot
+    is_new: bool
+    """False when the same snapshot was there already."""
+    base: Snapshot | None = None
+    pruned: int = 0
+    leftovers: int = 0
+    """Parts removed that runs had left which were killed."""
+
+
+def make_snapshot(
+    spark: SparkSession, location: Location, blobs_url: str, request: Request
+) -> Made:
+    """Make the snapshot, and then tidy up. Killed anywhere, it may be run again.
+
+    Raises `TaskRefused` when the history is incomplete or unreadable, or nothing is archived; the
+    blob store's errors; and what `translated` raises.
+    """
+    blobs = open_blobs(blobs_url)
+    try:
+        with translated("snapshot"):
+            made = _Run(spark, location, blobs_url, blobs, request).run()
+        pruned = prune(blobs, made.snapshot, request.keep) if request.keep else []
+        return replace(made, pruned=len(pruned), leftovers=remove_leftovers(blobs))
+    finally:
+        blobs.close()
+
+
+@dataclass(frozen=True, slots=True)
+class _Run:
+    spark: SparkSession
+    location: Location
+    blobs_url: str
+    blobs: BlobStore
+    request: Request
+
+    def run(self) -> Made:
+        made_ms = self.blobs.now_ms()  # before anything is read: what is said later is not in it
+        wanted = self.request
+        point = target(self.spark, self.location, agents=wanted.agents, offset=wanted.offset)
+        if (same := _same(self.blobs, point, wanted)) is not None:
+            return Made(same, is_new=False)
+        choice = Choice(wanted.subscriber, wanted.leave_out)
+        with content_at(self.spark, self.location, self.blobs_url, point, choice) as found:
+            content, begin = found
+            made = self._written(content, point, begin, made_ms)
+        publish(made, self.blobs)
+        told = {"snapshot": made.id, "offset": made.offset, "nodes": made.nodes}
+        logger.info("snapshot made", extra=told)
+        return Made(made, is_new=True, base=begin.base)
+
+    def _written(
+        self, content: DataFrame, point: Target, begin: Beginning, made_ms: int
+    ) -> Snapshot:
+        snapshot_id = new_id()
+        parts = write_parts(content, snapshot_id, self.blobs_url, self.request.part_characters)
+        return Snapshot(
+            id=snapshot_id,
+            made_ms=made_ms,
+            journal_id=point.journal_id,
+            offset=point.offset,
+            package_id=point.package_id,
+            publisher_agents=point.agents,
+            subscriber=self.request.subscriber,
+            nodes=sum(part.nodes for part in parts),
+            parts=tuple(parts),
+            sequences=_sequences(self.spark, self.location, point, begin),
+        )
+
+
+def _same(blobs: BlobStore, point: Target, request: Request) -> Snapshot | None:
+    """Return the snapshot of this content if there is one; what was left out is not known of it."""
+    if request.subscriber or request.leave_out:
+        return None
+    for snapshot in all_of(blobs):
+        if (
+            (snapshot.journal_id, snapshot.offset) == (point.journal_id, point.offset)
+            and snapshot.package_id == point.package_id
+            and set(snapshot.publisher_agents) == set(point.agents)
+            and not snapshot.subscriber
+        ):
+            return snapshot
+    return None
+
+
+def _sequences(
+    spark: SparkSession, location: Location, point: Target, begin: Beginning
+) -> tuple[AppliedSequence, ...]:
+    """Return the highest number of each producer up to the target, the base's among them (R27)."""
+    earlier = begin.base.sequences if begin.base else ()
+    highest = {(one.publisher_agent, one.producer): one for one in earlier}
+    found = numbers_up_to(
+        spark,
+        location,
+        agents=point.agents,
+        after=begin.base.offset if begin.base else -1,
+        up_to=point.offset,
+        journal_id=point.journal_id,
+    )
+    for row in found.collect():  # one for each producer
+        one = AppliedSequence(
+            row.publisher_agent, row.producer, row.epoch, row.sequence, row.offset
+        )
+        known = highest.get((one.publisher_agent, one.producer))
+        if known is None or (known.epoch, known.sequence) < (one.epoch, one.sequence):
+            highest[one.publisher_agent, one.producer] = one
+    return tuple(highest[key] for key in sorted(highest))
