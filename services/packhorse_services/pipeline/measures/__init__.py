@@ -1,0 +1,1 @@
+"""The measures: from the silver tables, by the hour, only the hours that changed."""

@@ -1,0 +1,107 @@
+"""What of the silver tables is new since the measures were made last."""
+
+import time
+from dataclasses import dataclass
+
+from deltalake import DeltaTable
+from deltalake.exceptions import TableNotFoundError
+from pyspark.sql import DataFrame, Row, SparkSession
+
+from packhorse_services.pipeline import schemas, tables
+from packhorse_services.pipeline.location import Location
+
+SOURCES = {
+    tables.PACKAGES: schemas.PACKAGES,
+    tables.STATUSES: schemas.STATUSES,
+    tables.ANNOUNCEMENTS: schemas.ANNOUNCEMENTS,
+}
+"""The tables that measures are made of."""
+
+REMEMBERED_MS = 6 * 24 * 3_600_000
+"""So long the new rows of a table can be told from the others; upkeep keeps their files longer."""
+
+_FEED = "delta.enableChangeDataFeed"
+
+
+@dataclass(frozen=True, slots=True)
+class Version:
+    """One version of a table; -1 of one that is not there."""
+
+    table: str
+    table_id: str = ""
+    version: int = -1
+    has_feed: bool = False
+
+
+class Sources:
+    """The silver tables as they were when a run began: what comes later is left for the next."""
+
+    def __init__(self, spark: SparkSession, location: Location) -> None:
+        self._spark, self._location = spark, location
+        self.versions = {name: current(location, name) for name in SOURCES}
+
+    def all(self, name: str) -> DataFrame:
+        """Return all rows of a table. Raises `SchemaChanged`."""
+        there = self.versions[name]
+        if there.version < 0:
+            return self._spark.createDataFrame([], SOURCES[name])
+        reader = self._spark.read.format("delta").option("versionAsOf", there.version)
+        return schemas.require(reader.load(self._location.spark_path(name)), SOURCES[name], name)
+
+    def new(self, name: str, after: int) -> DataFrame:
+        """Return the rows that came after a version; rewriting and deleting brings none."""
+        there = self.versions[name]
+        if there.version <= after:
+            return self._spark.createDataFrame([], SOURCES[name])
+        reader = (
+            self._spark.read.format("delta")
+            .option("readChangeFeed", "true")
+            .option("startingVersion", after + 1)
+            .option("endingVersion", there.version)
+        )
+        rows = reader.load(self._location.spark_path(name)).where("_change_type = 'insert'")
+        return schemas.require(rows, SOURCES[name], name)
+
+    def measured(self) -> dict[str, int] | None:
+        """Return the versions of the last run; None when what is new since can't be told."""
+        if current(self._location, tables.MEASURED).version < 0:
+            return None
+        reader = self._spark.read.format("delta")
+        rows = reader.load(self._location.spark_path(tables.MEASURED)).collect()
+        earliest = time.time() * 1000 - REMEMBERED_MS
+        known = {row["table"]: row for row in rows if row["measured_ms"] >= earliest}
+        for name, there in self.versions.items():
+            if name not in known or not _follows(there, known[name]):
+                return None
+        return {name: known[name]["version"] for name in SOURCES}
+
+    def note(self) -> None:
+        """Write down that the measures are made up to these versions."""
+        now_ms = int(time.time() * 1000)
+        rows = [
+            (each.table, each.table_id, each.version, now_ms) for each in self.versions.values()
+        ]
+        frame = self._spark.createDataFrame(rows, schemas.MEASURED).coalesce(1)
+        path = self._location.spark_path(tables.MEASURED)
+        frame.write.format("delta").mode("overwrite").save(path)
+
+
+def _follows(there: Version, measured: Row) -> bool:
+    """Tell whether the rows that came between two versions of a table can be told."""
+    if measured["version"] < 0:
+        return there.has_feed or there.version < 0
+    same = there.table_id == measured["table_id"] and there.version >= measured["version"]
+    return same and (there.has_feed or there.version == measured["version"])
+
+
+def current(location: Location, name: str) -> Version:
+    """Return the newest version of a table."""
+    try:
+        table = DeltaTable(
+            location.delta_uri(name), storage_options=location.delta_options(), without_files=True
+        )
+    except TableNotFoundError:
+        return Version(name)
+    metadata = table.metadata()
+    has_feed = metadata.configuration.get(_FEED) == "true"
+    return Version(name, str(metadata.id), table.version(), has_feed)

@@ -1,0 +1,136 @@
+"""The task `measures`: read what is new, make the hours that it touches anew, write them."""
+
+import logging
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as f
+
+from packhorse_services.pipeline import schemas, tables
+from packhorse_services.pipeline.errors import TaskRefused
+from packhorse_services.pipeline.failures import translated
+from packhorse_services.pipeline.location import Location
+from packhorse_services.pipeline.measures import hourly, hours, outcomes, told
+from packhorse_services.pipeline.measures.backlog import backlog
+from packhorse_services.pipeline.measures.changes import Sources, current
+from packhorse_services.pipeline.measures.hours import Hours
+from packhorse_services.pipeline.measures.times import day_of, milliseconds
+
+logger = logging.getLogger(__name__)
+
+
+def measure(spark: SparkSession, location: Location, *, all_hours: bool = False) -> Hours | None:
+    """Bring the measures up to the archive, and return which hours were made anew.
+
+    None when nothing is new. What had been made is remembered at the very end, so that a run that
+    was killed is made again, with the same result. `all_hours` makes anew all that the archive
+    still holds. Raises `TaskRefused` when there is no archive, and what `translated` raises.
+    """
+    with translated("measures"):
+        sources = Sources(spark, location)
+        if sources.versions[tables.PACKAGES].version < 0:
+            raise TaskRefused(
+                "there is no archive to measure; run packhorse-pipeline archive first"
+            )
+        known = None if all_hours else sources.measured()
+        lanes = _lanes(spark, location)
+        wanted = _wanted(sources, known, lanes)
+        if wanted is not None:
+            with _made(sources, lanes, wanted) as made:
+                for name, frame in made.items():
+                    _replace(frame, location.spark_path(name), wanted)
+                    logger.info("measures written", extra={"table": name})
+        sources.note()
+        return wanted
+
+
+def _lanes(spark: SparkSession, location: Location) -> DataFrame:
+    if current(location, tables.LANES).version < 0:
+        return spark.createDataFrame([], schemas.LANES)
+    frame = spark.read.format("delta").load(location.spark_path(tables.LANES))
+    return schemas.require(frame, schemas.LANES, tables.LANES)
+
+
+def _wanted(sources: Sources, known: dict[str, int] | None, lanes: DataFrame) -> Hours | None:
+    """Return the hours that new rows touch; all that there are when nothing is `known`."""
+    if known is None:
+        return hours.hours(_earliest(sources.all(name) for name in sources.versions), [])
+    packages, statuses, announcements = tables.PACKAGES, tables.STATUSES, tables.ANNOUNCEMENTS
+    # A package or an announcement can matter from its own hour on, and to no earlier one.
+    since = _earliest(sources.new(name, known[name]) for name in (packages, announcements))
+    new = sources.new(statuses, known[statuses])
+    lowest = new.agg(f.min("package_offset")).first()
+    if lowest is None or lowest[0] is None:
+        return hours.hours(since, [])
+    found = hours.of_decisions(
+        new,
+        sources.all(statuses).where(f.col("package_offset") >= lowest[0]),
+        sources.all(packages).where(f.col("offset") >= lowest[0]),
+        lanes,
+    )
+    if since is not None:
+        found = found.where(milliseconds(f.col("hour")) < since)
+    single = [row[0] for row in found.select(f.unix_millis("hour")).toLocalIterator()]
+    return hours.hours(since, single)
+
+
+def _earliest(frames: Iterator[DataFrame]) -> int | None:
+    found = [row[0] for frame in frames if (row := frame.agg(hours.since(frame)).first())]
+    return min((each for each in found if each is not None), default=None)
+
+
+@contextmanager
+def _made(sources: Sources, lanes: DataFrame, wanted: Hours) -> Iterator[dict[str, DataFrame]]:
+    """Lend the tables in the order in which they are written, with more hours than are wanted.
+
+    What several of them are made of is kept meanwhile, on disk if need be.
+    """
+    begin = f.timestamp_millis(f.lit(wanted.begin_ms))
+    announcements = _from(sources.all(tables.ANNOUNCEMENTS), wanted)
+    rows = told.told(announcements, told.last_before(lanes, begin)).persist()
+    statuses, packages = _needed(sources, rows, wanted)
+    happened = outcomes.outcomes(rows, statuses, packages).persist()
+    failed = hourly.failures(happened, told.failed_attempts(rows)).persist()
+    here = told.lane_hours(rows, day_of(f.col("hour"))).persist()
+    try:
+        waiting = backlog(here, outcomes.facts(packages))
+        yield {
+            tables.PUBLISHING: hourly.publishing(_from(sources.all(tables.PACKAGES), wanted)),
+            tables.FAILURES: failed,
+            tables.SLOWEST: hourly.slowest(happened),
+            tables.LANES: here,
+            tables.DELIVERY: hourly.delivery(happened, failed, waiting, told.blocked_hours(rows)),
+        }
+    finally:
+        for kept in (rows, happened, failed, here):
+            kept.unpersist()
+
+
+def _from(rows: DataFrame, wanted: Hours) -> DataFrame:
+    begin = f.timestamp_millis(f.lit(wanted.begin_ms))
+    return rows.where((f.col("day") >= f.lit(wanted.begin_day)) & (f.col("time") >= begin))
+
+
+def _needed(sources: Sources, rows: DataFrame, wanted: Hours) -> tuple[DataFrame, DataFrame]:
+    """Return the statuses and packages that the hours can depend on, found by their offsets."""
+    statuses, packages = sources.all(tables.STATUSES), sources.all(tables.PACKAGES)
+    decided = _from(statuses, wanted).agg(f.min("package_offset")).first()
+    # A lane that nothing was known of needs no more than the newest packages before it.
+    reached = f.least("offset", f.coalesce("reached_before", "offset"))
+    come = rows.where("NOT known").agg(f.min(reached)).first()
+    lows = [row[0] for row in (decided, come) if row is not None and row[0] is not None]
+    if not lows:
+        return statuses.limit(0), packages.limit(0)
+    recent = f.timestamp_millis(f.lit(wanted.begin_ms - told.ANNOUNCED_EVERY_MS))
+    return (
+        statuses.where((f.col("package_offset") >= min(lows)) | (f.col("time") >= recent)),
+        packages.where((f.col("offset") >= min(lows)) | (f.col("time") >= recent)),
+    )
+
+
+def _replace(frame: DataFrame, path: str, wanted: Hours) -> None:
+    """Put the rows of the wanted hours in the place of those that a table has, in one commit."""
+    condition = wanted.condition()
+    writer = frame.where(condition).repartition("day").write.format("delta").mode("overwrite")
+    writer.partitionBy("day").option("replaceWhere", condition).save(path)

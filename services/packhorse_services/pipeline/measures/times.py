@@ -1,0 +1,35 @@
+"""Which time counts, and which hour it is in; all in UTC, whatever the session's time zone.
+
+The journal's own time of a record is the clock that decides (R28). What a sender says of an
+earlier moment counts if it can be true: not after its record's time, and at most `BELIEVED_MS`
+before. Anything else (0, another century, a clock that is ahead) becomes the record's time.
+"""
+
+from pyspark.sql import Column
+from pyspark.sql import functions as f
+
+HOUR_MS = 3_600_000
+BELIEVED_MS = 7 * 24 * HOUR_MS
+"""A record that is sent later than that after what it tells is not believed its time."""
+
+
+def milliseconds(time: Column) -> Column:
+    """Return a timestamp as milliseconds since 1970 UTC."""
+    return f.unix_millis(time)
+
+
+def hour_of(moment_ms: Column) -> Column:
+    """Return the beginning of the hour, in UTC, as a timestamp."""
+    return f.timestamp_millis(f.floor(moment_ms / f.lit(HOUR_MS)).cast("long") * f.lit(HOUR_MS))
+
+
+def day_of(hour: Column) -> Column:
+    """Return the day in UTC of a timestamp."""
+    days = f.floor(f.unix_millis(hour) / f.lit(24 * HOUR_MS)).cast("int")
+    return f.date_from_unix_date(days)
+
+
+def believed(said_ms: Column, record_ms: Column) -> Column:
+    """Return what a sender said if it can be true, else its record's time."""
+    can_be = said_ms.between(record_ms - f.lit(BELIEVED_MS), record_ms) & (said_ms > 0)
+    return f.when(can_be, said_ms).otherwise(record_ms)

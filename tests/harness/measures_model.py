@@ -1,0 +1,151 @@
+"""What the measures must be, counted one by one."""
+
+from collections import Counter, defaultdict
+from collections.abc import Sequence
+from typing import Any
+
+from tests.harness.silver_rows import HOUR, START
+
+Rows = Sequence[dict[str, Any]]
+Key = tuple[str, str, int]
+_WEEK = 7 * 24 * HOUR
+
+
+def _ms(row: dict[str, Any]) -> int:
+    return round(row["time"].timestamp() * 1000)
+
+
+def _sane(said: int, record: int) -> int:
+    return said if said > 0 and record - _WEEK <= said <= record else record
+
+
+def _hour(moment: int) -> int:
+    return moment // HOUR * HOUR
+
+
+class Model:
+    """Counts over plain rows of the three silver tables; hours are milliseconds since 1970."""
+
+    def __init__(self, packages: Rows, statuses: Rows, announcements: Rows) -> None:
+        self.packages = packages
+        self.statuses = sorted(statuses, key=lambda row: (_ms(row), row["offset"]))
+        self.lanes: dict[tuple[str, str, str], list[Any]] = defaultdict(list)
+        for row in sorted(announcements, key=lambda row: (_ms(row), row["offset"])):
+            for lane in row["lanes"]:
+                if lane["journal_id"]:
+                    name = (row["subscriber"], lane["publisher_agent"], lane["journal_id"])
+                    self.lanes[name].append((_ms(row), row["editable"], lane))
+        self.outcomes = list(self._outcomes())
+
+    def _outcomes(self) -> Any:
+        subscribers = {row["subscriber"] for row in self.statuses} | {key[0] for key in self.lanes}
+        for package in self.packages:
+            for subscriber in sorted(subscribers):
+                found = self._outcome(subscriber, package)
+                if found is not None:
+                    status, reason, moment = found
+                    moment = max(moment, _ms(package))
+                    accepted = _sane(package["accepted_ms"], _ms(package))
+                    key = (subscriber, package["publisher_agent"], _hour(moment))
+                    yield key, status, reason, moment - accepted, package
+
+    def _outcome(self, subscriber: str, package: dict[str, Any]) -> tuple[str, str, int] | None:
+        lane = (subscriber, package["publisher_agent"], package["journal_id"])
+        for row in self.statuses:
+            about = (row["subscriber"], row["publisher_agent"], row["package_journal_id"])
+            if about == lane and row["package_offset"] == package["offset"]:
+                return row["status"], row["reason"], _sane(row["decided_ms"], _ms(row))
+        for number, (moment, editable, told) in enumerate(self.lanes.get(lane, [])):
+            if told["offset"] >= package["offset"]:
+                known = number > 0 or _ms(package) >= moment - 10_000
+                if editable or not known or package["offset"] <= told["started_offset"]:
+                    return None
+                return "IMPORTED", "", moment
+        return None
+
+    def failures(self) -> Counter[tuple[str, str, int, str]]:
+        found: Counter[tuple[str, str, int, str]] = Counter()
+        for key, status, reason, _, _ in self.outcomes:
+            if status == "REMOVED_FAILED":
+                found[(*key, reason)] += 1
+        for (subscriber, agent, _), rows in self.lanes.items():
+            before = None
+            for moment, _, told in rows:
+                same = before is not None and before["offset"] == told["offset"]
+                rise = told["retries"] - (before["retries"] if same else 0)
+                if rise > 0:
+                    found[subscriber, agent, _hour(moment), told["last_error"]] += rise
+                before = told
+        return found
+
+    def blocked(self) -> Counter[Key]:
+        found: Counter[Key] = Counter()
+        for (subscriber, agent, _), rows in self.lanes.items():
+            for number, (moment, _, told) in enumerate(rows):
+                running = told["state"] == "RUNNING" and told["blocked_since_ms"] > 0
+                if told["state"] != "BLOCKED" and not running:
+                    continue
+                following = rows[number + 1][0] if number + 1 < len(rows) else moment + 30_000
+                for second in range(moment, min(following, moment + 30_000), 1000):
+                    found[subscriber, agent, _hour(second)] += 1000
+        return found
+
+    def backlog(self) -> dict[Key, tuple[int, bool]]:
+        last: dict[Key, tuple[int, bool]] = {}
+        for (subscriber, agent, journal), rows in self.lanes.items():
+            for moment, editable, told in rows:
+                waiting = [
+                    package
+                    for package in self.packages
+                    if (package["publisher_agent"], package["journal_id"]) == (agent, journal)
+                    and package["offset"] > told["offset"]
+                    and _ms(package) < _hour(moment) + HOUR
+                ]
+                last[subscriber, agent, _hour(moment)] = len(waiting), editable
+        return last
+
+    def delivery(self) -> dict[Key, dict[str, Any]]:
+        found: dict[Key, dict[str, Any]] = defaultdict(lambda: defaultdict(int))
+        latencies: dict[Key, list[int]] = defaultdict(list)
+        for key, status, _, latency, package in self.outcomes:
+            row = found[key]
+            if status == "IMPORTED":
+                row["delivered"] += 1
+                row["bytes"] += package["body_length"]
+                row["nodes"] += package["node_count"]
+                latencies[key].append(latency)
+            row["skipped"] += status == "SKIPPED"
+            row["removed"] += status.startswith("REMOVED")
+        for (*key, _), count in self.failures().items():
+            found[tuple(key)]["failures"] += count  # type: ignore[index]
+        for key, time in self.blocked().items():
+            found[key]["blocked_ms"] += time
+        for key, (waiting, editable) in self.backlog().items():
+            found[key] |= {"backlog_end": waiting, "editable": editable}
+        for key, row in found.items():
+            row["attempts"] = row["delivered"] + row["failures"]
+            for share, name in ((0.5, "p50"), (0.95, "p95"), (0.99, "p99"), (1.0, "max")):
+                row[f"latency_{name}_ms"] = percentile(sorted(latencies[key]), share)
+        return found
+
+    def slowest(self) -> dict[Key, list[tuple[int, int]]]:
+        found: dict[Key, list[tuple[int, int]]] = defaultdict(list)
+        for key, status, _, latency, package in self.outcomes:
+            if status == "IMPORTED":
+                found[key].append((-latency, package["offset"]))
+        return {key: sorted(rows)[:20] for key, rows in found.items()}
+
+
+def percentile(values: list[int], share: float) -> int | None:
+    """Return the value at a share of the way, between two values in proportion."""
+    if not values:
+        return None
+    place = share * (len(values) - 1)
+    low = int(place)
+    high = min(low + 1, len(values) - 1)
+    return int(values[low] + (values[high] - values[low]) * (place - low) + 0.5)
+
+
+def hours_from_start(number: int) -> int:
+    """Return the milliseconds since 1970 of an hour counted from `START`."""
+    return START + number * HOUR

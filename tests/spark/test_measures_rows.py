@@ -1,0 +1,273 @@
+"""Each transformation of the measures, row by row."""
+
+from typing import Any
+
+import pytest
+from pyspark.sql import Column, DataFrame, SparkSession
+from pyspark.sql import functions as f
+
+from packhorse_services.pipeline import schemas
+from packhorse_services.pipeline.measures import hourly, hours, outcomes, told
+from packhorse_services.pipeline.measures.backlog import backlog
+from packhorse_services.pipeline.measures.times import day_of, hour_of
+from tests.harness.silver_rows import HOUR, START, announcement, at, package, status
+
+pytestmark = pytest.mark.spark
+
+
+def frame(spark: SparkSession, rows: list[Any], schema: Any) -> DataFrame:
+    return spark.createDataFrame(rows, schema)
+
+
+def moment(moment_ms: int) -> Column:
+    return f.timestamp_millis(f.lit(START + moment_ms))
+
+
+def told_of(spark: SparkSession, rows: list[Any], before: list[Any] | None = None) -> DataFrame:
+    return told.told(
+        frame(spark, rows, schemas.ANNOUNCEMENTS), frame(spark, before or [], schemas.LANES)
+    )
+
+
+def happened(
+    spark: SparkSession, packages: list[Any], statuses: list[Any], announcements: list[Any]
+) -> list[tuple[Any, ...]]:
+    rows = outcomes.outcomes(
+        told_of(spark, announcements),
+        frame(spark, statuses, schemas.STATUSES),
+        frame(spark, packages, schemas.PACKAGES),
+    )
+    found = rows.select("subscriber", "offset", "status", "outcome_ms", "latency_ms").collect()
+    return sorted((row[0], row[1], row[2], row[3] - START, row[4]) for row in found)
+
+
+def before(**changed: Any) -> dict[str, Any]:
+    """Return a row of `schemas.LANES` from the hour before `START`."""
+    return {
+        "subscriber": "site",
+        "publisher_agent": "main",
+        "journal_id": "j1",
+        "day": at(-HOUR).date(),
+        "hour": at(-HOUR),
+        "announced_ms": START - 5_000,
+        "sequence": 0,
+        "offset": 1,
+        "reached": 1,
+        "retries": 0,
+        "blocked": False,
+        "editable": False,
+        **changed,
+    }
+
+
+def test_an_editable_subscriber_tells_when_it_imported(spark: SparkSession) -> None:
+    found = happened(
+        spark,
+        [package(1, 2_000, accepted_ms=1_000), package(2, 2_000)],
+        [status(1, 9_000, decided_ms=5_000), status(1, 9_500, decided_ms=5_000)],
+        [announcement(0, 0, editable=True), announcement(10_000, 2, editable=True)],
+    )
+    assert found == [("site", 1, "IMPORTED", 5_000, 4_000)]
+
+
+def test_others_have_imported_what_their_first_announcement_above_says(
+    spark: SparkSession,
+) -> None:
+    found = happened(
+        spark,
+        [package(number, number * 1_000) for number in range(1, 6)],
+        [status(3, 9_000, "REMOVED_FAILED", reason="no")],
+        [
+            announcement(0, 0),
+            announcement(6_000, 2),
+            announcement(9_000, 4),
+            announcement(9_500, 1),
+        ],
+    )
+    assert found == [
+        ("site", 1, "IMPORTED", 6_000, 5_000),
+        ("site", 2, "IMPORTED", 6_000, 4_000),
+        ("site", 3, "REMOVED_FAILED", 9_000, 6_000),
+        ("site", 4, "IMPORTED", 9_000, 5_000),
+    ]
+
+
+def test_what_a_lane_began_behind_and_what_it_had_before_is_not_its_delivery(
+    spark: SparkSession,
+) -> None:
+    packages = [package(1, 0), package(2, 100_000), package(3, 105_000), package(4, 200_000)]
+    late = [
+        announcement(106_000, 3, subscriber="late", started_offset=2),
+        announcement(201_000, 4, subscriber="late", started_offset=2),
+        announcement(106_000, 3, subscriber="unknown"),
+    ]
+    assert happened(spark, packages, [], late) == [
+        ("late", 3, "IMPORTED", 106_000, 1_000),
+        ("late", 4, "IMPORTED", 201_000, 1_000),
+        ("unknown", 2, "IMPORTED", 106_000, 6_000),
+        ("unknown", 3, "IMPORTED", 106_000, 1_000),
+    ]
+
+
+def test_other_journals_and_agents_are_other_lanes(spark: SparkSession) -> None:
+    found = happened(
+        spark,
+        [package(1, 1_000), package(2, 1_000, journal_id="j2"), package(3, 0, publisher_agent="b")],
+        [status(1, 2_000, package_journal_id="j2"), status(2, 2_000, publisher_agent="b")],
+        [announcement(0, 0), announcement(3_000, 3), announcement(4_000, 3, journal_id="")],
+    )
+    assert found == [("site", 1, "IMPORTED", 3_000, 2_000)]
+
+
+def test_times_that_cannot_be_true_are_their_records(spark: SparkSession) -> None:
+    cases = [
+        (-START, 3_000, 2_000),  # never said
+        (10**12, 3_000, 2_000),  # another century
+        (500, 10**12, 4_500),  # the same of the status: its record's time
+        (1_000, 400, 0),  # imported before it was there
+        (500, -START - 5, 4_500),
+        (-9 * 24 * HOUR, 3_000, 2_000),  # too long ago to be believed
+        (-6 * 24 * HOUR, 3_000, 6 * 24 * HOUR + 3_000),
+    ]
+    packages, statuses = [], []
+    for number, (accepted_ms, decided_ms, _) in enumerate(cases):
+        packages.append(package(number, 1_000, accepted_ms=accepted_ms))
+        statuses.append(status(number, 5_000, decided_ms=decided_ms))
+    found = happened(spark, packages, statuses, [])
+    assert [row[4] for row in found] == [latency_ms for _, _, latency_ms in cases]
+
+
+def test_the_hour_is_that_of_utc_in_any_time_zone(spark: SparkSession) -> None:
+    spark.conf.set("spark.sql.session.timeZone", "Asia/Kolkata")
+    try:
+        rows = spark.range(1).selectExpr(f"{START + HOUR - 1} AS ms")
+        found = rows.withColumn("hour", hour_of(rows["ms"]))
+        row = found.selectExpr("unix_millis(hour)").first()
+        day = found.select(day_of(found["hour"]).cast("string")).first()
+    finally:
+        spark.conf.set("spark.sql.session.timeZone", "UTC")
+    assert row is not None
+    assert (row[0], day and day[0]) == (START, "2026-01-01")
+
+
+def test_time_blocked_is_cut_at_the_hour_and_ends_with_silence(spark: SparkSession) -> None:
+    rows = told_of(
+        spark,
+        [
+            announcement(HOUR - 15_000, 1, blocked_since_ms=START + 1, retries=1),
+            announcement(HOUR - 5_000, 1, state="BLOCKED", retries=3),
+            announcement(HOUR + 5_000, 1, state="BLOCKED", retries=3),
+            announcement(HOUR + 9_000, 2),
+            announcement(HOUR + 20_000, 2, state="PAUSED", blocked_since_ms=START),
+            announcement(2 * HOUR - 10_000, 2, state="BLOCKED"),
+        ],
+        [before(blocked=True)],
+    )
+    found = told.blocked_hours(rows).select("hour", "blocked_ms").collect()
+    assert {row[0].timestamp() * 1000 - START: row[1] for row in found} == {
+        -HOUR: 5_000,
+        0: 25_000 + 15_000,
+        HOUR: 9_000 + 10_000,
+        2 * HOUR: 20_000,
+    }
+
+
+def test_failed_attempts_are_what_retries_rose_by(spark: SparkSession) -> None:
+    rows = told_of(
+        spark,
+        [
+            announcement(1_000, 1, retries=3, last_error="a"),
+            announcement(2_000, 1, retries=3, last_error="a"),
+            announcement(3_000, 1, retries=5, last_error="b"),
+            announcement(4_000, 2, retries=1, last_error="b"),
+            announcement(5_000, 3),
+        ],
+        [before(retries=2)],
+    )
+    found = told.failed_attempts(rows).select("reason", "count").collect()
+    assert sorted(map(tuple, found)) == [("a", 1), ("b", 3)]
+
+
+def test_lanes_of_an_hour_know_how_far_they_ever_came(spark: SparkSession) -> None:
+    rows = told_of(
+        spark,
+        [announcement(1_000, 9, retries=1), announcement(2_000, 4), announcement(HOUR, 5)],
+        [before(offset=7, reached=7)],
+    )
+    found = told.lane_hours(rows, day_of(rows["hour"])).select("hour", "offset", "reached")
+    assert sorted(map(tuple, found.toLocalIterator())) == [
+        (at(0).replace(tzinfo=None), 4, 9),
+        (at(HOUR).replace(tzinfo=None), 5, 9),
+    ]
+    last = told.last_before(told.lane_hours(rows, day_of(rows["hour"])), moment(HOUR))
+    assert [row["offset"] for row in last.collect()] == [4]
+
+
+def test_backlog_is_what_was_there_at_the_hours_end(spark: SparkSession) -> None:
+    rows = told_of(spark, [announcement(1_000, 1), announcement(2_000, 2), announcement(HOUR, 4)])
+    packages = [package(number, number * 1_000) for number in range(1, 5)]
+    packages += [package(5, HOUR), package(6, 2 * HOUR), package(7, 1_000, publisher_agent="b")]
+    known = outcomes.facts(frame(spark, packages, schemas.PACKAGES))
+    found = backlog(told.lane_hours(rows, day_of(rows["hour"])), known)
+    assert sorted(found.select("backlog_end").collect()) == [(1,), (2,)]
+    assert found.where("backlog_end = 2").count() == 1
+
+
+def test_publishing_counts_by_the_journals_hour(spark: SparkSession) -> None:
+    rows = [
+        package(1, 1_000, accepted_ms=0),
+        package(2, 2_000, accepted_ms=-1_000, action="DELETE", body_length=0, node_count=0),
+        package(3, HOUR, action="TEST"),
+    ]
+    found = hourly.publishing(frame(spark, rows, schemas.PACKAGES)).orderBy("hour").collect()
+    first = found[0].asDict()
+    assert first | {"day": None, "hour": None} == {
+        "publisher_agent": "main",
+        "day": None,
+        "hour": None,
+        "packages": 2,
+        "adds": 1,
+        "deletes": 1,
+        "invalidates": 0,
+        "tests": 0,
+        "bytes": 100,
+        "nodes": 3,
+        "latency_max_ms": 3_000,
+        "latency_p50_ms": 2_000,
+        "latency_p95_ms": 2_900,
+        "latency_p99_ms": 2_980,
+    }
+    assert [row["packages"] for row in found] == [2, 1]
+
+
+def test_a_late_status_names_the_hours_that_it_changes(spark: SparkSession) -> None:
+    lanes = [
+        before(hour=at(0), offset=3, reached=3),
+        before(hour=at(HOUR), offset=9, reached=9),
+        before(hour=at(2 * HOUR), offset=9, reached=9),
+    ]
+    statuses = [
+        status(5, 8 * HOUR, decided_ms=4 * HOUR),
+        status(5, 6 * HOUR, decided_ms=6 * HOUR),
+        status(6, 7 * HOUR),
+    ]
+    found = hours.of_decisions(
+        frame(spark, statuses[:1], schemas.STATUSES),
+        frame(spark, statuses, schemas.STATUSES),
+        frame(spark, [package(5, 0), package(6, 0)], schemas.PACKAGES),
+        frame(spark, lanes, schemas.LANES),
+    )
+    changed = sorted(row[0].timestamp() * 1000 - START for row in found.collect())
+    assert changed == [HOUR, 4 * HOUR, 6 * HOUR]
+
+
+def test_hours_become_one_condition() -> None:
+    found = hours.hours(START + 5 * HOUR, [START, START + HOUR, START + 7 * HOUR])
+    assert found is not None
+    assert found.begin_ms == START
+    assert found.condition() == (
+        "day >= DATE '2026-01-01' AND (hour >= TIMESTAMP '2026-01-01 05:00:00Z' OR hour IN "
+        "(TIMESTAMP '2026-01-01 00:00:00Z', TIMESTAMP '2026-01-01 01:00:00Z'))"
+    )
+    assert hours.hours(None, []) is None
+    assert hours.hours(None, [START]) == hours.Hours(START)
