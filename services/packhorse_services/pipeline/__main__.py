@@ -4,6 +4,8 @@ import typer
 
 from packhorse.runtime.configuration import loaded
 from packhorse.runtime.startup import plain_refusals
+from packhorse_services.pipeline.archive.command import archive
+from packhorse_services.pipeline.audit.commands import audit_command
 from packhorse_services.pipeline.bulk.command import bulk
 from packhorse_services.pipeline.jars import fetch_jars
 from packhorse_services.pipeline.reports.commands import report, serve
@@ -30,9 +32,11 @@ def jars() -> None:
     typer.echo(fetch_jars(settings.spark_jars, settings.ivy_settings))
 
 
+commands.command("archive")(archive)
 commands.command("bulk")(bulk)
 commands.command("serve")(serve)
 commands.command("report")(report)
+commands.command("audit")(audit_command)
 commands.command("mark")(mark_command)
 commands.command("sweep")(sweep_command)
 

@@ -10,24 +10,20 @@ from dataclasses import dataclass
 from typing import Any
 
 import psycopg
-from psycopg import IsolationLevel, sql
 
 from packhorse.blobs.open import open_blobs
 from packhorse.content.rows import parse_binaries
-from packhorse.db.connect import connect
-from packhorse.db.engine import Timeouts
 from packhorse.db.metadata import BOOKKEEPER, EXPORTER
 from packhorse.db.roles import act_as
 from packhorse.errors import PackhorseError
 from packhorse.wire.messages import PackageMessage
 from packhorse.wire.package_codec import decode_package
 from packhorse.wire.record import type_headers
-from packhorse_services.pipeline.errors import TaskFailed, TaskRefused
+from packhorse_services.pipeline.errors import TaskRefused
+from packhorse_services.pipeline.repositories import export_snapshot, reading
 from packhorse_services.pipeline.sweep.log_scan import of_package
 from packhorse_services.pipeline.sweep.work import Found, Kind, evenly, once, references
 
-UNHURRIED = Timeouts(statement_ms=0, lock_ms=10_000, idle_in_transaction_ms=0)
-_APPLICATION = "packhorse-mark"
 _FETCH = 2_000
 _BLOCKS = 1_000
 _LAST_BLOCK = 2**32 - 2
@@ -81,37 +77,15 @@ def shared_snapshot(database_url: str, name: str) -> Iterator[tuple[str, int]]:
     """Keep one state of a database readable; gives its id and how many blocks nodes take."""
     with reading(database_url, name) as connection:
         row: Any = connection.execute(
-            "SELECT pg_export_snapshot(), pg_relation_size('content.node') "
-            "/ current_setting('block_size')::int"
+            "SELECT pg_relation_size('content.node') / current_setting('block_size')::int"
         ).fetchone()
-        yield row[0], row[1]
+        yield export_snapshot(connection), row[0]
 
 
 def block_ranges(blocks: int, parts: int) -> list[tuple[int, int]]:
     """Return the pieces for `NodeScan`; the last one has no end, so that nothing is left out."""
     ranges = evenly(0, max(blocks, 1), parts, _BLOCKS)
     return [*ranges[:-1], (ranges[-1][0], _LAST_BLOCK)]
-
-
-@contextmanager
-def reading(database_url: str, name: str, snapshot: str = "") -> Iterator[psycopg.Connection]:
-    """Give a transaction that reads one state of a database and locks nothing.
-
-    Raises `TaskFailed`, which names the database by `name`.
-    """
-    try:
-        connection = connect(database_url, _APPLICATION, timeouts=UNHURRIED)
-        connection.isolation_level = IsolationLevel.REPEATABLE_READ
-        connection.read_only = True
-        with connection:
-            if snapshot:
-                connection.execute(
-                    sql.SQL("SET TRANSACTION SNAPSHOT {}").format(sql.Literal(snapshot))
-                )
-            yield connection
-    except psycopg.Error as error:
-        told = str(error).strip().partition("\n")[0]
-        raise TaskFailed(f"the database of {name} can't be read: {told}") from error
 
 
 def _rows(connection: psycopg.Connection, query: str, *given: str) -> Iterator[tuple[Any, ...]]:

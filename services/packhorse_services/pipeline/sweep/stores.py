@@ -13,8 +13,8 @@ from packhorse.db.roles import act_as
 from packhorse.messaging.api import Journal
 from packhorse.wire.topics import Topics
 from packhorse_services.pipeline.errors import TaskRefused
+from packhorse_services.pipeline.repositories import reading
 from packhorse_services.pipeline.settings import Settings
-from packhorse_services.pipeline.sweep.database_scans import reading
 
 MAX_SKEW_MS = 10 * 60_000
 

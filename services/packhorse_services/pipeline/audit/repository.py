@@ -1,0 +1,157 @@
+"""A subscriber's content as the executors read it: in one snapshot, by ranges of paths."""
+
+import itertools
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import psycopg
+import pyarrow as pa
+from psycopg import Connection
+from pyspark.sql import DataFrame, SparkSession
+
+from packhorse.content.node import ROOT, subtree_range
+from packhorse.db.metadata import EXPORTER
+from packhorse.db.roles import act_as
+from packhorse_services.pipeline.audit.comparison import NODE_HASH
+from packhorse_services.pipeline.repositories import reading
+
+_RANGE_NODES = 5_000
+_MOST_RANGES = 4_096
+_ROWS = 2_000
+_CONFIRMED = 200
+
+_INSIDE = """
+    path >= %(low)s AND (%(high)s::text IS NULL OR path < %(high)s)
+    AND (path = %(top)s OR (path >= %(below)s AND path < %(behind)s))
+"""
+_HASHES = f"SELECT count(*), coalesce(sum({NODE_HASH}), 0)::text FROM content.node WHERE {_INSIDE}"  # noqa: S608
+_DIGESTS = f"SELECT path, {NODE_HASH} FROM content.node WHERE {_INSIDE}"  # noqa: S608
+_OTHERS = """
+    SELECT given.path FROM unnest(%b::text[], %b::text[], %b::text[], %b::text[])
+        AS given (path, type, properties, binaries)
+    JOIN content.node AS node ON node.path = given.path COLLATE "C"
+    WHERE content.digest(given.type, given.properties::jsonb, given.binaries::jsonb)
+        IS DISTINCT FROM content.digest(node.type, node.properties, node.binaries)
+"""
+
+
+@dataclass(frozen=True)
+class Repository:
+    """A subscriber's content below `top`, in the state that `snapshot` names."""
+
+    database_url: str
+    name: str
+    snapshot: str
+    top: str = ROOT
+
+    def hashes(self, spark: SparkSession, starts: Sequence[str]) -> DataFrame:
+        """Return range, count and sum (as text) of every range."""
+
+        def rows(connection: Connection, number: int) -> Iterator[tuple[Any, ...]]:
+            for count, total in connection.execute(_HASHES.encode(), inside(number)):
+                yield number, count, total
+
+        inside = self._inside(starts)
+        return self._scattered(spark, range(len(starts)), rows, "range int, count long, sum string")
+
+    def digests(
+        self, spark: SparkSession, starts: Sequence[str], ranges: Sequence[int]
+    ) -> DataFrame:
+        """Return path and hash of the nodes in some of the ranges."""
+
+        def rows(connection: Connection, number: int) -> Iterator[tuple[Any, ...]]:
+            with connection.cursor(name="packhorse_audit") as cursor:
+                cursor.execute(_DIGESTS.encode(), inside(number))
+                while found := cursor.fetchmany(_ROWS):
+                    yield from found
+
+        inside = self._inside(starts)
+        return self._scattered(spark, ranges, rows, "path string, hash long")
+
+    def confirmed(self, suspected: DataFrame) -> DataFrame:
+        """Return the paths of `suspected` (path, type, properties, binaries) that differ as JSON.
+
+        The database compares them as it stores them: spacing and order of members don't count.
+        """
+
+        def compare(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+            rows = (
+                row for batch in batches for row in zip(*batch.to_pydict().values(), strict=True)
+            )
+            with reading(self.database_url, self.name, self.snapshot) as connection:
+                act_as(connection, EXPORTER)
+                while some := list(itertools.islice(rows, _CONFIRMED)):
+                    yield pa.RecordBatch.from_pydict({"path": list(_others(connection, some))})
+
+        return suspected.select("path", "type", "properties", "binaries").mapInArrow(
+            compare, "path string"
+        )
+
+    def _inside(self, starts: Sequence[str]) -> Callable[[int], dict[str, str | None]]:
+        held, top = list(starts), self.top
+
+        def inside(number: int) -> dict[str, str | None]:
+            high = held[number + 1] if number + 1 < len(held) else None
+            below, behind = subtree_range(top)
+            given = {"low": held[number], "high": high, "top": top}
+            return {**given, "below": below, "behind": behind}
+
+        return inside
+
+    def _scattered(
+        self,
+        spark: SparkSession,
+        numbers: Sequence[int],
+        rows: Callable[[Connection, int], Iterator[tuple[Any, ...]]],
+        schema: str,
+    ) -> DataFrame:
+        held, names = list(numbers), [column.split()[0] for column in schema.split(", ")]
+        types = [_ARROW[column.split()[1]] for column in schema.split(", ")]
+
+        def run(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+            wanted = [held[at] for batch in batches for at in batch.column(0).to_pylist()]
+            if not wanted:
+                return
+            with reading(self.database_url, self.name, self.snapshot) as connection:
+                act_as(connection, EXPORTER)
+                found = (row for number in wanted for row in rows(connection, number))
+                while some := list(itertools.islice(found, _ROWS)):
+                    columns = zip(zip(*some, strict=True), types, strict=True)
+                    yield pa.RecordBatch.from_arrays([pa.array(*one) for one in columns], names)
+
+        tasks = max(1, min(len(held), spark.sparkContext.defaultParallelism * 2))
+        return spark.range(0, len(held), 1, tasks).mapInArrow(run, schema)
+
+
+_ARROW = {"int": pa.int32(), "long": pa.int64(), "string": pa.string()}
+
+
+def range_starts(connection: Connection) -> list[str]:
+    """Return where ranges of about equal size begin, the first of them at the very beginning."""
+    act_as(connection, EXPORTER)
+    counted: Any = connection.execute("SELECT count(*) FROM content.node").fetchone()
+    rows = connection.execute(
+        """
+        SELECT path FROM (
+            SELECT path, row_number() OVER (ORDER BY path) AS number FROM content.node) AS numbered
+        WHERE number %% %s = 0 ORDER BY path
+        """,
+        (max(_RANGE_NODES, counted[0] // _MOST_RANGES),),
+    ).fetchall()
+    return ["", *(path for (path,) in rows)]
+
+
+def _others(connection: Connection, rows: list[tuple[str, ...]]) -> Iterator[str]:
+    try:
+        with connection.transaction():
+            columns = [list(column) for column in zip(*rows, strict=True)]
+            found = connection.execute(_OTHERS.encode(), columns).fetchall()
+    except psycopg.DataError:
+        if len(rows) == 1:  # no repository holds this as JSON, so this one doesn't
+            yield rows[0][0]
+            return
+        for row in rows:
+            yield from _others(connection, [row])
+        return
+    yield from (path for (path,) in found)
