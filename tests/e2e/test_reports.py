@@ -1,0 +1,148 @@
+"""`packhorse report` and `packhorse pipeline`, on the tables and through the service."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import httpx
+import pytest
+
+from packhorse_services.cli import rooms as cli_rooms
+from packhorse_services.cli.app import run
+from packhorse_services.cli.data_directory import DataDirectory
+from packhorse_services.pipeline.location import Location
+from tests.harness.measures import WHEN, measure
+from tests.harness.processes import Room, Up, packhorse, rooms
+
+HOURS = ("--from", WHEN["from"], "--to", WHEN["to"])
+
+
+@pytest.fixture(scope="module")
+def service(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Room]:
+    """The service of reports on tables with a delivery more than fits one page."""
+    tables = tmp_path_factory.mktemp("tables")
+    rows = [{"subscriber": f"sub{number:05}"} for number in range(10_001)]
+    measure(Location.parse(str(tables)), "delivery", *rows)
+    measure(Location.parse(str(tables)), "slowest", {"path": "=/a,b"})
+    with rooms("", tables_url=str(tables)) as made:
+        room = made.reports(tables_url=str(tables))
+        made.start()
+        yield room
+
+
+def _both(service: Room, *arguments: str) -> tuple[str, str]:
+    """Return what a report is from the tables themselves, and through the service."""
+    environment = {**os.environ, **service.environment}
+    program = (sys.executable, "-m", "packhorse_services.cli", "report", *arguments, *HOURS)
+    told = [
+        subprocess.run(
+            (*program, *options), capture_output=True, check=True, env=environment
+        ).stdout.decode()
+        for options in ((), ("--pipeline", service.url))
+    ]
+    return told[0], told[1]
+
+
+@pytest.mark.parametrize("form", ["json", "csv"])
+def test_a_report_of_many_pages_is_one_document(service: Room, form: str) -> None:
+    tables, served = _both(service, "delivery", "--format", form)
+    assert tables == served
+    count = len(json.loads(tables)["rows"]) if form == "json" else len(tables.splitlines()) - 1
+    assert count == 10_001
+
+
+def test_the_forms_of_a_report(service: Room) -> None:
+    text, served = _both(service, "slowest", "--format", "csv")
+    assert text == served
+    assert '"\'=/a,b"' in text
+    page, served = _both(service, "delivery", "--format", "html")
+    assert page == served
+    assert page.startswith("<!DOCTYPE html>")
+
+
+def test_the_service_shows_its_measures_to_who_has_a_token(service: Room) -> None:
+    assert httpx.get(f"{service.url}/metrics").status_code == 401
+    assert httpx.get(f"{service.url}/reports/delivery").status_code == 401
+
+
+def test_after_up_reports_need_no_setting(up: Up, tmp_path: Path) -> None:
+    assert "SUBSCRIBER" in packhorse("report", "delivery", data=up.data).stdout
+    settings = DataDirectory(up.data).author_settings()
+    measure(Location.parse(settings["PACKHORSE_TABLES_URL"]), "delivery", {"delivered": 4711})
+    assert "4711" in packhorse("report", "delivery", *HOURS, data=up.data).stdout
+    file = tmp_path / "report.html"
+    packhorse(
+        *("report", "delivery", *HOURS, "--format", "html", "--output", str(file)), data=up.data
+    )
+    assert "4,711" in file.read_text()
+    assert sorted(json.loads(settings["PACKHORSE_SUBSCRIBER_DATABASES"])) == [
+        "sub1",
+        "sub2",
+        "sub3",
+    ]
+    answer = httpx.get(
+        f"{settings['PACKHORSE_PUBLISHER_URL']}/queues",
+        headers={"Authorization": f"Bearer {settings['PACKHORSE_PUBLISHER_TOKEN']}"},
+    )
+    assert answer.status_code == 200
+    checked = packhorse("config", "check", data=up.data).stdout
+    assert settings["PACKHORSE_PUBLISHER_TOKEN"] not in checked
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (("report", "delivery", "--from", "yesterday"), "RFC 3339"),
+        (("report", "delivery", "--output", "x"), "--format"),
+        (("pipeline", "nonsense"), "No such command"),
+    ],
+)
+def test_what_is_wrong_is_said_with_exit_code_2(
+    arguments: tuple[str, ...], said: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("PACKHORSE_TABLES_URL", str(tmp_path / "tables"))
+    done = packhorse(*arguments, data=tmp_path / "none", check=False)
+    assert done.returncode == 2
+    assert said in done.stderr
+
+
+def test_help_is_that_of_the_room(tmp_path: Path) -> None:
+    assert "PACKHORSE_PORT" in packhorse("pipeline", "serve", "--help", data=tmp_path).stdout
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_a_task_is_ended_in_order(number: signal.Signals, tmp_path: Path) -> None:
+    """Ctrl-C comes to both processes from the terminal; SIGTERM comes to the first alone."""
+    environment = {
+        **{k: v for k, v in os.environ.items() if not k.startswith("PACKHORSE_")},
+        "PACKHORSE_TABLES_URL": str(tmp_path / "tables"),
+        "PACKHORSE_TOKEN_FILE": str(tmp_path / "tokens.json"),
+    }
+    program = (sys.executable, "-m", "packhorse_services.cli", "--data", str(tmp_path / "data"))
+    process = subprocess.Popen(
+        (*program, "pipeline", "serve", "--port", "0"),
+        env=environment,
+        stdout=subprocess.PIPE,
+        start_new_session=True,
+    )
+    with process:
+        assert process.stdout is not None
+        url = json.loads(process.stdout.readline())["url"]
+        (os.killpg if number == signal.SIGINT else os.kill)(process.pid, number)
+        assert process.wait(60) == 0
+    with pytest.raises(httpx.TransportError):
+        httpx.get(f"{url}/livez")
+
+
+def test_where_the_pipeline_is_not_installed_one_line_says_what_to_do(
+    monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    monkeypatch.setattr(cli_rooms, "find_spec", lambda name: None)
+    assert run(["--data", str(tmp_path), "pipeline", "archive"]) == 2
+    assert capfd.readouterr().err == (
+        "error: the pipeline needs pyspark: pip install 'packhorse[pipeline]'\n"
+    )
