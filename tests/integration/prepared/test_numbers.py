@@ -1,0 +1,98 @@
+"""Prepared packages have the promises of a producer's numbers: each once, in order (R5)."""
+
+from collections import Counter
+from dataclasses import replace
+
+import pytest
+
+from packhorse.db.connect import connect
+from packhorse_services.publisher.distribute import DistributionRequest
+from packhorse_services.publisher.pending import Accepted
+from packhorse_services.publisher.prepared import PackageIdUsed, StalePackage
+from packhorse_services.publisher.producers import EarlierRefused
+from tests.harness.prepared import DEEP, FIRST, PAGES, SECOND, asked, edit, prepare
+from tests.harness.producers import Source, outcome
+from tests.harness.publishing import (
+    Author,
+    Crash,
+    FragileJournal,
+    Fuse,
+    fragile_connection,
+    fragile_slot,
+    publish,
+)
+
+
+def test_r5_a_repeated_sequence_gets_its_answer_whatever_it_carries(
+    author: Author, source: Source
+) -> None:
+    body = prepare(author, DEEP, *FIRST)
+    first = outcome(author.early(), asked(source, 0, DEEP, body))
+    edit(author, PAGES[1], 1)
+    for again in (body, prepare(author, DEEP, *FIRST), replace(body, seen=(99, 0))):
+        repeated = outcome(author.early(), asked(source, 0, DEEP, again))
+        assert (repeated.repeated, repeated.package_id) == (True, first.package_id)
+    assert len(author.journaled()) == 2
+
+
+def test_a_package_id_is_used_once(author: Author, source: Source) -> None:
+    body = prepare(author, DEEP, *FIRST)
+    outcome(author.early(), asked(source, 0, DEEP, body))
+    assert isinstance(outcome(author.early(), asked(source, 1, DEEP, body)), PackageIdUsed)
+    with connect(author.database_url, "tests") as connection:
+        connection.execute("DELETE FROM bookkeeping.outbox")
+    again = replace(body, seen=prepare(author, DEEP, *FIRST).seen)
+    assert isinstance(outcome(author.early(), asked(source, 1, DEEP, again)), PackageIdUsed)
+    assert source.known().last_sequence == 0
+
+
+def test_r5_nothing_overtakes_a_part_that_is_stale(author: Author, source: Source) -> None:
+    stale = prepare(author, DEEP, *FIRST)
+    edit(author, PAGES[1], 1)
+    group = [
+        asked(source, 0, DEEP, stale),
+        asked(source, 1, DEEP, prepare(author, DEEP, *SECOND)),
+    ]
+    [first, second] = publish(author.early(), *group)
+    assert isinstance(first.future.exception(), StalePackage)
+    assert isinstance(second.future.exception(), EarlierRefused)
+
+
+@pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")  # dead cursors
+def test_r5_a_crash_at_any_step_leaves_each_part_in_the_journal_once(
+    author: Author, source: Source
+) -> None:
+    survivor, settler, steps = author.early(), author.replica(), 0
+    while True:
+        body = prepare(author, DEEP, *FIRST)
+        died = crash_once(author, asked(source, steps, DEEP, body), steps)
+        settler.settle()
+        answer = outcome(survivor, asked(source, steps, DEEP, body))
+        assert isinstance(answer, Accepted), (steps, answer)
+        steps += 1
+        if not died:
+            break
+    assert steps > 20
+    found = Counter(placed.message.entry.package_id for placed in author.journaled())
+    assert set(found.values()) == {1}
+    assert source.journaled() == list(range(steps))
+    stored = author.rows("SELECT package_id FROM bookkeeping.stored_package")
+    assert {package_id for (package_id,) in stored} == set(found)
+
+
+def crash_once(author: Author, wanted: DistributionRequest, steps: int) -> bool:
+    """Publish with a process that dies after `steps`; tell whether it died."""
+    fuse = Fuse(steps)
+    early = author.early(
+        publishing=author.replica(
+            journal=FragileJournal(author.journal, fuse), slot=fragile_slot(author, fuse)
+        ),
+        open_connection=lambda: fragile_connection(author.early_connection(), fuse),
+    )
+    try:
+        publish(early, wanted)
+    except Crash:
+        pass
+    finally:
+        early.close()
+    return fuse.blown
