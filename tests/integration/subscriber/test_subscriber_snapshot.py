@@ -324,7 +324,7 @@ def test_what_was_removed_here_comes_back_with_no_snapshot_but_an_own_one(
     snapshot_of(other.url, feed)
     snapshot_of(other.url, feed, subscriber="sub", made_ms=1)
     with joining(feed, database_url, **options) as subscriber:
-        gap(subscriber, "packhorse pipeline snapshot --subscriber sub")
+        gap(subscriber, "packhorse pipeline snapshot --agent main --subscriber sub")
         assert set(content_of(database_url)) == {"/a", "/b"}
         snapshot_of(other.url, feed, subscriber="sub")
         imported(subscriber, last)

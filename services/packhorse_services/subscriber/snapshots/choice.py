@@ -20,7 +20,7 @@ logger = logging.getLogger(__name__)
 _TOLD_MS = 600_000
 """How long before a snapshot was made a removal must be, so that its maker knew of it.
 
-Two clocks and the archive's delay lie between; no snapshot is taken for lack of a few minutes.
+Between them lie two clocks and the archive's delay; this is more than all of that.
 """
 
 _REMOVED = """
@@ -50,11 +50,13 @@ class Wanted:
     @property
     def advice(self) -> str:
         """What to do when there is none."""
-        own = f" --subscriber {self.subscribers[0]}" if "" not in self.subscribers else ""
-        late = " made 10 minutes after the last package was removed here" if own else ""
+        late = ", made 10 minutes after the last removal here" if self.made_after_ms else ""
+        command = "".join(f" --agent {agent}" for agent in self.agents)
+        if "" not in self.subscribers:
+            command += f" --subscriber {self.subscribers[-1]}"
         return (
             f"it needs a snapshot of {','.join(self.agents)} at offset {self.at_least} or later"
-            f"{late}; make one: packhorse pipeline snapshot{own}"
+            f"{late}; make one: packhorse pipeline snapshot{command}"
         )
 
 

@@ -1,0 +1,307 @@
+"""A snapshot concerns all lanes at once, and is killed, paused and taken over as an import is."""
+
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from functools import partial
+from typing import Any
+
+import psycopg
+import pytest
+
+from packhorse.wire.messages import DesiredState, LaneState, Status
+from packhorse_services.subscriber.assembly import Subscriber
+from packhorse_services.subscriber.snapshots.turns import Turns
+from tests.harness.feed import Feed, page
+from tests.harness.postgres import Databases
+from tests.harness.processes import Room, Rooms
+from tests.harness.snapshots import snapshot_of
+from tests.harness.subscriber import assert_is_the_fold, content_of, position_of, rows_of
+from tests.harness.waiting import eventually
+from tests.integration.subscriber.conftest import empty
+from tests.integration.subscriber.test_subscriber_processes import (
+    journal_feed,
+    programs,
+    reached,
+    session_that_waits,
+)
+from tests.integration.subscriber.test_subscriber_program import imported, lane, running
+from tests.integration.subscriber.test_subscriber_snapshot import gap, hash_of
+
+__all__ = ["journal_feed", "programs"]
+
+BOTH = ("main", "other")
+
+
+@pytest.fixture(scope="session")
+def complete_database(databases: Databases) -> str:
+    return databases.new("complete")
+
+
+@pytest.fixture
+def complete_url(complete_database: str) -> str:
+    """The database of a subscriber that imports everything."""
+    empty(complete_database)
+    return complete_database
+
+
+@contextmanager
+def complete(feed: Feed, url: str, **options: Any) -> Iterator[Subscriber]:
+    with running(feed, url, subscriber="complete", publisher_agents=BOTH, **options) as subscriber:
+        yield subscriber
+
+
+def everywhere(subscriber: Subscriber, offset: int) -> None:
+    for agent in BOTH:
+        imported(subscriber, offset, agent)
+
+
+def write(feed: Feed, rounds: int) -> int:
+    """Append packages of both agents; return the last offset."""
+    feed.producer = "author"
+    for number in range(rounds):
+        feed.add(page(f"/main/n{number % 7}", feed.sequence))
+        last = feed.add(page(f"/other/n{number % 5}", feed.sequence), agent="other")
+    return last
+
+
+@contextmanager
+def occupied(url: str, path: str) -> Iterator[None]:
+    """Hold a node that is not committed, so that a load which comes to it waits in its COPY."""
+    with psycopg.connect(url) as connection:
+        connection.execute("INSERT INTO content.node VALUES (%s, 'x', '{}', '{}')", (path,))
+        yield
+        connection.rollback()
+
+
+def test_a_new_lane_takes_the_other_one_back_and_both_go_on(
+    feed: Feed, database_url: str, complete_url: str
+) -> None:
+    offset = write(feed, 10)
+    with complete(feed, complete_url) as other:
+        everywhere(other, offset)
+    snapshot_of(complete_url, feed, BOTH)
+    last = write(feed, 10)
+    with running(feed, database_url, start="earliest") as first:
+        imported(first, last)
+    with running(feed, database_url, start="snapshot", publisher_agents=BOTH) as subscriber:
+        everywhere(subscriber, last)
+        last = write(feed, 3)
+        everywhere(subscriber, last)
+        assert lane(subscriber, "other").started_offset == offset
+        assert lane(subscriber).started_offset == -1
+        eventually(lambda: lane(subscriber).settled_offset == last, what="all is told")
+    with complete(feed, complete_url) as other:
+        everywhere(other, last)
+    assert hash_of(database_url) == hash_of(complete_url)
+    assert_is_the_fold(database_url, feed)
+    told = {status.offset for status in feed.statuses() if status.subscriber == "sub"}
+    main = [r.offset for r in feed.records() if r.headers["publisher-agent"] == b"main"]
+    assert set(main) <= told
+
+
+def shows_loading(subscriber: Subscriber, agent: str) -> bool:
+    return lane(subscriber, agent).state is LaneState.LOADING
+
+
+def announced(feed: Feed) -> set[LaneState]:
+    """Return the states that the subscriber has announced of its lanes."""
+    own = [message for message in feed.announcements() if message.subscriber == "sub"]
+    return {state.state for message in own for state in message.states}
+
+
+def test_lanes_wait_while_a_snapshot_is_loaded(
+    feed: Feed, database_url: str, complete_url: str
+) -> None:
+    offset = write(feed, 10)
+    with complete(feed, complete_url) as other:
+        everywhere(other, offset)
+    with running(feed, database_url) as first:
+        imported(first, offset)
+    before = content_of(database_url)
+    assert set(before) == {"/main", *(f"/main/n{number}" for number in range(7))}
+    snapshot_of(complete_url, feed, BOTH)
+    with running(feed, database_url, start="snapshot", publisher_agents=BOTH) as subscriber:
+        with occupied(database_url, "/other/n3"):
+            eventually(lambda: session_that_waits(database_url) is not None, what="a load")
+            last = feed.add(page("/main/new"))
+            for agent in BOTH:
+                eventually(partial(shows_loading, subscriber, agent))
+            assert "loads the snapshot at offset" in lane(subscriber).last_error
+            eventually(lambda: LaneState.LOADING in announced(feed), what="it is announced")
+            assert content_of(database_url) == before
+        everywhere(subscriber, last)
+    assert {"/main/new", "/other/n3"} <= set(content_of(database_url))
+
+
+def test_a_lane_that_is_not_followed_any_more_is_forgotten(
+    feed: Feed, database_url: str, complete_url: str
+) -> None:
+    offset = write(feed, 5)
+    with complete(feed, complete_url) as other:
+        everywhere(other, offset)
+    with running(feed, database_url, publisher_agents=("old",)) as first:
+        imported(first, feed.add(page("/old"), agent="old"), "old")
+    snapshot_of(complete_url, feed, BOTH)
+    with running(feed, database_url, start="snapshot", publisher_agents=BOTH) as subscriber:
+        everywhere(subscriber, offset)
+    agents = rows_of(
+        database_url, "SELECT publisher_agent FROM bookkeeping.position ORDER BY publisher_agent"
+    )
+    assert agents == [("main",), ("other",)]
+    assert "/old" not in content_of(database_url)
+
+
+def test_no_snapshot_is_loaded_while_a_lane_is_paused(
+    feed: Feed, database_url: str, complete_url: str
+) -> None:
+    offset = write(feed, 5)
+    with complete(feed, complete_url) as other:
+        everywhere(other, offset)
+    with running(feed, database_url) as first:
+        imported(first, offset)
+        feed.control("sub", DesiredState.PAUSE)
+        eventually(lambda: lane(first).state is LaneState.PAUSED)
+    snapshot_of(complete_url, feed, BOTH)
+    with running(feed, database_url, start="snapshot", publisher_agents=BOTH) as subscriber:
+        gap(subscriber, "once the lane of main runs again", "other")
+        feed.control("sub", DesiredState.RUN)
+        everywhere(subscriber, offset)
+
+
+def test_one_that_waits_takes_what_the_golden_one_must_have_once_that_is_there(
+    feed: Feed, database_url: str, complete_url: str
+) -> None:
+    first = feed.add(page("/a"))
+    options = {"start": "snapshot", "wait_for": "golden", "subscriber": "late"}
+    golden = running(feed, complete_url, subscriber="golden", max_retries=0)
+    with running(feed, database_url, **options) as late:
+        gap(late, "--subscriber golden")
+        with golden as subscriber:
+            imported(subscriber, first)
+            snapshot_of(complete_url, feed)
+            ahead = {"offset": first + 1, "package_id": "", "subscriber": "golden"}
+            bad = feed.bad()
+            eventually(lambda: Status.REMOVED_FAILED in {s.status for s in feed.statuses()})
+            snapshot_of(complete_url, feed, **ahead)
+            imported(late, bad)
+            imported(late, feed.add(page("/b")))
+    assert set(content_of(database_url)) == {"/a", "/b"}
+
+
+def test_turns_are_one_loads_or_many_steps() -> None:
+    turns = Turns()
+    entered, go_on = threading.Event(), threading.Event()
+
+    def load() -> None:
+        with turns.alone() as mine:
+            assert mine
+            entered.set()
+            go_on.wait(10)
+
+    with turns.step() as first, turns.step() as second:
+        assert first
+        assert second
+        loader = threading.Thread(target=load)
+        loader.start()
+        eventually(turns.is_loading)
+        with turns.step() as late, turns.alone() as other:
+            assert (late, other) == (False, False)
+        assert not entered.is_set()
+    assert entered.wait(10)
+    with turns.step() as late, turns.alone() as other:
+        assert (late, other) == (False, False)
+    assert turns.is_loading()
+    go_on.set()
+    loader.join(10)
+    with turns.step() as after:
+        assert after
+
+
+@pytest.fixture
+def prepared(journal_feed: Feed, complete_url: str) -> int:
+    """A history, and a snapshot of it; the offset."""
+    offset = write(journal_feed, 30)
+    with complete(journal_feed, complete_url) as other:
+        everywhere(other, offset)
+    snapshot_of(complete_url, journal_feed, BOTH, part_nodes=4)
+    return offset
+
+
+def started(programs: Rooms, url: str) -> Room:
+    room = programs.subscriber(
+        "sub", url, publisher_agents="main,other", start="snapshot", lease_s=1
+    )
+    room.start()
+    return room
+
+
+def test_s1_killed_in_the_middle_of_a_load_nothing_is_half_there(
+    programs: Rooms, journal_feed: Feed, prepared: int, database_url: str, complete_url: str
+) -> None:
+    with running(journal_feed, database_url, publisher_agents=("old",)) as first:
+        imported(first, journal_feed.add(page("/main/n1", 99), agent="old"), "old")
+    before, old = content_of(database_url), position_of(database_url, "old")
+    room = programs.subscriber(
+        "sub", database_url, publisher_agents="main,other", start="snapshot", lease_s=1
+    )
+    for path in ("/main", "/main/n6", "/other", "/other/n4"):
+        with occupied(database_url, path) if path not in before else locked(database_url, path):
+            room.start()
+            eventually(lambda: session_that_waits(database_url) is not None, what=path)
+            assert content_of(database_url) == before
+            room.kill()
+        assert content_of(database_url) == before
+        assert position_of(database_url, "old") == old
+        assert rows_of(database_url, "SELECT count(*) FROM bookkeeping.position") == [(1,)]
+    room.start()
+    last = journal_feed.add(page("/main/after"))
+    for agent in BOTH:
+        reached_by(database_url, agent, last)
+    with complete(journal_feed, complete_url) as other:
+        everywhere(other, last)
+    assert hash_of(database_url) == hash_of(complete_url)
+
+
+@contextmanager
+def locked(url: str, path: str) -> Iterator[None]:
+    """Hold the row of a node, so that a load which removes it waits."""
+    with psycopg.connect(url) as connection:
+        connection.execute("SELECT FROM content.node WHERE path = %s FOR UPDATE", (path,))
+        yield
+        connection.rollback()
+
+
+def reached_by(url: str, agent: str, offset: int) -> None:
+    def there() -> bool:
+        rows = rows_of(
+            url, f"SELECT log_offset FROM bookkeeping.position WHERE publisher_agent = '{agent}'"
+        )
+        return bool(rows) and rows[0][0] >= offset
+
+    eventually(there, what=f"{agent} reaches {offset}")
+
+
+def test_u4_a_worker_paused_in_a_load_is_replaced_and_changes_nothing_later(
+    programs: Rooms, journal_feed: Feed, prepared: int, database_url: str, complete_url: str
+) -> None:
+    paused = started(programs, database_url)
+    with occupied(database_url, "/other/n3"):
+        eventually(lambda: session_that_waits(database_url) is not None)
+        paused.pause()
+    second = started(programs, database_url)
+    for agent in BOTH:
+        reached_by(database_url, agent, prepared)
+    last = write(journal_feed, 3)
+    for agent in BOTH:
+        reached_by(database_url, agent, last)
+    paused.resume()
+    last = write(journal_feed, 3)
+    for agent in BOTH:
+        reached_by(database_url, agent, last)
+    second.ready()
+    with complete(journal_feed, complete_url) as other:
+        everywhere(other, last)
+    assert hash_of(database_url) == hash_of(complete_url)
+    assert paused.running
+    reached(database_url, last)
