@@ -88,7 +88,7 @@ def plain_package(database_url: str, blobs: BlobStore) -> PackageMessage:
     return PackageMessage(entry, packed.body)
 
 
-def state_table(deep_path: str, parts: int) -> pa.Table:
+def state_table(deep_path: str, parts: int, snapshot_ms: int = 1) -> pa.Table:
     """Return the state of a bulk distribution whose packages nobody has stored."""
     rows = [
         {
@@ -104,7 +104,7 @@ def state_table(deep_path: str, parts: int) -> pa.Table:
             "part_count": parts,
             "seen_epoch": 1,
             "seen_sequence": 7,
-            "snapshot_ms": 1,
+            "snapshot_ms": snapshot_ms,
         }
         for number in range(parts)
     ]

@@ -41,7 +41,9 @@ class Bulk:
         return Export(bulk_id, deep_path, self.url, self.blobs_url, nodes, 64 * 1024**2)
 
     def prepare(self, bulk_id: str, deep_path: str = TOP, nodes: int = 200) -> list[StoredPart]:
-        prepare(self.spark, self.location, self.export(bulk_id, deep_path, nodes), lambda: None)
+        prepare(
+            lambda: self.spark, self.location, self.export(bulk_id, deep_path, nodes), lambda: None
+        )
         return self.parts(bulk_id)
 
     def parts(self, bulk_id: str) -> list[StoredPart]:

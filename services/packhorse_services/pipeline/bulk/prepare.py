@@ -1,5 +1,6 @@
 """Phase 1: every part of the subtree becomes a stored package, all of them of one snapshot."""
 
+import logging
 import threading
 from collections.abc import Callable, Generator, Iterator
 from contextlib import contextmanager
@@ -19,23 +20,31 @@ from packhorse_services.pipeline.failures import translated
 from packhorse_services.pipeline.location import Location
 from packhorse_services.pipeline.schemas import BULK_PARTS, require
 
+logger = logging.getLogger(__name__)
+
 _LOOK_S = 1.0
 
 
 def prepare(
-    spark: SparkSession, location: Location, export: Export, check: Callable[[], None]
+    start_spark: Callable[[], SparkSession],
+    location: Location,
+    export: Export,
+    check: Callable[[], None],
 ) -> None:
     """Store the packages, then note all of them in one commit.
 
     Until that commit nothing has happened: what was stored belongs to nobody, and the cleanup
-    removes it. `check` is called now and then; what it raises ends the work.
+    removes it. Spark is started once there is something to do. `check` is called now and then;
+    what it raises ends the work.
 
     Raises `PathMissing`, `TaskRefused`, `TaskFailed`, `TablesUnusable`, and what `check` raises.
     """
     database = jdbc_database(export.database_url)
-    with author_snapshot(export.database_url) as snapshot:
+    with translated("bulk"), author_snapshot(export.database_url) as snapshot:
         sizes = snapshot.sizes(export.deep_path)
         parts = list(cut(sizes, part_nodes=export.part_nodes, part_bytes=export.part_bytes))
+        logger.info("planned", extra={"parts": len(parts), "nodes": sum(p.nodes for p in parts)})
+        spark = start_spark()
         context = spark.sparkContext
         meter = Meter(context.accumulator(0), context.accumulator(0))
         ranges = [part.within(export.deep_path) for part in parts]
@@ -88,10 +97,9 @@ def _watched(
     watcher = threading.Thread(target=watch, name="bulk-watch", daemon=True)
     watcher.start()
     try:
-        with translated("bulk"):
-            yield
-    except PackhorseError:
-        if reasons:
+        yield
+    except Exception:
+        if reasons:  # the job was ended for it
             raise reasons[0] from None
         raise
     finally:

@@ -5,6 +5,7 @@ from functools import partial
 from typing import Any
 
 import psycopg
+from pyspark.sql import SparkSession
 
 from packhorse.db.connect import connect
 from packhorse_services.pipeline.bulk.append import Appended, Appending
@@ -91,15 +92,16 @@ def cancel(settings: Settings, bulk_id: str, deep_path: str | None) -> None:
 
 
 def _prepare(settings: Settings, location: Location, export: Export, stopping: Stopping) -> None:
-    spark = spark_session(settings, location, "bulk")
+    start = partial(spark_session, settings, location, "bulk")
     try:
-        prepare(spark, location, export, stopping.check)
+        prepare(start, location, export, stopping.check)
     except BulkStopped as error:
         raise BulkStopped(f"{error} while it exported: no part went out") from error
     except KeyboardInterrupt:  # Spark's own handler has ended the jobs
         raise BulkStopped("interrupted while it exported: no part went out") from None
     finally:
-        spark.stop()
+        if (spark := SparkSession.getActiveSession()) is not None:
+            spark.stop()
 
 
 def _require_same(prepared: Prepared, export: Export) -> None:

@@ -1,0 +1,138 @@
+"""`packhorse-pipeline bulk`: killed in both phases, run again, every package goes out once (R5)."""
+
+import json
+import sys
+from collections.abc import Iterator
+
+import pytest
+
+from packhorse.messaging.api import Edge
+from packhorse.messaging.numbered import number_of
+from packhorse.messaging.open import open_journal
+from packhorse.wire.messages import PackageEntry
+from packhorse.wire.package_codec import decode_entry
+from tests.harness.bulk import TOP, odd_nodes, written
+from tests.harness.postgres import Databases
+from tests.harness.processes import Process
+from tests.harness.site import Site, site
+from tests.harness.spark import spark_environment
+from tests.harness.waiting import eventually
+
+pytestmark = pytest.mark.spark
+
+ID = "huge"
+PART_NODES = 60
+
+
+class BulkSite:
+    """A site whose author has a large subtree, and the bulk program as its operator runs it."""
+
+    def __init__(self, built: Site, journal_url: str) -> None:
+        self.site, self.journal_url = built, journal_url
+        folder = built.rooms.folder
+        self.blobs = folder / "blobs"
+        self.environment = {
+            **spark_environment(),
+            "PACKHORSE_DATABASE_URL": built.author_url,
+            "PACKHORSE_BLOBS_URL": str(self.blobs),
+            "PACKHORSE_TABLES_URL": str(folder / "tables"),
+            "PACKHORSE_PUBLISHER_URL": built.publisher.url,
+            "PACKHORSE_PUBLISHER_TOKEN": built.rooms.token,
+        }
+        self.program = self.process()
+
+    def process(self, *options: str) -> Process:
+        command = (sys.executable, "-m", "packhorse_services.pipeline", "bulk", "--id", ID)
+        wanted = options or ("--deep", TOP, "--part-nodes", str(PART_NODES), "--json")
+        return Process("bulk", (*command, *wanted), self.environment, self.site.rooms.folder)
+
+    def ended(self, *options: str) -> tuple[int, str]:
+        """Run it to its end; return exit code and the last line that it said."""
+        process = self.process(*options)
+        process.start()
+        code = process.wait(180)
+        return code, process.log.read_text().splitlines()[-1]
+
+    def stored(self) -> int:
+        return len(list(self.blobs.glob("packages/*/*")))
+
+    def last_sequence(self) -> int:
+        answer = self.site.http.get(f"{self.site.publisher.url}/producers/bulk-{ID}")
+        return -1 if answer.status_code == 404 else int(answer.json()["last_sequence"] or 0)
+
+    def published(self) -> list[tuple[int, PackageEntry]]:
+        """Return sequence and entry of each package of the bulk producer, as the journal has it."""
+        topic = f"{self.site.rooms.all[0].environment['PACKHORSE_TOPIC_PREFIX']}_package"
+        journal, found, position = open_journal(self.journal_url, client_name="tests"), [], -1
+        end = journal.bounds(topic).next
+        with journal.reader(topic, Edge.OLDEST, partition=0) as reader:
+            while position < end:
+                for record in reader.poll(5):
+                    number = number_of(record.headers)
+                    if number and f"/bulk-{ID}/" in number.producer:
+                        found.append((number.sequence, decode_entry(record.headers)))
+                position = reader.position()
+        journal.close()
+        return found
+
+
+@pytest.fixture
+def bulk(databases: Databases) -> Iterator[BulkSite]:
+    journal_url = databases.new("journal")
+    with site(databases, journal_url) as built:
+        built.subscriber("sub1")
+        built.start()
+        written(built.author_url, odd_nodes())
+        yield BulkSite(built, journal_url)
+
+
+def test_r5_r6_a_bulk_distribution_that_is_killed_in_both_phases_goes_out_once(
+    bulk: BulkSite,
+) -> None:
+    program = bulk.program
+    program.start()
+    eventually(lambda: bulk.stored() >= 3, timeout=120, what=program.said())
+    program.kill()
+    assert bulk.published() == [], "the first phase appends nothing"
+
+    program.start()
+    eventually(lambda: bulk.last_sequence() >= 2, timeout=180, interval=0.005, what=program.said())
+    bulk.site.publisher.pause()  # so that it is killed in an append, and not at its end
+    program.kill()
+    bulk.site.publisher.resume()
+    before = bulk.published()
+    last = f"{TOP}/odd/zzz"
+    bulk.site.put(last, properties={"written": "since"})
+    bulk.site.distribute(last)  # newer than the last part, which is stale now
+
+    program.start()
+    assert program.wait(60) == 0, program.said()
+    done = json.loads(program.output.read_text())
+    assert done["exported_again"] == 1
+    assert done["earlier"] >= len(before) > 0
+    _check_published(bulk, parts=done["earlier"] + done["sent"])
+    eventually(lambda: len(set(bulk.site.hashes(TOP).values())) == 1, timeout=60)
+    found = bulk.site.at("sub1", last)
+    assert found is not None
+    assert found["properties"] == {"written": "since"}
+    _check_endings(bulk)
+
+
+def _check_published(bulk: BulkSite, parts: int) -> None:
+    """Every part is in the journal once, in order, and together they are the subtree."""
+    published = bulk.published()
+    assert [sequence for sequence, _ in published] == list(range(parts))
+    entries = [entry for _, entry in published]
+    assert len({entry.package_id for entry in entries}) == parts > 20
+    assert [entry.range_from for entry in entries[1:]] == [one.range_to for one in entries[:-1]]
+    assert (entries[0].range_from, entries[-1].range_to) == ("", "")
+
+
+def _check_endings(bulk: BulkSite) -> None:
+    """What does not go on says why, with the exit code of the guide."""
+    code, said = bulk.ended("--deep", TOP)
+    assert (code, "0 parts sent" in said) == (0, True), said
+    assert bulk.ended("--deep", "/content/other")[0] == 4
+    assert bulk.ended("--cancel")[0] == 0
+    code, said = bulk.ended("--deep", TOP)
+    assert (code, "was cancelled" in said) == (4, True), said
