@@ -17,7 +17,6 @@ from packhorse_services.pipeline.archive import places as at
 from packhorse_services.pipeline.archive import start
 from packhorse_services.pipeline.archive.checkpoint import Folder, Progress, progress_of
 from packhorse_services.pipeline.archive.delta import (
-    ARCHIVE,
     Turn,
     append,
     begin,
@@ -143,7 +142,7 @@ def _begin(spark: SparkSession, location: Location, last: Turn | None) -> int:
     """Begin a checkpoint anew, and let go of the last one. Returns its generation."""
     fresh = Turn(QUERY, 0 if last is None else last.generation + 1)
     folder_of(spark, location, fresh).remove()
-    begin(spark, location, {tables.BRONZE: ARCHIVE[tables.BRONZE]}, fresh)
+    begin(location, [tables.BRONZE], fresh)
     if last is not None:
         folder_of(spark, location, last).remove()
     return fresh.generation

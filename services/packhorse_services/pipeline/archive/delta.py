@@ -6,7 +6,7 @@ raises it, and whoever still works on the old one finds his writes skipped.
 """
 
 import json
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
 import deltalake
@@ -123,12 +123,17 @@ def require_turn(location: Location, table: str, turn: Turn) -> None:
         )
 
 
-def begin(
-    spark: SparkSession, location: Location, names: Mapping[str, StructType], turn: Turn
-) -> None:
+def begin(location: Location, names: Iterable[str], turn: Turn) -> None:
     """Let the tables know that a generation begins; older ones can write no more."""
-    for name, schema in names.items():
-        append(spark.createDataFrame([], schema), location, name, turn)
+    mark = deltalake.Transaction(application(turn.query), turn.version)
+    properties = deltalake.CommitProperties(app_transactions=[mark])
+    for name in names:
+        stored = deltalake.DeltaTable(
+            location.delta_uri(name), storage_options=location.delta_options()
+        )
+        stored.create_write_transaction(
+            [], mode="append", schema=stored.schema(), commit_properties=properties
+        )
 
 
 def load(spark: SparkSession, location: Location, table: str) -> DataFrame:

@@ -57,7 +57,7 @@ def plan(
 def _begin(spark: SparkSession, location: Location, last: Turn | None) -> int:
     fresh = Turn(QUERY, 0 if last is None else last.generation + 1)
     folder_of(spark, location, fresh).remove()
-    begin(spark, location, SILVER, fresh)
+    begin(location, SILVER, fresh)
     if last is not None:
         folder_of(spark, location, last).remove()
     return fresh.generation
