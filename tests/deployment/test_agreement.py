@@ -22,6 +22,8 @@ ALL = [container for container in containers() if container.command[0] != "sh"]
 PROGRAMS = [c for c in ALL if c.command[0] != "packhorse"]
 COMMANDS = [c for c in ALL if c.command[0] == "packhorse"]
 
+SECRETS = {"PACKHORSE_SUBSCRIBER_DATABASES_FILE": '{"sub1": "postgresql://…"}'}
+
 
 def where(container: Container) -> str:
     return container.where
@@ -47,7 +49,7 @@ def environment(
         monkeypatch.setenv(name, value)
         if name.endswith("_FILE"):
             secret = tmp_path / name
-            secret.write_text("postgresql://packhorse:secret@postgres:5432/database")
+            secret.write_text(SECRETS.get(name, "postgresql://packhorse:secret@postgres:5432/a"))
             secret.chmod(0o600)
             monkeypatch.setenv(name, str(secret))
     return container

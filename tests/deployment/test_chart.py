@@ -7,11 +7,14 @@ import kubernetes_validate
 import pytest
 from helm_python import Chart, HelmError, lint
 
-from tests.harness.deployment import CHART, full_values, manifests
+from packhorse_services.pipeline.__main__ import commands
+from tests.harness.deployment import CHART, full_values, manifests, pod_of
 
 OLDEST, NEWEST = "1.30", kubernetes_validate.latest_version()
 FOREIGN_KINDS = {"ServiceMonitor"}  # of the Prometheus operator, unknown to Kubernetes itself
 VALUES: dict[str, dict[str, Any] | None] = {"default": None, "full": full_values()}
+
+TASKS = {command.name for command in commands.registered_commands}
 
 Manifest = dict[str, Any]
 
@@ -27,8 +30,8 @@ def of_kind(documents: list[Manifest], kind: str) -> dict[str, Manifest]:
 
 def pods(documents: list[Manifest]) -> Iterator[Manifest]:
     for document in documents:
-        if document["kind"] in ("Deployment", "Job"):
-            yield document["spec"]["template"]["spec"]
+        if (pod := pod_of(document)) is not None:
+            yield pod
 
 
 @pytest.mark.parametrize("values", VALUES.values(), ids=VALUES)
@@ -160,12 +163,16 @@ def test_a_program_gets_only_its_own_database(rendered: list[Manifest]) -> None:
     seen: dict[str, str] = {}
     for name, deployment in of_kind(rendered, "Deployment").items():
         volumes = deployment["spec"]["template"]["spec"]["volumes"]
-        (projected,) = (v["projected"] for v in volumes if v["name"] == "secrets")
-        (secret,) = (
+        secrets = [
             f"{s['secret']['name']}/{s['secret']['items'][0]['key']}"
-            for s in projected["sources"]
+            for volume in volumes
+            for s in volume.get("projected", {"sources": ()})["sources"]
             if s["secret"]["items"][0]["path"] == "PACKHORSE_DATABASE_URL_FILE"
-        )
+        ]
+        if name.endswith("-pipeline"):  # it reads tables only
+            assert not secrets
+            continue
+        (secret,) = secrets
         component = deployment["metadata"]["labels"]["app.kubernetes.io/component"]
         seen["author" if component in authors else name] = secret
     assert len(set(seen.values())) == len(seen)
@@ -204,6 +211,19 @@ def test_the_network_policy_lets_out_dns_and_what_is_listed() -> None:
     assert others == full_values()["networkPolicy"]["egress"]
 
 
+def test_one_task_of_a_kind_runs_at_a_time_and_is_one_that_the_program_has() -> None:
+    assert not of_kind(manifests(), "CronJob")
+    jobs = of_kind(manifests(full_values()), "CronJob")
+    assert len(jobs) == 4  # the audit is off
+    for job in jobs.values():
+        assert job["spec"]["concurrencyPolicy"] == "Forbid"
+        pod = pod_of(job)
+        assert pod is not None
+        program, task = pod["containers"][0]["command"]
+        assert program == "packhorse-pipeline"
+        assert task in TASKS
+
+
 WRONG: dict[str, dict[str, Any]] = {
     "a misspelt key": {"publisher": {"replica": 3}},
     "an unknown section": {"subscribres": []},
@@ -225,6 +245,13 @@ WRONG: dict[str, dict[str, Any]] = {
     "a log level that does not exist": {"log": {"level": "LOUD"}},
     "a variable that no program reads": {"publisher": {"env": {"PATH": "/tmp"}}},
     "keys over plain HTTP": {"authentication": {"jwksUrl": "http://identity.example/keys"}},
+    "a task that there is not": {
+        "pipeline": {"tasks": {"guess": {"enabled": True, "schedule": "@daily", "arguments": []}}}
+    },
+    "a schedule that is none": {
+        "pipeline": {"tasks": {"audit": {"enabled": True, "schedule": "daily", "arguments": []}}}
+    },
+    "tables in a container's folder": {"pipeline": {"tablesUrl": "/tables"}},
     "a topic prefix that Kafka refuses": {"topicPrefix": "a b"},
 }
 

@@ -17,7 +17,14 @@ from packhorse.db.migrate import upgrade
 from packhorse.runtime.token_file import TokenFile
 from packhorse_services.cli.embedded import EmbeddedPostgres
 from tests.harness.composed import composed_secrets, prepared_postgres
-from tests.harness.deployment import COMPOSE, IMAGE, ROOT, compose, image_environment
+from tests.harness.deployment import (
+    COMPOSE,
+    IMAGES,
+    ROOT,
+    compose,
+    image_environment,
+    is_ours,
+)
 
 STACK = compose()
 SERVICES: dict[str, dict[str, Any]] = STACK["services"]
@@ -68,7 +75,7 @@ def test_images_are_plain_names_with_a_version() -> None:
     for service in SERVICES.values():
         name, _, tag = service["image"].partition(":")
         assert "." not in name, "no registry"
-        assert name == IMAGE or re.match(r"v?\d", tag), service["image"]
+        assert name in IMAGES or re.match(r"v?\d", tag), service["image"]
 
 
 def test_ports_are_open_to_this_machine_only_and_each_once() -> None:
@@ -80,7 +87,7 @@ def test_ports_are_open_to_this_machine_only_and_each_once() -> None:
 
 def test_our_containers_have_no_rights_and_write_to_tmp_only() -> None:
     for name, service in SERVICES.items():
-        if service["image"].startswith(f"{IMAGE}:"):
+        if is_ours(service):
             assert service["read_only"] is True
             assert service["cap_drop"] == ["ALL"]
             assert service["security_opt"] == ["no-new-privileges:true"]

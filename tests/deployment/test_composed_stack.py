@@ -8,12 +8,12 @@ import pytest
 
 from packhorse_services.cli.connection import read_token
 from tests.harness.composed import ComposedStack, composed_secrets, prepared_postgres
-from tests.harness.deployment import compose
+from tests.harness.deployment import compose, is_ours
 from tests.harness.kafka.broker import running_kafka
 from tests.harness.waiting import eventually
 
 SUBSCRIBERS = ("sub1", "sub2", "sub3")
-PROGRAMS = ("publisher", "content", "cleanup", *SUBSCRIBERS)
+PROGRAMS = ("publisher", "content", "cleanup", "pipeline", *SUBSCRIBERS)
 
 pytestmark = [pytest.mark.kafka, pytest.mark.s3]
 
@@ -43,6 +43,8 @@ def test_it_starts_distributes_and_ends_cleanly(stack: ComposedStack, tmp_path: 
     token = read_token(tmp_path / "secrets" / "tokens")
     with httpx.Client(headers={"authorization": f"Bearer {token}"}, trust_env=False) as client:
         distribute(client, stack)
+        report = client.get(f"{stack.url('pipeline')}/reports/delivery")
+        assert report.json()["rows"] == []  # no task has run
     assert set(stack.stop().values()) <= {0}, stack.said()
 
 
@@ -59,5 +61,6 @@ def distribute(client: httpx.Client, stack: ComposedStack) -> None:
 
 
 def test_every_program_of_the_file_is_started_by_this_test() -> None:
-    ours = {n for n, s in compose()["services"].items() if s["image"].startswith("packhorse:")}
+    services = compose()["services"].items()
+    ours = {name for name, one in services if is_ours(one) and "profiles" not in one}
     assert ours == {*PROGRAMS, "topics", "secrets"}

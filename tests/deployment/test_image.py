@@ -7,7 +7,7 @@ import sys
 from fnmatch import fnmatch
 from pathlib import Path
 
-from tests.harness.deployment import DOCKERFILE, ROOT, image_environment
+from tests.harness.deployment import DOCKERFILE, IMAGES, ROOT, image_environment, stages
 
 TEXT = DOCKERFILE.read_text().replace("\\\n", " ")
 
@@ -33,12 +33,15 @@ def test_nothing_private_reaches_the_builder() -> None:
 
 
 def test_it_runs_as_a_numbered_user_without_rights() -> None:
-    assert re.findall(r"^USER (.+)$", TEXT, re.MULTILINE) == ["10001:10001"]
+    for stage in IMAGES.values():
+        text = stages()[stage][1]
+        assert re.findall(r"^USER (.+)$", text, re.MULTILINE) == ["10001:10001"]
+        assert text.strip().endswith("USER 10001:10001")
 
 
 def test_bases_are_plain_names_with_a_version() -> None:
-    bases = [line.split()[0] for line in re.findall(r"^FROM (.+)$", TEXT, re.MULTILINE)]
-    assert set(bases) == {"python:3.11-slim"}
+    bases = {parent for parent, _ in stages().values()} - stages().keys()
+    assert bases == {"python:3.11-slim"}
 
 
 def test_the_command_chooses_the_program() -> None:
@@ -53,3 +56,11 @@ def test_its_health_check_is_a_program_that_runs() -> None:
     compile(check[2], "HEALTHCHECK", "exec")
     assert "/livez" in check[2]
     assert image_environment()["PACKHORSE_PORT"] == "8080"
+
+
+def test_the_pipeline_image_fetches_its_jars_when_it_is_built() -> None:
+    environment = image_environment("pipeline")
+    assert environment["PACKHORSE_SPARK_JARS"].startswith("/opt/")
+    lines = stages()["pipeline"][1].splitlines()
+    assert lines.index("RUN packhorse-pipeline jars") < lines.index("USER 10001:10001")
+    assert "/opt/packhorse/bin" in environment["PATH"]

@@ -9,8 +9,8 @@ from packaging.utils import canonicalize_name
 
 from tests.harness.deployment import ROOT
 
-SHIPPED_EXTRAS = ("kafka", "embedded")
-PERMITTED = re.compile(r"\b(MIT|BSD|Apache|ISC|PSF|MPL|Mozilla|LGPL)\b")
+SHIPPED_EXTRAS = ("kafka", "embedded", "pipeline")
+PERMITTED = re.compile(r"\b(MIT|BSD|Apache|ISC|PSF|Python Software Foundation|MPL|Mozilla|LGPL)\b")
 REFUSED = re.compile(r"\b([AS]?GPL|SSPL|BUSL|Commons.Clause|Proprietary)\b", re.IGNORECASE)
 
 

@@ -8,7 +8,7 @@ import pytest
 
 _PAGE = Path(__file__).parents[2] / "docs" / "deployment.md"
 _ROW = re.compile(r"^\| (`[^|]*`) \| ([^|]*) \|", re.MULTILINE)
-_ROOMS = ("publisher", "content", "subscriber", "cleanup")
+_ROOMS = ("publisher", "content", "subscriber", "cleanup", "pipeline")
 
 
 def documented(room: str) -> set[str]:

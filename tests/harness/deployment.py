@@ -15,7 +15,8 @@ CHART = ROOT / "helm" / "packhorse"
 COMPOSE = ROOT / "docker-compose.yml"
 DOCKERFILE = ROOT / "services" / "Dockerfile"
 FULL_VALUES = ROOT / "tests" / "deployment" / "values-full.yaml"
-IMAGE = "packhorse"
+IMAGES = {"packhorse": "", "packhorse-pipeline": "pipeline"}
+"""Our images, and the stage of the recipe that each is; the last one has no name."""
 
 
 @dataclass(frozen=True)
@@ -59,12 +60,42 @@ def manifests(values: dict[str, Any] | None = None) -> list[dict[str, Any]]:
     return [document for document in documents if document]
 
 
-def image_environment() -> dict[str, str]:
-    """Return the variables that the image itself sets."""
+def is_ours(service: Mapping[str, Any]) -> bool:
+    """Tell whether a service of the compose file is one of our programs."""
+    return service["image"].partition(":")[0] in IMAGES
+
+
+def stages() -> dict[str, tuple[str, str]]:
+    """Return what each stage of the recipe stands on, and its lines; the last one has no name."""
     text = DOCKERFILE.read_text().replace("\\\n", " ")
-    last_stage = text.rsplit("\nFROM ", 1)[1]
-    lines = re.findall(r"^ENV (.+)$", last_stage, re.MULTILINE)
-    return dict(pair.split("=", 1) for line in lines for pair in shlex.split(line))
+    _, *parts = re.split(r"^FROM ", text, flags=re.MULTILINE)
+    found = {}
+    for part in parts:
+        first, _, lines = part.partition("\n")
+        parent, _, name = first.partition(" AS ")
+        found[name.strip()] = (parent.strip(), lines)
+    return found
+
+
+def pod_of(document: Mapping[str, Any]) -> dict[str, Any] | None:
+    """Return the pod that a manifest describes, if it does."""
+    spec = document.get("spec", {})
+    if document["kind"] == "CronJob":
+        spec = spec["jobTemplate"]["spec"]
+    elif document["kind"] not in ("Deployment", "Job"):
+        return None
+    pod: dict[str, Any] = spec["template"]["spec"]
+    return pod
+
+
+def image_environment(stage: str = "") -> dict[str, str]:
+    """Return the variables that an image itself sets."""
+    if stage not in stages():
+        return {}
+    parent, text = stages()[stage]
+    lines = re.findall(r"^ENV (.+)$", text, re.MULTILINE)
+    own = dict(pair.split("=", 1) for line in lines for pair in shlex.split(line))
+    return {**image_environment(parent), **own}
 
 
 def containers() -> list[Container]:
@@ -74,11 +105,12 @@ def containers() -> list[Container]:
 
 def _composed() -> Iterator[Container]:
     for name, service in compose()["services"].items():
-        if service["image"].startswith(f"{IMAGE}:"):
+        if is_ours(service):
+            image = image_environment(IMAGES[service["image"].partition(":")[0]])
             yield Container(
                 where=f"compose {name}",
                 command=tuple(service["command"]),
-                environment={**image_environment(), **service.get("environment", {})},
+                environment={**image, **service.get("environment", {})},
                 probes=_probed(service["healthcheck"]),
             )
 
@@ -92,18 +124,21 @@ def _rendered(values_name: str, values: dict[str, Any] | None) -> Iterator[Conta
     documents = manifests(values)
     shared = next(d["data"] for d in documents if d["kind"] == "ConfigMap")
     for document in documents:
-        if document["kind"] not in ("Deployment", "Job"):
-            continue
-        for container in document["spec"]["template"]["spec"]["containers"]:
+        for container in (pod_of(document) or {"containers": ()})["containers"]:
             own = {e["name"]: e["value"] for e in container["env"] if "value" in e}
             inherited = shared if "envFrom" in container else {}
             yield Container(
                 where=f"chart ({values_name}) {document['metadata']['name']}",
                 command=tuple(container["command"]),
-                environment={**image_environment(), **inherited, **own},
+                environment={**_image_of(container), **inherited, **own},
                 probes=tuple(
                     probe["httpGet"]["path"]
                     for key, probe in container.items()
                     if key.endswith("Probe")
                 ),
             )
+
+
+def _image_of(container: Mapping[str, Any]) -> dict[str, str]:
+    name = container["image"].partition(":")[0].rpartition("/")[2]
+    return image_environment(IMAGES[name])

@@ -37,3 +37,7 @@ helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version | replace "+" "_" }}
 {{- define "packhorse.image" -}}
 {{- printf "%s:%s" .Values.image.repository (default .Chart.AppVersion .Values.image.tag) -}}
 {{- end -}}
+
+{{- define "packhorse.pipelineImage" -}}
+{{- printf "%s:%s" .Values.pipeline.image.repository (default .Chart.AppVersion .Values.image.tag) -}}
+{{- end -}}

@@ -79,7 +79,7 @@ seccompProfile:
 {{- define "packhorse.volumes" -}}
 - name: tmp
   emptyDir:
-    sizeLimit: 1Gi
+    sizeLimit: {{ .temporary | default "1Gi" }}
 {{- if .secrets }}
 - name: secrets
   projected:
@@ -110,7 +110,7 @@ timeoutSeconds: 5
 {{/*
 One program: its Deployment and its Service.
 Takes .root, .component, .instance (the name's end), .command, .values (the program's own),
-.replicas, .strategy, .settings, .secrets.
+.replicas, .strategy, .settings, .secrets, and .image where it is another one.
 */}}
 {{- define "packhorse.program" -}}
 {{- $root := .root -}}
@@ -158,7 +158,7 @@ spec:
       {{- end }}
       containers:
       - name: {{ .component }}
-        image: {{ include "packhorse.image" $root }}
+        image: {{ .image | default (include "packhorse.image" $root) }}
         imagePullPolicy: {{ $root.Values.image.pullPolicy }}
         command: [{{ .command }}]
         envFrom:

@@ -1,0 +1,87 @@
+{{/*
+One task of the pipeline by schedule. Takes .root, .task (its name) and .when.
+*/}}
+{{- define "packhorse.task" -}}
+{{- $root := .root -}}
+{{- $values := $root.Values.pipeline.task -}}
+{{- $parameters := dict
+  "root" $root
+  "temporary" $values.temporary
+  "settings" (merge (dict "PACKHORSE_TABLES_URL" $root.Values.pipeline.tablesUrl) $values.env)
+  "secrets" (dict
+    "PACKHORSE_JOURNAL_URL_FILE" $root.Values.secrets.journalUrl
+    "PACKHORSE_DATABASE_URL_FILE" $root.Values.secrets.authorDatabaseUrl
+    "PACKHORSE_SUBSCRIBER_DATABASES_FILE" $root.Values.pipeline.subscriberDatabases) -}}
+apiVersion: batch/v1
+kind: CronJob
+metadata:
+  name: {{ include "packhorse.fullname" $root }}-{{ .task }}
+  labels:
+    {{- include "packhorse.labels" $root | nindent 4 }}
+    app.kubernetes.io/component: pipeline-{{ .task }}
+spec:
+  schedule: {{ .when.schedule | quote }}
+  timeZone: Etc/UTC
+  # Two of one task would only wait for each other.
+  concurrencyPolicy: Forbid
+  startingDeadlineSeconds: 600
+  successfulJobsHistoryLimit: 1
+  failedJobsHistoryLimit: 3
+  jobTemplate:
+    spec:
+      backoffLimit: 2
+      template:
+        metadata:
+          labels:
+            {{- include "packhorse.labels" $root | nindent 12 }}
+            app.kubernetes.io/component: pipeline-{{ .task }}
+            {{- with $root.Values.podLabels }}
+            {{- toYaml . | nindent 12 }}
+            {{- end }}
+          {{- with $root.Values.podAnnotations }}
+          annotations:
+            {{- toYaml . | nindent 12 }}
+          {{- end }}
+        spec:
+          restartPolicy: Never
+          serviceAccountName: {{ include "packhorse.serviceAccountName" $root }}
+          automountServiceAccountToken: false
+          enableServiceLinks: false
+          terminationGracePeriodSeconds: {{ $values.terminationGracePeriodSeconds }}
+          securityContext:
+            {{- include "packhorse.podSecurity" $root | nindent 12 }}
+          {{- with $root.Values.imagePullSecrets }}
+          imagePullSecrets:
+            {{- toYaml . | nindent 12 }}
+          {{- end }}
+          containers:
+          - name: {{ .task }}
+            image: {{ include "packhorse.pipelineImage" $root }}
+            imagePullPolicy: {{ $root.Values.image.pullPolicy }}
+            command: {{ concat (list "packhorse-pipeline" .task) .when.arguments | toJson }}
+            envFrom:
+            - configMapRef:
+                name: {{ include "packhorse.fullname" $root }}
+            env:
+              {{- include "packhorse.environment" $parameters | nindent 14 }}
+            securityContext:
+              {{- include "packhorse.containerSecurity" $root | nindent 14 }}
+            resources:
+              {{- toYaml $values.resources | nindent 14 }}
+            volumeMounts:
+              {{- include "packhorse.volumeMounts" $parameters | nindent 14 }}
+          volumes:
+            {{- include "packhorse.volumes" $parameters | nindent 12 }}
+          {{- with $root.Values.nodeSelector }}
+          nodeSelector:
+            {{- toYaml . | nindent 12 }}
+          {{- end }}
+          {{- with $root.Values.affinity }}
+          affinity:
+            {{- toYaml . | nindent 12 }}
+          {{- end }}
+          {{- with $root.Values.tolerations }}
+          tolerations:
+            {{- toYaml . | nindent 12 }}
+          {{- end }}
+{{- end -}}
