@@ -101,8 +101,10 @@ class FilesystemBlobs:
 
     def list(self, prefix: str) -> Iterator[StoredBlob]:
         """Walk the folders that the prefix leaves, one at a time."""
-        for kind in KINDS:
-            for shard in SHARDS:
+        kinds = [kind for kind in KINDS if f"{kind}/".startswith(prefix[: len(kind) + 1])]
+        named = prefix.split("/")[1:2] if prefix.count("/") > 1 else []
+        for kind in kinds:
+            for shard in [shard for shard in named if shard in SHARDS] if named else SHARDS:
                 folder = f"{kind}/{shard}/"
                 if folder.startswith(prefix) or prefix.startswith(folder):
                     yield from self._list_shard(folder, prefix)

@@ -1,0 +1,281 @@
+"""R22: what nobody refers to goes, what anybody refers to stays, and doubt removes nothing."""
+
+import json
+import random
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from packhorse.blobs.api import binary_key, package_key
+from packhorse.content.node import Binary, Node
+from packhorse.errors import PackhorseError
+from packhorse.packages.body import pack
+from packhorse.snapshots.parts import write_part
+from packhorse.snapshots.snapshot import part_key
+from packhorse.wire.messages import Action
+from packhorse_services.pipeline.errors import TaskFailed, TaskRefused
+from packhorse_services.pipeline.sweep.report import State
+from packhorse_services.pipeline.sweep.stores import Stores
+from packhorse_services.pipeline.sweep.sweeping import PATIENCE, Patience
+from tests.harness.feed import TOPICS
+from tests.harness.postgres import Databases
+from tests.harness.sweep import AT_ONCE, HOURS, PlainReport, Yard, wait_a_moment, yard_of
+
+
+@pytest.fixture
+def yard(databases: Databases, tmp_path: Path) -> Iterator[Yard]:
+    with yard_of(databases, tmp_path / "blobs") as made:
+        yield made
+
+
+def large_node(path: str, *binaries: Binary) -> Node:
+    """A node whose package goes by reference."""
+    text = random.Random(1).randbytes(1_000_000).hex()
+    return Node(path, "page", json.dumps({"text": text}), binaries)
+
+
+def test_r22_what_nobody_refers_to_goes_and_all_else_stays(yard: Yard) -> None:
+    used, unused = yard.upload(b"used"), yard.upload(b"unused")
+    yard.write("/a", used)
+    yard.age()
+    young = yard.upload(b"young")
+    report = yard.mark()
+    assert report.summary.state is State.COMPLETE
+    assert (report.summary.unused.binaries.count, report.summary.unused.binaries.bytes) == (1, 6)
+    assert yard.has(unused), "a mark removes nothing"
+    assert yard.sweep(report, dry_run=True).binaries.count == 1
+    assert yard.has(unused), "nor does a dry run"
+    assert yard.sweep(report).binaries.count == 1
+    assert [yard.has(one) for one in (used, unused, young)] == [True, False, True]
+    with pytest.raises(TaskRefused, match="swept already"):
+        yard.sweep(report)
+
+
+def test_r22_sources_are_read_as_references_travel(yard: Yard) -> None:
+    order = ["author", "outbox", "log", "packages", "snapshots", "subscriber sub"]
+    assert yard.mark().read_sources == order
+
+
+def test_r22_every_place_that_refers_to_a_binary_keeps_it(yard: Yard) -> None:
+    names = ("author", "outbox", "log", "stored", "part", "subscriber")
+    binaries = {name: yard.upload(name.encode()) for name in names}
+    yard.write("/author", binaries["author"])
+    for name in ("subscriber", "log", "outbox"):
+        yard.write(f"/{name}", binaries[name])
+        yard.commit_export(yard.begin_export(f"/{name}"))
+        yard.remove(f"/{name}")
+        if name != "outbox":
+            yard.append_one()
+        if name == "subscriber":
+            yard.import_next()
+            yard.forget_log()
+    write_part(
+        [Node("/p", "page", binaries=(binaries["part"],))], part_key("0a" * 8, 1), yard.blobs
+    )
+    large = large_node("/s", binaries["stored"])
+    yard.age()
+    pack([large], "dstrpck-9-ab", yard.blobs)
+    report = yard.mark()
+    assert [name for name in names if not yard.has(binaries[name])] == []
+    assert report.candidates == []
+
+
+def test_a_stored_package_that_nobody_names_is_reported_and_goes(yard: Yard) -> None:
+    key = package_key("dstrpck-1-ab")
+    content = b"(\xb5/\xfd \x00\x01\x00\x00"  # an empty frame
+    yard.blobs.put(key, [content])
+    named = package_key("dstrpck-2-cd")
+    yard.blobs.put(named, [content])
+    yard.author.execute(
+        "INSERT INTO bookkeeping.stored_package (key, package_id, length, sha256) "
+        "VALUES (%s, 'dstrpck-2-cd', 9, '')",
+        (named,),
+    )
+    yard.age()
+    report = yard.mark()
+    assert [blob.key for blob in report.candidates] == [key]
+    assert report.summary.unused.packages.count == 1
+    yard.sweep(report)
+    assert [blob.key for blob in yard.blobs.list("packages/")] == [named]
+
+
+def test_r22_what_is_referred_to_again_after_the_mark_stays(yard: Yard) -> None:
+    again, renewed = yard.upload(b"again"), yard.upload(b"renewed")
+    yard.age()
+    report = yard.mark()
+    assert len(report.candidates) == 2
+    yard.write("/a", yard.upload(b"again"))
+    yard.blobs.renew(binary_key(renewed.sha256))
+    assert yard.sweep(report).count == 0
+    assert yard.has(again)
+    assert yard.has(renewed)
+
+
+def test_r22_a_mark_is_not_swept_while_an_older_export_goes_on(yard: Yard) -> None:
+    binary = yard.upload(b"x")
+    yard.write("/a", binary)
+    yard.age()
+    export = yard.begin_export("/a")
+    yard.remove("/a")
+    report = yard.mark()
+    assert len(report.candidates) == 1
+    with pytest.raises(TaskRefused, match=r"older than the end of the mark \(packhorse-publisher"):
+        yard.sweep(report)
+    yard.commit_export(export)
+    assert yard.sweep(report).count == 0
+    assert yard.has(binary)
+
+
+def test_r22_marks_that_may_not_be_swept(yard: Yard) -> None:
+    yard.upload(b"x")
+    yard.age()
+    with pytest.raises(TaskRefused, match="no such mark"):
+        yard.sweep(PlainReport())
+    report = yard.mark()
+    with pytest.raises(TaskRefused, match="may not be in the log yet"):
+        yard.sweep(report, patience=PATIENCE)
+    with pytest.raises(TaskRefused, match="too old to be swept"):
+        yard.sweep(report, patience=Patience(0, -1))
+    for state in (State.RUNNING, State.FAILED):
+        report.note(replace(report.summary, state=state))
+        with pytest.raises(TaskRefused, match="is not complete"):
+            yard.sweep(report)
+    report.note(replace(report.summary, state=State.COMPLETE, journal_id="another"))
+    with pytest.raises(TaskRefused, match="journal is another one"):
+        yard.sweep(report)
+    assert len(yard.keys()) == 1
+
+
+def test_r22_a_log_that_was_cut_above_the_mark_is_another_log(yard: Yard) -> None:
+    report = yard.mark()
+    for _ in range(2):
+        yard.feed.delete("/gone")
+    yard.journal.truncate(TOPICS.package, 1)
+    with pytest.raises(TaskRefused, match="no longer holds offset 0"):
+        yard.sweep(report)
+
+
+@pytest.mark.parametrize("what", ["node", "package", "body", "lost body", "part", "outbox"])
+def test_c3_what_cant_be_read_fails_the_mark(yard: Yard, what: str) -> None:
+    binary = yard.upload(b"x")
+    yard.age()
+    harm: dict[str, Any] = {
+        "node": lambda: yard.author.execute(
+            "INSERT INTO content.node VALUES ('/a', 'page', '{}', '{\"data\": 7}')"
+        ),
+        "package": lambda: yard.feed.raw(b"\xff", {"message-type": b"PackageMessage"}),
+        "body": lambda: yard.blobs.put(package_key("dstrpck-1-ab"), [b"no frame"]),
+        "lost body": lambda: _lose_body(yard),
+        "part": lambda: yard.blobs.put(part_key("0a" * 8, 1), [b"no frame"]),
+        "outbox": lambda: yard.author.execute(
+            "INSERT INTO bookkeeping.outbox (epoch, sequence, snapshot, package_id, entry, value) "
+            "VALUES (1, 1, 1, 'p', '', '\\xff')"
+        ),
+    }
+    harm[what]()
+    report = PlainReport()
+    with pytest.raises(PackhorseError):
+        yard.mark(report)
+    assert report.summary is not None
+    assert report.summary.state is State.FAILED
+    assert report.summary.error
+    with pytest.raises(TaskRefused, match="is not complete"):
+        yard.sweep(report)
+    assert yard.has(binary)
+
+
+def _lose_body(yard: Yard) -> None:
+    message = yard.feed.message(Action.ADD, ["/s"], (), [large_node("/s")])
+    assert message.body is not None
+    assert message.body.reference is not None
+    yard.feed.append(message)
+    yard.blobs.delete(message.body.reference)
+
+
+def test_c3_a_database_that_is_away_fails_mark_and_sweep(
+    yard: Yard, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    yard.upload(b"x")
+    yard.age()
+    report = yard.mark()
+    stores = replace(yard.stores, subscriber_urls={"sub": "postgresql://a@127.0.0.1:1/none"})
+    monkeypatch.setattr(Yard, "stores", stores)
+    with pytest.raises(TaskFailed, match="the database of subscriber sub can't be read"):
+        yard.mark()
+    with pytest.raises(TaskFailed, match="can't be read"):
+        yard.sweep(report)
+    assert len(yard.keys()) == 1
+
+
+def test_a_subscriber_that_would_not_be_read_is_named(yard: Yard) -> None:
+    yard.author.execute(
+        "INSERT INTO bookkeeping.known_subscriber VALUES ('main', 'forgotten', '', now())"
+    )
+    with pytest.raises(TaskRefused, match="would not be read: forgotten"):
+        yard.mark()
+    report = yard.mark(gone=["forgotten"])
+    with pytest.raises(TaskRefused, match="would not be read: forgotten"):
+        yard.sweep(report)
+    yard.sweep(report, gone=["forgotten"])
+
+
+@pytest.mark.parametrize("years", [1, -1])
+def test_c5_a_clock_that_jumps_removes_nothing(
+    yard: Yard, monkeypatch: pytest.MonkeyPatch, years: int
+) -> None:
+    young = yard.upload(b"young")
+    now_ms = type(yard.blobs).now_ms
+    jump = years * 365 * 24 * HOURS
+    monkeypatch.setattr(type(yard.blobs), "now_ms", lambda self: now_ms(self) + jump)
+    with pytest.raises(TaskRefused, match="apart, so that no age is certain"):
+        yard.mark()
+    monkeypatch.undo()
+    yard.age()
+    report = yard.mark()
+    monkeypatch.setattr(Stores, "_database_ms", lambda self: now_ms(self.blobs) + jump)
+    with pytest.raises(TaskRefused):
+        yard.sweep(report)
+    assert yard.has(young)
+
+
+def test_the_age_counts_again_before_each_removal(yard: Yard) -> None:
+    yard.upload(b"x")
+    yard.age()
+    report = yard.mark()
+    report.note(replace(report.summary, safety_age_ms=48 * HOURS))
+    assert yard.sweep(report).count == 0
+    assert len(yard.keys()) == 1
+
+
+def test_c1_a_sweep_that_was_killed_goes_on(yard: Yard) -> None:
+    for number in range(5):
+        yard.upload(b"%d" % number)
+    yard.age()
+    report = yard.mark()
+
+    def killed(remove: Any, check: Any) -> Any:
+        removing = remove(iter(report.doomed))
+        for _ in range(2):
+            next(removing)
+        raise KeyboardInterrupt
+
+    whole, report.remove_doomed = report.remove_doomed, killed
+    with pytest.raises(KeyboardInterrupt):
+        yard.sweep(report)
+    assert len(yard.keys()) == 3
+    report.remove_doomed = whole
+    assert yard.sweep(report, patience=AT_ONCE).binaries.count == 5
+    assert yard.keys() == set()
+
+
+def test_two_sweeps_at_once_remove_the_same(yard: Yard) -> None:
+    yard.upload(b"x")
+    yard.age()
+    first, second = yard.mark(), yard.mark()
+    wait_a_moment()
+    assert yard.sweep(first).count == 1
+    assert yard.sweep(second).count == 1
+    assert yard.keys() == set()

@@ -1,0 +1,262 @@
+"""I18, by any interleaving: a sweep never removes what somebody still refers to (R22)."""
+
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+import psycopg
+import pytest
+from hypothesis import HealthCheck, Phase, settings
+from hypothesis import strategies as st
+from hypothesis.stateful import (
+    RuleBasedStateMachine,
+    initialize,
+    invariant,
+    precondition,
+    rule,
+    run_state_machine_as_test,
+)
+from psycopg import sql
+
+from packhorse.blobs.api import StoredBlob, binary_key
+from packhorse.blobs.filesystem import FilesystemBlobs
+from packhorse.content.node import Binary, Node
+from packhorse.snapshots.parts import write_part
+from packhorse.snapshots.snapshot import part_key
+from packhorse_services.pipeline.errors import TaskRefused
+from packhorse_services.pipeline.sweep.stores import Stores
+from packhorse_services.pipeline.sweep.work import Source
+from tests.harness.postgres import Databases
+from tests.harness.sweep import EMPTY, Export, PlainReport, Yard, keys_in
+
+CONTENTS = st.sampled_from([b"a", b"b", b"c"])
+PATHS = st.sampled_from(["/x", "/y"])
+
+
+class Sweeping(RuleBasedStateMachine):
+    """Edits, exports in flight, a log that forgets, snapshots, marks and sweeps, step by step."""
+
+    urls: tuple[str, str]
+    folder: Path
+    runs = 0
+
+    @initialize()
+    def begin(self) -> None:
+        Sweeping.runs += 1
+        name = f"sweeping-{Sweeping.runs}"
+        self.yard = Yard(*self.urls, self.folder / name, f"memory://{name}")
+        for connection in (self.yard.author, self.yard.subscriber):
+            connection.execute(EMPTY)
+        self.ready: list[Binary] = []
+        self.exports: list[Export] = []
+        self.parts: dict[str, Binary] = {}
+        self.report: PlainReport | None = None
+
+    def teardown(self) -> None:
+        if hasattr(self, "yard"):
+            for export in self.exports:
+                export.connection.close()
+            self.yard.close()
+
+    # The author, which renews or uploads a binary first and writes the node afterwards.
+
+    @rule(content=CONTENTS)
+    def upload(self, content: bytes) -> None:
+        self.ready.append(self.yard.upload(content))
+
+    @rule(content=CONTENTS)
+    def find_it_there_already(self, content: bytes) -> None:
+        binary = Binary("data", _digest(content), len(content), "text/plain")
+        if self.yard.blobs.renew(binary_key(binary.sha256)) is not None:
+            self.ready.append(binary)
+
+    @precondition(lambda self: self.ready)
+    @rule(path=PATHS)
+    def write(self, path: str) -> None:
+        self.yard.write(path, self.ready.pop())
+
+    @rule(path=PATHS)
+    def remove(self, path: str) -> None:
+        self.yard.remove(path)
+
+    @precondition(lambda self: len(self.exports) < 2)
+    @rule(path=PATHS)
+    def begin_export(self, path: str) -> None:
+        self.exports.append(self.yard.begin_export(path))
+
+    @precondition(lambda self: self.exports)
+    @rule()
+    def commit_export(self) -> None:
+        self.yard.commit_export(self.exports.pop(0))
+
+    @rule()
+    def append(self) -> None:
+        self.yard.append_one()
+
+    # The others.
+
+    @rule()
+    def import_next(self) -> None:
+        self.yard.import_next()
+
+    @precondition(lambda self: self.report is None)
+    @rule()
+    def the_log_forgets(self) -> None:
+        self.yard.forget_log()
+
+    @rule(path=PATHS)
+    def make_a_snapshot(self, path: str) -> None:
+        nodes = [node for node in self._nodes() if node.binaries]
+        if nodes:
+            key = part_key(f"{len(self.parts):016x}", 0)
+            write_part(nodes[:1], key, self.yard.blobs)
+            self.parts[key] = nodes[0].binaries[0]
+
+    @precondition(lambda self: self.parts)
+    @rule()
+    def forget_a_snapshot(self) -> None:
+        key, _ = self.parts.popitem()
+        self.yard.blobs.delete(key)
+
+    @precondition(lambda self: self.report is None)
+    @rule()
+    def a_day_passes(self) -> None:
+        self.ready.clear()  # nobody waits a day between upload and write
+        self.yard.age()
+
+    # Mark and sweep, together and with whatever comes between.
+
+    @rule()
+    def mark(self) -> None:
+        self.report = self.yard.mark()
+
+    @precondition(lambda self: self.report is not None)
+    @rule()
+    def sweep(self) -> None:
+        with suppress(TaskRefused):  # an export that is older than the mark goes on
+            self.yard.sweep(self.report)
+            self.report = None
+
+    @precondition(lambda self: not self.exports)
+    @rule()
+    def what_nobody_needs_is_gone_after_a_day(self) -> None:
+        self.a_day_passes() if self.report is None else None
+        old = self._old()
+        self.report = self.yard.mark()
+        self.yard.sweep(self.report)
+        self.report = None
+        assert not old & self.yard.keys() - self._needed()
+
+    @invariant()
+    def i18_whatever_is_referred_to_is_there(self) -> None:
+        if hasattr(self, "yard"):
+            assert self._needed() <= self.yard.keys()
+
+    def _needed(self) -> set[str]:
+        needed = self.yard.referenced()
+        needed |= {binary_key(binary.sha256) for binary in [*self.ready, *self.parts.values()]}
+        for export in self.exports:
+            needed |= keys_in(export.message, self.yard.blobs)
+        return needed
+
+    def _nodes(self) -> list[Node]:
+        from packhorse.content import tree
+
+        with self.yard.subscriber.transaction():
+            return list(tree.stream(self.yard.subscriber, "/"))
+
+    def _old(self) -> set[str]:
+        before = self.yard.blobs.now_ms() - 24 * 3600 * 1000
+        return {b.key for b in self.yard.blobs.list("binaries/") if b.modified_ms < before}
+
+
+def _digest(content: bytes) -> str:
+    import hashlib
+
+    return hashlib.sha256(content).hexdigest()
+
+
+@pytest.fixture(scope="module")
+def urls(databases: Databases) -> tuple[str, str]:
+    made = (databases.new("author"), databases.new("sub"))
+    with psycopg.connect(databases.server.url(), autocommit=True) as connection:
+        for url in made:
+            name = sql.Identifier(url.rpartition("/")[2])
+            connection.execute(
+                sql.SQL("ALTER DATABASE {} SET synchronous_commit = off").format(name)
+            )
+    return made
+
+
+@pytest.fixture
+def play(urls: tuple[str, str], tmp_path: Path) -> Callable[[int, Sequence[Phase]], None]:
+    def run(examples: int, phases: Sequence[Phase]) -> None:
+        Sweeping.urls, Sweeping.folder = urls, tmp_path
+        run_state_machine_as_test(
+            Sweeping,
+            settings=settings(
+                max_examples=examples,
+                stateful_step_count=25,
+                phases=phases,
+                deadline=None,
+                derandomize=True,
+                database=None,
+                report_multiple_bugs=False,
+                suppress_health_check=list(HealthCheck),
+            ),
+        )
+
+    return run
+
+
+def test_i18_holds_whatever_happens_in_whatever_order(play: Any) -> None:
+    play(12, tuple(Phase))
+
+
+def _no_second_look(report: PlainReport, round_name: str) -> Any:
+    report.doomed = report.candidates
+
+
+def _ignoring(name: str) -> Callable[[PlainReport, str, Source], None]:
+    read = PlainReport.read
+
+    def ignored(report: PlainReport, round_name: str, source: Source) -> None:
+        if not source.name.startswith(name):
+            read(report, round_name, source)
+
+    return ignored
+
+
+def _not_renewed(blobs: FilesystemBlobs, key: str) -> StoredBlob | None:
+    return blobs.head(key)
+
+
+def _removed_anyway(blobs: FilesystemBlobs, key: str, modified_ms: int) -> bool:
+    blobs.delete(key)
+    return True
+
+
+@pytest.mark.parametrize(
+    ("where", "what", "broken"),
+    [
+        (PlainReport, "choose_doomed", _no_second_look),
+        (FilesystemBlobs, "renew", _not_renewed),
+        (FilesystemBlobs, "delete_unless_renewed", _removed_anyway),
+        (Stores, "check_in_flight", lambda self, ended_ms: None),
+        (PlainReport, "read", _ignoring("outbox")),
+        (PlainReport, "read", _ignoring("log")),
+        (PlainReport, "read", _ignoring("snapshots")),
+        (PlainReport, "read", _ignoring("subscriber")),
+    ],
+    ids=[
+        *("no second look", "no renewal", "renewal is not heeded", "exports are not waited for"),
+        *("no outbox", "no log", "no snapshots", "no subscribers"),
+    ],
+)
+def test_the_model_finds_a_broken_sweep(
+    play: Any, monkeypatch: pytest.MonkeyPatch, where: type, what: str, broken: Any
+) -> None:
+    monkeypatch.setattr(where, what, broken)
+    with pytest.raises(AssertionError):
+        play(400, [Phase.generate])
