@@ -1,0 +1,96 @@
+"""A journal, and its archive in a folder of its own, run inside the tests' Spark session."""
+
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from pyspark.sql import Row, SparkSession
+
+from packhorse.blobs.api import BlobStore
+from packhorse.blobs.open import open_blobs
+from packhorse.messaging.api import Journal
+from packhorse.messaging.open import open_journal
+from packhorse.wire.topics import Topics
+from packhorse_services.pipeline import tables
+from packhorse_services.pipeline.archive.bronze import Origin, Reached, unheeded
+from packhorse_services.pipeline.archive.delta import load
+from packhorse_services.pipeline.archive.task import Archive, Choices
+from packhorse_services.pipeline.location import Location
+from packhorse_services.pipeline.progress import Watch
+from tests.harness.archive import everything_in
+from tests.harness.journals import fresh_name
+
+
+@dataclass
+class ArchiveSite:
+    """What a test fills, archives and looks at."""
+
+    spark: SparkSession
+    url: str
+    journal: Journal
+    tables_url: str
+    blobs_url: str
+    topics: Topics = field(default_factory=lambda: Topics.prefixed(fresh_name()))
+
+    @property
+    def location(self) -> Location:
+        return Location.parse(self.tables_url)
+
+    @property
+    def blobs(self) -> BlobStore:
+        """The product's blob store."""
+        return open_blobs(self.blobs_url)
+
+    def archive(
+        self,
+        choices: Choices = Choices(),  # noqa: B008 - it never changes
+        *,
+        reached: Reached = unheeded,
+        max_offsets: int = 100_000,
+        stop: threading.Event | None = None,
+    ) -> None:
+        """Run the archive once."""
+        origin = Origin(self.url, self.topics, max_offsets)
+        Archive(
+            self.spark,
+            self.location,
+            origin,
+            self.blobs_url,
+            choices,
+            Watch(bar=False),
+            reached,
+            stop or threading.Event(),
+        ).run()
+
+    def rows(self, table: str) -> list[Row]:
+        """Return a small table's rows."""
+        return load(self.spark, self.location, table).collect()
+
+    def places(self, table: str) -> list[int]:
+        """Return the offsets of a silver table whose topic has one partition, in order."""
+        return sorted(row["offset"] for row in self.rows(table))
+
+    def checkpoint(self, query: str, generation: int = 0) -> Path:
+        """Return where a query's checkpoint is."""
+        return Path(self.tables_url) / tables.checkpoint(query) / str(generation)
+
+    def require_equal_sets(self) -> None:
+        """Fail unless bronze has every record of the journal, with its value, once (I18)."""
+        found = [
+            ((row["topic"], row["partition"], row["offset"]), bytes(row["value"]))
+            for row in self.rows(tables.BRONZE)
+        ]
+        assert len(found) == len(dict(found)), "a record is in the archive twice"
+        assert dict(found) == everything_in(self.journal, self.topics)
+
+
+@contextmanager
+def archive_site(spark: SparkSession, url: str, folder: Path) -> Iterator[ArchiveSite]:
+    """Open the journal of a site whose tables and blobs are in `folder`."""
+    journal = open_journal(url, client_name="tests")
+    try:
+        yield ArchiveSite(spark, url, journal, str(folder / "tables"), str(folder / "blobs"))
+    finally:
+        journal.close()

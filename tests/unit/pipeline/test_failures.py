@@ -1,0 +1,78 @@
+"""What Spark says becomes one line of the right kind."""
+
+import pytest
+from pyspark.errors import PySparkException
+
+from packhorse.errors import PackhorseError
+from packhorse_services.pipeline import errors
+from packhorse_services.pipeline.failures import meaning, translated
+
+WORKER = """An exception was thrown from the Python worker:
+Traceback (most recent call last):
+  File "x.py", line 1, in f
+{raised}
+
+=== Streaming Query ===
+"""
+
+
+@pytest.mark.parametrize(
+    ("raised", "kind", "text"),
+    [
+        (
+            "packhorse_services.pipeline.errors.HistoryGap: a/0 lacks offsets 4 to 6",
+            errors.HistoryGap,
+            "a/0 lacks offsets 4 to 6",
+        ),
+        (
+            "packhorse.blobs.api.BlobStoreUnavailable: the store is away",
+            errors.TaskFailed,
+            "the store is away",
+        ),
+        (
+            "packhorse.messaging.api.TopicMissing: topic t does not exist",
+            errors.TaskRefused,
+            "topic t does not exist",
+        ),
+        ("packhorse.nothing.Strange: who knows", errors.TaskFailed, "Strange: who knows"),
+    ],
+)
+def test_errors_of_our_own_keep_their_text(
+    raised: str, kind: type[PackhorseError], text: str
+) -> None:
+    found = meaning(WORKER.format(raised=raised), "archive")
+    assert (type(found), str(found)) == (kind, text)
+
+
+@pytest.mark.parametrize(
+    ("said", "kind", "advice"),
+    [
+        ("[CONCURRENT_STREAM_LOG_UPDATE] x", errors.TaskRefused, "another run"),
+        ("[DELTA_CONCURRENT_TRANSACTION] y", errors.TaskRefused, "another run"),
+        ("Some data may have been lost because", errors.HistoryGap, "--accept-gap"),
+        ("Caused by: Log file was malformed: failed", errors.CheckpointCorrupt, "--new-checkpoint"),
+        ("[DELTA_SCHEMA_CHANGED] z", errors.SchemaChanged, "PACKHORSE_TABLES_URL"),
+        ("java.lang.ClassNotFoundException: kafka", errors.JarsMissing, "packhorse-pipeline jars"),
+        ("java.lang.UnsupportedClassVersionError", errors.JavaUnusable, "JAVA_HOME"),
+        ("AmazonS3Exception: NoSuchBucket", errors.TablesUnusable, "AWS_ACCESS_KEY_ID"),
+        ("java.lang.OutOfMemoryError: Java heap space", errors.TaskFailed, "SPARK_MEMORY"),
+        ("TimeoutException: describeTopics", errors.TaskFailed, "URLs of the settings"),
+        ("something\nnew", errors.TaskFailed, "may be run again"),
+        ("", errors.TaskFailed, "no reason"),
+    ],
+)
+def test_sparks_words_become_one_line_with_advice(
+    said: str, kind: type[PackhorseError], advice: str
+) -> None:
+    found = meaning(said, "archive")
+    assert type(found) is kind
+    assert advice in str(found)
+    assert "archive" in str(found)
+    assert "\n" not in str(found)
+
+
+def test_the_edge_of_a_task() -> None:
+    with pytest.raises(errors.TaskFailed, match="audit stopped"), translated("audit"):
+        raise PySparkException("boom")
+    with pytest.raises(ValueError, match="a bug"), translated("audit"):
+        raise ValueError("a bug")
