@@ -114,6 +114,8 @@ class Model:
                 row["bytes"] += package["body_length"]
                 row["nodes"] += package["node_count"]
                 latencies[key].append(latency)
+            # Only who is editable tells of this; an announcement of the hour knows better.
+            row["editable"] |= status == "REMOVED"
             row["skipped"] += status == "SKIPPED"
             row["removed"] += status.startswith("REMOVED")
         for (*key, _), count in self.failures().items():

@@ -37,6 +37,9 @@ ARCHIVE: Mapping[str, StructType] = {
 
 _GENERATION = 2**32
 
+_FEED = "delta.enableChangeDataFeed"
+"""Of silver: the measures ask which rows are new. It costs nothing where rows are only added."""
+
 
 @dataclass(frozen=True, slots=True)
 class Turn:
@@ -94,6 +97,7 @@ def _prepare(location: Location, name: str, schema: StructType) -> None:
         schema=deltalake.Schema.from_json(_nullable(schema)),
         partition_by=[*topics, *days] if days else None,
         mode="ignore",
+        configuration={_FEED: str(name in SILVER).lower()},
         storage_options=options,
     )
 

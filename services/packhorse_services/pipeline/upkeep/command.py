@@ -1,0 +1,84 @@
+"""`packhorse-pipeline upkeep`."""
+
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from typing import Annotated
+
+import typer
+
+from packhorse.blobs.open import open_blobs
+from packhorse.runtime.configuration import InvalidConfiguration, loaded
+from packhorse.snapshots.snapshot import Snapshot
+from packhorse.snapshots.store import all_of
+from packhorse_services.pipeline.location import Location
+from packhorse_services.pipeline.session import spark_session
+from packhorse_services.pipeline.settings import Settings
+from packhorse_services.pipeline.upkeep.task import LEAST_DAYS, Plan, expected, keep_up, plan
+
+
+def upkeep(
+    retention_days: Annotated[
+        int, typer.Option(min=LEAST_DAYS, help="Days that the archive keeps.")
+    ] = 400,
+    measures_days: Annotated[
+        int | None,
+        typer.Option(min=LEAST_DAYS, help="Days that the measures keep; all without it."),
+    ] = None,
+    *,
+    dry_run: Annotated[
+        bool, typer.Option("--dry-run", help="Delete nothing; print what would be.")
+    ] = False,
+    even_without_snapshot: Annotated[
+        bool,
+        typer.Option(
+            "--even-without-snapshot",
+            help="Let also packages go that no snapshot holds: new subscribers may lack them.",
+        ),
+    ] = False,
+) -> None:
+    """Compact the tables, delete days that have expired, and delete files that nobody reads."""
+    settings = loaded(Settings)
+    location = Location.parse(settings.tables_url)
+    with _snapshots(settings, needed=not even_without_snapshot) as snapshots:
+        spark = spark_session(settings, location, "upkeep")
+        try:
+            planned = plan(
+                *(spark, location, snapshots),
+                retention_days=retention_days,
+                measures_days=measures_days,
+            )
+            _tell_what_is_held(planned)
+            if dry_run:
+                for name, count in expected(spark, location, planned).items():
+                    typer.echo(f"{name}: {count} would be deleted")
+            else:
+                keep_up(spark, location, planned, typer.echo)
+        finally:
+            spark.stop()
+
+
+def _tell_what_is_held(planned: Plan) -> None:
+    held = planned.held_by
+    if held is not None:
+        typer.echo(
+            f"everything from {held.day} on is kept although it has expired: no snapshot for "
+            f"everybody holds the packages of {held.publisher_agent} from offset {held.offset} on; "
+            "make one with packhorse-pipeline snapshot"
+        )
+
+
+@contextmanager
+def _snapshots(settings: Settings, *, needed: bool) -> Iterator[Iterable[Snapshot] | None]:
+    if not needed:
+        yield None
+        return
+    if not settings.blobs_url:
+        raise InvalidConfiguration(
+            "PACKHORSE_BLOBS_URL names no blob store, so nobody knows what snapshots hold; set it, "
+            "or ask for --even-without-snapshot"
+        )
+    blobs = open_blobs(settings.blobs_url)
+    try:
+        yield all_of(blobs)
+    finally:
+        blobs.close()

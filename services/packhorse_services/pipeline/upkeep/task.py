@@ -1,0 +1,127 @@
+"""The task `upkeep`."""
+
+import logging
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from datetime import UTC, date, datetime, timedelta
+
+from pyspark.sql import DataFrame, SparkSession
+
+from packhorse.snapshots.snapshot import Snapshot
+from packhorse_services.pipeline import schemas, tables
+from packhorse_services.pipeline.errors import TaskRefused
+from packhorse_services.pipeline.failures import translated
+from packhorse_services.pipeline.location import Location
+from packhorse_services.pipeline.measures.changes import current
+from packhorse_services.pipeline.upkeep import bodies, delta
+from packhorse_services.pipeline.upkeep.needed import Needed, covered, needed
+
+logger = logging.getLogger(__name__)
+
+LEAST_DAYS = 8
+"""Of a retention: what is younger may still be read by a stream, or corrected by a late record."""
+
+ARCHIVE = (
+    *(tables.BRONZE, tables.QUARANTINE, tables.PACKAGES, tables.STATUSES),
+    *(tables.COMMAND_STATUSES, tables.ANNOUNCEMENTS, tables.COMMANDS, tables.EVENTS),
+)
+MEASURES = (*(tables.DELIVERY, tables.FAILURES, tables.SLOWEST, tables.PUBLISHING, tables.LANES),)
+_UNPARTITIONED = (tables.MEASURED,)
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """What is kept: days from `archive_from` and, of measures, from `measures_from` (None: all)."""
+
+    today: date
+    archive_from: date
+    measures_from: date | None
+    held_by: Needed | None
+    """What keeps days that the retention would have let go."""
+
+
+def plan(
+    spark: SparkSession,
+    location: Location,
+    snapshots: Iterable[Snapshot] | None,
+    *,
+    retention_days: int,
+    measures_days: int | None,
+    now: datetime | None = None,
+) -> Plan:
+    """Return what a run keeps; `snapshots` None: also what no snapshot holds may go.
+
+    Raises `TaskRefused` for a retention below `LEAST_DAYS` or when there is no archive.
+    """
+    if retention_days < LEAST_DAYS or (measures_days is not None and measures_days < LEAST_DAYS):
+        raise TaskRefused(f"a retention is at least {LEAST_DAYS} days; ask for more")
+    if current(location, tables.PACKAGES).version < 0:
+        raise TaskRefused("there is no archive to keep up; run packhorse-pipeline archive first")
+    today = (now or datetime.now(UTC)).date()
+    begin = today - timedelta(days=retention_days)
+    measures_from = None if measures_days is None else today - timedelta(days=measures_days)
+    with translated("upkeep"):
+        held = None
+        if snapshots is not None:
+            held = needed(_packages(spark, location), covered(spark, snapshots))
+    if held is not None and held.day < begin:
+        return Plan(today, held.day, measures_from, held)
+    return Plan(today, begin, measures_from, None)
+
+
+def expected(spark: SparkSession, location: Location, planned: Plan) -> dict[str, int]:
+    """Return how many rows of each table `keep_up` would delete now, and how many bodies."""
+    found: dict[str, int] = {}
+    with translated("upkeep"):
+        for table, before in _expiring(location, planned):
+            found[table] = delta.rows_before(spark, location, table, before)
+        there = _packages(spark, location).where(f"day >= DATE '{planned.archive_from}'")
+        found[tables.BODIES] = _expired_bodies(spark, location, there, planned).count()
+    return found
+
+
+def keep_up(
+    spark: SparkSession, location: Location, planned: Plan, tell: Callable[[str], None]
+) -> None:
+    """Delete what has expired, compact what is finished, and delete unused files.
+
+    Rows go before the bodies that they refer to. Every step may be done again; a run that was
+    killed is simply run again.
+    """
+    with translated("upkeep"):
+        for table, before in _expiring(location, planned):
+            delta.expire(spark, location, table, before)
+        tell(f"the archive begins at {planned.archive_from}")
+        gone = _expired_bodies(spark, location, _packages(spark, location), planned)
+        bodies.delete(gone, location.blobs_url(tables.BODIES))
+        tell("bodies of packages that are gone are deleted")
+        for table in _there(location, (*ARCHIVE, *MEASURES)):
+            fewer = delta.compact(spark, location, table, planned.today)
+            delta.vacuum(spark, location, table)
+            tell(f"{table} has {fewer} files less")
+        for table in _there(location, _UNPARTITIONED):
+            delta.vacuum(spark, location, table)
+
+
+def _expiring(location: Location, planned: Plan) -> list[tuple[str, date]]:
+    found = [(table, planned.archive_from) for table in _there(location, ARCHIVE)]
+    if planned.measures_from is not None:
+        found += [(table, planned.measures_from) for table in _there(location, MEASURES)]
+    return found
+
+
+def _there(location: Location, names: Iterable[str]) -> list[str]:
+    return [name for name in names if current(location, name).version >= 0]
+
+
+def _packages(spark: SparkSession, location: Location) -> DataFrame:
+    frame = spark.read.format("delta").load(location.spark_path(tables.PACKAGES))
+    return schemas.require(frame, schemas.PACKAGES, tables.PACKAGES)
+
+
+def _expired_bodies(
+    spark: SparkSession, location: Location, packages: DataFrame, planned: Plan
+) -> DataFrame:
+    midnight = datetime.combine(planned.archive_from, datetime.min.time(), UTC)
+    found = bodies.listed(spark, location.blobs_url(tables.BODIES))
+    return bodies.expired(found, packages, int(midnight.timestamp() * 1000))
