@@ -9,6 +9,7 @@ import pytest
 
 from packhorse.blobs.api import binary_key
 from packhorse.messaging.api import Bounds
+from packhorse.snapshots.snapshot import part_key
 from packhorse_services.cleanup import ledger
 from packhorse_services.cleanup.report import Reason, Run, RunState, Total
 from packhorse_services.cleanup.sweep import JournalChanged
@@ -232,16 +233,19 @@ def test_more_than_one_run_may_do_is_done_by_the_next(
     assert row == (True,)
 
 
-def test_content_binaries_and_strangers_files_are_left_alone(stage: Stage, tmp_path: Path) -> None:
-    key = binary_key(hashlib.sha256(b"x").hexdigest())
-    stage.blobs.put(key, [b"x"])
+def test_binaries_snapshots_and_strangers_files_are_left_alone(
+    stage: Stage, tmp_path: Path
+) -> None:
+    keys = [binary_key(hashlib.sha256(b"x").hexdigest()), part_key("0" * 16, 5)]
+    for key in keys:
+        stage.blobs.put(key, [b"x"])
     stranger = tmp_path / "blobs" / "packages" / "aa" / "a stranger's file"
     stranger.write_text("mine")
     stage.run()
     stage.let_pass()
     stage.run()
     assert stranger.exists()
-    assert stage.blobs.head(key) is not None
+    assert all(stage.blobs.head(key) for key in keys)
 
 
 def test_only_the_last_runs_are_kept(stage: Stage, monkeypatch: pytest.MonkeyPatch) -> None:

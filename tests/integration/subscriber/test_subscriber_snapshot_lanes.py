@@ -2,7 +2,7 @@
 
 import threading
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from functools import partial
 from typing import Any
 
@@ -66,12 +66,17 @@ def write(feed: Feed, rounds: int) -> int:
 
 
 @contextmanager
-def occupied(url: str, path: str) -> Iterator[None]:
-    """Hold a node that is not committed, so that a load which comes to it waits in its COPY."""
+def held(url: str, statement: str) -> Iterator[None]:
+    """Hold what a statement does without committing it; who comes to it waits."""
     with psycopg.connect(url) as connection:
-        connection.execute("INSERT INTO content.node VALUES (%s, 'x', '{}', '{}')", (path,))
+        connection.execute(statement.encode())
         yield
         connection.rollback()
+
+
+def occupied(url: str, path: str) -> AbstractContextManager[None]:
+    """Hold a node that is not committed, so that a load which comes to it waits in its COPY."""
+    return held(url, f"INSERT INTO content.node VALUES ('{path}', 'x', '{{}}', '{{}}')")
 
 
 def test_a_new_lane_takes_the_other_one_back_and_both_go_on(
@@ -245,10 +250,16 @@ def test_s1_killed_in_the_middle_of_a_load_nothing_is_half_there(
     room = programs.subscriber(
         "sub", database_url, publisher_agents="main,other", start="snapshot", lease_s=1
     )
-    for path in ("/main", "/main/n6", "/other", "/other/n4"):
-        with occupied(database_url, path) if path not in before else locked(database_url, path):
+    for statement in (
+        "SELECT FROM content.node WHERE path = '/main' FOR UPDATE",  # is to be removed
+        "INSERT INTO content.node VALUES ('/main/n6', 'x', '{}', '{}')",
+        "INSERT INTO content.node VALUES ('/other', 'x', '{}', '{}')",
+        "INSERT INTO content.node VALUES ('/other/n4', 'x', '{}', '{}')",
+        "SELECT FROM bookkeeping.lane_control WHERE publisher_agent = 'other' FOR UPDATE",
+    ):
+        with held(database_url, statement):
             room.start()
-            eventually(lambda: session_that_waits(database_url) is not None, what=path)
+            eventually(lambda: session_that_waits(database_url) is not None, what=statement)
             assert content_of(database_url) == before
             room.kill()
         assert content_of(database_url) == before
@@ -261,15 +272,6 @@ def test_s1_killed_in_the_middle_of_a_load_nothing_is_half_there(
     with complete(journal_feed, complete_url) as other:
         everywhere(other, last)
     assert hash_of(database_url) == hash_of(complete_url)
-
-
-@contextmanager
-def locked(url: str, path: str) -> Iterator[None]:
-    """Hold the row of a node, so that a load which removes it waits."""
-    with psycopg.connect(url) as connection:
-        connection.execute("SELECT FROM content.node WHERE path = %s FOR UPDATE", (path,))
-        yield
-        connection.rollback()
 
 
 def reached_by(url: str, agent: str, offset: int) -> None:
