@@ -19,8 +19,8 @@ from psycopg import Connection
 from packhorse.blobs.api import CHUNK_BYTES, BlobCorrupt, BlobStore, binary_key
 from packhorse.content import tree
 from packhorse.content.node import ROOT, Binary, InvalidPath, Node, check_path
+from packhorse.content.shape import SHAPE_KEPT
 from packhorse.db.metadata import IMPORTER
-from packhorse_services.content.shape import SHAPE_KEPT
 from packhorse_services.content.sources import Entry, NotImportable, Source
 
 FILE = "file"

@@ -12,8 +12,8 @@ from packhorse.content.json_limits import MAX_PROPERTIES_BYTES
 from packhorse.content.node import InvalidNode, ancestors_of, subtree_range
 from packhorse.content.queries import Pool
 from packhorse.content.schemas import MAX_BINARIES
+from packhorse.content.shape import SHAPE_CHANGED, SHAPE_KEPT
 from packhorse.content.tree import FOLDER
-from packhorse_services.content.shape import SHAPE_CHANGED, SHAPE_KEPT
 
 _STATE = """
     content.digest(type, properties, binaries) AS digest, octet_length(properties::text) AS size,

@@ -18,9 +18,8 @@ from packhorse.snapshots.store import all_of
 from packhorse.wire.messages import Action, PackageEntry
 from packhorse.wire.package_codec import decode_entry
 from packhorse.wire.record import Undecodable
-from packhorse_services.pipeline import schemas, tables
 from packhorse_services.pipeline.errors import TaskRefused
-from packhorse_services.pipeline.history.read import archived, package_records
+from packhorse_services.pipeline.history.read import gaps, package_records
 from packhorse_services.pipeline.history.target import Target
 from packhorse_services.pipeline.location import Location
 
@@ -68,16 +67,9 @@ def beginning(
 def _holes(
     spark: SparkSession, location: Location, records: DataFrame, target: Target
 ) -> list[tuple[int, int]]:
-    """Return what is missing up to the target, in order: first offset and the one behind.
-
-    Raises `TaskRefused` when the target is inside one.
-    """
-    gaps = archived(spark, location, tables.GAPS, schemas.GAPS).where(
-        f.col("topic").endswith("_package")
-        & (f.col("journal_id") == target.journal_id)
-        & (f.col("first_missing") <= target.offset)
-    )
-    rows = gaps.select("first_missing", "next_offset").distinct().collect()  # one for each accepted
+    """Return what is missing up to the target, in order: first offset and the one behind."""
+    known = gaps(spark, location, target.journal_id)
+    rows = known.where(f.col("first_missing") <= target.offset).collect()  # each was accepted
     holes = [(row.first_missing, row.next_offset) for row in rows]
     first = records.agg(f.min("offset").alias("first")).collect()[0].first
     if first:

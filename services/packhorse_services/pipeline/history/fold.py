@@ -9,7 +9,7 @@ are moved once, and only to be joined with the writes that have won (ADR 0020).
 from collections.abc import Iterable, Iterator
 
 import pyarrow as pa
-from pyspark.sql import Column, DataFrame
+from pyspark.sql import Column, DataFrame, Row
 from pyspark.sql import functions as f
 
 from packhorse.content.node import ROOT
@@ -37,7 +37,6 @@ def fold(events: DataFrame, base: DataFrame | None = None, base_offset: int = -1
     `TaskRefused` naming the packages that can't be read.
     """
     events = events.where(f.col("offset") > base_offset)
-    require_readable(events)
     parts = _parts(events)
     written = _written(events, base, base_offset)
     decided = _covered(_last_writes(events, written), events, parts)
@@ -48,33 +47,39 @@ def fold(events: DataFrame, base: DataFrame | None = None, base_offset: int = -1
     )
 
 
-def require_readable(events: DataFrame) -> None:
-    """Raise `TaskRefused` with some of the packages that can't be read, and why."""
-    found = events.where(f.col("kind") == UNREADABLE).select("offset", "path")
-    told = found.orderBy("offset").limit(_TOLD + 1).collect()
-    if told:
-        listed = "; ".join(f"offset {row.offset}: {row.path}" for row in told[:_TOLD])
-        more = "; and more" if len(told) > _TOLD else ""
-        raise TaskRefused(
-            f"packages can't be read ({listed}{more}); if every subscriber has removed them, "
-            "leave them out with --leave-out and their offset"
-        )
-
-
 def _parts(events: DataFrame) -> Parts:
-    """Return the clears of parts, which are few: one for each package of a bulk distribution."""
-    rows = events.where((f.col("kind") == CLEAR) & _is_part())
-    columns = ("path", "range_from", "range_to")
-    newest = rows.groupBy(*columns).agg(f.max("offset").alias("offset")).limit(MAX_PARTS + 1)
-    listed = [
-        (row.path, row.range_from, row.range_to, row.offset) for row in newest.toLocalIterator()
-    ]
-    if len(listed) > MAX_PARTS:
+    """Return the clears of parts, which are few: one for each package of a bulk distribution.
+
+    Raises `TaskRefused` where packages can't be read: the same pass finds them.
+    """
+    unjoined = (f.col("kind") == UNREADABLE) | ((f.col("kind") == CLEAR) & _is_part())
+    own = f.when(f.col("kind") == UNREADABLE, f.col("offset"))  # each of these is told
+    columns = ("kind", "path", "range_from", "range_to")
+    newest = (
+        events.where(unjoined)
+        .groupBy(*columns, own.alias("own"))
+        .agg(f.max("offset").alias("offset"))
+    )
+    rows = newest.limit(MAX_PARTS + 1).collect()  # bounded
+    _require_readable([row for row in rows if row.kind == UNREADABLE])
+    if len(rows) > MAX_PARTS:
         raise TaskRefused(
             f"the history has more than {MAX_PARTS} parts of subtrees; "
             "make snapshots more often, each begins where the last one ended"
         )
-    return Parts(listed)
+    return Parts((row.path, row.range_from, row.range_to, row.offset) for row in rows)
+
+
+def _require_readable(unreadable: list[Row]) -> None:
+    """Raise `TaskRefused` with some of the packages that can't be read, and why."""
+    if unreadable:
+        unreadable.sort(key=lambda row: int(row.offset))
+        listed = "; ".join(f"offset {row.offset}: {row.path}" for row in unreadable[:_TOLD])
+        more = f"; and {len(unreadable) - _TOLD} more" if len(unreadable) > _TOLD else ""
+        raise TaskRefused(
+            f"packages can't be read ({listed}{more}); if every subscriber has removed them, "
+            "leave them out with --leave-out and their offset"
+        )
 
 
 def _is_part() -> Column:

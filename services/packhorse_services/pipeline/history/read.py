@@ -54,14 +54,25 @@ def package_records(spark: SparkSession, location: Location, journal_id: str) ->
     That is `publisher_agent` and `package_id`, null where the header is missing.
     """
     bronze = archived(spark, location, tables.BRONZE, schemas.BRONZE)
-    return bronze.where(
-        f.col("topic").endswith("_package") & (f.col("journal_id") == journal_id)
-    ).withColumns(
+    return with_headers(bronze.where(f.col("journal_id") == journal_id))
+
+
+def with_headers(bronze: DataFrame) -> DataFrame:
+    """Return the records of package topics with `publisher_agent` and `package_id`."""
+    return bronze.where(f.col("topic").endswith("_package")).withColumns(
         {
             "publisher_agent": header(AGENT_HEADER).cast("string"),
             "package_id": header(PACKAGE_ID_HEADER).cast("string"),
         }
     )
+
+
+def gaps(spark: SparkSession, location: Location, journal_id: str) -> DataFrame:
+    """Return first_missing and next_offset of what the archive lacks of a package topic."""
+    found = archived(spark, location, tables.GAPS, schemas.GAPS).where(
+        f.col("topic").endswith("_package") & (f.col("journal_id") == journal_id)
+    )
+    return found.select("first_missing", "next_offset").distinct()
 
 
 def packages_up_to(

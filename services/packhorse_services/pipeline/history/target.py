@@ -1,15 +1,15 @@
 """Which point of the history is meant: an offset or a time becomes one archived package."""
 
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import UTC, datetime
 
-from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import Row, SparkSession
 from pyspark.sql import functions as f
 
 from packhorse_services.pipeline import schemas, tables
 from packhorse_services.pipeline.errors import TaskRefused
-from packhorse_services.pipeline.history.read import archived, package_records
+from packhorse_services.pipeline.history.read import archived, gaps, with_headers
 from packhorse_services.pipeline.location import Location
 
 
@@ -34,56 +34,85 @@ def target(
     """Return the newest archived package at or before an offset, or a time of the journal (R28).
 
     Without either, the newest one. Without `agents`, those of every publisher agent count. Raises
-    `TaskRefused` when nothing is archived there, `TablesUnusable` when there is no archive.
+    `TaskRefused` when nothing is archived there, or packages between it and the point that was
+    meant are missing; `TablesUnusable` when there is no archive.
     """
-    journal_id = newest_journal(spark, location)
-    records = package_records(spark, location, journal_id)
-    known = _agents(records)
+    lanes = _lanes(spark, location, offset, time)
+    archive = [lane for lane in lanes if lane.journal_id == _newest_journal(lanes)]
+    known = tuple(sorted(lane.publisher_agent for lane in archive if lane.publisher_agent))
     if unknown := sorted(set(agents) - set(known)):
         raise TaskRefused(
             f"the archive has no package of publisher agent {unknown[0]!r}; it has those of "
             f"{', '.join(known)}"
         )
+    _require_archived(archive, offset, time)
     chosen = tuple(sorted(agents)) or known
-    _require_archived(records, offset, time)
-    own = records.where(f.col("publisher_agent").isin(list(chosen)))
-    if offset is not None:
-        own = own.where(f.col("offset") <= offset)
-    if time is not None:
-        own = own.where(f.col("time") <= f.lit(time))
-    last = own.agg(f.max(f.struct("offset", "package_id")).alias("last")).collect()[0].last
-    if last is None:
+    found = [lane.wanted for lane in archive if lane.publisher_agent in chosen and lane.wanted]
+    if not found:
         raise TaskRefused(
             f"there is no archived package of {', '.join(chosen)} that early; choose a later point"
         )
-    return Target(journal_id, chosen, last.offset, last.package_id or "")
+    last = max(found, key=lambda package: int(package.offset))
+    _require_no_gap(spark, location, archive, last.offset, offset)
+    return Target(archive[0].journal_id, chosen, last.offset, last.package_id or "")
 
 
-def newest_journal(spark: SparkSession, location: Location) -> str:
-    """Return the identity of the package topic that was archived last (R24)."""
+def _lanes(
+    spark: SparkSession, location: Location, offset: int | None, time: datetime | None
+) -> list[Row]:
+    """Return what is archived of each journal and publisher agent, and the last that is wanted.
+
+    One pass over headers; what comes back is a row for each agent.
+    """
+    within = f.lit(True)
+    if offset is not None:
+        within &= f.col("offset") <= offset
+    if time is not None:
+        within &= f.col("time") <= f.lit(time)
     bronze = archived(spark, location, tables.BRONZE, schemas.BRONZE)
-    packages = bronze.where(f.col("topic").endswith("_package"))
-    found = packages.agg(f.max_by("journal_id", "time").alias("journal_id")).collect()[0]
-    if found.journal_id is None:
-        raise TaskRefused("no package is archived yet; run packhorse-pipeline archive")
-    return str(found.journal_id)
-
-
-def _agents(records: DataFrame) -> tuple[str, ...]:
-    rows = records.where(f.col("publisher_agent").isNotNull()).select("publisher_agent").distinct()
-    return tuple(sorted(row.publisher_agent for row in rows.collect()))
-
-
-def _require_archived(records: DataFrame, offset: int | None, time: datetime | None) -> None:
-    found = records.agg(
+    rows = with_headers(bronze).groupBy("journal_id", "publisher_agent")
+    return rows.agg(
         f.min("offset").alias("first"),
         f.max("offset").alias("last"),
-        f.min(f.col("time")).alias("since"),
-    ).collect()[0]
-    if offset is not None and not found.first <= offset <= found.last:
+        f.unix_millis(f.min("time")).alias("since_ms"),
+        f.max("time").alias("until"),
+        f.max(f.when(within, f.struct("offset", "package_id"))).alias("wanted"),
+        f.min(f.when(~within, f.col("offset"))).alias("following"),
+    ).collect()
+
+
+def _newest_journal(lanes: Sequence[Row]) -> str:
+    """Return the identity of the package topic that was archived last (R24)."""
+    if not lanes:
+        raise TaskRefused("no package is archived yet; run packhorse-pipeline archive")
+    return str(max(lanes, key=lambda lane: lane.until).journal_id)
+
+
+def _require_archived(archive: Sequence[Row], offset: int | None, time: datetime | None) -> None:
+    first, last = min(lane.first for lane in archive), max(lane.last for lane in archive)
+    if offset is not None and not first <= offset <= last:
         raise TaskRefused(
-            f"offset {offset} is not archived: the archive holds {found.first} to {found.last}; "
+            f"offset {offset} is not archived: the archive holds {first} to {last}; "
             "run packhorse-pipeline archive for later ones"
         )
-    if time is not None and time < found.since.replace(tzinfo=time.tzinfo):
-        raise TaskRefused(f"the archive begins at {found.since:%Y-%m-%d %H:%M:%S} UTC; not before")
+    since = datetime.fromtimestamp(min(lane.since_ms for lane in archive) / 1000, UTC)
+    if time is not None and time < since:
+        raise TaskRefused(
+            f"the archive begins at {since:%Y-%m-%dT%H:%M:%SZ}; choose a later time, or an offset"
+        )
+
+
+def _require_no_gap(
+    spark: SparkSession, location: Location, archive: Sequence[Row], found: int, offset: int | None
+) -> None:
+    """Raise `TaskRefused` when a gap lies between the package found and the point meant."""
+    following = [lane.following for lane in archive if lane.following is not None]
+    end = min(following, default=max(lane.last for lane in archive)) if offset is None else offset
+    missing = gaps(spark, location, archive[0].journal_id).where(
+        (f.col("first_missing") <= end) & (f.col("next_offset") > found)
+    )
+    for row in missing.limit(1).collect():
+        raise TaskRefused(
+            f"the archive lacks offsets {row.first_missing} to {row.next_offset - 1} of the "
+            "package topic, which lie in between; choose a point before or behind them"
+        )

@@ -1,0 +1,110 @@
+"""A subtree of the past back into the author's repository, in one transaction."""
+
+from collections.abc import Iterable, Iterator
+
+import psycopg
+import pyarrow as pa
+from pyspark.sql import DataFrame
+
+from packhorse.blobs.api import binary_key
+from packhorse.blobs.open import open_blobs
+from packhorse.content import tree
+from packhorse.content.rows import Row, node_of, parse_binaries
+from packhorse.content.shape import SHAPE_CHANGED
+from packhorse.db.connect import connect
+from packhorse.db.engine import Timeouts
+from packhorse.db.metadata import IMPORTER
+from packhorse.db.roles import act_as
+from packhorse_services.pipeline.errors import TaskRefused
+
+_UNHURRIED = Timeouts(statement_ms=600_000, lock_ms=60_000, idle_in_transaction_ms=600_000)
+"""Spark lends the nodes one partition after the other; the transaction waits for it."""
+
+_TOLD = 20
+_MISSING = "digest string, path string"
+
+
+def missing_binaries(content: DataFrame, blobs_url: str) -> DataFrame:
+    """Return digest and path of binaries that the content refers to and the store has no more.
+
+    Those that are there are renewed, so that no sweep takes them before the nodes are back (R22).
+    """
+
+    def look(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        blobs = open_blobs(blobs_url)
+        try:
+            for batch in batches:
+                digests, paths = (column.to_pylist() for column in batch.columns)
+                lost = [
+                    {"digest": digest, "path": path}
+                    for digest, path in zip(digests, paths, strict=True)
+                    if blobs.renew(binary_key(digest)) is None
+                ]
+                yield pa.RecordBatch.from_pylist(lost, _LOST)
+        finally:
+            blobs.close()
+
+    referred = content.select("binaries", "path").mapInArrow(_digests, _MISSING)
+    return referred.groupBy("digest").agg({"path": "min"}).mapInArrow(look, _MISSING)
+
+
+def require_binaries(content: DataFrame, blobs_url: str) -> None:
+    """Raise `TaskRefused` naming binaries that are missing."""
+    lost = missing_binaries(content, blobs_url).limit(_TOLD + 1).collect()
+    if lost:
+        named = "; ".join(f"sha256:{row.digest} of {row.path}" for row in lost[:_TOLD])
+        more = "; and more" if len(lost) > _TOLD else ""
+        raise TaskRefused(
+            f"binaries are no longer in the blob store ({named}{more}); put them back, or use "
+            "--force to restore the nodes without them"
+        )
+
+
+def restore(content: DataFrame, path: str, database_url: str) -> int:
+    """Make the author's subtree at `path` exactly `content`, and return how many nodes it has.
+
+    One transaction: other writers see all of it or nothing. Raises `TaskRefused` when `content`
+    is empty, `psycopg.Error` when the database is away or refuses.
+    """
+    nodes = _Counted(content.select("path", "type", "properties", "binaries").toLocalIterator())
+    with (
+        connect(database_url, "packhorse-pipeline", timeouts=_UNHURRIED) as connection,
+        connection.transaction(),
+    ):
+        connection.execute(SHAPE_CHANGED)
+        act_as(connection, IMPORTER)
+        tree.replace(connection, path, map(node_of, nodes))
+        if not nodes.count:
+            raise TaskRefused(f"nothing was at {path!r} then; delete what is there instead")
+    return nodes.count
+
+
+class _Counted:
+    def __init__(self, rows: Iterable[Row]) -> None:
+        self._rows = rows
+        self.count = 0
+
+    def __iter__(self) -> Iterator[Row]:
+        for row in self._rows:
+            self.count += 1
+            yield (row[0], row[1], row[2], row[3])
+
+
+_LOST = pa.schema([("digest", pa.string()), ("path", pa.string())])
+
+
+def _digests(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    for batch in batches:
+        binaries, paths = (column.to_pylist() for column in batch.columns)
+        rows = [
+            {"digest": binary.sha256, "path": path}
+            for text, path in zip(binaries, paths, strict=True)
+            for binary in parse_binaries(text)
+        ]
+        yield pa.RecordBatch.from_pylist(rows, _LOST)
+
+
+def refused(error: psycopg.Error) -> TaskRefused:
+    """Return what to tell when the author's database refuses."""
+    said = str(error).strip().splitlines()[0] if str(error).strip() else type(error).__name__
+    return TaskRefused(f"the author's database refuses: {said}; nothing was changed")

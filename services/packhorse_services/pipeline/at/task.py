@@ -1,0 +1,42 @@
+"""The task `at`: the nodes of a subtree at a point of the history, in path order."""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from datetime import datetime
+
+from pyspark.sql import DataFrame, SparkSession
+
+from packhorse.content.node import check_path
+from packhorse_services.pipeline.failures import translated
+from packhorse_services.pipeline.history.content import Choice, content_at
+from packhorse_services.pipeline.history.target import Target, target
+from packhorse_services.pipeline.location import Location
+
+
+@dataclass(frozen=True, slots=True)
+class Point:
+    """Which subtree, and when: at an offset, or at a time of the journal's clock (R28)."""
+
+    path: str
+    offset: int | None = None
+    time: datetime | None = None
+    agents: tuple[str, ...] = ()
+    leave_out: tuple[int, ...] = ()
+
+
+@contextmanager
+def subtree_at(
+    spark: SparkSession, location: Location, blobs_url: str, point: Point
+) -> Iterator[tuple[DataFrame, Target]]:
+    """Lend the nodes in path order, in the columns of `fold`, and say which package was the last.
+
+    Only packages about the subtree are unpacked. Raises `InvalidPath`, `TaskRefused` when the
+    archive can't tell, and what `translated` raises.
+    """
+    path = check_path(point.path)
+    with translated("at"):
+        found = target(spark, location, agents=point.agents, offset=point.offset, time=point.time)
+        choice = Choice(leave_out=point.leave_out, within=path)
+        with content_at(spark, location, blobs_url, found, choice) as (content, _):
+            yield content.orderBy("path"), found
