@@ -5,11 +5,13 @@ import typer
 from packhorse.runtime.configuration import loaded
 from packhorse.runtime.startup import plain_refusals
 from packhorse_services.pipeline.archive.command import archive
+from packhorse_services.pipeline.at.command import at
 from packhorse_services.pipeline.audit.commands import audit_command
 from packhorse_services.pipeline.bulk.command import bulk
 from packhorse_services.pipeline.jars import fetch_jars
 from packhorse_services.pipeline.reports.commands import report, serve
 from packhorse_services.pipeline.settings import Settings
+from packhorse_services.pipeline.snapshot.command import snapshot
 from packhorse_services.pipeline.sweep.commands import mark_command, sweep_command
 
 commands = typer.Typer(
@@ -39,6 +41,8 @@ commands.command("report")(report)
 commands.command("audit")(audit_command)
 commands.command("mark")(mark_command)
 commands.command("sweep")(sweep_command)
+commands.command("snapshot")(snapshot)
+commands.command("at")(at)
 
 
 def main() -> None:
