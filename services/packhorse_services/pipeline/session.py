@@ -21,6 +21,9 @@ _DEFAULTS = {
     "spark.databricks.delta.snapshotPartitions": "2",
     "spark.databricks.delta.vacuum.parallelDelete.enabled": "false",
     "spark.sql.execution.arrow.maxRecordsPerBatch": "2000",
+    # A record may have 1 MiB: what is read at a time is bounded in bytes (R30).
+    "spark.sql.execution.arrow.maxBytesPerBatch": str(16 * 1024 * 1024),
+    "spark.sql.parquet.columnarReaderBatchSize": "256",
     "spark.sql.streaming.metricsEnabled": "true",
     "spark.ui.showConsoleProgress": "false",
 }

@@ -27,6 +27,10 @@ _ATTEMPTS = 5
 """How often a run begins again because records left the journal while it was read."""
 
 
+class RunStopped(Exception):
+    """Ends a query before its next commit, since the run is to stop."""
+
+
 @dataclass(frozen=True, slots=True)
 class Choices:
     """What the operator has chosen for one run."""
@@ -39,7 +43,7 @@ class Choices:
 
 @dataclass(slots=True)
 class Archive:
-    """One run of the archive. Once `stop` is set, the batch under way is the last."""
+    """One run of the archive. Once `stop` is set, no further commit begins; nothing is lost."""
 
     spark: SparkSession
     location: Location
@@ -92,7 +96,7 @@ class Archive:
             new_checkpoint=self.choices.new_checkpoint and first,
         )
         self.watch.expect(bronze.QUERY, found.waiting)
-        return bronze.query(self.spark, self.location, self.origin, found, self.reached)
+        return bronze.query(self.spark, self.location, self.origin, found, self._reached)
 
     def _silver(self, *, first: bool) -> DataStreamWriter:
         topics = self.origin.topics
@@ -103,7 +107,7 @@ class Archive:
             new_checkpoint=self.choices.new_checkpoint and first,
         )
         return silver.query(
-            self.spark, self.location, topics, self.blobs_url, found, reached=self.reached
+            self.spark, self.location, topics, self.blobs_url, found, reached=self._reached
         )
 
     def _work(self, writers: Sequence[DataStreamWriter]) -> None:
@@ -120,8 +124,15 @@ class Archive:
             for query in queries:
                 _end(query)
         for query in queries:
-            if (error := query.exception()) is not None:
+            error = query.exception()
+            if error is not None and RunStopped.__name__ not in str(error):
                 raise error
+
+    def _reached(self, point: str) -> None:
+        """Pass a commit point, unless the run is to stop."""
+        if self.stop.is_set() and point.startswith("before"):
+            raise RunStopped(point)
+        self.reached(point)
 
     def _triggered(self, writer: DataStreamWriter) -> DataStreamWriter:
         if self.choices.continuous:
