@@ -1,7 +1,7 @@
 """Phase 1 of a bulk distribution: parts of one snapshot, whose sum is the plain deep package."""
 
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import closing
 from pathlib import Path
 from typing import LiteralString
@@ -17,6 +17,7 @@ from packhorse.db.connect import connect
 from packhorse.packages.body import unpack
 from packhorse.packages.build import PathMissing
 from packhorse_services.pipeline.bulk import export as bulk_export
+from packhorse_services.pipeline.bulk.errors import BulkStopped
 from packhorse_services.pipeline.bulk.prepare import prepare
 from packhorse_services.pipeline.bulk.request import Export
 from packhorse_services.pipeline.bulk.state import BulkState, StoredPart
@@ -104,6 +105,39 @@ def test_a_path_that_is_not_there_leaves_nothing(bulk: Bulk) -> None:
     with pytest.raises(PathMissing):
         bulk.prepare("missing", "/content/hu")
     assert BulkState(bulk.location, "missing").prepared() is None
+
+
+def cancelled(_: Bulk) -> None:
+    raise BulkStopped("cancelled")
+
+
+def ended_by_the_database(bulk: Bulk) -> None:
+    with closing(connect(bulk.url, "tests")) as connection:
+        connection.execute(
+            "SELECT pg_terminate_backend(pid) FROM pg_stat_activity "
+            "WHERE application_name = 'packhorse bulk' AND datname = current_database()"
+        )
+
+
+@pytest.mark.parametrize(
+    ("happens", "error", "said"),
+    [
+        (cancelled, BulkStopped, "cancelled"),
+        (ended_by_the_database, TaskFailed, "run it again"),
+    ],
+)
+def test_an_export_that_is_ended_in_the_middle_leaves_nothing(
+    bulk: Bulk, happens: Callable[[Bulk], None], error: type[Exception], said: str
+) -> None:
+    with pytest.raises(error, match=said):
+        prepare(
+            lambda: bulk.spark,
+            bulk.location,
+            bulk.export("ended", nodes=10),
+            lambda: happens(bulk),
+        )
+    assert BulkState(bulk.location, "ended").prepared() is None
+    assert len(bulk.prepare("ended", f"{TOP}/odd")) == 1
 
 
 @pytest.fixture
