@@ -4,9 +4,14 @@ import json
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
+from typing import Any
 
 import psycopg
+import pyarrow as pa
+from deltalake import write_deltalake
 from pyspark.sql import DataFrame, Row, SparkSession
+from pyspark.sql.pandas.types import to_arrow_schema
+from pyspark.sql.types import StructType
 
 from packhorse.blobs.api import BlobStore
 from packhorse.content.node import Binary, Node
@@ -17,6 +22,8 @@ from packhorse.packages.limits import PACKAGE_TYPE, PART_TYPE
 from packhorse.wire.messages import Action, PackageEntry, PackageMessage
 from packhorse.wire.package_codec import encode_package
 from packhorse_services.pipeline import schemas, tables
+from packhorse_services.pipeline.archive.delta import prepare
+from packhorse_services.pipeline.archive.reading import as_batch
 from packhorse_services.pipeline.history.events import kept
 from packhorse_services.pipeline.history.fold import fold as product_fold
 from packhorse_services.pipeline.location import Location
@@ -99,34 +106,29 @@ def bronze(spark: SparkSession, records: Iterable[Record], journal_id: str = JOU
     return spark.createDataFrame([_row(record, journal_id) for record in records], schemas.BRONZE)
 
 
-def archive(
-    spark: SparkSession, location: Location, records: Iterable[Record], journal_id: str = JOURNAL
-) -> None:
-    """Append records to the archive's table, and make the tables beside it."""
-    frame = bronze(spark, records, journal_id)
-    _append(frame.coalesce(1), location, tables.BRONZE)
-    _append(spark.createDataFrame([], schemas.GAPS), location, tables.GAPS)
-    _append(spark.createDataFrame([], schemas.STATUSES), location, tables.STATUSES)
+def archive(location: Location, records: Sequence[Record], journal_id: str = JOURNAL) -> None:
+    """Append records to the archive's table, and make the tables beside it; needs no Spark."""
+    prepare(location)
+    _append(location, tables.BRONZE, as_batch(records, journal_id))
 
 
-def statuses(
-    spark: SparkSession, location: Location, *said: tuple[str, int, str], journal_id: str = JOURNAL
-) -> None:
+def statuses(location: Location, *said: tuple[str, int, str]) -> None:
     """Append statuses: subscriber, offset of the package, status."""
-    blank = {"string": "", "bigint": 0, "int": 0}
+    zero = {"string": "", "bigint": 0, "int": 0}
     rows = []
     for number, (subscriber, offset, status) in enumerate(said):
-        row = {one.name: blank.get(one.dataType.simpleString()) for one in schemas.STATUSES.fields}
+        row = {one.name: zero.get(one.dataType.simpleString()) for one in schemas.STATUSES.fields}
         row |= {"time": _time(BEGIN_MS), "day": _time(BEGIN_MS).date(), "offset": number}
         row |= {"subscriber": subscriber, "publisher_agent": "main", "package_offset": offset}
-        rows.append(row | {"status": status, "package_journal_id": journal_id})
-    _append(spark.createDataFrame(rows, schemas.STATUSES), location, tables.STATUSES)
+        rows.append(row | {"status": status, "package_journal_id": JOURNAL})
+    _append_rows(location, tables.STATUSES, schemas.STATUSES, rows)
 
 
-def gap(spark: SparkSession, location: Location, first_missing: int, next_offset: int) -> None:
+def gap(location: Location, first_missing: int, next_offset: int) -> None:
     """Note a hole that retention left."""
     row = (TOPICS.package, JOURNAL, 0, first_missing, next_offset, _time(BEGIN_MS))
-    _append(spark.createDataFrame([row], schemas.GAPS), location, tables.GAPS)
+    named = dict(zip(schemas.GAPS.names, row, strict=True))
+    _append_rows(location, tables.GAPS, schemas.GAPS, [named])
 
 
 def content_of(folded: DataFrame) -> Content:
@@ -166,5 +168,12 @@ def _time(time_ms: int) -> datetime:
     return datetime.fromtimestamp(time_ms / 1000, UTC)
 
 
-def _append(frame: DataFrame, location: Location, table: str) -> None:
-    frame.write.format("delta").mode("append").save(location.spark_path(table))
+def _append_rows(
+    location: Location, table: str, schema: StructType, rows: list[dict[str, Any]]
+) -> None:
+    columns = to_arrow_schema(schema, timezone="UTC")
+    _append(location, table, pa.RecordBatch.from_pylist(rows, columns))
+
+
+def _append(location: Location, table: str, batch: pa.RecordBatch) -> None:
+    write_deltalake(location.delta_uri(table), pa.Table.from_batches([batch]), mode="append")

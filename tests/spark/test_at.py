@@ -1,0 +1,144 @@
+"""A subtree as it was: shown from the archive, and put back into the author's repository."""
+
+from contextlib import closing
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import psycopg
+import pytest
+from pyspark.sql import SparkSession
+
+from packhorse.blobs.api import binary_key
+from packhorse.blobs.open import open_blobs
+from packhorse.content import tree
+from packhorse.content.node import Binary, Node
+from packhorse_services.pipeline import tables
+from packhorse_services.pipeline.at.command import moment
+from packhorse_services.pipeline.at.restore import require_binaries, restore
+from packhorse_services.pipeline.at.task import Point, subtree_at
+from packhorse_services.pipeline.errors import TaskRefused
+from packhorse_services.pipeline.history.decoding import events_of
+from packhorse_services.pipeline.location import Location
+from tests.harness.feed import page
+from tests.harness.fold import Content
+from tests.harness.history import BEGIN_MS, History, archive, content_of, gap
+from tests.harness.subscriber import content_in
+
+pytestmark = pytest.mark.spark
+
+PICTURE = Binary("data", "ab" * 32, 3, "image/png")
+
+
+@pytest.fixture
+def location(tmp_path: Path) -> Location:
+    return Location.parse(str(tmp_path / "tables"))
+
+
+@pytest.fixture
+def history(location: Location) -> History:
+    """A subtree that changes, and a gap behind its first four packages."""
+    history = History(open_blobs(location.blobs_url(tables.BODIES)))
+    history.add(page("/s/a", 1), page("/s/b", 1), page("/other", 1))
+    history.add(Node("/s/a/x", "page", "{}", (PICTURE,)))
+    history.delete("/s/b")
+    history.add(page("/s", 4), deep=["/s"])
+    history.next_offset = 8
+    history.add(page("/s/late", 9))
+    archive(location, history.records)
+    gap(location, 4, 8)
+    return history
+
+
+def within(content: Content, path: str) -> Content:
+    return {key: node for key, node in content.items() if f"{key}/".startswith(f"{path}/")}
+
+
+def shown(
+    spark: SparkSession, location: Location, path: str = "/s", **when: Any
+) -> tuple[Content, int]:
+    blobs = location.blobs_url("blobs")
+    with subtree_at(spark, location, blobs, Point(path, **when)) as (content, target):
+        paths = [row.path for row in content.select("path").collect()]
+        assert paths == sorted(paths)
+        return content_of(content), target.offset
+
+
+def test_a_subtree_is_shown_as_it_was(
+    spark: SparkSession, location: Location, history: History
+) -> None:
+    for offset in (1, 2):
+        expected = within(history.model(up_to=offset), "/s")
+        assert shown(spark, location, offset=offset) == (expected, offset)
+    assert shown(spark, location, "/nowhere", offset=3) == ({}, 3)
+    second = datetime.fromtimestamp(BEGIN_MS / 1000 + 2.5, UTC)
+    assert shown(spark, location, time=second) == (within(history.model(up_to=2), "/s"), 2)
+
+
+def test_what_the_archive_lacks_is_refused(
+    spark: SparkSession, location: Location, history: History
+) -> None:
+    with pytest.raises(TaskRefused, match="lacks offsets 4 to 7"):
+        shown(spark, location, offset=6)
+    with pytest.raises(TaskRefused, match="lacks offsets 4 to 7"):
+        shown(spark, location, time=datetime.fromtimestamp(BEGIN_MS / 1000 + 6, UTC))
+    with pytest.raises(TaskRefused, match="lacks offsets 4 to 7"):
+        shown(spark, location, offset=8)
+    with pytest.raises(TaskRefused, match="offset 9 is not archived"):
+        shown(spark, location, offset=9)
+    with pytest.raises(TaskRefused, match="begins at 2023-11-14"):
+        shown(spark, location, time=moment("2020-01-01"))
+
+
+def test_it_is_put_back_whole_and_only_with_its_binaries(
+    spark: SparkSession, location: Location, history: History, database_url: str
+) -> None:
+    with psycopg.connect(database_url) as author:
+        tree.upsert(author, [page("/s/new", 1), page("/t", 1)])
+    blobs_url = location.blobs_url("blobs")
+    point = Point("/s", offset=1)
+    with subtree_at(spark, location, blobs_url, point) as (content, _):
+        with pytest.raises(TaskRefused, match=f"sha256:{'ab' * 32} of /s/a/x.*--force"):
+            require_binaries(content, blobs_url)
+        with closing(open_blobs(blobs_url)) as blobs:
+            path = Path(blobs_url, binary_key(PICTURE.sha256))
+            path.parent.mkdir(parents=True)
+            path.write_bytes(b"png")
+            assert blobs.head(binary_key(PICTURE.sha256))
+        require_binaries(content, blobs_url)
+        assert restore(content, "/s", database_url) == 4
+    with psycopg.connect(database_url) as author:
+        restored = content_in(author)
+    assert within(restored, "/s") == within(history.model(up_to=1), "/s")
+    assert set(restored) == {"/s", "/s/a", "/s/a/x", "/s/b", "/t"}
+
+
+def test_what_was_not_there_is_not_put_back(
+    spark: SparkSession, location: Location, history: History, database_url: str
+) -> None:
+    with psycopg.connect(database_url) as author:
+        tree.upsert(author, [page("/t", 1)])
+    blobs_url = location.blobs_url("blobs")
+    with (
+        subtree_at(spark, location, blobs_url, Point("/t", offset=1)) as (content, _),
+        pytest.raises(TaskRefused, match="nothing was at '/t'"),
+    ):
+        restore(content, "/t", database_url)
+    with psycopg.connect(database_url) as author:
+        assert set(content_in(author)) == {"/t"}
+
+
+def test_packages_about_other_paths_are_not_unpacked(history: History) -> None:
+    """A body that can't be read matters only to those who ask for its paths."""
+    record = history.records[2]
+    told = [
+        [event.kind for event in events_of(2, record.headers, b"\xff", history.bodies, path)]
+        for path in ("/s", "/s/b/c", "/other", "/s/bb")
+    ]
+    assert told == [["unreadable"], ["unreadable"], [], []]
+
+
+def test_a_time_without_a_zone_is_utc() -> None:
+    assert moment("2026-05-01T12:00") == moment("2026-05-01T12:00:00Z")
+    with pytest.raises(TaskRefused, match="no time"):
+        moment("yesterday")

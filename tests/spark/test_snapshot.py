@@ -1,0 +1,224 @@
+"""Snapshots of the archive: what they hold, what they begin with, what becomes of killed runs."""
+
+import json
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+from pyspark.sql import SparkSession
+
+from packhorse.blobs.api import BlobStore
+from packhorse.blobs.open import open_blobs
+from packhorse.content.node import Node
+from packhorse.snapshots.parts import read_part
+from packhorse.snapshots.snapshot import Snapshot, new_id, part_key
+from packhorse.snapshots.store import all_of
+from packhorse_services.pipeline import tables
+from packhorse_services.pipeline.errors import TablesUnusable, TaskRefused
+from packhorse_services.pipeline.location import Location
+from packhorse_services.pipeline.snapshot import task
+from packhorse_services.pipeline.snapshot.housekeeping import remove_leftovers
+from packhorse_services.pipeline.snapshot.task import Made, Request, make_snapshot
+from tests.harness.feed import page
+from tests.harness.fold import Content, plain
+from tests.harness.history import JOURNAL, History, archive, gap, statuses
+
+pytestmark = pytest.mark.spark
+
+
+@dataclass
+class Site:
+    """An archive, and the blob store of author and subscribers."""
+
+    spark: SparkSession
+    folder: Path
+
+    def __post_init__(self) -> None:
+        self.location = Location.parse(str(self.folder / "tables"))
+        self.blobs_url = str(self.folder / "blobs")
+        self.blobs: BlobStore = open_blobs(self.blobs_url)
+        self.history = History(open_blobs(self.location.blobs_url(tables.BODIES)), producer="p")
+
+    def archive(self) -> None:
+        """Archive what the history has and the archive has not."""
+        archive(self.location, self.history.records[self.archived :])
+        self.archived = len(self.history.records)
+
+    archived: int = 0
+
+    def make(self, **request: Any) -> Made:
+        return make_snapshot(self.spark, self.location, self.blobs_url, Request(**request))
+
+    def content_of(self, snapshot: Snapshot) -> Content:
+        nodes: list[Node] = []
+        for part in snapshot.parts:
+            nodes += read_part(part, self.blobs)
+        paths = [node.path for node in nodes]
+        assert paths == sorted(set(paths))
+        return {node.path: plain(node) for node in nodes}
+
+    def parts(self) -> list[str]:
+        return [one.key for one in self.blobs.list("snapshots/") if "manifest" not in one.key]
+
+
+@pytest.fixture
+def site(spark: SparkSession, tmp_path: Path) -> Iterator[Site]:
+    site = Site(spark, tmp_path)
+    yield site
+    site.blobs.close()
+
+
+def test_a_snapshot_is_the_fold_in_parts_of_bounded_size(site: Site) -> None:
+    site.history.add(*[page(f"/s/{number:02}", number, text="x" * 100) for number in range(30)])
+    site.history.delete("/s/07")
+    twice = site.history.again(0)
+    site.archive()
+    made = site.make(part_characters=1_000)
+    assert site.content_of(made.snapshot) == site.history.model()
+    assert len(made.snapshot.parts) > 2
+    assert all(part.content_length < 2_000 for part in made.snapshot.parts)
+    head = made.snapshot
+    assert (head.offset, head.journal_id, head.publisher_agents) == (twice, JOURNAL, ("main",))
+    assert head.package_id == site.history.records[0].headers["package-id"].decode()
+    assert [(one.producer, one.epoch, one.sequence, one.log_offset) for one in head.sequences] == [
+        ("p", 1, 1, 1)
+    ]
+
+
+def test_a_snapshot_goes_on_from_the_newest_before_it(site: Site) -> None:
+    site.history.add(page("/a/b", 1), page("/a/c", 1))
+    site.history.delete("/a/c")
+    site.archive()
+    first = site.make()
+    assert (first.base, site.make().is_new) == (None, False)
+    site.history.again(0)  # a repeat of what the base has applied
+    site.history.add(page("/a/d", 2))
+    site.archive()
+    second = site.make()
+    assert second.base == first.snapshot
+    assert site.content_of(second.snapshot) == site.history.model()
+    assert site.content_of(site.make(offset=1).snapshot) == site.history.model(up_to=1)
+
+
+def test_what_a_subscriber_removed_is_left_out_for_it_alone(site: Site) -> None:
+    site.history.add(page("/a", 1))
+    site.history.add(page("/a", 2))
+    site.history.add(page("/b", 1))
+    site.archive()
+    everybody = site.make()
+    statuses(site.location, ("live", 1, "REMOVED"), ("other", 2, "REMOVED_FAILED"))
+    live = site.make(subscriber="live")
+    assert live.base is None  # the one for everybody holds what was removed
+    assert site.content_of(live.snapshot) == site.history.model(removed=[1])
+    assert live.snapshot.subscriber == "live"
+    assert site.content_of(everybody.snapshot) == site.history.model()
+
+
+def test_an_incomplete_history_is_refused_until_the_whole_tree_is_replaced(site: Site) -> None:
+    site.history.next_offset = 5
+    site.history.add(page("/a", 1))
+    site.archive()
+    with pytest.raises(TaskRefused, match=r"lacks offsets 0 to 4 .* distribute --deep /"):
+        site.make()
+    whole = site.history.add(page("/b", 1), deep=["/"])
+    site.history.add(page("/c", 1))
+    site.archive()
+    assert set(site.content_of(site.make().snapshot)) == {"/b", "/c"}
+    gap(site.location, 8, 10)
+    site.history.next_offset = 10
+    site.history.add(page("/d", 1))
+    site.archive()
+    assert site.make(offset=whole + 1).base is None
+    with pytest.raises(TaskRefused, match="lacks offsets 8 to 9"):
+        site.make()
+
+
+def test_a_base_bridges_what_the_archive_has_let_go(site: Site, spark: SparkSession) -> None:
+    site.history.add(page("/a", 1))
+    site.history.add(page("/b", 1))
+    site.archive()
+    site.make()
+    site.history.add(page("/c", 1))
+    site.archive()
+    bronze = site.location.spark_path(tables.BRONZE)
+    spark.sql(f"DELETE FROM delta.`{bronze}` WHERE offset < 2")
+    assert site.content_of(site.make().snapshot) == site.history.model()
+
+
+def test_packages_that_cannot_be_read_are_left_out_only_when_told(site: Site) -> None:
+    site.history.producer = ""
+    site.history.add(page("/a", 1))
+    good = site.history.records[0]
+    bad = site.history.raw(good.value[:-1], dict(good.headers))
+    site.archive()
+    with pytest.raises(TaskRefused, match=f"offset {bad}: Undecodable"):
+        site.make()
+    made = site.make(leave_out=(bad,))
+    assert set(site.content_of(made.snapshot)) == {"/a"}
+
+
+def test_bodies_by_reference_come_from_the_archive_and_must_be_there(site: Site) -> None:
+    large = [page(f"/l/{number}", text=f"{number}" * 700_000) for number in range(3)]
+    noise = [page(f"/n/{n}", text=str([n * k % 9_973 for k in range(60_000)])) for n in range(9)]
+    site.history.add(*large, *noise, deep=["/"])
+    assert list(site.history.bodies.list("packages/"))
+    site.archive()
+    assert site.content_of(site.make().snapshot) == site.history.model()
+
+
+def test_a_missing_body_is_named(site: Site) -> None:
+    nodes = [page(f"/n/{n}", text=str([n * k % 9_973 for k in range(60_000)])) for n in range(9)]
+    site.history.add(*nodes)
+    (body,) = site.history.bodies.list("packages/")
+    site.history.bodies.delete(body.key)
+    site.archive()
+    with pytest.raises(TaskRefused, match="offset 0: BlobMissing"):
+        site.make()
+
+
+def test_a_run_killed_before_the_manifest_leaves_only_parts_that_go_later(
+    site: Site, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    site.history.add(page("/a", 1))
+    site.archive()
+
+    def die(*_: object) -> None:
+        raise SystemExit
+
+    with monkeypatch.context() as patched:
+        patched.setattr(task, "publish", die)
+        with pytest.raises(SystemExit):
+            site.make()
+    (orphan,) = site.parts()
+    assert list(all_of(site.blobs)) == []
+    made = site.make()
+    assert made.leftovers == 0  # younger than a day: its run may be alive
+    assert set(site.parts()) == {orphan, made.snapshot.parts[0].key}
+    assert remove_leftovers(site.blobs, older_than_ms=-1000) == 1
+    assert site.parts() == [made.snapshot.parts[0].key]
+
+
+def test_only_the_newest_are_kept(site: Site) -> None:
+    site.blobs.put(part_key(new_id(), 0), [b"of a run that is at work"])
+    for number in range(2):
+        site.history.add(page("/a", number))
+    site.archive()
+    for offset in range(2):
+        site.make(offset=offset)
+    assert site.make(offset=0, keep=1).pruned == 1  # what was asked for stays
+    assert [one.offset for one in all_of(site.blobs)] == [0]
+    assert len(site.parts()) == 2
+
+
+def test_nothing_archived_and_nothing_that_early_are_refused(site: Site) -> None:
+    with pytest.raises(TablesUnusable, match="packhorse-pipeline archive"):
+        site.make()
+    site.history.add(page("/a", 1))
+    site.archive()
+    with pytest.raises(TaskRefused, match="offset 7 is not archived"):
+        site.make(offset=7)
+    with pytest.raises(TaskRefused, match="'other'"):
+        site.make(agents=("other",))
+    assert json.loads(next(read_part(site.make().snapshot.parts[0], site.blobs)).properties)
