@@ -57,10 +57,9 @@ class SparkReport:
             return _totals(totals(self._table("blobs")))
 
     def begin(self, round_name: str) -> None:
-        """Begin with an empty table."""
+        """Remove what is there."""
         with translated(round_name):
-            empty = self._spark.createDataFrame([], _FOUND)
-            self._write(empty, f"references/{round_name}", "overwrite")
+            self._forget(f"references/{round_name}")
 
     def read(self, round_name: str, source: Source) -> None:
         """Append what one source refers to."""
@@ -72,25 +71,25 @@ class SparkReport:
 
         with translated(round_name):
             found = self._scattered(rows, source.pieces, _FOUND)
-            self._write(found, f"references/{round_name}", "append")
+            found.write.mode("append").parquet(self._path(f"references/{round_name}"))
 
     def body_not_read(self, round_name: str) -> str | None:
         """Compare what the log has with what was read."""
         with translated(round_name):
-            row = never_read(self._table(f"references/{round_name}")).first()
+            row = never_read(self._found(round_name)).first()
         return None if row is None else str(row["key"])
 
     def choose_candidates(self, round_name: str, before_ms: int) -> Totals:
         """Write the candidates' table."""
         with translated(round_name):
-            found = self._table(f"references/{round_name}")
+            found = self._found(round_name)
             self._write(unused(self._table("blobs"), found, before_ms), "candidates", "overwrite")
             return _totals(totals(self._table("candidates")))
 
     def choose_doomed(self, round_name: str) -> Totals:
         """Write the table of what goes now."""
         with translated(round_name):
-            found = self._table(f"references/{round_name}")
+            found = self._found(round_name)
             going = doomed(self._table("candidates"), found, self._removals())
             self._write(going, "doomed", "overwrite")
             return _totals(totals(self._table("doomed")))
@@ -145,6 +144,9 @@ class SparkReport:
 
     def _table(self, table: str) -> DataFrame:
         return self._spark.read.format("delta").load(self._path(table))
+
+    def _found(self, round_name: str) -> DataFrame:
+        return self._spark.read.schema(_FOUND).parquet(self._path(f"references/{round_name}"))
 
     def _write(self, frame: DataFrame, table: str, mode: str) -> None:
         frame.write.format("delta").mode(mode).save(self._path(table))
