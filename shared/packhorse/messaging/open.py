@@ -32,6 +32,18 @@ def open_journal(url: str, *, client_name: str) -> Journal:
     )
 
 
+def kafka_settings(url: str) -> tuple[str, dict[str, str]]:
+    """Return the brokers of a `kafka://` URL, and librdkafka's settings in it by their names.
+
+    For who speaks to Kafka with another client. Raises `packhorse.errors.Permanent` for a URL
+    that can't be used.
+    """
+    from packhorse.messaging.kafka.address import parse_address
+
+    address = parse_address(url)
+    return address.servers, dict(address.settings)
+
+
 def _open_kafka(url: str, client_name: str) -> Journal:
     try:
         from packhorse.messaging.kafka.journal import KafkaJournal

@@ -4,8 +4,8 @@ from pathlib import Path
 
 import pytest
 
-from packhorse.messaging.kafka.address import BadKafkaUrl
 from packhorse_services.pipeline.archive.kafka_source import client_options
+from packhorse_services.pipeline.errors import TaskRefused
 
 
 def test_brokers_alone() -> None:
@@ -56,5 +56,5 @@ def test_a_clients_own_certificate(tmp_path: Path) -> None:
     ],
 )
 def test_what_java_has_nothing_for_is_refused(query: str, named: str) -> None:
-    with pytest.raises(BadKafkaUrl, match=named):
+    with pytest.raises(TaskRefused, match=named):
         client_options(f"kafka://a:1?{query}")

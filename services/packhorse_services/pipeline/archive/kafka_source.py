@@ -6,7 +6,8 @@ from pathlib import Path
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as f
 
-from packhorse.messaging.kafka.address import BadKafkaUrl, parse_address
+from packhorse.messaging.open import kafka_settings
+from packhorse_services.pipeline.errors import TaskRefused
 from packhorse_services.pipeline.schemas import BRONZE
 
 _SAME = frozenset(
@@ -49,17 +50,16 @@ _READING = {
 def client_options(url: str) -> dict[str, str]:
     """Return Spark's options for the brokers of `url`.
 
-    Raises `BadKafkaUrl` for a setting that the Java client has nothing for.
+    Raises `TaskRefused` for a setting that the Java client has nothing for.
     """
-    address = parse_address(url)
-    settings = dict(address.settings)
-    options = {"bootstrap.servers": address.servers}
+    servers, settings = kafka_settings(url)
+    options = {"bootstrap.servers": servers}
     options |= _login(settings) | _encryption(settings)
     for name, value in settings.items():
         if name in _SAME or name in _RENAMED:
             options[_RENAMED.get(name, name)] = value
         elif not name.startswith(_OF_WRITERS):
-            raise BadKafkaUrl(
+            raise TaskRefused(
                 f"the archive can't pass {name} on to Spark; leave it out of the journal's URL"
             )
     return {f"kafka.{name}": value for name, value in options.items()}
@@ -73,7 +73,7 @@ def _login(settings: dict[str, str]) -> dict[str, str]:
     mechanism = settings.get("sasl.mechanism", settings.get("sasl.mechanisms", ""))
     module = _LOGINS.get(mechanism)
     if module is None or user is None or password is None:
-        raise BadKafkaUrl(
+        raise TaskRefused(
             "the archive logs in to Kafka with sasl.mechanism PLAIN, SCRAM-SHA-256 or "
             "SCRAM-SHA-512, sasl.username and sasl.password; the journal's URL lacks one of them"
         )
@@ -106,7 +106,7 @@ def _content(name: str, path: str) -> str:
     try:
         return Path(path).read_text()
     except (OSError, UnicodeDecodeError) as error:
-        raise BadKafkaUrl(f"{name} names a file that can't be read: {error}") from error
+        raise TaskRefused(f"{name} names a file that can't be read: {error}") from error
 
 
 def _quoted(text: str) -> str:
