@@ -9,10 +9,13 @@ from packhorse_services.pipeline.at.command import at
 from packhorse_services.pipeline.audit.commands import audit_command
 from packhorse_services.pipeline.bulk.command import bulk
 from packhorse_services.pipeline.jars import fetch_jars
+from packhorse_services.pipeline.measures.command import measures
 from packhorse_services.pipeline.reports.commands import report, serve
 from packhorse_services.pipeline.settings import Settings
 from packhorse_services.pipeline.snapshot.command import snapshot
+from packhorse_services.pipeline.submission.command import submit
 from packhorse_services.pipeline.sweep.commands import mark_command, sweep_command
+from packhorse_services.pipeline.upkeep.command import upkeep
 
 commands = typer.Typer(
     add_completion=False,
@@ -36,8 +39,13 @@ def jars() -> None:
 
 commands.command("archive")(archive)
 commands.command("bulk")(bulk)
+commands.command("measures")(measures)
+commands.command("upkeep")(upkeep)
 commands.command("serve")(serve)
 commands.command("report")(report)
+commands.command(
+    "submit", context_settings={"allow_extra_args": True, "allow_interspersed_args": False}
+)(submit)
 commands.command("audit")(audit_command)
 commands.command("mark")(mark_command)
 commands.command("sweep")(sweep_command)

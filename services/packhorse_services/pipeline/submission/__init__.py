@@ -1,0 +1,1 @@
+"""The pipeline on a cluster: the command that submits a task, and what is submitted."""

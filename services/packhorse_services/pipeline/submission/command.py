@@ -1,0 +1,72 @@
+"""`packhorse-pipeline submit`: the same program on a cluster, through its `spark-submit`."""
+
+import os
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Annotated, Literal
+
+import typer
+
+from packhorse.runtime.configuration import loaded
+from packhorse_services.pipeline.errors import TaskRefused
+from packhorse_services.pipeline.jars import java, require_jars
+from packhorse_services.pipeline.settings import Settings
+
+Mode = Literal["client", "cluster"]
+_PROGRAM = Path(__file__).with_name("program.py")
+
+
+def submit(
+    context: typer.Context,
+    deploy_mode: Annotated[Mode, typer.Option(help="Where the driver runs.")] = "client",
+    executor_python: Annotated[
+        str | None,
+        typer.Option(
+            help="The Python of the executors' machines, with packhorse[pipeline] in it.",
+            show_default="the path of this one",
+        ),
+    ] = None,
+    wheel: Annotated[
+        Path | None,
+        typer.Option(exists=True, help="Packhorse's wheel, where their Python lacks just that."),
+    ] = None,
+) -> None:
+    """Run a task on the cluster of PACKHORSE_SPARK_MASTER: submit [OPTIONS] TASK [OPTIONS]."""
+    if not context.args:
+        raise TaskRefused("name the task to submit, such as submit archive")
+    settings = loaded(Settings)
+    if settings.spark_master.startswith("local"):
+        raise TaskRefused("PACKHORSE_SPARK_MASTER names no cluster; set it to spark://host:7077")
+    python = executor_python or sys.executable
+    command = submission(settings, deploy_mode, python, wheel)
+    os.environ["JAVA_HOME"] = str(java().parent.parent)
+    os.execv(command[0], [*command, str(_PROGRAM), *context.args])  # noqa: S606 - it is no shell
+
+
+def submission(settings: Settings, mode: Mode, python: str, wheel: Path | None) -> Sequence[str]:
+    """Return the command up to the program. Raises `JarsMissing`, `TaskRefused`."""
+    jars = sorted(require_jars(settings.spark_jars).glob("*.jar"))
+    conf = {"spark.pyspark.python": python, **settings.spark_conf}
+    if mode == "client":
+        conf.setdefault("spark.pyspark.driver.python", sys.executable)
+    return [
+        *(_spark_submit(), "--master", settings.spark_master, "--deploy-mode", mode),
+        *("--name", "packhorse", "--driver-memory", settings.spark_memory),
+        *("--jars", ",".join(map(str, jars))),
+        *(("--py-files", str(wheel)) if wheel else ()),
+        *(part for name, value in conf.items() for part in ("--conf", f"{name}={value}")),
+    ]
+
+
+def _spark_submit() -> str:
+    """Return the cluster's own program where SPARK_HOME says so, else the one in PySpark."""
+    import pyspark
+
+    home = Path(os.environ.get("SPARK_HOME") or Path(pyspark.__file__).parent)
+    found = home / "bin" / "spark-submit"
+    if not found.is_file():
+        raise TaskRefused(
+            f"there is no {found}; set SPARK_HOME to a Spark that has it, or unset it"
+        )
+    return str(found)

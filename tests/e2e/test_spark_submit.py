@@ -1,0 +1,91 @@
+"""A task on a real cluster of Spark, submitted as an operator would."""
+
+import os
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from deltalake import DeltaTable
+
+from packhorse.messaging.open import open_journal
+from packhorse.wire.topics import Topics
+from packhorse_services.pipeline import tables
+from packhorse_services.pipeline.location import Location
+from tests.harness.archive import everything_in, fill
+from tests.harness.spark_cluster import SparkCluster, spark_cluster
+
+pytestmark = pytest.mark.spark
+
+
+@pytest.fixture(scope="module")
+def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkCluster]:
+    with spark_cluster(tmp_path_factory.mktemp("cluster")) as running:
+        yield running
+
+
+def run(*arguments: str, **settings: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        (sys.executable, "-m", "packhorse_services.pipeline", *arguments),
+        env={**os.environ, **settings},
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=540,
+    )
+
+
+def test_the_archive_runs_on_a_cluster(
+    cluster: SparkCluster, database_url: str, tmp_path: Path
+) -> None:
+    topics = Topics.prefixed("submitted")
+    settings = {
+        **cluster.environment(),
+        "PACKHORSE_JOURNAL_URL": database_url,
+        "PACKHORSE_TOPIC_PREFIX": "submitted",
+        "PACKHORSE_BLOBS_URL": str(tmp_path / "blobs"),
+        "PACKHORSE_TABLES_URL": str(tmp_path / "tables"),
+    }
+    journal = open_journal(database_url, client_name="tests")
+    try:
+        fill(journal, topics, range(3))
+        wanted = everything_in(journal, topics)
+    finally:
+        journal.close()
+    done = run("submit", "archive", **settings)
+    assert done.returncode == 0, done.stderr[-4000:]
+    location = Location.parse(settings["PACKHORSE_TABLES_URL"])
+    bronze = DeltaTable(location.delta_uri(tables.BRONZE)).to_pyarrow_table().to_pylist()
+    found = [((r["topic"], r["partition"], r["offset"]), r["value"]) for r in bronze]
+    assert dict(found) == wanted
+    assert len(found) == len(wanted)
+    assert cluster.finished() == ["packhorse FINISHED"]
+    assert list(cluster.work.glob("app-*/*/stderr")), "an executor of the worker did it"
+
+
+def test_a_refusal_is_one_line_and_the_exit_code_comes_through(
+    cluster: SparkCluster, tmp_path: Path
+) -> None:
+    settings = {**cluster.environment(), "PACKHORSE_TABLES_URL": str(tmp_path)}
+    done = run("submit", "archive", **settings)
+    assert done.returncode == 2
+    assert "PACKHORSE_JOURNAL_URL" in done.stdout  # spark-submit has one stream for its program
+
+
+@pytest.mark.parametrize(
+    ("arguments", "settings", "said"),
+    [
+        (("submit",), {}, "name the task"),
+        (("submit", "archive"), {"PACKHORSE_SPARK_MASTER": "local[2]"}, "names no cluster"),
+        (("submit", "archive"), {"SPARK_HOME": "/nowhere"}, "there is no /nowhere/bin"),
+        (("submit", "archive"), {"PACKHORSE_SPARK_JARS": "/nowhere"}, "packhorse-pipeline jars"),
+    ],
+)
+def test_what_is_wrong_is_said_before_anything_starts(
+    arguments: tuple[str, ...], settings: dict[str, str], said: str
+) -> None:
+    done = run(*arguments, **{"PACKHORSE_SPARK_MASTER": "spark://127.0.0.1:9", **settings})
+    assert done.returncode == 2
+    assert said in done.stderr
+    assert len(done.stderr.splitlines()) == 1
