@@ -1,6 +1,6 @@
 """One bulk distribution from its beginning, or from where an earlier run was ended, to its end."""
 
-from contextlib import closing
+from contextlib import ExitStack, closing
 from functools import partial
 from typing import Any
 
@@ -92,16 +92,20 @@ def cancel(settings: Settings, bulk_id: str, deep_path: str | None) -> None:
 
 
 def _prepare(settings: Settings, location: Location, export: Export, stopping: Stopping) -> None:
-    start = partial(spark_session, settings, location, "bulk")
+    def start() -> SparkSession:
+        spark = spark_session(settings, location, "bulk")
+        ending.callback(spark.stop)
+        # Only now: Spark brings a handler of its own, which cuts through what the driver is told.
+        ending.enter_context(stopping.heeding_signals())
+        return spark
+
     try:
-        prepare(start, location, export, stopping.check)
+        with ExitStack() as ending:
+            prepare(start, location, export, stopping.check)
     except BulkStopped as error:
         raise BulkStopped(f"{error} while it exported: no part went out") from error
-    except KeyboardInterrupt:  # Spark's own handler has ended the jobs
-        raise BulkStopped("interrupted while it exported: no part went out") from None
-    finally:
-        if (spark := SparkSession.getActiveSession()) is not None:
-            spark.stop()
+    except KeyboardInterrupt:
+        raise BulkStopped("interrupted before it exported: no part went out") from None
 
 
 def _require_same(prepared: Prepared, export: Export) -> None:
