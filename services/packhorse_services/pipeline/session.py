@@ -36,6 +36,7 @@ _LOCAL = {
     "spark.sql.sources.parallelPartitionDiscovery.parallelism": "2",
 }
 _JAVA_OPTIONS = "spark.driver.extraJavaOptions"
+_S3_KEYS = ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY", "AWS_SESSION_TOKEN")
 
 
 def spark_session(settings: Settings, location: Location, name: str) -> SparkSession:
@@ -54,6 +55,9 @@ def spark_session(settings: Settings, location: Location, name: str) -> SparkSes
         os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
         os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
         conf = _LOCAL | conf
+    else:  # executors have an environment of their own, and read blobs
+        keys = {name: os.environ[name] for name in _S3_KEYS if name in os.environ}
+        conf |= {f"spark.executorEnv.{name}": key for name, key in keys.items()}
     return _build(
         _with_own_logs(conf | settings.spark_conf, master),
         dict(submitted.getAll()),
