@@ -4,10 +4,11 @@ import time
 from dataclasses import dataclass
 
 from deltalake import DeltaTable
-from deltalake.exceptions import TableNotFoundError
+from deltalake.exceptions import DeltaError, TableNotFoundError
 from pyspark.sql import DataFrame, Row, SparkSession
 
 from packhorse_services.pipeline import schemas, tables
+from packhorse_services.pipeline.errors import TablesUnusable
 from packhorse_services.pipeline.location import Location
 
 SOURCES = {
@@ -95,13 +96,16 @@ def _follows(there: Version, measured: Row) -> bool:
 
 
 def current(location: Location, name: str) -> Version:
-    """Return the newest version of a table."""
+    """Return the newest version of a table. Raises `TablesUnusable`."""
     try:
-        table = DeltaTable(
-            location.delta_uri(name), storage_options=location.delta_options(), without_files=True
-        )
+        table = DeltaTable(location.delta_uri(name), storage_options=location.delta_options())
     except TableNotFoundError:
         return Version(name)
+    except (DeltaError, OSError) as error:
+        raise TablesUnusable(
+            f"the table {name} can't be read: {str(error)[:300]}; check PACKHORSE_TABLES_URL, and "
+            "the credentials when it is on S3"
+        ) from error
     metadata = table.metadata()
     has_feed = metadata.configuration.get(_FEED) == "true"
     return Version(name, str(metadata.id), table.version(), has_feed)
