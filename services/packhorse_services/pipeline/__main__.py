@@ -13,7 +13,7 @@ from packhorse_services.pipeline.measures.command import measures
 from packhorse_services.pipeline.reports.commands import report, serve
 from packhorse_services.pipeline.settings import Settings
 from packhorse_services.pipeline.snapshot.command import snapshot
-from packhorse_services.pipeline.submission.command import submit
+from packhorse_services.pipeline.submit import submit
 from packhorse_services.pipeline.sweep.commands import mark_command, sweep_command
 from packhorse_services.pipeline.upkeep.command import upkeep
 

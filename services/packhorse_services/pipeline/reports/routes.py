@@ -151,7 +151,7 @@ async def get_publishing_report(
 @router.get(
     "/delivery.html",
     responses={
-        200: {"content": {"text/html": {"schema": {"type": "string"}}}, "description": "The document"},
+        200: {"content": {"text/html": {"schema": {"type": "string"}}}, "description": "A page"},
         304: {"description": "Unchanged since the ETag that was sent"},
         **documented(503),
     },

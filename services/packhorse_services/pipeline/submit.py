@@ -14,7 +14,7 @@ from packhorse_services.pipeline.jars import java, require_jars
 from packhorse_services.pipeline.settings import Settings
 
 Mode = Literal["client", "cluster"]
-_PROGRAM = Path(__file__).with_name("program.py")
+_PROGRAM = Path(__file__).parent / "submitted" / "program.py"
 
 
 def submit(

@@ -1,0 +1,1 @@
+"""What runs on a cluster: `submit` hands it to `spark-submit`."""
