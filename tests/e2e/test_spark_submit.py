@@ -60,7 +60,7 @@ def test_the_archive_runs_on_a_cluster(
     found = [((r["topic"], r["partition"], r["offset"]), r["value"]) for r in bronze]
     assert dict(found) == wanted
     assert len(found) == len(wanted)
-    assert cluster.finished() == ["packhorse FINISHED"]
+    assert cluster.finished() == ["packhorse archive FINISHED"]
     assert list(cluster.work.glob("app-*/*/stderr")), "an executor of the worker did it"
 
 
