@@ -5,6 +5,7 @@ from typing import Any
 
 import kubernetes_validate
 import pytest
+import typer
 from helm_python import Chart, HelmError, lint
 
 from packhorse_services.pipeline.__main__ import commands
@@ -14,7 +15,8 @@ OLDEST, NEWEST = "1.30", kubernetes_validate.latest_version()
 FOREIGN_KINDS = {"ServiceMonitor"}  # of the Prometheus operator, unknown to Kubernetes itself
 VALUES: dict[str, dict[str, Any] | None] = {"default": None, "full": full_values()}
 
-TASKS = {command.name for command in commands.registered_commands}
+PIPELINE: Any = typer.main.get_command(commands)
+TASKS = PIPELINE.commands
 
 Manifest = dict[str, Any]
 
@@ -213,15 +215,16 @@ def test_the_network_policy_lets_out_dns_and_what_is_listed() -> None:
 
 def test_one_task_of_a_kind_runs_at_a_time_and_is_one_that_the_program_has() -> None:
     assert not of_kind(manifests(), "CronJob")
-    jobs = of_kind(manifests(full_values()), "CronJob")
-    assert len(jobs) == 4  # the audit is off
+    assert len(of_kind(manifests(full_values()), "CronJob")) == 4  # the audit is off
+    jobs = of_kind(manifests({"pipeline": {"enabled": True}}), "CronJob")
+    assert len(jobs) == 5
     for job in jobs.values():
         assert job["spec"]["concurrencyPolicy"] == "Forbid"
         pod = pod_of(job)
         assert pod is not None
-        program, task = pod["containers"][0]["command"]
+        program, task, *arguments = pod["containers"][0]["command"]
         assert program == "packhorse-pipeline"
-        assert task in TASKS
+        TASKS[task].make_context(task, arguments)  # which refuses what it doesn't take
 
 
 WRONG: dict[str, dict[str, Any]] = {
