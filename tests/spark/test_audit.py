@@ -1,0 +1,186 @@
+"""The audit finds each path that is not as it must be, and names the package."""
+
+import json
+import threading
+from collections.abc import Iterator
+from contextlib import ExitStack, closing
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+from psycopg import Connection
+from pyspark.sql import SparkSession
+
+from packhorse.blobs.filesystem import FilesystemBlobs
+from packhorse.db.connect import connect
+from packhorse.packages.apply import apply
+from packhorse.wire.package_codec import decode_package
+from packhorse_services.pipeline.audit.comparison import differing
+from packhorse_services.pipeline.audit.expected import Expectations
+from packhorse_services.pipeline.audit.outcome import Audited, ExitCode, exit_code
+from packhorse_services.pipeline.audit.repository import Repository
+from packhorse_services.pipeline.audit.task import Audit
+from packhorse_services.pipeline.location import Location
+from tests.harness.feed import page
+from tests.harness.history import JOURNAL, History, archive, statuses
+from tests.harness.postgres import Databases
+
+pytestmark = pytest.mark.spark
+
+
+@dataclass
+class Site:
+    """An archive, and subscribers that have imported it."""
+
+    spark: SparkSession
+    location: Location
+    databases: Databases
+    history: History
+    urls: dict[str, str]
+    connections: ExitStack
+    folds: int = 0
+
+    def subscriber(
+        self, name: str, *, removed: tuple[int, ...] = (), up_to: int = -1
+    ) -> Connection:
+        """Return a connection to a new subscriber that has imported everything but some."""
+        self.urls[name] = self.databases.new(name)
+        connection = self.connections.enter_context(
+            closing(connect(self.urls[name], "tests", autocommit=True))
+        )
+        last = self.history.next_offset - 1 if up_to < 0 else up_to
+        with connection.transaction():
+            for record in self.history.records:
+                if record.offset <= last and record.offset not in removed:
+                    package = decode_package(record.headers, record.value)
+                    apply(connection, [package], self.history.bodies)
+            connection.execute(
+                "INSERT INTO bookkeeping.position "
+                "(publisher_agent, journal_id, epoch, log_offset, package_id) "
+                "VALUES ('main', %s, 1, %s, '')",
+                (JOURNAL, last),
+            )
+        return connection
+
+    def audit(self, *names: str, path: str = "/", limit: int = 100) -> list[Audited]:
+        expectations = Expectations(
+            self.spark, self.location, str(self.history.bodies.root), since_start=False
+        )
+        run = Audit(self.spark, self.location, f"audit-{len(self.urls)}", expectations, path, limit)
+        with closing(expectations):
+            audited = run.all({name: self.urls[name] for name in names})
+        self.folds = expectations.folds
+        return audited
+
+
+@pytest.fixture
+def site(spark: SparkSession, databases: Databases, tmp_path: Path) -> Iterator[Site]:
+    location = Location.parse(str(tmp_path / "tables"))
+    history = History(FilesystemBlobs(tmp_path / "blobs"))
+    history.add(page("/a", 1), page("/a/b", 1, text="é\n"), page("/c", 1))
+    history.add(page("/deep"), page("/deep/x"), page("/deep/y"), deep=["/deep"])
+    history.delete("/c")
+    history.add(page("/a/b", 2))
+    history.add(page("/a/removed"))
+    archive(location, history.records)
+    with ExitStack() as connections:
+        yield Site(spark, location, databases, history, {}, connections)
+    history.bodies.close()
+
+
+def told(audited: Audited) -> set[tuple[str, str, int | None]]:
+    assert audited.problem == ""
+    return {(one.kind, one.path, one.offset) for one in audited.findings}
+
+
+def test_which_ranges_differ() -> None:
+    wanted = [(0, 2, "10"), (1, 1, "5"), (3, 1, "7")]
+    assert differing(wanted, [(0, 2, "10"), (1, 1, "5"), (2, 0, "0"), (3, 1, "7")]) == []
+    assert differing(wanted, [(0, 2, "11"), (2, 1, "1"), (3, 2, "7")]) == [0, 1, 2, 3]
+
+
+def test_r8_what_is_broken_is_found_and_what_is_whole_passes(site: Site) -> None:
+    broken = site.subscriber("broken")
+    broken.execute("DELETE FROM content.node WHERE path = '/deep/x'")
+    broken.execute("INSERT INTO content.node VALUES ('/c', 'page', '{}', '{}')")
+    broken.execute("INSERT INTO content.node VALUES ('/never', 'page', '{}', '{}')")
+    broken.execute("""UPDATE content.node SET properties = '{"version": 9}' WHERE path = '/a/b'""")
+    site.subscriber("whole")
+    site.subscriber("earlier", up_to=2)
+    left = site.subscriber("left", removed=(4,))
+    left.execute(
+        "INSERT INTO bookkeeping.status (publisher_agent, log_offset, subscriber, status, "
+        "package_id, attempts, reason, command_id) VALUES "
+        "('main', 4, 'left', 'REMOVED', '', 0, '', '')"
+    )
+    site.subscriber("told", removed=(4,))
+    statuses(site.location, ("told", 4, "REMOVED_FAILED"))
+    site.subscriber("silent", removed=(4,))
+    site.urls["away"] = "postgresql://nobody@127.0.0.1:1/none"
+    found = {one.subscriber: one for one in site.audit(*site.urls)}
+    assert site.folds <= 4, "those in the same situation share a fold"
+    assert told(found["broken"]) == {
+        ("missing", "/deep/x", 1),
+        ("extra", "/c", 2),
+        ("extra", "/never", None),
+        ("different", "/a/b", 3),
+    }
+    assert all(not told(found[name]) for name in ("whole", "earlier", "left", "told"))
+    assert told(found["silent"]) == {("missing", "/a/removed", 4)}
+    assert "subscriber away can't be read" in found["away"].problem
+    assert exit_code(list(found.values())) is ExitCode.DIFFERENT
+    assert exit_code([found["whole"], found["away"]]) is ExitCode.UNKNOWN
+    assert exit_code([found["whole"]]) is ExitCode.EQUAL
+    table = site.spark.read.format("delta").load(
+        site.location.spark_path(f"audit/audit-{len(site.urls)}")
+    )
+    assert table.count() == 5
+
+
+def test_equal_json_in_other_words_is_equal(site: Site) -> None:
+    from packhorse.content.node import Node
+
+    site.history.add(Node("/spaced", "page", '{"b" : 1,   "a": 2}'))
+    archive(site.location, site.history.records[-1:])
+    site.subscriber("one")
+    [audited] = site.audit("one")
+    assert told(audited) == set()
+
+
+def test_what_cant_be_compared_is_said(site: Site) -> None:
+    ahead = site.subscriber("ahead")
+    ahead.execute("UPDATE bookkeeping.position SET log_offset = 99")
+    other = site.subscriber("other")
+    other.execute("UPDATE bookkeeping.position SET journal_id = 'another'")
+    site.urls["new"] = site.databases.new("new")
+    ahead_, new, other_ = site.audit("ahead", "other", "new")
+    assert "ahead of the archive" in ahead_.problem
+    assert "JOURNAL_MISMATCH" in other_.problem
+    assert "no lane yet" in new.problem
+    assert json.dumps([one.as_json() for one in (ahead_, new, other_)])
+
+
+def test_an_import_goes_on_during_an_audit_and_is_not_seen_by_it(
+    site: Site, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    importer = site.subscriber("busy")
+    importer.execute("SET lock_timeout = '2s'")
+    hashes, imported = Repository.hashes, threading.Event()
+
+    def during(*arguments: object) -> object:
+        with importer.transaction():
+            importer.execute("SET LOCAL ROLE packhorse_importer")
+            importer.execute("DELETE FROM content.node WHERE path >= '/deep'")
+        imported.set()
+        return hashes(*arguments)  # type: ignore[arg-type]
+
+    monkeypatch.setattr(Repository, "hashes", during)
+    [audited] = site.audit("busy")
+    assert imported.is_set()
+    assert told(audited) == set()
+    monkeypatch.undo()
+    [audited] = site.audit("busy", path="/deep", limit=1)
+    assert audited.counts == {"missing": 3, "extra": 0, "different": 0}
+    assert len(audited.findings) == 1
+    [audited] = site.audit("busy", path="/a")
+    assert told(audited) == set()

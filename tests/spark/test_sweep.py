@@ -1,0 +1,165 @@
+"""Mark and sweep with Spark: its tables, a sweep that is killed, an append at the same time."""
+
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from pyspark.sql import SparkSession
+
+from packhorse.blobs.api import StoredBlob
+from packhorse_services.pipeline.errors import TaskFailed, TaskRefused
+from packhorse_services.pipeline.location import Location
+from packhorse_services.pipeline.sweep import decisions
+from packhorse_services.pipeline.sweep.report import Removal, State
+from packhorse_services.pipeline.sweep.spark_report import SparkReport
+from tests.harness.postgres import Databases
+from tests.harness.sweep import Yard
+
+pytestmark = pytest.mark.spark
+
+FOUND = "source string, kind string, key string"
+
+
+@pytest.fixture
+def yard(databases: Databases, tmp_path: Path) -> Iterator[Yard]:
+    journal = databases.new("journal")
+    made = Yard(databases.new("author"), databases.new("sub"), tmp_path / "blobs", journal)
+    yield made
+    made.close()
+
+
+@pytest.fixture
+def location(tmp_path: Path) -> Location:
+    return Location.parse(str(tmp_path / "tables"))
+
+
+def test_r22_which_blobs_go(spark: SparkSession) -> None:
+    blobs = spark.createDataFrame(
+        [
+            *[("binaries/aa/1", 1, 10), ("binaries/aa/2", 2, 10), ("binaries/aa/3", 4, 11)],
+            *[("packages/aa/4", 8, 10), ("packages/aa/5", 16, 10)],
+        ],
+        "key string, length long, modified_ms long",
+    )
+    found = spark.createDataFrame(
+        [
+            *[("log", "reference", "binaries/aa/1"), ("author", "reference", "binaries/aa/1")],
+            *[("log", "name", "packages/aa/4"), ("packages", "read", "packages/aa/5")],
+        ],
+        FOUND,
+    )
+    unused = decisions.unused(blobs, found, before_ms=10)
+    assert {row["key"] for row in unused.collect()} == {"binaries/aa/2", "packages/aa/5"}
+    totals = {row["kind"]: tuple(row)[1:] for row in decisions.totals(unused).collect()}
+    assert totals == {"binaries": (1, 2), "packages": (1, 16)}
+    removals = spark.createDataFrame(
+        [("binaries/aa/2", 2, True), ("packages/aa/5", 16, False)],
+        "key string, length long, removed boolean",
+    )
+    nothing = spark.createDataFrame([], FOUND)
+    left = decisions.doomed(unused, nothing, removals).collect()
+    assert [row["key"] for row in left] == ["packages/aa/5"]
+    in_log = spark.createDataFrame(
+        [("log", "in_log", "packages/aa/5"), ("log", "in_log", "packages/aa/6")], FOUND
+    )
+    unread = decisions.never_read(found.unionByName(in_log)).collect()
+    assert [row["key"] for row in unread] == ["packages/aa/6"]
+
+
+def test_r22_marked_and_swept_with_an_append_running_at_the_same_time(
+    spark: SparkSession, location: Location, yard: Yard
+) -> None:
+    kept, gone = yard.upload(b"kept"), [yard.upload(b"%d" % number) for number in range(20)]
+    yard.write("/kept", kept)
+    moving = yard.upload(b"moving")
+    yard.write("/moving", moving)
+    yard.age()
+    stop, failures = threading.Event(), []
+
+    def append() -> None:
+        """Distribute what was there before, and let go of it at the author."""
+        try:
+            while not stop.is_set():
+                yard.commit_export(yard.begin_export("/moving"))
+                yard.append_one()
+                yard.import_next()
+                if yard.applied >= 2:
+                    yard.remove("/moving")
+        except Exception as error:
+            failures.append(error)
+
+    appending = threading.Thread(target=append)
+    appending.start()
+    try:
+        report = yard.mark(SparkReport(spark, location, "mark-1-aa"))
+        summary = report.state()
+        assert summary is not None
+        assert (summary.state, summary.unused.binaries.count) == (State.COMPLETE, 20)
+        again = SparkReport(spark, location, "mark-1-aa")
+        assert yard.sweep(again, dry_run=True).binaries.count == 20
+        assert all(map(yard.has, gone))
+        assert yard.sweep(again).binaries.count == 20
+    finally:
+        stop.set()
+        appending.join()
+    assert failures == []
+    assert yard.referenced() <= yard.keys()
+    assert not any(map(yard.has, gone))
+    assert yard.has(kept)
+    with pytest.raises(TaskRefused, match="swept already"):
+        yard.sweep(SparkReport(spark, location, "mark-1-aa"))
+
+
+def test_c1_a_sweep_that_is_killed_goes_on_with_spark(
+    spark: SparkSession, location: Location, yard: Yard
+) -> None:
+    for number in range(6):
+        yard.upload(b"%d" % number)
+    yard.age()
+    report = yard.mark(SparkReport(spark, location, "mark-2-aa"))
+    whole = report.remove_doomed
+
+    def cut_short(remove: Any, check: Any) -> Any:
+        def some(doomed: Iterator[StoredBlob]) -> Iterator[Removal]:
+            for number, done in enumerate(remove(doomed)):
+                if number == 2:
+                    raise RuntimeError("killed")
+                yield done
+
+        return whole(some, check)
+
+    report.remove_doomed = cut_short
+    with pytest.raises(TaskFailed):
+        yard.sweep(report)
+    assert 0 < len(yard.keys()) < 6
+    assert yard.sweep(SparkReport(spark, location, "mark-2-aa")).binaries.count == 6
+    assert yard.keys() == set()
+
+
+def test_c3_a_source_that_fails_on_an_executor_fails_the_mark(
+    spark: SparkSession, location: Location, yard: Yard
+) -> None:
+    binary = yard.upload(b"x")
+    yard.age()
+    yard.feed.raw(b"\xff", {"message-type": b"PackageMessage"})
+    with pytest.raises(TaskRefused, match="package at offset 0 can't be read"):
+        yard.mark(SparkReport(spark, location, "mark-3-aa"))
+    with pytest.raises(TaskRefused, match="is not complete"):
+        yard.sweep(SparkReport(spark, location, "mark-3-aa"))
+    with pytest.raises(TaskRefused, match="no such mark"):
+        yard.sweep(SparkReport(spark, location, "mark-4-aa"))
+    assert yard.has(binary)
+
+
+def test_c4_a_disk_that_is_full_fails_the_mark(
+    spark: SparkSession, location: Location, yard: Yard, tmp_path: Path
+) -> None:
+    binary = yard.upload(b"x")
+    yard.age()
+    (tmp_path / "tables" / "marks").mkdir()
+    (tmp_path / "tables" / "marks" / "mark-5-aa").symlink_to("/dev/full")
+    with pytest.raises(Exception, match="mark"):
+        yard.mark(SparkReport(spark, location, "mark-5-aa"))
+    assert yard.has(binary)
