@@ -3,7 +3,7 @@
 import json
 import random
 from collections.abc import Iterator
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -20,6 +20,7 @@ from packhorse_services.pipeline.errors import TaskFailed, TaskRefused
 from packhorse_services.pipeline.sweep.report import State
 from packhorse_services.pipeline.sweep.stores import Stores
 from packhorse_services.pipeline.sweep.sweeping import PATIENCE, Patience
+from packhorse_services.pipeline.sweep.work import Source
 from tests.harness.feed import TOPICS
 from tests.harness.postgres import Databases
 from tests.harness.sweep import AT_ONCE, HOURS, PlainReport, Yard, wait_a_moment, yard_of
@@ -81,6 +82,20 @@ def test_r22_every_place_that_refers_to_a_binary_keeps_it(yard: Yard) -> None:
     report = yard.mark()
     assert [name for name in names if not yard.has(binaries[name])] == []
     assert report.candidates == []
+    for source in report.read_sources:
+        blind = yard.mark(Blind(source=source))
+        assert blind.candidates, f"only {source} refers to one of them"
+
+
+@dataclass
+class Blind(PlainReport):
+    """Doesn't read one source."""
+
+    source: str = ""
+
+    def read(self, round_name: str, source: Source) -> None:
+        if source.name != self.source:
+            super().read(round_name, source)
 
 
 def test_a_stored_package_that_nobody_names_is_reported_and_goes(yard: Yard) -> None:
@@ -235,7 +250,10 @@ def test_c5_a_clock_that_jumps_removes_nothing(
     monkeypatch.undo()
     yard.age()
     report = yard.mark()
-    monkeypatch.setattr(Stores, "_database_ms", lambda self: now_ms(self.blobs) + jump)
+    clocks = Stores._clocks
+    monkeypatch.setattr(
+        Stores, "_clocks", lambda self: [clocks(self)[at] + jump * (at != 1) for at in range(3)]
+    )
     with pytest.raises(TaskRefused):
         yard.sweep(report)
     assert yard.has(young)

@@ -36,9 +36,7 @@ class Stores:
 
         Raises `TaskRefused` when one of them has jumped: no age is certain then (C5).
         """
-        before = self._database_ms()
-        store = self.blobs.now_ms()
-        after = self._database_ms()
+        before, store, after = self._clocks()
         if not before - MAX_SKEW_MS <= store <= after + MAX_SKEW_MS:
             raise TaskRefused(
                 "the clocks of the blob store and of the author's database are "
@@ -81,9 +79,12 @@ class Stores:
                 "it exports may refer to what was marked: sweep when it has ended"
             )
 
-    def _database_ms(self) -> int:
+    def _clocks(self) -> tuple[int, int, int]:
+        """Return the database's time, the store's a moment later, and the database's again."""
         with reading(self.author_url, "the author") as connection:
-            return int(_one(connection, _NOW))
+            before = int(_one(connection, _NOW))
+            store = self.blobs.now_ms()
+            return before, store, int(_one(connection, _NOW))
 
 
 _NOW = "SELECT (extract(epoch FROM clock_timestamp()) * 1000)::bigint"
