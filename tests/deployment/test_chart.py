@@ -8,7 +8,7 @@ import pytest
 import typer
 from helm_python import Chart, HelmError, lint
 
-from packhorse_services.pipeline.__main__ import commands
+from packhorse_services.pipeline.program import commands
 from tests.harness.deployment import CHART, full_values, manifests, pod_of
 
 OLDEST, NEWEST = "1.30", kubernetes_validate.latest_version()

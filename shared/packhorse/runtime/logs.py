@@ -34,7 +34,7 @@ def configure(format: Literal["json", "console"] = "json", level: str = "INFO") 
         library = logging.getLogger(name)
         library.handlers.clear()
         library.propagate = True
-    for chatty in ("uvicorn.access", "httpx", "httpcore", "alembic"):
+    for chatty in ("uvicorn.access", "httpx", "httpcore", "alembic", "py4j"):
         logging.getLogger(chatty).setLevel(logging.WARNING)
 
 

@@ -1,7 +1,6 @@
 """`packhorse-pipeline bulk`: its options, what it prints, and its exit codes."""
 
 import json
-import logging
 import re
 import secrets
 import sys
@@ -172,7 +171,6 @@ def _plain_end() -> Iterator[None]:
 
 def _quiet(settings: Settings) -> None:
     logs.configure("console" if sys.stderr.isatty() else settings.log_format, settings.log_level)
-    logging.getLogger("py4j").setLevel(logging.WARNING)
     stamina.instrumentation.set_on_retry_hooks([])  # they would print to stdout, which is data's
 
 
