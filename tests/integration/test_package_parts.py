@@ -157,6 +157,19 @@ def message(
 
 
 @pytest.mark.usefixtures("either_way")
+def test_r8_a_subtree_that_is_emptied_leaves_the_folders_made_above_it(
+    repository: psycopg.Connection, blobs: BlobStore
+) -> None:
+    feed = Feed(open_journal("memory://emptied", client_name="tests"), blobs)
+    write = message(feed, 0, "add", "/a/b/c", "", "")
+    emptied = message(feed, 0, "part", "/a/b", "/a/b", "")
+    assert write
+    assert emptied
+    apply(repository, [write, emptied], blobs)
+    assert set(content_in(repository)) == {"/a"}
+
+
+@pytest.mark.usefixtures("either_way")
 def test_a_part_without_nodes_empties_its_range(
     repository: psycopg.Connection, blobs: BlobStore
 ) -> None:

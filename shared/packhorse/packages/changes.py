@@ -1,11 +1,12 @@
 """Many small changes of the tree as few statements, with the result of making them in order."""
 
 from collections.abc import Iterable
+from itertools import chain
 
 from psycopg import Connection
 
 from packhorse.content import tree
-from packhorse.content.node import Node, is_within, parent_of
+from packhorse.content.node import ROOT, Node, is_within, parent_of
 from packhorse.content.parts import SubtreePart
 
 _PENDING_NODES = 5_000
@@ -16,9 +17,9 @@ class Changes:
     """Removals and writes that wait to be made: first all removals, then all writes.
 
     That order is right as long as no removal came after a write below it, so `remove` first
-    makes what waits when there is such a write, and `replace` drops such writes: it writes the
-    path itself, unless that is the root, hence also what a dropped write would have created above.
-    Less than a whole subtree may lack its top, so such writes are made first.
+    makes what waits when there is such a write, and `replace` drops such writes if the path itself
+    is written: that creates also what a dropped write would have created above. Above the root
+    there is nothing. What may lack its top lets such writes be made first.
     """
 
     def __init__(self, conn: Connection) -> None:
@@ -47,9 +48,12 @@ class Changes:
         self._removed[SubtreePart.whole(path)] = None
 
     def replace(self, part: SubtreePart, nodes: Iterable[Node]) -> None:
-        """Make a part of a subtree exactly `nodes`; if it is all of it, its top is among them."""
+        """Make a part of a subtree exactly `nodes`."""
         if part.top in self._holders:
-            if part.is_whole:
+            nodes = iter(nodes)
+            first = next(nodes, None)
+            nodes = chain([first] if first else [], nodes)
+            if part.is_whole and (part.top == ROOT or (first and first.path == part.top)):
                 for below in [path for path in self._written if is_within(path, part.top)]:
                     del self._written[below]
             elif any(part.holds(path) for path in self._holders):

@@ -77,16 +77,16 @@ def effects(
     if part is not None:
         yield Replacement(part, _all_of(part, unpack(package, blobs, limits)))
     elif package.entry.action is Action.ADD:
-        yield from _writes(unpack(package, blobs, limits), scope, roots)
+        yield from _writes(unpack(package, blobs, limits), scope)
     elif package.entry.action is Action.DELETE:
         yield from map(Removal, (*scope.shallow, *scope.deep))
 
 
-def _writes(nodes: Iterator[Node], scope: Scope, roots: Sequence[str]) -> Iterator[Effect]:
+def _writes(nodes: Iterator[Node], scope: Scope) -> Iterator[Effect]:
     seen: set[str] = set()
     for deep, run in groupby(nodes, lambda node: scope.deep_path_of(node.path)):
         if deep is None:
-            yield from _alone(run, scope, roots)
+            yield from _alone(run, scope)
         elif deep in seen:
             raise PackageRefused(f"the nodes of deep path {deep!r} are not together")
         else:
@@ -96,12 +96,10 @@ def _writes(nodes: Iterator[Node], scope: Scope, roots: Sequence[str]) -> Iterat
         raise PackageRefused("the package holds no nodes of one of its deep paths")
 
 
-def _alone(nodes: Iterable[Node], scope: Scope, roots: Sequence[str]) -> Iterator[Node]:
+def _alone(nodes: Iterable[Node], scope: Scope) -> Iterator[Node]:
     for node in nodes:
         if not scope.allows_alone(node.path):
             raise PackageRefused(f"{node.path!r} is in the package but not in its paths")
-        if first_outside([node.path], roots) is not None:
-            raise PackageRefused(f"{node.path!r} is outside the import roots of this subscriber")
         yield node
 
 

@@ -8,7 +8,6 @@ from collections.abc import Iterable, Sequence
 from packhorse.content.node import (
     ROOT,
     InvalidPath,
-    ancestors_of,
     check_path,
     is_within,
     parent_of,
@@ -64,7 +63,6 @@ class Scope:
             {check_path(path) for path in paths if self.deep_path_of(path) is None}
         )
         self._shallow = frozenset(self.shallow)
-        self._ancestors: frozenset[str] | None = None
 
     def deep_path_of(self, path: str) -> str | None:
         """Return the deep path that `path` belongs to, or None."""
@@ -75,16 +73,12 @@ class Scope:
         return self._last
 
     def allows_alone(self, path: str) -> bool:
-        """Tell whether `path`, in no deep path, is a shallow one or lies above a declared one."""
-        return path in self._shallow or path in self._above()
+        """Tell whether `path`, in no deep path, is a shallow one.
 
-    def _above(self) -> frozenset[str]:
-        if self._ancestors is None:
-            declared = (*self.shallow, *self.deep)
-            self._ancestors = frozenset(
-                [ROOT, *(above for path in declared for above in ancestors_of(path))]
-            )
-        return self._ancestors
+        What lies above a declared path is not in the package: its roots and its place in the
+        order (R6) are checked for what it declares.
+        """
+        return path in self._shallow
 
 
 def _nearest(path: str, among: dict[str, None]) -> str | None:
