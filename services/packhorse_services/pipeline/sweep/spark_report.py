@@ -152,7 +152,8 @@ class SparkReport:
         frame.write.format("delta").mode(mode).save(self._path(table))
 
     def _exists(self, table: str) -> bool:
-        path, files = self._hadoop(f"{table}/_delta_log")
+        # The folder alone may be what a write has left that failed.
+        path, files = self._hadoop(f"{table}/_delta_log/{0:020}.json")
         return bool(files.exists(path))
 
     def _forget(self, table: str) -> None:
