@@ -116,6 +116,18 @@ def test_r22_only_what_was_not_renewed_is_removed(blobs: BlobStore, age: Age) ->
     assert [blob.key for blob in blobs.list("")] == [KEY]
 
 
+def test_r22_what_a_killed_renewal_left_goes_with_its_blob(
+    place: tuple[str, Path], blobs: BlobStore, age: Age
+) -> None:
+    blobs.put(KEY, [CONTENT])
+    aside = place[1] / "renewing" / KEY.rpartition("/")[2]
+    aside.parent.mkdir()
+    aside.write_bytes(CONTENT)
+    assert blobs.delete_unless_renewed(KEY, age(KEY))
+    if "s3:" in place[0]:
+        assert not aside.exists()
+
+
 @pytest.mark.parametrize("store", ["renew", "put", "put_many"])
 def test_r22_in_a_folder_whoever_was_told_that_it_is_there_keeps_it(
     tmp_path: Path, store: str

@@ -44,6 +44,32 @@ os._exit(0)
 """
 
 
+# Renews a blob just before it would be removed, and dies by SIGKILL at the n-th change. With
+# "unused" nobody renews it.
+DIES_REMOVING = """
+import os, signal, sys
+from pathlib import Path
+from packhorse.blobs.folders import Folders
+
+root, at, used = sys.argv[1], int(sys.argv[2]), sys.argv[3] == "used"
+folders, calls, answers = Folders(Path(root)), 0, [True, not used]
+
+def counted(real):
+    def call(*arguments, **options):
+        global calls
+        calls += 1
+        if calls == at:
+            os.kill(os.getpid(), signal.SIGKILL)
+        return real(*arguments, **options)
+    return call
+
+for name in ("rename", "stat", "link", "replace", "fsync", "unlink"):
+    setattr(os, name, counted(getattr(os, name)))
+folders.remove_if("packages/ab/package-ab", lambda _: answers.pop(0))
+os._exit(0)
+"""
+
+
 @pytest.fixture
 def root(tmp_path: Path) -> Path:
     return tmp_path / "blobs"
@@ -73,6 +99,36 @@ def test_b4_killed_anywhere_a_blob_is_whole_or_not_there(
         assert done.returncode == -signal.SIGKILL
     assert seen >= {0, 1}
     assert done.returncode == 0
+
+
+@pytest.mark.parametrize("use", ["used", "unused"])
+def test_r22_a_remover_that_is_killed_anywhere_loses_no_blob_in_use(root: Path, use: str) -> None:
+    for at in range(1, 20):
+        store = open_blobs(str(root))
+        store.put(KEY, [b"content"])
+        os.utime(root / KEY, (1, 1))
+        store.close()
+        done = subprocess.run(
+            [sys.executable, "-c", DIES_REMOVING, root, str(at), use], check=False
+        )
+        again = open_blobs(str(root))
+        if use == "used" or again.head(KEY):
+            assert b"".join(again.get(KEY)) == b"content"
+        assert list((root / "incoming").iterdir()) == []
+        again.close()
+        if done.returncode == 0:
+            break
+        assert done.returncode == -signal.SIGKILL
+    assert done.returncode == 0
+    assert at > 3
+
+
+def test_what_is_not_wanted_is_not_even_touched(blobs: BlobStore, root: Path) -> None:
+    """Whoever reads or renews a blob that a removal leaves alone finds it at any moment."""
+    blobs.put(KEY, [b"content"])
+    before = (root / KEY).stat()
+    assert not blobs.delete_unless_renewed(KEY, 1)
+    assert (root / KEY).stat().st_ctime_ns == before.st_ctime_ns
 
 
 def test_leftovers_of_killed_writers_go_after_a_day(root: Path) -> None:

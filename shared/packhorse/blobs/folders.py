@@ -1,6 +1,7 @@
 """The folders of a filesystem blob store, held open: nothing in them leads anywhere else.
 
     <root>/incoming/<random>                           files that are being written
+    <root>/incoming/<kind>.<2 hex>.<name>.<random>     blobs that are being removed
     <root>/binaries|packages|snapshots/<2 hex>/<name>  the blobs
 
 Every name is opened through its folder's descriptor and links are not followed.
@@ -8,6 +9,7 @@ Every name is opened through its folder's descriptor and links are not followed.
 
 import errno
 import os
+import re
 import secrets
 import stat
 import time
@@ -21,6 +23,7 @@ KINDS = ("binaries", "packages", "snapshots")
 SHARDS = [f"{number:02x}" for number in range(256)]
 
 _INCOMING = "incoming"
+_TAKEN_AWAY = re.compile(rf"({'|'.join(KINDS)})\.([0-9a-f]{{2}})\.([0-9A-Za-z-]+)\.[0-9a-f]{{32}}")
 _ABANDONED_S = 24 * 3600
 _FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 _READ = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
@@ -51,7 +54,7 @@ class Folders:
         for folder in self._kinds.values():
             _make_shards(folder)
         os.fsync(self.root)
-        self._remove_abandoned()
+        self._clear_up()
 
     def close(self) -> None:
         """Close the folders."""
@@ -87,18 +90,33 @@ class Folders:
             return _touch(shard, name)
 
     def remove_if(self, key: str, wanted: Callable[[os.stat_result], bool]) -> bool:
-        """Remove the file if it is as wanted, or gone; who renews it meanwhile finds it gone."""
-        aside = secrets.token_hex(16)
+        """Remove the file if it is as wanted, or gone; who renews it meanwhile finds it gone.
+
+        Where this is killed half-way, the next who opens the store lays the file back.
+        """
+        aside = f"{key.replace('/', '.')}.{secrets.token_hex(16)}"
         with self.shard(key) as (shard, name):
             try:
+                if not wanted(os.stat(name, dir_fd=shard, follow_symlinks=False)):
+                    return False
                 os.rename(name, aside, src_dir_fd=shard, dst_dir_fd=self._incoming)
             except FileNotFoundError:
                 return True
+        try:
             removed = wanted(os.stat(aside, dir_fd=self._incoming, follow_symlinks=False))
-            if not removed:
-                self._link(aside, shard, name)
-        self.discard(aside)
+        except FileNotFoundError:
+            return False  # somebody has opened the store just now
+        if removed:
+            self.discard(aside)
+        else:
+            self._lay_back(key, aside)
         return removed
+
+    def _lay_back(self, key: str, aside: str) -> None:
+        with self.shard(key) as (shard, name), suppress(FileNotFoundError):
+            self._link(aside, shard, name)
+            os.fsync(shard)
+        self.discard(aside)
 
     def _link(self, name: str, shard: int, target: str) -> bool:
         try:
@@ -138,10 +156,16 @@ class Folders:
             os.mkdir(name, 0o700, dir_fd=self.root)
         return os.open(name, _FOLDER, dir_fd=self.root)
 
-    def _remove_abandoned(self) -> None:
-        """Remove what killed writers left; no writer pauses for a day."""
+    def _clear_up(self) -> None:
+        """Lay back what killed removers left, and remove what killed writers did.
+
+        No writer pauses for a day. A remover that is alive loses only its removal.
+        """
         oldest = time.time() - _ABANDONED_S
         for name in names_in(self._incoming):
+            if taken := _TAKEN_AWAY.fullmatch(name):
+                self._lay_back("/".join(taken.groups()), name)
+                continue
             with suppress(FileNotFoundError):
                 if os.stat(name, dir_fd=self._incoming).st_mtime < oldest:
                     self.discard(name)

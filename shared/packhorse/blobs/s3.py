@@ -108,11 +108,14 @@ class S3Blobs:
         return self.head(key)
 
     def delete_unless_renewed(self, key: str, modified_ms: int) -> bool:
-        """Ask, then delete."""
+        """Ask, then delete; also the copy that a renewal left aside which was killed."""
         found = self.head(key)
         if found is not None and found.modified_ms != modified_ms:
             return False
         self.delete(key)
+        if key.startswith("binaries/"):
+            with suppress(BlobMissing), _translated(key):
+                obstore.delete(self._store, _aside(key))
         return True
 
     def list(self, prefix: str) -> Iterator[StoredBlob]:
@@ -150,7 +153,7 @@ class S3Blobs:
             digest = promised_digest(found.key)
             self._upload(found.key, iter(Verified(self.get(found.key), sha256=digest)))
             return
-        aside = _RENEWING + found.key.rpartition("/")[2]
+        aside = _aside(found.key)
         with _translated(found.key):
             obstore.copy(self._store, found.key, aside)
             obstore.copy(self._store, aside, found.key)
@@ -235,6 +238,11 @@ def _endpoint(endpoint: str | None, allow_http: bool) -> dict[str, Any]:
     if endpoint.startswith("https://") or (allow_http and endpoint.startswith("http://")):
         return {"endpoint": endpoint}
     raise InvalidBlobsUrl("the S3 endpoint needs https://, or http:// with allow_http=true")
+
+
+def _aside(key: str) -> str:
+    """Return where a blob's copy lies while it is renewed."""
+    return _RENEWING + key.rpartition("/")[2]
 
 
 def _stored(meta: "ObjectMeta") -> StoredBlob:
