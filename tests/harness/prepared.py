@@ -2,11 +2,12 @@
 
 import hashlib
 import secrets
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import closing
 from dataclasses import replace
 from typing import Any
 
+import pytest
 from psycopg import IsolationLevel
 
 from packhorse.blobs.api import package_key
@@ -17,6 +18,7 @@ from packhorse.packages.body import unpack
 from packhorse.packages.compression import compress
 from packhorse.packages.format import write_nodes
 from packhorse_services.publisher.distribute import DistributionRequest, PreparedBody
+from packhorse_services.publisher.early import EarlyPublishing
 from tests.harness.producers import Source
 from tests.harness.publishing import Author, page, publish, request
 
@@ -67,6 +69,22 @@ def document(
         "producer": {"name": "bulk", "epoch": epoch, "sequence": sequence},
         **more,
     }
+
+
+def between_look_and_slot(
+    author: Author, monkeypatch: pytest.MonkeyPatch, happen: Callable[[], None]
+) -> EarlyPublishing:
+    """Return a publisher at which something happens after its own look and before its slot."""
+    publishing = author.replica()
+    under_slot, happenings = publishing.publish, [happen]
+
+    def publish_late(*arguments: Any) -> None:
+        if happenings:
+            happenings.pop()()
+        under_slot(*arguments)
+
+    monkeypatch.setattr(publishing, "publish", publish_late)
+    return author.early(publishing=publishing)
 
 
 def edit(author: Author, path: str, version: int) -> None:

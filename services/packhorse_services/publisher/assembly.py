@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from datetime import timedelta
 from functools import partial
 
 from psycopg import Connection
@@ -151,6 +152,7 @@ class _Assembly:
             dry_runs=DryRuns(self.dry_runs_pool),
             subscriber_names=SubscriberNames(self.routes_pool, self.queues),
             blobs=self.backends.blobs,
+            orphan_grace=timedelta(hours=self.settings.orphan_grace_hours),
         )
 
     def _pools(self) -> Sequence[ConnectionPool[Connection]]:

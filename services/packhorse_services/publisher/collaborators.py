@@ -1,6 +1,7 @@
 """What the routes of a publisher work with."""
 
 from dataclasses import dataclass
+from datetime import timedelta
 
 from starlette.requests import Request
 
@@ -34,6 +35,8 @@ class Collaborators:
     subscriber_names: SubscriberNames
     dry_runs: DryRuns
     blobs: BlobStore
+    orphan_grace: timedelta
+    """How long the cleanup leaves a blob alone that belongs to no package."""
 
     @property
     def agent(self) -> str:

@@ -9,6 +9,7 @@ from psycopg import Connection
 
 from packhorse.blobs.api import BlobStore, package_key
 from packhorse.clock import Clock
+from packhorse.errors import Permanent
 from packhorse.messaging.numbered import Number
 from packhorse.packages.body import pack
 from packhorse.packages.build import export, require_absent
@@ -33,6 +34,8 @@ class PreparedBody:
     range_from: str = ""
     range_to: str = ""
     """Which part of the request's deep path it is; empty is an open end."""
+    fault: Permanent | None = None
+    """Why the body can't go out. Told under the slot alone: a repeated request needs no body."""
 
     @property
     def key(self) -> str:

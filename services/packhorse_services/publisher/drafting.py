@@ -14,7 +14,7 @@ from packhorse.errors import PackhorseError
 from packhorse.runtime.metrics import PUBLISHER_BUILD_SECONDS, PUBLISHER_PACKAGE_BYTES
 from packhorse_services.publisher.distribute import Draft, Packer
 from packhorse_services.publisher.pending import Pending
-from packhorse_services.publisher.prepared import PreparedChecks
+from packhorse_services.publisher.prepared import FAR, FAR_UNDER_SLOT, PreparedChecks
 from packhorse_services.publisher.slot_state import SlotState
 
 logger = logging.getLogger(__name__)
@@ -50,19 +50,20 @@ class Drafter:
         self, connection: Connection, _: SlotState, fresh: Sequence[Pending], savepoints: bool
     ) -> dict[Pending, Draft]:
         """Export in the slot's transaction itself."""
-        return told(self.export(connection, fresh, savepoints=savepoints))
+        return told(self.export(connection, fresh, savepoints=savepoints, far=FAR_UNDER_SLOT))
 
     def export(
-        self, connection: Connection, group: Sequence[Pending], *, savepoints: bool
+        self, connection: Connection, group: Sequence[Pending], *, savepoints: bool, far: int = FAR
     ) -> Exported:
         """Export the first of `group`, until their bodies are `group_bytes` together.
 
         A request at fault has its own exception here, with `savepoints` also one whose statement
-        the database refused. Is called as the bookkeeper. Raises `psycopg.Error`.
+        the database refused. `far` is how many packages may be looked at for the prepared ones.
+        Is called as the bookkeeper. Raises `psycopg.Error`.
         """
         exported: dict[Pending, Draft | Exception] = {}
         size = 0
-        obstacles = self._checks.obstacles(connection, group)
+        obstacles = self._checks.obstacles(connection, group, far)
         act_as(connection, EXPORTER)
         with PUBLISHER_BUILD_SECONDS.time():
             for pending in group:

@@ -1,10 +1,14 @@
 """Whether two packages carry state of the same paths, so that their order matters (R6)."""
 
 from bisect import bisect_left, bisect_right
+from collections.abc import Iterable
 
 from packhorse.content.parts import SubtreePart
 from packhorse.packages.scope import Scope, part_of
 from packhorse.wire.messages import Action, PackageEntry
+
+Run = tuple[str, str]
+"""All paths that are >= the first and < the second."""
 
 
 class Footprint:
@@ -33,9 +37,19 @@ class Footprint:
 
         O(log n) for each path of `other`.
         """
-        return any(self._holds(node) for node in other._nodes) or any(
-            map(self._reaches_into, other._lows, other._highs)
-        )
+        return self.overlaps_any(other._nodes, other._runs())
+
+    def overlaps_any(self, nodes: Iterable[str], runs: Iterable[Run]) -> bool:
+        """Tell whether one of `nodes`, or a path that may be in one of `runs`, is in it too."""
+        return any(map(self._holds, nodes)) or any(self._reaches_into(*run) for run in runs)
+
+    def shared_with(self, other: "Footprint") -> tuple[list[str], list[Run]]:
+        """Return those of its nodes and runs that overlap `other`."""
+        nodes = [node for node in self._nodes if other._holds(node)]
+        return nodes, [run for run in self._runs() if other._reaches_into(*run)]
+
+    def _runs(self) -> Iterable[Run]:
+        return zip(self._lows, self._highs, strict=True)
 
     def _holds(self, path: str) -> bool:
         at = bisect_left(self._nodes, path)

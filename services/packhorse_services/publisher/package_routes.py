@@ -1,6 +1,7 @@
 """Distributing a package whose body the caller has exported into the blob store (ADR 0018)."""
 
 import asyncio
+from dataclasses import replace
 from typing import Annotated, Self
 
 from fastapi import APIRouter, Depends, Request, Response
@@ -19,7 +20,7 @@ from packhorse.runtime.validation import StrictBody, StrictRoute
 from packhorse.wire.messages import Action
 from packhorse_services.publisher.collaborators import Collaborators, of
 from packhorse_services.publisher.distribute import DistributionRequest, PreparedBody
-from packhorse_services.publisher.prepared import check_body
+from packhorse_services.publisher.prepared import fault_of
 from packhorse_services.publisher.schemas import (
     MAX_SEQUENCE,
     DistributionAccepted,
@@ -109,7 +110,9 @@ async def distribute_package(
         wrong = {"pointer": "#/deep_path", "detail": str(PathRefused(outside, caller.roots))}
         raise Problem(403, detail=wrong["detail"], errors=[wrong])
     publisher, stored = of(request), _body(body)
-    await asyncio.to_thread(check_body, publisher.blobs, stored)
+    grace = publisher.orphan_grace
+    fault = await asyncio.to_thread(fault_of, publisher.blobs, stored, grace)
+    stored = replace(stored, fault=fault)
     accepted = await publish(publisher, _asked(publisher, body, stored, caller))
     return await answer(publisher, accepted, wanted_wait(prefer))
 

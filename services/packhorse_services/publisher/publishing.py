@@ -19,7 +19,7 @@ from packhorse.db.roles import act_as
 from packhorse.errors import Transient
 from packhorse.messaging.api import TopicMissing
 from packhorse.runtime.metrics import PUBLISHER_OUTBOX_ENTRIES, PUBLISHER_OUTBOX_OLDEST_SECONDS
-from packhorse_services.publisher import known, outbox, slot_state
+from packhorse_services.publisher import known, outbox, prepared, slot_state
 from packhorse_services.publisher.delivery import Delivery, NotDelivered
 from packhorse_services.publisher.distribute import Packer
 from packhorse_services.publisher.drafting import Drafter, Drafts
@@ -174,13 +174,13 @@ class Publishing:
             state = slot_state.read_state(connection)
             fresh = known.answer(connection, self._agent, group, verified=self._slot.verified)
             made = source.drafts(connection, state, fresh, savepoints)
-            drafts = known.in_order(fresh, made)
+            act_as(connection, BOOKKEEPER)
+            drafts = known.in_order(fresh, prepared.without_used(connection, made))
             for pending, draft in drafts.items():
                 pending.package_id = draft.message.entry.package_id
             numbered = outbox.number(list(drafts.values()), state)
             sealed = [outbox.seal(package) for package in numbered]
             if sealed:
-                act_as(connection, BOOKKEEPER)
                 slot_state.advance(connection, state, len(sealed))
                 outbox.write(connection, sealed)
                 outbox.remember_stored(connection, list(drafts.values()))

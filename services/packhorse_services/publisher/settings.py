@@ -35,5 +35,7 @@ class Settings(ProcessConfiguration, BaseSettings):
     """How long a producer that publishes nothing is remembered."""
     producers: int = Field(default=10_000, ge=1)
     """How many producers are remembered; one caller may have a tenth of them."""
+    orphan_grace_hours: float = Field(default=24.0, gt=0)
+    """As the cleanup has it: a prepared body of half that age has to be exported again."""
     event_streams: int = Field(default=64, ge=1)
     """How many clients may follow `GET /events` at a time."""

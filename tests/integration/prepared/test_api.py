@@ -1,5 +1,7 @@
 """`POST /packages`: what it takes, answers and refuses."""
 
+import os
+import time
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -105,6 +107,40 @@ def test_a_body_that_is_not_what_the_request_says_is_refused(service: PublisherS
         assert kind(await send(service, body, epoch + 1)) == (409, "producer-unknown")
         assert (await send(service, body, epoch)).status_code == 202
         assert kind(await send(service, body, epoch, 1)) == (409, "package-id-used")
+
+    service.run(scenario)
+
+
+def test_r5_a_repeat_is_answered_also_when_its_body_is_gone(service: PublisherService) -> None:
+    async def scenario(service: PublisherService) -> None:
+        epoch = await register(service)
+        body = prepare(service.author, DEEP)
+        first = await send(service, body, epoch)
+        service.author.blobs.delete(body.key)
+        again = await send(service, body, epoch)
+        assert again.status_code == 202, again.text
+        assert again.json() == {**first.json(), "repeated": True}
+        assert kind(await send(service, body, epoch, 1)) == (404, "stored-package-missing")
+
+    service.run(scenario)
+
+
+def test_r21_a_body_that_the_cleanup_may_take_soon_counts_as_missing(
+    service: PublisherService, tmp_path: Path
+) -> None:
+    def make_older(body: PreparedBody, hours: float) -> None:
+        old_s = time.time() - hours * 3600
+        os.utime(tmp_path / "blobs" / body.key, (old_s, old_s))
+
+    async def scenario(service: PublisherService) -> None:
+        epoch = await register(service)
+        body = prepare(service.author, DEEP)
+        make_older(body, 12.5)
+        answer = await send(service, body, epoch)
+        assert kind(answer) == (404, "stored-package-missing")
+        assert "export it again" in answer.json()["detail"]
+        make_older(body, 11.5)
+        assert (await send(service, body, epoch)).status_code == 202
 
     service.run(scenario)
 

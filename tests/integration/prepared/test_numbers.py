@@ -10,7 +10,16 @@ from packhorse_services.publisher.distribute import DistributionRequest
 from packhorse_services.publisher.pending import Accepted
 from packhorse_services.publisher.prepared import PackageIdUsed, StalePackage
 from packhorse_services.publisher.producers import EarlierRefused
-from tests.harness.prepared import DEEP, FIRST, PAGES, SECOND, asked, edit, prepare
+from tests.harness.prepared import (
+    DEEP,
+    FIRST,
+    PAGES,
+    SECOND,
+    asked,
+    between_look_and_slot,
+    edit,
+    prepare,
+)
 from tests.harness.producers import Source, outcome
 from tests.harness.publishing import (
     Author,
@@ -20,6 +29,7 @@ from tests.harness.publishing import (
     fragile_connection,
     fragile_slot,
     publish,
+    request,
 )
 
 
@@ -44,6 +54,44 @@ def test_a_package_id_is_used_once(author: Author, source: Source) -> None:
     again = replace(body, seen=prepare(author, DEEP, *FIRST).seen)
     assert isinstance(outcome(author.early(), asked(source, 1, DEEP, again)), PackageIdUsed)
     assert source.known().last_sequence == 0
+
+
+@pytest.mark.parametrize("early", [True, False])
+def test_one_package_id_twice_in_a_group_costs_the_second_request_alone(
+    author: Author, source: Source, early: bool
+) -> None:
+    first = prepare(author, DEEP, *FIRST)
+    second = replace(prepare(author, DEEP, *SECOND), package_id=first.package_id)
+    one, two, third, other = publish(
+        author.early() if early else author.replica(),
+        asked(source, 0, DEEP, first),
+        asked(source, 1, DEEP, second),
+        asked(source, 2, DEEP, prepare(author, DEEP, *SECOND)),
+        request("/huge-2"),
+    )
+    assert one.future.result().package_id == first.package_id
+    assert isinstance(two.future.exception(), PackageIdUsed)
+    assert isinstance(third.future.exception(), EarlierRefused)
+    assert isinstance(other.future.result(), Accepted)
+    assert source.known().last_sequence == 0
+
+
+def test_an_id_that_another_replica_takes_meanwhile_costs_its_request_alone(
+    author: Author, source: Source, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    other = Source(author, "other")
+    other.register()
+    first, second = prepare(author, DEEP, *FIRST), prepare(author, DEEP, *SECOND)
+    second = replace(second, package_id=first.package_id)
+
+    def overtake() -> None:
+        publish(author.replica(), asked(other, 0, DEEP, first))
+
+    early = between_look_and_slot(author, monkeypatch, overtake)
+    one, two = publish(early, asked(source, 0, DEEP, second), request("/huge-2"))
+    assert isinstance(one.future.exception(), PackageIdUsed)
+    assert isinstance(two.future.result(), Accepted)
+    assert len(author.journaled()) == 2
 
 
 def test_r5_nothing_overtakes_a_part_that_is_stale(author: Author, source: Source) -> None:

@@ -3,7 +3,6 @@
 import itertools
 import random
 from collections import Counter
-from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
@@ -11,13 +10,23 @@ import pytest
 
 from packhorse.db.connect import connect
 from packhorse.wire.messages import Action
+from packhorse_services.publisher import drafting
 from packhorse_services.publisher import prepared as checks
 from packhorse_services.publisher.distribute import DistributionRequest
-from packhorse_services.publisher.early import EarlyPublishing
 from packhorse_services.publisher.overlap import Footprint
 from packhorse_services.publisher.pending import Accepted, Pending
 from packhorse_services.publisher.prepared import PreparedChecks, StalePackage
-from tests.harness.prepared import DEEP, FIRST, PAGES, SECOND, asked, edit, prepare, versions
+from tests.harness.prepared import (
+    DEEP,
+    FIRST,
+    PAGES,
+    SECOND,
+    asked,
+    between_look_and_slot,
+    edit,
+    prepare,
+    versions,
+)
 from tests.harness.producers import Source, outcome
 from tests.harness.publishing import Author, page, publish, request
 
@@ -73,22 +82,6 @@ def test_r6_what_was_distributed_since_its_export_makes_a_part_stale(
     assert order_is_kept(author)
 
 
-def between_look_and_slot(
-    author: Author, monkeypatch: pytest.MonkeyPatch, happen: Callable[[], None]
-) -> EarlyPublishing:
-    """Return a publisher at which something happens after its own look and before its slot."""
-    publishing = author.replica()
-    under_slot, happenings = publishing.publish, [happen]
-
-    def publish_late(*arguments: Any) -> None:
-        if happenings:
-            happenings.pop()()
-        under_slot(*arguments)
-
-    monkeypatch.setattr(publishing, "publish", publish_late)
-    return author.early(publishing=publishing)
-
-
 def test_r6_a_request_that_gets_the_slot_first_makes_a_part_stale(
     author: Author, source: Source, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -102,7 +95,7 @@ def test_r6_a_request_that_gets_the_slot_first_makes_a_part_stale(
 def test_r6_the_checker_catches_a_publisher_that_looks_for_no_overlap(
     author: Author, source: Source, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(Footprint, "overlaps", lambda *_: False)
+    monkeypatch.setattr(Footprint, "overlaps_any", lambda *_: False)
     body = prepare(author, DEEP, *FIRST)
     edit(author, PAGES[1], 1)
     assert isinstance(send(author, asked(source, 0, DEEP, body)), Accepted)
@@ -200,7 +193,7 @@ def test_r6_what_is_remembered_of_a_snapshot_is_looked_at_once_and_forgotten_in_
     for sequence, body in enumerate(bodies):
         assert isinstance(outcome(early, asked(source, sequence, DEEP, body)), Accepted)
     assert max(Counter(one for one in looked if one).values()) <= 2  # its own request, and once
-    monkeypatch.setattr(checks, "_LATER", 2)
+    monkeypatch.setattr(checks, "_LATER_BYTES", 100)
     late = prepare(author, "/huge-2")
     assert isinstance(outcome(early, asked(source, 9, "/huge-2", late)), Accepted)
     body = replace(prepare(author, DEEP, PAGES[5], ""), seen=bodies[0].seen)
@@ -217,6 +210,48 @@ def test_what_is_remembered_is_bounded(
             body = replace(prepare(author, DEEP, *FIRST), seen=(0, number))
             remembering.obstacles(connection, [Pending(asked(source, 0, DEEP, body))])
     assert len(remembering._since) == 2
+
+
+def test_r30_only_paths_of_the_subtree_are_remembered_and_each_once(
+    author: Author, source: Source
+) -> None:
+    beside = [f"/beside/{number}" for number in range(50)]
+    author.write(*map(page, beside))
+    body = prepare(author, DEEP, *FIRST)
+    for _ in range(3):
+        publish(author.replica(), request(PAGES[4], *beside, deep=["/beside", PAGES[5]]))
+    remembering = PreparedChecks()
+    with connect(author.database_url, "tests") as connection:
+        assert not remembering.obstacles(connection, [Pending(asked(source, 0, DEEP, body))])
+    [since] = remembering._since.values()
+    assert since._nodes == {PAGES[4], PAGES[5]}
+    assert since._runs == {(f"{PAGES[5]}/", f"{PAGES[5]}0")}
+
+
+def test_one_group_looks_at_so_many_packages_and_the_next_one_goes_on(
+    author: Author, source: Source
+) -> None:
+    older = prepare(author, DEEP, *FIRST)
+    publish(author.replica(), request("/huge-2"))
+    newer = prepare(author, DEEP, *SECOND)
+    publish(author.replica(), request("/huge-2"))
+    first, second = (
+        Pending(asked(source, number, DEEP, body)) for number, body in enumerate((older, newer))
+    )
+    remembering = PreparedChecks()
+    with connect(author.database_url, "tests") as connection:
+        assert set(remembering.obstacles(connection, [first, second], 2)) == {second}
+        assert not remembering.obstacles(connection, [first, second], 2)
+
+
+def test_who_holds_the_slot_looks_at_little(
+    author: Author, source: Source, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(drafting, "FAR_UNDER_SLOT", 1)
+    body = prepare(author, DEEP, *FIRST)
+    publish(author.replica(), request("/huge-2"), request("/huge-2"))
+    assert isinstance(outcome(author.replica(), asked(source, 0, DEEP, body)), StalePackage)
+    assert isinstance(send(author, asked(source, 0, DEEP, body)), Accepted)
 
 
 @pytest.mark.parametrize("seed", range(3))

@@ -73,6 +73,15 @@ def test_r6_a_part_overlaps_exactly_what_has_a_path_of_its_range(
     assert Footprint(other).overlaps(Footprint(one)) is expected
 
 
+@given(PARTS, ENTRIES | PARTS)
+def test_r6_what_a_package_shares_with_a_subtree_tells_which_of_its_parts_it_overlaps(
+    one: PackageEntry, other: PackageEntry
+) -> None:
+    subtree = Footprint(entry(Action.ADD, deep=one.deep_paths))
+    shared = Footprint(other).shared_with(subtree)
+    assert Footprint(one).overlaps_any(*shared) is bool(paths_of(one) & paths_of(other))
+
+
 @pytest.mark.parametrize(
     ("first", "second", "expected"),
     [
