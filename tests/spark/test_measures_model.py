@@ -14,7 +14,7 @@ from packhorse_services.pipeline.measures.times import day_of
 from tests.harness.measures_model import Model
 from tests.harness.silver_rows import HOUR, announcement, milliseconds, package, status
 
-pytestmark = pytest.mark.spark
+pytestmark = [pytest.mark.spark, pytest.mark.usefixtures("interpreted")]
 
 _WORLDS = 12
 

@@ -12,7 +12,7 @@ from packhorse_services.pipeline.measures.backlog import backlog
 from packhorse_services.pipeline.measures.times import day_of, hour_of
 from tests.harness.silver_rows import HOUR, START, announcement, at, package, status
 
-pytestmark = pytest.mark.spark
+pytestmark = [pytest.mark.spark, pytest.mark.usefixtures("interpreted")]
 
 
 def frame(spark: SparkSession, rows: list[Any], schema: Any) -> DataFrame:

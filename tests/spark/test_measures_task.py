@@ -15,7 +15,7 @@ from packhorse_services.pipeline.location import Location
 from packhorse_services.pipeline.measures.task import measure
 from tests.harness.silver_rows import HOUR, START, announcement, package, status
 
-pytestmark = pytest.mark.spark
+pytestmark = [pytest.mark.spark, pytest.mark.usefixtures("interpreted")]
 
 WRITTEN = {
     tables.PUBLISHING: schemas.PUBLISHING,
@@ -82,9 +82,12 @@ def test_new_rows_change_their_hours_and_no_others(spark: SparkSession, location
 
     append(spark, location, tables.STATUSES, [status(1, 3 * HOUR, "REMOVED_FAILED", reason="no")])
     append(spark, location, tables.PACKAGES, [package(3, 4 * HOUR)])
-    dying = Dying(location.base, dies_at=tables.LANES)
+    dying = Dying(location.base, dies_at=tables.DELIVERY)
     with pytest.raises(Killed):
         measure(spark, dying)
+    torn = contents(spark, location)
+    assert torn[tables.FAILURES] != before[tables.FAILURES]
+    assert torn[tables.DELIVERY] == before[tables.DELIVERY]
     made = measure(spark, location)
     assert made is not None
     assert (made.since_ms, made.single_ms) == (START + 4 * HOUR, (START, START + 3 * HOUR))

@@ -95,17 +95,24 @@ def _follows(there: Version, measured: Row) -> bool:
     return same and (there.has_feed or there.version == measured["version"])
 
 
-def current(location: Location, name: str) -> Version:
-    """Return the newest version of a table. Raises `TablesUnusable`."""
+def opened(location: Location, name: str) -> DeltaTable | None:
+    """Return a table as delta-rs knows it, None when it is not there. Raises `TablesUnusable`."""
     try:
-        table = DeltaTable(location.delta_uri(name), storage_options=location.delta_options())
+        return DeltaTable(location.delta_uri(name), storage_options=location.delta_options())
     except TableNotFoundError:
-        return Version(name)
+        return None
     except (DeltaError, OSError) as error:
         raise TablesUnusable(
             f"the table {name} can't be read: {str(error)[:300]}; check PACKHORSE_TABLES_URL, and "
             "the credentials when it is on S3"
         ) from error
+
+
+def current(location: Location, name: str) -> Version:
+    """Return the newest version of a table. Raises `TablesUnusable`."""
+    table = opened(location, name)
+    if table is None:
+        return Version(name)
     metadata = table.metadata()
     has_feed = metadata.configuration.get(_FEED) == "true"
     return Version(name, str(metadata.id), table.version(), has_feed)

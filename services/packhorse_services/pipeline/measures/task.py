@@ -99,8 +99,9 @@ def _made(sources: Sources, lanes: DataFrame, wanted: Hours) -> Iterator[dict[st
             tables.PUBLISHING: hourly.publishing(_from(sources.all(tables.PACKAGES), wanted)),
             tables.FAILURES: failed,
             tables.SLOWEST: hourly.slowest(happened),
-            tables.LANES: here,
             tables.DELIVERY: hourly.delivery(happened, failed, waiting, told.blocked_hours(rows)),
+            # Last, for what is kept was made from it, and a write ends that.
+            tables.LANES: here,
         }
     finally:
         for kept in (rows, happened, failed, here):

@@ -1,15 +1,15 @@
 """What Delta does to a table, tried again when an archive run got in between."""
 
-import logging
+from dataclasses import dataclass
 from datetime import date
 
+import pyarrow as pa
 import stamina
 from pyspark.errors import PySparkException
 from pyspark.sql import Row, SparkSession
 
 from packhorse_services.pipeline.location import Location
-
-logger = logging.getLogger(__name__)
+from packhorse_services.pipeline.measures.changes import opened
 
 VACUUM_HOURS = 168
 """Files that a table no longer names stay so long: streams and readers may be that far behind."""
@@ -18,27 +18,50 @@ _CONFLICTS = ("DELTA_CONCURRENT", "DELTA_METADATA_CHANGED", "ConcurrentModificat
 _TRIES = 6
 
 
+@dataclass(frozen=True, slots=True)
+class Day:
+    """What a table holds of one day."""
+
+    files: int
+    rows: int
+
+
+def days(location: Location, table: str) -> dict[date, Day]:
+    """Return what a table holds of each day, from its log alone; nothing when it is not there."""
+    stored = opened(location, table)
+    if stored is None:
+        return {}
+    files = pa.table(stored.get_add_actions(flatten=True))
+    found = files.group_by("partition.day").aggregate([([], "count_all"), ("num_records", "sum")])
+    return {
+        row["partition.day"]: Day(row["count_all"], row["num_records_sum"] or 0)
+        for row in found.to_pylist()
+    }
+
+
 def compact(spark: SparkSession, location: Location, table: str, before: date) -> int:
     """Put the small files of each day before `before` together; returns how many became fewer."""
-    row = _run(spark, f"OPTIMIZE {_name(location, table)} WHERE day < {_literal(before)}")
-    metrics = row["metrics"]
+    finished = days(location, table).items()
+    several = sorted(day for day, held in finished if day < before and held.files > 1)
+    if not several:
+        return 0
+    wanted = ", ".join(map(_literal, several))
+    metrics = _run(spark, f"OPTIMIZE {_name(location, table)} WHERE day IN ({wanted})")["metrics"]
     return int(metrics["numFilesRemoved"] - metrics["numFilesAdded"])
 
 
 def expire(spark: SparkSession, location: Location, table: str, before: date) -> None:
     """Delete the days before `before`."""
-    _run(spark, " ".join(["DELETE FROM", _name(location, table), "WHERE day <", _literal(before)]))
+    if any(day < before for day in days(location, table)):
+        name = _name(location, table)
+        _run(spark, " ".join(["DELETE FROM", name, "WHERE day <", _literal(before)]))
 
 
 def vacuum(spark: SparkSession, location: Location, table: str) -> None:
     """Delete the files that no version of the last `VACUUM_HOURS` names."""
-    _run(spark, f"VACUUM {_name(location, table)} RETAIN {VACUUM_HOURS} HOURS")
-
-
-def rows_before(spark: SparkSession, location: Location, table: str, before: date) -> int:
-    """Return how many rows the days before `before` have."""
-    rows = spark.read.format("delta").load(location.spark_path(table))
-    return rows.where(f"day < {_literal(before)}").count()
+    stored = opened(location, table)
+    if stored is not None and stored.vacuum(VACUUM_HOURS, dry_run=True, full=True):
+        _run(spark, f"VACUUM {_name(location, table)} RETAIN {VACUUM_HOURS} HOURS")
 
 
 def is_conflict(error: Exception) -> bool:

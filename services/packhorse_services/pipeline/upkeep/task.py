@@ -1,6 +1,5 @@
 """The task `upkeep`."""
 
-import logging
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from datetime import UTC, date, datetime, timedelta
@@ -15,8 +14,6 @@ from packhorse_services.pipeline.location import Location
 from packhorse_services.pipeline.measures.changes import current
 from packhorse_services.pipeline.upkeep import bodies, delta
 from packhorse_services.pipeline.upkeep.needed import Needed, covered, needed
-
-logger = logging.getLogger(__name__)
 
 LEAST_DAYS = 8
 """Of a retention: what is younger may still be read by a stream, or corrected by a late record."""
@@ -74,7 +71,8 @@ def expected(spark: SparkSession, location: Location, planned: Plan) -> dict[str
     found: dict[str, int] = {}
     with translated("upkeep"):
         for table, before in _expiring(location, planned):
-            found[table] = delta.rows_before(spark, location, table, before)
+            held = delta.days(location, table).items()
+            found[table] = sum(each.rows for day, each in held if day < before)
         there = _packages(spark, location).where(f"day >= DATE '{planned.archive_from}'")
         found[tables.BODIES] = _expired_bodies(spark, location, there, planned).count()
     return found

@@ -1,0 +1,192 @@
+"""Upkeep: what goes, what stays, and that doing it again changes nothing."""
+
+import threading
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from datetime import UTC, date, datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+import pytest
+from pyspark.errors import PySparkException
+from pyspark.sql import DataFrame, SparkSession
+
+from packhorse.blobs.api import package_key
+from packhorse.blobs.open import open_blobs
+from packhorse.snapshots.snapshot import Snapshot, new_id
+from packhorse_services.pipeline import schemas, tables
+from packhorse_services.pipeline.archive.delta import prepare
+from packhorse_services.pipeline.errors import TaskRefused
+from packhorse_services.pipeline.location import Location
+from packhorse_services.pipeline.upkeep import bodies, delta
+from packhorse_services.pipeline.upkeep.needed import covered, first_needed
+from packhorse_services.pipeline.upkeep.task import expected, keep_up, plan
+from tests.harness.silver_rows import HOUR, START, package
+
+pytestmark = [pytest.mark.spark, pytest.mark.usefixtures("interpreted")]
+
+DAY = 24 * HOUR
+NOW = datetime(2026, 2, 1, 12, tzinfo=UTC)
+
+
+def snapshot(offset: int, *, subscriber: str = "", journal_id: str = "j1") -> Snapshot:
+    return Snapshot(new_id(), 1, journal_id, offset, "", ("main",), subscriber, 0, (), ())
+
+
+@pytest.mark.parametrize(
+    ("snapshots", "first"),
+    [
+        ([], [(date(2026, 1, 2), "main", 3)]),
+        ([snapshot(4), snapshot(3)], [(date(2026, 1, 2), "other", 5)]),
+        (
+            [snapshot(9, subscriber="site"), snapshot(9, journal_id="j0")],
+            [(date(2026, 1, 2), "main", 3)],
+        ),
+    ],
+)
+def test_what_no_snapshot_for_everybody_holds_is_needed(
+    spark: SparkSession, snapshots: list[Snapshot], first: list[Any]
+) -> None:
+    rows = [
+        package(7, 0, journal_id="gone"),
+        package(3, DAY),
+        package(4, DAY + 1),
+        package(5, DAY + 2, publisher_agent="other"),
+        package(6, 3 * DAY),
+    ]
+    packages = spark.createDataFrame(rows, schemas.PACKAGES)
+    found = first_needed(packages, covered(spark, snapshots)).collect()
+    assert [tuple(row) for row in found] == first
+
+
+def test_bodies_go_when_no_package_refers_to_them_and_they_are_old(spark: SparkSession) -> None:
+    found = bodies.expired(
+        spark.createDataFrame([("a", 1), ("b", 1), ("c", 9)], "key string, modified_ms long"),
+        spark.createDataFrame([package(1, 0, body_reference="a"), package(2, 0)], schemas.PACKAGES),
+        5,
+    )
+    assert [row["key"] for row in found.collect()] == ["b"]
+
+
+def stored(location: Location, package_id: str) -> str:
+    """Store a body, old by the store's clock; returns its key."""
+    key = package_key(package_id)
+    blobs = open_blobs(location.blobs_url(tables.BODIES))
+    blobs.put(key, [b"body"])
+    blobs.close()
+    return key
+
+
+def there(location: Location) -> list[str]:
+    blobs = open_blobs(location.blobs_url(tables.BODIES))
+    try:
+        return sorted(blob.key for blob in blobs.list("packages/"))
+    finally:
+        blobs.close()
+
+
+def test_expired_days_go_and_needed_ones_stay(spark: SparkSession, tmp_path: Path) -> None:
+    location = Location.parse(str(tmp_path / "tables"))
+    prepare(location)
+    # The bodies are stored now: a retention that begins tomorrow finds them old.
+    now = datetime.now(UTC) + timedelta(days=9)
+    days = [(now - timedelta(days=age)).timestamp() * 1000 for age in (30, 20, 1)]
+    keys = [stored(location, f"dstrpck-1-{number:016x}") for number in range(3)]
+    for number, (moment, key) in enumerate(zip(days, keys, strict=True)):
+        row = package(number, int(moment) - START, body_reference=key)
+        for _ in range(2):  # two small files a day
+            append(spark, location, row)
+
+    wanted = {"retention_days": 8, "measures_days": None, "now": now}
+    held = plan(spark, location, [snapshot(0)], **wanted)
+    assert held.held_by is not None
+    assert (held.held_by.offset, held.archive_from) == (1, (now - timedelta(days=20)).date())
+    found = expected(spark, location, held)
+    assert found == {
+        **dict.fromkeys(found, 0),
+        tables.PACKAGES: 2,
+    }
+
+    free = plan(spark, location, [snapshot(1)], **wanted)
+    assert (free.held_by, free.archive_from) == (None, (now - timedelta(days=8)).date())
+    stream = [Path(tmp_path, "checkpoint"), Path(tmp_path, "copy")]
+    assert streamed(spark, location, *stream) == 6
+    said: list[str] = []
+    with appending(spark, location, now) as appended:
+        keep_up(spark, location, free, said.append)
+    keep_up(spark, location, free, said.append)
+    rows = spark.read.format("delta").load(location.spark_path(tables.PACKAGES))
+    assert sorted(row["offset"] for row in rows.collect()) == sorted([2, 2, *appended])
+    assert delta.days(location, tables.PACKAGES)[(now - timedelta(days=1)).date()].files == 1
+    assert there(location) == [keys[2]]
+    assert f"{tables.PACKAGES} has 1 files less" in said
+    assert streamed(spark, location, *stream) == 6 + len(appended)
+
+
+def append(spark: SparkSession, location: Location, row: Any) -> None:
+    rows = spark.createDataFrame([row], schemas.PACKAGES).coalesce(1)
+    rows.write.format("delta").mode("append").save(location.spark_path(tables.PACKAGES))
+
+
+def streamed(spark: SparkSession, location: Location, checkpoint: Path, copy: Path) -> int:
+    """Read the table on as a stream, as the archive reads its bronze; return all it ever had."""
+    source = spark.readStream.format("delta").option("skipChangeCommits", "true")
+    rows = source.load(location.spark_path(tables.PACKAGES))
+    writer = rows.writeStream.option("checkpointLocation", str(checkpoint))
+    query = writer.format("parquet").trigger(availableNow=True).start(str(copy))
+    query.awaitTermination()
+    return spark.read.parquet(str(copy)).count()
+
+
+@contextmanager
+def appending(spark: SparkSession, location: Location, now: datetime) -> Iterator[list[int]]:
+    """Append a package after the other meanwhile; lends the list of their offsets."""
+    appended: list[int] = []
+    ending = threading.Event()
+
+    def work() -> None:
+        while not ending.is_set() or not appended:
+            offset = 100 + len(appended)
+            append(spark, location, package(offset, round(now.timestamp() * 1000) - START))
+            appended.append(offset)
+
+    with ThreadPoolExecutor(1) as threads:
+        working = threads.submit(work)
+        try:
+            yield appended
+        finally:
+            ending.set()
+            working.result()
+
+
+class Contended:
+    """A session whose first statements lose against another writer."""
+
+    def __init__(self, session: SparkSession, losing: int) -> None:
+        self.session, self.losing = session, losing
+
+    def sql(self, statement: str) -> DataFrame:
+        if self.losing > 0:
+            self.losing -= 1
+            raise PySparkException("[DELTA_CONCURRENT_DELETE_READ] a file was deleted meanwhile")
+        return self.session.sql(statement)
+
+
+def test_who_loses_against_another_writer_tries_again(spark: SparkSession, tmp_path: Path) -> None:
+    location = Location.parse(str(tmp_path / "tables"))
+    prepare(location)
+    append(spark, location, package(1, 0))
+    append(spark, location, package(2, 60 * DAY))
+    contended: Any = Contended(spark, 1)
+    delta.expire(contended, location, tables.PACKAGES, date(2026, 1, 15))
+    assert contended.losing == 0
+    assert list(delta.days(location, tables.PACKAGES)) == [date(2026, 3, 2)]
+
+
+def test_a_retention_that_is_too_short_is_refused(spark: SparkSession, tmp_path: Path) -> None:
+    location = Location.parse(str(tmp_path / "tables"))
+    with pytest.raises(TaskRefused, match="at least 8 days"):
+        plan(spark, location, [], retention_days=7, measures_days=None)
+    with pytest.raises(TaskRefused, match="run packhorse-pipeline archive first"):
+        plan(spark, location, [], retention_days=8, measures_days=None, now=NOW)
