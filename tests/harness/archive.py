@@ -1,6 +1,6 @@
 """A journal with some of everything in it, for tests of what reads journals and archives."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 
 from packhorse.messaging.api import Appended, Journal, Outgoing
 from packhorse.messaging.topics import standard_topics
@@ -100,10 +100,16 @@ KINDS = 6
 """How many records `of_everything` makes for a number."""
 
 
-def fill(journal: Journal, topics: Topics, numbers: Sequence[int]) -> None:
-    """Create the topics unless they are there, and append a message of each kind a number."""
+def fill(
+    journal: Journal, topics: Topics, numbers: Sequence[int], only: Collection[str] = ()
+) -> None:
+    """Create the topics unless they are there, and append a message of each kind a number.
+
+    `only` names the topics that get some; without it, all do.
+    """
     journal.create_topics(standard_topics(topics, partitions=2))
-    append(journal, list(of_everything(numbers, topics)))
+    messages = of_everything(numbers, topics)
+    append(journal, [one for one in messages if not only or one[0] in only])
 
 
 def append(journal: Journal, messages: Sequence[Addressed]) -> list[Appended]:

@@ -1,9 +1,9 @@
 """A journal, and its archive in a folder of its own, run inside the tests' Spark session."""
 
 import threading
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 
 from pyspark.sql import Row, SparkSession
@@ -19,7 +19,7 @@ from packhorse_services.pipeline.archive.delta import load
 from packhorse_services.pipeline.archive.task import Archive, Choices
 from packhorse_services.pipeline.location import Location
 from packhorse_services.pipeline.progress import Watch
-from tests.harness.archive import everything_in
+from tests.harness.archive import everything_in, fill
 from tests.harness.journals import fresh_name
 
 
@@ -32,7 +32,7 @@ class ArchiveSite:
     journal: Journal
     tables_url: str
     blobs_url: str
-    topics: Topics = field(default_factory=lambda: Topics.prefixed(fresh_name()))
+    topics: Topics
 
     @property
     def location(self) -> Location:
@@ -42,6 +42,10 @@ class ArchiveSite:
     def blobs(self) -> BlobStore:
         """The product's blob store."""
         return open_blobs(self.blobs_url)
+
+    def fill(self, numbers: Sequence[int], *kinds: str) -> None:
+        """Append messages of these kinds (`package`, `status` …), or of all."""
+        fill(self.journal, self.topics, numbers, [getattr(self.topics, kind) for kind in kinds])
 
     def archive(
         self,
@@ -87,10 +91,14 @@ class ArchiveSite:
 
 
 @contextmanager
-def archive_site(spark: SparkSession, url: str, folder: Path) -> Iterator[ArchiveSite]:
-    """Open the journal of a site whose tables and blobs are in `folder`."""
+def archive_site(
+    spark: SparkSession, url: str, folder: Path, topics: Topics | None = None
+) -> Iterator[ArchiveSite]:
+    """Open the journal of a site in `folder`, its topics new ones unless named."""
     journal = open_journal(url, client_name="tests")
+    names = topics or Topics.prefixed(fresh_name())
+    tables_url, blobs_url = str(folder / "tables"), str(folder / "blobs")
     try:
-        yield ArchiveSite(spark, url, journal, str(folder / "tables"), str(folder / "blobs"))
+        yield ArchiveSite(spark, url, journal, tables_url, blobs_url, names)
     finally:
         journal.close()

@@ -16,7 +16,7 @@ from packhorse.wire.record import Encoded
 from packhorse_services.pipeline import tables
 from packhorse_services.pipeline.archive.bodies import MISSING
 from packhorse_services.pipeline.archive.delta import SILVER
-from tests.harness.archive import append, fill, package, package_id
+from tests.harness.archive import append, package, package_id
 from tests.harness.archive_site import ArchiveSite, archive_site
 from tests.harness.kafka.broker import RunningKafka
 from tests.harness.postgres import Databases
@@ -46,14 +46,14 @@ def site(
 ) -> Iterator[ArchiveSite]:
     """A site whose journal has some of everything and is archived, in two runs of small batches."""
     with archive_site(spark, journal_url(request), tmp_path_factory.mktemp("archive")) as found:
-        fill(found.journal, found.topics, range(10))
+        found.fill(range(10))
         found.blobs.put(package_key(package_id(KEPT)), [BODY])
         by_reference(found, KEPT, package_key(package_id(KEPT)))
         by_reference(found, GONE, package_key(package_id(GONE)))
         by_reference(found, FOREIGN, package_key(package_id(KEPT)))
         append(found.journal, [(found.topics.package, None, one) for one in UNDECODABLE])
         found.archive(max_offsets=60)
-        fill(found.journal, found.topics, range(20, 25))
+        found.fill(range(20, 25))
         found.archive()
         yield found
 

@@ -1,0 +1,89 @@
+"""R2: what the journal forgot before it was archived stops the archive until it is accepted."""
+
+import os
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from pyspark.sql import SparkSession
+
+from packhorse.wire.record import Encoded
+from packhorse_services.pipeline import tables
+from packhorse_services.pipeline.archive.task import Choices
+from packhorse_services.pipeline.errors import HistoryGap
+from tests.harness.archive import append, everything_in
+from tests.harness.archive_site import ArchiveSite, archive_site
+from tests.spark.test_archive import journal_url
+
+pytestmark = pytest.mark.spark
+
+
+ON_BOTH = pytest.mark.parametrize("site", ["sql", "kafka"], indirect=True)
+
+
+@pytest.fixture
+def site(
+    request: pytest.FixtureRequest, spark: SparkSession, tmp_path: Path
+) -> Iterator[ArchiveSite]:
+    with archive_site(spark, journal_url(request), tmp_path) as found:
+        yield found
+
+
+def gaps(site: ArchiveSite) -> set[tuple[str, int, int, int]]:
+    return {
+        (row["topic"], row["partition"], row["first_missing"], row["next_offset"])
+        for row in site.rows(tables.GAPS)
+    }
+
+
+@ON_BOTH
+def test_r2_a_hole_stops_until_it_is_accepted(site: ArchiveSite) -> None:
+    package, discovery = site.topics.package, site.topics.discovery
+    site.fill(range(4), "package", "discovery")
+    site.archive()
+    site.fill(range(4, 10), "package", "discovery")
+    number = site.journal.partition_of(discovery, "s-0")
+    first = site.journal.bounds(discovery, number).next
+    site.fill([10], "package", "discovery")
+    site.journal.truncate(package, 7)
+    site.journal.truncate(discovery, first, number)
+    with pytest.raises(HistoryGap, match=rf"{package}/0 lacks offsets 4 to 6, .* --accept-gap"):
+        site.archive()
+    assert gaps(site) == set()
+    site.archive(Choices(accept_gap=True))
+    found = gaps(site)
+    assert (package, 0, 4, 7) in found
+    assert len(found) == 2
+    archived = {(row["topic"], row["partition"], row["offset"]) for row in site.rows(tables.BRONZE)}
+    assert archived >= set(everything_in(site.journal, site.topics))
+    assert site.places(tables.PACKAGES) == [0, 1, 2, 3, 7, 8, 9, 10]
+
+
+@pytest.mark.parametrize("site", ["sql"], indirect=True)
+def test_announcements_that_were_forgotten_stop_nobody(site: ArchiveSite) -> None:
+    discovery = site.topics.discovery
+    site.fill([0], "discovery")
+    number = site.journal.partition_of(discovery, "s-0")
+    site.archive()
+    site.fill([5, 10], "discovery")
+    site.journal.truncate(discovery, 2, number)
+    site.archive()
+    assert gaps(site) == {(discovery, number, 1, 2)}
+    assert sorted(row["announced_ms"] for row in site.rows(tables.ANNOUNCEMENTS)) == [0, 10]
+
+
+@ON_BOTH
+def test_r2_a_hole_that_opens_during_the_run_is_named_too(site: ArchiveSite) -> None:
+    """The records are large, so that no client has fetched the last ones with the first."""
+    package = site.topics.package
+    site.fill([0], "status")
+    append(site.journal, [(package, None, Encoded({}, os.urandom(900_000)))] * 16)
+
+    def reached(point: str) -> None:
+        if point == "after bronze":
+            site.journal.truncate(package, 15)
+
+    with pytest.raises(HistoryGap, match=rf"{package}/0 lacks offsets \d+ to 14"):
+        site.archive(reached=reached, max_offsets=2)
+    site.archive(Choices(accept_gap=True))
+    assert max(site.places(tables.QUARANTINE)) == 15
