@@ -120,6 +120,7 @@ def statuses(location: Location, *said: tuple[str, int, str]) -> None:
         row = {one.name: zero.get(one.dataType.simpleString()) for one in schemas.STATUSES.fields}
         row |= {"time": _time(BEGIN_MS), "day": _time(BEGIN_MS).date(), "offset": number}
         row |= {"subscriber": subscriber, "publisher_agent": "main", "package_offset": offset}
+        row |= {"decided_ms": BEGIN_MS + number}
         rows.append(row | {"status": status, "package_journal_id": JOURNAL})
     _append_rows(location, tables.STATUSES, schemas.STATUSES, rows)
 

@@ -14,6 +14,7 @@ from packhorse.snapshots.snapshot import (
     AppliedSequence,
     Part,
     Snapshot,
+    Told,
     new_id,
     part_key,
 )
@@ -23,6 +24,7 @@ from tests.harness.subscriber import position_of, rows_of
 
 DAY_MS = 24 * 3600 * 1000
 _FAR_MS = 4_000_000_000_000
+_FAR_OFFSET = 2**62
 
 
 def a_snapshot(parts: Sequence[Part], snapshot_id: str, **fields: Any) -> Snapshot:
@@ -57,16 +59,20 @@ def write_parts(
 def snapshot_of(
     url: str, feed: Feed, agents: Sequence[str] = (AGENT,), *, part_nodes: int = 10, **fields: Any
 ) -> Snapshot:
-    """Return a published snapshot of what a subscriber's database holds at its position."""
+    """Return a published snapshot of what a subscriber's database holds at its position.
+
+    Made for one subscriber, it says that all was heard of that one.
+    """
     snapshot_id = new_id()
     with closing(psycopg.connect(url)) as connection:
         nodes = [node for node in tree.stream(connection, "/") if node.path != "/"]
     place = position_of(url, agents[0])
+    told = [Told(agent, _FAR_OFFSET, _FAR_MS) for agent in agents if fields.get("subscriber")]
     made = a_snapshot(
         write_parts(nodes, feed.blobs, snapshot_id, part_nodes=part_nodes),
         snapshot_id,
         **{
-            "made_ms": _FAR_MS,
+            "told": tuple(told),
             "journal_id": feed.journal.identity(TOPICS.package),
             "offset": place.offset,
             "package_id": place.package_id,

@@ -14,7 +14,7 @@ from packhorse.blobs.api import BlobStore
 from packhorse.blobs.open import open_blobs
 from packhorse.content.node import Node
 from packhorse.snapshots.parts import read_part
-from packhorse.snapshots.snapshot import Snapshot, new_id, part_key
+from packhorse.snapshots.snapshot import Snapshot, Told, new_id, part_key
 from packhorse.snapshots.store import all_of, remove
 from packhorse_services.pipeline import tables
 from packhorse_services.pipeline.errors import TablesUnusable, TaskRefused
@@ -24,7 +24,7 @@ from packhorse_services.pipeline.snapshot.housekeeping import remove_leftovers
 from packhorse_services.pipeline.snapshot.task import Made, Request, make_snapshot
 from tests.harness.feed import page
 from tests.harness.fold import Content, plain
-from tests.harness.history import JOURNAL, History, archive, gap, statuses
+from tests.harness.history import BEGIN_MS, JOURNAL, History, archive, gap, statuses
 
 pytestmark = pytest.mark.spark
 
@@ -115,6 +115,22 @@ def test_what_a_subscriber_removed_is_left_out_for_it_alone(site: Site) -> None:
     assert site.content_of(live.snapshot) == site.history.model(removed=[1])
     assert live.snapshot.subscriber == "live"
     assert site.content_of(everybody.snapshot) == site.history.model()
+
+
+def test_a_snapshot_for_one_says_what_was_heard_of_that_one(site: Site) -> None:
+    site.history.add(page("/a", 1))
+    site.history.add(page("/a", 2))
+    site.history.again(0)  # nobody tells of a repeat
+    site.history.add(page("/b", 1))
+    site.archive()
+    assert site.make().snapshot.told == ()
+    statuses(site.location, ("live", 0, "IMPORTED"), ("live", 3, "IMPORTED"))
+    assert site.make(subscriber="live").snapshot.told == (Told("main", 0, 0),)
+    statuses(site.location, ("other", 1, "REMOVED"), ("live", 1, "REMOVED"))
+    heard = site.make(subscriber="live").snapshot
+    assert heard.told == (Told("main", 3, BEGIN_MS + 1),)
+    assert site.content_of(heard) == site.history.model(removed=[1])
+    assert site.make(subscriber="new").snapshot.told == (Told("main", -1, 0),)
 
 
 def test_an_incomplete_history_is_refused_until_the_whole_tree_is_replaced(site: Site) -> None:

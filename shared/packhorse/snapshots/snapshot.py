@@ -57,6 +57,17 @@ class AppliedSequence:
 
 
 @dataclass(frozen=True, slots=True)
+class Told:
+    """What the snapshot's maker had heard of the subscriber's lane of one publisher agent."""
+
+    publisher_agent: _Agent
+    up_to: Annotated[int, Field(ge=-1, le=_MOST)]
+    """The subscriber has decided every package up to there, and each decision was heard."""
+    removed_ms: Count
+    """When it decided the last removal that was heard, by its own clock; 0: none was."""
+
+
+@dataclass(frozen=True, slots=True)
 class Snapshot:
     """The content that a subscriber of these agents must have at `offset`, as files (R8).
 
@@ -75,6 +86,8 @@ class Snapshot:
     nodes: Count
     parts: Annotated[tuple[Part, ...], Field(max_length=MAX_PARTS)]
     sequences: tuple[AppliedSequence, ...]
+    told: Annotated[tuple[Told, ...], Field(max_length=1_000)] = ()
+    """Of each agent; nothing when it is for everybody."""
 
 
 def new_id() -> str:

@@ -12,7 +12,7 @@ from packhorse.content.tree import content_hash
 from packhorse.packages.compression import compress
 from packhorse.packages.format import write_nodes
 from packhorse.snapshots.parts import read_part
-from packhorse.snapshots.snapshot import MANIFESTS, Snapshot
+from packhorse.snapshots.snapshot import MANIFESTS, Snapshot, Told
 from packhorse.snapshots.store import publish
 from packhorse.wire.messages import LaneState, Status
 from packhorse_services.subscriber.assembly import Subscriber
@@ -322,10 +322,15 @@ def test_what_was_removed_here_comes_back_with_no_snapshot_but_an_own_one(
     other.run()
     feed.journal.truncate(TOPICS.package, last)
     snapshot_of(other.url, feed)
-    snapshot_of(other.url, feed, subscriber="sub", made_ms=1)
+    ((decided_ms,),) = rows_of(
+        database_url,
+        "SELECT (extract(epoch FROM decided_at) * 1000)::bigint FROM bookkeeping.status "
+        "WHERE status <> 'IMPORTED'",
+    )
+    snapshot_of(other.url, feed, subscriber="sub", told=(Told("main", last, decided_ms - 1),))
     with joining(feed, database_url, **options) as subscriber:
         gap(subscriber, "packhorse pipeline snapshot --agent main --subscriber sub")
         assert set(content_of(database_url)) == {"/a", "/b"}
-        snapshot_of(other.url, feed, subscriber="sub")
+        snapshot_of(other.url, feed, subscriber="sub", told=(Told("main", -1, decided_ms),))
         imported(subscriber, last)
     assert hash_of(database_url) == hash_of(other.url)

@@ -21,7 +21,8 @@ from packhorse_services.pipeline import schemas, tables
 from packhorse_services.pipeline.errors import TablesUnusable
 from packhorse_services.pipeline.location import Location
 
-_REMOVED = [Status.REMOVED.value, Status.REMOVED_FAILED.value, Status.SKIPPED.value]
+REMOVED = [Status.REMOVED.value, Status.REMOVED_FAILED.value, Status.SKIPPED.value]
+"""What a subscriber says of a package that it did not import."""
 
 NUMBERS = t.StructType(
     [
@@ -116,6 +117,25 @@ def numbers_up_to(
     )
 
 
+def said_by(
+    spark: SparkSession,
+    location: Location,
+    subscriber: str,
+    agents: Collection[str],
+    journal_id: str = "",
+) -> DataFrame:
+    """Return the statuses (`schemas.STATUSES`) that a subscriber told of packages of `agents`.
+
+    With `journal_id`, only what was said of that journal.
+    """
+    said = archived(spark, location, tables.STATUSES, schemas.STATUSES).where(
+        (f.col("subscriber") == subscriber) & f.col("publisher_agent").isin(list(agents))
+    )
+    if journal_id:
+        said = said.where(f.col("package_journal_id").isin(journal_id, ""))
+    return said
+
+
 def removed_by(
     spark: SparkSession,
     location: Location,
@@ -127,16 +147,12 @@ def removed_by(
 
     Its last word on a package counts. With `journal_id`, only what was said of that journal.
     """
-    said = archived(spark, location, tables.STATUSES, schemas.STATUSES).where(
-        (f.col("subscriber") == subscriber) & f.col("publisher_agent").isin(list(agents))
-    )
-    if journal_id:
-        said = said.where(f.col("package_journal_id").isin(journal_id, ""))
+    said = said_by(spark, location, subscriber, agents, journal_id)
     last = f.max_by("status", f.struct("time", "offset")).alias("status")
     return (
         said.groupBy("publisher_agent", f.col("package_offset"))
         .agg(last)
-        .where(f.col("status").isin(_REMOVED))
+        .where(f.col("status").isin(REMOVED))
         .select("publisher_agent", f.col("package_offset").alias("offset"))
     )
 

@@ -7,7 +7,7 @@ from pyspark.sql import DataFrame, SparkSession
 
 from packhorse.blobs.api import BlobStore
 from packhorse.blobs.open import open_blobs
-from packhorse.snapshots.snapshot import AppliedSequence, Snapshot, new_id
+from packhorse.snapshots.snapshot import AppliedSequence, Snapshot, Told, new_id
 from packhorse.snapshots.store import all_of, publish
 from packhorse_services.pipeline.failures import translated
 from packhorse_services.pipeline.history.beginning import Beginning
@@ -15,6 +15,7 @@ from packhorse_services.pipeline.history.content import Choice, content_at
 from packhorse_services.pipeline.history.read import numbers_up_to
 from packhorse_services.pipeline.history.target import Target, target
 from packhorse_services.pipeline.location import Location
+from packhorse_services.pipeline.snapshot.hearing import heard
 from packhorse_services.pipeline.snapshot.housekeeping import prune, remove_leftovers
 from packhorse_services.pipeline.snapshot.writing import PART_CHARACTERS, write_parts
 
@@ -76,28 +77,29 @@ class _Run:
     request: Request
 
     def run(self) -> Made:
-        made_ms = self.blobs.now_ms()  # before anything is read: what is said later is not in it
         wanted = self.request
         point = target(self.spark, self.location, agents=wanted.agents, offset=wanted.offset)
         if (same := _same(self.blobs, point, wanted)) is not None:
             return Made(same, is_new=False)
+        # Before what was removed is read: more may be left out than is promised, never less.
+        told = heard(self.spark, self.location, point, wanted.subscriber)
         choice = Choice(wanted.subscriber, wanted.leave_out)
         with content_at(self.spark, self.location, self.blobs_url, point, choice) as found:
             content, begin = found
-            made = self._written(content, point, begin, made_ms)
+            made = self._written(content, point, begin, told)
         publish(made, self.blobs)
-        told = {"snapshot": made.id, "offset": made.offset, "nodes": made.nodes}
-        logger.info("snapshot made", extra=told)
+        about = {"snapshot": made.id, "offset": made.offset, "nodes": made.nodes}
+        logger.info("snapshot made", extra=about)
         return Made(made, is_new=True, base=begin.base)
 
     def _written(
-        self, content: DataFrame, point: Target, begin: Beginning, made_ms: int
+        self, content: DataFrame, point: Target, begin: Beginning, told: tuple[Told, ...]
     ) -> Snapshot:
         snapshot_id = new_id()
         parts = write_parts(content, snapshot_id, self.blobs_url, self.request.part_characters)
         return Snapshot(
             id=snapshot_id,
-            made_ms=made_ms,
+            made_ms=self.blobs.now_ms(),
             journal_id=point.journal_id,
             offset=point.offset,
             package_id=point.package_id,
@@ -106,6 +108,7 @@ class _Run:
             nodes=sum(part.nodes for part in parts),
             parts=tuple(parts),
             sequences=_sequences(self.spark, self.location, point, begin),
+            told=told,
         )
 
 

@@ -2,7 +2,7 @@
 
 import logging
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from psycopg import Connection
 
@@ -17,17 +17,16 @@ from packhorse_services.subscriber.position import Position
 
 logger = logging.getLogger(__name__)
 
-_TOLD_MS = 600_000
-"""How long before a snapshot was made a removal must be, so that its maker knew of it.
-
-Between them lie two clocks and the archive's delay; this is more than all of that.
-"""
-
+# What was skipped is the golden subscriber's wish: one that still waits finds it left out there.
 _REMOVED = """
-    SELECT max(log_offset), (extract(epoch FROM max(decided_at)) * 1000)::bigint
+    SELECT publisher_agent, subscriber, max(log_offset),
+        (extract(epoch FROM max(decided_at)) * 1000)::bigint
     FROM bookkeeping.status
-    WHERE status <> 'IMPORTED' AND journal_id = %s AND publisher_agent = ANY(%s)
+    WHERE journal_id = %(journal_id)s AND publisher_agent = ANY(%(agents)s)
+    AND status <> 'IMPORTED' AND NOT (%(waits)s AND status = 'SKIPPED')
+    GROUP BY publisher_agent, subscriber ORDER BY subscriber
 """
+_ANEW = "begin with an empty database instead, or with a copy of another subscriber's"
 
 
 class NoSnapshot(Gap):
@@ -38,25 +37,42 @@ class NoSnapshot(Gap):
 class Wanted:
     """What a snapshot must be for this database now.
 
-    `subscribers` are those for whom it may be made, the best first; "" is everybody.
+    `subscribers` are those for whom it may be made, the best first; "" is everybody. Its maker
+    must have heard of the removals here: `removed` has the time of the last one of each agent.
     """
 
     journal_id: str
     agents: tuple[str, ...]
     subscribers: tuple[str, ...]
     at_least: int
-    made_after_ms: int = 0
+    removed: Mapping[str, int] = field(default_factory=dict)
+    decided: bool = False
+    """Whether the subscriber for whom it is made must have decided all that it holds."""
+
+    def allows(self, snapshot: Snapshot) -> bool:
+        """Tell whether the snapshot's maker had heard enough."""
+        told = {one.publisher_agent: one for one in snapshot.told}
+        if self.decided and not all(
+            agent in told and told[agent].up_to >= snapshot.offset for agent in self.agents
+        ):
+            return False
+        return all(
+            agent in told and told[agent].removed_ms >= decided_ms
+            for agent, decided_ms in self.removed.items()
+        )
 
     @property
     def advice(self) -> str:
         """What to do when there is none."""
-        late = ", made 10 minutes after the last removal here" if self.made_after_ms else ""
+        late = ", which knows of the last removal here" if self.removed else ""
+        if self.decided:
+            late = f", all of it decided by {self.subscribers[0]} and archived"
         command = "".join(f" --agent {agent}" for agent in self.agents)
         if "" not in self.subscribers:
             command += f" --subscriber {self.subscribers[-1]}"
         return (
             f"it needs a snapshot of {','.join(self.agents)} at offset {self.at_least} or later"
-            f"{late}; make one: packhorse pipeline snapshot{command}"
+            f"{late}; make one: packhorse pipeline archive && packhorse pipeline snapshot{command}"
         )
 
 
@@ -72,22 +88,32 @@ def wanted(
     """Return what a snapshot must be, by the journal and by what the database remembers.
 
     The journal must continue it. What this subscriber has removed must be left out of it, so it
-    is then made for this subscriber, later than the removals and not below them: going back
-    there would import what was removed. One that waits for a golden subscriber may also take
-    what that one must have, and nobody else's.
+    is then made for this subscriber, by somebody who knew of the removals, and not below them:
+    going back there would import what was removed. One that waits for a golden subscriber takes
+    only what that one must have (ADR 0014).
+
+    Raises `NoSnapshot` when none can leave out what was removed here: by this subscriber and by
+    the golden one, or in the database of which this one is a copy (R12).
     """
     journal_id = journal.identity(topic)
     at_least = max(0, journal.bounds(topic).oldest - 1)
-    rows = connection.execute(_REMOVED, (journal_id, list(agents))).fetchall()
-    removed_at, decided_ms = rows[0]
-    if removed_at is not None:
+    rows = connection.execute(
+        _REMOVED,
+        {"journal_id": journal_id, "agents": list(agents), "waits": wait_for is not None},
+    ).fetchall()
+    for _, by, offset, _ in rows:
+        if by != subscriber or wait_for:
+            also = f", and what {wait_for} removed" if wait_for else ""
+            raise NoSnapshot(f"no snapshot leaves out what {by} removed at {offset}{also}; {_ANEW}")
+    if wait_for:
+        return Wanted(journal_id, tuple(agents), (wait_for,), at_least, decided=True)
+    if rows:
         return Wanted(
             *(journal_id, tuple(agents), (subscriber,)),
-            at_least=max(at_least, removed_at),
-            made_after_ms=decided_ms + _TOLD_MS,
+            at_least=max(at_least, *(offset for _, _, offset, _ in rows)),
+            removed={agent: decided_ms for agent, _, _, decided_ms in rows},
         )
-    others = (subscriber, wait_for) if wait_for else (subscriber, "")
-    return Wanted(journal_id, tuple(agents), others, at_least)
+    return Wanted(journal_id, tuple(agents), (subscriber, ""), at_least)
 
 
 def choose(
@@ -109,7 +135,7 @@ def choose(
         subscribers=wish.subscribers,
         at_least=wish.at_least,
     ):
-        if found.made_ms < wish.made_after_ms or not _continues(journal, topic, found):
+        if not (wish.allows(found) and _continues(journal, topic, found)):
             continue
         if best is None or _rank(found, wish, failures) < _rank(best, wish, failures):
             best = found

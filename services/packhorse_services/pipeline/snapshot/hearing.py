@@ -1,0 +1,69 @@
+"""What the archive has heard of a subscriber, for it and its followers to judge a snapshot by."""
+
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as f
+
+from packhorse.snapshots.snapshot import Told
+from packhorse_services.pipeline import schemas, tables
+from packhorse_services.pipeline.history.read import (
+    REMOVED,
+    archived,
+    package_records,
+    said_by,
+    without_repeats,
+)
+from packhorse_services.pipeline.history.target import Target
+from packhorse_services.pipeline.location import Location
+
+
+def heard(
+    spark: SparkSession, location: Location, target: Target, subscriber: str
+) -> tuple[Told, ...]:
+    """Return what `subscriber` told of each agent's packages up to the target; "" tells nothing.
+
+    A status that is on its way to the archive is not known of; so the first package without one
+    is where the knowledge ends. Repeats (R27) and what lies before the lane's beginning get none.
+    """
+    if not subscriber:
+        return ()
+    said = said_by(spark, location, subscriber, target.agents, target.journal_id)
+    removed = said.where(f.col("status").isin(REMOVED)).groupBy("publisher_agent")
+    removed_ms = {
+        row.publisher_agent: int(row.decided_ms)
+        for row in removed.agg(f.max("decided_ms").alias("decided_ms")).collect()
+    }
+    open_from = _first_undecided(spark, location, target, subscriber, said)
+    return tuple(
+        Told(agent, open_from.get(agent, target.offset + 1) - 1, removed_ms.get(agent, 0))
+        for agent in target.agents
+    )
+
+
+def _first_undecided(
+    spark: SparkSession, location: Location, target: Target, subscriber: str, said: DataFrame
+) -> dict[str, int]:
+    """Return the offset of the first package without a status, of the agents that have one."""
+    records = package_records(spark, location, target.journal_id).where(
+        f.col("publisher_agent").isin(list(target.agents)) & (f.col("offset") <= target.offset)
+    )
+    first = f.min("offset").alias("offset")
+    packages = without_repeats(records).groupBy("publisher_agent", "package_id").agg(first)
+    decided = said.select("publisher_agent", f.col("package_offset").alias("offset")).distinct()
+    undecided = packages.join(decided, ["publisher_agent", "offset"], "left_anti")
+    begun = _begun(spark, location, target, subscriber)
+    later = undecided.join(f.broadcast(begun), "publisher_agent", "left").where(
+        f.col("offset") > f.coalesce("started_offset", f.lit(-1))
+    )
+    rows = later.groupBy("publisher_agent").agg(first).collect()  # one for each agent
+    return {row.publisher_agent: int(row.offset) for row in rows}
+
+
+def _begun(spark: SparkSession, location: Location, target: Target, subscriber: str) -> DataFrame:
+    """Return publisher_agent and started_offset of the lanes, as they were last announced."""
+    told = archived(spark, location, tables.ANNOUNCEMENTS, schemas.ANNOUNCEMENTS)
+    lanes = told.where(f.col("subscriber") == subscriber).select(
+        "time", "offset", f.explode("lanes").alias("lane")
+    )
+    own = lanes.where(f.col("lane.journal_id") == target.journal_id)
+    last = f.max_by("lane.started_offset", f.struct("time", "offset")).alias("started_offset")
+    return own.groupBy(f.col("lane.publisher_agent").alias("publisher_agent")).agg(last)
