@@ -208,6 +208,9 @@ def _unsent(connection: Connection, agent: str, instance: str) -> list[StatusMes
 def _mark_sent(connection: Connection, agent: str, epoch: int, offset: int) -> bool:
     """Move the mark; forget what is sent, failures and removals after a week.
 
+    The newest of each kind stays: without it nobody would know that a snapshot may not bring back
+    what was removed.
+
     False when the epoch is another by now: a reset of the lane may have moved the mark down.
     """
     with connection.transaction():
@@ -230,9 +233,13 @@ def _mark_sent(connection: Connection, agent: str, epoch: int, offset: int) -> b
         connection.execute(
             """
             DELETE FROM bookkeeping.status
-            WHERE publisher_agent = %s AND log_offset <= %s
-            AND (status = 'IMPORTED' OR decided_at < now() - interval '7 days')
+            WHERE publisher_agent = %(agent)s AND log_offset <= %(offset)s
+            AND (status = 'IMPORTED' OR decided_at < now() - interval '7 days'
+                AND log_offset NOT IN (
+                    SELECT max(log_offset) FROM bookkeeping.status
+                    WHERE publisher_agent = %(agent)s AND status <> 'IMPORTED'
+                    GROUP BY journal_id, subscriber, status))
             """,
-            (agent, offset),
+            {"agent": agent, "offset": offset},
         )
     return True
