@@ -142,6 +142,26 @@ def delete_parts(conn: Connection, parts: Sequence[SubtreePart]) -> int:
     return nodes.rowcount + below.rowcount
 
 
+def cut(conn: Connection, path: str, nodes: int) -> Iterator[SubtreePart]:
+    """Yield the subtree of `path` in parts of at most `nodes` nodes below it, in path order.
+
+    Each is looked up when it is asked for, so the one before may be removed by then.
+    """
+    whole = SubtreePart.whole(path)
+    low, holds_top = whole.low, whole.holds_top
+    while True:
+        row = conn.execute(
+            "SELECT path FROM content.node WHERE path >= %b AND path < %b "
+            "ORDER BY path OFFSET %s LIMIT 1",
+            (low, whole.high, nodes),
+        ).fetchone()
+        high = whole.high if row is None else str(row[0])
+        yield SubtreePart(path, holds_top, low, high)
+        if row is None:
+            return
+        low, holds_top = high, False
+
+
 def replace(conn: Connection, path: str, nodes: Iterable[Node]) -> None:
     """Make the subtree of `path` exactly `nodes`; see `replace_part`."""
     replace_part(conn, SubtreePart.whole(path), nodes)

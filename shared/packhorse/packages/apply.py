@@ -47,6 +47,11 @@ def apply(
     application.finish()
 
 
+def invalidate(conn: Connection, package_id: str, paths: Iterable[str]) -> None:
+    """Notify at the commit that these subtrees are no longer what they were."""
+    _notify(conn, list(_payloads(package_id, paths)))
+
+
 class _Application:
     def __init__(
         self, conn: Connection, blobs: BlobStore, roots: Sequence[str], limits: Limits
@@ -72,10 +77,14 @@ class _Application:
     def finish(self) -> None:
         self._changes.flush()
         if self._notifications:
-            self._conn.execute(
-                "SELECT pg_notify(%s, payload) FROM unnest(%s::text[]) AS given (payload)",
-                (INVALIDATE_CHANNEL, self._notifications),
-            )
+            _notify(self._conn, self._notifications)
+
+
+def _notify(conn: Connection, payloads: list[str]) -> None:
+    conn.execute(
+        "SELECT pg_notify(%s, payload) FROM unnest(%s::text[]) AS given (payload)",
+        (INVALIDATE_CHANNEL, payloads),
+    )
 
 
 def _is_small(package: PackageMessage) -> bool:

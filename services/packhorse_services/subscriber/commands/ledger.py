@@ -111,14 +111,19 @@ def abandon_clears(
     *,
     agent: str | None = None,
     journal_id: str | None = None,
+    up_to: int | None = None,
 ) -> None:
-    """Reject clear commands that are still to be done: of one lane, or of all other journals."""
+    """Reject clear commands that are still to be done: of one lane, or of all other journals.
+
+    With `up_to`, only those that end at or below that offset.
+    """
     connection.execute(
         """
         WITH ended AS (
             DELETE FROM bookkeeping.clear_command WHERE subscriber = %(subscriber)s
             AND (%(agent)s::text IS NULL OR publisher_agent = %(agent)s)
             AND (%(journal_id)s::text IS NULL OR journal_id <> %(journal_id)s)
+            AND (%(up_to)s::bigint IS NULL OR up_to <= %(up_to)s)
             RETURNING command_id)
         INSERT INTO bookkeeping.command_status
             (command_id, state, subscriber, publisher_agent, removed, reason)
@@ -126,7 +131,13 @@ def abandon_clears(
         FROM bookkeeping.command_status JOIN ended USING (command_id) WHERE state = 'SEEN'
         ON CONFLICT DO NOTHING
         """,
-        {"subscriber": subscriber, "agent": agent, "journal_id": journal_id, "reason": reason},
+        {
+            "subscriber": subscriber,
+            "agent": agent,
+            "journal_id": journal_id,
+            "up_to": up_to,
+            "reason": reason,
+        },
     )
 
 

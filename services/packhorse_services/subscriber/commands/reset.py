@@ -7,14 +7,15 @@ above the new offset, and what is below it has left the log, nothing of the prod
 """
 
 from collections import deque
-from collections.abc import Collection
+from collections.abc import Callable, Collection, Generator
+from contextlib import closing
 from dataclasses import dataclass, field
 from typing import Any
 
 from psycopg import Connection
 
 from packhorse.errors import Permanent
-from packhorse.messaging.api import Edge, Journal
+from packhorse.messaging.api import Edge, Journal, Record
 from packhorse_services.subscriber.arrivals import Mark, arrival_of, entry_of, package_id_of
 from packhorse_services.subscriber.failures import Fenced
 from packhorse_services.subscriber.sequences import HighWater
@@ -46,12 +47,19 @@ class _Seen:
 
 
 def target(
-    journal: Journal, topic: str, agent: str, journal_id: str, offset: int, *, remember: bool
+    journal: Journal,
+    topic: str,
+    agent: str,
+    journal_id: str,
+    offset: int,
+    *,
+    remember: bool,
+    check: Callable[[], None] = lambda: None,
 ) -> Target:
     """Read the log up to `offset` as the lane of `agent` would have; bodies are left out.
 
-    `remember` asks for the ids of the packages there too. Raises `OutsideLog`, and what the
-    journal raises.
+    `remember` asks for the ids of the packages there too; what `check` raises now and then ends
+    the reading. Raises `OutsideLog`, and what the journal raises.
     """
     bounds = journal.bounds(topic)
     if not bounds.oldest - 1 <= offset < bounds.next:
@@ -61,26 +69,31 @@ def target(
         )
     seen = _Seen()
     if bounds.oldest <= offset:
-        _read(journal, topic, agent, offset, seen, remember=remember)
-    record = journal.read_at(topic, offset) if bounds.oldest <= offset else None
-    mark = Mark(offset, package_id_of(record.headers) if record else "")
+        with closing(_records(journal, topic, offset)) as records:
+            for record in records:
+                check()
+                _see(record, agent, seen, remember=remember)
+    last = journal.read_at(topic, offset) if bounds.oldest <= offset else None
+    mark = Mark(offset, package_id_of(last.headers) if last else "")
     return Target(agent, journal_id, mark, seen.high_water, seen.package_ids)
 
 
-def _read(
-    journal: Journal, topic: str, agent: str, last: int, seen: _Seen, *, remember: bool
-) -> None:
+def _records(journal: Journal, topic: str, last: int) -> Generator[Record, None, None]:
     with journal.reader(topic, Edge.OLDEST, partition=0, values=False) as reader:
         while reader.position(0) <= last:
             for record in reader.poll(_POLL_S):
                 if record.offset > last:
                     return
-                arrival = arrival_of(record, agent)
-                if arrival.record is not None:
-                    if remember:
-                        seen.package_ids.append(arrival.mark.package_id)
-                    if entry := entry_of(arrival):
-                        seen.high_water.passes(entry, record.offset)
+                yield record
+
+
+def _see(record: Record, agent: str, seen: _Seen, *, remember: bool) -> None:
+    arrival = arrival_of(record, agent)
+    if arrival.record is not None:
+        if remember:
+            seen.package_ids.append(arrival.mark.package_id)
+        if entry := entry_of(arrival):
+            seen.high_water.passes(entry, record.offset)
 
 
 def lock_lanes(connection: Connection) -> None:

@@ -107,7 +107,8 @@ class Joining:
         logger.info("a snapshot is being loaded", extra=about)
         try:
             with self._telling(snapshot, check) as tell:
-                work = Load(snapshot, self.roots, self._package_ids(snapshot), tell)
+                ids = self._package_ids(snapshot, check)
+                work = Load(self.subscriber, snapshot, self.roots, ids, tell)
                 after = load(connection, self.blobs, work, epoch)
         except (Fenced, LoadInterrupted, BlobStoreUnavailable):
             raise
@@ -157,7 +158,9 @@ class Joining:
             report.update(state=LaneState.LOADING, last_error=text)
         self.on_progress()
 
-    def _package_ids(self, snapshot: Snapshot) -> dict[str, Sequence[str]]:
+    def _package_ids(
+        self, snapshot: Snapshot, check: Callable[[], None]
+    ) -> dict[str, Sequence[str]]:
         """Return the ids that each lane would remember had it imported what the log still has."""
         if not self.remembers:
             return {}
@@ -166,6 +169,7 @@ class Joining:
                 reset.target(
                     *(self.journal, self.topic, agent, snapshot.journal_id, snapshot.offset),
                     remember=True,
+                    check=check,
                 ).package_ids
             )
             for agent in snapshot.publisher_agents

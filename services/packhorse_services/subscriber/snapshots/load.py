@@ -16,24 +16,29 @@ from packhorse.content.copying import copy_in
 from packhorse.content.node import ROOT, Node, ancestors_of, is_within
 from packhorse.db.metadata import BOOKKEEPER, IMPORTER
 from packhorse.db.roles import act_as
+from packhorse.packages.apply import invalidate
 from packhorse.snapshots.parts import read_part
 from packhorse.snapshots.snapshot import Snapshot
 from packhorse_services.subscriber.arrivals import Mark
-from packhorse_services.subscriber.commands import control, reset
+from packhorse_services.subscriber.commands import control, ledger, reset
 from packhorse_services.subscriber.failures import Fenced
 from packhorse_services.subscriber.sequences import HighWater
 
 _TELL_NODES = 1_000
+_TELL_PARTS = 100
+_DELETE_NODES = 100_000
+"""Of one statement; however large the tree is, each ends long before the statement timeout."""
 
 
 @dataclass(frozen=True, slots=True)
 class Load:
-    """What is loaded: `snapshot` below `roots`, for the lanes of its publisher agents.
+    """What `subscriber` loads: `snapshot` below `roots`, for the lanes of its publisher agents.
 
     `package_ids` are those that each lane has to remember at its new place. `tell` hears how many
     nodes were read, every now and then; what it raises ends the load, with nothing done.
     """
 
+    subscriber: str
     snapshot: Snapshot
     roots: Sequence[str]
     package_ids: Mapping[str, Sequence[str]]
@@ -44,7 +49,9 @@ def load(connection: Connection, blobs: BlobStore, work: Load, epoch: int) -> in
     """Do it in one transaction, and return the epoch after it, which the lease is to adopt.
 
     Readers of the content see the old one until the commit. Lanes of agents that the snapshot
-    has not are forgotten: what they imported is not in the content any more.
+    has not are forgotten: what they imported is not in the content any more. Clear commands that
+    end at or below its offset are rejected, for what they were to remove is in the content now.
+    Who listens for INVALIDATE hears of the roots, since such packages are jumped over too.
 
     Raises:
         Fenced: another worker has the lease; nothing was done.
@@ -53,7 +60,7 @@ def load(connection: Connection, blobs: BlobStore, work: Load, epoch: int) -> in
         InvalidNode: the snapshot is not there, or not whole; nothing was done.
         psycopg.Error: the database refuses a node, or is away; then the outcome is unknown (R26).
     """
-    _see_all_parts(work.snapshot, blobs)
+    _see_all_parts(work, blobs)
     agents = work.snapshot.publisher_agents
     for agent in agents:  # a row for `_move_lanes` to lock, which must be there before
         control.introduce(connection, agent)
@@ -68,9 +75,11 @@ def load(connection: Connection, blobs: BlobStore, work: Load, epoch: int) -> in
         return reset.raise_epoch(connection, epoch)
 
 
-def _see_all_parts(snapshot: Snapshot, blobs: BlobStore) -> None:
+def _see_all_parts(work: Load, blobs: BlobStore) -> None:
     """Raise `BlobMissing` before the work is begun that would end so."""
-    for part in snapshot.parts:
+    for number, part in enumerate(work.snapshot.parts):
+        if number % _TELL_PARTS == 0:
+            work.tell(0)
         if blobs.head(part.key) is None:
             raise BlobMissing(f"the blob store has no {part.key}")
 
@@ -86,11 +95,15 @@ def _check_epoch(connection: Connection, epoch: int) -> None:
 
 
 def _replace_content(connection: Connection, blobs: BlobStore, work: Load) -> None:
-    tree.delete(connection, work.roots)
+    for root in work.roots:
+        for part in tree.cut(connection, root, _DELETE_NODES):
+            work.tell(0)
+            tree.delete_parts(connection, [part])
     nodes = _told((_all_nodes(work.snapshot, blobs)), work.tell)
     copy_in(connection, _below(work.roots, nodes))
     above = [root for root in work.roots if root != ROOT and tree.exists(connection, root)]
     tree.add_folders(connection, [path for root in above for path in ancestors_of(root)])
+    invalidate(connection, work.snapshot.package_id, work.roots)
 
 
 def _all_nodes(snapshot: Snapshot, blobs: BlobStore) -> Iterator[Node]:
@@ -120,6 +133,13 @@ def _move_lanes(connection: Connection, work: Load, new_epoch: int) -> None:
     for agent in sorted(snapshot.publisher_agents):
         control.lock(connection, agent)  # who marks statuses as sent waits, and sees the new epoch
         reset.move(connection, new_epoch, _target(work, agent))
+        ledger.abandon_clears(
+            connection,
+            work.subscriber,
+            f"a snapshot at offset {snapshot.offset} was loaded before it was done",
+            agent=agent,
+            up_to=snapshot.offset,
+        )
 
 
 def _target(work: Load, agent: str) -> reset.Target:

@@ -1,0 +1,121 @@
+"""What a load does beside the content: commands that came too late, listeners, an early end."""
+
+import json
+from collections.abc import Callable
+from typing import Any
+
+import psycopg
+import pytest
+
+from packhorse.packages.apply import INVALIDATE_CHANNEL
+from packhorse.wire.messages import CommandState
+from packhorse_services.subscriber.snapshots import load as loading
+from packhorse_services.subscriber.snapshots.load import Load, load
+from tests.harness.feed import TOPICS, Feed, page
+from tests.harness.journals import eventually
+from tests.harness.snapshots import snapshot_of
+from tests.harness.subscriber import content_of, rows_of
+from tests.integration.subscriber.test_subscriber_program import imported, running
+from tests.integration.subscriber.test_subscriber_snapshot import (
+    Complete,
+    complete,
+    complete_database,
+    gap,
+    hash_of,
+)
+
+__all__ = ["complete", "complete_database"]
+
+
+def ended(feed: Feed, command_id: str) -> list[tuple[CommandState, int, str]]:
+    return [
+        (one.state, one.removed, one.reason)
+        for one in feed.command_statuses()
+        if one.command_id == command_id and one.state is not CommandState.SEEN
+    ]
+
+
+def pending(url: str) -> list[tuple[Any, ...]]:
+    return rows_of(url, "SELECT up_to FROM bookkeeping.clear_command ORDER BY up_to")
+
+
+def test_r19_a_clear_that_a_load_overtakes_is_rejected(
+    feed: Feed, database_url: str, complete: Complete
+) -> None:
+    with running(feed, database_url) as first:
+        imported(first, feed.add(page("/a")))
+    last = [feed.add(page(f"/n{number}")) for number in range(5)][-1]
+    other = complete()
+    other.run()
+    feed.journal.truncate(TOPICS.package, last)
+    with running(feed, database_url, start="snapshot") as subscriber:
+        gap(subscriber, "make one")
+        feed.add(page("/late"))
+        early, late = feed.clear("sub", last), feed.clear("sub", last + 1)
+        eventually(lambda: len(pending(database_url)) == 2, "both are seen")
+        snapshot_of(other.url, feed)
+        imported(subscriber, last)
+        eventually(lambda: ended(feed, early) != [], "the early one has ended")
+        imported(subscriber, last + 1)
+        eventually(lambda: ended(feed, late) != [], "the late one has ended")
+    reason = f"a snapshot at offset {last} was loaded before it was done"
+    assert ended(feed, early) == [(CommandState.REJECTED, 0, reason)]
+    assert ended(feed, late) == [(CommandState.APPLIED, 1, "")]
+    assert hash_of(database_url) == hash_of(other.url)
+
+
+@pytest.fixture
+def loaded(feed: Feed, database_url: str, complete: Complete) -> Callable[..., Load]:
+    """Makes a load for a database that holds other content, with this `tell`."""
+    with running(feed, database_url) as first:
+        imported(first, feed.add(page("/a"), *[page(f"/a/n{number}") for number in range(9)]))
+    feed.delete("/a")
+    feed.add(page("/b"), page("/c"))
+    other = complete()
+    other.run()
+    snapshot = snapshot_of(other.url, feed)
+    return lambda tell: Load("sub", snapshot, ("/",), {}, tell)
+
+
+def epoch_of(url: str) -> int:
+    ((epoch,),) = rows_of(url, "SELECT epoch FROM bookkeeping.lease")
+    return int(epoch)
+
+
+def test_who_listens_for_invalidations_hears_of_the_roots(
+    feed: Feed, database_url: str, loaded: Callable[..., Load]
+) -> None:
+    work = loaded(lambda _: None)
+    with psycopg.connect(database_url, autocommit=True) as listener:
+        listener.execute(f"LISTEN {INVALIDATE_CHANNEL}")
+        with psycopg.connect(database_url, autocommit=True) as connection:
+            load(connection, feed.blobs, work, epoch_of(database_url))
+        (heard,) = listener.notifies(timeout=30, stop_after=1)
+    assert json.loads(heard.payload) == {"package_id": work.snapshot.package_id, "paths": ["/"]}
+
+
+@pytest.mark.parametrize("step", range(6))
+def test_a_load_can_be_given_up_between_parts_and_between_deletions(
+    feed: Feed,
+    database_url: str,
+    loaded: Callable[..., Load],
+    monkeypatch: pytest.MonkeyPatch,
+    step: int,
+) -> None:
+    monkeypatch.setattr(loading, "_DELETE_NODES", 3)  # of ten: four statements
+    before = content_of(database_url)
+    told: list[int] = []
+
+    def tell(read: int) -> None:
+        told.append(read)
+        if len(told) > step:
+            raise InterruptedError
+
+    with psycopg.connect(database_url, autocommit=True) as connection:
+        work = loaded(tell)
+        with pytest.raises(InterruptedError):
+            load(connection, feed.blobs, work, epoch_of(database_url))
+        assert content_of(database_url) == before
+        quiet = Load(work.subscriber, work.snapshot, work.roots, {}, lambda _: None)
+        load(connection, feed.blobs, quiet, epoch_of(database_url))
+    assert set(content_of(database_url)) == {"/b", "/c"}
