@@ -21,7 +21,7 @@ from packhorse_services.pipeline.archive.delta import (
     append,
     begin,
     last_turn,
-    require_turn,
+    settle,
 )
 from packhorse_services.pipeline.archive.journal_source import (
     IDENTITIES,
@@ -164,7 +164,7 @@ def query(
         reached("before bronze")
         append(batch, location, tables.BRONZE, turn)
         reached("after bronze")
-        require_turn(location, tables.BRONZE, turn)
+        settle(location, tables.BRONZE, turn)
 
     checkpoint = folder_of(spark, location, Turn(QUERY, found.generation)).path
     return (

@@ -118,17 +118,23 @@ def append(frame: DataFrame, location: Location, table: str, turn: Turn) -> None
     )
 
 
-def require_turn(location: Location, table: str, turn: Turn) -> None:
-    """Raise `TaskRefused` when the table has taken a later turn: another run has taken over."""
+def settle(location: Location, table: str, turn: Turn) -> None:
+    """Make sure that a table has taken the turn, also one that had no rows for it.
+
+    Whoever looks at the table later knows by that how far the query is. Raises `TaskRefused` when
+    it has taken a later turn: another run has taken over.
+    """
     last = last_turn(location, table, turn.query)
-    if last is None or last.version > turn.version:
+    if last is None or last.version < turn.version:
+        begin(location, [table], turn)
+    elif last.version > turn.version:
         raise TaskRefused(
             f"another run has begun a new checkpoint of the query {turn.query}; end one of the two"
         )
 
 
 def begin(location: Location, names: Iterable[str], turn: Turn) -> None:
-    """Let the tables know that a generation begins; older ones can write no more."""
+    """Let the tables take a turn without rows; earlier ones can write no more."""
     mark = deltalake.Transaction(application(turn.query), turn.version)
     properties = deltalake.CommitProperties(app_transactions=[mark])
     for name in names:

@@ -17,7 +17,7 @@ from packhorse_services.pipeline.archive.delta import (
     begin,
     last_turn,
     load,
-    require_turn,
+    settle,
 )
 from packhorse_services.pipeline.archive.places import Places
 from packhorse_services.pipeline.archive.silver_frame import belongs, decode, rows_of
@@ -129,6 +129,8 @@ def _write(
     rows: DataFrame, location: Location, turn: Turn, repeated: Places, reached: Reached
 ) -> None:
     counts = _counted(rows, repeated)
+    if not any(counts[table] for table in SILVER):  # a commit of bronze that added nothing
+        settle(location, tables.QUARANTINE, turn)
     for table in SILVER:
         if counts[table]:
             fresh = rows_of(table, rows)
@@ -137,7 +139,7 @@ def _write(
             reached(f"before {table}")
             append(fresh, location, table, turn)
             reached(f"after {table}")
-            require_turn(location, table, turn)
+            settle(location, table, turn)
 
 
 def _counted(rows: DataFrame, repeated: Places) -> Row:

@@ -61,7 +61,16 @@ def held_by_bronze(spark: SparkSession, location: Location) -> Held:
 
 
 def identities_of(journal: Journal, topics: Collection[str], held: Held) -> dict[str, str]:
-    """Return the topics' identities. Raises `TaskRefused` when bronze has them of other ones."""
+    """Return the topics' identities.
+
+    Raises `TaskRefused` when bronze has them of other ones, or has other topics: silver's tables
+    do not tell topics apart.
+    """
+    if others := sorted(set(held.identities) - set(topics)):
+        raise TaskRefused(
+            f"the tables hold {others[0]} already; archive another PACKHORSE_TOPIC_PREFIX "
+            "with another PACKHORSE_TABLES_URL"
+        )
     known = {topic: held.identities[topic] for topic in topics if topic in held.identities}
     require_same(journal, known)
     return {topic: journal.identity(topic) for topic in topics}
