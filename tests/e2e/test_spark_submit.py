@@ -1,22 +1,39 @@
 """A task on a real cluster of Spark, submitted as an operator would."""
 
+import json
 import os
 import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
 
+import pyspark
 import pytest
 from deltalake import DeltaTable
 
 from packhorse.messaging.open import open_journal
 from packhorse.wire.topics import Topics
 from packhorse_services.pipeline import tables
+from packhorse_services.pipeline.jars import java
 from packhorse_services.pipeline.location import Location
 from tests.harness.archive import everything_in, fill
 from tests.harness.spark_cluster import SparkCluster, spark_cluster
 
 pytestmark = pytest.mark.spark
+
+PROBE = """
+import json
+from packhorse_services.pipeline.location import Location
+from packhorse_services.pipeline.session import spark_session
+from packhorse_services.pipeline.settings import Settings
+
+spark = spark_session(Settings(), Location.parse("/nowhere"), "probe")
+conf = spark.sparkContext.getConf()
+print("PROBE" + json.dumps({name: conf.get(name) for name in (
+    "spark.master", "spark.driver.memory", "spark.sql.shuffle.partitions",
+    "spark.sql.session.timeZone", "spark.app.name")}))
+spark.stop()
+"""
 
 
 @pytest.fixture(scope="module")
@@ -71,6 +88,50 @@ def test_a_refusal_is_one_line_and_the_exit_code_comes_through(
     done = run("submit", "archive", **settings)
     assert done.returncode == 2
     assert "PACKHORSE_JOURNAL_URL" in done.stdout  # spark-submit has one stream for its program
+
+
+def test_what_a_bare_spark_submit_was_told_is_not_overruled(tmp_path: Path) -> None:
+    probe = tmp_path / "probe.py"
+    probe.write_text(PROBE)
+    told = {"spark.driver.memory": "600m", "spark.sql.shuffle.partitions": "3"}
+    told |= {"spark.pyspark.python": sys.executable, "spark.driver.host": "127.0.0.1"}
+    others = {"spark.sql.shuffle.partitions": "7", "spark.driver.memory": "400m"}
+    done = subprocess.run(
+        (
+            *(Path(pyspark.__file__).parent / "bin" / "spark-submit", "--master", "local[1]"),
+            *(part for name, value in told.items() for part in ("--conf", f"{name}={value}")),
+            probe,
+        ),
+        env={
+            **os.environ,
+            "JAVA_HOME": str(java().parent.parent),
+            "SPARK_LOCAL_IP": "127.0.0.1",
+            "PACKHORSE_SPARK_MASTER": "local[2]",
+            "PACKHORSE_SPARK_CONF": json.dumps(others),
+            "PACKHORSE_SPARK_JARS": "/nowhere",
+        },
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=240,
+    )
+    said = done.stdout + done.stderr
+    assert done.returncode == 0, said[-4000:]
+    assert json.loads(said.partition("PROBE")[2].splitlines()[0]) == {
+        "spark.master": "local[1]",
+        "spark.driver.memory": "600m",
+        "spark.sql.shuffle.partitions": "3",
+        "spark.sql.session.timeZone": "UTC",
+        "spark.app.name": "packhorse probe",
+    }
+
+
+def test_a_session_that_can_not_start_is_told_in_a_line() -> None:
+    settings = {"PACKHORSE_SPARK_MASTER": "foo://x", "PACKHORSE_TABLES_URL": "/nowhere"}
+    done = run("measures", **settings)
+    assert done.returncode == 2
+    assert "Traceback" not in done.stderr
+    assert "measures: Spark could not start" in done.stderr.splitlines()[-1]
 
 
 @pytest.mark.parametrize(

@@ -85,7 +85,13 @@ _MEANINGS: tuple[_Meaning, ...] = (
         "Spark lacks a jar, or has another version of one; fetch them with packhorse-pipeline jars",
     ),
     (
-        r"UnsupportedClassVersionError|JAVA_GATEWAY_EXITED|Java gateway process exited",
+        r"JAVA_GATEWAY_EXITED|Java gateway process exited",
+        TaskRefused,
+        "Spark could not start, and has said above why; check PACKHORSE_SPARK_MASTER, "
+        "PACKHORSE_SPARK_CONF and PACKHORSE_SPARK_MEMORY",
+    ),
+    (
+        r"UnsupportedClassVersionError",
         JavaUnusable,
         "Spark could not start; set JAVA_HOME to a Java of version 17 or 21",
     ),

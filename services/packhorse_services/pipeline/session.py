@@ -6,9 +6,11 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from pyspark import SparkContext
 from pyspark.conf import SparkConf
 from pyspark.sql import SparkSession
 
+from packhorse_services.pipeline.failures import translated
 from packhorse_services.pipeline.jars import java, require_jars
 from packhorse_services.pipeline.location import Location
 from packhorse_services.pipeline.settings import Settings
@@ -43,9 +45,14 @@ def spark_session(settings: Settings, location: Location, name: str) -> SparkSes
     """Return this process's session for the task `name`.
 
     What `spark-submit` was told, the master and the jars among it, is not overruled; else they
-    are the settings'. Raises `JarsMissing`, `JavaUnusable`.
+    are the settings'. Raises `JarsMissing`, `JavaUnusable`, and what `translated` raises.
     """
-    submitted = SparkConf()
+    with translated(name):
+        return _session(settings, location, name)
+
+
+def _session(settings: Settings, location: Location, name: str) -> SparkSession:
+    submitted = _submitted()
     conf = dict(_DEFAULTS) | location.hadoop_conf()
     master = submitted.get("spark.master", None)
     if master is None:
@@ -56,13 +63,20 @@ def spark_session(settings: Settings, location: Location, name: str) -> SparkSes
         os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
         conf = _LOCAL | conf
     else:  # executors have an environment of their own, and read blobs
-        keys = {name: os.environ[name] for name in _S3_KEYS if name in os.environ}
-        conf |= {f"spark.executorEnv.{name}": key for name, key in keys.items()}
+        keys = {key: os.environ[key] for key in _S3_KEYS if key in os.environ}
+        conf |= {f"spark.executorEnv.{key}": value for key, value in keys.items()}
     return _build(
         _with_own_logs(conf | settings.spark_conf, master),
         dict(submitted.getAll()),
         f"packhorse {name}",
     )
+
+
+def _submitted() -> SparkConf:
+    """Return what `spark-submit` was told; nothing is in it where this process starts the JVM."""
+    if "PYSPARK_GATEWAY_PORT" in os.environ:  # its JVM knows, and is there only once asked for
+        SparkContext._ensure_initialized()
+    return SparkConf()
 
 
 def _launch(settings: Settings, master: str) -> dict[str, str]:

@@ -54,6 +54,7 @@ def test_errors_of_our_own_keep_their_text(
         ("[DELTA_SCHEMA_CHANGED] z", errors.SchemaChanged, "PACKHORSE_TABLES_URL"),
         ("java.lang.ClassNotFoundException: kafka", errors.JarsMissing, "packhorse-pipeline jars"),
         ("java.lang.UnsupportedClassVersionError", errors.JavaUnusable, "JAVA_HOME"),
+        ("[JAVA_GATEWAY_EXITED] Java", errors.TaskRefused, "PACKHORSE_SPARK_MASTER"),
         ("AmazonS3Exception: NoSuchBucket", errors.TablesUnusable, "AWS_ACCESS_KEY_ID"),
         ("java.lang.OutOfMemoryError: Java heap space", errors.TaskFailed, "SPARK_MEMORY"),
         ("TimeoutException: describeTopics", errors.TaskFailed, "URLs of the settings"),

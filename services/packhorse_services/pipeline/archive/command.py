@@ -39,7 +39,6 @@ def archive(
     """Archive what is in the journal, each record once: raw, and decoded."""
     from packhorse_services.pipeline.archive.bronze import Origin
     from packhorse_services.pipeline.archive.task import Archive, Choices
-    from packhorse_services.pipeline.failures import translated
     from packhorse_services.pipeline.session import spark_session
 
     settings = loaded(Settings)
@@ -49,8 +48,7 @@ def archive(
     origin = Origin(settings.journal_url, Topics.prefixed(settings.topic_prefix), max_offsets)
     choices = Choices(accept_gap, new_checkpoint, continuous, interval)
     _serve_metrics(settings.host, metrics_port)
-    with translated("archive"):
-        spark = spark_session(settings, location, "archive")
+    spark = spark_session(settings, location, "archive")
     run = Archive(spark, location, origin, settings.blobs_url, choices)
     try:
         with _stopping(run.stop):
