@@ -29,7 +29,8 @@ _NODES = """
     (SELECT path, type, properties::text AS properties, binaries::text AS binaries
      FROM content.node) AS node
 """
-_FETCH_NODES = "500"
+_FETCH_NODES = "50"
+"""A node may have 1 MB: what a task holds of the server's answer stays small. 0 would be all."""
 _COLUMNS = ("path", "type", "properties", "binaries")
 _PACKED = "part int, package_id string, body_sha256 string, body_length long, content_length long"
 
