@@ -56,7 +56,7 @@ def test_what_no_snapshot_for_everybody_holds_is_needed(
         package(6, 3 * DAY),
     ]
     packages = spark.createDataFrame(rows, schemas.PACKAGES)
-    found = first_needed(packages, covered(spark, snapshots)).collect()
+    found = first_needed(packages, covered(packages, snapshots, [])).collect()
     assert [tuple(row) for row in found] == first
 
 

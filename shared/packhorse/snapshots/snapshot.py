@@ -4,8 +4,10 @@ Parts `snapshots/<2 hex>/<id>-<5 digits>` hold nodes; the manifest, written last
 snapshot: `snapshots/00/manifest-<offset, 20 digits>-<id>`. An id can't begin as a manifest does.
 """
 
+import hashlib
 import re
 import secrets
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Annotated
 
@@ -88,6 +90,14 @@ class Snapshot:
     sequences: tuple[AppliedSequence, ...]
     told: Annotated[tuple[Told, ...], Field(max_length=1_000)] = ()
     """Of each agent; nothing when it is for everybody."""
+    left_out: Annotated[str, Field(pattern=r"^([0-9a-f]{64})?$")] = ""
+    """Which packages up to `offset` are not in it, as `left_out` tells; empty: all are."""
+
+
+def left_out(offsets: Iterable[int]) -> str:
+    """Return 64 hex digits that stand for a set of offsets; nothing for none."""
+    listed = ",".join(map(str, sorted(set(offsets))))
+    return hashlib.sha256(listed.encode()).hexdigest() if listed else ""
 
 
 def new_id() -> str:

@@ -3,49 +3,22 @@
 from collections.abc import Iterable, Iterator
 
 import psycopg
-import pyarrow as pa
 from pyspark.sql import DataFrame
 
-from packhorse.blobs.api import binary_key
-from packhorse.blobs.open import open_blobs
 from packhorse.content import tree
-from packhorse.content.rows import Row, node_of, parse_binaries
+from packhorse.content.rows import Row, node_of
 from packhorse.content.shape import SHAPE_CHANGED
 from packhorse.db.connect import connect
 from packhorse.db.engine import Timeouts
 from packhorse.db.metadata import IMPORTER
 from packhorse.db.roles import act_as
 from packhorse_services.pipeline.errors import TaskRefused
+from packhorse_services.pipeline.history.binaries import missing_binaries
 
 _UNHURRIED = Timeouts(statement_ms=600_000, lock_ms=60_000, idle_in_transaction_ms=600_000)
 """Spark lends the nodes one partition after the other; the transaction waits for it."""
 
 _TOLD = 20
-_MISSING = "digest string, path string"
-
-
-def missing_binaries(content: DataFrame, blobs_url: str) -> DataFrame:
-    """Return digest and path of binaries that the content refers to and the store has no more.
-
-    Those that are there are renewed, so that no sweep takes them before the nodes are back (R22).
-    """
-
-    def look(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        blobs = open_blobs(blobs_url)
-        try:
-            for batch in batches:
-                digests, paths = (column.to_pylist() for column in batch.columns)
-                lost = [
-                    {"digest": digest, "path": path}
-                    for digest, path in zip(digests, paths, strict=True)
-                    if blobs.renew(binary_key(digest)) is None
-                ]
-                yield pa.RecordBatch.from_pylist(lost, _LOST)
-        finally:
-            blobs.close()
-
-    referred = content.select("binaries", "path").mapInArrow(_digests, _MISSING)
-    return referred.groupBy("digest").agg({"path": "min"}).mapInArrow(look, _MISSING)
 
 
 def require_binaries(content: DataFrame, blobs_url: str) -> None:
@@ -88,20 +61,6 @@ class _Counted:
         for row in self._rows:
             self.count += 1
             yield (row[0], row[1], row[2], row[3])
-
-
-_LOST = pa.schema([("digest", pa.string()), ("path", pa.string())])
-
-
-def _digests(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    for batch in batches:
-        binaries, paths = (column.to_pylist() for column in batch.columns)
-        rows = [
-            {"digest": binary.sha256, "path": path}
-            for text, path in zip(binaries, paths, strict=True)
-            for binary in parse_binaries(text)
-        ]
-        yield pa.RecordBatch.from_pylist(rows, _LOST)
 
 
 def refused(error: psycopg.Error) -> TaskRefused:

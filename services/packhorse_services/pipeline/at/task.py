@@ -1,13 +1,15 @@
 """The task `at`: the nodes of a subtree at a point of the history, in path order."""
 
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from dataclasses import dataclass
 from datetime import datetime
 
 from pyspark.sql import DataFrame, SparkSession
 
+from packhorse.blobs.open import open_blobs
 from packhorse.content.node import check_path
+from packhorse.snapshots.store import all_of
 from packhorse_services.pipeline.failures import translated
 from packhorse_services.pipeline.history.content import Choice, content_at
 from packhorse_services.pipeline.history.target import Target, target
@@ -36,7 +38,15 @@ def subtree_at(
     """
     path = check_path(point.path)
     with translated("at"):
-        found = target(spark, location, agents=point.agents, offset=point.offset, time=point.time)
+        with closing(open_blobs(blobs_url)) as blobs:
+            snapshots = list(all_of(blobs))
+        found = target(
+            *(spark, location),
+            agents=point.agents,
+            offset=point.offset,
+            time=point.time,
+            snapshots=snapshots,
+        )
         choice = Choice(leave_out=point.leave_out, within=path)
         with content_at(spark, location, blobs_url, found, choice) as (content, _):
             yield content.orderBy("path"), found

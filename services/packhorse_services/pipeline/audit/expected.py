@@ -57,7 +57,7 @@ class Expectations:
         removed = self._removed(subscriber, situation)
         key = (situation.journal_id, situation.lanes, tuple(removed))
         if key not in self._kept:
-            self._make(key, situation, removed, self._begin(situation, removed))
+            self._make(key, situation, removed, self._begin(subscriber, situation, removed))
         self._kept.move_to_end(key)
         return self._kept[key][0]
 
@@ -123,17 +123,19 @@ class Expectations:
             (found.discard if imported else found.add)((agent, offset))
         return sorted(found)
 
-    def _begin(self, situation: Situation, removed: list[tuple[str, int]]) -> Beginning:
+    def _begin(
+        self, subscriber: str, situation: Situation, removed: list[tuple[str, int]]
+    ) -> Beginning:
         """Return where the fold begins. Raises `TaskRefused` when the archive can't tell."""
         newest = self._newest(situation)
         if self._since_start:
             return Beginning(-1)
-        first_removed = min((offset for _, offset in removed), default=newest.offset + 1)
-        below = min(situation.lowest, first_removed - 1)
         with closing(open_blobs(self._blobs_url)) as blobs:
             begin = beginning(
                 *(self._spark, self._location, blobs, newest),
-                accepts=lambda base: base.offset <= below,
+                subscriber=subscriber,
+                left_out=[offset for _, offset in removed],
+                below=situation.lowest,
             )
         if begin.after > situation.lowest:
             raise TaskRefused(

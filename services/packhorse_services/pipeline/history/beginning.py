@@ -4,7 +4,7 @@ What the archive lacks is never passed over: a hole behind the beginning means t
 can't be told.
 """
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator
 from dataclasses import dataclass
 
 import pyarrow as pa
@@ -19,6 +19,7 @@ from packhorse.wire.messages import Action, PackageEntry
 from packhorse.wire.package_codec import decode_entry
 from packhorse.wire.record import Undecodable
 from packhorse_services.pipeline.errors import TaskRefused
+from packhorse_services.pipeline.history.bases import began, leaves_out, serves
 from packhorse_services.pipeline.history.read import gaps, package_records
 from packhorse_services.pipeline.history.target import Target
 from packhorse_services.pipeline.location import Location
@@ -30,6 +31,8 @@ class Beginning:
 
     after: int
     base: Snapshot | None = None
+    left_out: str = ""
+    """Which packages up to the target do not count, as in a `Snapshot`."""
 
 
 def beginning(
@@ -38,18 +41,30 @@ def beginning(
     blobs: BlobStore,
     target: Target,
     *,
-    accepts: Callable[[Snapshot], bool] = lambda _: True,
+    subscriber: str = "",
+    left_out: Collection[int] = (),
+    below: int | None = None,
 ) -> Beginning:
     """Return where the fold that ends at `target` begins, with the newest base there is.
 
-    A base is a snapshot for everybody, of the same agents, that the archive continues without a
-    hole and that `accepts` takes. Raises `TaskRefused` when there is no beginning.
+    A base is a snapshot for everybody or for `subscriber`, of the target's agents as far as they
+    had begun, that the archive continues without a hole, that lacks the packages of `left_out` and
+    no others, and is not above `below`. Raises `TaskRefused` when there is no beginning.
     """
     records = package_records(spark, location, target.journal_id)
     holes = _holes(spark, location, records, target)
     unknown = max((end - 1 for _, end in holes), default=-1)
-    for base in all_of(blobs):
-        if _continues(base, target, unknown) and accepts(base) and _is_archived(base, records):
+    snapshots = list(all_of(blobs))
+    begun = began(_first(records), snapshots, target.journal_id)
+    last = target.offset if below is None else min(below, target.offset)
+    for base in snapshots:
+        if (
+            base.journal_id == target.journal_id
+            and unknown <= base.offset <= last
+            and serves(base, target.agents, begun)
+            and leaves_out(base, subscriber, left_out)
+            and _is_archived(base, records)
+        ):
             return Beginning(base.offset, base)
     if not holes:
         return Beginning(-1)
@@ -77,13 +92,11 @@ def _holes(
     return sorted(holes, key=lambda hole: hole[1])
 
 
-def _continues(base: Snapshot, target: Target, unknown: int) -> bool:
-    return (
-        base.journal_id == target.journal_id
-        and not base.subscriber
-        and set(base.publisher_agents) == set(target.agents)
-        and unknown <= base.offset <= target.offset
-    )
+def _first(records: DataFrame) -> dict[str, int]:
+    """Return the offset of each publisher agent's first package."""
+    named = records.where(f.col("publisher_agent").isNotNull()).groupBy("publisher_agent")
+    rows = named.agg(f.min("offset").alias("offset")).collect()
+    return {row.publisher_agent: row.offset for row in rows}
 
 
 def _is_archived(base: Snapshot, records: DataFrame) -> bool:

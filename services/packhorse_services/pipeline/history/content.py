@@ -1,8 +1,8 @@
 """The content at a point of the history, folded from the archive and the newest usable base."""
 
-from collections.abc import Collection, Iterable, Iterator
-from contextlib import contextmanager
-from dataclasses import astuple, dataclass
+from collections.abc import Iterable, Iterator
+from contextlib import closing, contextmanager
+from dataclasses import astuple, dataclass, replace
 
 import pyarrow as pa
 from pyspark.sql import Column, DataFrame, SparkSession
@@ -11,7 +11,7 @@ from pyspark.sql import functions as f
 from packhorse.blobs.open import open_blobs
 from packhorse.content.node import ROOT, Node, is_within
 from packhorse.snapshots.parts import read_part
-from packhorse.snapshots.snapshot import Part, Snapshot
+from packhorse.snapshots.snapshot import Part, Snapshot, left_out
 from packhorse_services.pipeline import schemas, tables
 from packhorse_services.pipeline.history.beginning import Beginning, beginning
 from packhorse_services.pipeline.history.decoding import binaries_text
@@ -51,25 +51,21 @@ def content_at(
     It is kept on the workers' disks meanwhile, so that reading it twice folds once. Raises
     `TaskRefused` when the history is incomplete or holds packages that can't be read.
     """
-    removed = _removed(spark, location, target, choice)
-    lowest = None if removed is None else removed.agg(f.min("offset")).collect()[0][0]
-    blobs = open_blobs(blobs_url)
-    try:
+    absent = _absent(spark, location, target, choice)
+    with closing(open_blobs(blobs_url)) as blobs:
         begin = beginning(
-            *(spark, location, blobs, target),
-            accepts=lambda base: lowest is None or base.offset < lowest,
+            *(spark, location, blobs, target), subscriber=choice.subscriber, left_out=absent
         )
-    finally:
-        blobs.close()
-    packages = _packages(spark, location, target, choice, begin)
-    if removed is not None:
-        packages = without(packages, removed)
+    packages = _packages(spark, location, target, begin)
+    if absent:
+        gone = [(offset,) for offset in absent]
+        packages = without(packages, spark.createDataFrame(gone, "offset long"))
     base = base_nodes(spark, begin.base, blobs_url, choice.within) if begin.base else None
     events = package_events(packages, location.blobs_url(tables.BODIES), choice.within)
     with kept(events):
         content = fold(events, base, begin.after).where(_is_within(choice.within))
         with kept(content):
-            yield content, begin
+            yield content, replace(begin, left_out=left_out(absent))
 
 
 def base_nodes(
@@ -91,18 +87,23 @@ def base_nodes(
     return parts.mapInArrow(read, schemas.NODES)
 
 
-def _removed(
+def _absent(
     spark: SparkSession, location: Location, target: Target, choice: Choice
-) -> DataFrame | None:
-    if not choice.subscriber:
-        return None
-    return removed_by(spark, location, choice.subscriber, target.agents, target.journal_id)
+) -> tuple[int, ...]:
+    """Return the offsets of packages that do not count, read once; they are few."""
+    offsets = {offset for offset in choice.leave_out if offset <= target.offset}
+    if choice.subscriber:
+        removed = removed_by(
+            spark, location, choice.subscriber, target.agents, target.journal_id
+        ).where(f.col("offset") <= target.offset)
+        offsets.update(row["offset"] for row in removed.toLocalIterator())
+    return tuple(sorted(offsets))
 
 
 def _packages(
-    spark: SparkSession, location: Location, target: Target, choice: Choice, begin: Beginning
+    spark: SparkSession, location: Location, target: Target, begin: Beginning
 ) -> DataFrame:
-    packages = packages_up_to(
+    return packages_up_to(
         spark,
         location,
         agents=target.agents,
@@ -111,16 +112,11 @@ def _packages(
         journal_id=target.journal_id,
         applied=begin.base.sequences if begin.base else (),
     )
-    return packages.where(~f.col("offset").isin(_listed(choice.leave_out)))
 
 
 def _is_within(path: str) -> Column:
     below = ROOT if path == ROOT else f"{path}/"
     return (f.col("path") == path) | f.col("path").startswith(below)
-
-
-def _listed(offsets: Collection[int]) -> list[int]:
-    return list(offsets) or [-1]
 
 
 def _batches(nodes: Iterable[Node], within: str) -> Iterator[pa.RecordBatch]:

@@ -7,8 +7,10 @@ from datetime import UTC, datetime
 from pyspark.sql import Row, SparkSession
 from pyspark.sql import functions as f
 
+from packhorse.snapshots.snapshot import Snapshot
 from packhorse_services.pipeline import schemas, tables
 from packhorse_services.pipeline.errors import TaskRefused
+from packhorse_services.pipeline.history.bases import known_agents
 from packhorse_services.pipeline.history.read import archived, gaps, with_headers
 from packhorse_services.pipeline.location import Location
 
@@ -30,16 +32,20 @@ def target(
     agents: Collection[str] = (),
     offset: int | None = None,
     time: datetime | None = None,
+    snapshots: Collection[Snapshot] = (),
 ) -> Target:
     """Return the newest archived package at or before an offset, or a time of the journal (R28).
 
-    Without either, the newest one. Without `agents`, those of every publisher agent count. Raises
-    `TaskRefused` when nothing is archived there, or packages between it and the point that was
-    meant are missing; `TablesUnusable` when there is no archive.
+    Without either, the newest one. Without `agents`, those of every publisher agent count, also of
+    one whose packages have expired and are in some of `snapshots`. Raises `TaskRefused` when
+    nothing is archived there, or packages between it and the point that was meant are missing;
+    `TablesUnusable` when there is no archive.
     """
     lanes = _lanes(spark, location, offset, time)
     archive = [lane for lane in lanes if lane.journal_id == _newest_journal(lanes)]
-    known = tuple(sorted(lane.publisher_agent for lane in archive if lane.publisher_agent))
+    journal_id = archive[0].journal_id
+    names = (lane.publisher_agent for lane in archive)
+    known = tuple(sorted(known_agents(names, snapshots, journal_id)))
     if unknown := sorted(set(agents) - set(known)):
         raise TaskRefused(
             f"the archive has no package of publisher agent {unknown[0]!r}; it has those of "
@@ -54,7 +60,7 @@ def target(
         )
     last = max(found, key=lambda package: int(package.offset))
     _require_no_gap(spark, location, archive, last.offset, offset)
-    return Target(archive[0].journal_id, chosen, last.offset, last.package_id or "")
+    return Target(journal_id, chosen, last.offset, last.package_id or "")
 
 
 def _lanes(

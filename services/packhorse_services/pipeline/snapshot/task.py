@@ -1,16 +1,19 @@
 """The task `snapshot`: fold the archive, write parts, and last the manifest that makes them one."""
 
 import logging
+from collections.abc import Iterable
 from dataclasses import dataclass, replace
 
 from pyspark.sql import DataFrame, SparkSession
 
 from packhorse.blobs.api import BlobStore
 from packhorse.blobs.open import open_blobs
-from packhorse.snapshots.snapshot import AppliedSequence, Snapshot, Told, new_id
+from packhorse.snapshots.snapshot import AppliedSequence, Snapshot, Told, left_out, new_id
 from packhorse.snapshots.store import all_of, publish
+from packhorse_services.pipeline.errors import TaskRefused
 from packhorse_services.pipeline.failures import translated
 from packhorse_services.pipeline.history.beginning import Beginning
+from packhorse_services.pipeline.history.binaries import missing_binaries
 from packhorse_services.pipeline.history.content import Choice, content_at
 from packhorse_services.pipeline.history.read import numbers_up_to
 from packhorse_services.pipeline.history.target import Target, target
@@ -20,6 +23,8 @@ from packhorse_services.pipeline.snapshot.housekeeping import prune, remove_left
 from packhorse_services.pipeline.snapshot.writing import PART_CHARACTERS, write_parts
 
 logger = logging.getLogger(__name__)
+
+_TOLD = 20
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,14 +83,22 @@ class _Run:
 
     def run(self) -> Made:
         wanted = self.request
-        point = target(self.spark, self.location, agents=wanted.agents, offset=wanted.offset)
-        if (same := _same(self.blobs, point, wanted)) is not None:
+        snapshots = list(all_of(self.blobs))
+        point = target(
+            *(self.spark, self.location),
+            agents=wanted.agents,
+            offset=wanted.offset,
+            snapshots=snapshots,
+        )
+        if (same := _same(snapshots, point, wanted)) is not None:
             return Made(same, is_new=False)
         # Before what was removed is read: more may be left out than is promised, never less.
         told = heard(self.spark, self.location, point, wanted.subscriber)
         choice = Choice(wanted.subscriber, wanted.leave_out)
         with content_at(self.spark, self.location, self.blobs_url, point, choice) as found:
             content, begin = found
+            if wanted.offset is not None:
+                _require_binaries(content, self.blobs_url)
             made = self._written(content, point, begin, told)
         publish(made, self.blobs)
         about = {"snapshot": made.id, "offset": made.offset, "nodes": made.nodes}
@@ -109,19 +122,33 @@ class _Run:
             parts=tuple(parts),
             sequences=_sequences(self.spark, self.location, point, begin),
             told=told,
+            left_out=begin.left_out,
         )
 
 
-def _same(blobs: BlobStore, point: Target, request: Request) -> Snapshot | None:
-    """Return the snapshot of this content if there is one; what was left out is not known of it."""
-    if request.subscriber or request.leave_out:
+def _require_binaries(content: DataFrame, blobs_url: str) -> None:
+    """Renew the binaries of content that may be gone since. Raises `TaskRefused` naming some."""
+    lost = missing_binaries(content, blobs_url).limit(_TOLD).collect()
+    if lost:
+        named = "; ".join(f"sha256:{row.digest} of {row.path}" for row in lost)
+        raise TaskRefused(
+            f"binaries of that offset are no longer in the blob store ({named}); put them back, or "
+            "choose a later offset"
+        )
+
+
+def _same(snapshots: Iterable[Snapshot], point: Target, request: Request) -> Snapshot | None:
+    """Return the snapshot of this content if there is one, never one for a subscriber."""
+    if request.subscriber:
         return None
-    for snapshot in all_of(blobs):
+    absent = left_out(offset for offset in request.leave_out if offset <= point.offset)
+    for snapshot in snapshots:
         if (
             (snapshot.journal_id, snapshot.offset) == (point.journal_id, point.offset)
             and snapshot.package_id == point.package_id
             and set(snapshot.publisher_agents) == set(point.agents)
             and not snapshot.subscriber
+            and snapshot.left_out == absent
         ):
             return snapshot
     return None

@@ -8,11 +8,16 @@ import stamina
 from pyspark.errors import PySparkException
 from pyspark.sql import Row, SparkSession
 
+from packhorse.wire.messages import Status
+from packhorse_services.pipeline import tables
 from packhorse_services.pipeline.location import Location
 from packhorse_services.pipeline.measures.changes import opened
 
 VACUUM_HOURS = 168
 """Files that a table no longer names stay so long: streams and readers may be that far behind."""
+
+PACKAGE = ["subscriber", "publisher_agent", "package_offset", "package_journal_id"]
+"""The columns of a status that say whose it is, and of which package."""
 
 _CONFLICTS = ("DELTA_CONCURRENT", "DELTA_METADATA_CHANGED", "ConcurrentModification")
 _TRIES = 6
@@ -55,6 +60,25 @@ def expire(spark: SparkSession, location: Location, table: str, before: date) ->
     if any(day < before for day in days(location, table)):
         name = _name(location, table)
         _run(spark, " ".join(["DELETE FROM", name, "WHERE day <", _literal(before)]))
+
+
+def expire_statuses(spark: SparkSession, location: Location, before: date) -> None:
+    """Delete the statuses of days before `before`, but keep what tells which packages are absent.
+
+    That is each status of a package that its subscriber has ever not imported: without them nobody
+    knows what its content lacks (R8). They are few. Of the others all are IMPORTED.
+    """
+    if not any(day < before for day in days(location, tables.STATUSES)):
+        return
+    name = _name(location, tables.STATUSES)
+    imported = f"status = '{Status.IMPORTED.value}'"
+    same = " AND ".join(f"t.{column} = s.{column}" for column in PACKAGE)
+    _run(
+        spark,
+        f"MERGE INTO {name} t USING (SELECT DISTINCT {', '.join(PACKAGE)} FROM {name} "  # noqa: S608
+        f"WHERE NOT {imported}) s ON {same} WHEN NOT MATCHED BY SOURCE "
+        f"AND t.day < {_literal(before)} AND t.{imported} THEN DELETE",
+    )
 
 
 def vacuum(spark: SparkSession, location: Location, table: str) -> None:

@@ -1,13 +1,16 @@
 """How much of the history somebody still needs, whatever its age."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import date
 
-from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import DataFrame
 from pyspark.sql import functions as f
 
 from packhorse.snapshots.snapshot import Snapshot
+from packhorse_services.pipeline.history.bases import began, known_agents, serves
+
+Agents = frozenset[str]
 
 _COVERED = "publisher_agent string, journal_id string, covered long"
 
@@ -21,16 +24,51 @@ class Needed:
     offset: int
 
 
-def covered(spark: SparkSession, snapshots: Iterable[Snapshot]) -> DataFrame:
-    """Return up to which offset snapshots for everybody hold the content, by agent and journal."""
-    newest: dict[tuple[str, str], int] = {}
-    for snapshot in snapshots:
-        if not snapshot.subscriber:
-            for agent in snapshot.publisher_agents:
-                key = (agent, snapshot.journal_id)
-                newest[key] = max(newest.get(key, -1), snapshot.offset)
-    rows = [(agent, journal, offset) for (agent, journal), offset in newest.items()]
-    return spark.createDataFrame(rows, _COVERED)
+def covered(
+    packages: DataFrame, snapshots: Iterable[Snapshot], sets: Iterable[Agents]
+) -> DataFrame:
+    """Return up to which offset snapshots hold the content, by agent and journal.
+
+    Of all agents together, and of those of each of `sets`: who follows these alone is served by no
+    snapshot of others too. Only what a fold may go on from counts: whole ones, for everybody.
+    """
+    first: dict[str, dict[str, int]] = {}
+    found = packages.groupBy("journal_id", "publisher_agent").agg(f.min("offset").alias("offset"))
+    for row in found.collect():  # one for each agent
+        first.setdefault(row.journal_id, {})[row.publisher_agent] = row.offset
+    there = list(snapshots)
+    rows = [
+        (agent, journal, offset)
+        for journal, agents in first.items()
+        for agent, offset in held(journal, agents, there, sets).items()
+    ]
+    return packages.sparkSession.createDataFrame(rows, _COVERED)
+
+
+def held(
+    journal_id: str, first: Mapping[str, int], snapshots: Sequence[Snapshot], sets: Iterable[Agents]
+) -> dict[str, int]:
+    """Return up to which offset of a journal the packages of each agent are in snapshots.
+
+    `first` has each agent's first archived package.
+    """
+    here = [one for one in snapshots if one.journal_id == journal_id]
+    begun = began(first, here, journal_id)
+    everybody = frozenset(known_agents(first, here, journal_id))
+    usable = [one for one in here if not (one.subscriber or one.left_out)]
+    found: dict[str, int] = {}
+    for agents in {everybody, *(each & everybody for each in sets)}:
+        offset = max((one.offset for one in usable if serves(one, agents, begun)), default=-1)
+        for agent in agents:
+            found[agent] = min(found.get(agent, offset), offset)
+    return found
+
+
+def followed(announcements: DataFrame) -> set[Agents]:
+    """Return the sets of publisher agents that subscribers follow, as they told."""
+    lanes = f.transform("lanes", lambda lane: lane["publisher_agent"])
+    rows = announcements.select(f.array_sort(lanes).alias("agents")).distinct().collect()
+    return {frozenset(row.agents) for row in rows if row.agents}
 
 
 def first_needed(packages: DataFrame, covered: DataFrame) -> DataFrame:

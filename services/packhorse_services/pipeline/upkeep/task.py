@@ -5,15 +5,18 @@ from dataclasses import dataclass
 from datetime import UTC, date, datetime, timedelta
 
 from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as f
 
 from packhorse.snapshots.snapshot import Snapshot
+from packhorse.wire.messages import Status
 from packhorse_services.pipeline import schemas, tables
 from packhorse_services.pipeline.errors import TaskRefused
 from packhorse_services.pipeline.failures import translated
+from packhorse_services.pipeline.history.read import archived
 from packhorse_services.pipeline.location import Location
 from packhorse_services.pipeline.measures.changes import current
 from packhorse_services.pipeline.upkeep import bodies, delta
-from packhorse_services.pipeline.upkeep.needed import Needed, covered, needed
+from packhorse_services.pipeline.upkeep.needed import Needed, covered, followed, needed
 
 LEAST_DAYS = 8
 """Of a retention: what is younger may still be read by a stream, or corrected by a late record."""
@@ -60,7 +63,10 @@ def plan(
     with translated("upkeep"):
         held = None
         if snapshots is not None:
-            held = needed(_packages(spark, location), covered(spark, snapshots))
+            packages = _packages(spark, location)
+            told = archived(spark, location, tables.ANNOUNCEMENTS, schemas.ANNOUNCEMENTS)
+            sets = followed(told.where(f.col("day") >= f.lit(begin)))
+            held = needed(packages, covered(packages, snapshots, sets))
     if held is not None and held.day < begin:
         return Plan(today, held.day, measures_from, held)
     return Plan(today, begin, measures_from, None)
@@ -73,6 +79,8 @@ def expected(spark: SparkSession, location: Location, planned: Plan) -> dict[str
         for table, before in _expiring(location, planned):
             held = delta.days(location, table).items()
             found[table] = sum(each.rows for day, each in held if day < before)
+            if table == tables.STATUSES and found[table]:
+                found[table] = _expiring_statuses(spark, location, before)
         there = _packages(spark, location).where(f"day >= DATE '{planned.archive_from}'")
         found[tables.BODIES] = _expired_bodies(spark, location, there, planned).count()
     return found
@@ -88,7 +96,10 @@ def keep_up(
     """
     with translated("upkeep"):
         for table, before in _expiring(location, planned):
-            delta.expire(spark, location, table, before)
+            if table == tables.STATUSES:
+                delta.expire_statuses(spark, location, before)
+            else:
+                delta.expire(spark, location, table, before)
         tell(f"the archive begins at {planned.archive_from}")
         gone = _expired_bodies(spark, location, _packages(spark, location), planned)
         bodies.delete(gone, location.blobs_url(tables.BODIES))
@@ -99,6 +110,14 @@ def keep_up(
             tell(f"{table} has {fewer} files less")
         for table in _there(location, _UNPARTITIONED):
             delta.vacuum(spark, location, table)
+
+
+def _expiring_statuses(spark: SparkSession, location: Location, before: date) -> int:
+    said = archived(spark, location, tables.STATUSES, schemas.STATUSES)
+    imported = f.col("status") == Status.IMPORTED.value
+    kept = said.where(~imported).select(*delta.PACKAGE).distinct()
+    old = said.where(imported & (f.col("day") < f.lit(before)))
+    return old.join(kept, delta.PACKAGE, "left_anti").count()
 
 
 def _expiring(location: Location, planned: Plan) -> list[tuple[str, date]]:

@@ -1,0 +1,94 @@
+"""What has expired stays in the snapshots: quiet agents, removed packages, what was left out."""
+
+from collections.abc import Iterator
+from dataclasses import replace
+from datetime import UTC, datetime
+from pathlib import Path
+
+import pytest
+from pyspark.sql import SparkSession
+
+from packhorse.content.node import Binary
+from packhorse_services.pipeline import tables
+from packhorse_services.pipeline.errors import TaskRefused
+from packhorse_services.pipeline.upkeep import delta
+from tests.harness.feed import page
+from tests.harness.history import statuses
+from tests.spark.test_snapshot import Site
+
+pytestmark = pytest.mark.spark
+
+LATER = datetime(2030, 1, 1, tzinfo=UTC).date()
+
+
+@pytest.fixture
+def site(spark: SparkSession, tmp_path: Path) -> Iterator[Site]:
+    site = Site(spark, tmp_path)
+    yield site
+    site.blobs.close()
+
+
+def expire(site: Site, up_to: int) -> None:
+    bronze = site.location.spark_path(tables.BRONZE)
+    site.spark.sql(f"DELETE FROM delta.`{bronze}` WHERE offset <= {up_to}")
+    delta.expire_statuses(site.spark, site.location, LATER)
+
+
+def test_agents_come_and_go_quiet_and_removed_packages_stay_removed(site: Site) -> None:
+    site.history.add(page("/a", 1))
+    site.history.add(page("/gone", 1))
+    site.history.agent = "quiet"
+    site.history.add(page("/quiet", 1))
+    site.archive()
+    statuses(
+        site.location,
+        *(("live", 0, "IMPORTED"), ("live", 1, "REMOVED")),
+        *(("back", 1, "REMOVED"), ("back", 1, "IMPORTED")),
+    )
+    everybody, live = site.make().snapshot, site.make(subscriber="live").snapshot
+    expire(site, up_to=2)
+    said = site.spark.read.format("delta").load(site.location.spark_path(tables.STATUSES))
+    assert sorted((row.subscriber, row.status) for row in said.collect()) == [
+        ("back", "IMPORTED"),  # its last word on what it once removed
+        ("back", "REMOVED"),
+        ("live", "REMOVED"),
+    ]
+
+    site.history.agent = "main"
+    site.history.add(page("/a", 2))
+    site.history.agent = "new"
+    site.history.add(page("/new", 1))
+    site.archive()
+    made = site.make()
+    assert made.base == everybody
+    assert set(site.content_of(made.snapshot)) == {"/a", "/gone", "/new", "/quiet"}
+    assert made.snapshot.publisher_agents == ("main", "new", "quiet")
+    made = site.make(subscriber="live")
+    assert made.base == live
+    assert set(site.content_of(made.snapshot)) == {"/a", "/new", "/quiet"}
+
+
+def test_what_was_left_out_is_missing_only_where_it_was_asked_for(site: Site) -> None:
+    site.history.add(page("/a", 1))
+    site.history.add(page("/b", 1))
+    site.archive()
+    without = site.make(leave_out=(1,)).snapshot
+    assert not site.make(leave_out=(1,)).is_new
+    assert set(site.content_of(without)) == {"/a"}
+    whole = site.make()
+    assert (whole.is_new, whole.base) == (True, None)
+    assert set(site.content_of(whole.snapshot)) == {"/a", "/b"}
+    site.history.add(page("/c", 1))
+    site.archive()
+    assert site.make().base == whole.snapshot
+    assert site.make(leave_out=(1,)).base == without
+
+
+def test_a_snapshot_of_an_older_offset_has_all_its_binaries(site: Site) -> None:
+    lost = Binary("image", "ab" * 32, 3, "image/png")
+    site.history.add(replace(page("/a", 1), binaries=(lost,)))
+    site.history.add(page("/a", 2))
+    site.archive()
+    with pytest.raises(TaskRefused, match=r"sha256:abab.* of /a"):
+        site.make(offset=0)
+    assert site.make().is_new

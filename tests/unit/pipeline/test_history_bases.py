@@ -1,0 +1,71 @@
+"""Which snapshots a fold may go on from, and what upkeep may therefore let go."""
+
+import pytest
+
+from packhorse.snapshots.manifest import decode, encode
+from packhorse.snapshots.snapshot import Snapshot, left_out, new_id
+from packhorse_services.pipeline.history.bases import began, known_agents, leaves_out, serves
+from packhorse_services.pipeline.upkeep.needed import held
+
+
+def snapshot(
+    offset: int, *agents: str, subscriber: str = "", absent: tuple[int, ...] = ()
+) -> Snapshot:
+    return Snapshot(
+        *(new_id(), 1, "j", offset, "", agents, subscriber, 0, (), ()),
+        left_out=left_out(absent),
+    )
+
+
+def test_a_quiet_agent_whose_packages_expired_is_still_known() -> None:
+    assert known_agents(["a"], [snapshot(5, "a", "b")], "j") == {"a", "b"}
+    assert known_agents(["a", ""], [snapshot(5, "a", "b")], "another") == {"a"}
+
+
+@pytest.mark.parametrize(
+    ("agents", "first", "others", "good"),
+    [
+        ({"a", "b"}, {"a": 1}, [], True),
+        ({"a", "b", "c"}, {"a": 1, "c": 6}, [], True),  # it began later
+        ({"a", "b", "c"}, {"a": 1}, [], True),  # it never said anything
+        ({"a", "b", "c"}, {"a": 1, "c": 5}, [], False),
+        ({"a", "b", "c"}, {"a": 1, "c": 6}, [snapshot(3, "c")], False),  # what it said has expired
+        ({"a"}, {"a": 1}, [], False),  # what b wrote can't be taken out
+    ],
+)
+def test_a_base_serves_those_it_is_of_and_those_who_began_behind_it(
+    agents: set[str], first: dict[str, int], others: list[Snapshot], *, good: bool
+) -> None:
+    base = snapshot(5, "a", "b")
+    assert serves(base, agents, began(first, [base, *others], "j")) == good
+
+
+def test_a_base_lacks_what_must_be_absent_and_nothing_else() -> None:
+    plain, lacking = snapshot(5, "a"), snapshot(5, "a", subscriber="s", absent=(4, 2))
+    assert leaves_out(plain, "", ())
+    assert leaves_out(plain, "s", (6,))
+    assert not leaves_out(plain, "s", (5,))
+    assert leaves_out(lacking, "s", (2, 4, 7))
+    assert not leaves_out(lacking, "s", (2, 3, 4))
+    assert not leaves_out(lacking, "other", (2, 4))
+    assert not leaves_out(snapshot(5, "a", absent=(4,)), "", ())
+
+
+def test_a_manifest_says_what_was_left_out_and_older_ones_are_read() -> None:
+    made = snapshot(5, "a", absent=(4,))
+    assert decode(encode(made)) == made
+    before = encode(snapshot(5, "a")).replace(b',"left_out":""', b"")
+    assert b"left_out" not in before
+    assert decode(before).left_out == ""
+
+
+def test_upkeep_lets_go_only_what_every_set_of_agents_finds_in_a_snapshot() -> None:
+    first = {"a": 1, "b": 2}
+    made = [snapshot(9, "a"), snapshot(5, "a", "b")]
+    assert held("j", first, made, []) == {"a": 5, "b": 5}
+    assert held("j", first, made, [frozenset("a")]) == {"a": 5, "b": 5}
+    assert held("j", first, made, [frozenset("b")]) == {"a": 5, "b": -1}
+    more = [*made, snapshot(7, "a", "b", absent=(3,)), snapshot(8, "a", "b", subscriber="s")]
+    assert held("j", first, more, []) == {"a": 5, "b": 5}
+    assert held("j", {**first, "c": 8}, made, []) == {"a": 5, "b": 5, "c": 5}
+    assert held("j", {"a": 6}, made, []) == {"a": 5, "b": 5}
