@@ -1,0 +1,81 @@
+"""S1: the archive breaks off at each of its commit points, again and again, and loses nothing."""
+
+import itertools
+from collections.abc import Iterator
+from contextlib import suppress
+from pathlib import Path
+
+import pytest
+from pyspark.sql import DataFrame, SparkSession
+
+from packhorse_services.pipeline import tables
+from packhorse_services.pipeline.archive import bronze, silver
+from packhorse_services.pipeline.archive.delta import Turn
+from packhorse_services.pipeline.errors import TaskFailed
+from packhorse_services.pipeline.location import Location
+from tests.harness.archive_site import ArchiveSite, archive_site
+
+pytestmark = pytest.mark.spark
+
+POINTS = (
+    "before bronze",
+    "after bronze",
+    f"before {tables.PACKAGES}",
+    f"after {tables.PACKAGES}",
+    f"after {tables.STATUSES}",
+)
+KILLS = 20
+
+
+class BrokenOffError(Exception):
+    """What a kill looks like from inside."""
+
+
+@pytest.fixture
+def site(spark: SparkSession, database_url: str, tmp_path: Path) -> Iterator[ArchiveSite]:
+    with archive_site(spark, database_url, tmp_path) as found:
+        yield found
+
+
+def broken_off(site: ArchiveSite, point: str) -> None:
+    """Run the archive until it reaches `point`."""
+
+    def reached(here: str) -> None:
+        if here == point:
+            raise BrokenOffError(point)
+
+    with pytest.raises(TaskFailed, match=point):
+        site.archive(reached=reached)
+
+
+@pytest.mark.timeout(1800)  # forty queries on a busy machine
+def test_s1_twenty_kills_at_commit_points(site: ArchiveSite) -> None:
+    points = itertools.islice(itertools.cycle(POINTS), KILLS)
+    for number, point in enumerate(points):
+        site.fill([number], "package", "status")
+        broken_off(site, point)
+    site.archive()
+    site.require_equal_sets()
+    assert site.places(tables.PACKAGES) == list(range(KILLS))
+    statuses = sorted(row["package_offset"] for row in site.rows(tables.STATUSES))
+    assert statuses == list(range(KILLS))
+
+
+def append_again(frame: DataFrame, location: Location, table: str, _turn: Turn) -> None:
+    """Append as a build would that forgot the transaction's id."""
+    frame.write.format("delta").mode("append").save(location.spark_path(table))
+
+
+def test_a_build_without_transaction_ids_is_caught(
+    site: ArchiveSite, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    site.fill([0], "package")
+    site.archive()
+    monkeypatch.setattr(bronze, "append", append_again)
+    monkeypatch.setattr(silver, "append", append_again)
+    site.fill([1], "package")
+    with suppress(TaskFailed):
+        broken_off(site, "after bronze")
+    site.archive()
+    with pytest.raises(AssertionError, match="twice"):
+        site.require_equal_sets()
