@@ -20,6 +20,7 @@ from packhorse_services.pipeline.at.restore import require_binaries, restore
 from packhorse_services.pipeline.at.task import Point, subtree_at
 from packhorse_services.pipeline.errors import TaskRefused
 from packhorse_services.pipeline.history.decoding import events_of
+from packhorse_services.pipeline.history.order import in_path_order, partitions_for
 from packhorse_services.pipeline.location import Location
 from tests.harness.feed import page
 from tests.harness.fold import Content
@@ -87,6 +88,8 @@ def test_what_the_archive_lacks_is_refused(
         shown(spark, location, offset=9)
     with pytest.raises(TaskRefused, match="begins at 2023-11-14"):
         shown(spark, location, time=moment("2020-01-01"))
+    with pytest.raises(TaskRefused, match=r"newest .* 2023-11-14T22:13:28.000Z.*--offset 8"):
+        shown(spark, location, time=datetime.fromtimestamp(BEGIN_MS / 1000 + 8.5, UTC))
 
 
 def test_it_is_put_back_whole_and_only_with_its_binaries(
@@ -122,6 +125,22 @@ def test_what_was_not_there_is_not_put_back(
         restore(content, "/t", database_url)
     with psycopg.connect(database_url) as author:
         assert set(content_in(author)) == {"/t"}
+
+
+def test_a_partition_is_of_bounded_size(spark: SparkSession) -> None:
+    """The driver takes one partition after the other, and no more than one at a time."""
+    rows = [(f"/s/{number:03}", "page", "{}" + " " * 94, "{}") for number in range(100)]
+    content = spark.createDataFrame(
+        rows[::-1], "path string, type string, properties string, binaries string"
+    )
+    partitions = partitions_for(content, 1000)
+    ordered = in_path_order(content, partitions)
+    sizes = [len(found) for found in ordered.rdd.glom().collect()]
+    assert partitions == 1 + 100 * 104 // 1000
+    assert len(sizes) == partitions
+    assert max(sizes) < 20
+    assert [tuple(row) for row in ordered.toLocalIterator()] == rows
+    assert partitions_for(content) == 1
 
 
 def test_packages_about_other_paths_are_not_unpacked(history: History) -> None:

@@ -52,7 +52,7 @@ def at(
             if restore:
                 _restore(content, path, settings, force=force, as_json=as_json)
             else:
-                for row in content.toLocalIterator(prefetchPartitions=True):
+                for row in content.toLocalIterator(prefetchPartitions=False):
                     typer.echo(_shown(row, as_json=as_json))
     finally:
         spark.stop()

@@ -39,7 +39,8 @@ def restore(content: DataFrame, path: str, database_url: str) -> int:
     One transaction: other writers see all of it or nothing. Raises `TaskRefused` when `content`
     is empty, `psycopg.Error` when the database is away or refuses.
     """
-    nodes = _Counted(content.select("path", "type", "properties", "binaries").toLocalIterator())
+    columns = content.select("path", "type", "properties", "binaries")
+    nodes = _Counted(columns.toLocalIterator(prefetchPartitions=False))
     with (
         connect(database_url, "packhorse-pipeline", timeouts=_UNHURRIED) as connection,
         connection.transaction(),

@@ -12,6 +12,7 @@ from packhorse.content.node import check_path
 from packhorse.snapshots.store import all_of
 from packhorse_services.pipeline.failures import translated
 from packhorse_services.pipeline.history.content import Choice, content_at
+from packhorse_services.pipeline.history.order import in_path_order, partitions_for
 from packhorse_services.pipeline.history.target import Target, target
 from packhorse_services.pipeline.location import Location
 
@@ -33,8 +34,9 @@ def subtree_at(
 ) -> Iterator[tuple[DataFrame, Target]]:
     """Lend the nodes in path order, in the columns of `fold`, and say which package was the last.
 
-    Only packages about the subtree are unpacked. Raises `InvalidPath`, `TaskRefused` when the
-    archive can't tell, and what `translated` raises.
+    A partition is of bounded size, so that one may be brought to the driver after the other. Only
+    packages about the subtree are unpacked. Raises `InvalidPath`, `TaskRefused` when the archive
+    can't tell, and what `translated` raises.
     """
     path = check_path(point.path)
     with translated("at"):
@@ -49,4 +51,4 @@ def subtree_at(
         )
         choice = Choice(leave_out=point.leave_out, within=path)
         with content_at(spark, location, blobs_url, found, choice) as (content, _):
-            yield content.orderBy("path"), found
+            yield in_path_order(content, partitions_for(content)), found

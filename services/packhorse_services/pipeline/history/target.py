@@ -38,8 +38,8 @@ def target(
 
     Without either, the newest one. Without `agents`, those of every publisher agent count, also of
     one whose packages have expired and are in some of `snapshots`. Raises `TaskRefused` when
-    nothing is archived there, or packages between it and the point that was meant are missing;
-    `TablesUnusable` when there is no archive.
+    nothing is archived there, when the point lies behind all that is archived, or when packages
+    between it and the one found are missing; `TablesUnusable` when there is no archive.
     """
     lanes = _lanes(spark, location, offset, time)
     archive = [lane for lane in lanes if lane.journal_id == _newest_journal(lanes)]
@@ -81,7 +81,7 @@ def _lanes(
         f.min("offset").alias("first"),
         f.max("offset").alias("last"),
         f.unix_millis(f.min("time")).alias("since_ms"),
-        f.max("time").alias("until"),
+        f.unix_millis(f.max("time")).alias("until_ms"),
         f.max(f.when(within, f.struct("offset", "package_id"))).alias("wanted"),
         f.min(f.when(~within, f.col("offset"))).alias("following"),
     ).collect()
@@ -91,7 +91,7 @@ def _newest_journal(lanes: Sequence[Row]) -> str:
     """Return the identity of the package topic that was archived last (R24)."""
     if not lanes:
         raise TaskRefused("no package is archived yet; run packhorse-pipeline archive")
-    return str(max(lanes, key=lambda lane: lane.until).journal_id)
+    return str(max(lanes, key=lambda lane: lane.until_ms).journal_id)
 
 
 def _require_archived(archive: Sequence[Row], offset: int | None, time: datetime | None) -> None:
@@ -101,11 +101,35 @@ def _require_archived(archive: Sequence[Row], offset: int | None, time: datetime
             f"offset {offset} is not archived: the archive holds {first} to {last}; "
             "run packhorse-pipeline archive for later ones"
         )
-    since = datetime.fromtimestamp(min(lane.since_ms for lane in archive) / 1000, UTC)
-    if time is not None and time < since:
+    if time is not None:
+        _require_time(archive, time, last)
+
+
+def _require_time(archive: Sequence[Row], time: datetime, last: int) -> None:
+    """Raise `TaskRefused` for a time before the archive begins, or after its newest package.
+
+    What came after that one, up to `time`, nobody has archived: there may be more.
+    """
+    since = _moment(min(lane.since_ms for lane in archive))
+    until = _moment(max(lane.until_ms for lane in archive))
+    if time < since:
         raise TaskRefused(
-            f"the archive begins at {since:%Y-%m-%dT%H:%M:%SZ}; choose a later time, or an offset"
+            f"the archive begins at {_shown(since)}; choose a later time, or an offset"
         )
+    if time > until:
+        raise TaskRefused(
+            f"the newest archived package is of {_shown(until)}, and what came after it the "
+            "archive can't know; run packhorse-pipeline archive, or name that package by "
+            f"--offset {last}"
+        )
+
+
+def _moment(time_ms: int) -> datetime:
+    return datetime.fromtimestamp(time_ms / 1000, UTC)
+
+
+def _shown(moment: datetime) -> str:
+    return moment.isoformat(timespec="milliseconds").replace("+00:00", "Z")
 
 
 def _require_no_gap(

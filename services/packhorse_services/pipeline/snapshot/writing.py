@@ -7,7 +7,6 @@ from dataclasses import astuple
 import pyarrow as pa
 from pyspark import TaskContext
 from pyspark.sql import DataFrame
-from pyspark.sql import functions as f
 
 from packhorse.blobs.open import open_blobs
 from packhorse.content.node import Node
@@ -15,11 +14,15 @@ from packhorse.content.rows import node_of
 from packhorse.snapshots.parts import write_part
 from packhorse.snapshots.snapshot import MAX_PARTS, Part, part_key
 from packhorse_services.pipeline.errors import TaskRefused
+from packhorse_services.pipeline.history.order import (
+    PARTITION_CHARACTERS,
+    in_path_order,
+    partitions_for,
+)
 
-PART_CHARACTERS = 32 * 1024**2
+PART_CHARACTERS = PARTITION_CHARACTERS
 """What a part holds about; a subscriber reads one after the other, in constant memory."""
 
-_MOST_PARTITIONS = 5_000
 _PARTS = pa.schema(
     [
         ("number", pa.int64()),
@@ -43,7 +46,7 @@ def write_parts(
     `content` is read twice, for its size and for its nodes. A task that is repeated writes the
     same bytes under the same keys. Raises `TaskRefused` for more than a snapshot can hold.
     """
-    partitions = min(_MOST_PARTITIONS, 1 + _characters(content) // part_characters)
+    partitions = partitions_for(content, part_characters)
     each = MAX_PARTS // partitions
 
     def write(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
@@ -62,8 +65,8 @@ def write_parts(
         finally:
             blobs.close()
 
-    ordered = content.select("path", "type", "properties", "binaries")
-    ordered = ordered.repartitionByRange(partitions, "path").sortWithinPartitions("path")
+    nodes = content.select("path", "type", "properties", "binaries")
+    ordered = in_path_order(nodes, partitions)
     rows = ordered.mapInArrow(write, _DDL).collect()  # what the manifest will hold
     return [Part(*row[1:]) for row in sorted(rows)]
 
@@ -88,9 +91,3 @@ def _nodes(batches: Iterable[pa.RecordBatch]) -> Iterator[Node]:
     for batch in batches:
         columns = (column.to_pylist() for column in batch.columns)
         yield from map(node_of, zip(*columns, strict=True))
-
-
-def _characters(content: DataFrame) -> int:
-    size = sum((f.length(name) for name in ("path", "properties", "binaries")), f.lit(0))
-    found = content.agg(f.sum(size).alias("size")).collect()[0].size
-    return int(found or 0)
