@@ -88,7 +88,9 @@ def _made(sources: Sources, lanes: DataFrame, wanted: Hours) -> Iterator[dict[st
     """
     begin = f.timestamp_millis(f.lit(wanted.begin_ms))
     announcements = _from(sources.all(tables.ANNOUNCEMENTS), wanted)
-    rows = told.told(announcements, told.last_before(lanes, begin)).persist()
+    # Cut off from its table: writing that would throw away all that is kept and was made from it.
+    before = told.last_before(lanes, begin).localCheckpoint()
+    rows = told.told(announcements, before).persist()
     statuses, packages = _needed(sources, rows, wanted)
     happened = outcomes.outcomes(rows, statuses, packages).persist()
     failed = hourly.failures(happened, told.failed_attempts(rows)).persist()
@@ -100,7 +102,6 @@ def _made(sources: Sources, lanes: DataFrame, wanted: Hours) -> Iterator[dict[st
             tables.FAILURES: failed,
             tables.SLOWEST: hourly.slowest(happened),
             tables.DELIVERY: hourly.delivery(happened, failed, waiting, told.blocked_hours(rows)),
-            # Last, for what is kept was made from it, and a write ends that.
             tables.LANES: here,
         }
     finally:
