@@ -90,6 +90,9 @@ class Location:
             "spark.hadoop.fs.s3a.endpoint.region": self.region,
             "spark.hadoop.fs.s3a.connection.ssl.enabled": str(not self.allow_http).lower(),
             "spark.hadoop.fs.s3a.path.style.access": "true",
+            # Both need by default a library that nothing else here does.
+            "spark.hadoop.fs.s3a.input.stream.type": "classic",
+            "spark.hadoop.fs.s3a.audit.enabled": "false",
         }
         if self.endpoint:
             conf["spark.hadoop.fs.s3a.endpoint"] = self.endpoint
