@@ -9,6 +9,16 @@ from tests.harness.kafka.broker import RunningKafka, running_kafka
 from tests.harness.postgres import Databases, running_postgres
 from tests.harness.s3 import ACCESS_KEY, SECRET_KEY, S3Server, running_s3
 
+_SPARK_TIMEOUT_S = 1_800
+"""Spark does little work at great cost, and more so beside two other workers on two cores."""
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Give tests with Spark the time that a busy machine needs."""
+    for item in items:
+        if item.get_closest_marker("spark"):
+            item.add_marker(pytest.mark.timeout(_SPARK_TIMEOUT_S))
+
 
 @pytest.fixture(scope="session")
 def postgres() -> Iterator[EmbeddedPostgres]:

@@ -91,12 +91,12 @@ def test_r5_r6_a_bulk_distribution_that_is_killed_in_both_phases_goes_out_once(
             monkeypatch.setenv(name, text)
     program = bulk.program
     program.start()
-    eventually(lambda: bulk.stored() >= 3, timeout=120, what=program.said())
+    eventually(lambda: bulk.stored() >= 3, timeout=600, what=program.said())
     program.kill()
     assert bulk.published() == [], "the first phase appends nothing"
 
     program.start()
-    eventually(lambda: bulk.last_sequence() >= 2, timeout=180, interval=0.005, what=program.said())
+    eventually(lambda: bulk.last_sequence() >= 2, timeout=600, interval=0.005, what=program.said())
     bulk.site.publisher.pause()  # so that it is killed in an append, and not at its end
     program.kill()
     bulk.site.publisher.resume()
@@ -110,7 +110,7 @@ def test_r5_r6_a_bulk_distribution_that_is_killed_in_both_phases_goes_out_once(
     assert told is not None, said
     assert int(told[2]) >= len(before) > 0
     _check_published(bulk, parts=int(told[1]) + int(told[2]))
-    eventually(lambda: len(set(bulk.site.hashes(TOP).values())) == 1, timeout=60)
+    eventually(lambda: len(set(bulk.site.hashes(TOP).values())) == 1, timeout=300)
     found = bulk.site.at("sub1", last)
     assert found is not None
     assert found["properties"] == {"written": "since"}

@@ -49,7 +49,7 @@ def run(*arguments: str, **settings: str) -> subprocess.CompletedProcess[str]:
         capture_output=True,
         text=True,
         check=False,
-        timeout=540,
+        timeout=1200,
     )
 
 
@@ -113,7 +113,7 @@ def test_what_a_bare_spark_submit_was_told_is_not_overruled(tmp_path: Path) -> N
         capture_output=True,
         text=True,
         check=False,
-        timeout=240,
+        timeout=600,
     )
     said = done.stdout + done.stderr
     assert done.returncode == 0, said[-4000:]

@@ -65,9 +65,9 @@ def spark_cluster(folder: Path) -> Iterator[SparkCluster]:
     )
     try:
         master.start()
-        eventually(lambda: _answers(master, cluster.web), timeout=120, what="the master answers")
+        eventually(lambda: _answers(master, cluster.web), timeout=300, what="the master answers")
         worker.start()
-        eventually(lambda: _workers(worker, cluster.web), timeout=120, what="the worker is known")
+        eventually(lambda: _workers(worker, cluster.web), timeout=300, what="the worker is known")
         yield cluster
     finally:
         for process in (worker, master):
