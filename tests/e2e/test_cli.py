@@ -13,7 +13,7 @@ import pytest
 from packhorse_services.cli.app import run
 from packhorse_services.cli.connection import read_token
 from packhorse_services.cli.ports import free_port
-from tests.harness.processes import Up, packhorse
+from tests.harness.processes import HEEDING, Up, packhorse
 from tests.harness.waiting import eventually
 
 
@@ -196,15 +196,6 @@ def test_a_cleanup_can_be_tried_without_removing(up: Up) -> None:
 def test_the_version_and_help_need_no_stack() -> None:
     assert packhorse("--version").stdout.startswith("packhorse ")
     assert "distribute" in packhorse("--help").stdout
-
-
-HEEDING = (
-    sys.executable,
-    "-c",
-    "import os, signal, sys; signal.signal(signal.SIGINT, signal.SIG_DFL); "
-    "os.execv(sys.argv[1], sys.argv[1:])",
-)
-"""A test run in the background ignores SIGINT, and what it starts would inherit that."""
 
 
 def test_watching_shows_it_again(up: Up) -> None:

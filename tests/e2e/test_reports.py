@@ -16,7 +16,7 @@ from packhorse_services.cli.app import run
 from packhorse_services.cli.data_directory import DataDirectory
 from packhorse_services.pipeline.location import Location
 from tests.harness.measures import WHEN, measure
-from tests.harness.processes import Room, Up, packhorse, rooms
+from tests.harness.processes import HEEDING, Room, Up, packhorse, rooms
 
 HOURS = ("--from", WHEN["from"], "--to", WHEN["to"])
 
@@ -124,7 +124,7 @@ def test_a_task_is_ended_in_order(number: signal.Signals, tmp_path: Path) -> Non
     }
     program = (sys.executable, "-m", "packhorse_services.cli", "--data", str(tmp_path / "data"))
     process = subprocess.Popen(
-        (*program, "pipeline", "serve", "--port", "0"),
+        (*HEEDING, *program, "pipeline", "serve", "--port", "0"),
         env=environment,
         stdout=subprocess.PIPE,
         start_new_session=True,

@@ -28,6 +28,14 @@ from tests.harness.waiting import eventually
 
 READY_S = 60.0
 
+HEEDING = (
+    sys.executable,
+    "-c",
+    "import os, signal, sys; signal.signal(signal.SIGINT, signal.SIG_DFL); "
+    "os.execv(sys.argv[1], sys.argv[1:])",
+)
+"""A test run in the background ignores SIGINT, and what it starts would inherit that."""
+
 
 class Process:
     """One program. What it says on stderr goes on in one file over all its lives."""
