@@ -22,7 +22,7 @@ from packhorse_services.pipeline.location import Location
 from packhorse_services.pipeline.upkeep import bodies, delta
 from packhorse_services.pipeline.upkeep.needed import covered, first_needed
 from packhorse_services.pipeline.upkeep.task import expected, keep_up, plan
-from tests.harness.silver_rows import HOUR, START, package
+from tests.harness.silver_rows import HOUR, START, package, status
 
 pytestmark = [pytest.mark.spark, pytest.mark.usefixtures("interpreted")]
 
@@ -158,6 +158,33 @@ def appending(spark: SparkSession, location: Location, now: datetime) -> Iterato
         finally:
             ending.set()
             working.result()
+
+
+def test_statuses_go_but_for_those_of_packages_not_imported(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    location = Location.parse(str(tmp_path / "tables"))
+    prepare(location)
+    path = location.spark_path(tables.STATUSES)
+    said = [
+        status(1, 0),
+        status(2, 0, "REMOVED_FAILED"),
+        status(3, DAY),
+        status(3, 9 * DAY, "REMOVED"),
+    ]
+    for row in [*said, status(2, DAY), status(4, 9 * DAY)]:
+        rows = spark.createDataFrame([row], schemas.STATUSES).coalesce(1)
+        rows.write.format("delta").mode("append").save(path)
+    assert delta.old_statuses(spark, location, date(2026, 1, 5)).count() == 1
+
+    files = []
+    for _ in range(2):
+        delta.expire_statuses(spark, location, date(2026, 1, 5))
+        rows = spark.read.format("delta").load(path)
+        left = sorted(row["package_offset"] for row in rows.collect())
+        assert left == [2, 2, 3, 3, 4]
+        files.append(sorted(rows.inputFiles()))
+    assert files[0] == files[1]
 
 
 class Contended:

@@ -6,19 +6,21 @@ from datetime import date
 import pyarrow as pa
 import stamina
 from pyspark.errors import PySparkException
-from pyspark.sql import Row, SparkSession
+from pyspark.sql import DataFrame, Row, SparkSession
 
-from packhorse.wire.messages import Status
-from packhorse_services.pipeline import tables
+from packhorse_services.pipeline import schemas, tables
+from packhorse_services.pipeline.history.read import archived
 from packhorse_services.pipeline.location import Location
 from packhorse_services.pipeline.measures.changes import opened
+from packhorse_services.pipeline.upkeep.needed import expired_statuses
 
 VACUUM_HOURS = 168
 """Files that a table no longer names stay so long: streams and readers may be that far behind."""
 
-PACKAGE = ["subscriber", "publisher_agent", "package_offset", "package_journal_id"]
-"""The columns of a status that say whose it is, and of which package."""
+_PLACE = ["day", "journal_id", "partition", "offset"]
+"""The columns that say where a record was; no two have the same."""
 
+_EXPIRED = "packhorse_expired"
 _CONFLICTS = ("DELTA_CONCURRENT", "DELTA_METADATA_CHANGED", "ConcurrentModification")
 _TRIES = 6
 
@@ -62,23 +64,28 @@ def expire(spark: SparkSession, location: Location, table: str, before: date) ->
         _run(spark, " ".join(["DELETE FROM", name, "WHERE day <", _literal(before)]))
 
 
-def expire_statuses(spark: SparkSession, location: Location, before: date) -> None:
-    """Delete the statuses of days before `before`, but keep what tells which packages are absent.
+def old_statuses(spark: SparkSession, location: Location, before: date) -> DataFrame:
+    """Return the statuses that `expire_statuses` deletes."""
+    said = archived(spark, location, tables.STATUSES, schemas.STATUSES)
+    return expired_statuses(said, before)
 
-    That is each status of a package that its subscriber has ever not imported: without them nobody
-    knows what its content lacks (R8). They are few. Of the others all are IMPORTED.
+
+def expire_statuses(spark: SparkSession, location: Location, before: date) -> None:
+    """Delete of the days before `before` the statuses that nobody needs.
+
+    Delta takes only those days for read, so that what an archive run appends is no conflict.
     """
     if not any(day < before for day in days(location, tables.STATUSES)):
         return
+    old_statuses(spark, location, before).select(*_PLACE).createOrReplaceTempView(_EXPIRED)
+    same = " AND ".join(f"t.{column} = s.{column}" for column in _PLACE)
     name = _name(location, tables.STATUSES)
-    imported = f"status = '{Status.IMPORTED.value}'"
-    same = " AND ".join(f"t.{column} = s.{column}" for column in PACKAGE)
     _run(
         spark,
-        f"MERGE INTO {name} t USING (SELECT DISTINCT {', '.join(PACKAGE)} FROM {name} "  # noqa: S608
-        f"WHERE NOT {imported}) s ON {same} WHEN NOT MATCHED BY SOURCE "
-        f"AND t.day < {_literal(before)} AND t.{imported} THEN DELETE",
+        f"MERGE INTO {name} t USING {_EXPIRED} s "
+        f"ON t.day < {_literal(before)} AND {same} WHEN MATCHED THEN DELETE",
     )
+    spark.catalog.dropTempView(_EXPIRED)
 
 
 def vacuum(spark: SparkSession, location: Location, table: str) -> None:

@@ -8,6 +8,7 @@ from pyspark.sql import DataFrame
 from pyspark.sql import functions as f
 
 from packhorse.snapshots.snapshot import Snapshot
+from packhorse.wire.messages import Status
 from packhorse_services.pipeline.history.bases import began, known_agents, serves
 
 Agents = frozenset[str]
@@ -94,3 +95,16 @@ def needed(packages: DataFrame, covered: DataFrame) -> Needed | None:
     """Return what `first_needed` finds; None when snapshots hold all packages there are."""
     row = first_needed(packages, covered).first()
     return None if row is None else Needed(row["day"], row["publisher_agent"], row["offset"])
+
+
+def expired_statuses(statuses: DataFrame, before: date) -> DataFrame:
+    """Return the rows of `schemas.STATUSES` that may go: of days before `before`, and IMPORTED.
+
+    What tells which packages are absent stays: each status of a package that its subscriber has
+    ever not imported. Without them nobody knows what its content lacks (R8). They are few.
+    """
+    package = ["subscriber", "publisher_agent", "package_offset", "package_journal_id"]
+    imported = f.col("status") == Status.IMPORTED.value
+    absent = statuses.where(~imported).select(*package).distinct()
+    old = statuses.where(imported & (f.col("day") < f.lit(before)))
+    return old.join(absent, package, "left_anti")

@@ -8,7 +8,6 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as f
 
 from packhorse.snapshots.snapshot import Snapshot
-from packhorse.wire.messages import Status
 from packhorse_services.pipeline import schemas, tables
 from packhorse_services.pipeline.errors import TaskRefused
 from packhorse_services.pipeline.failures import translated
@@ -16,7 +15,12 @@ from packhorse_services.pipeline.history.read import archived
 from packhorse_services.pipeline.location import Location
 from packhorse_services.pipeline.measures.changes import current
 from packhorse_services.pipeline.upkeep import bodies, delta
-from packhorse_services.pipeline.upkeep.needed import Needed, covered, followed, needed
+from packhorse_services.pipeline.upkeep.needed import (
+    Needed,
+    covered,
+    followed,
+    needed,
+)
 
 LEAST_DAYS = 8
 """Of a retention: what is younger may still be read by a stream, or corrected by a late record."""
@@ -80,7 +84,7 @@ def expected(spark: SparkSession, location: Location, planned: Plan) -> dict[str
             held = delta.days(location, table).items()
             found[table] = sum(each.rows for day, each in held if day < before)
             if table == tables.STATUSES and found[table]:
-                found[table] = _expiring_statuses(spark, location, before)
+                found[table] = delta.old_statuses(spark, location, before).count()
         there = _packages(spark, location).where(f"day >= DATE '{planned.archive_from}'")
         found[tables.BODIES] = _expired_bodies(spark, location, there, planned).count()
     return found
@@ -110,14 +114,6 @@ def keep_up(
             tell(f"{table} has {fewer} files less")
         for table in _there(location, _UNPARTITIONED):
             delta.vacuum(spark, location, table)
-
-
-def _expiring_statuses(spark: SparkSession, location: Location, before: date) -> int:
-    said = archived(spark, location, tables.STATUSES, schemas.STATUSES)
-    imported = f.col("status") == Status.IMPORTED.value
-    kept = said.where(~imported).select(*delta.PACKAGE).distinct()
-    old = said.where(imported & (f.col("day") < f.lit(before)))
-    return old.join(kept, delta.PACKAGE, "left_anti").count()
 
 
 def _expiring(location: Location, planned: Plan) -> list[tuple[str, date]]:
