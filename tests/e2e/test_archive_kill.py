@@ -21,12 +21,13 @@ from tests.harness.processes import Process
 from tests.harness.spark import spark_environment
 from tests.harness.waiting import eventually
 
-pytestmark = pytest.mark.spark
+pytestmark = [pytest.mark.spark, pytest.mark.timeout(1800)]
 
 KILLS = int(os.environ.get("PACKHORSE_ARCHIVE_KILLS", "2"))
-RECORDS = 400
+NUMBERS = range(25)
+"""Of which each makes six records."""
 BATCH = 100
-START_S = 300.0
+START_S = 600.0
 
 
 @pytest.fixture(params=["sql", "kafka"])
@@ -64,10 +65,10 @@ def test_s1_killed_with_its_jvm_the_archive_is_whole(journal_url: str, tmp_path:
     chance = random.Random(5)
     journal = open_journal(journal_url, client_name="tests")
     try:
-        fill(journal, topics, range(RECORDS // 6))
+        fill(journal, topics, NUMBERS)
         for _ in range(KILLS):
             kill_after_a_commit(run, location, chance)
-            fill(journal, topics, range(RECORDS // 6))
+            fill(journal, topics, NUMBERS)
         run.start()
         assert run.wait(START_S) == 0, run.said()
         expected = everything_in(journal, topics)

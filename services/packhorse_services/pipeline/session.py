@@ -2,6 +2,7 @@
 
 import os
 import sys
+import tempfile
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -30,6 +31,8 @@ _DEFAULTS = {
     "spark.ui.showConsoleProgress": "false",
 }
 _LOCAL = {
+    # Nothing is kept there, but Spark makes the folder, by default where the program was started.
+    "spark.sql.warehouse.dir": str(Path(tempfile.gettempdir(), "packhorse-spark-warehouse")),
     "spark.driver.host": "127.0.0.1",
     "spark.driver.bindAddress": "127.0.0.1",
     "spark.ui.enabled": "false",
