@@ -46,8 +46,9 @@ demo: $(VENV)/.embedded ## Distribute real content to 3 subscribers, verify it, 
 up: $(VENV)/.embedded ## Start the embedded stack and stay (ARGS="--data DIR --subscribers N …")
 	@$(BIN)/packhorse up $(ARGS)
 
-test: $(VENV)/.dev $(VENV)/.jars ## Run the whole test suite: real Postgres, real Kafka, real S3 server
-	pytest -n 3 --dist loadfile --no-loadscope-reorder $(ARGS)
+test: $(VENV)/.dev $(VENV)/.jars ## Run the whole test suite: real Postgres, real Kafka, real S3 server, Spark
+	pytest -n 3 --dist loadfile --no-loadscope-reorder -m 'not spark' $(ARGS) || [ $$? -eq 5 ]
+	pytest -n 2 --dist loadfile --no-loadscope-reorder -m spark $(ARGS) || [ $$? -eq 5 ]
 
 unit: $(VENV)/.dev ## Run the tests that need no server
 	pytest tests/unit $(ARGS)
