@@ -45,7 +45,8 @@ def shows(subscriber: Subscriber, state: LaneState, agent: str = "main") -> None
 
 def announces(feed: Feed, state: LaneState) -> None:
     eventually(
-        lambda: feed.announcements()[-1].states[0].state is state, what=f"{state} is announced"
+        lambda: [each.states[0].state for each in feed.announcements()[-1:]] == [state],
+        what=f"{state} is announced",
     )
 
 

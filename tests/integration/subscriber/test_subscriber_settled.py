@@ -89,7 +89,10 @@ def test_settled_waits_until_the_journal_has_taken_the_statuses(
     with running(feed, database_url, journal) as subscriber:
         last = feed.add(page("/a"))
         imported(subscriber, last)
-        eventually(lambda: feed.announcements()[-1].states[0].offset == last, "announced")
+        eventually(
+            lambda: [each.states[0].offset for each in feed.announcements()[-1:]] == [last],
+            "announced",
+        )
         assert feed.announcements()[-1].states[0].settled_offset == -1
         journal.mute = False
         announced(feed, feed.add(page("/b")))
