@@ -118,11 +118,6 @@ def nothing_comes_of_the_other_actions(history: History, at: str) -> None:
     history.append(Action.INVALIDATE, (f"{at}/x",), (f"{at}/y",))
 
 
-def a_package_may_bring_what_lies_above(history: History, at: str) -> None:
-    nodes = below(at, [page("/a", 5), page("/a/b", 5)])
-    history.append(Action.ADD, (f"{at}/a/b",), (), nodes)
-
-
 def the_last_of_a_path_wins_inside_a_package(history: History, at: str) -> None:
     history.add(page(f"{at}/x", 1), page(f"{at}/x", 2))
 
@@ -137,7 +132,6 @@ CASES: list[Callable[[History, str], None]] = [
     a_part_leaves_nodes_without_their_parent,
     overlapping_parts,
     nothing_comes_of_the_other_actions,
-    a_package_may_bring_what_lies_above,
     the_last_of_a_path_wins_inside_a_package,
 ]
 

@@ -56,14 +56,15 @@ def events_of(
     """Yield what a package clears and writes, its writes in their order, in constant memory.
 
     Only what can change something `within` that path: a package whose header names other paths
-    alone is passed over. When a package turns out to be unreadable, an event that says so comes
+    alone is passed over, one whose header names none is not. When a package turns out to be unreadable, an event that says so comes
     last; what came before it counts for nothing then. Raises `BlobStoreUnavailable`.
     """
     package_id = ""
     try:
         entry = decode_entry(headers)
         package_id = entry.package_id
-        if any(_overlap(path, within) for path in (*entry.paths, *entry.deep_paths)):
+        named = (*entry.paths, *entry.deep_paths)
+        if not named or any(_overlap(path, within) for path in named):
             for event in _events(offset, _decoded(entry, headers, value), bodies):
                 if is_within(event.path, within) or (
                     event.kind == CLEAR and is_within(within, event.path)
