@@ -14,6 +14,9 @@ BOOKKEEPING = "bookkeeping"
 JOURNAL = "journal"
 """Schema of the SQL journal."""
 
+TOPOLOGY = "topology"
+"""Schema of instances, duties, votings and announcements: the bookkeeper's."""
+
 EXPORTER = "packhorse_exporter"
 IMPORTER = "packhorse_importer"
 BOOKKEEPER = "packhorse_bookkeeper"
