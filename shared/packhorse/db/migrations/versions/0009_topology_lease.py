@@ -5,7 +5,10 @@ from alembic import op
 revision = "0009"
 down_revision = "0008"
 
-STATEMENTS: tuple[str, ...] = ()
+STATEMENTS = (
+    "CREATE SCHEMA topology",
+    "GRANT USAGE ON SCHEMA topology TO packhorse_bookkeeper",
+)
 
 
 def upgrade() -> None:
