@@ -13,6 +13,7 @@ from packhorse.packages.build import PathMissing, PathPresent, PathRefused
 from packhorse.runtime.http import create_app
 from packhorse.runtime.lifecycle import Component
 from packhorse.runtime.problems import Kind
+from packhorse.runtime.stopping import telling
 from packhorse_services.publisher import (
     command_routes,
     distribution_list_routes,
@@ -49,7 +50,6 @@ from packhorse_services.publisher.producers import EarlierRefused, SequencePasse
 from packhorse_services.publisher.publishing import OutboxFull
 from packhorse_services.publisher.queues.queue import UnknownSubscriber
 from packhorse_services.publisher.settings import Settings
-from packhorse_services.publisher.stopping import telling
 
 __all__ = ["Backends", "Publisher", "publisher"]
 

@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
+from packhorse.runtime.changes import Changes
 from packhorse_services.publisher import deliveries
-from packhorse_services.publisher.changes import Changes
 from packhorse_services.publisher.deliveries import Deliveries
 from packhorse_services.publisher.distributions import Distributions, DistributionState
 

@@ -14,10 +14,10 @@ from packhorse.clock import Clock
 from packhorse.db.metadata import BOOKKEEPER
 from packhorse.db.roles import act_as
 from packhorse.messaging.api import Journal, Outgoing
+from packhorse.runtime.changes import Changes
 from packhorse.runtime.periodic import Periodic
 from packhorse.runtime.tracing import inject
 from packhorse.wire.command_codec import encode_command
-from packhorse_services.publisher.changes import Changes
 from packhorse_services.publisher.commands import store
 from packhorse_services.publisher.commands.store import StoredCommand
 

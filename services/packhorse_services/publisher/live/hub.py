@@ -10,8 +10,8 @@ from functools import partial
 from packhorse.clock import Clock
 from packhorse.errors import Transient
 from packhorse.messaging.api import Record
+from packhorse.runtime.changes import Changes
 from packhorse.runtime.metrics import PUBLISHER_EVENT_STREAMS
-from packhorse_services.publisher.changes import Changes
 from packhorse_services.publisher.live.log import EventLog, Gap
 from packhorse_services.publisher.live.position import Cursor, Source, mark_of
 from packhorse_services.publisher.live.ring import Batch

@@ -16,10 +16,10 @@ from psycopg_pool import ConnectionPool, PoolTimeout
 from packhorse.clock import Clock
 from packhorse.errors import PackhorseError
 from packhorse.messaging.api import Journal
+from packhorse.runtime.changes import Changes
 from packhorse.runtime.lifecycle import Worker
 from packhorse.runtime.metrics import PUBLISHER_STATUSES_LAG
 from packhorse.wire.messages import SubscriberState
-from packhorse_services.publisher.changes import Changes
 from packhorse_services.publisher.outcomes import known, store
 from packhorse_services.publisher.outcomes.cursors import read_cursor
 from packhorse_services.publisher.outcomes.progress import Progress

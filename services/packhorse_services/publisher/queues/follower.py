@@ -15,8 +15,8 @@ from packhorse.messaging.api import (
     Record,
     TopicMissing,
 )
+from packhorse.runtime.changes import Changes
 from packhorse.runtime.lifecycle import Worker
-from packhorse_services.publisher.changes import Changes
 
 logger = logging.getLogger(__name__)
 
