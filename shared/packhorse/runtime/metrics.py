@@ -123,6 +123,10 @@ CLEANUP_LAST_SUCCESS = Gauge(
     "packhorse_cleanup_last_success_seconds", "When the last successful run ended, since 1970"
 )
 
+TOPOLOGY_EVENT_STREAMS = Gauge(
+    "packhorse_topology_event_streams", "Clients that follow the topology's events"
+)
+
 PIPELINE_RECORDS = Counter(
     "packhorse_pipeline_records", "Records that a streaming query has dealt with", ["query"]
 )
@@ -139,4 +143,18 @@ PIPELINE_LAST_BATCH = Gauge(
     "packhorse_pipeline_last_batch_seconds",
     "When a streaming query's last batch ended, since 1970",
     ["query"],
+)
+
+TOPOLOGY_INSTANCES = Gauge(
+    "packhorse_topology_instances", "Instances of the last known topology, all clusters together"
+)
+TOPOLOGY_LEADER = Gauge(
+    "packhorse_topology_leader", "1 while this instance leads its cluster in a current view"
+)
+TOPOLOGY_CURRENT = Gauge("packhorse_topology_current", "1 while the topology's view holds")
+TOPOLOGY_CHANGES = Counter(
+    "packhorse_topology_changes", "Events of the topology: INIT, CHANGING, CHANGED, …", ["kind"]
+)
+TOPOLOGY_LISTENER_FAILURES = Counter(
+    "packhorse_topology_listener_failures", "Calls of topology listeners that raised"
 )
