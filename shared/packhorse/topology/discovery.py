@@ -1,0 +1,174 @@
+"""The topology as a running instance knows it: keeps it up to date and tells of every change."""
+
+import threading
+from collections.abc import Iterable
+
+from packhorse.clock import Clock, SystemClock
+from packhorse.runtime.lifecycle import Worker
+from packhorse.runtime.metrics import (
+    TOPOLOGY_CHANGES,
+    TOPOLOGY_CURRENT,
+    TOPOLOGY_INSTANCES,
+    TOPOLOGY_LEADER,
+)
+from packhorse.topology.events import MIN_EVENT_DELAY_S, EventFlow, EventKind, TopologyEvent
+from packhorse.topology.history import Change, History
+from packhorse.topology.listeners import Listener, Listeners
+from packhorse.topology.membership import Membership, Observation
+from packhorse.topology.properties import LocalProperties, PropertyProvider
+from packhorse.topology.pulse import NoRemoteClusters, Pulse, RemoteClusters
+from packhorse.topology.view import TopologyView
+
+_SHORTEST_WAIT_S = 0.1
+_LONGEST_WATCH_S = 3600.0
+
+
+class Discovery:
+    """A component that takes part in the own cluster and follows the topology.
+
+    Two threads: one beats, which may hang with the store; the other ends the view when it runs
+    out, whatever the first one does. All methods may be called by any thread.
+    """
+
+    def __init__(
+        self,
+        membership: Membership,
+        *,
+        providers: Iterable[PropertyProvider] = (),
+        remotes: RemoteClusters | None = None,
+        min_event_delay_s: float = MIN_EVENT_DELAY_S,
+        clock: Clock | None = None,
+    ) -> None:
+        self._membership, self._clock = membership, clock or SystemClock()
+        self._properties = LocalProperties(providers)
+        self._listeners, self._history = Listeners(), History()
+        self._pulse = Pulse(
+            membership,
+            self._properties,
+            remotes or NoRemoteClusters(),
+            EventFlow(min_event_delay_s),
+            tell=self._tell,
+            clock=self._clock,
+        )
+        self._moved, self._paused = threading.Event(), threading.Event()
+        self._beating = Worker("topology-beat", self._beat)
+        self._watching = Worker("topology-watch", self._watch)
+
+    @property
+    def instance_id(self) -> str:
+        """The persistent id of the local instance."""
+        return self._membership.instance_id
+
+    def start(self) -> None:
+        """Begin to take part; returns at once, INIT follows when there is an agreed view."""
+        self._beating.start()
+        self._watching.start()
+
+    def stop(self, timeout: float) -> None:
+        """Tell listeners CHANGING, leave the cluster, and end within about `timeout` seconds.
+
+        A listener or a store that hangs is left behind after that.
+        """
+        until = self._clock.monotonic() + timeout
+        self._pulse.end()
+        for worker in (self._beating, self._watching):
+            worker.ask_to_end()
+        for event in (self._moved, self._paused):
+            event.set()
+        self._membership.wake()
+        for part in (self._beating, self._watching, self._listeners):
+            part.stop(max(0.0, until - self._clock.monotonic()))
+
+    def failure(self) -> BaseException | None:
+        """Return what ended one of the threads, which no store and no listener does."""
+        return self._beating.failure() or self._watching.failure()
+
+    def view(self) -> TopologyView | None:
+        """Return the last known view, current or not; None before the first."""
+        return self._pulse.view()
+
+    def is_current(self) -> bool:
+        """Tell whether `view` may be relied on now: it has not run out and nothing changes."""
+        return self._pulse.current_view() is not None
+
+    def current_view(self) -> TopologyView | None:
+        """Return the view if it may be relied on now, else None: both questions in one."""
+        return self._pulse.current_view()
+
+    def observation(self) -> Observation | None:
+        """Return what the last heartbeat saw of the own cluster."""
+        return self._pulse.observation()
+
+    def trouble(self) -> str:
+        """Return why the last heartbeat failed; empty when it did not."""
+        return self._pulse.trouble()
+
+    def history(self) -> tuple[Change, ...]:
+        """Return the last hundred changes, oldest first."""
+        return self._history.changes()
+
+    def add_listener(self, listener: Listener) -> None:
+        """Tell it INIT once there is a current view, then every change, in a thread of its own."""
+        self._listeners.add(listener)
+
+    def remove_listener(self, listener: Listener) -> None:
+        """Tell it nothing more; a call under way may still be going on."""
+        self._listeners.remove(listener)
+
+    def set_property(self, name: str, value: str) -> None:
+        """Announce a property of the local instance, over every provider's. `InvalidProperty`."""
+        self._properties.set(name, value)
+        self._membership.wake()
+
+    def remove_property(self, name: str) -> bool:
+        """Take back what `set_property` announced; false when it did not."""
+        was_set = self._properties.remove(name)
+        self._membership.wake()
+        return was_set
+
+    def properties(self) -> dict[str, str]:
+        """Return what this instance announces."""
+        return self._properties.current()
+
+    def wake(self) -> None:
+        """Look at the topology soon, because something may have changed."""
+        self._membership.wake()
+
+    def _beat(self, stopping: threading.Event) -> None:
+        while not stopping.is_set():
+            began = self._clock.monotonic()
+            pause = self._pulse.beat()
+            self._moved.set()
+            if stopping.is_set():
+                break
+            if pause > 0:
+                self._wait(pause, began)
+        self._membership.leave()
+
+    def _wait(self, pause: float, began: float) -> None:
+        """Hints come in crowds, and a store that fails may not know how to wait."""
+        if self._pulse.trouble():
+            self._clock.wait(self._paused, pause)
+            return
+        self._membership.wait(pause)
+        rest = began + _SHORTEST_WAIT_S - self._clock.monotonic()
+        if rest > 0:
+            self._clock.wait(self._paused, rest)
+
+    def _watch(self, stopping: threading.Event) -> None:
+        while not stopping.is_set():
+            due = self._pulse.due() - self._clock.monotonic()
+            if due > 0:
+                self._clock.wait(self._moved, min(due, _LONGEST_WATCH_S))
+                self._moved.clear()
+            else:
+                self._pulse.elapsed()
+
+    def _tell(self, event: TopologyEvent) -> None:
+        self._history.add(event, self._clock.wall_ms())
+        self._listeners.post(event)
+        TOPOLOGY_CHANGES.labels(event.kind.value).inc()
+        TOPOLOGY_CURRENT.set(event.kind is not EventKind.CHANGING)
+        TOPOLOGY_LEADER.set(event.new is not None and event.new.local_instance.is_leader)
+        if event.new is not None:
+            TOPOLOGY_INSTANCES.set(len(event.new.instances))

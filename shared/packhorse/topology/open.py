@@ -1,0 +1,55 @@
+"""How an instance takes part in the topology."""
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Literal
+
+from packhorse.runtime.configuration import InvalidConfiguration
+from packhorse.topology.events import MIN_EVENT_DELAY_S
+
+Store = Literal["lease", "voting"]
+
+_DEFAULTS: dict[Store, tuple[float, float]] = {"lease": (2.0, 10.0), "voting": (15.0, 20.0)}
+
+
+@dataclass(frozen=True, slots=True)
+class TopologySettings:
+    """All instances of a cluster must have the same store, times and order of prefixes.
+
+    Raises `InvalidConfiguration` for times that can't work.
+    """
+
+    instance_id: str = ""
+    """The persistent id; empty: from the file, or a new one for each start."""
+    instance_id_file: Path | None = None
+    store: Store = "lease"
+    interval_s: float | None = None
+    """From one heartbeat to the next; None: 2 s with `lease`, 15 s with `voting`."""
+    timeout_s: float | None = None
+    """Without a heartbeat for this long, an instance is dead; None: 10 s, or 20 s."""
+    min_event_delay_s: float = MIN_EVENT_DELAY_S
+    leader_prefix: str = "1"
+    """With `voting`, instances with a lower prefix lead and come first."""
+
+    def __post_init__(self) -> None:
+        if self.store not in _DEFAULTS:
+            raise InvalidConfiguration(f"the topology's store is lease or voting, not {self.store}")
+        interval, timeout = self.times
+        if not 0 < interval < timeout <= 86_400:
+            raise InvalidConfiguration(
+                f"the heartbeat's interval ({interval} s) must be shorter than its time-out "
+                f"({timeout} s), and that at most a day"
+            )
+        if not 0 <= self.min_event_delay_s <= timeout:
+            raise InvalidConfiguration(
+                "the least delay of events must be between 0 and the heartbeat's time-out"
+            )
+
+    @property
+    def times(self) -> tuple[float, float]:
+        """Interval and time-out in seconds, with the store's defaults."""
+        interval, timeout = _DEFAULTS[self.store]
+        return (
+            interval if self.interval_s is None else self.interval_s,
+            timeout if self.timeout_s is None else self.timeout_s,
+        )

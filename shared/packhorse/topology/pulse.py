@@ -1,0 +1,164 @@
+"""One heartbeat after the other: store, remote clusters, events. Without threads of its own."""
+
+import logging
+import math
+import threading
+from collections.abc import Callable, Sequence
+from typing import Protocol
+
+from packhorse.clock import Clock
+from packhorse.topology.events import EventFlow, TopologyEvent
+from packhorse.topology.membership import (
+    DuplicateInstance,
+    Membership,
+    Observation,
+    StoreUnavailable,
+)
+from packhorse.topology.properties import LocalProperties
+from packhorse.topology.view import ClusterView, TopologyView
+
+logger = logging.getLogger(__name__)
+
+
+class RemoteClusters(Protocol):
+    """The clusters that connectors have told of."""
+
+    def clusters(self) -> Sequence[ClusterView]:
+        """Return those that are valid now. Raises `StoreUnavailable`."""
+        ...
+
+
+class NoRemoteClusters:
+    """No connectors: only the own cluster."""
+
+    def clusters(self) -> Sequence[ClusterView]:
+        """Return none."""
+        return ()
+
+
+class Pulse:
+    """Drives one membership and tells `tell` the events, in order and one at a time.
+
+    `beat` is called by one thread; everything else by any. What goes wrong is logged when it
+    begins and when it ends; the view ends when it runs out, or at once for a duplicate.
+    """
+
+    def __init__(
+        self,
+        membership: Membership,
+        properties: LocalProperties,
+        remotes: RemoteClusters,
+        flow: EventFlow,
+        *,
+        tell: Callable[[TopologyEvent], None],
+        clock: Clock,
+    ) -> None:
+        self._membership, self._properties, self._remotes = membership, properties, remotes
+        self._flow, self._tell, self._clock = flow, tell, clock
+        self._lock = threading.Lock()
+        self._clusters: Sequence[ClusterView] = ()
+        self._told_others = ""
+        self._trouble = ""
+        self._remote_trouble = ""
+        self._ended = False
+
+    def beat(self) -> float:
+        """Beat once; return after how many seconds to beat again: 0 when the others wait."""
+        try:
+            seen = self._membership.beat(self._properties.current())
+            clusters = self._asked_remotes()
+        except DuplicateInstance as error:
+            self._note(error)
+            self._lose()
+        except Exception as error:
+            self._note(error)
+            self.elapsed()
+        else:
+            self._note(None)
+            return self._observe(seen, clusters)
+        return self._membership.interval_s
+
+    def elapsed(self) -> None:
+        """Tell what must be told because time has passed; at `due`, or whenever."""
+        with self._lock:
+            if not self._ended:
+                self._tell_all(self._flow.elapsed(self._clock.monotonic()))
+
+    def due(self) -> float:
+        """Return when `elapsed` is to be called, on the monotonic clock; inf if never."""
+        with self._lock:
+            return math.inf if self._ended else self._flow.due()
+
+    def end(self) -> None:
+        """Tell CHANGING if the view holds, and nothing after it."""
+        with self._lock:
+            if not self._ended:
+                self._tell_all(self._flow.lose(self._clock.monotonic()))
+                self._ended = True
+
+    def view(self) -> TopologyView | None:
+        """Return what was told last."""
+        with self._lock:
+            return self._flow.view
+
+    def current_view(self) -> TopologyView | None:
+        """Return what was told last if it holds now, else None."""
+        with self._lock:
+            holds = self._flow.is_current(self._clock.monotonic())
+            return self._flow.view if holds else None
+
+    def observation(self) -> Observation | None:
+        """Return what the last heartbeat saw; None at first and without a membership."""
+        with self._lock:
+            return self._flow.observation
+
+    def trouble(self) -> str:
+        """Return why the last heartbeat failed; empty when it did not."""
+        return self._trouble
+
+    def _asked_remotes(self) -> Sequence[ClusterView]:
+        """Remote clusters that can't be asked stay as they were last."""
+        try:
+            self._clusters = tuple(self._remotes.clusters())
+        except Exception as error:
+            if self._remote_trouble != type(error).__name__:
+                logger.warning("the remote clusters can't be read", exc_info=True)
+            self._remote_trouble = type(error).__name__
+        else:
+            self._remote_trouble = ""
+        return self._clusters
+
+    def _observe(self, seen: Observation, clusters: Sequence[ClusterView]) -> float:
+        with self._lock:
+            if self._ended:
+                return self._membership.interval_s
+            self._tell_all(self._flow.observe(seen, clusters, self._clock.monotonic()))
+            revision = self._flow.acknowledgement()
+        if revision is None:
+            return self._membership.interval_s
+        self._membership.acknowledge(revision)
+        news, self._told_others = revision != self._told_others, revision
+        return 0.0 if news and not seen.settled else self._membership.interval_s
+
+    def _lose(self) -> None:
+        with self._lock:
+            if not self._ended:
+                self._tell_all(self._flow.lose(self._clock.monotonic()))
+
+    def _tell_all(self, events: Sequence[TopologyEvent]) -> None:
+        for event in events:
+            self._tell(event)
+
+    def _note(self, error: Exception | None) -> None:
+        """Log a change of state once, however long it lasts."""
+        trouble = "" if error is None else f"{type(error).__name__}: {error}"
+        kind = "" if error is None else type(error).__name__
+        before, self._trouble = self._trouble, trouble
+        if kind == before.partition(":")[0]:
+            return
+        if error is None:
+            logger.info("the topology's heartbeat succeeds again")
+        elif isinstance(error, StoreUnavailable | DuplicateInstance):
+            logger.warning("the topology's heartbeat fails", extra={"reason": trouble})
+        else:
+            logger.error("the topology's heartbeat fails", exc_info=error)
