@@ -16,7 +16,7 @@ from packhorse.topology.history import Change, History
 from packhorse.topology.listeners import Listener, Listeners
 from packhorse.topology.membership import Membership, Observation
 from packhorse.topology.properties import LocalProperties, PropertyProvider
-from packhorse.topology.pulse import NoRemoteClusters, Pulse, RemoteClusters
+from packhorse.topology.participation import NoRemoteClusters, Participation, RemoteClusters
 from packhorse.topology.view import TopologyView
 
 _SHORTEST_WAIT_S = 0.1
@@ -42,7 +42,7 @@ class Discovery:
         self._membership, self._clock = membership, clock or SystemClock()
         self._properties = LocalProperties(providers)
         self._listeners, self._history = Listeners(), History()
-        self._pulse = Pulse(
+        self._part = Participation(
             membership,
             self._properties,
             remotes or NoRemoteClusters(),
@@ -70,7 +70,7 @@ class Discovery:
         A listener or a store that hangs is left behind after that.
         """
         until = self._clock.monotonic() + timeout
-        self._pulse.end()
+        self._part.end()
         for worker in (self._beating, self._watching):
             worker.ask_to_end()
         for event in (self._moved, self._paused):
@@ -85,23 +85,23 @@ class Discovery:
 
     def view(self) -> TopologyView | None:
         """Return the last known view, current or not; None before the first."""
-        return self._pulse.view()
+        return self._part.view()
 
     def is_current(self) -> bool:
         """Tell whether `view` may be relied on now: it has not run out and nothing changes."""
-        return self._pulse.current_view() is not None
+        return self._part.current_view() is not None
 
     def current_view(self) -> TopologyView | None:
         """Return the view if it may be relied on now, else None: both questions in one."""
-        return self._pulse.current_view()
+        return self._part.current_view()
 
     def observation(self) -> Observation | None:
         """Return what the last heartbeat saw of the own cluster."""
-        return self._pulse.observation()
+        return self._part.observation()
 
     def trouble(self) -> str:
         """Return why the last heartbeat failed; empty when it did not."""
-        return self._pulse.trouble()
+        return self._part.trouble()
 
     def history(self) -> tuple[Change, ...]:
         """Return the last hundred changes, oldest first."""
@@ -137,7 +137,7 @@ class Discovery:
     def _beat(self, stopping: threading.Event) -> None:
         while not stopping.is_set():
             began = self._clock.monotonic()
-            pause = self._pulse.beat()
+            pause = self._part.beat()
             self._moved.set()
             if stopping.is_set():
                 break
@@ -147,7 +147,7 @@ class Discovery:
 
     def _wait(self, pause: float, began: float) -> None:
         """Hints come in crowds, and a store that fails may not know how to wait."""
-        if self._pulse.trouble():
+        if self._part.trouble():
             self._clock.wait(self._paused, pause)
             return
         self._membership.wait(pause)
@@ -157,12 +157,12 @@ class Discovery:
 
     def _watch(self, stopping: threading.Event) -> None:
         while not stopping.is_set():
-            due = self._pulse.due() - self._clock.monotonic()
+            due = self._part.due() - self._clock.monotonic()
             if due > 0:
                 self._clock.wait(self._moved, min(due, _LONGEST_WATCH_S))
                 self._moved.clear()
             else:
-                self._pulse.elapsed()
+                self._part.elapsed()
 
     def _tell(self, event: TopologyEvent) -> None:
         self._history.add(event, self._clock.wall_ms())

@@ -36,7 +36,7 @@ class NoRemoteClusters:
         return ()
 
 
-class Pulse:
+class Participation:
     """Drives one membership and tells `tell` the events, in order and one at a time.
 
     `beat` is called by one thread; everything else by any. What goes wrong is logged when it
