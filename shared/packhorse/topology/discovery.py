@@ -15,8 +15,8 @@ from packhorse.topology.events import MIN_EVENT_DELAY_S, EventFlow, EventKind, T
 from packhorse.topology.history import Change, History
 from packhorse.topology.listeners import Listener, Listeners
 from packhorse.topology.membership import Membership, Observation
-from packhorse.topology.properties import LocalProperties, PropertyProvider
 from packhorse.topology.participation import NoRemoteClusters, Participation, RemoteClusters
+from packhorse.topology.properties import LocalProperties, PropertyProvider
 from packhorse.topology.view import TopologyView
 
 _SHORTEST_WAIT_S = 0.1
