@@ -1,0 +1,1 @@
+"""Membership by heartbeats and unanimous votings (the design of discovery.impl, seed 002)."""
