@@ -35,7 +35,7 @@ def _valid_properties(properties: dict[str, str]) -> dict[str, str]:
     return properties
 
 
-Id = Annotated[str, Field(pattern=r"^[A-Za-z0-9._-]{1,200}$")]
+Id = Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]{0,99}$")]
 """Of an instance or of a cluster."""
 
 Properties = Annotated[

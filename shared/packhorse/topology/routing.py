@@ -50,7 +50,7 @@ def best_routes(heard: Iterable[Heard], own_cluster: str) -> tuple[Route, ...]:
 
 
 def told_on(routes: Sequence[Route], own_cluster: str, peer_cluster: str) -> tuple[Route, ...]:
-    """Return what to tell a peer's cluster: nothing that has come through it ("": not known yet)."""
+    """Return what to tell a peer's cluster: nothing that came through it ("": not known)."""
     return tuple(
         Route((own_cluster, *route.path), route.cluster)
         for route in routes
