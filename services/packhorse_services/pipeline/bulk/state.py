@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import pyarrow as pa
-from deltalake import DeltaTable, write_deltalake
+from deltalake import DeltaTable, QueryBuilder, write_deltalake
 from deltalake.exceptions import DeltaError
 
 from packhorse_services.pipeline import tables
@@ -16,7 +16,10 @@ from packhorse_services.pipeline.bulk.snapshot import Seen
 from packhorse_services.pipeline.errors import TablesUnusable
 from packhorse_services.pipeline.location import Location
 
-_BATCH = 1_000
+_SESSION = {
+    "datafusion.execution.batch_size": "1000",
+    "datafusion.execution.target_partitions": "1",
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,13 +111,15 @@ class BulkState:
             raise _unusable(error) from error
 
     def _rows(self, columns: list[str] | None) -> Iterator[dict[str, Any]]:
-        """Yield the rows in the order of their parts: the one file of the table has it."""
+        """Yield the rows in the order of their parts."""
+        # Not by Arrow's datasets: their threads call back into Python, and a program that ends
+        # while one does is aborted.
         try:
             table = DeltaTable(self._parts, storage_options=self._options)
-            for batch in table.to_pyarrow_dataset().to_batches(
-                columns=columns, batch_size=_BATCH, fragment_readahead=0
-            ):
-                yield from batch.to_pylist()
+            query = QueryBuilder(_SESSION).register("parts", table)
+            chosen = "*" if columns is None else ", ".join(columns)
+            for batch in query.execute(f"SELECT {chosen} FROM parts ORDER BY part"):  # noqa: S608
+                yield from pa.record_batch(batch).to_pylist()
         except (DeltaError, OSError, pa.ArrowException) as error:
             raise _unusable(error) from error
 
