@@ -1,0 +1,169 @@
+"""One instance's part in a cluster of leases."""
+
+import logging
+import uuid
+from collections.abc import Mapping
+from contextlib import suppress
+from typing import Any
+
+from packhorse.clock import Clock, SystemClock
+from packhorse.topology.lease.judgement import Judgement, Renewed
+from packhorse.topology.lease.observing import cluster_document, observe, own_entry
+from packhorse.topology.lease.store import (
+    ClusterState,
+    Incarnation,
+    Joining,
+    LeaseStore,
+    Pulse,
+    Renewal,
+)
+from packhorse.topology.membership import DuplicateInstance, Observation, StoreUnavailable
+
+logger = logging.getLogger(__name__)
+
+INTERVAL_S = 2.0
+LEASE_S = 10.0
+
+
+class LeaseMember:
+    """`Membership` over a `LeaseStore`; driven by one thread, time comes from `clock` alone.
+
+    The own clock says only how long the last renewal holds, counted from before it was sent; who
+    is alive is said by the database's. `runtime_id` is a fresh UUID unless it is given.
+    """
+
+    def __init__(
+        self,
+        store: LeaseStore,
+        instance_id: str,
+        *,
+        interval_s: float = INTERVAL_S,
+        lease_s: float = LEASE_S,
+        clock: Clock | None = None,
+        runtime_id: str = "",
+    ) -> None:
+        self._store, self._interval_s, self._lease_s = store, interval_s, lease_s
+        self._clock = clock or SystemClock()
+        self._who = Incarnation(instance_id, runtime_id or str(uuid.uuid4()))
+        self._judgement = Judgement(lease_s)
+        self._state: ClusterState | None = None
+        self._stored: dict[str, str] | None = None
+        self._acknowledged = self._announced = 0
+        self._taken_since: float | None = None
+
+    @property
+    def instance_id(self) -> str:
+        """The persistent id."""
+        return self._who.instance_id
+
+    @property
+    def runtime_id(self) -> str:
+        """The id of this run."""
+        return self._who.runtime_id
+
+    @property
+    def interval_s(self) -> float:
+        """Seconds from one `beat` to the next."""
+        return self._interval_s
+
+    def beat(self, properties: Mapping[str, str]) -> Observation:
+        """Renew the lease or join, retire others that are overdue; see `Membership.beat`."""
+        sent_at = self._clock.monotonic()
+        pulse = self._renew(properties)
+        if pulse is None and not self._join(properties):
+            return Observation(None, "", False, sent_at)
+        state = self._current(pulse)
+        now_s = state.now_s if pulse is None else pulse.now_s
+        self._judgement.renewed(Renewed(sent_at, self._clock.monotonic(), now_s))
+        if pulse is not None and pulse.overdue:
+            state = self._retire(state)
+        if own_entry(state, self._who) is None:
+            return Observation(None, "", False, sent_at)
+        known = pulse is not None and pulse.seq == state.seq and pulse.acknowledged_by_all
+        acknowledged = known or state.acknowledged_by_all
+        return observe(state, acknowledged, self._who, sent_at + self._lease_s)
+
+    def acknowledge(self, revision: str) -> None:
+        """See `Membership.acknowledge`; `wait` returns at once when this is news."""
+        if self._state is None or revision != str(self._state.seq):
+            return
+        if self._acknowledged < self._state.seq:
+            self._acknowledged = self._state.seq
+            self._store.wake()
+
+    def wait(self, seconds: float) -> None:
+        """See `Membership.wait`."""
+        self._store.wait(seconds)
+
+    def wake(self) -> None:
+        """See `Membership.wake`."""
+        self._store.wake()
+
+    def leave(self) -> None:
+        """End the membership and the session; without a database the lease runs out by itself."""
+        try:
+            self._store.leave(self._who)
+        except StoreUnavailable as error:
+            logger.warning("the cluster isn't told of the leaving", extra={"error": str(error)})
+        self._store.close()
+
+    def cluster_document(self) -> dict[str, Any] | None:
+        """Return the discovery-lite document as last seen; None before the first joining.
+
+        {seq, final, id, me, active[], deactivating[], inactive[]}: numbers of instances.
+        """
+        return None if self._state is None else cluster_document(self._state, self._who)
+
+    def _renew(self, properties: Mapping[str, str]) -> Pulse | None:
+        news = None if self._stored == properties else dict(properties)
+        announce = self._acknowledged > self._announced
+        self._stored = None  # what is stored is unknown until the answer is there
+        pulse = self._store.renew(
+            Renewal(self._who, self._lease_s, self._acknowledged, news, announce)
+        )
+        self._stored, self._announced = dict(properties), self._acknowledged
+        return pulse
+
+    def _join(self, properties: Mapping[str, str]) -> bool:
+        self._judgement.forget()
+        self._acknowledged = self._announced = 0
+        self._stored = None
+        outcome = self._store.join(Renewal(self._who, self._lease_s, 0, dict(properties)))
+        if outcome is Joining.TAKEN:
+            self._wait_for_the_other(self._clock.monotonic())
+        else:
+            self._taken_since = None
+        if outcome is Joining.JOINED:
+            self._stored = dict(properties)
+        return outcome is Joining.JOINED
+
+    def _wait_for_the_other(self, now: float) -> None:
+        """Raise once the lease of a process that has ended must have run out."""
+        if self._taken_since is None:
+            self._taken_since = now
+        if now - self._taken_since > self._lease_s * 1.1:
+            raise DuplicateInstance(
+                f"another live process has the instance id {self.instance_id}; "
+                "give one of the two an id of its own"
+            )
+
+    def _current(self, pulse: Pulse | None) -> ClusterState:
+        """Return the state that the pulse speaks of, or a newer one."""
+        known = self._state
+        if pulse and known and (known.seq, known.editions) == (pulse.seq, pulse.editions):
+            return known
+        return self._look()
+
+    def _look(self) -> ClusterState:
+        state = self._store.look()
+        if state is None:
+            raise StoreUnavailable("the cluster's row is gone; the database was emptied")
+        self._state = state
+        return state
+
+    def _retire(self, state: ClusterState) -> ClusterState:
+        if not self._judgement.may_judge(self._clock.monotonic()):
+            return state
+        with suppress(StoreUnavailable):  # another instance can do it as well
+            self._store.retire(self._who)
+        return self._look()

@@ -1,0 +1,148 @@
+"""What the lease store asks of its database: few steps, each of which happens whole or not at all.
+
+Every step is decided by the database's own clock (R28) and by conditional updates, so that two
+instances that see the same thing at the same time make one change of it.
+"""
+
+import enum
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Protocol
+
+
+@dataclass(frozen=True, slots=True)
+class Incarnation:
+    """One run of an instance: `instance_id` outlives the process, `runtime_id` doesn't."""
+
+    instance_id: str
+    runtime_id: str
+
+
+class State(enum.Enum):
+    """What the database says of an instance."""
+
+    ACTIVE = "ACTIVE"
+    DEACTIVATING = "DEACTIVATING"
+    """Its lease can't be renewed any more; what it left behind is still to be dealt with."""
+    INACTIVE = "INACTIVE"
+
+
+@dataclass(frozen=True, slots=True)
+class Renewal:
+    """What an instance says of itself."""
+
+    who: Incarnation
+    lease_s: float
+    acknowledged: int
+    """The highest `seq` on whose predecessors nobody relies here."""
+    properties: Mapping[str, str] | None
+    """None: as they were. Joining takes None for none."""
+    announce: bool = False
+    """`acknowledged` is new: if all have acknowledged now, waiting instances are woken."""
+
+
+@dataclass(frozen=True, slots=True)
+class Pulse:
+    """The answer to a renewal: enough to see that nothing has changed."""
+
+    seq: int
+    editions: int
+    """Grows whenever properties of an active instance change; comparable within one `seq`."""
+    now_s: float
+    """The database's clock."""
+    acknowledged_by_all: bool
+    """All active instances have acknowledged `seq`."""
+    overdue: bool
+    """`retire` has something to do: a lease of another has run out, or a backlog is left."""
+
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """An instance as the database has it, active or deactivating."""
+
+    who: Incarnation
+    number: int
+    """Small, and the same at every rejoin while the instance is remembered."""
+    joined: int
+    """The `seq` of its joining: the order of the instances."""
+    state: State
+    properties: Mapping[str, str]
+
+
+@dataclass(frozen=True, slots=True)
+class ClusterState:
+    """The whole cluster at one moment."""
+
+    cluster_id: str
+    """Persistent: as old as the first joining in this database."""
+    seq: int
+    """Raised by each change of who is active, deactivating or inactive."""
+    editions: int
+    now_s: float
+    acknowledged_by_all: bool
+    entries: tuple[Entry, ...]
+    """The active and the deactivating instances by `joined`."""
+    inactive: tuple[int, ...]
+    """The numbers of the latest inactive ones, ascending."""
+
+
+class Joining(enum.Enum):
+    """What became of an attempt to join."""
+
+    JOINED = "JOINED"
+    TAKEN = "TAKEN"
+    """The lease of another incarnation of the instance has not run out."""
+    UNSETTLED = "UNSETTLED"
+    """The backlog of an earlier incarnation could not be dealt with yet."""
+
+
+class LeaseStore(Protocol):
+    """One session with the database, used by one thread; every step may raise `StoreUnavailable`.
+
+    After `StoreUnavailable` a step may or may not have happened.
+    """
+
+    def renew(self, renewal: Renewal) -> Pulse | None:
+        """Prolong the lease to `lease_s` from now; None unless this incarnation is active.
+
+        A lease that has run out is prolonged as well while nobody has retired its holder.
+        Properties that are given replace the former ones, and wake waiting instances.
+        """
+        ...
+
+    def join(self, renewal: Renewal) -> Joining:
+        """Become the last active instance, or renew the lease when this one is active already.
+
+        An earlier incarnation whose lease has run out is retired first, its backlog settled.
+        Instances inactive for more than a week are forgotten.
+        """
+        ...
+
+    def look(self) -> ClusterState | None:
+        """Return the cluster; None while nobody has ever joined."""
+        ...
+
+    def retire(self, judge: Incarnation) -> None:
+        """Make instances whose lease has run out deactivating; settle backlogs, and end those.
+
+        Does nothing unless the judge is active and more than half of its lease is left: one that
+        was cut off together with the others must not outlive them by being back first. Leases
+        that end later than they can (the clock was set back) are cut to their length.
+        """
+        ...
+
+    def leave(self, who: Incarnation) -> None:
+        """End the membership of this incarnation, if it is active."""
+        ...
+
+    def wait(self, seconds: float) -> None:
+        """Return after a hint that something has changed, after `wake`, or after `seconds`."""
+        ...
+
+    def wake(self) -> None:
+        """Let `wait` return, now or the next time; may be called by any thread."""
+        ...
+
+    def close(self) -> None:
+        """Give the session back."""
+        ...

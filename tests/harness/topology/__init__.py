@@ -1,0 +1,1 @@
+"""Stores in memory, builders and the simulator of the topology's tests."""
