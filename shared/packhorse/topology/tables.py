@@ -1,6 +1,21 @@
 """The topology's tables, as the migrations make them."""
 
-from sqlalchemy import Column, DateTime, Double, Index, Table, Text
+from sqlalchemy import (
+    BigInteger,
+    Boolean,
+    CheckConstraint,
+    Column,
+    DateTime,
+    Double,
+    Index,
+    Integer,
+    Table,
+    Text,
+    func,
+    text,
+    true,
+)
+from sqlalchemy.dialects.postgresql import JSONB
 
 from packhorse.db.metadata import METADATA, TOPOLOGY
 
@@ -29,3 +44,56 @@ NONCE = Table(
     schema=TOPOLOGY,
 )
 """Nonces of accepted requests, for as long as their signatures could be accepted again."""
+
+CLUSTER = Table(
+    "cluster",
+    METADATA,
+    Column(
+        "singleton", Boolean, CheckConstraint("singleton"), primary_key=True, server_default=true()
+    ),
+    Column("id", Text, nullable=False),
+    Column("seq", BigInteger, nullable=False, server_default=text("0")),
+    Column("last_number", Integer, nullable=False, server_default=text("0")),
+    schema=TOPOLOGY,
+)
+"""One row, written by the first joining: the persistent id, and how often membership changed."""
+
+INSTANCE = Table(
+    "instance",
+    METADATA,
+    Column("id", Text(collation="C"), primary_key=True),
+    Column("runtime_id", Text, nullable=False),
+    Column("number", Integer, nullable=False, unique=True),
+    Column("joined", BigInteger, nullable=False),
+    Column("state", Text, nullable=False),
+    Column("lease_end", DateTime(timezone=True), nullable=False),
+    Column("lease_s", Double, nullable=False),
+    Column("acknowledged", BigInteger, nullable=False, server_default=text("0")),
+    Column("edition", BigInteger, nullable=False, server_default=text("0")),
+    Column("properties", JSONB, nullable=False, server_default=text("'{}'::jsonb")),
+    Column(
+        "changed_at",
+        DateTime(timezone=True),
+        nullable=False,
+        server_default=func.clock_timestamp(),
+    ),
+    schema=TOPOLOGY,
+)
+"""The leases: who is active, until when by the database's clock, and what it announces."""
+
+DUTY = Table(
+    "duty",
+    METADATA,
+    Column("name", Text(collation="C"), primary_key=True),
+    Column("holder", Text, nullable=False, server_default=""),
+    Column("runtime_id", Text, nullable=False, server_default=""),
+    Column("epoch", BigInteger, nullable=False, server_default=text("0")),
+    Column(
+        "taken_at",
+        DateTime(timezone=True),
+        nullable=False,
+        server_default=func.clock_timestamp(),
+    ),
+    schema=TOPOLOGY,
+)
+"""Leader-only work: who may do it, and the epoch that grows whenever that changes."""
