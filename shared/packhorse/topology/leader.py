@@ -1,0 +1,172 @@
+"""Leader-only work: a duty that one instance may do at a time, fenced by the database.
+
+A view tells an instance that it leads, and may be outdated when the instance acts on it. So the
+right to act is a row: whoever takes the duty over raises the epoch, and the work's transaction
+holds the row as it was, or fails.
+"""
+
+from collections.abc import Callable
+from contextlib import AbstractContextManager
+from dataclasses import dataclass
+from typing import Protocol
+
+import psycopg
+from psycopg import Connection
+
+from packhorse.db.metadata import BOOKKEEPER
+from packhorse.db.roles import act_as
+from packhorse.errors import Transient
+from packhorse.topology.membership import StoreUnavailable
+
+_PATIENCE = "1s"
+"""How long `take` waits for a former holder's commit; the own lease must not run out meanwhile."""
+
+_WORKING = "hashtextextended(%s, 7237118983466215795)"
+"""Names the advisory lock of an incarnation's transactions that hold a duty."""
+
+
+class NotLeader(Transient):
+    """The duty is another instance's now, or nobody's; nothing of the transaction may stay."""
+
+
+class Succession(Protocol):
+    """What the cluster's store says of whose turn a duty is, for one incarnation."""
+
+    @property
+    def instance_id(self) -> str:
+        """The persistent id of the incarnation that asks."""
+        ...
+
+    @property
+    def runtime_id(self) -> str:
+        """The id of its run."""
+        ...
+
+    def is_first(self, connection: Connection, duty: str, *, keep: bool) -> bool:
+        """Tell whether it is the first live instance, in the stable order, that does the duty.
+
+        Asked in a transaction as the bookkeeper; with `keep` it stays a member until that ends.
+        """
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class Token:
+    """The right to do a duty, for as long as nobody has taken it over."""
+
+    duty: str
+    holder: str
+    runtime_id: str
+    epoch: int
+    """Grows with every change of the holder; for stores outside the database that compare it."""
+
+    def check(self, connection: Connection) -> None:
+        """Call in the transaction of the work, which acts as the bookkeeper; holds until it ends.
+
+        Nobody takes the duty over before that transaction has ended, unless its instance is
+        declared dead, which ends the session. Raises `NotLeader`: then roll back.
+        """
+        try:
+            connection.execute(
+                f"SELECT pg_advisory_xact_lock_shared({_WORKING})",
+                (self.runtime_id,),
+            )
+            held = connection.execute(
+                "SELECT FROM topology.duty WHERE name = %s AND holder = %s AND runtime_id = %s "
+                "AND epoch = %s FOR SHARE",
+                (self.duty, self.holder, self.runtime_id, self.epoch),
+            ).fetchone()
+        except psycopg.errors.SerializationFailure as error:
+            raise NotLeader(f"the duty {self.duty} was taken over meanwhile") from error
+        if held is None:
+            raise NotLeader(f"the duty {self.duty} is no longer this instance's")
+
+
+class LeaderOnly:
+    """The duty `name`, of the first live instance that announces it in `packhorse.duties`."""
+
+    def __init__(
+        self,
+        name: str,
+        succession: Succession,
+        connect: Callable[[], AbstractContextManager[Connection]],
+    ) -> None:
+        """Take `connect` from a pool: `pool.connection`. `name` has no comma."""
+        self.name = name
+        self._succession, self._connect = succession, connect
+
+    def take(self) -> Token | None:
+        """Return the right to do the duty; None while it is another's, or the old one commits.
+
+        Cheap while nothing changes, so it is asked before each piece of work. Raises
+        `StoreUnavailable`.
+        """
+        try:
+            with self._connect() as connection, connection.transaction():
+                act_as(connection, BOOKKEEPER)
+                epoch = self._epoch(connection)
+                if epoch is None:
+                    epoch = self._take_over(connection)
+        except psycopg.errors.LockNotAvailable:
+            return None
+        except (psycopg.OperationalError, psycopg.InterfaceError) as error:
+            raise StoreUnavailable(f"the duty {self.name} can't be taken: {error}") from error
+        who = self._succession
+        return None if epoch is None else Token(self.name, who.instance_id, who.runtime_id, epoch)
+
+    def _epoch(self, connection: Connection) -> int | None:
+        """Return the epoch if the duty is held already and still due."""
+        who = self._succession
+        row = connection.execute(
+            "SELECT epoch FROM topology.duty WHERE name = %s AND holder = %s AND runtime_id = %s",
+            (self.name, who.instance_id, who.runtime_id),
+        ).fetchone()
+        held = row is not None and who.is_first(connection, self.name, keep=False)
+        return int(row[0]) if row is not None and held else None
+
+    def _take_over(self, connection: Connection) -> int | None:
+        connection.execute("SELECT set_config('lock_timeout', %s, true)", (_PATIENCE,))
+        who = self._succession
+        if not who.is_first(connection, self.name, keep=True):
+            return None
+        rows = connection.execute(
+            """
+            INSERT INTO topology.duty AS d (name, holder, runtime_id, epoch)
+            VALUES (%s, %s, %s, 1)
+            ON CONFLICT (name) DO UPDATE SET holder = excluded.holder,
+                runtime_id = excluded.runtime_id, epoch = d.epoch + 1,
+                taken_at = clock_timestamp()
+            RETURNING epoch
+            """,
+            (self.name, who.instance_id, who.runtime_id),
+        ).fetchall()
+        return int(rows[0][0])
+
+
+def revoke(connection: Connection, runtime_id: str) -> None:
+    """Take all duties from an incarnation; waits for its transactions, as the bookkeeper."""
+    connection.execute(
+        """
+        UPDATE topology.duty SET holder = '', runtime_id = '', epoch = epoch + 1,
+            taken_at = clock_timestamp()
+        WHERE runtime_id = %s
+        """,
+        (runtime_id,),
+    )
+
+
+def end_work(connection: Connection, runtime_id: str) -> None:
+    """End the sessions in which an incarnation does a duty, paused or not, as the login.
+
+    Where this login may not end them, the time limit on idle transactions does.
+    """
+    connection.execute(
+        f"""
+        SELECT pg_terminate_backend(a.pid) FROM pg_locks l JOIN pg_stat_activity a USING (pid)
+        WHERE l.locktype = 'advisory' AND l.objsubid = 1 AND l.mode = 'ShareLock'
+        AND l.database = (SELECT oid FROM pg_database WHERE datname = current_database())
+        AND (l.classid::bigint << 32 | l.objid::bigint) = {_WORKING}
+        AND a.usename = session_user
+        """,  # noqa: S608
+        (runtime_id,),
+    )

@@ -1,0 +1,211 @@
+"""The lease store in Postgres."""
+
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from typing import Any
+
+from psycopg import Connection
+
+from packhorse.topology.lease import transitions
+from packhorse.topology.lease.session import CHANNEL, Session
+from packhorse.topology.lease.store import (
+    ClusterState,
+    Entry,
+    Incarnation,
+    Joining,
+    Pulse,
+    Renewal,
+    State,
+)
+from packhorse.topology.lease.transitions import BACKLOG, Backlog
+
+_RENEW = """
+WITH own AS (
+    UPDATE topology.instance SET
+        lease_end = clock_timestamp() + make_interval(secs => %(lease_s)s),
+        lease_s = %(lease_s)s,
+        acknowledged = greatest(acknowledged, %(acknowledged)s),
+        properties = coalesce(%(properties)s::jsonb, properties),
+        edition = edition + CASE WHEN %(properties)s::jsonb IS NULL THEN 0 ELSE 1 END
+    WHERE id = %(id)s AND runtime_id = %(runtime_id)s AND state = 'ACTIVE'
+    RETURNING id, edition, acknowledged)
+SELECT c.seq,
+    coalesce(sum(i.edition) FILTER (WHERE i.state = 'ACTIVE' AND i.id <> own.id), 0)::bigint
+        + max(own.edition),
+    extract(epoch FROM clock_timestamp())::float8,
+    coalesce(bool_and(i.acknowledged >= c.seq)
+        FILTER (WHERE i.state = 'ACTIVE' AND i.id <> own.id), true)
+        AND max(own.acknowledged) >= c.seq,
+    bool_or(i.state = 'DEACTIVATING' OR i.state = 'ACTIVE' AND i.id <> own.id AND (
+        i.lease_end <= clock_timestamp()
+        OR i.lease_end > clock_timestamp() + make_interval(secs => i.lease_s)))
+FROM own, topology.cluster c, topology.instance i
+GROUP BY c.seq
+"""
+
+_LOOK = """
+SELECT c.id, c.seq, extract(epoch FROM clock_timestamp())::float8,
+    i.id, i.runtime_id, i.number, i.joined, i.state, i.properties, i.edition,
+    i.acknowledged >= c.seq
+FROM topology.cluster c LEFT JOIN topology.instance i ON true
+ORDER BY i.joined
+"""
+
+_FORMER = """
+UPDATE topology.instance
+SET lease_end = least(lease_end, clock_timestamp() + make_interval(secs => lease_s))
+WHERE id = %s RETURNING runtime_id, state, lease_end > clock_timestamp()
+"""
+
+
+class SqlLeaseStore:
+    """`LeaseStore` over one connection; `name` is that of its session in the database.
+
+    `patience_s`, less than half of a lease, bounds each wait for an answer. `backlog` deals with
+    what an instance left behind when it has ended; all programs of a cluster give the same.
+    """
+
+    def __init__(
+        self,
+        url: str,
+        name: str = "packhorse-topology",
+        *,
+        patience_s: float = 4.0,
+        backlog: Sequence[Backlog] = BACKLOG,
+    ) -> None:
+        self._session = Session(url, name, patience_s)
+        self._backlog = backlog
+
+    def renew(self, renewal: Renewal) -> Pulse | None:
+        """See `LeaseStore.renew`; one statement while nothing changes."""
+        with self._session.use() as connection:
+            pulse = _renew(connection, renewal)
+            done = pulse is not None and pulse.acknowledged_by_all and renewal.announce
+            if done or (pulse is not None and renewal.properties is not None):
+                connection.execute("SELECT pg_notify(%s, '')", (CHANNEL,))
+        return pulse
+
+    def join(self, renewal: Renewal) -> Joining:
+        """See `LeaseStore.join`."""
+        with self._transaction() as connection:
+            if _renew(connection, renewal) is not None:
+                return Joining.JOINED
+            transitions.lock_cluster(connection)
+            refused = self._make_room(connection, renewal.who)
+            if refused is not None:
+                return refused
+            transitions.forget(connection)
+            seq = transitions.next_seq(connection)
+            transitions.enter(connection, renewal, seq, _written(renewal.properties or {}))
+            return Joining.JOINED
+
+    def look(self) -> ClusterState | None:
+        """See `LeaseStore.look`."""
+        with self._session.use() as connection:
+            rows = connection.execute(_LOOK).fetchall()
+        return _state(rows) if rows else None
+
+    def retire(self, judge: Incarnation) -> None:
+        """See `LeaseStore.retire`; does nothing either while another one changes the membership."""
+        with self._transaction() as connection:
+            if not (transitions.try_lock_cluster(connection) and _is_fresh(connection, judge)):
+                return
+            transitions.cut_leases(connection)
+            expired = transitions.retire_expired(connection, judge)
+            settled = transitions.settle_all(connection, self._backlog)
+            if expired or settled:
+                transitions.next_seq(connection)
+                transitions.forget(connection)
+
+    def leave(self, who: Incarnation) -> None:
+        """See `LeaseStore.leave`."""
+        with self._transaction() as connection:
+            transitions.lock_cluster(connection)
+            if transitions.deactivate(connection, who):
+                transitions.settle(connection, who, self._backlog)
+                transitions.next_seq(connection)
+
+    def wait(self, seconds: float) -> None:
+        """See `LeaseStore.wait`."""
+        self._session.wait(seconds)
+
+    def wake(self) -> None:
+        """See `LeaseStore.wake`."""
+        self._session.wake()
+
+    def close(self) -> None:
+        """See `LeaseStore.close`."""
+        self._session.close()
+
+    @contextmanager
+    def _transaction(self) -> Iterator[Connection]:
+        with self._session.use() as connection, connection.transaction():
+            yield connection
+
+    def _make_room(self, connection: Connection, who: Incarnation) -> Joining | None:
+        """Retire an earlier incarnation that has ended; return why `who` can't join."""
+        row = connection.execute(_FORMER, (who.instance_id,)).fetchone()
+        if row is None or row[1] == State.INACTIVE.value:
+            return None
+        former = Incarnation(who.instance_id, row[0])
+        if row[1] == State.ACTIVE.value and row[2]:
+            return Joining.TAKEN
+        retired = transitions.deactivate(connection, former)
+        transitions.end_sessions(connection, [former])
+        if transitions.settle(connection, former, self._backlog):
+            return None
+        if retired:
+            transitions.next_seq(connection)
+        return Joining.UNSETTLED
+
+
+def _renew(connection: Connection, renewal: Renewal) -> Pulse | None:
+    parameters = {
+        "id": renewal.who.instance_id,
+        "runtime_id": renewal.who.runtime_id,
+        "lease_s": renewal.lease_s,
+        "acknowledged": renewal.acknowledged,
+        "properties": None if renewal.properties is None else _written(renewal.properties),
+    }
+    row = connection.execute(_RENEW, parameters).fetchone()
+    return None if row is None else Pulse(*row)
+
+
+def _is_fresh(connection: Connection, judge: Incarnation) -> bool:
+    """Tell whether more than half of the judge's lease is left."""
+    row = connection.execute(
+        """
+        SELECT FROM topology.instance WHERE id = %s AND runtime_id = %s AND state = 'ACTIVE'
+        AND lease_end > clock_timestamp() + make_interval(secs => lease_s / 2)
+        """,
+        (judge.instance_id, judge.runtime_id),
+    ).fetchone()
+    return row is not None
+
+
+def _written(properties: Mapping[str, str]) -> str:
+    return json.dumps(dict(properties))
+
+
+def _state(rows: Sequence[tuple[Any, ...]]) -> ClusterState:
+    """Read the rows of `_LOOK`."""
+    cluster_id, seq, now_s = rows[0][:3]
+    found = [(_entry(row), row[9], row[10]) for row in rows if row[3] is not None]
+    active = [one for one in found if one[0].state is State.ACTIVE]
+    return ClusterState(
+        cluster_id,
+        seq,
+        sum(edition for _, edition, _ in active),
+        now_s,
+        all(acknowledged for _, _, acknowledged in active),
+        tuple(entry for entry, _, _ in found if entry.state is not State.INACTIVE),
+        tuple(sorted(entry.number for entry, _, _ in found if entry.state is State.INACTIVE)),
+    )
+
+
+def _entry(row: tuple[Any, ...]) -> Entry:
+    """Read one instance; what isn't a text is no property."""
+    properties = row[8] if isinstance(row[8], dict) else {}
+    texts = {name: value for name, value in properties.items() if isinstance(value, str)}
+    return Entry(Incarnation(row[3], row[4]), row[5], row[6], State(row[7]), texts)

@@ -1,0 +1,176 @@
+"""Changes of who is active, in a transaction that holds the cluster's row."""
+
+import logging
+import uuid
+from collections.abc import Callable, Sequence
+
+import psycopg
+from psycopg import Connection
+
+from packhorse.db.metadata import BOOKKEEPER
+from packhorse.db.roles import act_as
+from packhorse.topology.leader import end_work, revoke
+from packhorse.topology.lease.session import CHANNEL
+from packhorse.topology.lease.store import Incarnation, Renewal
+
+logger = logging.getLogger(__name__)
+
+_PATIENCE = "100ms"
+_REMEMBERED = "7 days"
+_MOST_REMEMBERED = 500
+
+Backlog = Callable[[Connection, Incarnation], None]
+"""Deals with what an instance left behind, in the transaction that makes it inactive.
+
+It runs in whichever process sees the end first, so all programs of a cluster have the same. It is
+tried again later when it raises `psycopg.errors.LockNotAvailable`.
+"""
+
+
+def revoke_duties(connection: Connection, who: Incarnation) -> None:
+    """Take the duties from an instance that has ended."""
+    revoke(connection, who.runtime_id)
+
+
+BACKLOG: tuple[Backlog, ...] = (revoke_duties,)
+
+
+def lock_cluster(connection: Connection) -> None:
+    """Let nobody else change the membership until the transaction ends; the first makes the row."""
+    connection.execute(
+        "INSERT INTO topology.cluster (id) VALUES (%s) ON CONFLICT DO NOTHING", (str(uuid.uuid4()),)
+    )
+    connection.execute("SELECT FROM topology.cluster FOR UPDATE")
+
+
+def try_lock_cluster(connection: Connection) -> bool:
+    """Do the same, or return False when another one changes it right now."""
+    cursor = connection.execute("SELECT FROM topology.cluster FOR UPDATE SKIP LOCKED")
+    return cursor.fetchone() is not None
+
+
+def next_seq(connection: Connection) -> int:
+    """Raise `seq`, and wake all waiting instances at the commit."""
+    rows = connection.execute(
+        "UPDATE topology.cluster SET seq = seq + 1 RETURNING seq, pg_notify(%s, '')", (CHANNEL,)
+    ).fetchall()
+    return int(rows[0][0])
+
+
+def cut_leases(connection: Connection) -> None:
+    """Let no lease end later than it can: they do when the clock was set back."""
+    connection.execute(
+        """
+        UPDATE topology.instance SET lease_end = clock_timestamp() + make_interval(secs => lease_s)
+        WHERE state = 'ACTIVE' AND lease_end > clock_timestamp() + make_interval(secs => lease_s)
+        """
+    )
+
+
+def retire_expired(connection: Connection, judge: Incarnation) -> bool:
+    """Make all others deactivating whose lease has run out; true when there was one."""
+    return bool(
+        connection.execute(
+            """
+            UPDATE topology.instance SET state = 'DEACTIVATING', changed_at = clock_timestamp()
+            WHERE state = 'ACTIVE' AND lease_end <= clock_timestamp() AND id <> %s
+            """,
+            (judge.instance_id,),
+        ).rowcount
+    )
+
+
+def deactivate(connection: Connection, who: Incarnation) -> bool:
+    """Make one deactivating; false unless it is active."""
+    return bool(
+        connection.execute(
+            """
+            UPDATE topology.instance SET state = 'DEACTIVATING', changed_at = clock_timestamp()
+            WHERE state = 'ACTIVE' AND id = %s AND runtime_id = %s
+            """,
+            (who.instance_id, who.runtime_id),
+        ).rowcount
+    )
+
+
+def settle_all(connection: Connection, backlog: Sequence[Backlog]) -> bool:
+    """End the work of all deactivating instances and settle them; true when it worked for one."""
+    rows = connection.execute(
+        "SELECT id, runtime_id FROM topology.instance WHERE state = 'DEACTIVATING' ORDER BY joined"
+    ).fetchall()
+    gone = [Incarnation(*row) for row in rows]
+    end_sessions(connection, gone)
+    settled = [settle(connection, who, backlog) for who in gone]
+    return any(settled)
+
+
+def end_sessions(connection: Connection, gone: Sequence[Incarnation]) -> None:
+    """End the transactions of instances that may be paused in them, with their locks."""
+    connection.execute("SET LOCAL ROLE NONE")
+    for who in gone:
+        end_work(connection, who.runtime_id)
+    act_as(connection, BOOKKEEPER)
+
+
+def settle(connection: Connection, who: Incarnation, backlog: Sequence[Backlog]) -> bool:
+    """Make a deactivating instance inactive; false while its backlog can't be dealt with."""
+    try:
+        with connection.transaction():
+            connection.execute("SELECT set_config('lock_timeout', %s, true)", (_PATIENCE,))
+            for deal_with in backlog:
+                deal_with(connection, who)
+            connection.execute(
+                """
+                UPDATE topology.instance SET state = 'INACTIVE', properties = '{}',
+                    changed_at = clock_timestamp()
+                WHERE state = 'DEACTIVATING' AND id = %s AND runtime_id = %s
+                """,
+                (who.instance_id, who.runtime_id),
+            )
+    except psycopg.errors.LockNotAvailable:
+        logger.info("an instance has ended, its work hasn't", extra={"instance": who.instance_id})
+        return False
+    return True
+
+
+def forget(connection: Connection) -> None:
+    """Remove instances that have been inactive for a week, and all but the latest of them."""
+    connection.execute(
+        """
+        DELETE FROM topology.instance WHERE state = 'INACTIVE' AND (
+            changed_at < clock_timestamp() - %s::interval
+            OR id IN (SELECT id FROM topology.instance WHERE state = 'INACTIVE'
+                      ORDER BY changed_at DESC, id OFFSET %s))
+        """,
+        (_REMEMBERED, _MOST_REMEMBERED),
+    )
+
+
+def enter(connection: Connection, renewal: Renewal, seq: int, properties: str) -> None:
+    """Write the row of a newcomer, last in the order; it keeps the number that it had."""
+    connection.execute(
+        """
+        WITH numbered AS (
+            UPDATE topology.cluster SET last_number = last_number + 1
+            WHERE NOT EXISTS (SELECT FROM topology.instance WHERE id = %(id)s)
+            RETURNING last_number)
+        INSERT INTO topology.instance AS i
+            (id, runtime_id, number, joined, state, lease_end, lease_s, properties)
+        SELECT %(id)s, %(runtime_id)s,
+            coalesce((SELECT last_number FROM numbered),
+                     (SELECT number FROM topology.instance WHERE id = %(id)s)),
+            %(seq)s, 'ACTIVE', clock_timestamp() + make_interval(secs => %(lease_s)s),
+            %(lease_s)s, %(properties)s::jsonb
+        ON CONFLICT (id) DO UPDATE SET runtime_id = excluded.runtime_id, joined = excluded.joined,
+            state = excluded.state, lease_end = excluded.lease_end, lease_s = excluded.lease_s,
+            acknowledged = 0, edition = i.edition + 1, properties = excluded.properties,
+            changed_at = clock_timestamp()
+        """,
+        {
+            "id": renewal.who.instance_id,
+            "runtime_id": renewal.who.runtime_id,
+            "seq": seq,
+            "lease_s": renewal.lease_s,
+            "properties": properties,
+        },
+    )
