@@ -7,6 +7,7 @@ from sqlalchemy import (
     Column,
     DateTime,
     Double,
+    ForeignKey,
     Index,
     Integer,
     Table,
@@ -97,3 +98,93 @@ DUTY = Table(
     schema=TOPOLOGY,
 )
 """Leader-only work: who may do it, and the epoch that grows whenever that changes."""
+
+LAST_START = Table(
+    "last_start",
+    METADATA,
+    Column(
+        "singleton", Boolean, CheckConstraint("singleton"), primary_key=True, server_default=true()
+    ),
+    Column("started_ms", BigInteger, nullable=False),
+    schema=TOPOLOGY,
+)
+"""The voting store's clock: when the last stay of an instance began; it never goes back."""
+
+HEARTBEAT = Table(
+    "heartbeat",
+    METADATA,
+    Column("instance_id", Text(collation="C"), primary_key=True),
+    Column("runtime_id", Text, nullable=False),
+    Column("prefix", Text, nullable=False),
+    Column("started_ms", BigInteger, nullable=False),
+    Column("count", BigInteger, nullable=False),
+    Column("acknowledged", Text, nullable=False),
+    Column("properties", JSONB, nullable=False),
+    Column(
+        "beaten_at", DateTime(timezone=True), nullable=False, server_default=func.clock_timestamp()
+    ),
+    schema=TOPOLOGY,
+)
+"""What each instance says of itself with the voting store; `beaten_at` is for people."""
+
+VOTING = Table(
+    "voting",
+    METADATA,
+    Column("id", Text(collation="C"), primary_key=True),
+    Column("replaces", Text, nullable=False),
+    Column("initiator", Text, nullable=False),
+    Column("members", JSONB, nullable=False),
+    Column(
+        "proposed_at",
+        DateTime(timezone=True),
+        nullable=False,
+        server_default=func.clock_timestamp(),
+    ),
+    schema=TOPOLOGY,
+)
+"""The votings under way."""
+
+VOTE = Table(
+    "vote",
+    METADATA,
+    Column(
+        "voting_id",
+        Text(collation="C"),
+        ForeignKey(VOTING.c.id, ondelete="CASCADE"),
+        primary_key=True,
+    ),
+    Column("instance_id", Text(collation="C"), primary_key=True),
+    Column("yes", Boolean, nullable=False),
+    Column(
+        "voted_at", DateTime(timezone=True), nullable=False, server_default=func.clock_timestamp()
+    ),
+    schema=TOPOLOGY,
+)
+"""What members have said to them."""
+
+
+def _view(name: str) -> Table:
+    return Table(
+        name,
+        METADATA,
+        Column(
+            "singleton",
+            Boolean,
+            CheckConstraint("singleton"),
+            primary_key=True,
+            server_default=true(),
+        ),
+        Column("id", Text, nullable=False),
+        Column("replaces", Text, nullable=False),
+        Column("initiator", Text, nullable=False),
+        Column("members", JSONB, nullable=False),
+        Column("promoted_at", DateTime(timezone=True), nullable=False),
+        schema=TOPOLOGY,
+    )
+
+
+ESTABLISHED_VIEW = _view("established_view")
+"""The voting that won last; at most one row."""
+
+PREVIOUS_VIEW = _view("previous_view")
+"""The one before, for people; at most one row."""

@@ -1,0 +1,106 @@
+"""A store's one connection to the cluster's database, with hints of what has changed there."""
+
+import selectors
+import socket
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+
+import psycopg
+from psycopg import Connection, sql
+
+from packhorse.db.connect import connect
+from packhorse.db.engine import Timeouts
+from packhorse.topology.membership import StoreUnavailable
+
+TIMEOUTS = Timeouts(statement_ms=5_000, lock_ms=2_000, idle_in_transaction_ms=5_000)
+"""A heartbeat that takes longer has failed: nobody else must wait for it."""
+
+
+class HintedSession:
+    """A connection in autocommit mode, made when it is needed and anew after it broke.
+
+    It hears `channel`; what it says there itself is not heard. One thread uses it, but for `wake`.
+    """
+
+    def __init__(self, url: str, name: str, channel: str, timeouts: Timeouts = TIMEOUTS) -> None:
+        self._url, self._name, self._channel, self._timeouts = url, name, channel, timeouts
+        self._connection: Connection | None = None
+        self._sleeper, self._waker = socket.socketpair()
+        self._sleeper.setblocking(False)
+        self._waker.setblocking(False)
+
+    @contextmanager
+    def use(self) -> Iterator[Connection]:
+        """Lend the connection. Raises `StoreUnavailable` when the database is away or too slow.
+
+        After an error no transaction is left open.
+        """
+        try:
+            yield self._connected()
+        except (psycopg.OperationalError, psycopg.InterfaceError) as error:
+            self._drop()
+            raise StoreUnavailable(f"the cluster's database says: {error}") from error
+        except BaseException:
+            self._drop()
+            raise
+
+    def tell(self, payload: str = "") -> None:
+        """Give the other sessions a hint; they need none, so one that fails is left out."""
+        with suppress(StoreUnavailable), self.use() as connection:
+            connection.execute("SELECT pg_notify(%s, %s)", (self._channel, payload))
+
+    def wait(self, seconds: float, concerns: Callable[[str], bool] = lambda _: True) -> None:
+        """Return after a hint whose payload concerns, after `wake`, or after `seconds`."""
+        until = time.monotonic() + seconds
+        while not self._has_heard(concerns):
+            rest = until - time.monotonic()
+            if rest <= 0 or self._was_woken_within(rest):
+                return
+
+    def wake(self) -> None:
+        """Let `wait` return, now or the next time; may be called by any thread."""
+        with suppress(OSError):  # full: it wakes anyway; closed: nobody waits
+            self._waker.send(b"x")
+
+    def close(self) -> None:
+        """Give the connection back."""
+        self._drop()
+        self._waker.close()
+        self._sleeper.close()
+
+    def _connected(self) -> Connection:
+        if self._connection is None or self._connection.closed:
+            made = connect(self._url, self._name, timeouts=self._timeouts, autocommit=True)
+            self._connection = made
+            made.execute(sql.SQL("LISTEN {}").format(sql.Identifier(self._channel)))
+        return self._connection
+
+    def _drop(self) -> None:
+        connection, self._connection = self._connection, None
+        if connection is not None:
+            with suppress(psycopg.Error):
+                connection.close()
+
+    def _has_heard(self, concerns: Callable[[str], bool]) -> bool:
+        if self._connection is None:
+            return False
+        try:
+            hints = list(self._connection.notifies(timeout=0))
+        except psycopg.Error:
+            self._drop()  # the next use says what is wrong
+            return False
+        own = self._connection.info.backend_pid
+        return any(hint.pid != own and concerns(hint.payload) for hint in hints)
+
+    def _was_woken_within(self, seconds: float) -> bool:
+        """Return at news of the database, too."""
+        with selectors.DefaultSelector() as selector:
+            selector.register(self._sleeper, selectors.EVENT_READ)
+            if self._connection is not None:
+                selector.register(self._connection, selectors.EVENT_READ)
+            ready = {key.fileobj for key, _ in selector.select(seconds)}
+        if self._sleeper not in ready:
+            return False
+        self._sleeper.recv(4096)
+        return True
