@@ -155,6 +155,12 @@ TOPOLOGY_CURRENT = Gauge("packhorse_topology_current", "1 while the topology's v
 TOPOLOGY_CHANGES = Counter(
     "packhorse_topology_changes", "Events of the topology: INIT, CHANGING, CHANGED, …", ["kind"]
 )
+TOPOLOGY_EXCHANGES = Counter(
+    "packhorse_topology_exchanges", "Exchanges that connectors have begun", ["outcome"]
+)
+TOPOLOGY_REJECTED = Counter(
+    "packhorse_topology_rejected", "Messages of connectors that were not believed", ["reason"]
+)
 TOPOLOGY_LISTENER_FAILURES = Counter(
     "packhorse_topology_listener_failures", "Calls of topology listeners that raised"
 )
