@@ -16,6 +16,8 @@ from packhorse.topology.membership import StoreUnavailable
 TIMEOUTS = Timeouts(statement_ms=5_000, lock_ms=2_000, idle_in_transaction_ms=5_000)
 """A heartbeat that takes longer has failed: nobody else must wait for it."""
 
+_MOST_HINTS = 1_000
+
 
 class HintedSession:
     """A connection in autocommit mode, made when it is needed and anew after it broke.
@@ -26,6 +28,7 @@ class HintedSession:
     def __init__(self, url: str, name: str, channel: str, timeouts: Timeouts = TIMEOUTS) -> None:
         self._url, self._name, self._channel, self._timeouts = url, name, channel, timeouts
         self._connection: Connection | None = None
+        self._hints: list[str] = []
         self._sleeper, self._waker = socket.socketpair()
         self._sleeper.setblocking(False)
         self._waker.setblocking(False)
@@ -70,6 +73,7 @@ class HintedSession:
         self._sleeper.close()
 
     def _connected(self) -> Connection:
+        self._collect()  # so that a connection which the server has ended is noticed
         if self._connection is None or self._connection.closed:
             made = connect(self._url, self._name, timeouts=self._timeouts, autocommit=True)
             self._connection = made
@@ -83,15 +87,21 @@ class HintedSession:
                 connection.close()
 
     def _has_heard(self, concerns: Callable[[str], bool]) -> bool:
-        if self._connection is None:
-            return False
+        self._collect()
+        hints, self._hints = self._hints, []
+        return any(concerns(hint) for hint in hints)
+
+    def _collect(self) -> None:
+        """Keep what others have said; anybody can say anything, so only a little of it."""
+        if self._connection is None or self._connection.closed:
+            return
         try:
-            hints = list(self._connection.notifies(timeout=0))
+            own = self._connection.info.backend_pid
+            said = [one.payload for one in self._connection.notifies(timeout=0) if one.pid != own]
         except psycopg.Error:
             self._drop()  # the next use says what is wrong
-            return False
-        own = self._connection.info.backend_pid
-        return any(hint.pid != own and concerns(hint.payload) for hint in hints)
+        else:
+            self._hints = [*self._hints, *said][-_MOST_HINTS:]
 
     def _was_woken_within(self, seconds: float) -> bool:
         """Return at news of the database, too."""

@@ -2,7 +2,7 @@
 
 import logging
 import uuid
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 
@@ -63,7 +63,7 @@ class _Need:
 class VotingMember:
     """`Membership` over a `VotingStore`; driven by one thread, time comes from `clock` alone.
 
-    `new_id` gives random ids, for this process and for its votings.
+    `runtime_id` is a fresh UUID unless it is given.
     """
 
     def __init__(
@@ -74,16 +74,16 @@ class VotingMember:
         times: VotingTimes = VotingTimes(),
         prefix: str = DEFAULT_PREFIX,
         clock: Clock | None = None,
-        new_id: Callable[[], str] = lambda: str(uuid.uuid4()),
+        runtime_id: str = "",
     ) -> None:
         self._store, self._instance_id, self._prefix = store, instance_id, prefix
-        self._times, self._clock, self._new_id = times, clock or SystemClock(), new_id
-        self._runtime_id = new_id()
+        self._times, self._clock = times, clock or SystemClock()
+        self._runtime_id = runtime_id or str(uuid.uuid4())
         self._watch = Watch(times.timeout_s)
         self._need = _Need()
         self._me: Member | None = None
         self._over = self._acknowledged = ""
-        self._count = 0
+        self._count = self._proposals = 0
         self._done_at: float | None = None
         self._snapshot: Snapshot | None = None
         self._calm = self._asked = False
@@ -146,6 +146,9 @@ class VotingMember:
     def leave(self) -> None:
         """Remove the own heartbeat; without a store the others notice after the time-out."""
         with suppress(StoreUnavailable):
+            for voting in self._snapshot.votings if self._snapshot else ():
+                if voting.id.startswith(f"{self._runtime_id}."):
+                    self._store.withdraw(voting.id)
             self._store.leave(self._instance_id, self._runtime_id)
         self._store.close()
 
@@ -252,7 +255,9 @@ class VotingMember:
 
     def _propose(self, expected: frozenset[Member], seen: Snapshot) -> None:
         replaces = seen.established.id if seen.established else ""
-        self._store.propose(Voting(self._new_id(), replaces, self._instance_id, expected))
+        self._proposals += 1
+        id_ = f"{self._runtime_id}.{self._proposals}"
+        self._store.propose(Voting(id_, replaces, self._instance_id, expected))
         self._asked = False
         self._store.wake()
 
