@@ -1,0 +1,1 @@
+"""The topology service: who is alive, who leads, and news of it, over HTTP and as a page."""

@@ -1,0 +1,96 @@
+"""A topology service put together: its parts, its HTTP service, and what makes it ready."""
+
+from collections.abc import AsyncIterator, Mapping, Sequence
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+
+from fastapi import APIRouter, FastAPI
+
+from packhorse.errors import Transient
+from packhorse.runtime.auth import Authenticator
+from packhorse.runtime.http import create_app
+from packhorse.runtime.lifecycle import Component
+from packhorse.runtime.problems import Kind
+from packhorse.runtime.stopping import telling
+from packhorse.topology.discovery import Discovery
+from packhorse.topology.properties import InvalidProperty
+from packhorse_services.topology import event_routes, routes
+from packhorse_services.topology.feed import StreamsEnded, TooManyStreams
+from packhorse_services.topology.page import rendering, session
+from packhorse_services.topology.page import routes as page_routes
+from packhorse_services.topology.parts import Parts
+
+DESCRIPTION = "Tells which instances are alive, in which clusters, in what order, and who leads."
+_PROBLEMS: Mapping[type[Exception], Kind] = {
+    TooManyStreams: Kind(429, "too-many-streams", "As many follow the topology as may", 10),
+    StreamsEnded: Kind(503, "streams-ended", "The service is about to end", 2),
+    InvalidProperty: Kind(422, "invalid-property", "No instance may announce this"),
+}
+
+
+class NoHeartbeat(Transient):
+    """The last heartbeat failed, or there has been none."""
+
+
+@dataclass(frozen=True)
+class TopologyService:
+    """A service that is put together and not started."""
+
+    app: FastAPI
+    components: Sequence[Component]
+
+
+def topology_service(
+    parts: Parts,
+    authenticator: Authenticator,
+    *,
+    connector_routes: APIRouter | None = None,
+    components: Sequence[Component] = (),
+    docs: bool = False,
+) -> TopologyService:
+    """Put a topology service together; nothing connects before it is started.
+
+    `components` are started behind the discovery, and stopped before it.
+    """
+
+    @asynccontextmanager
+    async def lifespan(_: FastAPI) -> AsyncIterator[None]:
+        async with telling(app.state.stopping, parts.feed.end_streams):
+            yield
+
+    app = create_app(
+        title="packhorse topology",
+        description=DESCRIPTION,
+        authenticator=authenticator,
+        readiness={"heartbeat": lambda: _ask_heartbeat(parts.discovery)},
+        lifespan=lifespan,
+        problems=_PROBLEMS,
+        docs=docs,
+    )
+    app.state.parts = parts
+    for router in (event_routes.router, routes.router):
+        app.include_router(router)
+    for router in (rendering.router, session.router, page_routes.router):
+        app.include_router(router)
+    if connector_routes is not None:
+        app.include_router(connector_routes)
+    return TopologyService(app, (_Following(parts), parts.discovery, *components))
+
+
+@dataclass(frozen=True)
+class _Following:
+    """Lets the feed hear the topology; at the end it lets go of the streams that are left."""
+
+    parts: Parts
+
+    def start(self) -> None:
+        self.parts.discovery.add_listener(self.parts.feed.hear)
+
+    def stop(self, timeout: float) -> None:  # noqa: ARG002
+        self.parts.feed.end_streams()
+
+
+def _ask_heartbeat(discovery: Discovery) -> None:
+    """Readiness is not being current: a view that changes is shown as such."""
+    if discovery.trouble() or discovery.observation() is None:
+        raise NoHeartbeat(discovery.trouble() or "there has been no heartbeat yet")

@@ -1,0 +1,1 @@
+"""Pages for people: read-only, rendered here, live without an API token in any script."""

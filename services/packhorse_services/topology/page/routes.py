@@ -1,0 +1,40 @@
+"""The topology page, and the part of it that the browser asks for again and again."""
+
+import asyncio
+from typing import Annotated
+
+from fastapi import APIRouter, Depends, Query, Request, Response
+
+from packhorse.runtime.auth import Principal
+from packhorse.runtime.validation import StrictRoute
+from packhorse_services.topology.page.rendering import PREFIX, page, rendered, tagged
+from packhorse_services.topology.page.session import visitor, visitor_or_sign_in
+from packhorse_services.topology.page.shown import content
+from packhorse_services.topology.parts import of
+
+router = APIRouter(route_class=StrictRoute, prefix=PREFIX, include_in_schema=False)
+
+Find = Annotated[str, Query(max_length=200)]
+
+
+@router.get("/topology")
+async def show_topology(
+    request: Request,
+    who: Annotated[Principal | Response, Depends(visitor_or_sign_in)],
+    find: Find = "",
+) -> Response:
+    """Show clusters, instances, connectors, changes and votings."""
+    if isinstance(who, Response):
+        return who
+    shown = await asyncio.to_thread(content, of(request), find)
+    return page("topology.html", shown=shown, find=find, who=who.name)
+
+
+@router.get("/topology/content")
+async def show_topology_content(
+    request: Request, _who: Annotated[Principal, Depends(visitor)], find: Find = ""
+) -> Response:
+    """Return what changes of the page; 304 when nothing has."""
+    shown = await asyncio.to_thread(content, of(request), find)
+    text = rendered("topology_content.html", shown=shown, find=find)
+    return tagged(request, text.encode("utf-8", "replace"), "text/html; charset=utf-8")

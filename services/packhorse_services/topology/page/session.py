@@ -1,0 +1,143 @@
+"""Signing in to the pages: the token in a cookie that no script and no other site can use.
+
+See docs/adr/0027-pages.md. The cookie opens pages only: the API takes bearer tokens as ever.
+"""
+
+import base64
+import binascii
+from typing import Annotated
+from urllib.parse import parse_qs, urlsplit
+
+from fastapi import APIRouter, Depends, Query, Request, Response
+from starlette.responses import RedirectResponse
+
+from packhorse.runtime.auth import Authenticator, Principal, Scope
+from packhorse.runtime.problems import Problem
+from packhorse.runtime.validation import StrictRoute, refuse_unknown_query
+from packhorse_services.topology.page.rendering import PREFIX, page
+
+router = APIRouter(route_class=StrictRoute, prefix=PREFIX, include_in_schema=False)
+
+COOKIE = "packhorse_page"
+SCOPE = Scope.QUEUES_READ
+_LONGEST_COOKIE = 3800
+_LONGEST_PATH = 500
+_FORM = "application/x-www-form-urlencoded"
+
+
+async def visitor(request: Request) -> Principal:
+    """Return who looks at a page. Raises `Problem` 401 for nobody, 403 without the scope."""
+    authenticator: Authenticator = request.app.state.authenticator
+    found = await authenticator.principal(_token(request))
+    if not found.may(SCOPE):
+        raise Problem(403, detail=f"this needs a token with the scope {SCOPE}")
+    refuse_unknown_query(request)
+    return found
+
+
+async def visitor_or_sign_in(request: Request) -> Principal | Response:
+    """Return who looks at a page, or the way to the form."""
+    try:
+        return await visitor(request)
+    except Problem as problem:
+        if problem.status_code not in (401, 403):
+            raise
+    return RedirectResponse(f"{PREFIX}/sign-in", 303)
+
+
+Next = Annotated[str, Query(alias="next", max_length=_LONGEST_PATH)]
+
+
+@router.get("/sign-in")
+async def show_sign_in(wanted: Next = "") -> Response:
+    """Show the form."""
+    return page("sign_in.html", next=_inside(wanted), wrong="")
+
+
+async def _posted(request: Request) -> dict[str, str]:
+    """Return the fields of a form that one of our own pages has sent. Raises `Problem`."""
+    if not _is_from_here(request):
+        raise Problem(403, detail="this form must be sent from a page of this service")
+    if request.headers.get("content-type", "").partition(";")[0].strip().lower() != _FORM:
+        raise Problem(415, detail=f"send the form as {_FORM}")
+    try:
+        fields = parse_qs((await request.body()).decode(), max_num_fields=10)
+    except ValueError:
+        raise Problem(400, detail="the form can't be read") from None
+    return {name: values[0] for name, values in fields.items()}
+
+
+Form = Annotated[dict[str, str], Depends(_posted)]
+
+
+@router.post("/sign-in")
+async def sign_in(request: Request, form: Form) -> Response:
+    """Take a token into the cookie, and go on to the page that was wanted."""
+    token, wanted = form.get("token", "").strip(), _inside(form.get("next", ""))
+    wrong = await _wrong(request.app.state.authenticator, token)
+    if wrong:
+        return page("sign_in.html", 401, next=wanted, wrong=wrong)
+    answer = RedirectResponse(wanted, 303)
+    answer.set_cookie(
+        COOKIE,
+        base64.urlsafe_b64encode(token.encode()).decode(),
+        path=PREFIX,
+        httponly=True,
+        samesite="strict",
+        secure=_is_encrypted(request),
+    )
+    return answer
+
+
+@router.post("/sign-out", dependencies=[Depends(_posted)])
+async def sign_out() -> Response:
+    """Forget the token."""
+    answer = RedirectResponse(f"{PREFIX}/sign-in", 303)
+    answer.delete_cookie(COOKIE, path=PREFIX, httponly=True, samesite="strict")
+    return answer
+
+
+async def _wrong(authenticator: Authenticator, token: str) -> str:
+    """Return why a token does not open the pages; empty when it does."""
+    try:
+        found = await authenticator.principal(token)
+    except Problem as problem:
+        if problem.status_code != 401:
+            raise
+        return "No such token, or it has expired."
+    if not found.may(SCOPE):
+        return f"This token does not have the scope {SCOPE}."
+    if len(token.encode()) * 4 / 3 > _LONGEST_COOKIE:
+        return "This token is too long for a browser's cookie; use one from the token file."
+    return ""
+
+
+def _token(request: Request) -> str | None:
+    try:
+        found = base64.urlsafe_b64decode(request.cookies.get(COOKIE, "").encode())
+        return found.decode() or None
+    except (binascii.Error, UnicodeError):
+        return None
+
+
+def _is_from_here(request: Request) -> bool:
+    """Tell whether the browser says so: it sends one of these headers, and no page forges them."""
+    site = request.headers.get("sec-fetch-site")
+    if site is not None:
+        return site == "same-origin"
+    origin = urlsplit(request.headers.get("origin", ""))
+    return bool(origin.netloc) and origin.netloc == request.headers.get("host", "")
+
+
+def _is_encrypted(request: Request) -> bool:
+    """Tell whether the browser's own connection is, whatever a proxy makes of it."""
+    return request.headers.get("origin", "").startswith("https://") or (
+        request.url.scheme == "https"
+    )
+
+
+def _inside(wanted: str) -> str:
+    """Return the path of a page of ours: the form sends nobody elsewhere."""
+    parts = urlsplit(wanted[:_LONGEST_PATH])
+    ours = wanted.startswith(f"{PREFIX}/") and not parts.scheme and not parts.netloc
+    return wanted if ours and wanted.isprintable() and "\\" not in wanted else f"{PREFIX}/topology"

@@ -1,0 +1,75 @@
+// Keeps the page's content up to date: the server renders it, this replaces it, nothing is built
+// from strings here. Rests while nobody looks.
+"use strict";
+(() => {
+  const EVERY_MS = 2000;
+  const content = document.getElementById("content");
+  const state = document.getElementById("state");
+  let tag = null;
+  let asking = false;
+
+  const tell = (text, wrong) => {
+    state.textContent = text;
+    state.classList.toggle("bad", wrong);
+  };
+
+  const relative = (date) => {
+    const seconds = Math.round((date - Date.now()) / 1000);
+    const far = Math.abs(seconds);
+    const [size, unit] = far < 90 ? [1, "s"] : far < 5400 ? [60, "min"] : [3600, "h"];
+    const text = `${Math.round(far / size)} ${unit}`;
+    return seconds > 0 ? `in ${text}` : `${text} ago`;
+  };
+
+  const showTimes = () => {
+    for (const one of content.querySelectorAll("time[datetime]")) {
+      const date = Date.parse(one.dateTime);
+      if (!Number.isNaN(date)) one.textContent = `${relative(date)} (${one.dateTime})`;
+    }
+  };
+
+  const show = (text) => {
+    const open = new Set();
+    for (const one of content.querySelectorAll("details[open]")) open.add(one.dataset.key);
+    const found = new DOMParser().parseFromString(text, "text/html");
+    content.replaceChildren(...found.body.childNodes);
+    for (const one of content.querySelectorAll("details")) one.open = open.has(one.dataset.key);
+  };
+
+  const refresh = async () => {
+    const headers = tag === null ? {} : { "If-None-Match": tag };
+    const answer = await fetch(content.dataset.refresh + location.search, {
+      headers,
+      cache: "no-store",
+      credentials: "same-origin",
+    });
+    if (answer.status === 401 || answer.status === 403) {
+      location.reload();
+      return;
+    }
+    if (answer.status !== 304) {
+      if (!answer.ok) throw new Error(`the service answers ${answer.status}`);
+      show(await answer.text());
+      tag = answer.headers.get("ETag");
+    }
+    tell("live", false);
+  };
+
+  const tick = async () => {
+    if (asking || document.hidden) return;
+    asking = true;
+    try {
+      await refresh();
+    } catch (error) {
+      tell(`not live: ${error.message}`, true);
+    } finally {
+      asking = false;
+    }
+    showTimes();
+  };
+
+  document.addEventListener("visibilitychange", tick);
+  setInterval(tick, EVERY_MS);
+  showTimes();
+  tick();
+})();

@@ -1,0 +1,56 @@
+"""A real browser, the system's Chromium, that remembers what it complained of."""
+
+import shutil
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from typing import Any
+
+from playwright.sync_api import Browser, Page, sync_playwright
+
+_ARGUMENTS = ["--no-sandbox", "--headless", "--disable-gpu", "--disable-dev-shm-usage"]
+
+
+@dataclass
+class Tab:
+    """A page in a fresh profile. `complaints` are errors of scripts and breaches of the policy."""
+
+    page: Page
+    complaints: list[str] = field(default_factory=list)
+    dialogs: list[str] = field(default_factory=list)
+
+    def text(self, selector: str = "body") -> str:
+        return self.page.inner_text(selector)
+
+
+@contextmanager
+def chromium() -> Iterator[Browser]:
+    """Start it. Its program comes from the system's package `chromium`."""
+    program = shutil.which("chromium")
+    assert program, "install the system package chromium"
+    with sync_playwright() as playwright:
+        browser = playwright.chromium.launch(executable_path=program, args=_ARGUMENTS)
+        try:
+            yield browser
+        finally:
+            browser.close()
+
+
+@contextmanager
+def tab(browser: Browser, **context: Any) -> Iterator[Tab]:
+    """Open a tab with cookies of its own."""
+    profile = browser.new_context(**context)
+    page = profile.new_page()
+    opened = Tab(page)
+    page.on("console", lambda said: _note(opened, said.type, said.text))
+    page.on("pageerror", lambda error: opened.complaints.append(str(error)))
+    page.on("dialog", lambda dialog: (opened.dialogs.append(dialog.message), dialog.dismiss()))
+    try:
+        yield opened
+    finally:
+        profile.close()
+
+
+def _note(opened: Tab, kind: str, text: str) -> None:
+    if kind == "error" and "status of 401" not in text:  # a refused sign-in is one, too
+        opened.complaints.append(text)

@@ -1,0 +1,259 @@
+"""The topology page in a real browser."""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import httpx
+import pytest
+from playwright.sync_api import Browser, expect
+
+from packhorse_services.topology.connectors.states import ConnectorState, State
+from packhorse_services.topology.schemas import ClusterViewDocument
+from tests.harness.browser import Tab, chromium, tab
+from tests.harness.topology.scripted import Scripted, cluster, scripted
+from tests.harness.topology.served import Served, served
+
+_PATIENCE_MS = 60_000
+expect.set_options(timeout=_PATIENCE_MS)
+
+_INSERT = """([element, member, value]) =>
+    document.body.append(Object.assign(document.createElement(element), {[member]: value}))"""
+_INTRUDERS = [("script", "textContent", "alert(3)"), ("img", "src", "http://elsewhere.example/x")]
+HOSTILE = "</dd><script>alert(1)</script><img src=x onerror=alert(2)>{{ 7*7 }}"
+NUMBERS = ClusterViewDocument(
+    seq=7,
+    final=True,
+    id="cluster-1",
+    me=1,
+    active=[1, 2],
+    deactivating=[],
+    inactive=[3],
+    instances={"1": "me", "2": "other"},
+)
+FAILED = ConnectorState(
+    direction="out",
+    state=State.FAILED,
+    url="http://peer.example/topology/connector",
+    holder="me",
+    instance_id="",
+    cluster_id="",
+    address="",
+    last_exchange_ms=1_700_000_000_000,
+    next_exchange_in_s=30.0,
+    interval_s=30.0,
+    reason="nobody answers",
+)
+
+
+@pytest.fixture(scope="module")
+def browser() -> Iterator[Browser]:
+    with chromium() as started:
+        yield started
+
+
+@pytest.fixture
+def made() -> Scripted:
+    return scripted("other", own={"packhorse.agent": "main"}, cluster_view=NUMBERS)
+
+
+@pytest.fixture
+def site(made: Scripted) -> Iterator[Served]:
+    with served(made) as running:
+        yield running
+
+
+@contextmanager
+def signed_in(browser: Browser, site: Served, **context: Any) -> Iterator[Tab]:
+    with tab(browser, **context) as opened:
+        opened.page.goto(f"{site.url}/pages/topology")
+        opened.page.fill("#token", "viewer")
+        opened.page.click("main button")
+        expect(opened.page.locator("h1")).to_have_text("Topology")
+        yield opened
+        assert opened.complaints == []
+        assert opened.dialogs == []
+
+
+def test_after_signing_in_everything_is_there(
+    browser: Browser, site: Served, made: Scripted
+) -> None:
+    made.remotes.views = [cluster("x", name="remote-1", properties={"x": {"rack": "9"}})]
+    made.membership.wake()
+    made.connectors.append(FAILED)
+    with signed_in(browser, site) as opened:
+        page = opened.page
+        expect(page.locator("[data-instance=me] .leader")).to_have_text("leader")
+        expect(page.locator("[data-instance=me]")).to_contain_text("main")
+        expect(page.locator("[data-instance=x]")).to_be_visible()
+        expect(page.locator("[data-connector=out]")).to_contain_text("nobody answers")
+        expect(page.locator("[data-connector=out]")).to_contain_text("FAILED")
+        expect(page.get_by_label("Cluster view")).to_contain_text("seq")
+        expect(page.get_by_label("Last changes")).to_contain_text("INIT")
+        expect(page.locator("#state")).to_have_text("live")
+
+
+def test_a_change_appears_without_a_reload(browser: Browser, site: Served, made: Scripted) -> None:
+    with signed_in(browser, site) as opened:
+        page = opened.page
+        page.evaluate("window.stillHere = true")
+        made.membership.become("other", "third", "me")
+        expect(page.locator("[data-instance=third]")).to_be_visible()
+        expect(page.locator("[data-instance=other] .leader")).to_be_visible()
+        expect(page.get_by_label("Last changes")).to_contain_text("third came")
+        assert page.evaluate("window.stillHere")
+
+
+def test_a_hostile_property_is_text(browser: Browser, site: Served, made: Scripted) -> None:
+    made.membership.describe("other", **{"note": HOSTILE, "packhorse.endpoint": "javascript:x()"})
+    with signed_in(browser, site) as opened:
+        page = opened.page
+        details = page.locator("[data-instance=other] details")
+        expect(details).to_have_count(1)
+        details.locator("summary").click()
+        expect(details.locator("dd")).to_have_text(HOSTILE)
+        made.membership.become("me", "other", "third")  # and after the part was replaced
+        expect(page.locator("[data-instance=third]")).to_be_visible()
+        expect(details.locator("dd")).to_have_text(HOSTILE)
+        assert details.evaluate("one => one.open"), "what was opened stays open"
+        assert page.locator("main script, main img, main a").count() == 0
+
+
+def test_the_policy_would_stop_what_got_in(browser: Browser, site: Served) -> None:
+    """A checker that can't fail is none: a breach is a complaint."""
+    with tab(browser) as opened:
+        opened.page.goto(f"{site.url}/pages/sign-in")
+        for element, member, value in _INTRUDERS:
+            with opened.page.expect_console_message(
+                lambda said: "Content Security Policy" in said.text, timeout=_PATIENCE_MS
+            ):
+                opened.page.evaluate(_INSERT, [element, member, value])
+        assert len(opened.complaints) >= 2
+        assert opened.dialogs == []
+
+
+@pytest.mark.parametrize(("scheme", "is_dark"), [("dark", True), ("light", False)])
+def test_it_is_dark_where_that_is_preferred(
+    browser: Browser, site: Served, scheme: str, is_dark: bool
+) -> None:
+    with signed_in(browser, site, color_scheme=scheme) as opened:
+        color = opened.page.evaluate("getComputedStyle(document.body).backgroundColor")
+        red = int(color.removeprefix("rgb(").partition(",")[0])
+        assert (red < 64) is is_dark
+
+
+def test_the_filter_is_in_the_address(browser: Browser, site: Served) -> None:
+    with signed_in(browser, site) as opened:
+        page = opened.page
+        page.fill("[name=find]", "OTHER")
+        page.click("[role=search] button")
+        assert page.url.endswith("?find=OTHER")
+        expect(page.locator("[data-instance=other]")).to_be_visible()
+        expect(page.locator("[data-instance=me]")).to_have_count(0)
+        expect(page.locator("#state")).to_have_text("live")
+        expect(page.locator("[data-instance=me]")).to_have_count(0)
+
+
+def test_no_script_has_the_token_and_it_ends_with_signing_out(
+    browser: Browser, site: Served
+) -> None:
+    with signed_in(browser, site) as opened:
+        page = opened.page
+        assert page.evaluate("document.cookie") == ""
+        [cookie] = page.context.cookies()
+        assert (cookie["httpOnly"], cookie["sameSite"], cookie["path"]) == (
+            True,
+            "Strict",
+            "/pages",
+        )
+        assert page.request.get(f"{site.url}/topology").status == 401, "the API takes no cookie"
+        page.click("header form[method=post] button")
+        expect(page.locator("h1")).to_have_text("Sign in")
+        assert page.context.cookies() == []
+        page.goto(f"{site.url}/pages/topology")
+        expect(page.locator("h1")).to_have_text("Sign in")
+
+
+def test_a_token_that_is_taken_back_ends_the_page(
+    browser: Browser, site: Served, made: Scripted
+) -> None:
+    with signed_in(browser, site) as opened:
+        del made.callers.known["viewer"]
+        expect(opened.page.locator("h1")).to_have_text("Sign in")
+
+
+def test_a_service_that_is_away_is_said_to_be(browser: Browser, made: Scripted) -> None:
+    with served(made) as site, tab(browser) as opened:
+        opened.page.goto(f"{site.url}/pages/sign-in")
+        opened.page.fill("#token", "viewer")
+        opened.page.click("main button")
+        expect(opened.page.locator("#state")).to_have_text("live")
+        site.end()
+        expect(opened.page.locator("#state")).to_contain_text("not live")
+
+
+@pytest.mark.parametrize(
+    ("token", "says"), [("nonsense", "No such token"), ("editor", "queues:read")]
+)
+def test_a_wrong_token_is_told_so(browser: Browser, site: Served, token: str, says: str) -> None:
+    with tab(browser) as opened:
+        opened.page.goto(f"{site.url}/pages/sign-in")
+        opened.page.fill("#token", token)
+        opened.page.click("main button")
+        expect(opened.page.get_by_role("alert")).to_contain_text(says)
+        assert opened.page.context.cookies() == []
+
+
+def test_another_site_can_neither_sign_in_nor_out(browser: Browser, site: Served) -> None:
+    other = site.url.replace("127.0.0.1", "localhost")
+    with tab(browser) as opened:
+        opened.page.goto(f"{other}/livez")
+        opened.page.evaluate(
+            """url => {
+              const form = document.createElement('form');
+              Object.assign(form, {method: 'post', action: url});
+              form.append(Object.assign(document.createElement('input'),
+                                        {name: 'token', value: 'viewer'}));
+              document.body.append(form);
+              setTimeout(() => form.submit(), 0);
+            }""",
+            f"{site.url}/pages/sign-in",
+        )
+        opened.page.wait_for_url(f"{site.url}/pages/sign-in")
+        assert opened.page.context.cookies() == []
+        assert "must be sent from a page of this service" in opened.text()
+
+
+def test_without_authentication_nobody_has_to_sign_in(browser: Browser) -> None:
+    with served(scripted(authentication=False)) as site, tab(browser) as opened:
+        opened.page.goto(f"{site.url}/pages/topology")
+        expect(opened.page.locator("[data-instance=me]")).to_be_visible()
+        assert opened.complaints == []
+
+
+@pytest.mark.parametrize(
+    ("headers", "status"),
+    [
+        ({}, 403),
+        ({"Origin": "null"}, 403),
+        ({"Origin": "http://elsewhere.example"}, 403),
+        ({"Sec-Fetch-Site": "cross-site"}, 403),
+        ({"Sec-Fetch-Site": "same-site"}, 403),
+        ({"Sec-Fetch-Site": "same-origin"}, 303),
+    ],
+)
+def test_the_form_says_where_it_comes_from(
+    site: Served, headers: dict[str, str], status: int
+) -> None:
+    form = {"token": "viewer", "next": "//elsewhere.example"}
+    answer = httpx.post(f"{site.url}/pages/sign-in", data=form, headers=headers)
+    assert answer.status_code == status
+    assert answer.headers.get("location", "/pages/topology") == "/pages/topology"
+
+
+def test_behind_an_encrypted_connection_the_cookie_is_for_such_only(site: Served) -> None:
+    host = site.url.removeprefix("http://")
+    answer = httpx.post(
+        f"{site.url}/pages/sign-in", data={"token": "viewer"}, headers={"Origin": f"https://{host}"}
+    )
+    assert "; Secure" in answer.headers["set-cookie"]
