@@ -59,6 +59,11 @@ class Discovery:
         """The persistent id of the local instance."""
         return self._membership.instance_id
 
+    @property
+    def membership(self) -> Membership:
+        """The part in the own cluster, for what its store knows besides views."""
+        return self._membership
+
     def start(self) -> None:
         """Begin to take part; returns at once, INIT follows when there is an agreed view."""
         self._beating.start()

@@ -114,6 +114,11 @@ class LeaseMember:
         """
         return None if self._state is None else cluster_document(self._state, self._who)
 
+    def numbers(self) -> dict[int, str]:
+        """Return the active and the deactivating instances' ids by their numbers, as last seen."""
+        entries = () if self._state is None else self._state.entries
+        return {entry.number: entry.who.instance_id for entry in entries}
+
     def _renew(self, properties: Mapping[str, str]) -> Pulse | None:
         news = None if self._stored == properties else dict(properties)
         announce = self._acknowledged > self._announced
