@@ -1,0 +1,191 @@
+"""Clusters that connectors join, in the test's process: real HTTP, real databases."""
+
+import socket
+import threading
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from typing import Any
+
+import uvicorn
+from fastapi import FastAPI
+
+from packhorse.clock import Clock
+from packhorse.runtime.auth import Authenticator
+from packhorse.runtime.connection import BoundedProtocol
+from packhorse.runtime.http import create_app
+from packhorse.topology.events import EventKind, TopologyEvent
+from packhorse.topology.listeners import Listener
+from packhorse.topology.remote_clusters import SqlRemoteClusters
+from packhorse.topology.view import ClusterView, InstanceDescription, TopologyView
+from packhorse_services.topology.connectors.assembly import assemble_connectors
+from packhorse_services.topology.connectors.options import ConnectorSettings
+from packhorse_services.topology.connectors.states import ConnectorState, State
+from tests.harness.waiting import eventually
+
+SECRET = "a shared key of at least 32 bytes, for tests"
+FAST: dict[str, Any] = {
+    "interval_s": 0.2,
+    "timeout_s": 2.0,
+    "connect_timeout_s": 1.0,
+    "read_timeout_s": 5.0,
+    "shared_keys": (SECRET,),
+}
+
+
+def cluster(name: str, *instances: str, **properties: str) -> ClusterView:
+    """A cluster whose first instance leads; by default it has one, named after it."""
+    return ClusterView(
+        name,
+        tuple(
+            InstanceDescription(one, name, is_leader=number == 0, properties=properties)
+            for number, one in enumerate(instances or (f"{name}-1",))
+        ),
+    )
+
+
+class FixedTopology:
+    """What connectors ask of a discovery; the own cluster is what the test says."""
+
+    def __init__(self, own: ClusterView | None, instance_id: str = "") -> None:
+        self.own = own
+        self.instance_id = instance_id or (own.ids[0] if own else "nobody")
+        self.wakes = 0
+        self._listeners: list[Listener] = []
+
+    def view(self) -> TopologyView | None:
+        return None if self.own is None else TopologyView(self.own)
+
+    def add_listener(self, listener: Listener) -> None:
+        self._listeners.append(listener)
+
+    def remove_listener(self, listener: Listener) -> None:
+        self._listeners = [one for one in self._listeners if one != listener]
+
+    def wake(self) -> None:
+        self.wakes += 1
+
+    def change(self, own: ClusterView) -> None:
+        """Let the own cluster be another one, and tell listeners."""
+        self.own = own
+        for listener in list(self._listeners):
+            listener(TopologyEvent(EventKind.CHANGED, None, TopologyView(own)))
+
+
+class Cluster:
+    """One instance of a cluster with its connectors and its HTTP service."""
+
+    def __init__(
+        self,
+        name: str,
+        database_url: str,
+        *,
+        instance: str = "",
+        port: int = 0,
+        own: ClusterView | None = None,
+        clock: Clock | None = None,
+        **settings: Any,
+    ) -> None:
+        self.topology = FixedTopology(own or cluster(name, *([instance] if instance else [])))
+        if instance:
+            self.topology.instance_id = instance
+        self.database_url = database_url
+        self._listener = socket.create_server(("127.0.0.1", port))
+        self.port = self._listener.getsockname()[1]
+        chosen = ConnectorSettings(**{**FAST, **settings})
+        self.assembled = assemble_connectors(chosen, database_url, self.topology, clock)
+        self._server = uvicorn.Server(_config(self._app()))
+        self._thread = threading.Thread(target=self._serve, daemon=True)
+        self._remotes = SqlRemoteClusters(database_url)
+
+    @property
+    def url(self) -> str:
+        return f"http://127.0.0.1:{self.port}"
+
+    def start(self) -> "Cluster":
+        self._thread.start()
+        eventually(lambda: self._server.started, what="the server has started")
+        self.assembled.connectors.start()
+        return self
+
+    def stop(self) -> None:
+        """End as a process does that is told to."""
+        self.stop_serving()
+        self.assembled.connectors.stop(10)
+        self._remotes.close()
+
+    def stop_serving(self) -> None:
+        self._server.should_exit = True
+        if self._thread.ident is not None:
+            self._thread.join(10)
+        self._listener.close()
+
+    def remotes(self) -> list[str]:
+        """Ids of the clusters that are known here besides the own one."""
+        return [one.id for one in self._remotes.clusters()]
+
+    def remote(self, name: str) -> ClusterView:
+        [found] = [one for one in self._remotes.clusters() if one.id == name]
+        return found
+
+    def states(self) -> list[State]:
+        return [one.state for one in self.outgoing()]
+
+    def outgoing(self) -> list[ConnectorState]:
+        me = self.topology.instance_id
+        return [one for one in self.assembled.connectors.states() if one.holder == me]
+
+    def _serve(self) -> None:
+        self._server.run(sockets=[self._listener])
+
+    def _app(self) -> FastAPI:
+        app = create_app(
+            title="cluster",
+            description="",
+            authenticator=Authenticator.off(),
+            readiness={},
+        )
+        app.include_router(self.assembled.routes)
+        return app
+
+
+@contextmanager
+def running(*clusters: Cluster) -> Iterator[None]:
+    """Run them; those that still run at the end are stopped."""
+    try:
+        for one in clusters:
+            one.start()
+        yield
+    finally:
+        for one in clusters:
+            one.stop()
+
+
+def until_known(one: Cluster, others: Sequence[str], timeout: float = 20.0) -> float:
+    """Wait until a cluster knows exactly the others; return how many seconds it took."""
+    began = time.monotonic()
+    eventually(
+        lambda: one.remotes() == sorted(others),
+        timeout=timeout,
+        interval=0.02,
+        what=f"{one.topology.instance_id} knows {sorted(others)}, and not {one.remotes()}",
+    )
+    return time.monotonic() - began
+
+
+def free_port() -> int:
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        return int(listener.getsockname()[1])
+
+
+def _config(app: FastAPI) -> uvicorn.Config:
+    return uvicorn.Config(
+        app,
+        http=BoundedProtocol,
+        loop="asyncio",
+        ws="none",
+        log_config=None,
+        access_log=False,
+        proxy_headers=False,
+        timeout_graceful_shutdown=2,
+    )
