@@ -48,7 +48,7 @@ class EventFlow:
         self._view: TopologyView | None = None
         self._revision = ""
         self._current = False
-        self._not_before = -math.inf
+        self._not_before = self._asked_at = -math.inf
 
     @property
     def view(self) -> TopologyView | None:
@@ -78,9 +78,8 @@ class EventFlow:
             return math.inf
         if self._current:
             return self._seen.valid_until
-        if self._seen.view is None or not self._seen.settled:
-            return math.inf
-        return self._not_before if self._not_before < self._seen.valid_until else math.inf
+        waits = self._seen.view is not None and self._seen.settled
+        return self._not_before if waits and self._not_before > self._asked_at else math.inf
 
     def observe(
         self, observation: Observation, remotes: Sequence[ClusterView], now: float
@@ -100,7 +99,7 @@ class EventFlow:
         return self._news(now)
 
     def _news(self, now: float) -> list[TopologyEvent]:
-        agreed = self._agreed(now)
+        agreed, self._asked_at = self._agreed(now), now
         events = []
         if self._current and not self._holds(agreed):
             self._current, self._not_before = False, now + self._delay_s
