@@ -8,7 +8,7 @@ import pytest
 
 from packhorse.topology.membership import DuplicateInstance, Membership, StoreUnavailable
 from tests.harness.postgres import Databases
-from tests.harness.topology.clusters import (
+from tests.harness.topology.driven import (
     Cluster,
     LeaseMemoryCluster,
     LeaseSqlCluster,

@@ -5,7 +5,7 @@ from packhorse.topology.voting.member import VotingMember
 from packhorse.topology.voting.sql import SqlVotingStore
 from tests.harness.clock import ManualClock
 from tests.harness.postgres import Databases
-from tests.harness.topology.clusters import LeaseSqlCluster
+from tests.harness.topology.driven import LeaseSqlCluster
 from tests.harness.topology.voting_memory import EventualStore
 
 
