@@ -24,10 +24,10 @@ __all__ = ["Announcement", "InvalidAnnouncement", "Route", "decode", "decode_con
 
 PROTOCOL_VERSION = 1
 
-MAX_BYTES = 2 * 1024 * 1024
+MAX_BYTES = 1024 * 1024
 """Of one announcement's JSON."""
 
-MAX_TOKENS = 200_000
+MAX_TOKENS = 100_000
 """Commas and opening brackets in it, each of which may cost far more memory than its byte."""
 
 Path = tuple[str, ...]
@@ -71,8 +71,8 @@ class Announcement:
         return _text({"local_cluster": _cluster_json(self.local_cluster), "clusters": further})
 
 
-def encode(announcement: Announcement) -> bytes:
-    """Return the JSON to send; what would make it too large, the farthest first, is left out."""
+def encode(announcement: Announcement, limit: int = MAX_BYTES) -> bytes:
+    """Return the JSON to send, of `limit` bytes; the farthest clusters are left out if need be."""
     further = sorted(announcement.further, key=lambda route: (len(route.path), route.path))
     head = {
         "protocol_version": PROTOCOL_VERSION,
@@ -84,7 +84,7 @@ def encode(announcement: Announcement) -> bytes:
         "reset_backoff": announcement.reset_backoff,
         "local_cluster": _cluster_json(announcement.local_cluster),
     }
-    told = _fitting(announcement, further, len(_text(head).encode()))
+    told = _fitting(announcement, further, limit - len(_text(head).encode()))
     return _text({**head, "clusters": told}).encode()
 
 
@@ -196,15 +196,15 @@ def _route_json(route: Route) -> dict[str, Any]:
 
 
 def _fitting(
-    announcement: Announcement, nearest_first: Sequence[Route], used: int
+    announcement: Announcement, nearest_first: Sequence[Route], room: int
 ) -> list[Mapping[str, Any]]:
     told: list[Mapping[str, Any]] = []
     instances = len(announcement.local_cluster.instances)
     for route in nearest_first[: MAX_CLUSTERS - 1]:
         found = _route_json(route)
-        used += len(_text(found).encode()) + 16
+        room -= len(_text(found).encode()) + 16
         instances += len(route.cluster.instances)
-        if used > MAX_BYTES or instances > MAX_INSTANCES or len(route.path) > MAX_PATH:
+        if room < 0 or instances > MAX_INSTANCES or len(route.path) > MAX_PATH:
             break
         told.append(found)
     return told

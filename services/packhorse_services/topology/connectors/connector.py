@@ -1,0 +1,204 @@
+"""One configured URL: a thread that exchanges announcements with whoever answers there."""
+
+import logging
+import threading
+from dataclasses import dataclass, replace
+from typing import Protocol
+
+import psycopg
+from psycopg_pool import PoolClosed, PoolTimeout
+
+from packhorse.errors import PackhorseError
+from packhorse.runtime.lifecycle import Worker
+from packhorse.runtime.metrics import TOPOLOGY_EXCHANGES
+from packhorse.topology.announcements import Announcement
+from packhorse_services.topology.connectors.backoff import pause_after
+from packhorse_services.topology.connectors.exchange import Exchange, ExchangeFailed
+from packhorse_services.topology.connectors.knowledge import Knowledge, Known
+from packhorse_services.topology.connectors.options import base_url, shown
+from packhorse_services.topology.connectors.reception import is_loop, kept_of
+from packhorse_services.topology.connectors.states import State
+
+logger = logging.getLogger(__name__)
+
+
+class Neighbours(Protocol):
+    """The connectors of one process, as one of them knows them."""
+
+    def is_overtaken(self, connector: "Connector", cluster: str) -> bool:
+        """Tell whether one with an earlier URL works and leads to that cluster."""
+        ...
+
+    def settle(self, connector: "Connector", cluster: str) -> None:
+        """Let later ones that lead to that cluster stand by or step in: this one has changed."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """How the last exchange went."""
+
+    state: State = State.WAITING
+    reason: str = ""
+    instance_id: str = ""
+    cluster_id: str = ""
+    interval_s: float = 0.0
+    failures: int = 0
+    succeeded_ms: int | None = None
+    due: float = 0.0
+    """When the next exchange is, on the monotonic clock."""
+
+    @property
+    def works(self) -> bool:
+        """Whether the peer has answered as it should."""
+        return self.state in (State.CONNECTED, State.STANDBY)
+
+
+class Connector:
+    """Exchanges at its interval, and at once after `kick`; stands by for an earlier URL."""
+
+    def __init__(self, url: str, knowledge: Knowledge, neighbours: Neighbours) -> None:
+        self._knowledge, self._neighbours = knowledge, neighbours
+        self._settings, self._clock = knowledge.settings, knowledge.clock
+        base = base_url(url)
+        self.url, self._host = shown(base), base.netloc.decode("ascii")
+        self._exchange = Exchange(base, knowledge.topology.instance_id, knowledge.settings)
+        self._wake = threading.Event()
+        self._outcome = Outcome()
+        self._told: set[str] = set()
+        self._worker = Worker(f"connector-{self._host}", self._run)
+
+    def start(self) -> None:
+        """Begin at once."""
+        self._worker.start()
+
+    def ask_to_end(self) -> None:
+        """Return at once; the thread says goodbye to its peer and ends."""
+        self._worker.ask_to_end()
+        self._wake.set()
+
+    def stop(self, timeout: float) -> None:
+        """Wait for the thread's end."""
+        self.ask_to_end()
+        self._worker.stop(timeout)
+
+    def failure(self) -> BaseException | None:
+        """Return what ended the thread, which no peer and no database does."""
+        return self._worker.failure()
+
+    def kick(self) -> None:
+        """Exchange as soon as possible."""
+        self._wake.set()
+
+    def outcome(self) -> Outcome:
+        """Return how the last exchange went, and when the next one is."""
+        return self._outcome
+
+    def _run(self, stopping: threading.Event) -> None:
+        while not stopping.is_set():
+            before, self._outcome = self._outcome, self._next_outcome()
+            self._note(before)
+            pause = self._outcome.due - self._clock.monotonic()
+            self._clock.wait(self._wake, max(0.0, pause))
+            self._wake.clear()
+        self._say_goodbye()
+        self._exchange.close()
+
+    def _next_outcome(self) -> Outcome:
+        try:
+            known = self._knowledge.look()
+            if known is None:
+                return self._waiting("there is no view of the own cluster yet")
+            outcome = self._exchanged(known)
+            TOPOLOGY_EXCHANGES.labels("ok").inc()
+        except (PackhorseError, psycopg.Error, PoolTimeout, PoolClosed) as error:
+            TOPOLOGY_EXCHANGES.labels("failed").inc()
+            outcome = self._failed(_words(error))
+        return outcome
+
+    def _exchanged(self, known: Known) -> Outcome:
+        last = self._outcome
+        longest = self._settings.longest_interval_s
+        promised = longest if last.state in (State.STANDBY, State.LOOP) else known.interval_s
+        to_tell = known.announcement(last.cluster_id, interval_s=promised)
+        answer = self._exchange.put(to_tell, known.now)
+        self._told.add(answer.owner)
+        cluster = answer.local_cluster.id
+        if answer.loop or is_loop(answer, known.own):
+            return self._after(State.LOOP, answer, "it leads back into the own cluster", longest)
+        kept = kept_of(answer, known.own)
+        standby = self._neighbours.is_overtaken(self, cluster)
+        state = State.STANDBY if standby else State.CONNECTED
+        own_s = self._settings.interval_s if answer.reset_backoff else known.interval_s
+        pause = pause_after(self._settings, state, own_s, answer.backoff_interval_s, 0)
+        self._knowledge.hear(kept, holder=known.instance_id, address=self._host, backoff_s=pause)
+        reason = "an earlier URL leads to the same cluster" if standby else ""
+        return self._after(state, answer, reason, pause)
+
+    def _after(self, state: State, answer: Announcement, reason: str, pause: float) -> Outcome:
+        return Outcome(
+            state=state,
+            reason=reason,
+            instance_id=answer.owner,
+            cluster_id=answer.local_cluster.id,
+            interval_s=pause,
+            succeeded_ms=self._clock.wall_ms(),
+            due=self._clock.monotonic() + pause,
+        )
+
+    def _failed(self, reason: str) -> Outcome:
+        failures = self._outcome.failures + 1
+        pause = pause_after(self._settings, State.FAILED, 0.0, 0.0, failures)
+        return replace(
+            self._outcome,
+            state=State.FAILED,
+            reason=reason,
+            failures=failures,
+            interval_s=pause,
+            due=self._clock.monotonic() + pause,
+        )
+
+    def _waiting(self, reason: str) -> Outcome:
+        return replace(self._failed(reason), state=State.WAITING, failures=0)
+
+    def _note(self, before: Outcome) -> None:
+        now = self._outcome
+        if before.works != now.works:
+            self._neighbours.settle(self, now.cluster_id)
+        if (before.state, before.cluster_id) == (now.state, now.cluster_id):
+            return
+        log = logger.warning if now.state in (State.FAILED, State.LOOP) else logger.info
+        log(
+            "a connector is %s",
+            now.state,
+            extra={"url": self.url, "reason": now.reason, "peer": now.instance_id},
+        )
+
+    def _say_goodbye(self) -> None:
+        """Disconnect, if there was ever a connection; a peer that is away finds out by itself."""
+        if not self._told:
+            return
+        try:
+            known = self._knowledge.look()
+            if known is not None:
+                self._exchange.delete(known.now)
+        except (PackhorseError, psycopg.Error, PoolTimeout, PoolClosed) as error:
+            logger.info(
+                "a peer was not told goodbye", extra={"url": self.url, "reason": str(error)}
+            )
+        for owner in self._told:
+            self._forget(owner)
+
+    def _forget(self, owner: str) -> None:
+        try:
+            self._knowledge.forget(owner, holder=self._knowledge.topology.instance_id)
+        except (psycopg.Error, PoolTimeout, PoolClosed):
+            logger.info("an announcement is left to run out", extra={"peer": owner})
+
+
+def _words(error: Exception) -> str:
+    if isinstance(error, ExchangeFailed):
+        return str(error)
+    if isinstance(error, PackhorseError):
+        return f"the peer's announcement is refused: {error}"
+    return "the own database is away"

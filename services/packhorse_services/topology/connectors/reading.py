@@ -1,0 +1,97 @@
+"""What a peer's request is checked for before anything of it is believed."""
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+import httpx
+from starlette.types import Scope
+
+from packhorse.topology import nonces, signing
+from packhorse.topology.announcements import Announcement, InvalidAnnouncement, decode
+from packhorse.topology.connector_keys import KeyId, SharedKeys
+from packhorse.topology.rejection import Reason, Rejected
+from packhorse.topology.sealing import place_of
+from packhorse.topology.signing import Request, Signed
+from packhorse_services.topology.connectors.coding import Seal, uncoded
+from packhorse_services.topology.connectors.knowledge import Pool
+from packhorse_services.topology.connectors.options import ConnectorSettings, base_url
+
+
+@dataclass(frozen=True, slots=True)
+class Incoming:
+    """A request as its signature is computed from it."""
+
+    request: Request
+    instance_id: str
+    """The one in the URL: whose connector it says to be."""
+
+    def begun(self, settings: ConnectorSettings) -> None:
+        """Check what can be checked before the body is read. Raises `Rejected`."""
+        if settings.keys is None:
+            return
+        claimed = signing.parsed(self.request)
+        if claimed.key.instance != self.instance_id:
+            raise Rejected(Reason.FOREIGN, "the key id names another instance than the URL")
+
+    def verified(self, settings: ConnectorSettings, body: bytes, pool: Pool) -> Signed | None:
+        """Return the signature, once and never again. Raises `Rejected`; None without keys."""
+        if settings.keys is None:
+            return None
+        signed = signing.verify(self.request, body, settings.keys)
+        with pool.connection() as connection:
+            nonces.take(connection, signed, settings.keys)
+        return signed
+
+    def announcement(
+        self, settings: ConnectorSettings, body: bytes, signed: Signed | None
+    ) -> Announcement:
+        """Return what it announces. Raises `Rejected`, `TooLarge` or `InvalidAnnouncement`."""
+        sealing = self._seal(settings, signed)
+        announcement = decode(uncoded(self.request.headers, body, sealing))
+        if announcement.owner != self.instance_id:
+            raise InvalidAnnouncement("the owner is another instance than the one in the URL")
+        return announcement
+
+    def answer_seal(
+        self, settings: ConnectorSettings, key: KeyId, signed: Signed | None
+    ) -> Seal | None:
+        """Return how to seal the answer."""
+        if signed is None or settings.keys is None or not settings.encryption:
+            return None
+        return self._sealed_with(settings.keys, key, signed, "answer", signed.nonce)
+
+    def _seal(self, settings: ConnectorSettings, signed: Signed | None) -> Seal | None:
+        if signed is None or settings.keys is None or not settings.encryption:
+            return None
+        return self._sealed_with(settings.keys, signed.key, signed, "PUT", "")
+
+    def _sealed_with(
+        self, keys: SharedKeys, key: KeyId, signed: Signed, what: str, nonce: str
+    ) -> Seal:
+        place = place_of(what, self.request.authority, self.request.target, str(key), nonce)
+        return Seal(keys.sealing_key(key, signed.secret), place)
+
+
+def incoming(scope: Scope, instance_id: str, settings: ConnectorSettings) -> Incoming:
+    """Return a request as it was signed. Raises `Rejected` for one without one clear host."""
+    headers = [
+        (name.decode("latin-1"), value.decode("latin-1")) for name, value in scope["headers"]
+    ]
+    if settings.public_url:
+        base = base_url(settings.public_url)
+        authority, target = base.netloc.decode("ascii"), _public_target(base, instance_id)
+    else:
+        authority, target = _host(headers), scope["raw_path"].decode("latin-1")
+    found = Request(scope["method"], authority.lower(), target, signing.fields(headers))
+    return Incoming(found, instance_id)
+
+
+def _public_target(base: httpx.URL, instance_id: str) -> str:
+    return base.copy_with(path=f"{base.path}/{instance_id}").raw_path.decode("ascii")
+
+
+def _host(headers: Iterable[tuple[str, str]]) -> str:
+    hosts = [value for name, value in headers if name.lower() == "host"]
+    if len(hosts) != 1:
+        raise Rejected(Reason.MALFORMED, "send the header Host, once")
+    return hosts[0]

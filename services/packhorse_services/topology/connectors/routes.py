@@ -1,0 +1,139 @@
+"""Where other clusters' connectors come to: PUT to announce, DELETE to disconnect."""
+
+import asyncio
+from collections.abc import Callable
+from typing import TypeVar
+
+from fastapi import APIRouter, Depends, Request, Response
+
+from packhorse.errors import PackhorseError
+from packhorse.runtime.metrics import TOPOLOGY_REJECTED
+from packhorse.runtime.problems import Problem
+from packhorse.runtime.request_body import allow_body
+from packhorse.topology import signing
+from packhorse.topology.announcement_store import TooManyPeers
+from packhorse.topology.announcements import Announcement, InvalidAnnouncement
+from packhorse.topology.rejection import Reason, Rejected
+from packhorse.topology.signing import Signed
+from packhorse_services.topology.connectors.allow_list import AllowList
+from packhorse_services.topology.connectors.coding import MAX_WIRE_BYTES, Coded, TooLarge, coded
+from packhorse_services.topology.connectors.knowledge import Knowledge, Known
+from packhorse_services.topology.connectors.options import DEFAULT_PATH
+from packhorse_services.topology.connectors.reading import Incoming, incoming
+from packhorse_services.topology.connectors.reception import ClaimsOurs, is_loop, kept_of
+
+_CHALLENGE = {"WWW-Authenticate": 'Signature realm="packhorse"'}
+_STATUSES: dict[type[PackhorseError], int] = {
+    InvalidAnnouncement: 422,
+    ClaimsOurs: 409,
+    TooManyPeers: 409,
+    TooLarge: 413,
+}
+Result = TypeVar("Result")
+
+
+def connector_routes(knowledge: Knowledge, allow_list: AllowList) -> APIRouter:
+    """Return the routes; they ask for no token, but for an address and a signature.
+
+    They are for packhorse processes alone and so not in the OpenAPI document.
+    """
+    gate = _Gate(knowledge, allow_list)
+    router = APIRouter(prefix=DEFAULT_PATH, include_in_schema=False)
+
+    @router.put("/{instance_id}", dependencies=[Depends(allow_body(MAX_WIRE_BYTES))])
+    async def announce(request: Request, instance_id: str) -> Response:
+        return await gate.passed(request, instance_id, gate.announce)
+
+    @router.delete("/{instance_id}", dependencies=[Depends(allow_body(0))])
+    async def disconnect(request: Request, instance_id: str) -> Response:
+        return await gate.passed(request, instance_id, gate.disconnect)
+
+    return router
+
+
+class _Gate:
+    def __init__(self, knowledge: Knowledge, allow_list: AllowList) -> None:
+        self._knowledge, self._allow_list = knowledge, allow_list
+        self._settings = knowledge.settings
+
+    async def passed(
+        self,
+        request: Request,
+        instance_id: str,
+        action: Callable[[Incoming, bytes, str, bool], Response],
+    ) -> Response:
+        """Do the action for whom the allow list has; everything else is a problem, and counted."""
+        peer = request.client.host if request.client else ""
+        if not await asyncio.to_thread(self._allow_list.allows, peer):
+            TOPOLOGY_REJECTED.labels(Reason.UNTRUSTED).inc()
+            raise Problem(404)
+        try:
+            if request.scope["query_string"]:
+                raise Rejected(Reason.MALFORMED, "connectors send no query")
+            found = incoming(request.scope, instance_id, self._settings)
+            found.begun(self._settings)
+            body = await request.body()
+            gzip = "gzip" in request.headers.get("accept-encoding", "")
+            return await asyncio.to_thread(action, found, body, peer, gzip)
+        except (Rejected, InvalidAnnouncement, ClaimsOurs, TooManyPeers, TooLarge) as error:
+            raise _problem(error) from error
+
+    def announce(self, found: Incoming, body: bytes, peer: str, gzip: bool) -> Response:
+        """Keep what the peer tells, and tell it what is known here."""
+        signed = found.verified(self._settings, body, self._knowledge.pool)
+        announcement = found.announcement(self._settings, body, signed)
+        known = self._knowledge.look()
+        if known is None:
+            raise Problem(503, detail="this cluster has no view of itself yet; try again")
+        loop = is_loop(announcement, known.own)
+        if not loop:
+            kept = kept_of(announcement, known.own)
+            self._knowledge.hear(
+                kept, holder="", address=peer, backoff_s=announcement.backoff_interval_s
+            )
+        answer = known.announcement(announcement.local_cluster.id, loop=loop)
+        return self._answer(200, answer, known, found, signed, gzip=gzip)
+
+    def disconnect(self, found: Incoming, body: bytes, _peer: str, gzip: bool) -> Response:
+        """Forget what the peer has told."""
+        signed = found.verified(self._settings, body, self._knowledge.pool)
+        self._knowledge.forget(found.instance_id, holder="")
+        return self._answer(204, None, self._knowledge.look(), found, signed, gzip=gzip)
+
+    def _answer(
+        self,
+        status: int,
+        announcement: Announcement | None,
+        known: Known | None,
+        found: Incoming,
+        signed: Signed | None,
+        *,
+        gzip: bool,
+    ) -> Response:
+        keys = self._settings.keys
+        body = Coded({}, b"")
+        key = None if keys is None or known is None else keys.key_id(known.now, known.instance_id)
+        if announcement is not None:
+            seal = None if key is None else found.answer_seal(self._settings, key, signed)
+            body = coded(announcement, gzip=gzip, sealing=seal)
+        headers = dict(body.headers)
+        if keys is not None and key is not None and known is not None and signed is not None:
+            answer = signing.Response(status, headers, found.request)
+            headers = signing.sign(answer, body.body, keys, key, known.now, secret=signed.secret)
+        return Response(body.body, status, headers)
+
+
+def _problem(error: PackhorseError) -> Problem:
+    if isinstance(error, Rejected):
+        TOPOLOGY_REJECTED.labels(error.reason).inc()
+        if error.reason is Reason.ANNOUNCEMENT:
+            return Problem(415, detail=str(error))
+        return Problem(
+            401,
+            "The request is not signed as it must be",
+            str(error),
+            slug="unsigned",
+            headers=_CHALLENGE,
+        )
+    TOPOLOGY_REJECTED.labels(Reason.ANNOUNCEMENT).inc()
+    return Problem(_STATUSES[type(error)], detail=str(error))
