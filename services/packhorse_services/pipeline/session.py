@@ -1,6 +1,7 @@
 """A Spark session as the product needs it: local by default, or on whatever cluster is named."""
 
 import os
+import re
 import sys
 import tempfile
 from collections.abc import Mapping
@@ -52,6 +53,14 @@ def spark_session(settings: Settings, location: Location, name: str) -> SparkSes
     """
     with translated(name):
         return _session(settings, location, name)
+
+
+def cores(spark: SparkSession) -> int:
+    """Return how many tasks the session works on at a time."""
+    local = re.fullmatch(r"local\[(\*|\d+)(?:,.*)?\]", spark.sparkContext.master)
+    if local is None:
+        return spark.sparkContext.defaultParallelism
+    return os.cpu_count() or 1 if local[1] == "*" else int(local[1])
 
 
 def _session(settings: Settings, location: Location, name: str) -> SparkSession:

@@ -36,10 +36,15 @@ from packhorse_services.pipeline.archive.journal_source import (
 from packhorse_services.pipeline.archive.kafka_source import kafka_stream
 from packhorse_services.pipeline.archive.places import Places
 from packhorse_services.pipeline.location import Location
+from packhorse_services.pipeline.session import cores
 
 logger = logging.getLogger(__name__)
 
 QUERY = "bronze"
+
+_FEW_TASKS = 2
+_RECORDS_A_TASK = 10_000
+"""A task costs a tenth of a second and makes a file, so few records are read by few tasks."""
 
 Reached = Callable[[str], None]
 """Told at each point where a kill may leave things half done: before and after every commit."""
@@ -177,7 +182,7 @@ def query(
 
 def source(spark: SparkSession, origin: Origin, found: Plan) -> DataFrame:
     """Return the journal as a stream with the columns of bronze."""
-    tasks = spark.sparkContext.defaultParallelism
+    tasks = min(cores(spark), max(_FEW_TASKS, found.waiting // _RECORDS_A_TASK))
     starting = at.as_json(found.starting)
     if origin.url.startswith("kafka://"):
         return kafka_stream(

@@ -56,8 +56,9 @@ def events_of(
     """Yield what a package clears and writes, its writes in their order, in constant memory.
 
     Only what can change something `within` that path: a package whose header names other paths
-    alone is passed over, one whose header names none is not. When a package turns out to be unreadable, an event that says so comes
-    last; what came before it counts for nothing then. Raises `BlobStoreUnavailable`.
+    alone is passed over, one whose header names none is not. When a package turns out to be
+    unreadable, an event that says so comes last; what came before it counts for nothing then.
+    Raises `BlobStoreUnavailable`.
     """
     package_id = ""
     try:
