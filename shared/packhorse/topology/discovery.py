@@ -55,6 +55,11 @@ class Discovery:
         self._watching = Worker("topology-watch", self._watch)
 
     @property
+    def membership(self) -> Membership:
+        """What knows the store: for those who show its documents or ask for duties."""
+        return self._membership
+
+    @property
     def instance_id(self) -> str:
         """The persistent id of the local instance."""
         return self._membership.instance_id
@@ -148,7 +153,7 @@ class Discovery:
                 break
             if pause > 0:
                 self._wait(pause, began)
-        self._membership.leave()
+        self._part.leave()
 
     def _wait(self, pause: float, began: float) -> None:
         """Hints come in crowds, and a store that fails may not know how to wait."""

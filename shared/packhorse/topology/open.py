@@ -1,11 +1,23 @@
-"""How an instance takes part in the topology."""
+"""How an instance takes part in the topology, and by which store."""
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
+from packhorse.clock import Clock
 from packhorse.runtime.configuration import InvalidConfiguration
+from packhorse.topology.discovery import Discovery
 from packhorse.topology.events import MIN_EVENT_DELAY_S
+from packhorse.topology.identity import instance_id
+from packhorse.topology.lease.member import LeaseMember
+from packhorse.topology.lease.sql import SqlLeaseStore
+from packhorse.topology.membership import Membership
+from packhorse.topology.participation import RemoteClusters
+from packhorse.topology.properties import PropertyProvider
+from packhorse.topology.remote_clusters import SqlRemoteClusters
+from packhorse.topology.voting.member import VotingMember, VotingTimes
+from packhorse.topology.voting.sql import SqlVotingStore
 
 Store = Literal["lease", "voting"]
 
@@ -53,3 +65,36 @@ class TopologySettings:
             interval if self.interval_s is None else self.interval_s,
             timeout if self.timeout_s is None else self.timeout_s,
         )
+
+
+def open_discovery(
+    url: str,
+    settings: TopologySettings,
+    providers: Iterable[PropertyProvider] = (),
+    *,
+    remotes: RemoteClusters | None = None,
+    clock: Clock | None = None,
+) -> Discovery:
+    """Return the component that takes part in the cluster of a database; it is not started.
+
+    Nothing connects before the start. `remotes` is by default what the cluster's connectors have
+    heard. Raises `InvalidConfiguration` when the id or its file can't be used.
+    """
+    return Discovery(
+        _membership(url, settings, clock),
+        providers=providers,
+        remotes=remotes or SqlRemoteClusters(url),
+        min_event_delay_s=settings.min_event_delay_s,
+        clock=clock,
+    )
+
+
+def _membership(url: str, settings: TopologySettings, clock: Clock | None) -> Membership:
+    own_id = instance_id(settings.instance_id, settings.instance_id_file)
+    interval_s, timeout_s = settings.times
+    if settings.store == "lease":
+        store = SqlLeaseStore(url, patience_s=min(4.0, timeout_s * 0.4))
+        return LeaseMember(store, own_id, interval_s=interval_s, lease_s=timeout_s, clock=clock)
+    times = VotingTimes(interval_s, timeout_s)
+    votes = SqlVotingStore(url, own_id)
+    return VotingMember(votes, own_id, times=times, prefix=settings.leader_prefix, clock=clock)

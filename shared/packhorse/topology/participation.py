@@ -27,6 +27,10 @@ class RemoteClusters(Protocol):
         """Return those that are valid now. Raises `StoreUnavailable`."""
         ...
 
+    def close(self) -> None:
+        """Give back what was opened."""
+        ...
+
 
 class NoRemoteClusters:
     """No connectors: only the own cluster."""
@@ -35,11 +39,14 @@ class NoRemoteClusters:
         """Return none."""
         return ()
 
+    def close(self) -> None:
+        """Nothing was opened."""
+
 
 class Participation:
     """Drives one membership and tells `tell` the events, in order and one at a time.
 
-    `beat` is called by one thread; everything else by any. What goes wrong is logged when it
+    `beat` and `leave` are called by one thread; everything else by any. What goes wrong is logged when it
     begins and when it ends; the view ends when it runs out, or at once for a duplicate.
     """
 
@@ -95,6 +102,11 @@ class Participation:
             if not self._ended:
                 self._tell_all(self._flow.lose(self._clock.monotonic()))
                 self._ended = True
+
+    def leave(self) -> None:
+        """Leave the cluster, in the thread that beats, after its last beat."""
+        self._remotes.close()
+        self._membership.leave()
 
     def view(self) -> TopologyView | None:
         """Return what was told last."""

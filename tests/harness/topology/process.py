@@ -50,7 +50,6 @@ class SimulatedProcess:
         self.properties = LocalProperties()
         self.is_alive, self.is_paused, self.is_stopping = True, False, False
         self.wiretap: Callable[[SimulatedProcess, TopologyEvent, str], None]
-        self._membership: Membership
         self.participation: Participation
         self._told: dict[int, tuple[TopologyView, str]] = {}
         self._last: TopologyView | None = None
@@ -61,7 +60,6 @@ class SimulatedProcess:
         self._body = greenlet(self._run)
 
     def begin(self, membership: Membership, flow: EventFlow, remotes: Any) -> None:
-        self._membership = membership
         self.participation = Participation(
             membership, self.properties, remotes, flow, tell=self._tell, clock=self.clock
         )
@@ -133,7 +131,7 @@ class SimulatedProcess:
             self._arm()
             if pause > 0 and not self.is_stopping:
                 self._sleep(pause)
-        self._membership.leave()
+        self.participation.leave()
         self.is_alive = False
 
     def _stop(self) -> None:

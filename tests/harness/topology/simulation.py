@@ -35,6 +35,9 @@ class SharedRemotes:
     def __init__(self) -> None:
         self.version, self.instances = 0, 0
 
+    def close(self) -> None:
+        pass
+
     def clusters(self) -> Sequence[ClusterView]:
         if not self.instances:
             return ()
