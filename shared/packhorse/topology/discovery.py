@@ -55,11 +55,6 @@ class Discovery:
         self._watching = Worker("topology-watch", self._watch)
 
     @property
-    def membership(self) -> Membership:
-        """What knows the store: for those who show its documents or ask for duties."""
-        return self._membership
-
-    @property
     def instance_id(self) -> str:
         """The persistent id of the local instance."""
         return self._membership.instance_id

@@ -46,8 +46,8 @@ class NoRemoteClusters:
 class Participation:
     """Drives one membership and tells `tell` the events, in order and one at a time.
 
-    `beat` and `leave` are called by one thread; everything else by any. What goes wrong is logged when it
-    begins and when it ends; the view ends when it runs out, or at once for a duplicate.
+    `beat` and `leave` are called by one thread; everything else by any. What goes wrong is logged
+    when it begins and when it ends; the view ends when it runs out, or at once for a duplicate.
     """
 
     def __init__(
