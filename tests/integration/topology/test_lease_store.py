@@ -1,0 +1,249 @@
+"""The lease store in Postgres: what happens when two do something at the same time."""
+
+import os
+import signal
+import threading
+from collections.abc import Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import contextmanager, suppress
+
+import psycopg
+import pytest
+
+from packhorse.topology.lease.member import LeaseMember
+from packhorse.topology.lease.sql import SqlLeaseStore
+from packhorse.topology.lease.store import Incarnation, Joining, Renewal, State
+from packhorse.topology.membership import StoreUnavailable
+from tests.harness.postgres import Databases, running_postgres
+from tests.harness.topology.driven import ids, step
+from tests.harness.topology.lease_rows import age, blocked_by, rows, states
+
+A, B, C = (Incarnation(name, f"run of {name}") for name in "abc")
+
+
+@pytest.fixture
+def pool() -> Iterator[ThreadPoolExecutor]:
+    with ThreadPoolExecutor(8) as pool:
+        yield pool
+
+
+@contextmanager
+def stores(url: str, *members: Incarnation, **options: float) -> Iterator[list[SqlLeaseStore]]:
+    """Give a store for each incarnation, which has joined in this order."""
+    opened = [SqlLeaseStore(url, patience_s=options.get("patience_s", 20.0)) for _ in members]
+    try:
+        for store, who in zip(opened, members, strict=True):
+            assert store.join(renewal(who)) is Joining.JOINED
+        yield opened
+    finally:
+        for store in opened:
+            store.close()
+
+
+def renewal(who: Incarnation, **more: object) -> Renewal:
+    return Renewal(**{"who": who, "lease_s": 10.0, "acknowledged": 0, "properties": None} | more)  # type: ignore[arg-type]
+
+
+def test_a_renewal_that_comes_during_the_retirement_is_refused(
+    database_url: str, pool: ThreadPoolExecutor
+) -> None:
+    with stores(database_url, A, B) as (a, _), psycopg.connect(database_url) as other:
+        age(database_url, 11, "a")
+        other.execute("UPDATE topology.instance SET state = 'DEACTIVATING' WHERE id = 'a'")
+        renewed = pool.submit(a.renew, renewal(A))
+        blocked_by(database_url, other)
+        other.commit()
+        assert renewed.result(60) is None
+
+
+def test_a_retirement_that_comes_during_the_renewal_spares_the_instance(
+    database_url: str, pool: ThreadPoolExecutor
+) -> None:
+    with stores(database_url, A, B) as (_, b), psycopg.connect(database_url) as other:
+        age(database_url, 11, "a")
+        other.execute(
+            "UPDATE topology.instance SET lease_end = clock_timestamp() + '10s' WHERE id = 'a'"
+        )
+        retired = pool.submit(b.retire, B)
+        blocked_by(database_url, other)
+        other.commit()
+        retired.result(60)
+        assert states(database_url) == {"a": State.ACTIVE, "b": State.ACTIVE}
+
+
+def test_many_that_see_an_expiry_at_the_same_time_make_one_transition(
+    database_url: str, pool: ThreadPoolExecutor
+) -> None:
+    others = [Incarnation(f"i{number}", "r") for number in range(8)]
+    with stores(database_url, A, *others) as (_, *opened):
+        before = opened[0].look()
+        age(database_url, 11, "a")
+        start = threading.Barrier(len(others))
+
+        def retire(store: SqlLeaseStore, who: Incarnation) -> None:
+            start.wait(60)
+            store.retire(who)
+
+        done: list[Future[None]] = [
+            pool.submit(retire, *one) for one in zip(opened, others, strict=True)
+        ]
+        for one in done:
+            one.result(60)
+        after = opened[0].look()
+    assert before is not None
+    assert after is not None
+    assert after.seq == before.seq + 1
+    assert states(database_url)["a"] is State.INACTIVE
+
+
+def test_many_that_join_at_the_same_time_get_different_places(
+    database_url: str, pool: ThreadPoolExecutor
+) -> None:
+    names = [f"i{number}" for number in range(8)]
+    opened = [SqlLeaseStore(database_url) for _ in names]
+    start = threading.Barrier(len(names))
+
+    def join(store: SqlLeaseStore, name: str) -> Joining:
+        start.wait(60)
+        return store.join(renewal(Incarnation(name, "r")))
+
+    assert set(pool.map(join, opened, names)) == {Joining.JOINED}
+    seen = [store.look() for store in opened]
+    for store in opened:
+        store.close()
+    assert len(set(map(str, [(one.seq, one.entries) for one in seen if one]))) == 1
+    assert seen[0] is not None
+    assert sorted(entry.joined for entry in seen[0].entries) == list(range(1, 9))
+    assert sorted(entry.number for entry in seen[0].entries) == list(range(1, 9))
+
+
+def test_a_judge_with_half_a_lease_left_retires_nobody(database_url: str) -> None:
+    with stores(database_url, A, B) as (_, b):
+        age(database_url, 11, "a")
+        age(database_url, 5, "b")
+        b.retire(B)
+        assert states(database_url)["a"] is State.ACTIVE
+        b.renew(renewal(B))
+        b.retire(B)
+        assert states(database_url)["a"] is State.INACTIVE
+
+
+def test_a_judge_that_was_retired_itself_retires_nobody(database_url: str) -> None:
+    with stores(database_url, A, B, C) as (_, b, c):
+        age(database_url, 11, "b")
+        c.retire(C)
+        age(database_url, 11, "a")
+        b.retire(B)
+        assert states(database_url)["a"] is State.ACTIVE
+
+
+def test_a_clock_that_was_set_back_is_made_good(database_url: str) -> None:
+    with stores(database_url, A, B) as (_, b):
+        age(database_url, -3600, "a")
+        pulse = b.renew(renewal(B))
+        assert pulse is not None
+        assert pulse.overdue
+        b.retire(B)
+        age(database_url, 11, "a")
+        b.retire(B)
+        assert states(database_url)["a"] is State.INACTIVE
+
+
+def test_the_last_acknowledgement_wakes_those_that_wait(
+    database_url: str, pool: ThreadPoolExecutor
+) -> None:
+    with stores(database_url, A, B) as (a, b):
+        a.renew(renewal(A, acknowledged=2))
+        b.wait(0)
+        a.wait(0)
+        waiting = pool.submit(a.wait, 3600)
+        b.renew(renewal(B, acknowledged=2, announce=True))
+        waiting.result(60)
+
+
+@pytest.mark.parametrize(("apart", "kept"), [("1 hour", 167), ("1 second", 500)])
+def test_the_long_gone_and_the_too_many_are_forgotten(
+    database_url: str, apart: str, kept: int
+) -> None:
+    with stores(database_url, A), psycopg.connect(database_url) as connection:
+        connection.execute(
+            """
+            INSERT INTO topology.instance
+                (id, runtime_id, number, joined, state, lease_end, lease_s, changed_at)
+            SELECT 'gone' || n, 'r', 1000 + n, 0, 'INACTIVE', now(), 10, now() - n * %s::interval
+            FROM generate_series(1, 600) n
+            """,
+            (apart,),
+        )
+        connection.commit()
+        with stores(database_url, B):
+            pass
+    gone = {row[0] for row in rows(database_url)} - {"a", "b"}
+    assert gone == {f"gone{number}" for number in range(1, kept + 1)}
+
+
+def test_a_row_is_bounded_whoever_writes_it(database_url: str) -> None:
+    with stores(database_url, A) as (a,):
+        with pytest.raises(StoreUnavailable, match="properties"):
+            a.renew(renewal(A, properties={"x": "y" * 600_000}))
+        assert a.renew(renewal(A, properties={"x": "y" * 400_000})) is not None
+    store = SqlLeaseStore(database_url)
+    with pytest.raises(StoreUnavailable, match="id_check"):
+        store.join(renewal(Incarnation("x" * 201, "r")))
+    store.close()
+
+
+def test_what_is_no_text_is_no_property(database_url: str) -> None:
+    with stores(database_url, A) as (a,), psycopg.connect(database_url) as stranger:
+        stranger.execute("""UPDATE topology.instance SET properties = '{"x": 1, "y": "z"}'""")
+        stranger.commit()
+        state = a.look()
+        assert state is not None
+        assert state.entries[0].properties == {"y": "z"}
+        stranger.execute("UPDATE topology.instance SET properties = '[1]'")
+        stranger.commit()
+        assert a.look() is not None
+
+
+def test_a_database_that_does_not_answer_is_not_waited_for(database_url: str) -> None:
+    with stores(database_url, A, patience_s=1.0) as (a,), psycopg.connect(database_url) as other:
+        (pid,) = other.execute(
+            "SELECT pid FROM pg_stat_activity WHERE datname = current_database() "
+            "AND application_name = 'packhorse-topology'"
+        ).fetchone() or (0,)
+        os.kill(pid, signal.SIGSTOP)
+        try:
+            with pytest.raises(StoreUnavailable):
+                a.renew(renewal(A))
+        finally:
+            os.kill(pid, signal.SIGCONT)
+        assert a.renew(renewal(A)) is not None
+
+
+def test_a_restart_of_the_database_during_a_beat_changes_nothing() -> None:
+    with running_postgres() as server:
+        url = Databases(server).new()
+        opened = [SqlLeaseStore(url) for _ in "abc"]
+        members = [LeaseMember(store, name) for store, name in zip(opened, "abc", strict=True)]
+        before = [step(member) for member in members][-1]
+        ended = threading.Event()
+        beating = threading.Thread(target=_beat_until, args=(ended, members[1]))
+        beating.start()
+        server.stop("immediate")
+        server.start()
+        ended.set()
+        beating.join(60)
+        for member in (*members[::-1], *members):
+            with suppress(StoreUnavailable):  # the connection may be that of before the restart
+                step(member)
+        after = [step(member) for member in members]
+        assert [one.revision for one in after] == [before.revision] * 3
+        assert ids(after[0]) == ("a", "b", "c")
+        for store in opened:
+            store.close()
+
+
+def _beat_until(ended: threading.Event, member: LeaseMember) -> None:
+    while not ended.is_set():
+        with suppress(StoreUnavailable):
+            step(member)
