@@ -6,7 +6,6 @@ from packhorse_services.topology.connectors.connector import Connector
 from packhorse_services.topology.connectors.knowledge import Knowledge
 from packhorse_services.topology.connectors.states import ConnectorState, State
 
-
 _GOODBYE_S = 5.0
 
 

@@ -1,5 +1,6 @@
 """What a peer's request is checked for before anything of it is believed."""
 
+import re
 from collections.abc import Iterable
 from dataclasses import dataclass
 
@@ -15,6 +16,8 @@ from packhorse.topology.signing import Request, Signed
 from packhorse_services.topology.connectors.coding import Seal, uncoded
 from packhorse_services.topology.connectors.knowledge import Pool
 from packhorse_services.topology.connectors.options import ConnectorSettings, base_url
+
+_HOST = re.compile(r"(\[[0-9A-Fa-f:.]{2,45}\]|[A-Za-z0-9._-]{1,253})(:[0-9]{1,5})?")
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,6 +95,6 @@ def _public_target(base: httpx.URL, instance_id: str) -> str:
 
 def _host(headers: Iterable[tuple[str, str]]) -> str:
     hosts = [value for name, value in headers if name.lower() == "host"]
-    if len(hosts) != 1:
+    if len(hosts) != 1 or not _HOST.fullmatch(hosts[0]):
         raise Rejected(Reason.MALFORMED, "send the header Host, once")
     return hosts[0]
