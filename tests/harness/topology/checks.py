@@ -23,6 +23,8 @@ class Agreed:
     """Instance id to what tells this stay from others."""
     before: str
     """The revision that it followed, "" for none."""
+    is_final: bool = True
+    """What leaving instances left behind is dealt with."""
 
 
 class Checks:
@@ -78,6 +80,9 @@ class Checks:
         """Check what a process tells its listeners, at the moment it does."""
         hearing = self._told.setdefault(process, Hearing(self._world, process.name))
         hearing.next(event, revision, self.followed)
+        agreed = self._agreed(revision) if revision else None
+        if agreed is not None and not agreed.is_final:
+            self._world.fail(f"{process.name} hands out {revision}, which is not final")
         if event.kind is EventKind.CHANGING:
             self._changing_at[process] = self._world.now
         if event.kind is EventKind.CHANGED:
@@ -88,13 +93,10 @@ class Checks:
 
     def one_view(self, processes: Iterable[SimulatedProcess]) -> None:
         """Check: of the instances that hold a current view, all hold the same one."""
-        held = [(one, view) for one in processes if (view := one.participation.current_view())]
-        leaders = {view.local_cluster.leader.id for _, view in held}
-        if len(leaders) > 1:
-            shown = [(one.name, view.local_cluster.ids) for one, view in held]
-            self._world.fail(f"several leaders in current views: {shown}")
-        if len({view.local_cluster.ids for _, view in held}) > 1:
-            self._world.fail(f"different current views: {[(p.name, v) for p, v in held]}")
+        held = [one for one in processes if one.holds_view]
+        if len({one.revision for one in held}) > 1:
+            shown = [(one.name, one.revision, one.flow.view) for one in held]
+            self._world.fail(f"several views are current: {shown}")
 
     def converged(self, live: Sequence[SimulatedProcess]) -> None:
         """Check: all that live hold the same current view, of all that live."""

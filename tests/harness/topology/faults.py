@@ -5,24 +5,33 @@ from collections.abc import Callable
 
 from tests.harness.topology.simulation import Simulation
 from tests.harness.topology.sites import Build, VotingSite
+from tests.harness.topology.world import SimulationFailed
 
 SEED_VARIABLE = "PACKHORSE_TOPOLOGY_SEED"
 """Set to a number, the simulator's suites run that seed alone."""
 
 
-def seeds(count: int) -> range:
-    """Return the seeds to run: the first ones, or the one that the environment names."""
+def seeds(first: int, count: int) -> range:
+    """Return the seeds from `first` on, or the one that the environment names."""
     alone = os.environ.get(SEED_VARIABLE)
-    return range(count) if alone is None else range(int(alone), int(alone) + 1)
+    return range(first, first + count) if alone is None else range(int(alone), int(alone) + 1)
 
 
 def simulate(store: str, seed: int, build: Build | None = None) -> Simulation:
     """Run one seed to its end; whatever it breaks raises `SimulationFailed`."""
     simulation = Simulation(store, seed, build)
     Faults(simulation).schedule()
-    simulation.run_for(simulation.site.horizon_s)
-    _repair(simulation)
-    simulation.converge()
+    try:
+        simulation.run_for(simulation.site.horizon_s)
+        _repair(simulation)
+        simulation.converge()
+    except SimulationFailed as failed:
+        alone = f"{SEED_VARIABLE}={seed} runs this seed alone, with the store {store}"
+        raise SimulationFailed(f"{failed}; {alone}") from failed
+    except Exception as error:
+        raise SimulationFailed(
+            f"seed {seed}, at {simulation.world.now:.3f} s: {error!r}"
+        ) from error
     return simulation
 
 

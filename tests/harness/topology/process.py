@@ -51,6 +51,7 @@ class SimulatedProcess:
         self.is_alive, self.is_paused, self.is_stopping = True, False, False
         self.wiretap: Callable[[SimulatedProcess, TopologyEvent, str], None]
         self.participation: Participation
+        self.flow = EventFlow()
         self._told: dict[int, tuple[TopologyView, str]] = {}
         self._last: TopologyView | None = None
         self._held_back: list[Callable[[], None]] = []
@@ -60,10 +61,10 @@ class SimulatedProcess:
         self._body = greenlet(self._run)
 
     def begin(self, membership: Membership, flow: EventFlow, remotes: Any) -> None:
+        self.flow = flow
         self.participation = Participation(
             membership, self.properties, remotes, flow, tell=self._tell, clock=self.clock
         )
-        self.flow = flow
         self._body.switch()
 
     def listen(self, slowness_s: float) -> None:
@@ -74,6 +75,17 @@ class SimulatedProcess:
 
     def revision_of(self, view: TopologyView) -> str:
         return self._told[id(view)][1]
+
+    @property
+    def holds_view(self) -> bool:
+        """It has a view that it may rely on now, by its own clock."""
+        return self.flow.is_current(self.clock.monotonic())
+
+    @property
+    def revision(self) -> str:
+        """The revision of the last view that it told of."""
+        view = self.flow.view
+        return "" if view is None else self.revision_of(view)
 
     def kill(self) -> None:
         if self.is_alive:

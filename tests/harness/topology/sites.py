@@ -4,11 +4,12 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
-from packhorse.clock import Clock
 from packhorse.topology.events import EventFlow
 from packhorse.topology.lease.member import LeaseMember
+from packhorse.topology.lease.store import Incarnation, State
 from packhorse.topology.membership import Membership
 from packhorse.topology.voting.member import VotingMember
+from packhorse.topology.voting.records import Vote
 from tests.harness.topology.checks import Agreed
 from tests.harness.topology.lease_memory import LeaseMemory
 from tests.harness.topology.process import SimulatedProcess
@@ -27,6 +28,8 @@ class Build:
     flow: Callable[[], EventFlow] = EventFlow
     lease: Callable[..., Membership] = LeaseMember
     voting: Callable[..., Membership] = VotingMember
+    session: Callable[[Any], Any] = lambda session: session
+    """The store as a process has it, behind the network."""
 
 
 class Site(Protocol):
@@ -58,13 +61,15 @@ class LeaseSite:
     _last: int = 0
 
     def __post_init__(self) -> None:
-        self.memory = LeaseMemory(now=lambda: 5_000.0 + self.world.now + self.ahead_s)
+        self.memory = LeaseMemory(
+            now=lambda: 5_000.0 + self.world.now + self.ahead_s, settles=self._settles
+        )
 
     def membership(self, process: SimulatedProcess, build: Build) -> Membership:
         session = self.memory.session(process.clock)
         self._sessions.append((session, process))
         return build.lease(
-            Wire(session, process, self.network, self.world),
+            Wire(build.session(session), process, self.network, self.world),
             process.machine,
             clock=process.clock,
             runtime_id=process.name,
@@ -79,23 +84,36 @@ class LeaseSite:
         if self.memory.seq != self._last:
             before = str(self._last or "")
             stays = {row.who.instance_id: str(row.joined) for row in self.memory.active}
-            self._trace[self.memory.seq] = Agreed(stays, before)
+            leaving = any(one.state is State.DEACTIVATING for one in self.memory.rows.values())
+            self._trace[self.memory.seq] = Agreed(stays, before, not leaving)
             self._last = self.memory.seq
 
     def agreed(self, revision: str) -> Agreed | None:
         return self._trace.get(int(revision))
 
+    def _settles(self, _who: Incarnation) -> bool:
+        """A backlog can't always be dealt with at once."""
+        return self.world.now >= self.horizon_s or self.world.random.random() < 0.7
+
 
 class WatchedEventualStore(EventualStore):
-    """Remembers every promotion."""
+    """Remembers every promotion, and checks that all members have said yes."""
 
-    def __init__(self, clock: Clock, delay_s: float) -> None:
-        super().__init__(clock, delay_s=delay_s)
+    def __init__(self, world: World, delay_s: float) -> None:
+        super().__init__(MachineClock(world, offset=3_000.0), delay_s=delay_s)
         self.promoted: dict[str, Agreed] = {}
+        self._world = world
+        self._yes: set[tuple[str, str]] = set()
 
     def write(self, process: str, key: Key, value: Any) -> None:
         super().write(process, key, value)
+        if isinstance(value, Vote) and value.yes:
+            self._yes.add((value.voting_id, value.instance_id))
         if key == ("established",):
+            if missing := [
+                one for one in value.members if (value.id, one.instance_id) not in self._yes
+            ]:
+                self._world.fail(f"{value.id} is promoted without the votes of {missing}")
             stays = {one.instance_id: one.leader_election_id for one in value.members}
             self.promoted[value.id] = Agreed(stays, value.replaces)
 
@@ -108,17 +126,17 @@ class VotingSite:
     network: Network
     delay_s: float = 0.0
     timeout_s: float = VOTING_TIMEOUT_S
-    horizon_s: float = 150.0
+    horizon_s: float = 110.0
     processes: list[SimulatedProcess] = field(default_factory=list)
 
     def __post_init__(self) -> None:
-        self.store = WatchedEventualStore(MachineClock(self.world, offset=3_000.0), self.delay_s)
+        self.store = WatchedEventualStore(self.world, self.delay_s)
 
     def membership(self, process: SimulatedProcess, build: Build) -> Membership:
         self.processes.append(process)
         session = self.store.session(process.name)
         return build.voting(
-            Wire(session, process, self.network, self.world),
+            Wire(build.session(session), process, self.network, self.world),
             process.machine,
             clock=process.clock,
             runtime_id=f"{self.world.random.getrandbits(32):08x}-{process.name}",
