@@ -16,8 +16,9 @@ from packhorse.topology.membership import Membership
 from packhorse.topology.participation import RemoteClusters
 from packhorse.topology.properties import PropertyProvider
 from packhorse.topology.remote_clusters import SqlRemoteClusters
-from packhorse.topology.voting.member import VotingMember, VotingTimes
+from packhorse.topology.voting.member import VotingMember
 from packhorse.topology.voting.sql import SqlVotingStore
+from packhorse.topology.voting.times import VotingTimes
 
 Store = Literal["lease", "voting"]
 

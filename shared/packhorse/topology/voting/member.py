@@ -1,15 +1,16 @@
 """One instance's part in a cluster that votes."""
 
 import logging
+import math
 import uuid
 from collections.abc import Mapping
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import replace
 
 from packhorse.clock import Clock, SystemClock
 from packhorse.topology.membership import DuplicateInstance, Observation, StoreUnavailable
-from packhorse.topology.view import ClusterView, InstanceDescription
 from packhorse.topology.voting.decisions import Decision, Outlook, decide, in_turn
+from packhorse.topology.voting.observing import nothing, observe
 from packhorse.topology.voting.records import (
     Heartbeat,
     Member,
@@ -18,46 +19,13 @@ from packhorse.topology.voting.records import (
     newest_start,
 )
 from packhorse.topology.voting.store import VotingStore
+from packhorse.topology.voting.times import DEFAULT_TIMES, VotingTimes
+from packhorse.topology.voting.turns import Turns
 from packhorse.topology.voting.watch import Watch
 
 logger = logging.getLogger(__name__)
 
 DEFAULT_PREFIX = "1"
-
-
-@dataclass(frozen=True, slots=True)
-class VotingTimes:
-    """How often an instance says that it lives, and for how long it is believed; the same for all.
-
-    The store must show a change to everybody in less than `timeout_s`, or the cluster may split.
-    """
-
-    interval_s: float = 15.0
-    timeout_s: float = 20.0
-
-    @property
-    def hurry_s(self) -> float:
-        """Seconds between looks while something is changing."""
-        return self.interval_s / 10
-
-    @property
-    def late_after_s(self) -> float:
-        """The age of the own heartbeat from which on the own view holds no more (TI-10).
-
-        It is never longer than the time-out, after which the others vote without this instance.
-        """
-        return max(min(self.timeout_s, 2 * self.interval_s), self.timeout_s - 2 * self.interval_s)
-
-
-@dataclass(slots=True)
-class _Need:
-    """Since when the established view is not what is expected, and what was proposed in vain."""
-
-    expected: frozenset[Member] = frozenset()
-    replaces: str = ""
-    since: float = 0.0
-    refused: frozenset[Member] | None = None
-    refused_at: float = 0.0
 
 
 class VotingMember:
@@ -71,7 +39,7 @@ class VotingMember:
         store: VotingStore,
         instance_id: str,
         *,
-        times: VotingTimes = VotingTimes(),
+        times: VotingTimes = DEFAULT_TIMES,
         prefix: str = DEFAULT_PREFIX,
         clock: Clock | None = None,
         runtime_id: str = "",
@@ -80,11 +48,12 @@ class VotingMember:
         self._times, self._clock = times, clock or SystemClock()
         self._runtime_id = runtime_id or str(uuid.uuid4())
         self._watch = Watch(times.timeout_s)
-        self._need = _Need()
+        self._turns = Turns(times)
         self._me: Member | None = None
         self._over = self._acknowledged = ""
         self._count = self._proposals = 0
-        self._done_at: float | None = None
+        self._sent: Heartbeat | None = None
+        self._sent_at = self._looked_at = math.inf
         self._snapshot: Snapshot | None = None
         self._calm = self._asked = False
 
@@ -100,8 +69,8 @@ class VotingMember:
 
     @property
     def interval_s(self) -> float:
-        """Seconds to the next `beat`: the heartbeat's, or a tenth while something is changing."""
-        return self._times.interval_s if self._calm else self._times.hurry_s
+        """Seconds to the next `beat`, which is fewer while something is changing."""
+        return self._times.look_s if self._calm else self._times.hurry_s
 
     def snapshot(self) -> Snapshot | None:
         """Return what was seen last of heartbeats, votings and views; for people."""
@@ -113,23 +82,28 @@ class VotingMember:
         self._store.wake()
 
     def beat(self, properties: Mapping[str, str]) -> Observation:
-        """Write the heartbeat, look, vote; see `Membership.beat`."""
+        """Write the heartbeat if it is due or has news, look, vote; see `Membership.beat`."""
         began = self._clock.monotonic()
         was_late = self._was_late(began)
         self._calm = False
         if self._me is None:
             self._me = self._enter(began)
         if self._me is None:
-            return _nothing(began)
-        self._write(self._me, properties)
-        seen = self._look()
-        self._done_at = began
+            return nothing(began)
+        self._say(self._me, properties, began)
+        seen = self._look(began)
+        self._check_alone(seen)
         if not in_turn(self._me, seen.established):
             return self._come_again(seen, began)
-        decision = decide(self._outlook(self._me, seen, began))
-        self._carry_out(decision, seen, began)
-        until = began + self._times.late_after_s
-        return self._observation(decision.holds and not was_late, seen, until)
+        outlook = self._outlook(self._me, seen, began)
+        decision = decide(outlook)
+        self._carry_out(decision, outlook, began)
+        until = self._sent_at + self._times.late_after_s
+        if was_late or not decision.holds or seen.established is None:
+            return nothing(until)
+        observation = observe(seen.established, seen, self._instance_id, until)
+        self._calm = observation.settled and not self._asked
+        return observation
 
     def acknowledge(self, revision: str) -> None:
         """See `Membership.acknowledge`."""
@@ -154,15 +128,15 @@ class VotingMember:
 
     def _was_late(self, now: float) -> bool:
         """Who was late does not know either whom of the others it has missed."""
-        if self._done_at is None or now - self._done_at <= self._times.late_after_s:
+        if now - min(self._sent_at, self._looked_at) <= self._times.late_after_s:
             return False
         self._watch.doubt()
         return self._me is not None
 
-    def _look(self) -> Snapshot:
+    def _look(self, now: float) -> Snapshot:
         seen = self._store.read()
         self._watch.look(seen, self._clock.monotonic())
-        self._snapshot = seen
+        self._snapshot, self._looked_at = seen, now
         return seen
 
     def _enter(self, now: float) -> Member | None:
@@ -171,8 +145,7 @@ class VotingMember:
         Raises `DuplicateInstance` when it does live. That takes a time-out, because the last
         heartbeats of a process that has ended may become visible late.
         """
-        seen = self._look()
-        self._done_at = now
+        seen = self._look(now)
         beat = seen.heartbeat_of(self._instance_id)
         self._over = "" if beat is None else beat.member.runtime_id
         if beat is None or self._over == self._runtime_id:
@@ -192,15 +165,27 @@ class VotingMember:
         """Take the last place: the others have agreed on a view without this instance."""
         self._me = self._newcomer(seen)
         self._store.wake()
-        return _nothing(now)
+        return nothing(now)
 
-    def _write(self, me: Member, properties: Mapping[str, str]) -> None:
-        self._count += 1
+    def _say(self, me: Member, properties: Mapping[str, str], now: float) -> None:
         heartbeat = Heartbeat(me, self._count, self._acknowledged, dict(properties))
+        is_due = now - self._sent_at >= self._times.interval_s - self._times.look_s / 2
+        if heartbeat == self._sent and not is_due:
+            return
+        self._count += 1
+        heartbeat, self._sent = replace(heartbeat, count=self._count), None
         if not self._store.beat(heartbeat, self._over):
-            self._me = None
-            raise self._duplicate()
-        self._over = ""
+            raise self._displaced()
+        self._sent, self._sent_at, self._over = heartbeat, now, ""
+
+    def _check_alone(self, seen: Snapshot) -> None:
+        beat = seen.heartbeat_of(self._instance_id)
+        if beat is not None and beat.member.runtime_id != self._runtime_id:
+            raise self._displaced()
+
+    def _displaced(self) -> DuplicateInstance:
+        self._me, self._sent, self._sent_at = None, None, math.inf
+        return self._duplicate()
 
     def _duplicate(self) -> DuplicateInstance:
         return DuplicateInstance(
@@ -219,73 +204,22 @@ class VotingMember:
             heard_since={one.id: self._watch.heard_since(one.id) for one in seen.votings},
         )
 
-    def _carry_out(self, decision: Decision, seen: Snapshot, now: float) -> None:
+    def _carry_out(self, decision: Decision, outlook: Outlook, now: float) -> None:
         for voting in decision.withdraw:
-            self._note_refusal(voting, seen, now)
             self._store.withdraw(voting.id)
         for vote in decision.votes:
             self._store.vote(vote)
         if decision.promote and self._store.promote(decision.promote):
             logger.info("a voting has won", extra={"voting": decision.promote.id})
             self._store.wake()
-        if decision.may_propose and self._is_my_turn(decision, seen, now):
-            self._propose(decision.expected, seen)
+        self._turns.note(outlook, decision, now)
+        is_asked = self._asked and decision.may_propose
+        if is_asked or self._turns.is_mine(outlook, decision, now):
+            self._propose(decision.expected, outlook)
 
-    def _note_refusal(self, voting: Voting, seen: Snapshot, now: float) -> None:
-        if voting.initiator == self._instance_id and seen.voters(voting, yes=False):
-            self._need.refused, self._need.refused_at = voting.members, now
-
-    def _is_my_turn(self, decision: Decision, seen: Snapshot, now: float) -> bool:
-        """Anybody may propose; the first member does so at once, the others if it doesn't.
-
-        What was refused isn't proposed again for an interval.
-        """
-        need, established = self._need, seen.established
-        replaces = established.id if established else ""
-        if (need.expected, need.replaces) != (decision.expected, replaces):
-            need.expected, need.replaces, need.since = decision.expected, replaces, now
-        if self._asked:
-            return True
-        if established is not None and established.members == decision.expected:
-            return False
-        if need.refused == decision.expected and now - need.refused_at < self._times.interval_s:
-            return False
-        first = min(decision.expected, key=lambda one: one.leader_election_id)
-        return first == self._me or now - need.since >= 2 * self._times.hurry_s
-
-    def _propose(self, expected: frozenset[Member], seen: Snapshot) -> None:
-        replaces = seen.established.id if seen.established else ""
+    def _propose(self, expected: frozenset[Member], outlook: Outlook) -> None:
         self._proposals += 1
         id_ = f"{self._runtime_id}.{self._proposals}"
-        self._store.propose(Voting(id_, replaces, self._instance_id, expected))
+        self._store.propose(Voting(id_, outlook.established_id, self._instance_id, expected))
         self._asked = False
         self._store.wake()
-
-    def _observation(self, holds: bool, seen: Snapshot, valid_until: float) -> Observation:
-        established = seen.established
-        if not holds or established is None:
-            return Observation(None, "", False, valid_until)
-        said = {one.member: one.acknowledged for one in seen.heartbeats}
-        settled = all(said.get(one) == established.id for one in established.members)
-        self._calm = settled and not self._asked
-        view = _view(established, seen, self._instance_id)
-        return Observation(view, established.id, settled, valid_until)
-
-
-def _nothing(now: float) -> Observation:
-    return Observation(None, "", False, now)
-
-
-def _view(established: Voting, seen: Snapshot, local_id: str) -> ClusterView:
-    properties = {one.member: one.properties for one in seen.heartbeats}
-    instances = tuple(
-        InstanceDescription(
-            id=member.instance_id,
-            cluster_id=seen.cluster_id,
-            is_leader=place == 0,
-            is_local=member.instance_id == local_id,
-            properties=properties.get(member, {}),
-        )
-        for place, member in enumerate(established.in_order)
-    )
-    return ClusterView(seen.cluster_id, instances)
