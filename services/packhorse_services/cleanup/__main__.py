@@ -20,11 +20,12 @@ from packhorse.runtime.auth import authenticator_for
 from packhorse.runtime.configuration import loaded
 from packhorse.runtime.serve import run as run_service
 from packhorse.runtime.startup import plain_refusals
+from packhorse.topology.own_cluster import Announced, join
 from packhorse.wire.topics import Topics
 from packhorse_services.cleanup import ledger
 from packhorse_services.cleanup.app import cleanup_service, sweep_of
 from packhorse_services.cleanup.report import Removal, Run
-from packhorse_services.cleanup.runner import run_by_hand
+from packhorse_services.cleanup.runner import DUTY, run_by_hand
 from packhorse_services.cleanup.settings import Settings
 
 _SHOWN = 1000
@@ -46,7 +47,9 @@ def serve(context: typer.Context) -> None:
     authenticator = authenticator_for(settings)
     with _backends(settings) as (journal, blobs):
         journal.create_topics(standard_topics(Topics.prefixed(settings.topic_prefix)))
-        service = cleanup_service(settings, journal, blobs, authenticator)
+        announced = Announced("cleanup", endpoint=settings.endpoint, duties=(DUTY,))
+        cluster = join(settings.database_url.get_secret_value(), settings.topology, announced)
+        service = cleanup_service(settings, journal, blobs, authenticator, cluster)
         run_service(
             service.app, host=settings.host, port=settings.port, components=service.components
         )

@@ -3,6 +3,7 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import timedelta
+from functools import partial
 
 from fastapi import FastAPI
 
@@ -14,14 +15,17 @@ from packhorse.runtime.http import create_app
 from packhorse.runtime.lifecycle import Component
 from packhorse.runtime.periodic import Periodic
 from packhorse.runtime.problems import Kind
+from packhorse.topology.own_cluster import OwnCluster
 from packhorse.wire.topics import Topics
 from packhorse_services.cleanup import routes
 from packhorse_services.cleanup.ledger import RunWaits
-from packhorse_services.cleanup.runner import Pool, Runner
+from packhorse_services.cleanup.runner import DUTY, Duty, Pool, Runner
 from packhorse_services.cleanup.settings import Settings
 from packhorse_services.cleanup.sweep import Sweep
 
-_LOOK_S = 15.0
+_LOOK_S = 5.0
+"""A run that another instance was asked for begins this soon."""
+
 DESCRIPTION = "Removes packages from the blob store that the journal has forgotten."
 _PROBLEMS: Mapping[type[Exception], Kind] = {
     RunWaits: Kind(409, "run-waits", "A cleanup run waits already")
@@ -43,14 +47,24 @@ def sweep_of(settings: Settings, journal: Journal, blobs: BlobStore) -> Sweep:
 
 
 def cleanup_service(
-    settings: Settings, journal: Journal, blobs: BlobStore, authenticator: Authenticator
+    settings: Settings,
+    journal: Journal,
+    blobs: BlobStore,
+    authenticator: Authenticator,
+    cluster: OwnCluster | None = None,
 ) -> CleanupService:
-    """Put a cleanup service together; nothing connects before it is started."""
+    """Put a cleanup service together; nothing connects before it is started.
+
+    It works while it has the duty in `cluster`; without one, at any time.
+    """
     url = settings.database_url.get_secret_value()
     pool = open_pool(url, "cleanup-routes")
-    runner = Runner(url, pool, sweep_of(settings, journal, blobs), settings.schedule)
+    duty = None if cluster is None else cluster.duty(DUTY, pool.connection)
+    runner = Runner(url, pool, sweep_of(settings, journal, blobs), settings.schedule, duty)
     runs = Periodic("cleanup", _LOOK_S, runner.run_if_due, at_once=True)
-    retention = Periodic("retention", settings.retention_seconds, journal.enforce_retention)
+    retention = Periodic("retention", settings.retention_seconds, partial(_retain, journal, duty))
+    if cluster is not None:
+        cluster.on_change(runs.kick)
     topic = Topics.prefixed(settings.topic_prefix).package
     app = create_app(
         title="packhorse cleanup",
@@ -66,7 +80,13 @@ def cleanup_service(
     )
     app.state.pool, app.state.begin_soon = pool, runs.kick
     app.include_router(routes.router)
-    return CleanupService(app, (_Open(pool), runs, retention))
+    taking_part = () if cluster is None else (cluster,)
+    return CleanupService(app, (_Open(pool), *taking_part, runs, retention))
+
+
+def _retain(journal: Journal, duty: Duty | None) -> None:
+    if duty is None or duty.take() is not None:
+        journal.enforce_retention()
 
 
 @dataclass

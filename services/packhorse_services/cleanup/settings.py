@@ -6,11 +6,11 @@ from croniter import croniter
 from pydantic import Field, SecretStr, field_validator
 from pydantic_settings import BaseSettings, SettingsConfigDict
 
-from packhorse.runtime.configuration import ProcessConfiguration
+from packhorse.topology.configuration import TopologyConfiguration
 from packhorse_services.cleanup.schedule import Schedule
 
 
-class Settings(ProcessConfiguration, BaseSettings):
+class Settings(TopologyConfiguration, BaseSettings):
     """Settings of `packhorse-cleanup`: `PACKHORSE_` and the field's name."""
 
     model_config = SettingsConfigDict(env_prefix="PACKHORSE_", frozen=True, extra="ignore")

@@ -2,7 +2,8 @@
 
 A session lock of Postgres says whose turn it is; it ends with the session, and the session ends
 when its holder is silent for too long. An epoch, raised at each turn and checked in every
-transaction, fences a holder that was paused (C2).
+transaction, fences a holder that was paused (C2). A turn of the service also needs the duty: its
+token is checked in every transaction too, and the session ends when the instance is declared dead.
 """
 
 from collections.abc import Iterator
@@ -16,6 +17,7 @@ from packhorse.db.connect import connect
 from packhorse.db.metadata import BOOKKEEPER
 from packhorse.db.roles import act_as
 from packhorse.errors import Transient
+from packhorse.topology.leader import NotLeader, Token, end_session_with
 
 _LOCK = 0x636C6E70  # "clnp"
 _IDLE = "5min"
@@ -36,6 +38,8 @@ class Turn:
 
     connection: Connection
     epoch: int
+    token: Token | None = None
+    """The duty under which it is done; None by hand."""
 
     @contextmanager
     def transaction(self) -> Iterator[Connection]:
@@ -50,6 +54,7 @@ class Turn:
             )
             if held.fetchone() is None:
                 raise TurnLost("another cleanup has begun; this one ends")
+            self._check_duty()
             yield self.connection
 
     def check(self) -> None:
@@ -57,15 +62,24 @@ class Turn:
         with self.transaction():
             pass
 
+    def _check_duty(self) -> None:
+        try:
+            if self.token is not None:
+                self.token.check(self.connection)
+        except NotLeader as error:
+            raise TurnLost("another instance has the duty; this cleanup ends") from error
+
 
 @contextmanager
-def take_turn(database_url: str) -> Iterator[Turn]:
-    """Clean up alone. Raises `CleanupBusy` when another instance does.
+def take_turn(database_url: str, token: Token | None = None) -> Iterator[Turn]:
+    """Clean up alone, under a duty or by hand. Raises `CleanupBusy` when somebody else does.
 
     A run that has just died may hold the lock until Postgres has noticed, so that is waited for.
     """
     with closing(connect(database_url, "cleanup", autocommit=True)) as connection:
         connection.execute("SELECT set_config('lock_timeout', %s, false)", (_PATIENCE,))
+        if token is not None:
+            end_session_with(connection, token.runtime_id)
         try:
             connection.execute("SELECT pg_advisory_lock(%s)", (_LOCK,))
         except psycopg.errors.LockNotAvailable as error:
@@ -76,4 +90,4 @@ def take_turn(database_url: str) -> Iterator[Turn]:
             [(epoch,)] = connection.execute(
                 "UPDATE bookkeeping.cleanup SET epoch = epoch + 1 RETURNING epoch"
             ).fetchall()
-        yield Turn(connection, epoch)
+        yield Turn(connection, epoch, token)

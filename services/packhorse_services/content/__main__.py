@@ -11,6 +11,7 @@ from packhorse.errors import PackhorseError
 from packhorse.runtime import logs
 from packhorse.runtime.auth import authenticator_for
 from packhorse.runtime.serve import run
+from packhorse.topology.own_cluster import Announced, join
 from packhorse_services.content.app import create
 from packhorse_services.content.migration import migrate
 from packhorse_services.content.settings import load
@@ -33,14 +34,16 @@ def serve(context: typer.Context) -> None:
     settings = load()
     logs.configure(settings.log_format, settings.log_level)
     migrate(settings)
+    url = settings.database_url.get_secret_value()
+    cluster = join(url, settings.topology, Announced("content", endpoint=settings.endpoint))
     app = create(
-        settings.database_url.get_secret_value(),
+        url,
         open_blobs(settings.blobs_url),
         authenticator_for(settings),
         max_blob_bytes=settings.max_blob_bytes,
         docs=settings.docs,
     )
-    run(app, host=settings.host, port=settings.port)
+    run(app, host=settings.host, port=settings.port, components=(cluster,))
 
 
 def main() -> None:

@@ -5,10 +5,11 @@ from pathlib import Path
 from pydantic import Field, SecretStr, ValidationError
 from pydantic_settings import BaseSettings, SettingsConfigDict
 
-from packhorse.runtime.configuration import InvalidConfiguration, ProcessConfiguration
+from packhorse.runtime.configuration import InvalidConfiguration
+from packhorse.topology.configuration import TopologyConfiguration
 
 
-class Settings(ProcessConfiguration, BaseSettings):
+class Settings(TopologyConfiguration, BaseSettings):
     """Settings of `packhorse-content`: `PACKHORSE_` and the field's name."""
 
     model_config = SettingsConfigDict(env_prefix="PACKHORSE_", frozen=True, extra="ignore")

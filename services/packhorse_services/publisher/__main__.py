@@ -14,8 +14,10 @@ from packhorse.runtime import logs
 from packhorse.runtime.auth import authenticator_for
 from packhorse.runtime.configuration import InvalidConfiguration, loaded
 from packhorse.runtime.serve import run
+from packhorse.topology.own_cluster import Announced, OwnCluster, join
 from packhorse.wire.topics import Topics
 from packhorse_services.publisher.app import Backends, publisher
+from packhorse_services.publisher.outcomes.parts import duty_of
 from packhorse_services.publisher.settings import Settings
 
 
@@ -32,11 +34,18 @@ def serve(settings: Settings) -> None:
     )
     try:
         _prepare_topics(journal, Topics.prefixed(settings.topic_prefix))
-        parts = publisher(settings, Backends(journal, blobs, authenticator, SystemClock()))
+        cluster = _own_cluster(settings)
+        parts = publisher(settings, Backends(journal, blobs, authenticator, SystemClock(), cluster))
         run(parts.app, host=settings.host, port=settings.port, components=parts.components)
     finally:
         journal.close()
         blobs.close()
+
+
+def _own_cluster(settings: Settings) -> OwnCluster:
+    agent = settings.agent
+    announced = Announced("publisher", agent, endpoint=settings.endpoint, duties=(duty_of(agent),))
+    return join(settings.database_url.get_secret_value(), settings.topology, announced)
 
 
 def _prepare_topics(journal: Journal, topics: Topics) -> None:

@@ -15,6 +15,7 @@ from packhorse.messaging.api import Journal, Record
 from packhorse.runtime.auth import Authenticator
 from packhorse.runtime.lifecycle import Component
 from packhorse.runtime.periodic import Periodic
+from packhorse.topology.own_cluster import OwnCluster
 from packhorse.wire.topics import Topics
 from packhorse_services.publisher.admission import Admission, QueueLimits
 from packhorse_services.publisher.collaborators import Collaborators
@@ -61,6 +62,8 @@ class Backends:
     blobs: BlobStore
     authenticator: Authenticator
     clock: Clock
+    cluster: OwnCluster | None = None
+    """Where it takes part; not started."""
 
 
 @dataclass(frozen=True)
@@ -166,8 +169,10 @@ class _Assembly:
             keep_keys_s=self.settings.idempotency_hours * 3600,
             keep_producers_s=self.settings.producer_days * 86_400,
         )
+        cluster = self.backends.cluster
         return (
             *map(_Closed, self._pools()),
+            *(() if cluster is None else (cluster,)),
             self.command_sender,
             self.announcements,
             self.queues.feed,
@@ -199,6 +204,7 @@ class _Assembly:
             note_command=note_status,
             keep_failed_s=self.settings.keep_failed_days * 86_400,
             clock=self.clock,
+            cluster=self.backends.cluster,
         )
 
     def _deliveries(self) -> Deliveries:

@@ -6,10 +6,10 @@ from pathlib import Path
 from pydantic import Field, SecretStr
 from pydantic_settings import BaseSettings, SettingsConfigDict
 
-from packhorse.runtime.configuration import ProcessConfiguration
+from packhorse.topology.configuration import TopologyConfiguration
 
 
-class Settings(ProcessConfiguration, BaseSettings):
+class Settings(TopologyConfiguration, BaseSettings):
     """Settings of one publisher process: `PACKHORSE_` and the field's name."""
 
     model_config = SettingsConfigDict(env_prefix="PACKHORSE_", frozen=True, extra="ignore")
@@ -21,6 +21,7 @@ class Settings(ProcessConfiguration, BaseSettings):
     agent: str = Field(default="main", pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]{0,62}$")
     """The publisher agent; all replicas of one agent share a name."""
     instance: str = Field(default_factory=lambda: uuid.uuid4().hex, max_length=100)
+    """Names this run in the packages that it publishes; `instance_id` outlives a restart."""
     outbox_packages: int = Field(default=1_000, ge=1)
     outbox_age_s: float = Field(default=30.0, gt=0)
     """How much may wait for a journal that is away, and how long, before requests are refused."""

@@ -11,6 +11,7 @@ from packhorse.runtime import logs
 from packhorse.runtime.auth import authenticator_for
 from packhorse.runtime.configuration import loaded
 from packhorse.runtime.serve import run
+from packhorse.topology.own_cluster import Announced, join
 from packhorse_services.subscriber.app import create
 from packhorse_services.subscriber.assembly import assemble
 from packhorse_services.subscriber.settings import Settings
@@ -28,9 +29,12 @@ def serve(settings: Settings) -> None:
     )
     blobs = open_blobs(settings.blobs_url)
     subscriber = assemble(settings, journal, blobs)
+    announced = Announced("subscriber", settings.subscriber, subscriber.identity.endpoint)
+    cluster = join(url, settings.topology, announced)
     app = create(subscriber, url, blobs, authenticator_for(settings), docs=settings.docs)
     try:
-        run(app, host=settings.host, port=settings.port, components=subscriber.components)
+        components = (cluster, *subscriber.components)
+        run(app, host=settings.host, port=settings.port, components=components)
     finally:
         journal.close()
         blobs.close()

@@ -8,7 +8,7 @@ from pydantic import Field, SecretStr, ValidationInfo, field_validator
 from pydantic_settings import BaseSettings, NoDecode, SettingsConfigDict
 
 from packhorse.content.node import ROOT, InvalidPath, check_path
-from packhorse.runtime.configuration import ProcessConfiguration
+from packhorse.topology.configuration import TopologyConfiguration
 from packhorse_services.subscriber.attempts import UNLIMITED
 from packhorse_services.subscriber.journal_check import StartPolicy
 
@@ -17,7 +17,7 @@ _NAME = r"^[A-Za-z0-9][A-Za-z0-9._-]{0,62}$"
 AgentName = Annotated[str, Field(pattern=_NAME)]
 
 
-class Settings(ProcessConfiguration, BaseSettings):
+class Settings(TopologyConfiguration, BaseSettings):
     """Settings of `packhorse-subscriber`: `PACKHORSE_` and the field's name."""
 
     model_config = SettingsConfigDict(env_prefix="PACKHORSE_", frozen=True, extra="ignore")
@@ -36,8 +36,6 @@ class Settings(ProcessConfiguration, BaseSettings):
     """A subscriber that must have imported a package before this one does; it must be editable."""
     remember_packages_h: float = Field(default=0.0, ge=0, le=87_600)
     """How long ids of imported packages are kept, for a journal with repetitions; 0: not at all."""
-    endpoint: str = Field(default="", max_length=500)
-    """The URL under which others reach this subscriber, for its announcements."""
 
     backoff_first_s: float = Field(default=5.0, gt=0)
     backoff_longest_s: float = Field(default=900.0, gt=0)

@@ -17,6 +17,8 @@ class TopologyConfiguration(ProcessConfiguration):
     """Names this instance in the topology, after a restart too."""
     id_file: Path | None = None
     """Where the id is kept when none is set; without either, each start has a new one."""
+    endpoint: str = Field(default="", max_length=500)
+    """The URL under which others reach this program; it is announced."""
     topology_store: Literal["lease", "voting"] = "lease"
     """How the instances that share a database find each other."""
     topology_interval_s: float | None = Field(default=None, gt=0)

@@ -155,6 +155,14 @@ def revoke(connection: Connection, runtime_id: str) -> None:
     )
 
 
+def end_session_with(connection: Connection, runtime_id: str) -> None:
+    """Let a session end when an incarnation is declared dead, and the locks that it holds with it.
+
+    For work with a lock of its own, which a paused process would hold for longer than its lease.
+    """
+    connection.execute(f"SELECT pg_advisory_lock_shared({_WORKING})", (runtime_id,))
+
+
 def end_work(connection: Connection, runtime_id: str) -> None:
     """End the sessions in which an incarnation does a duty, paused or not, as the login.
 

@@ -1,12 +1,14 @@
 """The one replica that keeps an agent's outcomes: records statuses, remembers subscribers, tells.
 
-The others wait for its turn to end. The order of a round is what makes an event true: first the
-announcements, then the statuses that were sent before them, then the events.
+The others wait for its turn to end. It leaves the turn, once, to the instance that has the duty by
+the topology; whoever then gets it keeps it, so that a holder of the duty that fails is replaced.
+The order of a round is what makes an event true: first the announcements, then the statuses that
+were sent before them, then the events.
 """
 
 import logging
 import threading
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 import psycopg
 from psycopg import Connection
@@ -46,12 +48,15 @@ class Keeper:
         *,
         progress: Progress,
         clock: Clock,
+        elsewhere: Callable[[], str] = str,
     ) -> None:
+        """Take `elsewhere` for which other instance the turn is preferred on; "" for none."""
         self._turn, self._recorder, self._notifier, self._queues = turn, recorder, notifier, queues
         self._progress, self._clock = progress, clock
         self._remembering = Remembering(queues.agent)
         self._wake = threading.Event()
         self._notify_at, self._events_failed = 0.0, 0
+        self._elsewhere, self._left_to = elsewhere, ""
         self._worker = Worker("outcomes", self._run)
 
     def start(self) -> None:
@@ -93,7 +98,7 @@ class Keeper:
         try:
             if not self.round():
                 return _RIVALS_POLL_S
-            if self._events_failed < _EVENTS_TRIES:
+            if self._events_failed < _EVENTS_TRIES and not self._is_preferred_elsewhere():
                 return 0.0
         except (psycopg.Error, PackhorseError) as error:
             logger.warning("outcomes can't be kept here", extra={"error": str(error)})
@@ -102,6 +107,11 @@ class Keeper:
             PERIODIC_FAILURES.labels("outcomes").inc()
         self._leave()
         return _LEFT_S
+
+    def _is_preferred_elsewhere(self) -> bool:
+        """Tell whether to leave the turn to another replica: each is tried once in a row."""
+        before, self._left_to = self._left_to, self._elsewhere()
+        return self._left_to not in ("", before)
 
     def _leave(self) -> None:
         self._events_failed = 0

@@ -13,6 +13,7 @@ from packhorse.db.connect import connect
 from packhorse.messaging.api import Journal
 from packhorse.runtime.lifecycle import Component
 from packhorse.runtime.periodic import Periodic
+from packhorse.topology.own_cluster import OwnCluster
 from packhorse.wire.topics import Topics
 from packhorse_services.publisher.deduplication_store import DatabaseSnapshots
 from packhorse_services.publisher.outcomes.event_log import EventLog
@@ -28,6 +29,11 @@ from packhorse_services.publisher.queues.queue import Queues
 
 _TIDY_S = 300.0
 _MOST_EPOCHS = 100_000
+
+
+def duty_of(agent: str) -> str:
+    """Return the duty of recording an agent's outcomes and telling its events."""
+    return f"notifier.{agent}"
 
 
 @dataclass(frozen=True)
@@ -48,6 +54,7 @@ def outcome_parts(
     note_command: NoteCommand,
     keep_failed_s: float,
     clock: Clock,
+    cluster: OwnCluster | None = None,
 ) -> OutcomeParts:
     """Return the parts; nothing connects before they are started."""
     agent, progress = queues.agent, Progress()
@@ -55,14 +62,14 @@ def outcome_parts(
         journal, topics.event, agent, DatabaseSnapshots(pool), partial(next_epoch, pool)
     )
     packages = PackageSource(journal, topics.package, queues.feed.cache)
-    open_connection = partial(connect, database_url, f"publisher-outcomes-{agent}", autocommit=True)
     keeper = Keeper(
-        Turn(agent, open_connection),
+        Turn(agent, partial(_session, database_url, agent, cluster)),
         Recorder(journal, topics, agent, note_command),
         Notifier(journal, topics, agent, packages=packages, log=events, clock=clock),
         queues,
         progress=progress,
         clock=clock,
+        elsewhere=partial(_elsewhere, duty_of(agent), cluster),
     )
     settlement = Settlement(
         *(journal, topics.status, pool, agent),
@@ -75,6 +82,23 @@ def outcome_parts(
     tidying = Tidying(pool, journal, topics.package, agent, keep_failed_s=keep_failed_s)
     periodic = Periodic("outcome-tidying", _TIDY_S, tidying.tidy, clock=clock)
     return OutcomeParts(settlement, (keeper, settlement, periodic))
+
+
+def _session(database_url: str, agent: str, cluster: OwnCluster | None) -> Connection:
+    """Connect for a turn, which ends when this run of the program is declared dead."""
+    connection = connect(database_url, f"publisher-outcomes-{agent}", autocommit=True)
+    if cluster is not None:
+        try:
+            cluster.end_with_us(connection)
+        except BaseException:
+            connection.close()
+            raise
+    return connection
+
+
+def _elsewhere(duty: str, cluster: OwnCluster | None) -> str:
+    holder = None if cluster is None else cluster.holder(duty)
+    return "" if holder is None or holder.is_local else holder.id
 
 
 def next_epoch(pool: ConnectionPool[Connection], above: int = 0) -> int:

@@ -1,0 +1,116 @@
+"""The cluster that a program is part of: what it announces there, and which duties are its own.
+
+A topology that is away stops no program: it is logged, and the duties are nobody's meanwhile.
+"""
+
+from collections.abc import Callable, Mapping
+from contextlib import AbstractContextManager
+from dataclasses import dataclass
+
+from psycopg import Connection
+
+import packhorse
+from packhorse.topology import properties
+from packhorse.topology.discovery import Discovery
+from packhorse.topology.events import EventKind, TopologyEvent
+from packhorse.topology.leader import LeaderOnly, Succession, end_session_with
+from packhorse.topology.lease.member import LeaseMember
+from packhorse.topology.lease.succession import LeaseSuccession
+from packhorse.topology.open import TopologySettings, open_discovery
+from packhorse.topology.properties import FixedProperties
+from packhorse.topology.view import InstanceDescription
+from packhorse.topology.voting.member import VotingMember
+from packhorse.topology.voting.succession import VotingSuccession
+
+
+@dataclass(frozen=True, slots=True)
+class Announced:
+    """What a program says of itself; empty is not said."""
+
+    role: str
+    agent: str = ""
+    endpoint: str = ""
+    duties: tuple[str, ...] = ()
+    """The leader-only work that it can do."""
+
+    def properties(self) -> Mapping[str, str | None]:
+        """Return it as properties of the instance, with the version of this build."""
+        return {
+            properties.ROLE: self.role,
+            properties.AGENT: self.agent or None,
+            properties.ENDPOINT: self.endpoint or None,
+            properties.DUTIES: ",".join(self.duties) or None,
+            properties.VERSION: packhorse.__version__,
+        }
+
+
+class OwnCluster:
+    """A component; start it before what has a duty, so that it leaves after that has ended.
+
+    It is not watched: a program goes on with its other work without it.
+    """
+
+    def __init__(self, discovery: Discovery) -> None:
+        self.discovery = discovery
+        self._succession = _succession(discovery)
+
+    def start(self) -> None:
+        """Begin to take part; returns at once, whether the database answers or not."""
+        self.discovery.start()
+
+    def stop(self, timeout: float) -> None:
+        """Leave the cluster."""
+        self.discovery.stop(timeout)
+
+    def duty(
+        self, name: str, connect: Callable[[], AbstractContextManager[Connection]]
+    ) -> LeaderOnly:
+        """Return a duty that this program announces; `connect` is a pool's `connection`."""
+        return LeaderOnly(name, self._succession, connect)
+
+    def holder(self, duty: str) -> InstanceDescription | None:
+        """Return whose duty it is by the current view; None when that is not known now.
+
+        Good for a preference. Work that must not be done twice asks `duty`.
+        """
+        view = self.discovery.current_view()
+        if view is None:
+            return None
+        able = (one for one in view.local_cluster.instances if duty in _duties(one))
+        return next(able, None)
+
+    def end_with_us(self, connection: Connection) -> None:
+        """Let a session end when this run of the program is declared dead, with all its locks."""
+        end_session_with(connection, self._succession.runtime_id)
+
+    def on_change(self, act: Callable[[], None]) -> None:
+        """Call `act` whenever there is another view that holds; it must return soon."""
+
+        def hear(event: TopologyEvent) -> None:
+            if event.kind is not EventKind.CHANGING:
+                act()
+
+        self.discovery.add_listener(hear)
+
+
+def join(database_url: str, settings: TopologySettings, announced: Announced) -> OwnCluster:
+    """Return the program's part in the cluster of a database; nothing connects before its start.
+
+    Raises `InvalidConfiguration` when the id file can't be used.
+    """
+    provider = FixedProperties(announced.properties())
+    return OwnCluster(open_discovery(database_url, settings, [provider]))
+
+
+def _succession(discovery: Discovery) -> Succession:
+    member = discovery.membership
+    if isinstance(member, LeaseMember):
+        return LeaseSuccession(member.instance_id, member.runtime_id)
+    if isinstance(member, VotingMember):
+        return VotingSuccession(member.instance_id, member.runtime_id)
+    raise AssertionError(f"{type(member).__name__} has no order of succession")
+
+
+def _duties(instance: InstanceDescription) -> set[str]:
+    told = instance.properties.get(properties.DUTIES, "")
+    return {name.strip() for name in told.split(",")}
