@@ -57,7 +57,7 @@ def spark_session(settings: Settings, location: Location, name: str) -> SparkSes
 
 def cores(spark: SparkSession) -> int:
     """Return how many tasks the session works on at a time."""
-    local = re.fullmatch(r"local\[(\*|\d+)(?:,.*)?\]", spark.sparkContext.master)
+    local = re.fullmatch(r"local\[(\*|\d+)(?:,.*)?\]", spark.sparkContext.master or "")
     if local is None:
         return spark.sparkContext.defaultParallelism
     return os.cpu_count() or 1 if local[1] == "*" else int(local[1])

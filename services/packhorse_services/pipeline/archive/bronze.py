@@ -98,7 +98,7 @@ def plan(
     """
     turn = last_turn(location, tables.BRONZE, QUERY)
     reached = None if turn is None or new_checkpoint else _reached(spark, location, turn)
-    held = start.held_by_bronze(spark, location)
+    held = start.held_by_bronze(location)
     with origin.open() as journal:
         identities = start.identities_of(journal, origin.names, held)
         extent = at.extent_of(journal, origin.names)
@@ -112,7 +112,7 @@ def plan(
     if turn is None or reached is None or at.holes(extent, reached):
         generation = _begin(spark, location, turn)
         # Only now can nobody else write any more.
-        expected = at.furthest(start.held_by_bronze(spark, location).places, reached or {})
+        expected = at.furthest(start.held_by_bronze(location).places, reached or {})
     starting = at.starts(extent, expected)
     return Plan(generation, starting, identities, at.distance(starting, at.ends(extent)))
 

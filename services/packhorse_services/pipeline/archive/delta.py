@@ -102,12 +102,14 @@ def _prepare(location: Location, name: str, schema: StructType) -> None:
     )
 
 
+def stored(location: Location, table: str) -> deltalake.DeltaTable:
+    """Return a table as it is now, without Spark."""
+    return deltalake.DeltaTable(location.delta_uri(table), storage_options=location.delta_options())
+
+
 def last_turn(location: Location, table: str, query: str) -> Turn | None:
     """Return the last turn that a table has taken of a query."""
-    stored = deltalake.DeltaTable(
-        location.delta_uri(table), storage_options=location.delta_options()
-    )
-    version = stored.transaction_version(application(query))
+    version = stored(location, table).transaction_version(application(query))
     return None if version is None else Turn.of(query, version)
 
 
@@ -138,11 +140,9 @@ def begin(location: Location, names: Iterable[str], turn: Turn) -> None:
     mark = deltalake.Transaction(application(turn.query), turn.version)
     properties = deltalake.CommitProperties(app_transactions=[mark])
     for name in names:
-        stored = deltalake.DeltaTable(
-            location.delta_uri(name), storage_options=location.delta_options()
-        )
-        stored.create_write_transaction(
-            [], mode="append", schema=stored.schema(), commit_properties=properties
+        table = stored(location, name)
+        table.create_write_transaction(
+            [], mode="append", schema=table.schema(), commit_properties=properties
         )
 
 

@@ -6,21 +6,22 @@ Announcements are the exception: they are kept for an hour, by design.
 """
 
 import logging
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from typing import Any
 
 from pyspark.sql import SparkSession
-from pyspark.sql import functions as f
 
 from packhorse.messaging.api import Journal
 from packhorse_services.pipeline import schemas, tables
 from packhorse_services.pipeline.archive import places as at
-from packhorse_services.pipeline.archive.delta import load
+from packhorse_services.pipeline.archive.delta import stored
 from packhorse_services.pipeline.archive.journal_source import require_same
 from packhorse_services.pipeline.archive.places import Extent, Hole, Places
 from packhorse_services.pipeline.errors import HistoryGap, TaskRefused
 from packhorse_services.pipeline.location import Location
+from packhorse_services.pipeline.queries import RELATION, rows
 
 logger = logging.getLogger(__name__)
 
@@ -33,31 +34,32 @@ class Held:
     identities: Mapping[str, str]
 
 
-def held_by_bronze(spark: SparkSession, location: Location) -> Held:
+_NEWEST = f"""
+SELECT topic, partition, max("offset") + 1 AS next,
+    first_value(journal_id ORDER BY "offset" DESC) AS journal_id
+FROM {RELATION} GROUP BY topic, partition
+"""  # noqa: S608 - a constant
+_ACCEPTED = f"""
+SELECT topic, partition, max(next_offset) AS next FROM {RELATION} GROUP BY topic, partition
+"""  # noqa: S608 - a constant
+
+
+def held_by_bronze(location: Location) -> Held:
     """Read how far bronze reaches, gaps that were accepted included.
 
-    Two columns of the table are read; what comes back is a row a partition.
+    Few columns of the table are read; what comes back is a row a partition.
     """
-    newest = (
-        load(spark, location, tables.BRONZE)
-        .groupBy("topic", "partition")
-        .agg(f.max("offset").alias("last"), f.max_by("journal_id", "offset").alias("journal_id"))
-        .collect()
-    )
-    gaps = (
-        load(spark, location, tables.GAPS)
-        .groupBy("topic", "partition")
-        .agg(f.max("next_offset").alias("next"))
-        .collect()
-    )
-    records: dict[str, dict[int, int]] = {}
-    for row in newest:
-        records.setdefault(row["topic"], {})[row["partition"]] = row["last"] + 1
-    accepted: dict[str, dict[int, int]] = {}
-    for row in gaps:
-        accepted.setdefault(row["topic"], {})[row["partition"]] = row["next"]
+    newest = list(rows(stored(location, tables.BRONZE), _NEWEST))
+    accepted = rows(stored(location, tables.GAPS), _ACCEPTED)
     identities = {row["topic"]: row["journal_id"] for row in newest}
-    return Held(at.furthest(records, accepted), identities)
+    return Held(at.furthest(_places(newest), _places(accepted)), identities)
+
+
+def _places(found: Iterable[Mapping[str, Any]]) -> Places:
+    places: dict[str, dict[int, int]] = {}
+    for row in found:
+        places.setdefault(row["topic"], {})[row["partition"]] = row["next"]
+    return places
 
 
 def identities_of(journal: Journal, topics: Collection[str], held: Held) -> dict[str, str]:
@@ -113,14 +115,14 @@ def record(
     if not found:
         return
     now = datetime.now(UTC)
-    rows = [
+    records = [
         (
             *(hole.topic, identities[hole.topic], hole.partition),
             *(hole.first_missing, hole.next_offset, now),
         )
         for hole in found
     ]
-    frame = spark.createDataFrame(rows, schemas.GAPS)
+    frame = spark.createDataFrame(records, schemas.GAPS)
     frame.write.format("delta").mode("append").save(location.spark_path(tables.GAPS))
     for hole in found:
         logger.warning("records are missing from the archive", extra={"hole": str(hole)})

@@ -8,18 +8,14 @@ from dataclasses import dataclass
 from typing import Any
 
 import pyarrow as pa
-from deltalake import DeltaTable, QueryBuilder, write_deltalake
+from deltalake import DeltaTable, write_deltalake
 from deltalake.exceptions import DeltaError
 
 from packhorse_services.pipeline import tables
 from packhorse_services.pipeline.bulk.snapshot import Seen
 from packhorse_services.pipeline.errors import TablesUnusable
 from packhorse_services.pipeline.location import Location
-
-_SESSION = {
-    "datafusion.execution.batch_size": "1000",
-    "datafusion.execution.target_partitions": "1",
-}
+from packhorse_services.pipeline.queries import RELATION, rows
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,15 +108,11 @@ class BulkState:
 
     def _rows(self, columns: list[str] | None) -> Iterator[dict[str, Any]]:
         """Yield the rows in the order of their parts."""
-        # Not by Arrow's datasets: their threads call back into Python, and a program that ends
-        # while one does is aborted.
+        chosen = "*" if columns is None else ", ".join(columns)
         try:
             table = DeltaTable(self._parts, storage_options=self._options)
-            query = QueryBuilder(_SESSION).register("parts", table)
-            chosen = "*" if columns is None else ", ".join(columns)
-            for batch in query.execute(f"SELECT {chosen} FROM parts ORDER BY part"):  # noqa: S608
-                yield from pa.record_batch(batch).to_pylist()
-        except (DeltaError, OSError, pa.ArrowException) as error:
+            yield from rows(table, f"SELECT {chosen} FROM {RELATION} ORDER BY part")  # noqa: S608
+        except (DeltaError, OSError) as error:
             raise _unusable(error) from error
 
 

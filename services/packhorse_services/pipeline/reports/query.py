@@ -4,8 +4,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime
 
+from packhorse_services.pipeline.queries import RELATION
 from packhorse_services.pipeline.reports.schemas import Report
-from packhorse_services.pipeline.reports.source import RELATION
 
 Value = str | int | datetime
 _MOST_TEXT = 1000

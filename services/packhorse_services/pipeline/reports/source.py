@@ -6,18 +6,16 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from deltalake import DeltaTable, QueryBuilder
+from deltalake import DeltaTable
 from deltalake.exceptions import DeltaError, TableNotFoundError
 
 from packhorse.errors import Transient
 from packhorse_services.pipeline.errors import SchemaChanged
 from packhorse_services.pipeline.location import Location
+from packhorse_services.pipeline.queries import rows
 
 _PATIENCE = {"connect_timeout": "3s", "timeout": "20s", "max_retries": "2", "retry_timeout": "20s"}
 """A caller waits for the answer; the client's own patience is minutes."""
-
-RELATION = "report"
-"""What a query calls the table."""
 
 Row = dict[str, Any]
 
@@ -36,15 +34,7 @@ class TableVersion:
     def rows(self, sql: str) -> Iterator[Row]:
         """Yield what a query on `RELATION` gives, a batch in memory. Raises `TablesAway`."""
         with _reaching(OSError):  # a query that is wrong is a fault of ours
-            answer = QueryBuilder().register(RELATION, self._table).execute(sql)
-        while True:
-            with _reaching(Exception):  # the reader has no class for a file that is gone
-                batch = next(answer, None)
-            if batch is None:
-                return
-            columns = [column.to_pylist() for column in batch.columns]
-            for values in zip(*columns, strict=True):
-                yield dict(zip(batch.schema.names, values, strict=True))
+            yield from rows(self._table, sql)
 
 
 @dataclass(frozen=True, slots=True)
