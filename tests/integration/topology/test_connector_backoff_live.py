@@ -1,0 +1,86 @@
+"""Back-off between running clusters: it grows in calm, both sides know, and a change ends it."""
+
+from packhorse_services.topology.connectors.states import State
+from tests.harness.postgres import Databases
+from tests.harness.topology.clusters import Cluster, cluster, running, until_known
+from tests.harness.waiting import eventually
+
+_QUICK = {"interval_s": 0.1, "timeout_s": 0.4, "backoff_factor": 5.0}
+_LONGEST_S = 0.5
+
+
+def _interval(one: Cluster) -> float:
+    [state] = one.outgoing()
+    return state.interval_s
+
+
+def test_calm_makes_it_grow_and_a_change_on_either_side_takes_it_back(databases: Databases) -> None:
+    one = Cluster("one", databases.new(), **_QUICK)
+    two = Cluster("two", databases.new(), urls=(one.url,), **_QUICK)
+    with running(one, two):
+        until_known(two, ["one"])
+        for changed, name in ((two, "two"), (one, "one")):
+            eventually(lambda: _interval(two) == _LONGEST_S, what="the back-off has grown")
+            changed.topology.change(cluster(name, f"{name}-1", seen="changed"))
+            eventually(lambda: _interval(two) < _LONGEST_S, interval=0.01, what="it is back")
+            assert two.states() == [State.CONNECTED]
+
+
+def test_the_peer_waits_longer_for_a_connector_that_backs_off(databases: Databases) -> None:
+    one = Cluster("one", databases.new(), **_QUICK)
+    two = Cluster("two", databases.new(), urls=(one.url,), **_QUICK)
+    with running(one, two):
+        until_known(one, ["two"])
+        eventually(lambda: one.assembled.connectors.states()[0].interval_s == _LONGEST_S)
+        [kept] = one.assembled.connectors._knowledge.peers()
+        assert abs(kept.expires_at - kept.received_at - (0.4 + _LONGEST_S - 0.1)) < 0.05
+        for _ in range(20):
+            assert one.remotes() == ["two"]
+
+
+def test_a_restarted_connector_goes_on(databases: Databases) -> None:
+    one = Cluster("one", databases.new())
+    shared = databases.new()
+    first = Cluster("two", shared, urls=(one.url,))
+    with running(one):
+        with running(first):
+            until_known(one, ["two"])
+        until_known(one, [])
+        again = Cluster("two", shared, urls=(one.url,))
+        with running(again):
+            until_known(one, ["two"])
+            until_known(again, ["one"])
+
+
+def test_both_may_connect_to_each_other(databases: Databases) -> None:
+    one = Cluster("one", databases.new())
+    two = Cluster("two", databases.new(), urls=(one.url,))
+    with running(one, two):
+        until_known(two, ["one"])
+        back = Cluster(
+            "one",
+            one.database_url,
+            instance="one-2",
+            own=cluster("one", "one-1", "one-2"),
+            urls=(two.url,),
+        )
+        with running(back):
+            eventually(lambda: back.states() == [State.CONNECTED])
+            assert one.remotes() == ["two"]
+            assert two.remotes() == ["one"]
+        until_known(one, ["two"])
+        assert two.remotes() == ["one"]
+
+
+def test_a_database_that_is_away_ends_no_connector(databases: Databases) -> None:
+    one = Cluster("one", databases.new())
+    away = databases.server.url("no_such_database")
+    two = Cluster("two", away, urls=(one.url,))
+    with running(one):
+        two.start()
+        eventually(lambda: two.assembled.connectors._connectors[0].outcome().reason != "")
+        assert (
+            two.assembled.connectors._connectors[0].outcome().reason == "the own database is away"
+        )
+        assert two.assembled.connectors.failure() is None
+        two.stop()
