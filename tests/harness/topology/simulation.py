@@ -2,7 +2,12 @@
 
 from collections.abc import Mapping, Sequence
 
-from packhorse.topology.membership import Membership, Observation
+from packhorse.topology.membership import (
+    DuplicateInstance,
+    Membership,
+    Observation,
+    StoreUnavailable,
+)
 from packhorse.topology.view import ClusterView, InstanceDescription
 from tests.harness.topology.checks import VERSION, Checks
 from tests.harness.topology.process import SimulatedProcess
@@ -24,7 +29,13 @@ class Watched:
         self.leave = inner.leave
 
     def beat(self, properties: Mapping[str, str]) -> Observation:
-        seen = self._inner.beat(properties)
+        try:
+            seen = self._inner.beat(properties)
+        except (StoreUnavailable, DuplicateInstance):
+            raise
+        except Exception as error:
+            self._process.world.fail(f"{self._process.name} raised {error!r}")
+            raise
         self._checks.observed(self._process, seen)
         return seen
 

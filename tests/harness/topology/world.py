@@ -22,6 +22,7 @@ class World:
         self.seed = seed
         self.now = 0.0
         self.random = random.Random(seed)
+        self.failure: SimulationFailed | None = None
         self.after_step: Callable[[], None] = lambda: None
         self._numbers = itertools.count()
         self._agenda: list[tuple[float, int, Callable[[], None]]] = []
@@ -37,10 +38,15 @@ class World:
             self.now, _, act = heapq.heappop(self._agenda)
             act()
             self.after_step()
+            if self.failure is not None:
+                raise self.failure
         self.now = until
 
     def fail(self, what: str) -> None:
-        raise SimulationFailed(f"seed {self.seed}, at {self.now:.3f} s: {what}")
+        """End the run, also where the code under test survives every exception."""
+        failure = SimulationFailed(f"seed {self.seed}, at {self.now:.3f} s: {what}")
+        self.failure = self.failure or failure
+        raise failure
 
 
 class MachineClock:
