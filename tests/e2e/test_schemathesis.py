@@ -26,6 +26,7 @@ def attacked(databases: Databases) -> Iterator[tuple[Site, Attacked]]:
         subscriber = built.subscriber("sub1", editable=True)
         cleanup = built.rooms.cleanup(built.author_url)
         pipeline = built.rooms.reports()
+        topology = built.rooms.topology(built.author_url)
         built.start()
         built.put("/site/page", properties={"title": "Page"})
         built.distribute_everywhere("/site/page")
@@ -38,11 +39,14 @@ def attacked(databases: Databases) -> Iterator[tuple[Site, Attacked]]:
                 "subscriber": subscriber,
                 "cleanup": cleanup,
                 "pipeline": pipeline,
+                "topology": topology,
             },
         )
 
 
-@pytest.mark.parametrize("room", ["publisher", "content", "subscriber", "cleanup", "pipeline"])
+@pytest.mark.parametrize(
+    "room", ["publisher", "content", "subscriber", "cleanup", "pipeline", "topology"]
+)
 def test_schemathesis_finds_nothing(
     room: str, attacked: tuple[Site, Attacked], tmp_path: Path
 ) -> None:

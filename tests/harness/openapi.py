@@ -23,6 +23,8 @@ from packhorse_services.publisher.settings import Settings as PublisherSettings
 from packhorse_services.subscriber.app import create as subscriber
 from packhorse_services.subscriber.assembly import assemble
 from packhorse_services.subscriber.settings import Settings as SubscriberSettings
+from packhorse_services.topology.assembly import assemble as assemble_topology
+from packhorse_services.topology.settings import Settings as TopologySettings
 
 FOLDER = Path(__file__).parents[2] / "openapi"
 NOWHERE = "postgresql://localhost/never-connected"
@@ -66,12 +68,21 @@ def _pipeline(folder: str) -> FastAPI:
     return reports_app(Location.parse(folder), Authenticator.off())
 
 
+def _topology(_folder: str) -> FastAPI:
+    settings = TopologySettings.model_validate({"database_url": NOWHERE})
+    service = assemble_topology(settings, Authenticator.off())
+    for component in service.components:
+        component.stop(5)
+    return service.app
+
+
 ROOMS: dict[str, Callable[[str], FastAPI]] = {
     "publisher": _publisher,
     "content": _content,
     "subscriber": _subscriber,
     "cleanup": _cleanup,
     "pipeline": _pipeline,
+    "topology": _topology,
 }
 """How each room's app is made without anything running; it needs a folder for blobs."""
 

@@ -176,6 +176,10 @@ class Rooms:
         """Return a cleanup service, not started."""
         return self._room("cleanup", "cleanup", database_url, **settings)
 
+    def topology(self, database_url: str, **settings: Any) -> Room:
+        """Return a topology service, not started."""
+        return self._room("topology", "topology", database_url, **settings)
+
     def reports(self, **settings: Any) -> Room:
         """Return the pipeline's service of reports, not started; its tables are in our folder."""
         tables = {"tables_url": str(self.folder / "tables"), **settings}

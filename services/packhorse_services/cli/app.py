@@ -24,6 +24,7 @@ from packhorse_services.cli import (
     report,
     rooms,
     topics,
+    topology,
 )
 from packhorse_services.cli.api import CommandFailed, Exit
 from packhorse_services.cli.connection import Connection
@@ -48,6 +49,7 @@ app = typer.Typer(
 topics_app = typer.Typer(help="The journal's topics.", no_args_is_help=True)
 config_app = typer.Typer(help="What this command line would use.", no_args_is_help=True)
 app.add_typer(queues.get, name="get")
+queues.get.command("instances")(topology.get_instances)
 app.add_typer(queues.clear, name="clear")
 app.add_typer(operate.pause, name="pause")
 app.add_typer(operate.resume, name="resume")
@@ -56,6 +58,7 @@ app.add_typer(operate.reset, name="reset")
 app.add_typer(errors.errors, name="errors")
 app.command("events")(events.follow_events)
 app.command("report")(report.report)
+app.add_typer(topology.topology, name="topology")
 app.add_typer(topics_app, name="topics")
 app.add_typer(config_app, name="config")
 

@@ -3,6 +3,7 @@
 import json
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Literal
 
 from packhorse_services.cli.api import Api, CommandFailed, Exit
 from packhorse_services.cli.data_directory import DataDirectory, NotRunning
@@ -29,12 +30,11 @@ class Connection:
 
     def publisher_url(self) -> str:
         """Return where the publisher is. Raises `CommandFailed` when nothing says so."""
-        if self.server:
-            return self.server
-        try:
-            return self.directory.running().publisher
-        except NotRunning as error:
-            raise CommandFailed(f"no --server was given, and {error}", Exit.USAGE) from error
+        return self._service("publisher")
+
+    def topology(self) -> Api:
+        """Return the topology service's API. Raises `CommandFailed` when none is known."""
+        return Api(self._service("topology"), self.token())
 
     def token(self) -> str | None:
         """Return the token to send; None where there is none, for a server that asks for none."""
@@ -52,6 +52,15 @@ class Connection:
         if not found:
             raise CommandFailed("name the journal with --journal", Exit.USAGE)
         return found
+
+    def _service(self, name: Literal["publisher", "topology"]) -> str:
+        if self.server:
+            return self.server
+        try:
+            running = self.directory.running()
+        except NotRunning as error:
+            raise CommandFailed(f"no --server was given, and {error}", Exit.USAGE) from error
+        return running.publisher if name == "publisher" else running.topology
 
 
 def read_token(path: Path) -> str:

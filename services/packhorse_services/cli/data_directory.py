@@ -37,6 +37,7 @@ class RunningStack:
     content: str
     subscribers: dict[str, str]
     cleanup: str
+    topology: str
     token_file: str
     pids: dict[str, int]
     data: str

@@ -21,7 +21,7 @@ _FIRST_PAUSE_S = 1.0
 _LONGEST_PAUSE_S = 30.0
 
 
-class _TimeIsUp(BaseException):
+class TimeIsUp(BaseException):
     """The seconds that the user gave have passed."""
 
 
@@ -48,7 +48,7 @@ def follow_events(
     query = {"types": types} | ({} if subscriber is None else {"subscriber": subscriber})
     path = f"/events?{urlencode(query)}"
     connection = context.ensure_object(Connection)
-    with connection.publisher() as publisher, suppress(_TimeIsUp), _ending_after(seconds):
+    with connection.publisher() as publisher, suppress(TimeIsUp), ending_after(seconds):
         for event in follow(publisher, path, after or ""):
             output.line(_SHOWN[form](event))
 
@@ -88,14 +88,14 @@ def _is_passing(error: Refused) -> bool:
 
 
 @contextmanager
-def _ending_after(seconds: float | None) -> Iterator[None]:
-    """Raise `_TimeIsUp` in the block after so many seconds, also while it waits for a byte."""
+def ending_after(seconds: float | None) -> Iterator[None]:
+    """Raise `TimeIsUp` in the block after so many seconds, also while it waits for a byte."""
     if seconds is None:
         yield
         return
 
     def end(_number: int, _frame: FrameType | None) -> NoReturn:
-        raise _TimeIsUp
+        raise TimeIsUp
 
     before = signal.signal(signal.SIGALRM, end)
     signal.setitimer(signal.ITIMER_REAL, max(seconds, 0.001))
@@ -106,14 +106,15 @@ def _ending_after(seconds: float | None) -> Iterator[None]:
         signal.signal(signal.SIGALRM, before)
 
 
-def _as_json(event: ServerSentEvent) -> str:
+def as_json(event: ServerSentEvent) -> str:
+    """Return an event as one line of JSON."""
     return json.dumps({"event": event.event, "id": event.id, "data": _data(event)})
 
 
 def _as_name(event: ServerSentEvent) -> str:
     data = _data(event)
     named = data.get("package_id") or data.get("subscriber") if isinstance(data, dict) else None
-    return _printable(str(named or event.event))
+    return printable(str(named or event.event))
 
 
 def _data(event: ServerSentEvent) -> Any:
@@ -129,7 +130,7 @@ def _as_line(event: ServerSentEvent) -> str:
         told = f"{data.get('time') or '-':<27}  {event.event:<11}  {_LINES[event.event](data)}"
     except (ValueError, KeyError, TypeError, AttributeError):  # a later version's
         told = f"{event.event}  {event.data}"
-    return _printable(told)
+    return printable(told)
 
 
 def _as_wide_line(event: ServerSentEvent) -> str:
@@ -171,7 +172,7 @@ def _gap(data: Mapping[str, Any]) -> str:
     )
 
 
-def _printable(text: str) -> str:
+def printable(text: str) -> str:
     """Keep what a publisher or a subscriber wrote from steering the terminal."""
     return "".join(letter if letter.isprintable() else "\ufffd" for letter in text)
 
@@ -187,5 +188,5 @@ _SHOWN: Mapping[Format, Callable[[ServerSentEvent], str]] = {
     Format.TABLE: _as_line,
     Format.WIDE: _as_wide_line,
     Format.NAME: _as_name,
-    Format.JSON: _as_json,
+    Format.JSON: as_json,
 }

@@ -13,7 +13,7 @@ from packhorse_services.cli.api import Api
 from packhorse_services.cli.connection import Connection
 from packhorse_services.cli.views import Format, View
 
-get = typer.Typer(help="Show queues, subscribers, distributions, errors.", no_args_is_help=True)
+get = typer.Typer(help="Show queues, subscribers, distributions, instances.", no_args_is_help=True)
 clear = typer.Typer(help="Clear a queue.", no_args_is_help=True)
 
 Name = Annotated[str, typer.Argument(help="The subscriber.")]

@@ -21,7 +21,7 @@ ServerOption = Annotated[
         "--server",
         envvar="PACKHORSE_SERVER",
         show_default="the stack that runs on --data",
-        help="The publisher's URL.",
+        help="The service's URL: the publisher's; the topology's for what is about instances.",
     ),
 ]
 TokenOption = Annotated[

@@ -13,7 +13,8 @@ from packhorse_services.cli.ports import free_ports, is_free
 
 AUTHOR_DATABASE = "author"
 _JOURNAL_DATABASE = "journal"
-_FIXED_PROGRAMS = 3
+_BEFORE_SUBSCRIBERS = 3
+_BEHIND_SUBSCRIBERS = 1
 
 
 class PortTaken(Permanent):
@@ -41,7 +42,7 @@ def subscriber_names(count: int) -> list[str]:
 
 def choose_ports(options: StackOptions) -> list[int]:
     """Return a port for each program, in the order of `plan`. Raises `PortTaken`."""
-    count = _FIXED_PROGRAMS + options.subscribers
+    count = _BEFORE_SUBSCRIBERS + options.subscribers + _BEHIND_SUBSCRIBERS
     if options.port == 0:
         return free_ports(count)
     ports = list(range(options.port, options.port + count))
@@ -80,7 +81,8 @@ def plan(options: StackOptions, databases: Mapping[str, str], ports: list[int]) 
         _program("content", "content", ports[1], at_author),
         _program("cleanup", "cleanup", ports[2], at_author),
     ]
-    for name, port in zip(subscriber_names(options.subscribers), ports[3:], strict=True):
+    names, behind = subscriber_names(options.subscribers), _BEFORE_SUBSCRIBERS
+    for name, port in zip(names, ports[behind:-_BEHIND_SUBSCRIBERS], strict=True):
         settings = {
             **common,
             "PACKHORSE_DATABASE_URL": databases[name],
@@ -90,6 +92,12 @@ def plan(options: StackOptions, databases: Mapping[str, str], ports: list[int]) 
             "PACKHORSE_ENDPOINT": f"http://127.0.0.1:{port}",
         }
         programs.append(_program(name, "subscriber", port, settings))
+    topology = {
+        **at_author,
+        "PACKHORSE_INSTANCE_ID": "topology",
+        "PACKHORSE_ENDPOINT": f"http://127.0.0.1:{ports[-1]}",
+    }
+    programs.append(_program("topology", "topology", ports[-1], topology))
     return programs
 
 
@@ -100,7 +108,7 @@ def tools_settings(
     publisher = programs[0]
     subscribers = {
         program.name: program.environment["PACKHORSE_DATABASE_URL"]
-        for program in programs[_FIXED_PROGRAMS:]
+        for program in programs[_BEFORE_SUBSCRIBERS:-_BEHIND_SUBSCRIBERS]
     }
     settings = {
         **publisher.environment,
@@ -121,6 +129,7 @@ def describe(directory: DataDirectory, programs: Sequence[Program]) -> RunningSt
         publisher=urls.pop("publisher"),
         content=urls.pop("content"),
         cleanup=urls.pop("cleanup"),
+        topology=urls.pop("topology"),
         subscribers=urls,
         token_file=str(directory.tokens),
         pids={},

@@ -151,9 +151,16 @@ def _show(stack: RunningStack, token: str | None, *, as_json: bool) -> None:
     if as_json:
         output.line(stack.line())
         return
-    addresses = {"publisher": stack.publisher, "content": stack.content, "cleanup": stack.cleanup}
-    rows = [{"name": name, "url": url} for name, url in (addresses | stack.subscribers).items()]
+    addresses = {
+        "publisher": stack.publisher,
+        "content": stack.content,
+        "cleanup": stack.cleanup,
+        **stack.subscribers,
+        "topology": stack.topology,
+    }
+    rows = [{"name": name, "url": url} for name, url in addresses.items()]
     output.data.print(table({"PROGRAM": "name", "ADDRESS": "url"}, rows))
+    output.line(f"page    {stack.topology}/pages/topology")
     output.line(f"data    {stack.data}\ntokens  {stack.token_file}")
     if token is not None:
         output.line(f"token   {token}  (shown this once, kept in that file)")

@@ -6,9 +6,10 @@ from pydantic import Field, SecretStr
 from pydantic_settings import BaseSettings, SettingsConfigDict
 
 from packhorse.topology.configuration import TopologyConfiguration
+from packhorse_services.topology.connectors.configuration import ConnectorConfiguration
 
 
-class Settings(TopologyConfiguration, BaseSettings):
+class Settings(TopologyConfiguration, ConnectorConfiguration, BaseSettings):
     """Settings of `packhorse-topology`: `PACKHORSE_` and the field's name."""
 
     model_config = SettingsConfigDict(env_prefix="PACKHORSE_", frozen=True, extra="ignore")
@@ -17,5 +18,7 @@ class Settings(TopologyConfiguration, BaseSettings):
     database_url: SecretStr
     """The database of the cluster that it is part of; the author's, or a subscriber's."""
     database_url_file: Path | None = None
+    endpoint: str = Field(default="", max_length=2000)
+    """The URL under which others reach this service; announced to all instances."""
     event_streams: int = Field(default=64, ge=1, le=10_000)
     """How many clients may follow the topology's events at a time."""

@@ -12,6 +12,7 @@ def stack() -> RunningStack:
         content="http://127.0.0.1:2",
         subscribers={"sub1": "http://127.0.0.1:3"},
         cleanup="http://127.0.0.1:4",
+        topology="http://127.0.0.1:5",
         token_file="tokens.json",
         pids={"publisher": 1},
         data="data",

@@ -5,6 +5,8 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import TypeVar
 
+import psycopg
+
 from packhorse.errors import Transient
 from packhorse.topology import properties
 from packhorse.topology.history import Change
@@ -142,6 +144,6 @@ def _asked(ask: Callable[[], Result] | None, what: str, unavailable: list[str]) 
         return None
     try:
         return ask()
-    except Transient:
+    except (Transient, psycopg.Error):
         unavailable.append(what)
         return None

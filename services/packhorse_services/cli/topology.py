@@ -1,0 +1,149 @@
+"""`packhorse get instances`, `packhorse topology watch`: who is alive and who leads, and news."""
+
+import time
+from collections.abc import Callable, Mapping
+from contextlib import suppress
+from typing import Annotated, Any
+
+import typer
+from httpx_sse import ServerSentEvent
+
+from packhorse_services.cli import output
+from packhorse_services.cli.api import Api, CommandFailed, Exit
+from packhorse_services.cli.connection import Connection
+from packhorse_services.cli.events import TimeIsUp, as_json, ending_after, follow, printable
+from packhorse_services.cli.views import Format, View
+
+topology = typer.Typer(help="Instances and their clusters.", no_args_is_help=True)
+
+_WATCH_S = 2.0
+_OWN = {
+    "role": "packhorse.role",
+    "agent": "packhorse.agent",
+    "endpoint": "packhorse.endpoint",
+    "version": "packhorse.version",
+    "duties": "packhorse.duties",
+}
+
+
+def _note(document: Mapping[str, Any]) -> str:
+    return "" if document["current"] else "the topology is changing; this was true before"
+
+
+INSTANCES = View(
+    rows="instances",
+    name="id",
+    columns={
+        "INSTANCE": "id",
+        "CLUSTER": "cluster_id",
+        "LEADER": "leader",
+        "ROLE": "role",
+        "AGENT": "agent",
+        "ENDPOINT": "endpoint",
+    },
+    wide={"VERSION": "version", "DUTIES": "duties", "ANSWERS": "local", "OTHERS": "others"},
+    note=_note,
+)
+
+
+def get_instances(
+    context: typer.Context,
+    form: Annotated[Format, typer.Option("-o", "--output", help="How to show it.")] = Format.TABLE,
+    watch: Annotated[bool, typer.Option("--watch", "-w", help="Show it again and again.")] = False,
+) -> None:
+    """Show the instances of all clusters in their order, the own cluster first."""
+    with context.ensure_object(Connection).topology() as service:
+        _show(service, form)
+        while watch:
+            time.sleep(_WATCH_S)
+            if output.data.is_terminal:
+                output.data.clear()
+            _show(service, form)
+
+
+def _show(service: Api, form: Format) -> None:
+    document = service.get("/topology")
+    INSTANCES.show(document if form is Format.JSON else _flat(document), form)
+
+
+def _flat(document: Mapping[str, Any]) -> dict[str, Any]:
+    instances = [one for cluster in document["clusters"] for one in cluster["instances"]]
+    return {"current": document["current"], "instances": [_row(one) for one in instances]}
+
+
+def _row(instance: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the row of an instance; what others wrote may not steer the terminal."""
+    given = {printable(name): printable(text) for name, text in instance["properties"].items()}
+    others = [f"{name}={text}" for name, text in given.items() if name not in _OWN.values()]
+    known = {column: given.get(name) for column, name in _OWN.items()}
+    names = {name: printable(instance[name]) for name in ("id", "cluster_id")}
+    return {**instance, **names, **known, "others": others}
+
+
+@topology.command("watch")
+def watch_topology(
+    context: typer.Context,
+    *,
+    after: Annotated[
+        str | None, typer.Option(metavar="ID", help="Go on behind the event with this id.")
+    ] = None,
+    seconds: Annotated[
+        float | None, typer.Option(min=0, help="End after that.", show_default="Ctrl-C ends it")
+    ] = None,
+    form: Annotated[Format, typer.Option("-o", "--output", help="How to show it.")] = Format.TABLE,
+) -> None:
+    """Follow the topology, over lost connections too."""
+    if after is not None and not after.strip():
+        raise CommandFailed("--after is empty; name an event's id, or leave it out", Exit.USAGE)
+    with (
+        context.ensure_object(Connection).topology() as service,
+        suppress(TimeIsUp),
+        ending_after(seconds),
+    ):
+        for event in follow(service, "/topology/events", after or ""):
+            output.line(_SHOWN[form](event))
+
+
+def _as_name(event: ServerSentEvent) -> str:
+    return printable(event.event)
+
+
+def _as_line(event: ServerSentEvent) -> str:
+    try:
+        data = event.json()
+        told = f"{data.get('time') or '-':<27}  {event.event:<18}  {_told(event.event, data)}"
+    except (ValueError, KeyError, TypeError, AttributeError):  # a later version's
+        told = f"{event.event}  {event.data}"
+    return printable(told.rstrip())
+
+
+def _as_wide_line(event: ServerSentEvent) -> str:
+    return f"{_as_line(event)}  {event.id}"
+
+
+def _told(name: str, data: Mapping[str, Any]) -> str:
+    if name == "gap":
+        return f"events are lost ({data['reason']}); INIT follows"
+    shown = data["topology"]
+    if shown is None:
+        return "the last view holds no more"
+    parts = [f"+{one}" for one in data["added"]] + [f"-{one}" for one in data["removed"]]
+    parts += [f"{one['new'] or 'nobody'} leads {one['cluster_id']}" for one in data["leaders"]]
+    parts += [f"{one} has other properties" for one in data["changed"]]
+    if name == "INIT":
+        parts = [f"{one['id']}: {_members(one)}" for one in shown["clusters"]]
+    return ", ".join(parts) or "as before"
+
+
+def _members(cluster: Mapping[str, Any]) -> str:
+    return " ".join(
+        f"{one['id']}{' (leader)' if one['leader'] else ''}" for one in cluster["instances"]
+    )
+
+
+_SHOWN: Mapping[Format, Callable[[ServerSentEvent], str]] = {
+    Format.TABLE: _as_line,
+    Format.WIDE: _as_wide_line,
+    Format.NAME: _as_name,
+    Format.JSON: as_json,
+}

@@ -1,0 +1,106 @@
+"""`packhorse get instances` and `packhorse topology watch`: what they show."""
+
+import json
+from typing import Any
+
+import pytest
+from httpx_sse import ServerSentEvent
+
+from packhorse_services.cli import topology
+from packhorse_services.cli.views import Format
+
+
+def instance(name: str, *, leader: bool = False, **properties: str) -> dict[str, Any]:
+    return {
+        "id": name,
+        "cluster_id": "c1",
+        "leader": leader,
+        "local": leader,
+        "properties": {key.replace("_", "."): value for key, value in properties.items()},
+    }
+
+
+def document(*instances: dict[str, Any], current: bool = True) -> dict[str, Any]:
+    cluster = {"id": "c1", "local": True, "leader": "one", "instances": list(instances)}
+    return {"current": current, "local_instance": "one", "clusters": [cluster]}
+
+
+class Service:
+    def __init__(self, answer: dict[str, Any]) -> None:
+        self._answer = answer
+
+    def get(self, path: str) -> dict[str, Any]:
+        assert path == "/topology"
+        return self._answer
+
+
+def shown(
+    capsys: pytest.CaptureFixture[str], form: Format, answer: dict[str, Any]
+) -> tuple[str, str]:
+    topology._show(Service(answer), form)  # type: ignore[arg-type]
+    said = capsys.readouterr()
+    return said.out, said.err
+
+
+ONE = instance("one", leader=True, packhorse_role="publisher", packhorse_agent="main", rack="7")
+TWO = instance("two", packhorse_role="cleanup", note="\x1b[2Jhidden [bold]")
+
+
+def test_a_table_has_role_and_agent_and_the_wide_one_everything(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    header, first, second = shown(capsys, Format.TABLE, document(ONE, TWO))[0].splitlines()
+    assert header.split() == ["INSTANCE", "CLUSTER", "LEADER", "ROLE", "AGENT", "ENDPOINT"]
+    assert first.split() == ["one", "c1", "yes", "publisher", "main", "-"]
+    assert second.split() == ["two", "c1", "no", "cleanup", "-", "-"]
+    wide = shown(capsys, Format.WIDE, document(ONE, TWO))[0]
+    assert "rack=7" in wide
+    assert "\x1b" not in wide
+    assert "[2Jhidden [bold]" in wide
+
+
+def test_what_is_not_current_is_said_to_be(capsys: pytest.CaptureFixture[str]) -> None:
+    out, err = shown(capsys, Format.TABLE, document(ONE, current=False))
+    assert "one" in out
+    assert "the topology is changing" in err
+
+
+def test_names_and_json_for_scripts(capsys: pytest.CaptureFixture[str]) -> None:
+    assert shown(capsys, Format.NAME, document(ONE, TWO))[0].split() == ["one", "two"]
+    assert json.loads(shown(capsys, Format.JSON, document(ONE))[0]) == document(ONE)
+
+
+def event(name: str, **data: Any) -> ServerSentEvent:
+    empty = {"added": [], "removed": [], "leaders": [], "changed": []}
+    told = {"time": "2026-01-02T03:04:05Z", "topology": document(ONE), **empty, **data}
+    return ServerSentEvent(name, json.dumps(told), "0badcafe-7", None)
+
+
+@pytest.mark.parametrize(
+    ("told", "ends"),
+    [
+        (event("INIT"), "c1: one (leader)"),
+        (event("CHANGING", topology=None), "the last view holds no more"),
+        (event("CHANGED"), "as before"),
+        (
+            event(
+                "CHANGED",
+                added=["two"],
+                removed=["three"],
+                leaders=[{"cluster_id": "c1", "old": "three", "new": "one"}],
+            ),
+            "+two, -three, one leads c1",
+        ),
+        (event("PROPERTIES_CHANGED", changed=["two"]), "two has other properties"),
+        (ServerSentEvent("gap", '{"reason": "FORGOTTEN"}'), "events are lost (FORGOTTEN); "),
+        (ServerSentEvent("LATER", '["new"]'), 'LATER  ["new"]'),
+        (event("CHANGED", added=["\x1b[2J"]), "+\ufffd[2J"),
+    ],
+)
+def test_each_event_is_a_line(told: ServerSentEvent, ends: str) -> None:
+    line = topology._as_line(told)
+    assert ends in line
+    assert "\n" not in line
+    if told.id:
+        assert line.startswith("2026-01-02T03:04:05Z")
+        assert topology._as_wide_line(told).endswith("  0badcafe-7")
