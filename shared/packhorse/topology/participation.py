@@ -105,8 +105,11 @@ class Participation:
 
     def leave(self) -> None:
         """Leave the cluster, in the thread that beats, after its last beat."""
-        self._remotes.close()
-        self._membership.leave()
+        for step in (self._membership.leave, self._remotes.close):
+            try:
+                step()
+            except Exception:
+                logger.exception("leaving the cluster failed; the others notice by themselves")
 
     def view(self) -> TopologyView | None:
         """Return what was told last."""

@@ -1,0 +1,216 @@
+"""The running component: what store, duplicates, listeners and time do to it."""
+
+import logging
+import threading
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+
+import pytest
+from prometheus_client import REGISTRY
+
+from packhorse.topology.discovery import Discovery
+from packhorse.topology.events import EventKind, TopologyEvent
+from packhorse.topology.membership import DuplicateInstance, Observation, StoreUnavailable
+from packhorse.topology.properties import InvalidProperty
+from packhorse.topology.view import ClusterView
+from tests.harness.clock import ManualClock
+from tests.harness.topology.observations import seen
+from tests.harness.topology.scripted import ME, cluster
+from tests.harness.waiting import eventually
+
+INIT, CHANGING, CHANGED, PROPERTIES = EventKind
+
+
+class Controlled:
+    """A membership whose next beats a test decides; it beats as fast as it may."""
+
+    instance_id, interval_s = ME, 0.01
+
+    def __init__(self) -> None:
+        self.next: Callable[[], Observation] = lambda: seen(ME)
+        self.beats, self.left = 0, False
+        self.acknowledged: list[str] = []
+        self.announced: Mapping[str, str] = {}
+        self._woken = threading.Event()
+
+    def beat(self, properties: Mapping[str, str]) -> Observation:
+        self.announced = properties
+        answer = self.next()
+        self.beats += 1
+        return answer
+
+    def acknowledge(self, revision: str) -> None:
+        self.acknowledged.append(revision)
+
+    def wait(self, seconds: float) -> None:
+        self._woken.wait(seconds)
+        self._woken.clear()
+
+    def wake(self) -> None:
+        self._woken.set()
+
+    def leave(self) -> None:
+        self.left = True
+
+    def fail(self, error: Exception) -> None:
+        def beat() -> Observation:
+            raise error
+
+        self.next = beat
+
+    def beats_more(self, count: int = 3) -> None:
+        wanted = self.beats + count
+        eventually(lambda: self.beats >= wanted, interval=0.005)
+
+
+class Remotes:
+    def __init__(self) -> None:
+        self.fails, self.closed = False, False
+
+    def clusters(self) -> Sequence[ClusterView]:
+        if self.fails:
+            raise StoreUnavailable("away")
+        return (cluster("x", name="far"),)
+
+    def close(self) -> None:
+        self.closed = True
+
+
+@contextmanager
+def running(member: Controlled, **options: object) -> Iterator[tuple[Discovery, list[EventKind]]]:
+    discovery = Discovery(member, min_event_delay_s=0.0, **options)  # type: ignore[arg-type]
+    heard: list[EventKind] = []
+    discovery.add_listener(lambda event: heard.append(event.kind))
+    discovery.start()
+    try:
+        eventually(lambda: discovery.view() is not None or discovery.trouble(), interval=0.005)
+        yield discovery, heard
+    finally:
+        discovery.stop(10.0)
+        assert discovery.failure() is None
+
+
+def metric(name: str) -> float:
+    return REGISTRY.get_sample_value(f"packhorse_topology_{name}") or 0.0
+
+
+def test_a_view_is_told_of_and_ended_by_stop() -> None:
+    member = Controlled()
+    with running(member) as (discovery, heard):
+        assert discovery.is_current()
+        assert discovery.membership is member
+        assert metric("leader") == metric("current") == metric("instances") == 1
+        assert member.acknowledged[0] == "1"
+    assert member.left
+    assert heard == [INIT, CHANGING]
+    assert not discovery.is_current()
+    assert metric("leader") == metric("current") == 0
+    assert [change.kind for change in discovery.history()] == [INIT, CHANGING]
+    assert [change.number for change in discovery.history()] == [1, 2]
+    discovery.stop(1.0)
+
+
+@pytest.mark.parametrize(
+    "error", [StoreUnavailable("away"), DuplicateInstance("another one"), RuntimeError("a bug")]
+)
+def test_trouble_is_logged_once_and_the_loop_goes_on(
+    error: Exception, caplog: pytest.LogCaptureFixture
+) -> None:
+    member = Controlled()
+    with caplog.at_level(logging.INFO), running(member) as (discovery, heard):
+        member.fail(error)
+        eventually(discovery.trouble, interval=0.005)
+        calls: list[int] = []
+        member.next = lambda failing=member.next: calls.append(1) or failing()  # type: ignore[misc]
+        eventually(lambda: len(calls) > 5, interval=0.005)
+        assert discovery.trouble() == f"{type(error).__name__}: {error}"
+        assert discovery.is_current() == (not isinstance(error, DuplicateInstance))
+        member.next = lambda: seen(ME, "a", revision="2")
+        eventually(lambda: heard[-1:] == [CHANGED], interval=0.005)
+    texts = [one.getMessage() for one in caplog.records]
+    assert texts.count("the topology's heartbeat fails") == 1
+    assert texts.count("the topology's heartbeat succeeds again") == 1
+    assert heard == [INIT, CHANGING, CHANGED, CHANGING]
+
+
+def test_a_view_ends_in_time_though_the_store_hangs_and_so_does_stop() -> None:
+    clock, member, hang = ManualClock(), Controlled(), threading.Event()
+    member.next = lambda: seen(ME, until=clock.monotonic() + 10)
+    discovery = Discovery(member, min_event_delay_s=0.0, clock=clock)
+    heard: list[EventKind] = []
+    discovery.add_listener(lambda event: heard.append(event.kind))
+    discovery.start()
+    try:
+        eventually(lambda: heard == [INIT], interval=0.005)
+
+        def stuck() -> Observation:
+            hang.wait(60)
+            return seen(ME, "a", revision="2")
+
+        member.next = stuck
+        clock.advance(9.0)
+        clock.advance(1.1)
+        eventually(lambda: heard == [INIT, CHANGING], interval=0.005)
+        began = time.monotonic()
+        discovery.stop(0.2)
+        assert time.monotonic() - began < 30
+    finally:
+        hang.set()
+    eventually(lambda: member.left, what="the heartbeat came back")
+    assert heard == [INIT, CHANGING]
+
+
+def test_properties_go_with_the_next_heartbeat() -> None:
+    member = Controlled()
+    member.next = lambda: seen(ME, properties={ME: dict(member.announced)})
+    with running(member) as (discovery, heard):
+        discovery.set_property("load", "7")
+        eventually(lambda: discovery.view().local_instance.properties == {"load": "7"})  # type: ignore[union-attr]
+        with pytest.raises(InvalidProperty):
+            discovery.set_property("a b", "1")
+        assert discovery.remove_property("load")
+        eventually(lambda: heard == [INIT, PROPERTIES, PROPERTIES])
+        assert discovery.history()[-1].properties == ((ME, "load"),)
+
+
+def test_remote_clusters_that_can_t_be_read_stay(caplog: pytest.LogCaptureFixture) -> None:
+    member, remotes = Controlled(), Remotes()
+    with running(member, remotes=remotes) as (discovery, heard):
+        remotes.fails = True
+        member.beats_more(5)
+        view = discovery.current_view()
+        assert view is not None
+        assert [one.id for one in view.clusters] == ["cluster-1", "far"]
+        assert heard == [INIT]
+    assert remotes.closed
+    assert len([one for one in caplog.records if "remote clusters" in one.getMessage()]) == 1
+
+
+def test_a_listener_that_hangs_or_raises_stops_nothing() -> None:
+    member, hang = Controlled(), threading.Event()
+
+    def stuck(_event: TopologyEvent) -> None:
+        hang.wait(60)
+
+    def broken(_event: TopologyEvent) -> None:
+        raise RuntimeError("broken")
+
+    with running(member) as (discovery, heard):
+        discovery.add_listener(stuck)
+        discovery.add_listener(broken)
+        member.next = lambda: seen(ME, "a", revision="2")
+        eventually(lambda: heard == [INIT, CHANGING, CHANGED])
+        discovery.remove_listener(stuck)
+        hang.set()
+
+
+def test_the_history_is_bounded() -> None:
+    member, revision = Controlled(), iter(range(1, 10_000))
+    member.next = lambda: seen(ME, revision=str(next(revision)))
+    with running(member) as (discovery, _):
+        eventually(lambda: discovery.history()[-1].number > 120)
+        changes = discovery.history()
+        assert len(changes) == 100
+        numbers = [change.number for change in changes]
+        assert numbers == list(range(numbers[0], numbers[0] + 100))
