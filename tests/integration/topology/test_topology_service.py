@@ -1,0 +1,149 @@
+"""The program `packhorse-topology` on a real database, with both stores."""
+
+import json
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator
+from typing import Any
+
+import httpx
+import pytest
+
+from tests.harness.postgres import Databases
+from tests.harness.processes import HEEDING, Room, Rooms, rooms
+from tests.harness.sse import EventClient
+from tests.harness.waiting import eventually
+
+FAST = {
+    "lease": {"topology_interval_s": "0.2", "topology_timeout_s": "2"},
+    "voting": {"topology_interval_s": "0.5", "topology_timeout_s": "2"},
+}
+WAIT_S = 60.0
+
+
+class Cluster:
+    """Two topology services on one database."""
+
+    def __init__(self, made: Rooms, url: str, store: str) -> None:
+        self.rooms, self.store = made, store
+        self.one, self.two = (
+            made.topology(
+                url, instance_id=name, topology_store=store, min_event_delay_s="0.1", **FAST[store]
+            )
+            for name in ("one", "two")
+        )
+        made.start()
+        eventually(
+            lambda: sorted(self.instances(self.one)) == ["one", "two"],
+            timeout=WAIT_S,
+            what="both in one view",
+        )
+
+    def ask(self, room: Room, method: str, path: str, **more: Any) -> httpx.Response:
+        headers = {"Authorization": f"Bearer {self.rooms.token}"}
+        return httpx.request(method, f"{room.url}{path}", headers=headers, timeout=30, **more)
+
+    def instances(self, room: Room) -> list[str]:
+        found = self.ask(room, "GET", "/topology").json()
+        if not found["current"]:
+            return []
+        return [one["id"] for one in found["clusters"][0]["instances"]]
+
+    def packhorse(self, *arguments: str) -> list[str]:
+        server = ("--server", self.one.url, "--token", self.rooms.token)
+        return [sys.executable, "-m", "packhorse_services.cli", *server, *arguments]
+
+
+@pytest.fixture(params=["lease", "voting"])
+def both(request: pytest.FixtureRequest, databases: Databases) -> Iterator[Cluster]:
+    with rooms("memory://unused") as made:
+        yield Cluster(made, databases.new(), request.param)
+
+
+def test_two_services_see_each_other_and_what_they_announce(both: Cluster) -> None:
+    put = both.ask(both.one, "PUT", "/topology/instances/self/properties/rack", json={"value": "7"})
+    assert put.status_code == 200
+
+    def seen() -> bool:
+        found = both.ask(both.two, "GET", "/topology/instances/one").json()
+        return bool(found["properties"].get("rack") == "7")
+
+    eventually(seen, timeout=WAIT_S, what="the other one sees it")
+    document = both.ask(both.two, "GET", "/topology/instances/one").json()
+    assert document["properties"]["packhorse.role"] == "topology"
+    assert document["local"] is False
+
+
+def test_a_killed_leader_is_replaced_and_everybody_is_told(both: Cluster) -> None:
+    leader, other = both.one, both.two
+    if both.instances(both.one)[0] == "two":
+        leader, other = both.two, both.one
+    client = EventClient(f"{other.url}/topology", both.rooms.token)
+    try:
+        client.until(lambda c: c.events("INIT"))
+        leader.kill()
+        eventually(lambda: client.events("CHANGED"), timeout=WAIT_S, what="CHANGED")
+        names = [block.event for block in client.blocks if block.data]
+        assert names[:3] == ["INIT", "CHANGING", "CHANGED"]
+        [changed] = client.events("CHANGED")
+        assert changed["removed"] == [leader.environment["PACKHORSE_INSTANCE_ID"]]
+        assert other.stop() == 0, "SIGTERM ends the stream, and so the process"
+        eventually(lambda: client.clean_end is not None, what="the end of the stream")
+        assert client.clean_end
+    finally:
+        client.close()
+
+
+def test_each_store_shows_what_only_it_knows(both: Cluster) -> None:
+    view = both.ask(both.one, "GET", "/topology/cluster-view")
+    votings = both.ask(both.one, "GET", "/topology/votings")
+    if both.store == "voting":
+        assert (view.status_code, votings.status_code) == (404, 200)
+        before = votings.json()["established"]
+        assert both.ask(both.one, "POST", "/topology/votings").status_code == 202
+        eventually(
+            lambda: both.ask(both.one, "GET", "/topology/votings").json()["established"] != before,
+            timeout=WAIT_S,
+            what="a new view is established",
+        )
+        return
+    document = view.json()
+    assert votings.status_code == 404
+    assert document["final"]
+    assert len(document["active"]) == 2
+    assert sorted(document["instances"].values()) == ["one", "two"]
+    assert document["instances"][str(document["me"])] == "one"
+
+
+def test_the_command_line_shows_and_follows_it(both: Cluster) -> None:
+    shown = subprocess.run(
+        both.packhorse("get", "instances", "-o", "name"),
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=True,
+    )
+    assert sorted(shown.stdout.split()) == ["one", "two"]
+    watch = subprocess.Popen(
+        [*HEEDING, *both.packhorse("topology", "watch", "-o", "json")],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+    assert watch.stdout is not None
+    try:
+        assert json.loads(watch.stdout.readline())["event"] == "INIT"
+        both.two.stop()
+        assert json.loads(watch.stdout.readline())["event"] == "CHANGING"
+        assert json.loads(watch.stdout.readline())["event"] == "CHANGED"
+        both.one.restart()
+        following = [json.loads(watch.stdout.readline())["event"] for _ in range(2)]
+        assert following[-2:] in (["CHANGING", "gap"], ["gap", "INIT"])
+        watch.send_signal(signal.SIGINT)
+        _, said = watch.communicate(timeout=30)
+        assert watch.returncode == 130
+        assert "Traceback" not in said
+    finally:
+        watch.kill()
+        watch.wait()
