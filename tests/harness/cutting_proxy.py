@@ -35,10 +35,26 @@ class CuttingProxy:
         self._random = random.Random(seed)
         self.fates: Counter[Fate] = Counter()
         self._connections: set[asyncio.Task[None]] = set()
+        self._is_cut = False
+        self._loop: asyncio.AbstractEventLoop
         self.port = 0
+
+    def cut(self) -> None:
+        """Let nothing through any more, in either way; connections stay open, and new ones hang."""
+        self._is_cut = True
+
+    def heal(self) -> None:
+        """Let new connections through; those that something was lost of are aborted."""
+        self._is_cut = False
+        self._loop.call_soon_threadsafe(self._abort_all)
+
+    def _abort_all(self) -> None:
+        for connection in self._connections:
+            connection.cancel()
 
     async def serve(self, ready: threading.Event, stopping: asyncio.Event) -> None:
         """Serve until told to end."""
+        self._loop = asyncio.get_running_loop()
         server = await asyncio.start_server(self._connected, "127.0.0.1", 0)
         self.port = server.sockets[0].getsockname()[1]
         ready.set()
@@ -85,6 +101,8 @@ class CuttingProxy:
         self, fate: Fate, client: asyncio.StreamReader, there: asyncio.StreamWriter
     ) -> None:
         while data := await client.read(_CHUNK):
+            if self._is_cut:
+                continue
             if fate is Fate.CUT_REQUEST:
                 there.write(data[: self._random.randrange(len(data))])
                 await there.drain()
@@ -96,6 +114,8 @@ class CuttingProxy:
         self, fate: Fate, server: asyncio.StreamReader, back: asyncio.StreamWriter
     ) -> None:
         while data := await server.read(_CHUNK):
+            if self._is_cut:
+                continue
             if fate is Fate.LOST_ANSWER:
                 return
             if fate is Fate.CUT_ANSWER:
