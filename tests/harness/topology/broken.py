@@ -120,6 +120,7 @@ BROKEN: Mapping[str, tuple[str, Build]] = {
     "ignores who is deactivating": ("lease", Build(session=_ForgetsTheLeaving)),
     "sorts by id": ("lease", Build(session=_SortsById)),
     "takes all for informed": ("lease", Build(session=_BelievesAll)),
+    "writes without a look at its token": ("lease", Build(checks_tokens=False)),
     "tells no CHANGING": ("lease", Build(flow=_Silent)),
     "joins no changes": ("lease", Build(flow=_Eager)),
     "hands out what is not agreed": ("lease", Build(flow=_Trusting)),

@@ -58,7 +58,7 @@ class SimulatedProcess:
         self._armed = math.inf
         self._nap = 0
         self._napping = False
-        self._body = greenlet(self._run)
+        self._body, self._others = greenlet(self._run), list[greenlet]()
 
     def begin(self, membership: Membership, flow: EventFlow, remotes: Any) -> None:
         self.flow = flow
@@ -66,6 +66,18 @@ class SimulatedProcess:
             membership, self.properties, remotes, flow, tell=self._tell, clock=self.clock
         )
         self._body.switch()
+
+    def also(self, work: Callable[[], None]) -> None:
+        """Do this as well, as a thread of its own would."""
+        body = greenlet(work)
+        self._others.append(body)
+        body.switch()
+
+    def nap(self, seconds: float) -> None:
+        """Give way for a while, in work that is done as well."""
+        me = getcurrent()
+        self.later(seconds, lambda: me.switch(None))
+        self._give_way()
 
     def listen(self, slowness_s: float) -> None:
         listener = SimulatedListener(self, slowness_s)
@@ -90,7 +102,8 @@ class SimulatedProcess:
     def kill(self) -> None:
         if self.is_alive:
             self.is_alive = False
-            self._body.throw(GreenletExit)
+            for body in (self._body, *self._others):
+                body.throw(GreenletExit)
 
     def pause(self) -> None:
         self.is_paused = True

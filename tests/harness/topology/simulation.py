@@ -10,6 +10,7 @@ from packhorse.topology.membership import (
 )
 from packhorse.topology.view import ClusterView, InstanceDescription
 from tests.harness.topology.checks import VERSION, Checks
+from tests.harness.topology.duties import do_duties
 from tests.harness.topology.process import SimulatedProcess
 from tests.harness.topology.sites import Build, LeaseSite, Site, VotingSite
 from tests.harness.topology.wire import Network
@@ -92,6 +93,9 @@ class Simulation:
         process.listen(self.world.random.choice((0.5, 12.0)))
         membership = Watched(self.site.membership(process, self.build), process, self.checks)
         process.begin(membership, self.build.flow(), self.remotes)
+        if isinstance(self.site, LeaseSite) and self.world.seed % 2:
+            checks = self.build.checks_tokens
+            do_duties(self.site.duties, process, self.network, self.world, checks=checks)
         return process
 
     def at(self, machine: str) -> list[SimulatedProcess]:

@@ -11,6 +11,7 @@ from packhorse.topology.membership import Membership
 from packhorse.topology.voting.member import VotingMember
 from packhorse.topology.voting.records import Vote
 from tests.harness.topology.checks import Agreed
+from tests.harness.topology.duties import DutyTable
 from tests.harness.topology.lease_memory import LeaseMemory
 from tests.harness.topology.process import SimulatedProcess
 from tests.harness.topology.voting_memory import EventualStore, Key
@@ -30,6 +31,7 @@ class Build:
     voting: Callable[..., Membership] = VotingMember
     session: Callable[[Any], Any] = lambda session: session
     """The store as a process has it, behind the network."""
+    checks_tokens: bool = True
 
 
 class Site(Protocol):
@@ -64,6 +66,7 @@ class LeaseSite:
         self.memory = LeaseMemory(
             now=lambda: 5_000.0 + self.world.now + self.ahead_s, settles=self._settles
         )
+        self.duties = DutyTable(self.memory, self.world)
 
     def membership(self, process: SimulatedProcess, build: Build) -> Membership:
         session = self.memory.session(process.clock)
@@ -91,9 +94,12 @@ class LeaseSite:
     def agreed(self, revision: str) -> Agreed | None:
         return self._trace.get(int(revision))
 
-    def _settles(self, _who: Incarnation) -> bool:
-        """A backlog can't always be dealt with at once."""
-        return self.world.now >= self.horizon_s or self.world.random.random() < 0.7
+    def _settles(self, who: Incarnation) -> bool:
+        """Deal with a backlog; that can't always be done at once."""
+        if self.world.now < self.horizon_s and self.world.random.random() < 0.3:
+            return False
+        self.duties.settle(who)
+        return True
 
 
 class WatchedEventualStore(EventualStore):
