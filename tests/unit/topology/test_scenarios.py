@@ -153,3 +153,17 @@ def test_t7_a_cloned_machine_takes_no_part_until_the_first_one_ends(store: str) 
     first.kill()
     simulation.run_for(3 * simulation.site.timeout_s)
     assert order(clone) == order(other) == ("a", "b")
+
+
+def test_a_renewal_that_was_given_up_and_comes_late_leaves_no_old_properties() -> None:
+    """Found by seed 3311: the late one overwrote what had been announced since."""
+    simulation, (first, other) = cluster("lease", "b", "a")
+    first.properties.set("load", "old")
+    simulation.network.change("b", request_s=8.0)
+    simulation.run_for(2.5)
+    first.properties.set("load", "new")
+    simulation.network.heal()
+    simulation.run_for(2 * simulation.site.timeout_s)
+    view = other.participation.current_view()
+    assert view is not None
+    assert view.instances[0].properties["load"] == "new"

@@ -77,8 +77,11 @@ class LeaseMember:
         self._judgement.renewed(Renewed(sent_at, self._clock.monotonic(), now_s))
         if pulse is not None and pulse.overdue:
             state = self._retire(state)
-        if own_entry(state, self._who) is None:
+        own = own_entry(state, self._who)
+        if own is None:
             return Observation(None, "", False, sent_at)
+        if own.properties != self._stored:  # a renewal that was given up came through late
+            self._stored = None
         known = pulse is not None and pulse.seq == state.seq and pulse.acknowledged_by_all
         acknowledged = known or state.acknowledged_by_all
         return observe(state, acknowledged, self._who, sent_at + self._lease_s)
