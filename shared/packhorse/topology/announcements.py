@@ -105,7 +105,7 @@ def _parsed(body: bytes) -> Any:
     if sum(body.count(mark) for mark in (b"{", b"[", b",")) > MAX_TOKENS:
         raise InvalidAnnouncement("an announcement has not so many members and elements")
     try:
-        return json.loads(body, object_pairs_hook=_members, parse_constant=_no_constant)
+        return json.loads(body.decode(), object_pairs_hook=_members, parse_constant=_no_constant)
     except RecursionError:
         raise InvalidAnnouncement("the JSON is nested too deep") from None
     except ValueError as error:

@@ -10,14 +10,13 @@ from typing import Any, TypeVar
 import psycopg
 from psycopg import Connection, sql
 from psycopg.abc import PQGen
+from psycopg.pq import TransactionStatus
 
 from packhorse.db.engine import Timeouts, conninfo, session_settings
 from packhorse.db.metadata import BOOKKEEPER
 from packhorse.topology.membership import StoreUnavailable
 
 CHANNEL = "packhorse_topology"
-_TOGETHER_S = 0.2
-"""Hints that come one upon another, as when all instances start, are answered once."""
 
 _Answer = TypeVar("_Answer")
 
@@ -44,6 +43,8 @@ class Session:
             "tcp_user_timeout": str(milliseconds),
         }
         self._url, self._patience_s = conninfo(url), patience_s
+        self.together_s = 0.0
+        """Hints that follow one within this time are answered with it."""
         self._connection: _Punctual | None = None
         self._bell, self._ear = socket.socketpair()
         self._bell.setblocking(False)
@@ -53,12 +54,13 @@ class Session:
     def use(self) -> Iterator[Connection]:
         """Lend the connection, each statement its own transaction.
 
-        Trouble becomes `StoreUnavailable`, and the next use connects again.
+        Trouble becomes `StoreUnavailable`, and where it broke the connection, the next use connects
+        again.
         """
         try:
             yield self._connected()
         except psycopg.Error as error:
-            self._disconnect()
+            self._disconnect_if_broken()
             raise StoreUnavailable(f"the cluster's database can't be asked: {error}") from error
         except BaseException:
             self._disconnect()
@@ -71,7 +73,7 @@ class Session:
             if time.monotonic() >= until:
                 return
             if self._hears():
-                self._rings(min(until, time.monotonic() + _TOGETHER_S), deaf=True)
+                self._rings(min(until, time.monotonic() + self.together_s), deaf=True)
                 self._hears()
                 return
 
@@ -118,6 +120,12 @@ class Session:
             self._disconnect()
             return False
         return bool(heard)
+
+    def _disconnect_if_broken(self) -> None:
+        """Keep a connection that has only refused something."""
+        connection = self._connection
+        if connection and connection.info.transaction_status is not TransactionStatus.IDLE:
+            self._disconnect()
 
     def _disconnect(self) -> None:
         connection, self._connection = self._connection, None

@@ -20,6 +20,10 @@ from packhorse.topology.lease.store import (
 )
 from packhorse.topology.lease.transitions import BACKLOG, Backlog
 
+_TOGETHER_S, _APART_S = 0.2, 0.01
+"""Changes that come one upon another, as when all instances start, are answered together: after
+this long, or so long for each instance, so that all of them together ask 100 times a second."""
+
 _RENEW = """
 WITH own AS (
     UPDATE topology.instance SET
@@ -29,19 +33,18 @@ WITH own AS (
         properties = coalesce(%(properties)s::jsonb, properties),
         edition = edition + CASE WHEN %(properties)s::jsonb IS NULL THEN 0 ELSE 1 END
     WHERE id = %(id)s AND runtime_id = %(runtime_id)s AND state = 'ACTIVE'
-    RETURNING id, edition, acknowledged)
-SELECT c.seq,
-    coalesce(sum(i.edition) FILTER (WHERE i.state = 'ACTIVE' AND i.id <> own.id), 0)::bigint
-        + max(own.edition),
-    extract(epoch FROM clock_timestamp())::float8,
-    coalesce(bool_and(i.acknowledged >= c.seq)
-        FILTER (WHERE i.state = 'ACTIVE' AND i.id <> own.id), true)
-        AND max(own.acknowledged) >= c.seq,
-    bool_or(i.state = 'DEACTIVATING' OR i.state = 'ACTIVE' AND i.id <> own.id AND (
-        i.lease_end <= clock_timestamp()
-        OR i.lease_end > clock_timestamp() + make_interval(secs => i.lease_s)))
-FROM own, topology.cluster c, topology.instance i
-GROUP BY c.seq
+    RETURNING edition, acknowledged),
+others AS (
+    SELECT coalesce(sum(edition) FILTER (WHERE state = 'ACTIVE'), 0)::bigint AS editions,
+        min(acknowledged) FILTER (WHERE state = 'ACTIVE') AS acknowledged,
+        min(lease_end) AS first_end, max(lease_end) AS last_end, max(lease_s) AS lease_s,
+        bool_or(state = 'DEACTIVATING') AS leaving
+    FROM topology.instance WHERE state <> 'INACTIVE' AND id <> %(id)s)
+SELECT c.seq, others.editions + own.edition, extract(epoch FROM clock_timestamp())::float8,
+    least(others.acknowledged, own.acknowledged) >= c.seq,
+    coalesce(others.leaving OR first_end <= clock_timestamp()
+        OR last_end > clock_timestamp() + make_interval(secs => others.lease_s + 1), false)
+FROM own, others, topology.cluster c
 """
 
 _LOOK = """
@@ -95,16 +98,20 @@ class SqlLeaseStore:
             refused = self._make_room(connection, renewal.who)
             if refused is not None:
                 return refused
-            transitions.forget(connection)
-            seq = transitions.next_seq(connection)
-            transitions.enter(connection, renewal, seq, _written(renewal.properties or {}))
+            with connection.pipeline():  # others wait
+                transitions.forget(connection)
+                transitions.next_seq(connection)
+                transitions.enter(connection, renewal, _written(renewal.properties or {}))
             return Joining.JOINED
 
     def look(self) -> ClusterState | None:
         """See `LeaseStore.look`."""
         with self._session.use() as connection:
             rows = connection.execute(_LOOK).fetchall()
-        return _state(rows) if rows else None
+        state = _state(rows) if rows else None
+        if state is not None:
+            self._session.together_s = max(_TOGETHER_S, _APART_S * len(state.entries))
+        return state
 
     def retire(self, judge: Incarnation) -> None:
         """See `LeaseStore.retire`; does nothing either while another one changes the membership."""

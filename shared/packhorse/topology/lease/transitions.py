@@ -37,10 +37,12 @@ BACKLOG: tuple[Backlog, ...] = (revoke_duties,)
 
 def lock_cluster(connection: Connection) -> None:
     """Let nobody else change the membership until the transaction ends; the first makes the row."""
-    connection.execute(
-        "INSERT INTO topology.cluster (id) VALUES (%s) ON CONFLICT DO NOTHING", (str(uuid.uuid4()),)
-    )
-    connection.execute("SELECT FROM topology.cluster FOR UPDATE")
+    if connection.execute("SELECT FROM topology.cluster FOR UPDATE").fetchone() is None:
+        connection.execute(
+            "INSERT INTO topology.cluster AS c (id) VALUES (%s) "
+            "ON CONFLICT (singleton) DO UPDATE SET id = c.id",
+            (str(uuid.uuid4()),),
+        )
 
 
 def try_lock_cluster(connection: Connection) -> bool:
@@ -49,12 +51,11 @@ def try_lock_cluster(connection: Connection) -> bool:
     return cursor.fetchone() is not None
 
 
-def next_seq(connection: Connection) -> int:
+def next_seq(connection: Connection) -> None:
     """Raise `seq`, and wake all waiting instances at the commit."""
-    rows = connection.execute(
-        "UPDATE topology.cluster SET seq = seq + 1 RETURNING seq, pg_notify(%s, '')", (CHANNEL,)
-    ).fetchall()
-    return int(rows[0][0])
+    connection.execute(
+        "UPDATE topology.cluster SET seq = seq + 1 RETURNING pg_notify(%s, '')", (CHANNEL,)
+    )
 
 
 def cut_leases(connection: Connection) -> None:
@@ -146,8 +147,8 @@ def forget(connection: Connection) -> None:
     )
 
 
-def enter(connection: Connection, renewal: Renewal, seq: int, properties: str) -> None:
-    """Write the row of a newcomer, last in the order; it keeps the number that it had."""
+def enter(connection: Connection, renewal: Renewal, properties: str) -> None:
+    """Write the row of a newcomer, whose place is `seq`; it keeps the number that it had."""
     connection.execute(
         """
         WITH numbered AS (
@@ -159,7 +160,8 @@ def enter(connection: Connection, renewal: Renewal, seq: int, properties: str) -
         SELECT %(id)s, %(runtime_id)s,
             coalesce((SELECT last_number FROM numbered),
                      (SELECT number FROM topology.instance WHERE id = %(id)s)),
-            %(seq)s, 'ACTIVE', clock_timestamp() + make_interval(secs => %(lease_s)s),
+            (SELECT seq FROM topology.cluster), 'ACTIVE',
+            clock_timestamp() + make_interval(secs => %(lease_s)s),
             %(lease_s)s, %(properties)s::jsonb
         ON CONFLICT (id) DO UPDATE SET runtime_id = excluded.runtime_id, joined = excluded.joined,
             state = excluded.state, lease_end = excluded.lease_end, lease_s = excluded.lease_s,
@@ -169,7 +171,6 @@ def enter(connection: Connection, renewal: Renewal, seq: int, properties: str) -
         {
             "id": renewal.who.instance_id,
             "runtime_id": renewal.who.runtime_id,
-            "seq": seq,
             "lease_s": renewal.lease_s,
             "properties": properties,
         },

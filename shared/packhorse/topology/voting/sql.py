@@ -11,8 +11,8 @@ from psycopg.types.json import Jsonb
 from packhorse.db.metadata import BOOKKEEPER
 from packhorse.db.roles import act_as
 from packhorse.topology.leader import end_work
-from packhorse.topology.session import HintedSession
 from packhorse.topology.voting.records import Heartbeat, Member, Snapshot, Vote, Voting
+from packhorse.topology.voting.session import HintedSession
 
 _CHANNEL = "packhorse_voting"
 _FORGET_AFTER = "1 day"

@@ -2,21 +2,37 @@
 
 import selectors
 import socket
+import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
+from typing import Any, TypeVar
 
 import psycopg
 from psycopg import Connection, sql
+from psycopg.abc import PQGen
 
-from packhorse.db.connect import connect
-from packhorse.db.engine import Timeouts
+from packhorse.db.engine import Timeouts, conninfo, session_settings
 from packhorse.topology.membership import StoreUnavailable
 
-TIMEOUTS = Timeouts(statement_ms=5_000, lock_ms=2_000, idle_in_transaction_ms=5_000)
+_TIMEOUTS = Timeouts(statement_ms=5_000, lock_ms=2_000, idle_in_transaction_ms=5_000)
 """A heartbeat that takes longer has failed: nobody else must wait for it."""
 
 _MOST_HINTS = 1_000
+
+_Answer = TypeVar("_Answer")
+
+
+class PunctualConnection(Connection[Any]):
+    """Gives up on an answer that doesn't come: behind a proxy, a cut network looks like a wait."""
+
+    patience_s = 5.0
+
+    def wait(
+        self, gen: PQGen[_Answer], interval: float = 0.1, timeout: float | None = None
+    ) -> _Answer:
+        """Raise `psycopg.OperationalError` when nothing has come for `patience_s`, too."""
+        return super().wait(gen, interval, self.patience_s if timeout is None else timeout)
 
 
 class HintedSession:
@@ -25,13 +41,13 @@ class HintedSession:
     It hears `channel`; what it says there itself is not heard. One thread uses it, but for `wake`.
     """
 
-    def __init__(self, url: str, name: str, channel: str, timeouts: Timeouts = TIMEOUTS) -> None:
-        self._url, self._name, self._channel, self._timeouts = url, name, channel, timeouts
-        self._connection: Connection | None = None
+    def __init__(self, url: str, name: str, channel: str) -> None:
+        self._url, self._channel = conninfo(url), channel
+        self._settings: Any = session_settings(name, _TIMEOUTS)
+        self._connection: PunctualConnection | None = None
         self._hints: list[str] = []
-        self._sleeper, self._waker = socket.socketpair()
-        self._sleeper.setblocking(False)
-        self._waker.setblocking(False)
+        self._bell: tuple[socket.socket, socket.socket] | None = None
+        self._woken = threading.Event()
 
     @contextmanager
     def use(self) -> Iterator[Connection]:
@@ -63,19 +79,23 @@ class HintedSession:
 
     def wake(self) -> None:
         """Let `wait` return, now or the next time; may be called by any thread."""
-        with suppress(OSError):  # full: it wakes anyway; closed: nobody waits
-            self._waker.send(b"x")
+        self._woken.set()  # before the look at the bell: `wait` makes it, then looks here
+        bell = self._bell
+        if bell is not None:
+            with suppress(OSError):  # full: it rings anyway; closed: nobody waits
+                bell[1].send(b"x")
 
     def close(self) -> None:
         """Give the connection back."""
         self._drop()
-        self._waker.close()
-        self._sleeper.close()
+        bell, self._bell = self._bell, None
+        for end in bell or ():
+            end.close()
 
     def _connected(self) -> Connection:
         self._collect()  # so that a connection which the server has ended is noticed
         if self._connection is None or self._connection.closed:
-            made = connect(self._url, self._name, timeouts=self._timeouts, autocommit=True)
+            made = PunctualConnection.connect(self._url, autocommit=True, **self._settings)
             self._connection = made
             made.execute(sql.SQL("LISTEN {}").format(sql.Identifier(self._channel)))
         return self._connection
@@ -105,12 +125,23 @@ class HintedSession:
 
     def _was_woken_within(self, seconds: float) -> bool:
         """Return at news of the database, too."""
-        with selectors.DefaultSelector() as selector:
-            selector.register(self._sleeper, selectors.EVENT_READ)
-            if self._connection is not None:
-                selector.register(self._connection, selectors.EVENT_READ)
-            ready = {key.fileobj for key, _ in selector.select(seconds)}
-        if self._sleeper not in ready:
-            return False
-        self._sleeper.recv(4096)
-        return True
+        sleeper = self._sleeper()
+        if not self._woken.is_set():
+            with selectors.DefaultSelector() as selector:
+                selector.register(sleeper, selectors.EVENT_READ)
+                if self._connection is not None:
+                    selector.register(self._connection, selectors.EVENT_READ)
+                selector.select(seconds)
+        with suppress(BlockingIOError):
+            sleeper.recv(4096)
+        was_woken = self._woken.is_set()
+        self._woken.clear()
+        return was_woken
+
+    def _sleeper(self) -> socket.socket:
+        if self._bell is None:
+            bell = socket.socketpair()
+            for end in bell:
+                end.setblocking(False)
+            self._bell = bell
+        return self._bell[0]
