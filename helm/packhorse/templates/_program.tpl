@@ -165,7 +165,10 @@ spec:
         - configMapRef:
             name: {{ include "packhorse.fullname" $root }}
         env:
-          {{- include "packhorse.environment" . | nindent 10 }}
+        - name: PACKHORSE_INSTANCE_ID
+          valueFrom:
+            fieldRef: {fieldPath: metadata.name}
+          {{- include "packhorse.environment" . | nindent 8 }}
         {{- if eq .strategy "RollingUpdate" }}
         # Requests go on coming until every node has heard that this pod ends.
         lifecycle:

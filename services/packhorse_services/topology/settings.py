@@ -18,7 +18,5 @@ class Settings(TopologyConfiguration, ConnectorConfiguration, BaseSettings):
     database_url: SecretStr
     """The database of the cluster that it is part of; the author's, or a subscriber's."""
     database_url_file: Path | None = None
-    endpoint: str = Field(default="", max_length=2000)
-    """The URL under which others reach this service; announced to all instances."""
     event_streams: int = Field(default=64, ge=1, le=10_000)
     """How many clients may follow the topology's events at a time."""
