@@ -17,7 +17,7 @@ from packhorse.topology.rejection import Reason
 from packhorse_services.topology.connectors.coding import MAX_WIRE_BYTES
 from packhorse_services.topology.connectors.states import State
 from tests.harness.postgres import Databases
-from tests.harness.topology.clusters import Cluster, running
+from tests.harness.topology.clusters import Cluster, cluster, running
 from tests.harness.topology.forgeries import forgeries
 from tests.harness.topology.strangers import Stranger, rejected
 from tests.harness.waiting import eventually
@@ -147,9 +147,15 @@ def test_other_codings_are_refused(far: Stranger, body: bytes, headers: dict[str
     assert rejected(Reason.ANNOUNCEMENT) == before + 1
 
 
-def test_gzip_is_taken_and_given(far: Stranger) -> None:
+def test_gzip_is_taken_and_given(peer: Cluster, far: Stranger) -> None:
+    peer.topology.own = cluster("one", note="a long property " * 200)
     packed = gzip.compress(json.dumps(far.document()).encode())
-    assert far.send(far.signed(packed, content_encoding="gzip")).status_code == 200
+    answer = far.send(far.signed(packed, content_encoding="gzip"))
+    assert (answer.status_code, answer.headers["content-encoding"]) == (200, "gzip")
+    assert "content-encoding" in answer.headers["signature-input"]
+    plain = far.signed(packed, content_encoding="gzip").with_another("accept-encoding", "identity")
+    assert "content-encoding" not in far.send(plain).headers
+    peer.topology.own = cluster("one")
 
 
 @pytest.mark.parametrize("signing", [{}, {"shared_keys": ()}])

@@ -79,7 +79,8 @@ def test_a_dead_peer_delays_nobody(databases: Databases) -> None:
         two = Cluster("two", databases.new(), urls=(*dead, one.url), read_timeout_s=15.0)
         with running(one, two):
             until_known(two, ["one"])
-            assert two.states() == [State.WAITING, State.FAILED, State.CONNECTED]
+            expected = [State.WAITING, State.FAILED, State.CONNECTED]
+            eventually(lambda: two.states() == expected)
             one.topology.change(cluster("one", "one-1", "one-2"))
             eventually(lambda: len(two.remote("one").instances) == 2)
             assert two.states()[0] is State.WAITING, "the first peer still holds its thread"

@@ -21,6 +21,8 @@ from packhorse_services.topology.connectors.states import State
 
 logger = logging.getLogger(__name__)
 
+_DATABASE_AWAY = (psycopg.Error, PoolTimeout, PoolClosed)
+
 
 class Neighbours(Protocol):
     """The connectors of one process, as one of them knows them."""
@@ -111,7 +113,7 @@ class Connector:
                 return self._waiting("there is no view of the own cluster yet")
             outcome = self._exchanged(known)
             TOPOLOGY_EXCHANGES.labels("ok").inc()
-        except (PackhorseError, psycopg.Error, PoolTimeout, PoolClosed) as error:
+        except Exception as error:
             TOPOLOGY_EXCHANGES.labels("failed").inc()
             outcome = self._failed(_words(error))
         return outcome
@@ -182,7 +184,7 @@ class Connector:
             known = self._knowledge.look()
             if known is not None:
                 self._exchange.delete(known.now)
-        except (PackhorseError, psycopg.Error, PoolTimeout, PoolClosed) as error:
+        except (PackhorseError, *_DATABASE_AWAY) as error:
             logger.info(
                 "a peer was not told goodbye", extra={"url": self.url, "reason": str(error)}
             )
@@ -192,13 +194,17 @@ class Connector:
     def _forget(self, owner: str) -> None:
         try:
             self._knowledge.forget(owner, holder=self._knowledge.topology.instance_id)
-        except (psycopg.Error, PoolTimeout, PoolClosed):
+        except _DATABASE_AWAY:
             logger.info("an announcement is left to run out", extra={"peer": owner})
 
 
 def _words(error: Exception) -> str:
+    """Return what an operator is told; whatever a peer can bring about must not end the thread."""
     if isinstance(error, ExchangeFailed):
         return str(error)
     if isinstance(error, PackhorseError):
         return f"the peer's announcement is refused: {error}"
-    return "the own database is away"
+    if isinstance(error, _DATABASE_AWAY):
+        return "the own database is away"
+    logger.error("an exchange failed for a reason that nobody has foreseen", exc_info=error)
+    return f"a fault of this program: {type(error).__name__}"

@@ -133,6 +133,8 @@ class Exchange:
                 yield _Answer(response.status_code, fields, body_of)
         except httpx.HTTPError as error:
             raise ExchangeFailed(str(error) or type(error).__name__) from error
+        finally:
+            self._client.cookies.clear()  # a peer could let them grow
 
     @property
     def _authority(self) -> str:
