@@ -1,0 +1,82 @@
+"""Discovery over a real database, with either store: all instances hear the same."""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+import pytest
+
+from packhorse.topology.discovery import Discovery
+from packhorse.topology.events import EventKind, TopologyEvent
+from packhorse.topology.open import Store, TopologySettings, open_discovery
+from packhorse.topology.properties import FixedProperties
+from tests.harness.waiting import eventually
+
+TIMES: dict[Store, tuple[float, float]] = {"lease": (0.3, 2.0), "voting": (0.5, 3.0)}
+SEQUENCE = [("c",), ("c", "a"), ("c", "a", "b"), ("a", "b"), ("b",)]
+
+
+class Instance:
+    """One instance and all that it heard."""
+
+    def __init__(self, url: str, store: Store, name: str) -> None:
+        interval_s, timeout_s = TIMES[store]
+        settings = TopologySettings(
+            instance_id=name,
+            store=store,
+            interval_s=interval_s,
+            timeout_s=timeout_s,
+            min_event_delay_s=0.1,
+        )
+        self.discovery: Discovery = open_discovery(
+            url, settings, [FixedProperties({"packhorse.role": name})]
+        )
+        self.heard: list[TopologyEvent] = []
+        self.discovery.add_listener(self.heard.append)
+
+    def order(self) -> tuple[str, ...]:
+        view = self.discovery.current_view()
+        return () if view is None else view.local_cluster.ids
+
+    def views(self) -> list[tuple[str, ...]]:
+        news = (one.new for one in self.heard if one.kind is not EventKind.PROPERTIES_CHANGED)
+        return [view.local_cluster.ids for view in news if view is not None]
+
+
+@contextmanager
+def running(*instances: Instance) -> Iterator[None]:
+    """Start them one after the other, so that their order is known."""
+    try:
+        for number, one in enumerate(instances, start=1):
+            one.discovery.start()
+            eventually(lambda one=one, number=number: len(one.order()) == number, timeout=60)
+        yield
+    finally:
+        for one in instances:
+            one.discovery.stop(10.0)
+            assert one.discovery.failure() is None
+
+
+@pytest.mark.parametrize("store", TIMES)
+def test_all_hear_the_same_of_joining_and_leaving(database_url: str, store: Store) -> None:
+    instances = c, a, b = [Instance(database_url, store, name) for name in "cab"]
+    with running(*instances):
+        for one in instances:
+            eventually(lambda one=one: one.order() == ("c", "a", "b"), timeout=60)
+        a.discovery.set_property("load", "7")
+        eventually(lambda: load_of_a(b) == "7", timeout=60)
+        c.discovery.stop(10.0)
+        for one in (a, b):
+            eventually(lambda one=one: one.order() == ("a", "b"), timeout=60)
+    for one in instances:
+        kinds = [event.kind for event in one.heard]
+        assert kinds[0] is EventKind.INIT
+        assert kinds[-1] is EventKind.CHANGING
+        assert one.views() == [view for view in SEQUENCE if view in one.views()]
+
+
+def load_of_a(instance: Instance) -> str | None:
+    view = instance.discovery.current_view()
+    if view is None:
+        return None
+    (a,) = view.find(lambda one: one.id == "a")
+    return a.properties.get("load")
