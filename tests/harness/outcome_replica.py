@@ -1,5 +1,6 @@
 """A publisher process, as far as outcomes are concerned, that a state machine drives."""
 
+from collections.abc import Callable
 from functools import partial
 from typing import Any
 
@@ -39,6 +40,7 @@ class Replica:
         topics: Topics,
         pool: ConnectionPool[Connection],
         clock: ManualClock,
+        elsewhere: Callable[[], str] = str,
     ) -> None:
         self._journal, self._topics = journal, topics
         self._fuse = Fuse(10**9)
@@ -59,6 +61,7 @@ class Replica:
             queues,
             progress=Progress(),
             clock=clock,
+            elsewhere=elsewhere,
         )
 
     def _connection(self, url: str) -> Connection:

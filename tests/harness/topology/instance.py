@@ -99,7 +99,7 @@ class Work:
                 )
         except (NotLeader, psycopg.Error) as error:
             tell(refused=token.epoch, why=type(error).__name__)
-            return False
+            return not self._fenced
         return True
 
 

@@ -81,7 +81,7 @@ class Keeper:
         try:
             while not stopping.is_set():
                 self._wake.clear()
-                pause = self._try_round()
+                pause = self.try_round()
                 if pause:
                     self._clock.wait(stopping, pause)
                 else:
@@ -90,8 +90,8 @@ class Keeper:
         finally:
             self._leave()
 
-    def _try_round(self) -> float:
-        """Return how long to pause, in seconds: 0 after a round that ended well.
+    def try_round(self) -> float:
+        """Do a round if it is this replica's turn; return the seconds to pause, 0 if it was.
 
         Whatever fails may fail in this replica only, so it never keeps the turn.
         """
