@@ -1,6 +1,6 @@
 """The voting store on Postgres: what one instance has written, all others see at once."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict
 from typing import Any
@@ -20,12 +20,17 @@ _FORGET_AFTER = "1 day"
 
 _READ = """
     SELECT coalesce((SELECT id FROM topology.cluster), ''),
-        (SELECT coalesce(jsonb_agg(to_jsonb(h) - 'beaten_at'), '[]') FROM topology.heartbeat h),
-        (SELECT coalesce(jsonb_agg(to_jsonb(v) - 'proposed_at'), '[]') FROM topology.voting v),
-        (SELECT coalesce(jsonb_agg(to_jsonb(v) - 'voted_at'), '[]') FROM topology.vote v),
-        (SELECT to_jsonb(v) FROM topology.established_view v),
-        (SELECT to_jsonb(v) FROM topology.previous_view v)
+        (SELECT coalesce(json_agg(json_build_array(instance_id, runtime_id, prefix, started_ms,
+            count, acknowledged, properties)), '[]') FROM topology.heartbeat),
+        (SELECT coalesce(json_agg(v), '[]') FROM topology.voting v),
+        (SELECT coalesce(json_agg(json_build_array(voting_id, instance_id, yes)), '[]')
+            FROM topology.vote),
+        (SELECT CASE WHEN id = %(known)s THEN to_json(id) ELSE to_json(v) END
+            FROM topology.established_view v),
+        (SELECT CASE WHEN id = %(before)s THEN to_json(id) ELSE to_json(v) END
+            FROM topology.previous_view v)
 """
+"""Views that are known already are not sent again."""
 
 _WRITE = """
     INSERT INTO topology.heartbeat AS h
@@ -55,6 +60,7 @@ class SqlVotingStore:
         self._instance_id = instance_id
         self._session = HintedSession(url, f"voting {instance_id}", _CHANNEL)
         self._stored: tuple[Member, Mapping[str, str]] | None = None
+        self._views: tuple[Voting | None, Voting | None] = (None, None)
 
     def start_time(self) -> int:
         """See `VotingStore.start_time`: the database's clock, or one more than the last."""
@@ -90,17 +96,20 @@ class SqlVotingStore:
 
     def read(self) -> Snapshot:
         """See `VotingStore.read`: one moment of the database."""
+        known, before = (None if view is None else view.id for view in self._views)
         with self._as_bookkeeper() as connection:
-            [(cluster_id, beats, votings, votes, established, previous)] = connection.execute(
-                _READ
+            [(cluster_id, beats, votings, votes, *views)] = connection.execute(
+                _READ, {"known": known, "before": before}
             ).fetchall()
+        established, previous = self._views
+        self._views = (_view(established, views[0]), _view(previous, views[1]))
         return Snapshot(
             cluster_id=cluster_id,
             heartbeats=tuple(_heartbeat(one) for one in beats),
             votings=tuple(_voting(one) for one in votings),
-            votes=frozenset(Vote(**one) for one in votes),
-            established=established and _voting(established),
-            previous=previous and _voting(previous),
+            votes=frozenset(Vote(*one) for one in votes),
+            established=self._views[0],
+            previous=self._views[1],
         )
 
     def propose(self, voting: Voting) -> None:
@@ -256,10 +265,15 @@ def _members(voting: Voting) -> Jsonb:
     return Jsonb([asdict(member) for member in voting.in_order])
 
 
-def _heartbeat(row: dict[str, Any]) -> Heartbeat:
-    names = ("instance_id", "runtime_id", "prefix", "started_ms")
-    member = Member(**{name: row.pop(name) for name in names})
-    return Heartbeat(member, **row)
+def _heartbeat(row: Sequence[Any]) -> Heartbeat:
+    return Heartbeat(Member(*row[:4]), *row[4:])
+
+
+def _view(kept: Voting | None, sent: Any) -> Voting | None:
+    """Return the view that was sent: a row, the id of the one that is kept, or none."""
+    if sent is None or isinstance(sent, str):
+        return None if sent is None else kept
+    return _voting(sent)
 
 
 def _voting(row: dict[str, Any]) -> Voting:
