@@ -89,12 +89,14 @@ def _of_the_headers(valid: Sent) -> list[Case]:
     both = second.with_header(SIGNATURE, lambda v: v + ", " + v.replace("packhorse", "b"))
     longer = base64.b64encode(b"\0" * 33).decode()
     long = valid.with_header(SIGNATURE, lambda _: f"packhorse=:{longer}:")
+    spelt = valid.with_header(SIGNATURE, lambda v: v[:-3] + chr(ord(v[-3]) + 1) + v[-2:])
     empty = valid.with_header(SIGNATURE, lambda _: "packhorse=::")
     sha_512 = valid.with_header(DIGEST, lambda v: v.replace("256", "512"))
     return [
         *cases,
         ("two signatures", both, Reason.MALFORMED),
         ("a longer signature", long, Reason.MALFORMED),
+        ("the signature spelt otherwise", spelt, Reason.MALFORMED),
         ("an empty signature", empty, Reason.MALFORMED),
         ("another digest", sha_512, Reason.DIGEST),
     ]
