@@ -1,0 +1,119 @@
+"""Three clusters in a ring of connectors as real processes: all see all, whoever dies goes."""
+
+import secrets
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import httpx
+import pytest
+
+from tests.harness.postgres import Databases
+from tests.harness.processes import Room, Rooms, rooms
+from tests.harness.waiting import eventually
+
+WAIT_S = 60.0
+TIMES = {
+    "topology_interval_s": 0.4,
+    "topology_timeout_s": 5,
+    "min_event_delay_s": 0.4,
+}
+CONNECTORS = {
+    "connector_interval_s": 0.5,
+    "connector_timeout_s": 5,
+    "connector_backoff_factor": 1,
+}
+
+
+@dataclass(frozen=True)
+class Ring:
+    rooms: Rooms
+    services: list[Room]
+    content: Room
+
+    def seen(self, service: Room) -> dict[str, list[str]]:
+        """Return the instances of each cluster that a service knows now; empty while it changes."""
+        document = self.ask(service)
+        if not document["current"]:
+            return {}
+        return {
+            one["id"]: [instance["id"] for instance in one["instances"]]
+            for one in document["clusters"]
+        }
+
+    def ask(self, service: Room) -> dict[str, Any]:
+        headers = {"Authorization": f"Bearer {self.rooms.token}"}
+        answer = httpx.get(f"{service.url}/topology", headers=headers, timeout=10)
+        document: dict[str, Any] = answer.raise_for_status().json()
+        return document
+
+    def agree(self, *services: Room) -> dict[str, list[str]]:
+        """Wait until these see the same: their own clusters and no other."""
+
+        def agreed() -> dict[str, list[str]]:
+            first, *others = [self.seen(one) for one in services]
+            assert len(first) == len(services), first
+            assert all(other == first for other in others), (first, others)
+            return first
+
+        return eventually(agreed, timeout=WAIT_S, what=f"{len(services)} clusters see each other")
+
+
+@pytest.fixture
+def ring(databases: Databases) -> Iterator[Ring]:
+    journal_url = databases.new("journal")
+    key = secrets.token_hex(32)
+    with rooms(journal_url, **TIMES) as made:
+        urls = [databases.new("cluster") for _ in range(3)]
+        options = {**CONNECTORS, "connector_shared_key": key}
+        services = [
+            made.topology(url, instance_id=f"topology-{number}", **options)
+            for number, url in enumerate(urls)
+        ]
+        for one, following in zip(services, [*services[1:], services[0]], strict=True):
+            one.environment["PACKHORSE_CONNECTOR_URLS"] = following.url
+        content = made.content(
+            urls[0], instance_id="content-0", endpoint="http://content.example.com"
+        )
+        made.start()
+        yield Ring(made, services, content)
+
+
+def test_a_cluster_of_a_ring_dies_and_comes_back(ring: Ring) -> None:
+    before = ring.agree(*ring.services)
+    assert sorted(sorted(ids) for ids in before.values()) == [
+        ["content-0", "topology-0"],
+        ["topology-1"],
+        ["topology-2"],
+    ]
+    [content] = [
+        instance
+        for cluster in ring.ask(ring.services[2])["clusters"]
+        for instance in cluster["instances"]
+        if instance["id"] == "content-0"
+    ]
+    properties = content["properties"]
+    assert properties["packhorse.role"] == "content"
+    assert properties["packhorse.endpoint"] == "http://content.example.com"
+
+    first, dying, last = ring.services
+    dying.kill()
+    left = ring.agree(first, last)
+    [gone] = set(before) - set(left)
+    assert before[gone] == ["topology-1"]
+
+    dying.start()
+    dying.ready()
+    assert ring.agree(*ring.services) == {**left, gone: ["topology-1"]}, "with the same id"
+
+
+def test_an_instance_that_leaves_goes_from_all_clusters(ring: Ring) -> None:
+    ring.agree(*ring.services)
+    assert ring.content.stop() == 0, ring.content.said()
+
+    def left_everywhere() -> bool:
+        seen = [ring.seen(one).values() for one in ring.services]
+        left = [[f"topology-{number}"] for number in range(3)]
+        return all(sorted(clusters) == left for clusters in seen)
+
+    eventually(left_everywhere, timeout=WAIT_S, what="all clusters have heard of it")
