@@ -19,6 +19,8 @@ from packhorse.topology.participation import NoRemoteClusters, Participation, Re
 from packhorse.topology.properties import LocalProperties, PropertyProvider
 from packhorse.topology.view import TopologyView
 
+_FIRST_SURVEY_S = 1.0
+"""How long the first heartbeat waits for the remote clusters, so that INIT has them."""
 _SHORTEST_WAIT_S = 0.1
 _LONGEST_WATCH_S = 3600.0
 
@@ -26,8 +28,9 @@ _LONGEST_WATCH_S = 3600.0
 class Discovery:
     """A component that takes part in the own cluster and follows the topology.
 
-    Two threads: one beats, which may hang with the store; the other ends the view when it runs
-    out, whatever the first one does. All methods may be called by any thread.
+    Three threads: one beats, which may hang with the store; one ends the view when it runs out,
+    whatever the first one does; one reads the remote clusters, so that nothing of theirs delays a
+    heartbeat. All methods may be called by any thread.
     """
 
     def __init__(
@@ -51,8 +54,10 @@ class Discovery:
             clock=self._clock,
         )
         self._moved, self._paused = threading.Event(), threading.Event()
+        self._look, self._surveyed = threading.Event(), threading.Event()
         self._beating = Worker("topology-beat", self._beat)
         self._watching = Worker("topology-watch", self._watch)
+        self._surveying = Worker("topology-remotes", self._survey)
 
     @property
     def instance_id(self) -> str:
@@ -66,8 +71,8 @@ class Discovery:
 
     def start(self) -> None:
         """Begin to take part; returns at once, INIT follows when there is an agreed view."""
-        self._beating.start()
-        self._watching.start()
+        for worker in (self._surveying, self._beating, self._watching):
+            worker.start()
 
     def stop(self, timeout: float) -> None:
         """Tell listeners CHANGING, leave the cluster, and end within about `timeout` seconds.
@@ -76,17 +81,18 @@ class Discovery:
         """
         until = self._clock.monotonic() + timeout
         self._part.end()
-        for worker in (self._beating, self._watching):
+        for worker in (self._beating, self._watching, self._surveying):
             worker.ask_to_end()
-        for event in (self._moved, self._paused):
+        for event in (self._moved, self._paused, self._look, self._surveyed):
             event.set()
         self._membership.wake()
-        for part in (self._beating, self._watching, self._listeners):
+        for part in (self._beating, self._watching, self._listeners, self._surveying):
             part.stop(max(0.0, until - self._clock.monotonic()))
 
     def failure(self) -> BaseException | None:
         """Return what ended one of the threads, which no store and no listener does."""
-        return self._beating.failure() or self._watching.failure()
+        workers = (self._beating, self._watching, self._surveying)
+        return next((death for one in workers if (death := one.failure())), None)
 
     def view(self) -> TopologyView | None:
         """Return the last known view, current or not; None before the first."""
@@ -140,10 +146,12 @@ class Discovery:
         self._membership.wake()
 
     def _beat(self, stopping: threading.Event) -> None:
+        self._clock.wait(self._surveyed, _FIRST_SURVEY_S)
         while not stopping.is_set():
             began = self._clock.monotonic()
             pause = self._part.beat()
             self._moved.set()
+            self._look.set()
             if stopping.is_set():
                 break
             if pause > 0:
@@ -159,6 +167,17 @@ class Discovery:
         rest = began + _SHORTEST_WAIT_S - self._clock.monotonic()
         if rest > 0:
             self._clock.wait(self._paused, rest)
+
+    def _survey(self, stopping: threading.Event) -> None:
+        while True:
+            self._look.clear()
+            if stopping.is_set():
+                break
+            if self._part.survey():
+                self._membership.wake()
+            self._surveyed.set()
+            self._clock.wait(self._look, _LONGEST_WATCH_S)
+        self._part.close()
 
     def _watch(self, stopping: threading.Event) -> None:
         while not stopping.is_set():

@@ -46,8 +46,9 @@ class NoRemoteClusters:
 class Participation:
     """Drives one membership and tells `tell` the events, in order and one at a time.
 
-    `beat` and `leave` are called by one thread; everything else by any. What goes wrong is logged
-    when it begins and when it ends; the view ends when it runs out, or at once for a duplicate.
+    `beat` and `leave` are called by one thread, `survey` and `close` by one too; everything else by
+    any. What goes wrong is logged when it begins and when it ends; the view ends when it runs out,
+    or at once for a duplicate.
     """
 
     def __init__(
@@ -63,7 +64,7 @@ class Participation:
         self._membership, self._properties, self._remotes = membership, properties, remotes
         self._flow, self._tell, self._clock = flow, tell, clock
         self._lock = threading.Lock()
-        self._clusters: Sequence[ClusterView] = ()
+        self._clusters: tuple[ClusterView, ...] = ()
         self._told_others = ""
         self._trouble = ""
         self._remote_trouble = ""
@@ -73,7 +74,6 @@ class Participation:
         """Beat once; return after how many seconds to beat again: 0 when the others wait."""
         try:
             seen = self._membership.beat(self._properties.current())
-            clusters = self._asked_remotes()
         except DuplicateInstance as error:
             self._note(error)
             self._lose()
@@ -82,7 +82,7 @@ class Participation:
             self.elapsed()
         else:
             self._note(None)
-            return self._observe(seen, clusters)
+            return self._observe(seen)
         return self._membership.interval_s
 
     def elapsed(self) -> None:
@@ -103,13 +103,33 @@ class Participation:
                 self._tell_all(self._flow.lose(self._clock.monotonic()))
                 self._ended = True
 
+    def survey(self) -> bool:
+        """Read the remote clusters for the next beat; true when they are not as they were.
+
+        Not part of `beat`, so that connectors' tables never delay a heartbeat. Clusters that can't
+        be read stay as they were.
+        """
+        before = self._clusters
+        try:
+            self._clusters = tuple(self._remotes.clusters())
+        except Exception as error:
+            if self._remote_trouble != type(error).__name__:
+                logger.warning("the remote clusters can't be read", exc_info=True)
+            self._remote_trouble = type(error).__name__
+        else:
+            self._remote_trouble = ""
+        return self._clusters != before
+
     def leave(self) -> None:
-        """Leave the cluster, in the thread that beats, after its last beat."""
-        for step in (self._membership.leave, self._remotes.close):
-            try:
-                step()
-            except Exception:
-                logger.exception("leaving the cluster failed; the others notice by themselves")
+        """Leave the cluster, after the last beat."""
+        try:
+            self._membership.leave()
+        except Exception:
+            logger.exception("leaving the cluster failed; the others notice by themselves")
+
+    def close(self) -> None:
+        """Give back what `survey` has opened, after the last one."""
+        self._remotes.close()
 
     def view(self) -> TopologyView | None:
         """Return what was told last."""
@@ -131,23 +151,11 @@ class Participation:
         """Return why the last heartbeat failed; empty when it did not."""
         return self._trouble
 
-    def _asked_remotes(self) -> Sequence[ClusterView]:
-        """Remote clusters that can't be asked stay as they were last."""
-        try:
-            self._clusters = tuple(self._remotes.clusters())
-        except Exception as error:
-            if self._remote_trouble != type(error).__name__:
-                logger.warning("the remote clusters can't be read", exc_info=True)
-            self._remote_trouble = type(error).__name__
-        else:
-            self._remote_trouble = ""
-        return self._clusters
-
-    def _observe(self, seen: Observation, clusters: Sequence[ClusterView]) -> float:
+    def _observe(self, seen: Observation) -> float:
         with self._lock:
             if self._ended:
                 return self._membership.interval_s
-            self._tell_all(self._flow.observe(seen, clusters, self._clock.monotonic()))
+            self._tell_all(self._flow.observe(seen, self._clusters, self._clock.monotonic()))
             revision = self._flow.acknowledgement()
         if revision is None:
             return self._membership.interval_s

@@ -13,7 +13,7 @@ from packhorse.topology.view import ClusterView
 
 
 class SqlRemoteClusters:
-    """Reads them from the cluster's database; used by one thread, that of the heartbeat.
+    """Reads them from the cluster's database; used by one thread.
 
     One small statement a look: contents are read when they have changed.
     """

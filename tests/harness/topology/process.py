@@ -152,6 +152,7 @@ class SimulatedProcess:
 
     def _run(self) -> None:
         while not self.is_stopping:
+            self.participation.survey()
             pause = self.participation.beat()
             self._arm()
             if pause > 0 and not self.is_stopping:

@@ -187,6 +187,17 @@ def test_remote_clusters_that_can_t_be_read_stay(caplog: pytest.LogCaptureFixtur
     assert len([one for one in caplog.records if "remote clusters" in one.getMessage()]) == 1
 
 
+def test_remote_clusters_that_hang_delay_no_heartbeat() -> None:
+    member, remotes, hang = Controlled(), Remotes(), threading.Event()
+    with running(member, remotes=remotes) as (discovery, heard):
+        remotes.clusters = lambda: hang.wait(60) and ()  # type: ignore[method-assign,assignment]
+        member.beats_more(20)
+        member.next = lambda: seen(ME, "a", revision="2")
+        eventually(lambda: heard == [INIT, CHANGING, CHANGED])
+        assert discovery.is_current()
+        hang.set()
+
+
 def test_a_listener_that_hangs_or_raises_stops_nothing() -> None:
     member, hang = Controlled(), threading.Event()
 
