@@ -25,9 +25,13 @@ class Watched:
 
     def __init__(self, inner: Membership, process: SimulatedProcess, checks: Checks) -> None:
         self._inner, self._process, self._checks = inner, process, checks
-        self.instance_id, self.interval_s = inner.instance_id, inner.interval_s
+        self.instance_id = inner.instance_id
         self.acknowledge, self.wait, self.wake = inner.acknowledge, inner.wait, inner.wake
         self.leave = inner.leave
+
+    @property
+    def interval_s(self) -> float:
+        return self._inner.interval_s
 
     def beat(self, properties: Mapping[str, str]) -> Observation:
         try:
