@@ -7,6 +7,7 @@ from typing import Any
 from packhorse.topology.events import EventFlow, EventKind, TopologyEvent
 from packhorse.topology.lease.member import LeaseMember
 from packhorse.topology.lease.store import ClusterState, Pulse, Renewal, State
+from packhorse.topology.mailbox import Mailbox
 from packhorse.topology.membership import Observation
 from packhorse.topology.view import ClusterView
 from packhorse.topology.voting.records import Snapshot, Vote, Voting
@@ -114,6 +115,15 @@ class _Trusting(EventFlow):
         return super().observe(replace(observation, settled=True), remotes, now)
 
 
+class _Hoarding(Mailbox):
+    """Keeps a view that has ended before it was heard."""
+
+    def post(self, event: TopologyEvent) -> None:
+        kept = self._newest
+        super().post(event)
+        self._newest = event.new or kept
+
+
 BROKEN: Mapping[str, tuple[str, Build]] = {
     "renews a lease that it has lost": ("lease", Build(session=_RenewsForEver)),
     "relies on its lease for too long": ("lease", Build(lease=_LongLease)),
@@ -122,6 +132,7 @@ BROKEN: Mapping[str, tuple[str, Build]] = {
     "takes all for informed": ("lease", Build(session=_BelievesAll)),
     "writes without a look at its token": ("lease", Build(checks_tokens=False)),
     "tells no CHANGING": ("lease", Build(flow=_Silent)),
+    "tells slow listeners of views that have ended": ("lease", Build(mailbox=_Hoarding)),
     "joins no changes": ("lease", Build(flow=_Eager)),
     "hands out what is not agreed": ("lease", Build(flow=_Trusting)),
     "promotes without unanimity": ("voting", Build(session=_Hasty)),

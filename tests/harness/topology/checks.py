@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from packhorse.topology.events import EventKind, TopologyEvent
 from packhorse.topology.membership import Observation
 from packhorse.topology.view import ClusterView, TopologyView
-from tests.harness.topology.process import SimulatedProcess
+from tests.harness.topology.process import SimulatedListener, SimulatedProcess
 from tests.harness.topology.world import World
 
 Stay = tuple[str, str]
@@ -37,6 +37,7 @@ class Checks:
         self._shapes: dict[str, tuple[str, ...]] = {}
         self._changing_at: dict[SimulatedProcess, float] = {}
         self._told: dict[SimulatedProcess, Hearing] = {}
+        self._heard: dict[SimulatedListener, Hearing] = {}
         self.views_agreed = 0
         self.followed: set[tuple[str, str]] = set()
 
@@ -90,6 +91,12 @@ class Checks:
             waited = self._world.now - self._changing_at[process]
             if waited < self._min_delay_s - 1e-3:
                 self._world.fail(f"{process.name} joined changes for {waited} s only")
+
+    def heard(self, listener: SimulatedListener, event: TopologyEvent, revision: str) -> None:
+        """Check what one listener hears, after its mailbox has joined what it was too slow for."""
+        name = f"a listener of {listener.process.name}"
+        hearing = self._heard.setdefault(listener, Hearing(self._world, name))
+        hearing.next(event, revision, self.followed)
 
     def one_view(self, processes: Iterable[SimulatedProcess]) -> None:
         """Check: of the instances that hold a current view, all hold the same one."""

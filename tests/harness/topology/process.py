@@ -24,7 +24,7 @@ class SimulatedListener:
     def __init__(self, process: "SimulatedProcess", slowness_s: float) -> None:
         self.process, self.slowness_s = process, slowness_s
         self.heard: list[tuple[TopologyEvent, str]] = []
-        self._mailbox, self._busy = Mailbox(), False
+        self._mailbox, self._busy = process.build_mailbox(), False
 
     def post(self, event: TopologyEvent) -> None:
         self._mailbox.post(event)
@@ -37,7 +37,9 @@ class SimulatedListener:
         if event is None:
             self._busy = False
             return
-        self.heard.append((event, "" if event.new is None else self.process.revision_of(event.new)))
+        revision = "" if event.new is None else self.process.revision_of(event.new)
+        self.heard.append((event, revision))
+        self.process.overhear(self, event, revision)
         self.process.later(self.slowness_s, self._hear)
 
 
@@ -50,6 +52,8 @@ class SimulatedProcess:
         self.properties = LocalProperties()
         self.is_alive, self.is_paused, self.is_stopping = True, False, False
         self.wiretap: Callable[[SimulatedProcess, TopologyEvent, str], None]
+        self.overhear: Callable[[SimulatedListener, TopologyEvent, str], None]
+        self.build_mailbox: Callable[[], Mailbox] = Mailbox
         self.participation: Participation
         self.flow = EventFlow()
         self._told: dict[int, tuple[TopologyView, str]] = {}

@@ -91,7 +91,8 @@ class Simulation:
             self.world, f"{machine}#{self._runs}", machine, self._clock(machine)
         )
         self.processes.append(process)
-        process.wiretap = self.checks.told
+        process.wiretap, process.overhear = self.checks.told, self.checks.heard
+        process.build_mailbox = self.build.mailbox
         process.properties.set("packhorse.role", "publisher")
         process.listen(0.01)
         process.listen(self.world.random.choice((0.5, 12.0)))

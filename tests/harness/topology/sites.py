@@ -7,6 +7,7 @@ from typing import Any, Protocol
 from packhorse.topology.events import EventFlow
 from packhorse.topology.lease.member import LeaseMember
 from packhorse.topology.lease.store import Incarnation, State
+from packhorse.topology.mailbox import Mailbox
 from packhorse.topology.membership import Membership
 from packhorse.topology.voting.member import VotingMember
 from packhorse.topology.voting.records import Vote
@@ -31,6 +32,7 @@ class Build:
     voting: Callable[..., Membership] = VotingMember
     session: Callable[[Any], Any] = lambda session: session
     """The store as a process has it, behind the network."""
+    mailbox: Callable[[], Mailbox] = Mailbox
     checks_tokens: bool = True
 
 
