@@ -9,6 +9,7 @@ import pytest
 from playwright.sync_api import Browser, expect
 
 from packhorse_services.topology.connectors.states import ConnectorState, State
+from packhorse_services.topology.page import rendering
 from packhorse_services.topology.schemas import ClusterViewDocument
 from tests.harness.browser import Tab, chromium, tab
 from tests.harness.topology.scripted import Scripted, cluster, scripted
@@ -117,6 +118,24 @@ def test_a_hostile_property_is_text(browser: Browser, site: Served, made: Script
         expect(details.locator("dd")).to_have_text(HOSTILE)
         assert details.evaluate("one => one.open"), "what was opened stays open"
         assert page.locator("main script, main img, main a").count() == 0
+
+
+def test_without_escaping_it_would_be_noticed_and_would_not_run(
+    browser: Browser, site: Served, made: Scripted, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A checker that can't fail is none: the same on a build that escapes nothing."""
+    careless = rendering._templates.overlay(autoescape=False)
+    monkeypatch.setattr(rendering, "_templates", careless)
+    made.membership.describe("other", note=HOSTILE)
+    with tab(browser) as opened:
+        page = opened.page
+        page.goto(f"{site.url}/pages/sign-in")
+        page.fill("#token", "viewer")
+        page.click("main button")
+        expect(page.locator("main img")).not_to_have_count(0)
+        expect(page.locator("#state")).to_have_text("live")
+        assert any("Content Security Policy" in one for one in opened.complaints)
+        assert opened.dialogs == []
 
 
 def test_the_policy_would_stop_what_got_in(browser: Browser, site: Served) -> None:
