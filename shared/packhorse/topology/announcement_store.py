@@ -14,6 +14,7 @@ from packhorse.db.metadata import BOOKKEEPER
 from packhorse.db.roles import act_as
 from packhorse.errors import Permanent
 from packhorse.topology.announcements import Announcement, InvalidAnnouncement, decode_content
+from packhorse.topology.lease.session import CHANNEL
 from packhorse.topology.routing import Heard
 
 logger = logging.getLogger(__name__)
@@ -80,6 +81,7 @@ def keep(
             raise TooManyPeers("this cluster hears of as many peers as it takes")
         connection.execute(_FORGET_OLD)
         connection.execute(_KEEP, row)
+        connection.execute(_WAKE, (CHANNEL,))
     return True
 
 
@@ -92,6 +94,7 @@ def forget(connection: Connection, owner: str, holder: str) -> bool:
             "RETURNING expires_at > clock_timestamp()",
             (owner, holder),
         ).fetchone()
+        connection.execute(_WAKE, (CHANNEL,))
     return gone is not None and bool(gone[0])
 
 
@@ -114,19 +117,16 @@ class AnnouncementReader:
         self._parsed: dict[Key, tuple[str, Announcement | None]] = {}
 
     def read(self, connection: Connection) -> Live:
-        """Return what holds now."""
-        with connection.transaction():
-            act_as(connection, BOOKKEEPER)
-            rows = connection.execute(_LIVE).fetchall()
-            now = float(rows[0][0])
-            current = {(owner, holder): digest for _, owner, holder, digest, _ in rows if owner}
-            with self._lock:
-                known = {key: self._parsed[key] for key in current if key in self._parsed}
-            missing = [key for key, digest in current.items() if known.get(key, ("",))[0] != digest]
-            known.update(_fetched(connection, missing))
+        """Return what holds now, on a connection with the rights of the bookkeeper."""
+        rows = connection.execute(_LIVE).fetchall()
+        current = {(owner, holder): digest for _, owner, holder, digest, _ in rows if owner}
+        with self._lock:
+            known = {key: self._parsed[key] for key in current if key in self._parsed}
+        missing = [key for key, digest in current.items() if known.get(key, ("",))[0] != digest]
+        known.update(_fetched(connection, missing))
         with self._lock:
             self._parsed = known
-        return Live(now, tuple(_heard(rows, known)))
+        return Live(float(rows[0][0]), tuple(_heard(rows, known)))
 
 
 def _heard(
@@ -157,6 +157,8 @@ def _decoded(content: str, owner: str) -> Announcement | None:
         logger.warning("a kept announcement is left out", extra={"reason": str(error)})
         return None
 
+
+_WAKE = "SELECT pg_notify(%s, '')"
 
 _RENEW = """
 UPDATE topology.announcement SET address = %(address)s, backoff_interval_s = %(backoff)s,

@@ -5,9 +5,9 @@ from collections.abc import Sequence
 
 import psycopg
 
-from packhorse.db.connect import connect
 from packhorse.topology.announcement_store import AnnouncementReader
 from packhorse.topology.membership import StoreUnavailable
+from packhorse.topology.patience import PatientConnection, bookkeeper_connection
 from packhorse.topology.routing import best_routes
 from packhorse.topology.view import ClusterView
 
@@ -21,13 +21,13 @@ class SqlRemoteClusters:
     def __init__(self, database_url: str) -> None:
         self._url = database_url
         self._reader = AnnouncementReader()
-        self._connection: psycopg.Connection | None = None
+        self._connection: PatientConnection | None = None
 
     def clusters(self) -> Sequence[ClusterView]:
         """Return those that are announced now, by id, each once. Raises `StoreUnavailable`."""
         try:
             if self._connection is None:
-                self._connection = connect(self._url, "topology-remotes", autocommit=True)
+                self._connection = bookkeeper_connection(self._url, "topology-remotes")
             live = self._reader.read(self._connection)
         except psycopg.Error as error:
             self.close()

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from fastapi import APIRouter
 
 from packhorse.clock import Clock, SystemClock
-from packhorse.db.connect import open_pool
+from packhorse.topology.patience import patient_pool
 from packhorse_services.topology.connectors.allow_list import AllowList
 from packhorse_services.topology.connectors.component import Connectors
 from packhorse_services.topology.connectors.knowledge import Knowledge, Topology
@@ -26,7 +26,7 @@ def assemble_connectors(
 ) -> AssembledConnectors:
     """Put them together; nothing connects before `connectors` is started."""
     own_clock = clock or SystemClock()
-    pool = open_pool(database_url, "topology-connectors")
+    pool = patient_pool(database_url, "topology-connectors")
     knowledge = Knowledge(topology, pool, settings, own_clock)
     routes = connector_routes(knowledge, AllowList(settings.allowed, clock=own_clock))
     return AssembledConnectors(Connectors(knowledge), routes)

@@ -4,15 +4,15 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Protocol
 
-from psycopg import Connection
-from psycopg_pool import ConnectionPool
-
 import packhorse
 from packhorse.clock import Clock
+from packhorse.db.metadata import BOOKKEEPER
+from packhorse.db.roles import act_as
 from packhorse.topology import announcement_store
 from packhorse.topology.announcement_store import AnnouncementReader, Peer
 from packhorse.topology.announcements import Announcement, Route
 from packhorse.topology.listeners import Listener
+from packhorse.topology.patience import PatientPool
 from packhorse.topology.routing import best_routes, told_on, without
 from packhorse.topology.view import ClusterView, TopologyView
 from packhorse_services.topology.connectors.backoff import (
@@ -22,8 +22,6 @@ from packhorse_services.topology.connectors.backoff import (
     validity_of,
 )
 from packhorse_services.topology.connectors.options import ConnectorSettings
-
-Pool = ConnectionPool[Connection]
 
 
 class Topology(Protocol):
@@ -87,7 +85,7 @@ class Knowledge:
     """
 
     def __init__(
-        self, topology: Topology, pool: Pool, settings: ConnectorSettings, clock: Clock
+        self, topology: Topology, pool: PatientPool, settings: ConnectorSettings, clock: Clock
     ) -> None:
         self.topology, self.settings, self.clock = topology, settings, clock
         self.pool = pool
@@ -106,6 +104,7 @@ class Knowledge:
             return None
         own = view.local_cluster
         with self.pool.connection() as connection:
+            act_as(connection, BOOKKEEPER)
             live = self._reader.read(connection)
         routes = without(best_routes(live.heard, own.id), own)
         content = Announcement("", own, routes).content()

@@ -10,11 +10,11 @@ from starlette.types import Scope
 from packhorse.topology import nonces, signing
 from packhorse.topology.announcements import Announcement, InvalidAnnouncement, decode
 from packhorse.topology.connector_keys import KeyId, SharedKeys
+from packhorse.topology.patience import PatientPool
 from packhorse.topology.rejection import Reason, Rejected
 from packhorse.topology.sealing import place_of
 from packhorse.topology.signing import Request, Signed
 from packhorse_services.topology.connectors.coding import Seal, uncoded
-from packhorse_services.topology.connectors.knowledge import Pool
 from packhorse_services.topology.connectors.options import ConnectorSettings, base_url
 
 _HOST = re.compile(r"(\[[0-9A-Fa-f:.]{2,45}\]|[A-Za-z0-9._-]{1,253})(:[0-9]{1,5})?")
@@ -36,7 +36,9 @@ class Incoming:
         if claimed.key.instance != self.instance_id:
             raise Rejected(Reason.FOREIGN, "the key id names another instance than the URL")
 
-    def verified(self, settings: ConnectorSettings, body: bytes, pool: Pool) -> Signed | None:
+    def verified(
+        self, settings: ConnectorSettings, body: bytes, pool: PatientPool
+    ) -> Signed | None:
         """Return the signature, once and never again. Raises `Rejected`; None without keys."""
         if settings.keys is None:
             return None

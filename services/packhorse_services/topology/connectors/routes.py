@@ -2,7 +2,7 @@
 
 import asyncio
 from collections.abc import Callable
-from typing import TypeVar
+from concurrent.futures import ThreadPoolExecutor
 
 from fastapi import APIRouter, Depends, Request, Response
 
@@ -22,6 +22,7 @@ from packhorse_services.topology.connectors.options import DEFAULT_PATH
 from packhorse_services.topology.connectors.reading import Incoming, incoming
 from packhorse_services.topology.connectors.reception import ClaimsOurs, is_loop, kept_of
 
+_ASKING = 4
 _CHALLENGE = {"WWW-Authenticate": 'Signature realm="packhorse"'}
 _STATUSES: dict[type[PackhorseError], int] = {
     InvalidAnnouncement: 422,
@@ -29,7 +30,6 @@ _STATUSES: dict[type[PackhorseError], int] = {
     TooManyPeers: 409,
     TooLarge: 413,
 }
-Result = TypeVar("Result")
 
 
 def connector_routes(knowledge: Knowledge, allow_list: AllowList) -> APIRouter:
@@ -55,6 +55,8 @@ class _Gate:
     def __init__(self, knowledge: Knowledge, allow_list: AllowList) -> None:
         self._knowledge, self._allow_list = knowledge, allow_list
         self._settings = knowledge.settings
+        # Threads of their own, so that a name service that hangs takes none from other routes.
+        self._asking = ThreadPoolExecutor(_ASKING, "allow-list")
 
     async def passed(
         self,
@@ -64,7 +66,8 @@ class _Gate:
     ) -> Response:
         """Do the action for whom the allow list has; everything else is a problem, and counted."""
         peer = request.client.host if request.client else ""
-        if not await asyncio.to_thread(self._allow_list.allows, peer):
+        allows, loop = self._allow_list.allows, asyncio.get_running_loop()
+        if not await loop.run_in_executor(self._asking, allows, peer):
             TOPOLOGY_REJECTED.labels(Reason.UNTRUSTED).inc()
             raise Problem(404)
         try:

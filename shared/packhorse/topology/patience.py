@@ -1,0 +1,56 @@
+"""Connections that give up on an answer: behind a proxy, a cut network looks like a long wait."""
+
+from typing import Any, TypeVar
+
+from psycopg import Connection, sql
+from psycopg.abc import PQGen
+from psycopg_pool import ConnectionPool
+
+from packhorse.db.engine import Timeouts, conninfo, session_settings
+from packhorse.db.metadata import BOOKKEEPER
+
+PATIENCE_S = 5.0
+_LIMITS = Timeouts(statement_ms=4_000, lock_ms=2_000, idle_in_transaction_ms=5_000)
+
+_Answer = TypeVar("_Answer")
+
+
+class PatientConnection(Connection[Any]):
+    """Raises a `psycopg.Error` for a statement that is not answered in time."""
+
+    def wait(
+        self, gen: PQGen[_Answer], interval: float = 0.1, timeout: float | None = None
+    ) -> _Answer:
+        """Wait as psycopg does, but not for ever."""
+        return super().wait(gen, interval, PATIENCE_S if timeout is None else timeout)
+
+
+PatientPool = ConnectionPool[PatientConnection]
+
+
+def bookkeeper_connection(url: str, application: str) -> PatientConnection:
+    """Return a connection of the bookkeeper's, on which each statement is its own transaction."""
+    connection = PatientConnection.connect(conninfo(url), autocommit=True, **_settings(application))
+    connection.execute(sql.SQL("SET ROLE {}").format(sql.Identifier(BOOKKEEPER)))
+    return connection
+
+
+def patient_pool(url: str, application: str, *, size: int = 4) -> PatientPool:
+    """Return a pool that connects when first used, and checks a connection before lending it."""
+    pool = ConnectionPool(
+        conninfo(url),
+        connection_class=PatientConnection,
+        kwargs=_settings(application),
+        min_size=0,
+        max_size=size,
+        timeout=10,
+        check=ConnectionPool.check_connection,
+        open=False,
+        name=application,
+    )
+    pool.open(wait=False)
+    return pool
+
+
+def _settings(application: str) -> Any:
+    return session_settings(application, _LIMITS) | {"tcp_user_timeout": "5000"}
