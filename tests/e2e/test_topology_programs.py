@@ -1,0 +1,124 @@
+"""The programs of a site in their clusters: what they announce, and who has which duty."""
+
+from collections.abc import Iterator
+from typing import Any
+
+import httpx
+import psycopg
+import pytest
+
+from tests.harness.postgres import Databases
+from tests.harness.processes import Room
+from tests.harness.site import Site, site
+from tests.harness.waiting import eventually
+
+WAIT_S = 60.0
+TIMES = {"topology_interval_s": 0.4, "topology_timeout_s": 5, "min_event_delay_s": 0.4}
+
+
+@pytest.fixture(scope="module")
+def running(databases: Databases) -> Iterator[Site]:
+    """A publisher, a content API, a subscriber, and two cleanup services; each test ends so."""
+    with site(databases, databases.new("journal"), **TIMES) as built:
+        built.subscriber("sub1")
+        names = {"publisher-0": built.publisher, "content-0": built.content}
+        names |= {"sub1-0": built.subscribers["sub1"]}
+        for number in range(2):
+            names[f"cleanup-{number}"] = built.rooms.cleanup(built.author_url)
+        for name, room in names.items():
+            room.environment["PACKHORSE_INSTANCE_ID"] = name
+        built.start()
+        yield built
+
+
+def active(url: str) -> dict[str, dict[str, str]]:
+    """Return the properties of the instances that are active in a database."""
+    with psycopg.connect(url) as connection:
+        rows = connection.execute(
+            "SELECT id, properties FROM topology.instance WHERE state = 'ACTIVE'"
+        ).fetchall()
+    return dict(rows)
+
+
+def holder(url: str) -> str:
+    """Return whose duty the cleanup is."""
+    with psycopg.connect(url) as connection:
+        row = connection.execute("SELECT holder FROM topology.duty WHERE name = 'cleanup'")
+        return (row.fetchone() or ("",))[0]
+
+
+def cleaned(built: Site, asked: Room) -> dict[str, Any]:
+    """Ask for a run and return what became of it."""
+    answer = built.http.post(f"{asked.url}/cleanup/runs", json={"dry_run": True})
+    path = answer.raise_for_status().headers["location"]
+
+    def ended() -> dict[str, Any] | None:
+        found: dict[str, Any] = built.http.get(asked.url + path).raise_for_status().json()
+        return found if found["state"] not in ("REQUESTED", "RUNNING") else None
+
+    found = eventually(ended, timeout=WAIT_S, what="the run has ended")
+    assert found is not None
+    return found
+
+
+def test_each_program_announces_itself_in_the_cluster_of_its_database(running: Site) -> None:
+    author = eventually(
+        lambda: (found := active(running.author_url)) and len(found) == 4 and found,
+        timeout=WAIT_S,
+        what="all have joined",
+    )
+    told = {
+        name: (one["packhorse.role"], one.get("packhorse.agent"), one.get("packhorse.duties"))
+        for name, one in author.items()
+    }
+    assert told == {
+        "publisher-0": ("publisher", "main", "notifier.main"),
+        "content-0": ("content", None, None),
+        "cleanup-0": ("cleanup", None, "cleanup"),
+        "cleanup-1": ("cleanup", None, "cleanup"),
+    }
+    [subscriber] = active(running.database_urls["sub1"]).values()
+    assert subscriber["packhorse.role"] == "subscriber"
+    assert subscriber["packhorse.agent"] == "sub1"
+    assert subscriber["packhorse.endpoint"] == running.subscribers["sub1"].url
+
+
+@pytest.mark.parametrize("end", ["kill", "pause"])
+def test_the_cleanup_goes_on_at_another_instance(running: Site, end: str) -> None:
+    services = {room.environment["PACKHORSE_INSTANCE_ID"]: room for room in running.rooms.all}
+    first = eventually(lambda: holder(running.author_url), timeout=WAIT_S, what="a holder")
+    [second] = {"cleanup-0", "cleanup-1"} - {first}
+    assert cleaned(running, services[second])["state"] == "SUCCEEDED", "the holder did it"
+    assert holder(running.author_url) == first
+
+    getattr(services[first], end)()
+    assert cleaned(running, services[second])["state"] == "SUCCEEDED"
+    assert holder(running.author_url) == second
+    if end == "pause":
+        services[first].resume()
+    else:
+        services[first].start()
+    eventually(lambda: first in active(running.author_url), timeout=WAIT_S, what="it is back")
+    assert cleaned(running, services[first].ready())["state"] == "SUCCEEDED"
+    assert holder(running.author_url) == second, "a duty stays where it is"
+
+
+def test_without_a_topology_content_is_published_and_imported(running: Site) -> None:
+    databases = [running.author_url, running.database_urls["sub1"]]
+    for url in databases:
+        with psycopg.connect(url, autocommit=True) as connection:
+            connection.execute("ALTER SCHEMA topology RENAME TO away")
+    for room in (running.publisher, running.content, running.subscribers["sub1"]):
+        room.restart()
+    running.put("/page")
+    running.distribute_everywhere("/page")
+    assert running.at("sub1", "/page") is not None
+    answer = httpx.get(f"{running.publisher.url}/readyz", timeout=10)
+    assert answer.is_success, answer.text
+
+    for url in databases:
+        with psycopg.connect(url, autocommit=True) as connection:
+            connection.execute("ALTER SCHEMA away RENAME TO topology")
+    eventually(
+        lambda: "publisher-0" in active(running.author_url), timeout=WAIT_S, what="it has joined"
+    )
