@@ -2,7 +2,7 @@
 
 import threading
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TypeVar
 
 from packhorse.clock import Clock, SystemClock
@@ -210,6 +210,8 @@ class LeaseMemorySession:
         """What is asked for happens, and the answer does not come back."""
         self.before: Callable[[str], None] = lambda _step: None
         """Called before each step with its name: what happens meanwhile, also after a pause."""
+        self.number = 0
+        """Another one is another connection."""
 
     @property
     def hinted(self) -> bool:
@@ -218,7 +220,8 @@ class LeaseMemorySession:
 
     def renew(self, renewal: Renewal) -> Pulse | None:
         self.who = renewal.who
-        return self._step("renew", lambda: self._database.renew(renewal))
+        pulse = self._step("renew", lambda: self._database.renew(renewal))
+        return None if pulse is None else replace(pulse, session=self.number)
 
     def join(self, renewal: Renewal) -> Joining:
         self.who = renewal.who

@@ -53,6 +53,13 @@ def test_a_slow_answer_is_not_a_jump() -> None:
     assert judgement.may_judge(15)
 
 
+def test_a_new_session_begins_anew() -> None:
+    judgement = after(*steady(0, 10))
+    judgement.renewed(Renewed(12, 12, 512, session=1))
+    assert not judgement.may_judge(21.9)
+    assert judgement.may_judge(22)
+
+
 def test_a_lost_lease_begins_anew() -> None:
     judgement = after(*steady(0, 10))
     judgement.forget()

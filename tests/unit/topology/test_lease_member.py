@@ -146,6 +146,17 @@ def test_a_judge_that_is_paused_before_it_judges_judges_nobody(site: Site) -> No
     assert [row.who.instance_id for row in site.database.active] == ["a", "b", "c"]
 
 
+def test_renewals_that_a_crash_of_the_database_took_back_cost_nobody_a_view(site: Site) -> None:
+    a, b = site.members("ab")
+    valid_until = step(a).valid_until
+    for name in "ab":  # a crash so short that only the sessions tell of it
+        site.database.rows[name].lease_end -= 8
+        site.sessions[name].number += 1
+    while "a" in ids(step(b)):  # and a is cut off since
+        site.pass_time(1)
+    assert site.clock.monotonic() >= valid_until
+
+
 @pytest.mark.parametrize("jump", [30.0, 3600.0, -30.0, -3600.0])
 def test_a_database_clock_that_is_set_costs_no_leader(site: Site, jump: float) -> None:
     members = site.members("abc")
@@ -248,6 +259,7 @@ class NoJudgement:
     [
         lambda site: test_a_database_clock_that_is_set_costs_no_leader(site, 3600.0),
         test_a_lease_that_has_run_out_is_renewed_while_nobody_has_retired_its_holder,
+        test_renewals_that_a_crash_of_the_database_took_back_cost_nobody_a_view,
     ],
 )
 def test_a_build_that_judges_at_once_is_caught(

@@ -3,8 +3,9 @@
 Leases also run out when nobody could renew them: the database was away, its clock was set, or the
 whole machine stood still. Whoever is back first would then end everybody else, leader included.
 So an instance judges only after it has renewed its own lease without a gap for as long as a lease
-lasts, beside a clock of the database that went like its own: until then all others that live have
-renewed theirs.
+lasts, in one session, beside a clock of the database that went like its own. Until then all others
+that live have renewed theirs, and what those rely on that don't has run out: also when a crash of
+the database has taken back their last renewals.
 """
 
 from dataclasses import dataclass
@@ -17,6 +18,7 @@ class Renewed:
     sent_at: float
     answered_at: float
     database_s: float
+    session: int = 0
 
 
 class Judgement:
@@ -45,4 +47,5 @@ class Judgement:
         """Tell of a gap, or of more time at the database than from the last sending until now."""
         passed = renewal.answered_at - last.sent_at
         jumped = renewal.database_s - last.database_s > passed + self._lease_s / 10
-        return jumped or renewal.sent_at - last.answered_at > self._lease_s / 2
+        silent = renewal.sent_at - last.answered_at > self._lease_s / 2
+        return jumped or silent or renewal.session != last.session

@@ -73,10 +73,10 @@ class LeaseMember:
         if pulse is None and not self._join(properties):
             return Observation(None, "", False, sent_at)
         state = self._current(pulse)
-        now_s = state.now_s if pulse is None else pulse.now_s
-        self._judgement.renewed(Renewed(sent_at, self._clock.monotonic(), now_s))
-        if pulse is not None and pulse.overdue:
-            state = self._retire(state)
+        if pulse is not None:
+            answered_at = self._clock.monotonic()
+            self._judgement.renewed(Renewed(sent_at, answered_at, pulse.now_s, pulse.session))
+            state = self._retire(state) if pulse.overdue else state
         own = own_entry(state, self._who)
         if own is None:
             return Observation(None, "", False, sent_at)

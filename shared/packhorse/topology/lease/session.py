@@ -33,18 +33,26 @@ class _Punctual(Connection[Any]):
 
 
 class Session:
-    """A connection as the bookkeeper, made when needed; used by one thread, woken by any."""
+    """A connection as the bookkeeper, made when needed; used by one thread, woken by any.
+
+    A commit is not waited for until it is on disk, unless its transaction says so.
+    """
 
     def __init__(self, url: str, name: str, patience_s: float) -> None:
         milliseconds = int(patience_s * 1000)
-        limits = Timeouts(milliseconds, max(1, milliseconds // 4), milliseconds)
+        limits = Timeouts(milliseconds * 3 // 4, milliseconds // 2, milliseconds)
         self._settings: Any = session_settings(name, limits) | {
             "connect_timeout": str(max(2, int(patience_s))),
             "tcp_user_timeout": str(milliseconds),
         }
+        self._settings["options"] += (
+            " -c synchronous_commit=off -c plan_cache_mode=force_generic_plan"
+        )
         self._url, self._patience_s = conninfo(url), patience_s
         self.together_s = 0.0
         """Hints that follow one within this time are answered with it."""
+        self.number = 0
+        """Of the connection; the next one has another."""
         self._connection: _Punctual | None = None
         self._bell, self._ear = socket.socketpair()
         self._bell.setblocking(False)
@@ -90,9 +98,12 @@ class Session:
 
     def _connected(self) -> Connection:
         if self._connection is None:
-            connection = _Punctual.connect(self._url, autocommit=True, **self._settings)
+            connection = _Punctual.connect(
+                self._url, autocommit=True, prepare_threshold=1, **self._settings
+            )
             connection.patience_s = self._patience_s
             self._connection = connection
+            self.number += 1
             connection.execute(sql.SQL("SET ROLE {}").format(sql.Identifier(BOOKKEEPER)))
             connection.execute(f"LISTEN {CHANNEL}")
         return self._connection

@@ -47,6 +47,8 @@ SELECT c.seq, others.editions + own.edition, extract(epoch FROM clock_timestamp(
 FROM own, others, topology.cluster c
 """
 
+_WAKE = "SELECT pg_notify(%s, '')"
+
 _LOOK = """
 SELECT c.id, c.seq, extract(epoch FROM clock_timestamp())::float8,
     i.id, i.runtime_id, i.number, i.joined, i.state, i.properties, i.edition,
@@ -82,17 +84,21 @@ class SqlLeaseStore:
 
     def renew(self, renewal: Renewal) -> Pulse | None:
         """See `LeaseStore.renew`; one statement while nothing changes."""
+        if renewal.properties is not None:
+            with self._transaction() as connection:
+                pulse = self._renew(connection, renewal)
+                connection.execute(_WAKE, (CHANNEL,))
+            return pulse
         with self._session.use() as connection:
-            pulse = _renew(connection, renewal)
-            done = pulse is not None and pulse.acknowledged_by_all and renewal.announce
-            if done or (pulse is not None and renewal.properties is not None):
-                connection.execute("SELECT pg_notify(%s, '')", (CHANNEL,))
+            pulse = self._renew(connection, renewal)
+            if pulse is not None and pulse.acknowledged_by_all and renewal.announce:
+                connection.execute(_WAKE, (CHANNEL,))
         return pulse
 
     def join(self, renewal: Renewal) -> Joining:
         """See `LeaseStore.join`."""
         with self._transaction() as connection:
-            if _renew(connection, renewal) is not None:
+            if self._renew(connection, renewal) is not None:
                 return Joining.JOINED
             transitions.lock_cluster(connection)
             refused = self._make_room(connection, renewal.who)
@@ -147,8 +153,26 @@ class SqlLeaseStore:
 
     @contextmanager
     def _transaction(self) -> Iterator[Connection]:
+        """Give a transaction that is on disk when it has ended."""
         with self._session.use() as connection, connection.transaction():
+            connection.execute("SET LOCAL synchronous_commit = on")
             yield connection
+
+    def _renew(self, connection: Connection, renewal: Renewal) -> Pulse | None:
+        written = None if renewal.properties is None else _written(renewal.properties)
+        parameters = {
+            "id": renewal.who.instance_id,
+            "runtime_id": renewal.who.runtime_id,
+            "lease_s": renewal.lease_s,
+            "acknowledged": renewal.acknowledged,
+            "properties": written,
+        }
+        row = connection.execute(_RENEW, parameters).fetchone()
+        if row is None:
+            return None
+        seq, editions, now_s, acknowledged_by_all, overdue = row
+        session = self._session.number
+        return Pulse(seq, editions, now_s, acknowledged_by_all, overdue, session)
 
     def _make_room(self, connection: Connection, who: Incarnation) -> Joining | None:
         """Retire an earlier incarnation that has ended; return why `who` can't join."""
@@ -165,18 +189,6 @@ class SqlLeaseStore:
         if retired:
             transitions.next_seq(connection)
         return Joining.UNSETTLED
-
-
-def _renew(connection: Connection, renewal: Renewal) -> Pulse | None:
-    parameters = {
-        "id": renewal.who.instance_id,
-        "runtime_id": renewal.who.runtime_id,
-        "lease_s": renewal.lease_s,
-        "acknowledged": renewal.acknowledged,
-        "properties": None if renewal.properties is None else _written(renewal.properties),
-    }
-    row = connection.execute(_RENEW, parameters).fetchone()
-    return None if row is None else Pulse(*row)
 
 
 def _is_fresh(connection: Connection, judge: Incarnation) -> bool:

@@ -54,6 +54,9 @@ class Pulse:
     """All active instances have acknowledged `seq`."""
     overdue: bool
     """`retire` has something to do: a lease of another has run out, or a backlog is left."""
+    session: int = 0
+    """Another one after each loss of the connection: with the database that it came from, the last
+    renewals of all instances may have been lost, for nobody waits until a renewal is on disk."""
 
 
 @dataclass(frozen=True, slots=True)
