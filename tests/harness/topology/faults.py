@@ -4,7 +4,7 @@ import os
 from collections.abc import Callable
 
 from tests.harness.topology.simulation import Simulation
-from tests.harness.topology.sites import Build, VotingSite
+from tests.harness.topology.sites import Build, LeaseSite, VotingSite
 from tests.harness.topology.world import SimulationFailed
 
 SEED_VARIABLE = "PACKHORSE_TOPOLOGY_SEED"
@@ -59,8 +59,10 @@ class Faults:
             self._slow, self._outage, self._jump, self._clone, self._swizzle, self._announce,
             self._remote, self._late_listener,
         ]  # fmt: skip
-        if simulation.site.timeout_s and isinstance(simulation.site, VotingSite):
-            self.kinds += [] if simulation.strict else [self._one_way, self._one_way]
+        if simulation.store == "slow voting":
+            self.kinds += [self._one_way, self._one_way]
+        if simulation.store == "jumping lease":
+            self.kinds += [self._database_jump, self._database_jump]
 
     def schedule(self) -> None:
         """Put all starts and faults on the agenda."""
@@ -124,6 +126,10 @@ class Faults:
     def _jump(self, machine: str, _lasts: float) -> None:
         if machine in self.simulation.clocks:
             self.simulation.clocks[machine].skew += self.chance.choice((-60.0, 60.0))
+
+    def _database_jump(self, _machine: str, _lasts: float) -> None:
+        if isinstance(self.simulation.site, LeaseSite):
+            self.simulation.site.ahead_s += self.chance.choice((-60.0, -9.0, 9.0, 60.0))
 
     def _clone(self, machine: str, lasts: float) -> None:
         before = self.simulation.at(machine)

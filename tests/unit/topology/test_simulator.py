@@ -18,6 +18,7 @@ RUNS = [
     *(("lease", part) for part in range(6)),
     *(("voting", part) for part in range(2)),
     *(("slow voting", part) for part in range(2)),
+    ("jumping lease", 0),
 ]
 
 
