@@ -173,6 +173,15 @@ def test_the_filter_is_in_the_address(browser: Browser, site: Served) -> None:
         expect(page.locator("[data-instance=me]")).to_have_count(0)
 
 
+def test_signing_in_goes_on_to_the_page_that_was_wanted(browser: Browser, site: Served) -> None:
+    with tab(browser) as opened:
+        opened.page.goto(f"{site.url}/pages/topology?find=%26other+%22%3Cb%3E")
+        opened.page.fill("#token", "viewer")
+        opened.page.click("main button")
+        expect(opened.page.locator("[name=find]")).to_have_value('&other "<b>')
+        assert opened.complaints == []
+
+
 def test_no_script_has_the_token_and_it_ends_with_signing_out(
     browser: Browser, site: Served
 ) -> None:

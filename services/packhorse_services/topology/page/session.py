@@ -6,7 +6,7 @@ See docs/adr/0027-pages.md. The cookie opens pages only: the API takes bearer to
 import base64
 import binascii
 from typing import Annotated
-from urllib.parse import parse_qs, urlsplit
+from urllib.parse import parse_qs, quote, urlsplit
 
 from fastapi import APIRouter, Depends, Query, Request, Response
 from starlette.responses import RedirectResponse
@@ -21,7 +21,7 @@ router = APIRouter(route_class=StrictRoute, prefix=PREFIX, include_in_schema=Fal
 COOKIE = "packhorse_page"
 SCOPE = Scope.QUEUES_READ
 _LONGEST_COOKIE = 3800
-_LONGEST_PATH = 500
+_LONGEST_PATH = 2000
 _FORM = "application/x-www-form-urlencoded"
 
 
@@ -42,7 +42,8 @@ async def visitor_or_sign_in(request: Request) -> Principal | Response:
     except Problem as problem:
         if problem.status_code not in (401, 403):
             raise
-    return RedirectResponse(f"{PREFIX}/sign-in", 303)
+    wanted = quote(f"{request.url.path}?{request.url.query}".rstrip("?"), safe="/")
+    return RedirectResponse(f"{PREFIX}/sign-in?next={wanted}", 303)
 
 
 Next = Annotated[str, Query(alias="next", max_length=_LONGEST_PATH)]
@@ -50,7 +51,7 @@ Next = Annotated[str, Query(alias="next", max_length=_LONGEST_PATH)]
 
 @router.get("/sign-in")
 async def show_sign_in(wanted: Next = "") -> Response:
-    """Show the form."""
+    """Show the form; `next` is the page to go on to."""
     return page("sign_in.html", next=_inside(wanted), wrong="")
 
 

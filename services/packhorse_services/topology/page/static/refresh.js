@@ -16,7 +16,8 @@
   const relative = (date) => {
     const seconds = Math.round((date - Date.now()) / 1000);
     const far = Math.abs(seconds);
-    const [size, unit] = far < 90 ? [1, "s"] : far < 5400 ? [60, "min"] : [3600, "h"];
+    const units = [[90, 1, "s"], [5400, 60, "min"], [172800, 3600, "h"], [Infinity, 86400, "d"]];
+    const [, size, unit] = units.find(([limit]) => far < limit);
     const text = `${Math.round(far / size)} ${unit}`;
     return seconds > 0 ? `in ${text}` : `${text} ago`;
   };
