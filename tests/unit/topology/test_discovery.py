@@ -11,11 +11,12 @@ from prometheus_client import REGISTRY
 
 from packhorse.topology.discovery import Discovery
 from packhorse.topology.events import EventKind, TopologyEvent
+from packhorse.topology.history import History
 from packhorse.topology.membership import DuplicateInstance, Observation, StoreUnavailable
 from packhorse.topology.properties import InvalidProperty
 from packhorse.topology.view import ClusterView
 from tests.harness.clock import ManualClock
-from tests.harness.topology.observations import seen
+from tests.harness.topology.observations import seen, topology
 from tests.harness.topology.scripted import ME, cluster
 from tests.harness.waiting import eventually
 
@@ -217,11 +218,11 @@ def test_a_listener_that_hangs_or_raises_stops_nothing() -> None:
 
 
 def test_the_history_is_bounded() -> None:
-    member, revision = Controlled(), iter(range(1, 10_000))
-    member.next = lambda: seen(ME, revision=str(next(revision)))
-    with running(member) as (discovery, _):
-        eventually(lambda: discovery.history()[-1].number > 120)
-        changes = discovery.history()
-        assert len(changes) == 100
-        numbers = [change.number for change in changes]
-        assert numbers == list(range(numbers[0], numbers[0] + 100))
+    history = History()
+    many = topology(ME, *(f"i{number}" for number in range(500)))
+    for number in range(150):
+        history.add(TopologyEvent(CHANGED, topology(ME), many), at_ms=number)
+    changes = history.changes()
+    assert [change.number for change in changes] == list(range(51, 151))
+    assert changes[-1].instances == 501
+    assert len(changes[-1].added) == 200
