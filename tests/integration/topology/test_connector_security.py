@@ -14,12 +14,13 @@ import pytest
 
 from packhorse.topology.connector_keys import KEY_TTL_S
 from packhorse.topology.rejection import Reason
-from packhorse_services.topology.connectors.coding import MAX_WIRE_BYTES
+from packhorse.topology.signing import Request
+from packhorse_services.topology.connectors.coding import JSON, MAX_WIRE_BYTES
 from packhorse_services.topology.connectors.states import State
 from tests.harness.postgres import Databases
 from tests.harness.topology.clusters import Cluster, cluster, running
-from tests.harness.topology.forgeries import forgeries
-from tests.harness.topology.strangers import Stranger, rejected
+from tests.harness.topology.forgeries import forgeries, sent
+from tests.harness.topology.strangers import KEYS, Stranger, rejected
 from tests.harness.waiting import eventually
 
 
@@ -167,6 +168,19 @@ def test_who_is_not_on_the_allow_list_gets_404(
         before, far = rejected(Reason.UNTRUSTED), Stranger(one)
         assert far.send(far.signed()).status_code == 404
         assert rejected(Reason.UNTRUSTED) == before + 1
+        far.close()
+
+
+def test_behind_a_proxy_the_public_url_is_what_is_signed(databases: Databases) -> None:
+    one = Cluster("one", databases.new(), public_url="https://public.example/far/away")
+    with running(one):
+        far = Stranger(one)
+        inside = far.signed()
+        plain = Request("PUT", "public.example", "/far/away/far-1", {"content-type": JSON})
+        outside = sent(plain, inside.body, time.time(), KEYS)
+        passed_on = replace(outside, authority="inside.example", target=inside.target)
+        assert far.send(passed_on).status_code == 200
+        assert far.send(inside).status_code == 401
         far.close()
 
 
