@@ -90,8 +90,7 @@ class LeaseMemory:
         who, former = renewal.who, self.rows.get(renewal.who.instance_id)
         if former and former.state is State.ACTIVE:
             if former.who == who:
-                former.lease_end = self.now() + renewal.lease_s
-                former.properties = dict(renewal.properties or {})
+                self.renew(renewal)
                 return Joining.JOINED
             former.lease_end = min(former.lease_end, self.now() + former.lease_s)
             if former.lease_end > self.now():

@@ -100,7 +100,7 @@ class SqlLeaseStore:
         with self._transaction() as connection:
             if self._renew(connection, renewal) is not None:
                 return Joining.JOINED
-            transitions.lock_cluster(connection)
+            transitions.found_cluster(connection)
             refused = self._make_room(connection, renewal.who)
             if refused is not None:
                 return refused
@@ -134,8 +134,7 @@ class SqlLeaseStore:
     def leave(self, who: Incarnation) -> None:
         """See `LeaseStore.leave`."""
         with self._transaction() as connection:
-            transitions.lock_cluster(connection)
-            if transitions.deactivate(connection, who):
+            if transitions.lock_cluster(connection) and transitions.deactivate(connection, who):
                 transitions.settle(connection, who, self._backlog)
                 transitions.next_seq(connection)
 

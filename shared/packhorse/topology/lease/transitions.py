@@ -35,9 +35,15 @@ def revoke_duties(connection: Connection, who: Incarnation) -> None:
 BACKLOG: tuple[Backlog, ...] = (revoke_duties,)
 
 
-def lock_cluster(connection: Connection) -> None:
-    """Let nobody else change the membership until the transaction ends; the first makes the row."""
-    if connection.execute("SELECT FROM topology.cluster FOR UPDATE").fetchone() is None:
+def lock_cluster(connection: Connection) -> bool:
+    """Let nobody else change the membership until the transaction ends; false without a cluster."""
+    cursor = connection.execute("SELECT FROM topology.cluster FOR UPDATE")
+    return cursor.fetchone() is not None
+
+
+def found_cluster(connection: Connection) -> None:
+    """Do the same; the first to join makes the cluster, with an id that it keeps."""
+    if not lock_cluster(connection):
         connection.execute(
             "INSERT INTO topology.cluster AS c (id) VALUES (%s) "
             "ON CONFLICT (singleton) DO UPDATE SET id = c.id",

@@ -1,0 +1,111 @@
+"""The lease store in memory, which the simulator runs on, does what the one in Postgres does."""
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import psycopg
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+from psycopg import Connection
+
+from packhorse.topology.lease.sql import SqlLeaseStore
+from packhorse.topology.lease.store import ClusterState, Incarnation, LeaseStore, Pulse, Renewal
+from tests.harness.postgres import Databases
+from tests.harness.topology.lease_memory import LeaseMemory
+
+LEASE_S = 1050.0  # no sum of passed times comes near its end or its half
+
+Step = tuple[str, Incarnation, int, dict[str, str] | None]
+
+WHO = st.builds(Incarnation, st.sampled_from("abc"), st.sampled_from(["first run", "second run"]))
+PROPERTIES = st.none() | st.dictionaries(st.sampled_from("xy"), st.text("1ä'", max_size=2))
+STEPS = st.lists(
+    st.tuples(
+        st.sampled_from(["join", "join", "renew", "renew", "retire", "leave", "pass"]),
+        WHO,
+        st.integers(0, 11),
+        PROPERTIES,
+    ),
+    max_size=30,
+)
+
+
+@dataclass
+class Both:
+    """The same database twice."""
+
+    url: str
+
+    def __post_init__(self) -> None:
+        self.admin: Connection = psycopg.connect(self.url, autocommit=True)
+        self.sql = SqlLeaseStore(self.url, patience_s=20.0)
+        self.begin()
+
+    def begin(self) -> None:
+        self.admin.execute("DELETE FROM topology.instance")
+        self.admin.execute("DELETE FROM topology.cluster")
+        self.now = 0.0
+        self.memory = LeaseMemory(lambda: self.now)
+        self.session = self.memory.session()
+
+    def pass_time(self, seconds: float) -> None:
+        self.now += seconds
+        self.admin.execute(
+            "UPDATE topology.instance SET lease_end = lease_end - make_interval(secs => %s)",
+            (seconds,),
+        )
+
+    def do(self, step: Step) -> list[tuple[Any, ...]]:
+        """Return what the two say to a step, and what they are afterwards."""
+        name, who, number, properties = step
+        if name == "pass":
+            self.pass_time(number * 100.0)
+            return [shown(store.look()) for store in (self.session, self.sql)]
+        renewal = Renewal(who, LEASE_S, number, properties)
+        act: dict[str, Callable[[LeaseStore], object]] = {
+            "join": lambda store: store.join(renewal),
+            "renew": lambda store: said(store.renew(renewal)),
+            "retire": lambda store: store.retire(who),
+            "leave": lambda store: store.leave(who),
+        }
+        return [(act[name](store), *shown(store.look())) for store in (self.session, self.sql)]
+
+    def close(self) -> None:
+        self.sql.close()
+        self.admin.close()
+
+
+def said(pulse: Pulse | None) -> object:
+    return pulse and (pulse.seq, pulse.acknowledged_by_all, pulse.overdue)
+
+
+def shown(state: ClusterState | None) -> tuple[Any, ...]:
+    if state is None:
+        return (None,)
+    return (state.seq, state.acknowledged_by_all, state.entries, state.inactive)
+
+
+@pytest.fixture(scope="module")
+def both(databases: Databases) -> Iterator[Both]:
+    both = Both(databases.new())
+    yield both
+    both.close()
+
+
+@given(steps=STEPS)
+@settings(
+    max_examples=40, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
+)
+def test_both_say_the_same(both: Both, steps: list[Step]) -> None:
+    both.begin()
+    for step in steps:
+        memory, postgres = both.do(step)
+        assert memory == postgres, step
+
+
+def test_a_difference_is_caught(both: Both, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(LeaseMemory, "leave", lambda *_: None)
+    with pytest.raises((AssertionError, ExceptionGroup)):
+        test_both_say_the_same(both)
