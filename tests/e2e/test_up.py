@@ -138,9 +138,11 @@ def test_json_is_one_line_with_everything(up: Up) -> None:
     stack = json.loads(up.output.read_text())
     assert sorted(stack) == [
         *("cleanup", "content", "data", "pids", "publisher", "subscribers", "token_file"),
+        "topology",
     ]
     assert sorted(stack["subscribers"]) == ["sub1", "sub2", "sub3"]
+    around = [f"topology-{name}" for name in stack["subscribers"]]
     assert sorted(stack["pids"]) == sorted(
-        ["publisher", "content", "cleanup", "postgres", *stack["subscribers"]]
+        ["publisher", "content", "cleanup", "topology", "postgres", *stack["subscribers"], *around]
     )
     assert Path(stack["token_file"]).stat().st_mode & 0o777 == 0o600

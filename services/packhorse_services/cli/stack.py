@@ -13,8 +13,13 @@ from packhorse_services.cli.ports import free_ports, is_free
 
 AUTHOR_DATABASE = "author"
 _JOURNAL_DATABASE = "journal"
-_BEFORE_SUBSCRIBERS = 3
-_BEHIND_SUBSCRIBERS = 1
+_FIXED_PROGRAMS = 4
+_TOPOLOGY = "topology"
+_SUBSCRIBER = "PACKHORSE_SUBSCRIBER"
+"""What only a subscriber is told."""
+
+_OWN = ("PACKHORSE_PORT", "PACKHORSE_INSTANCE_ID", "PACKHORSE_ENDPOINT")
+"""Where a program listens, its name in the topology, and how others reach it."""
 
 
 class PortTaken(Permanent):
@@ -42,7 +47,7 @@ def subscriber_names(count: int) -> list[str]:
 
 def choose_ports(options: StackOptions) -> list[int]:
     """Return a port for each program, in the order of `plan`. Raises `PortTaken`."""
-    count = _BEFORE_SUBSCRIBERS + options.subscribers + _BEHIND_SUBSCRIBERS
+    count = _FIXED_PROGRAMS + 2 * options.subscribers
     if options.port == 0:
         return free_ports(count)
     ports = list(range(options.port, options.port + count))
@@ -67,38 +72,42 @@ def journal_url(options: StackOptions, databases: Mapping[str, str]) -> str:
 
 def plan(options: StackOptions, databases: Mapping[str, str], ports: list[int]) -> list[Program]:
     """Return the programs in the order of their start; `databases` has a URL for each name."""
+    names, free = subscriber_names(options.subscribers), iter(ports)
+    common = _common(options, databases)
+
+    def told(database: str, more: Mapping[str, str] = {}) -> dict[str, str]:
+        return {**common, "PACKHORSE_DATABASE_URL": databases[database], **more}
+
+    programs = [
+        _program(room, room, next(free), told(AUTHOR_DATABASE))
+        for room in ("publisher", "content", "cleanup")
+    ]
+    for name in names:
+        own = {
+            _SUBSCRIBER: name,
+            "PACKHORSE_EDITABLE": str(options.editable).lower(),
+            "PACKHORSE_MAX_RETRIES": str(options.max_retries),
+        }
+        programs.append(_program(name, "subscriber", next(free), told(name, own)))
+    # Each database is a cluster; those of subscribers connect to the author's, which knows all.
+    centre = _program(_TOPOLOGY, _TOPOLOGY, next(free), told(AUTHOR_DATABASE))
+    connected = {"PACKHORSE_CONNECTOR_URLS": centre.url}
+    around = [
+        _program(f"{_TOPOLOGY}-{name}", _TOPOLOGY, next(free), told(name, connected))
+        for name in names
+    ]
+    return [*programs, centre, *around]
+
+
+def _common(options: StackOptions, databases: Mapping[str, str]) -> dict[str, str]:
     directory = DataDirectory(options.data)
-    common = {
+    return {
         "PACKHORSE_HOST": "127.0.0.1",
         "PACKHORSE_JOURNAL_URL": journal_url(options, databases),
         "PACKHORSE_TOPIC_PREFIX": options.topic_prefix,
         "PACKHORSE_BLOBS_URL": options.blobs or str(directory.blobs),
         "PACKHORSE_TOKEN_FILE": str(directory.tokens),
     }
-    at_author = {**common, "PACKHORSE_DATABASE_URL": databases[AUTHOR_DATABASE]}
-    programs = [
-        _program("publisher", "publisher", ports[0], at_author),
-        _program("content", "content", ports[1], at_author),
-        _program("cleanup", "cleanup", ports[2], at_author),
-    ]
-    names, behind = subscriber_names(options.subscribers), _BEFORE_SUBSCRIBERS
-    for name, port in zip(names, ports[behind:-_BEHIND_SUBSCRIBERS], strict=True):
-        settings = {
-            **common,
-            "PACKHORSE_DATABASE_URL": databases[name],
-            "PACKHORSE_SUBSCRIBER": name,
-            "PACKHORSE_EDITABLE": str(options.editable).lower(),
-            "PACKHORSE_MAX_RETRIES": str(options.max_retries),
-            "PACKHORSE_ENDPOINT": f"http://127.0.0.1:{port}",
-        }
-        programs.append(_program(name, "subscriber", port, settings))
-    topology = {
-        **at_author,
-        "PACKHORSE_INSTANCE_ID": "topology",
-        "PACKHORSE_ENDPOINT": f"http://127.0.0.1:{ports[-1]}",
-    }
-    programs.append(_program("topology", "topology", ports[-1], topology))
-    return programs
 
 
 def tools_settings(
@@ -108,7 +117,8 @@ def tools_settings(
     publisher = programs[0]
     subscribers = {
         program.name: program.environment["PACKHORSE_DATABASE_URL"]
-        for program in programs[_BEFORE_SUBSCRIBERS:-_BEHIND_SUBSCRIBERS]
+        for program in programs
+        if _SUBSCRIBER in program.environment
     }
     settings = {
         **publisher.environment,
@@ -118,7 +128,8 @@ def tools_settings(
     }
     if token is not None:
         settings["PACKHORSE_PUBLISHER_TOKEN"] = token
-    del settings["PACKHORSE_PORT"]  # the publisher listens there
+    for name in _OWN:
+        del settings[name]
     return settings
 
 
@@ -126,11 +137,11 @@ def describe(directory: DataDirectory, programs: Sequence[Program]) -> RunningSt
     """Return where everything is; process ids are not known yet."""
     urls = {program.name: program.url for program in programs}
     return RunningStack(
-        publisher=urls.pop("publisher"),
-        content=urls.pop("content"),
-        cleanup=urls.pop("cleanup"),
-        topology=urls.pop("topology"),
-        subscribers=urls,
+        publisher=urls["publisher"],
+        content=urls["content"],
+        cleanup=urls["cleanup"],
+        topology=urls[_TOPOLOGY],
+        subscribers={one.name: one.url for one in programs if _SUBSCRIBER in one.environment},
         token_file=str(directory.tokens),
         pids={},
         data=str(directory.root),
@@ -138,9 +149,11 @@ def describe(directory: DataDirectory, programs: Sequence[Program]) -> RunningSt
 
 
 def _program(name: str, room: str, port: int, settings: Mapping[str, str]) -> Program:
+    url = f"http://127.0.0.1:{port}"
+    own = dict(zip(_OWN, (str(port), name, url), strict=True))
     return Program(
         name=name,
         command=(sys.executable, "-m", f"packhorse_services.{room}"),
-        environment={**settings, "PACKHORSE_PORT": str(port)},
-        url=f"http://127.0.0.1:{port}",
+        environment={**settings, **own},
+        url=url,
     )
