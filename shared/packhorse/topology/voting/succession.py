@@ -10,7 +10,7 @@ class VotingSuccession:
     """`Succession` by the order of the established view.
 
     A member that has died keeps its turn until a view without it is promoted: nobody is first
-    meanwhile. So is nobody while a member's heartbeat is of another stay than the view's.
+    meanwhile. So it is with one that was started again. One that has left passes its turn on.
     """
 
     instance_id: str
