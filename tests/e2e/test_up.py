@@ -146,3 +146,17 @@ def test_json_is_one_line_with_everything(up: Up) -> None:
         ["publisher", "content", "cleanup", "topology", "postgres", *stack["subscribers"], *around]
     )
     assert Path(stack["token_file"]).stat().st_mode & 0o777 == 0o600
+
+
+def test_its_programs_are_shown_as_instances_of_a_cluster_for_each_database(up: Up) -> None:
+    def clusters() -> list[list[str]]:
+        said = packhorse("get", "instances", "-o", "json", data=up.data).stdout
+        document = json.loads(said)
+        shown = [sorted(one["id"] for one in each["instances"]) for each in document["clusters"]]
+        return sorted(shown) if document["current"] else []
+
+    wanted = [
+        ["cleanup", "content", "publisher", "topology"],
+        *([f"sub{number}", f"topology-sub{number}"] for number in (1, 2, 3)),
+    ]
+    eventually(lambda: clusters() == wanted, timeout=60, what="all are known to all")
