@@ -208,3 +208,14 @@ def test_watching_shows_it_again(up: Up) -> None:
         process.wait(20)
     assert shown == ["sub1", "sub2", "sub3"] * 2
     assert process.returncode == 130
+
+
+def test_the_author_s_programs_are_instances_of_one_cluster(up: Up) -> None:
+    def roles() -> list[str]:
+        said = packhorse("get", "instances", "-o", "json", data=up.data).stdout
+        document = json.loads(said)
+        own = document["clusters"][0]["instances"] if document["current"] else []
+        return sorted(one["properties"]["packhorse.role"] for one in own)
+
+    wanted = ["cleanup", "content", "publisher", "topology"]
+    eventually(lambda: roles() == wanted, timeout=60, what="all four")
