@@ -3,7 +3,6 @@
 import logging
 import uuid
 from collections.abc import Mapping
-from contextlib import suppress
 from typing import Any
 
 from packhorse.clock import Clock, SystemClock
@@ -172,6 +171,8 @@ class LeaseMember:
     def _retire(self, state: ClusterState) -> ClusterState:
         if not self._judgement.may_judge(self._clock.monotonic()):
             return state
-        with suppress(StoreUnavailable):  # another instance can do it as well
+        try:
             self._store.retire(self._who)
+        except StoreUnavailable as error:  # the own lease is renewed, and another may succeed
+            logger.warning("others can't be retired now", extra={"error": str(error)})
         return self._look()
