@@ -103,6 +103,37 @@ def test_the_cleanup_goes_on_at_another_instance(running: Site, end: str) -> Non
     assert holder(running.author_url) == second, "a duty stays where it is"
 
 
+def recorder(url: str) -> int:
+    """Return which session of the database records outcomes; 0 while none does."""
+    with psycopg.connect(url) as connection:
+        row = connection.execute(
+            "SELECT pid FROM pg_stat_activity JOIN pg_locks USING (pid) "
+            "WHERE application_name = 'publisher-outcomes-main' AND locktype = 'advisory' "
+            "AND mode = 'ExclusiveLock' AND granted"
+        ).fetchone()
+    return 0 if row is None else int(row[0])
+
+
+def test_outcomes_go_on_at_another_publisher_when_the_first_is_paused(running: Site) -> None:
+    first = eventually(lambda: recorder(running.author_url), timeout=WAIT_S, what="a recorder")
+    other = running.rooms.publisher(running.author_url, instance_id="publisher-1")
+    other.start()
+    other.ready()
+    eventually(lambda: "publisher-1" in active(running.author_url), timeout=WAIT_S)
+    assert recorder(running.author_url) == first, "a newcomer does not take the turn"
+    running.publisher.pause()
+    try:
+        eventually(
+            lambda: recorder(running.author_url) not in (0, first),
+            timeout=WAIT_S,
+            what="another session has the turn, long before the limit on idle ones",
+        )
+    finally:
+        running.publisher.resume()
+    other.stop()
+    eventually(lambda: recorder(running.author_url), timeout=WAIT_S, what="it goes on again")
+
+
 def test_without_a_topology_content_is_published_and_imported(running: Site) -> None:
     databases = [running.author_url, running.database_urls["sub1"]]
     for url in databases:
