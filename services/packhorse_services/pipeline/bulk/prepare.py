@@ -99,9 +99,12 @@ def _watched(
     try:
         yield
     except Exception:
-        if reasons:  # the job was ended for it
-            raise reasons[0] from None
-        raise
+        done.set()
+        watcher.join()
+        if not reasons:  # the job may have met the cause before a look did
+            next(looks, None)
+            raise
+        raise reasons[0] from None  # the job was ended for it
     finally:
         done.set()
         watcher.join()
