@@ -123,6 +123,7 @@ class Bench:
             emit(
                 name, self.size / seconds, unit, size=self.size, anchor=anchor,
                 wall_s=round(run.wall_s, 1), start_s=round(idle.wall_s, 1) if idle else None,
+                cpu_s=round(run.cpu_s, 1), start_cpu_s=round(idle.cpu_s, 1) if idle else None,
                 python_mib=round(run.python_mib), jvm_mib=round(run.jvm_mib),
             )
         )  # fmt: skip
