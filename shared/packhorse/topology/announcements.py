@@ -30,6 +30,8 @@ MAX_BYTES = 1024 * 1024
 MAX_TOKENS = 100_000
 """Commas and opening brackets in it, each of which may cost far more memory than its byte."""
 
+_FRAME = 16  # what the list of further clusters adds to the rest
+
 Path = tuple[str, ...]
 """Ids of clusters: first the one that tells, last the one that is told of."""
 
@@ -72,7 +74,10 @@ class Announcement:
 
 
 def encode(announcement: Announcement, limit: int = MAX_BYTES) -> bytes:
-    """Return the JSON to send, of `limit` bytes; the farthest clusters are left out if need be."""
+    """Return the JSON to send, of `limit` bytes and as many tokens as `decode` takes.
+
+    The farthest clusters are left out if need be: one that is too much must not cost the others.
+    """
     further = sorted(announcement.further, key=lambda route: (len(route.path), route.path))
     head = {
         "protocol_version": PROTOCOL_VERSION,
@@ -84,7 +89,7 @@ def encode(announcement: Announcement, limit: int = MAX_BYTES) -> bytes:
         "reset_backoff": announcement.reset_backoff,
         "local_cluster": _cluster_json(announcement.local_cluster),
     }
-    told = _fitting(announcement, further, limit - len(_text(head).encode()))
+    told = _fitting(announcement, further, _text(head).encode(), limit)
     return _text({**head, "clusters": told}).encode()
 
 
@@ -102,7 +107,7 @@ def decode_content(text: str, owner: str) -> Announcement:
 def _parsed(body: bytes) -> Any:
     if len(body) > MAX_BYTES:
         raise InvalidAnnouncement(f"an announcement has at most {MAX_BYTES} bytes")
-    if sum(body.count(mark) for mark in (b"{", b"[", b",")) > MAX_TOKENS:
+    if _tokens(body) > MAX_TOKENS:
         raise InvalidAnnouncement("an announcement has not so many members and elements")
     try:
         return json.loads(body.decode(), object_pairs_hook=_members, parse_constant=_no_constant)
@@ -196,18 +201,25 @@ def _route_json(route: Route) -> dict[str, Any]:
 
 
 def _fitting(
-    announcement: Announcement, nearest_first: Sequence[Route], room: int
+    announcement: Announcement, nearest_first: Sequence[Route], head: bytes, limit: int
 ) -> list[Mapping[str, Any]]:
     told: list[Mapping[str, Any]] = []
-    instances = len(announcement.local_cluster.instances)
+    room, tokens = limit - len(head) - _FRAME, MAX_TOKENS - _tokens(head) - _FRAME
+    instances = MAX_INSTANCES - len(announcement.local_cluster.instances)
     for route in nearest_first[: MAX_CLUSTERS - 1]:
         found = _route_json(route)
-        room -= len(_text(found).encode()) + 16
-        instances += len(route.cluster.instances)
-        if room < 0 or instances > MAX_INSTANCES or len(route.path) > MAX_PATH:
+        written = _text(found).encode()
+        room -= len(written) + 1
+        tokens -= _tokens(written) + 1
+        instances -= len(route.cluster.instances)
+        if min(room, tokens, instances) < 0 or len(route.path) > MAX_PATH:
             break
         told.append(found)
     return told
+
+
+def _tokens(body: bytes) -> int:
+    return sum(body.count(mark) for mark in (b"{", b"[", b","))
 
 
 def _text(value: Any) -> str:

@@ -86,6 +86,15 @@ def test_what_does_not_fit_is_left_out_the_farthest_first() -> None:
     assert len(coded(told, gzip=False, sealing=None).body) <= MAX_WIRE_BYTES
 
 
+def test_what_would_be_refused_for_its_tokens_is_left_out_too() -> None:
+    """Or one cluster whose properties are full of commas would part all those behind it."""
+    commas = {f"p{number}": "," * 4_000 for number in range(15)}
+    further = [Route(("a", "b"), cluster("b"))]
+    further += [Route(("a", f"c{number}"), cluster(f"c{number}", **commas)) for number in range(3)]
+    heard = decode(encode(Announcement("a-1", cluster("a"), tuple(further))))
+    assert [route.cluster.id for route in heard.further] == ["b", "c0"]
+
+
 def test_an_own_cluster_that_does_not_fit_is_said_to_be_too_large() -> None:
     properties = {f"p{number}": "x" * 4_000 for number in range(15)}
     own = ClusterView(
