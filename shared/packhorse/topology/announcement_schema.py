@@ -5,7 +5,12 @@ from typing import Annotated, Any, Literal, TypeVar
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationError
 
 from packhorse.errors import Permanent
-from packhorse.topology.properties import LARGEST_TOTAL, InvalidProperty, check_property
+from packhorse.topology.properties import (
+    LARGEST_TOTAL,
+    MOST_PROPERTIES,
+    InvalidProperty,
+    check_property,
+)
 
 MAX_CLUSTERS = 256
 MAX_INSTANCES = 1_000
@@ -15,7 +20,6 @@ MAX_PATH = 32
 """Clusters that news may have passed through."""
 
 MAX_BACKOFF_S = 600.0
-_MOST_PROPERTIES = 1_000
 
 
 class InvalidAnnouncement(Permanent):
@@ -39,7 +43,7 @@ Id = Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]{0,99}$")]
 """Of an instance or of a cluster."""
 
 Properties = Annotated[
-    dict[str, str], Field(max_length=_MOST_PROPERTIES), AfterValidator(_valid_properties)
+    dict[str, str], Field(max_length=MOST_PROPERTIES), AfterValidator(_valid_properties)
 ]
 
 

@@ -25,6 +25,9 @@ LARGEST_VALUE = 4 * 1024
 LARGEST_TOTAL = 64 * 1024
 """Bytes of UTF-8; the total is that of all names and values of one instance."""
 
+MOST_PROPERTIES = 1_000
+"""Of one instance; other clusters take no more."""
+
 _NAME = re.compile(r"[a-zA-Z0-9._-]+")
 _MOST_WARNINGS = 1_000
 
@@ -95,6 +98,8 @@ class LocalProperties:
         check_property(name, value)
         with self._lock:
             wanted = {**self._set, name: value}
+            if len(wanted) > MOST_PROPERTIES:
+                raise InvalidProperty(f"an instance has {MOST_PROPERTIES} properties at most")
             if sum(_size(*item) for item in wanted.items()) > LARGEST_TOTAL:
                 raise InvalidProperty(
                     f"with {name} the properties would have more than {LARGEST_TOTAL} bytes"
@@ -115,6 +120,9 @@ class LocalProperties:
                 for name, value in sorted(self._asked(provider).items()):
                     if value is None or name in chosen or not self._is_valid(name, value, left):
                         continue
+                    if len(chosen) >= MOST_PROPERTIES:
+                        self._warn("", f"an instance has {MOST_PROPERTIES} properties at most")
+                        break
                     chosen[name] = value
                     left -= _size(name, value)
             return dict(sorted(chosen.items()))

@@ -9,6 +9,7 @@ from packhorse.topology.properties import (
     LARGEST_TOTAL,
     LARGEST_VALUE,
     LONGEST_NAME,
+    MOST_PROPERTIES,
     FixedProperties,
     InvalidProperty,
     LocalProperties,
@@ -83,6 +84,19 @@ def test_what_does_not_fit_any_more_is_left_out() -> None:
     with pytest.raises(InvalidProperty, match="more than"):
         local.set("one.more", "v" * LARGEST_VALUE)
     assert len(local.current()) == 15
+
+
+def test_there_are_no_more_than_other_clusters_take(caplog: pytest.LogCaptureFixture) -> None:
+    values = {f"n{number:04}": "v" for number in range(MOST_PROPERTIES + 500)}
+    local = LocalProperties([FixedProperties(values), FixedProperties({"z": "v"})])
+    with caplog.at_level(logging.WARNING):
+        assert list(local.current()) == list(local.current()) == sorted(values)[:MOST_PROPERTIES]
+    assert len(caplog.records) == 1
+    for name in list(values)[:MOST_PROPERTIES]:
+        local.set(name, "")
+    local.set("n0000", "again")
+    with pytest.raises(InvalidProperty, match="at most"):
+        local.set("one.more", "")
 
 
 def test_a_provider_that_fails_keeps_what_it_gave_last(caplog: pytest.LogCaptureFixture) -> None:
