@@ -10,6 +10,7 @@ from packhorse.runtime.configuration import InvalidConfiguration
 from packhorse.topology.discovery import Discovery
 from packhorse.topology.events import MIN_EVENT_DELAY_S
 from packhorse.topology.identity import instance_id
+from packhorse.topology.lease.judgement import LONGEST_INTERVAL
 from packhorse.topology.lease.member import LeaseMember
 from packhorse.topology.lease.sql import SqlLeaseStore
 from packhorse.topology.membership import Membership
@@ -52,6 +53,11 @@ class TopologySettings:
             raise InvalidConfiguration(
                 f"the heartbeat's interval ({interval} s) must be shorter than its time-out "
                 f"({timeout} s), and that at most a day"
+            )
+        if self.store == "lease" and interval > timeout * LONGEST_INTERVAL:
+            raise InvalidConfiguration(
+                f"with leases the heartbeat's interval ({interval} s) may be {LONGEST_INTERVAL} of "
+                f"its time-out ({timeout} s) at most"
             )
         if not 0 <= self.min_event_delay_s <= timeout:
             raise InvalidConfiguration(

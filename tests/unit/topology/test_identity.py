@@ -58,6 +58,7 @@ def test_a_bad_id_is_refused() -> None:
         {"store": "paxos"},
         {"interval_s": 10.0},
         {"interval_s": 0.0},
+        {"interval_s": 5.0},
         {"store": "voting", "timeout_s": 15.0},
         {"min_event_delay_s": 11.0},
         {"timeout_s": float("nan")},

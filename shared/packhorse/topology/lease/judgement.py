@@ -10,6 +10,12 @@ the database has taken back their last renewals.
 
 from dataclasses import dataclass
 
+LONGEST_GAP = 0.5
+"""Of a lease, from one renewal to the next; after a longer one nobody is judged for a lease."""
+
+LONGEST_INTERVAL = 0.4
+"""Of a lease, between heartbeats: a member that beats more rarely would never judge anybody."""
+
 
 @dataclass(frozen=True, slots=True)
 class Renewed:
@@ -47,5 +53,5 @@ class Judgement:
         """Tell of a gap, or of more time at the database than from the last sending until now."""
         passed = renewal.answered_at - last.sent_at
         jumped = renewal.database_s - last.database_s > passed + self._lease_s / 10
-        silent = renewal.sent_at - last.answered_at > self._lease_s / 2
+        silent = renewal.sent_at - last.answered_at > self._lease_s * LONGEST_GAP
         return jumped or silent or renewal.session != last.session
