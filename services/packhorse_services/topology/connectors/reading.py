@@ -17,6 +17,7 @@ from packhorse.topology.signing import Request, Signed
 from packhorse_services.topology.connectors.coding import Seal, uncoded
 from packhorse_services.topology.connectors.options import ConnectorSettings, base_url
 
+_INSTANCE = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}")
 _HOST = re.compile(r"(\[[0-9A-Fa-f:.]{2,45}\]|[A-Za-z0-9._-]{1,253})(:[0-9]{1,5})?")
 
 
@@ -78,7 +79,9 @@ class Incoming:
 
 
 def incoming(scope: Scope, instance_id: str, settings: ConnectorSettings) -> Incoming:
-    """Return a request as it was signed. Raises `Rejected` for one without one clear host."""
+    """Return a request as it was signed. Raises `Rejected` without one clear host, or an id."""
+    if not _INSTANCE.fullmatch(instance_id):
+        raise Rejected(Reason.MALFORMED, "the URL ends with the id of an instance")
     headers = [
         (name.decode("latin-1"), value.decode("latin-1")) for name, value in scope["headers"]
     ]
