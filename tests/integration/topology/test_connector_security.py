@@ -141,6 +141,7 @@ def test_a_bomb_is_refused_in_flat_memory(far: Stranger) -> None:
         (b"{}", {"content_encoding": "br"}),
         (b"{}", {"content_type": "text/plain"}),
     ],
+    ids=["cut off", "two in one", "not compressed", "of another kind", "of another type"],
 )
 def test_other_codings_are_refused(far: Stranger, body: bytes, headers: dict[str, str]) -> None:
     before = rejected(Reason.ANNOUNCEMENT)
