@@ -94,7 +94,8 @@ def forget(connection: Connection, owner: str, holder: str) -> bool:
             "RETURNING expires_at > clock_timestamp()",
             (owner, holder),
         ).fetchone()
-        connection.execute(_WAKE, (CHANNEL,))
+        if gone is not None:
+            connection.execute(_WAKE, (CHANNEL,))
     return gone is not None and bool(gone[0])
 
 
@@ -194,6 +195,7 @@ _LIVE = """
 SELECT extract(epoch FROM clock_timestamp())::float8, owner, holder, digest,
     (extract(epoch FROM changed_at) * 1000)::bigint
 FROM (SELECT) AS always LEFT JOIN topology.announcement ON expires_at > clock_timestamp()
+ORDER BY owner, holder
 """
 
 _CONTENTS = """

@@ -8,7 +8,7 @@ import psycopg
 from packhorse.topology.announcement_store import AnnouncementReader
 from packhorse.topology.membership import StoreUnavailable
 from packhorse.topology.patience import PatientConnection, bookkeeper_connection
-from packhorse.topology.routing import best_routes
+from packhorse.topology.routing import Chooser
 from packhorse.topology.view import ClusterView
 
 
@@ -20,7 +20,7 @@ class SqlRemoteClusters:
 
     def __init__(self, database_url: str) -> None:
         self._url = database_url
-        self._reader = AnnouncementReader()
+        self._reader, self._chooser = AnnouncementReader(), Chooser()
         self._connection: PatientConnection | None = None
 
     def clusters(self) -> Sequence[ClusterView]:
@@ -33,7 +33,7 @@ class SqlRemoteClusters:
             self.close()
             raise StoreUnavailable(f"announcements can't be read: {error}") from error
         # Routes through the own cluster were left out before they were kept.
-        return tuple(route.cluster for route in best_routes(live.heard, own_cluster=""))
+        return tuple(one.cluster for one in self._chooser.routes(live.heard, own_cluster=""))
 
     def close(self) -> None:
         """End the connection; `clusters` opens another one."""

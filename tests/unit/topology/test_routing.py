@@ -1,11 +1,14 @@
 """The path vector: every shape settles on the truth, also after a loss; nothing outlives itself."""
 
+import logging
+
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from packhorse.topology.announcement_schema import MAX_PATH
 from packhorse.topology.announcements import Announcement, Route
-from packhorse.topology.routing import Heard, best_routes, told_on
+from packhorse.topology.routing import Chooser, Heard, best_routes, told_on
 from tests.harness.topology.clusters import cluster
 from tests.harness.topology.path_network import Network, credulous
 
@@ -94,3 +97,17 @@ def test_nothing_is_told_to_whom_it_came_through() -> None:
 def test_paths_have_an_end() -> None:
     path = tuple(f"p{number}" for number in range(MAX_PATH))
     assert told_on((Route(path, cluster(path[-1])),), "me", "") == ()
+
+
+def test_what_is_left_out_is_said_once(caplog: pytest.LogCaptureFixture) -> None:
+    """It is asked with each heartbeat; a peer must not fill the log, nor be ranked each time."""
+    chooser = Chooser()
+    many = tuple(told(f"c{number:03}", instance="shared") for number in range(100))
+    with caplog.at_level(logging.WARNING):
+        first = chooser.routes(many, "x")
+        again = chooser.routes(tuple(told(f"c{n:03}", instance="shared") for n in range(100)), "x")
+        assert len(caplog.records) == 1
+        assert [route.cluster.id for route in first] == ["c000"]
+        assert again is first
+        chooser.routes(many[1:], "x")
+    assert len(caplog.records) == 2

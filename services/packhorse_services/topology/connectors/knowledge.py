@@ -13,7 +13,7 @@ from packhorse.topology.announcement_store import AnnouncementReader, Peer
 from packhorse.topology.announcements import Announcement, Route
 from packhorse.topology.listeners import Listener
 from packhorse.topology.patience import PatientPool
-from packhorse.topology.routing import best_routes, told_on, without
+from packhorse.topology.routing import Chooser, told_on, without
 from packhorse.topology.view import ClusterView, TopologyView
 from packhorse_services.topology.connectors.backoff import (
     Stability,
@@ -89,7 +89,7 @@ class Knowledge:
     ) -> None:
         self.topology, self.settings, self.clock = topology, settings, clock
         self.pool = pool
-        self._reader = AnnouncementReader()
+        self._reader, self._chooser = AnnouncementReader(), Chooser()
         self._stability = Stability(clock.monotonic())
         self._news: list[Callable[[str], None]] = []
 
@@ -106,7 +106,7 @@ class Knowledge:
         with self.pool.connection() as connection:
             act_as(connection, BOOKKEEPER)
             live = self._reader.read(connection)
-        routes = without(best_routes(live.heard, own.id), own)
+        routes = without(self._chooser.routes(live.heard, own.id), own)
         content = Announcement("", own, routes).content()
         stable_s = self._stability.observe(content, self.clock.monotonic())
         return Known(
