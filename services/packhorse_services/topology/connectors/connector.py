@@ -21,6 +21,12 @@ from packhorse_services.topology.connectors.states import State
 
 logger = logging.getLogger(__name__)
 
+_SHORTEST_S = 0.1
+"""From one exchange to the next, whatever the peers tell: two with ever new news could otherwise
+let each other's connectors run without a pause."""
+
+_MOST_TOLD = 512
+
 _DATABASE_AWAY = (psycopg.Error, PoolTimeout, PoolClosed)
 
 
@@ -57,7 +63,7 @@ class Outcome:
 
 
 class Connector:
-    """Exchanges at its interval, and at once after `kick`; stands by for an earlier URL."""
+    """Exchanges at its interval, and after `kick`; stands by for an earlier URL."""
 
     def __init__(self, url: str, knowledge: Knowledge, neighbours: Neighbours) -> None:
         self._knowledge, self._neighbours = knowledge, neighbours
@@ -89,7 +95,7 @@ class Connector:
         return self._worker.failure()
 
     def kick(self) -> None:
-        """Exchange as soon as possible."""
+        """Exchange at once, or a moment after the last time."""
         self._wake.set()
 
     def outcome(self) -> Outcome:
@@ -98,10 +104,14 @@ class Connector:
 
     def _run(self, stopping: threading.Event) -> None:
         while not stopping.is_set():
+            began = self._clock.monotonic()
             before, self._outcome = self._outcome, self._next_outcome()
             self._note(before)
             pause = self._outcome.due - self._clock.monotonic()
             self._clock.wait(self._wake, max(0.0, pause))
+            rest = began + _SHORTEST_S - self._clock.monotonic()
+            if rest > 0:
+                self._clock.wait(stopping, rest)
             self._wake.clear()
         self._say_goodbye()
         self._exchange.close()
@@ -124,7 +134,7 @@ class Connector:
         promised = longest if last.state in (State.STANDBY, State.LOOP) else known.interval_s
         to_tell = known.announcement(last.cluster_id, interval_s=promised)
         answer = self._exchange.put(to_tell, known.now)
-        self._told.add(answer.owner)
+        self._remember(answer.owner)
         cluster = answer.local_cluster.id
         if answer.loop or is_loop(answer, known.own):
             return self._after(State.LOOP, answer, "it leads back into the own cluster", longest)
@@ -136,6 +146,11 @@ class Connector:
         self._knowledge.hear(kept, holder=known.instance_id, address=self._host, backoff_s=pause)
         reason = "an earlier URL leads to the same cluster" if standby else ""
         return self._after(state, answer, reason, pause)
+
+    def _remember(self, owner: str) -> None:
+        """Note whose announcement to remove at the end; of too many, the others run out."""
+        if len(self._told) < _MOST_TOLD:
+            self._told.add(owner)
 
     def _after(self, state: State, answer: Announcement, reason: str, pause: float) -> Outcome:
         return Outcome(
