@@ -14,8 +14,10 @@ class FakeNames:
         self.addresses = {
             "peer.example": frozenset({"10.0.0.7", "2001:db8::7"}),
             "a.peers.example": frozenset({"10.0.0.8"}),
+            "a.bee.de": frozenset({"10.0.0.9"}),
         }
-        self.claims = {"10.0.0.8": "A.peers.example", "10.0.0.66": "b.peers.example"}
+        self.claims = {"10.0.0.8": "A.peers.example", "10.0.0.9": "a.bee.de"}
+        self.claims |= {"10.0.0.66": "b.peers.example"}
 
     def addresses_of(self, name: str) -> frozenset[str]:
         self.asked += 1
@@ -52,6 +54,10 @@ class FakeNames:
         ("?.peers.EXAMPLE", "10.0.0.8", True),
         ("*.peers.example", "10.0.0.66", False),
         ("*.peers.example", "10.0.0.7", False),
+        ("*.bee.de", "10.0.0.9", True),
+        ("*.bee.de", "10.0.0.8", False),
+        ("2001:db8::*", "2001:db8::de", True),
+        ("*de", "2001:db8::de", False),
         ("10.1.2.3", "", False),
         ("10.1.2.3", "10.1.2.3.example", False),
     ],
@@ -68,6 +74,14 @@ def test_one_entry_of_several_is_enough() -> None:
     allowed = AllowList(["peer.example", "192.0.2.0/24"], FakeNames(), ManualClock())
     assert allowed.allows("192.0.2.1")
     assert allowed.allows("10.0.0.7")
+
+
+def test_who_is_listed_by_address_waits_for_no_name_service() -> None:
+    names = FakeNames()
+    allowed = AllowList(["peer.example", "*.peers.example", "192.0.2.0/24"], names, ManualClock())
+    assert allowed.has_address("192.0.2.1")
+    assert not allowed.has_address("10.0.0.7")
+    assert names.asked == 0
 
 
 def test_answers_are_remembered_for_a_minute() -> None:

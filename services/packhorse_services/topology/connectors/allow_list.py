@@ -13,7 +13,7 @@ from packhorse.clock import Clock, SystemClock
 Address = ipaddress.IPv4Address | ipaddress.IPv6Address
 Network = ipaddress.IPv4Network | ipaddress.IPv6Network
 
-_ADDRESS_PATTERN = re.compile(r"[0-9a-fA-F.:*?]*")
+_ADDRESS_PATTERN = re.compile(r"[0-9.*?]*|[0-9a-f.*?]*:[0-9a-f.:*?]*")  # `*.bee.de` is a name
 _KNOWN_S = 60.0
 _MOST_KNOWN = 1_000
 
@@ -53,9 +53,10 @@ class SystemNames:
 class AllowList:
     """Entries are names, addresses, networks (also with a mask), or either with `*` and `?`.
 
+    With those, what has a colon or no letter is for addresses, all else for names.
     A name is looked up, and what a peer's address claims to be called counts only if that name
-    leads back to the address. Answers of the name service are remembered for a minute. May wait
-    for the name service, so it is for a thread.
+    leads back to the address. Answers of the name service are remembered for a minute. `allows`
+    may wait for it, and so is for a thread.
     """
 
     def __init__(
@@ -74,14 +75,23 @@ class AllowList:
 
     def allows(self, peer: str) -> bool:
         """Tell whether a peer with this address may connect."""
-        if self._anybody:
+        if self.has_address(peer):
             return True
         address = _address(peer)
         return address is not None and (
-            any(address in network for network in self._networks)
-            or _matches(str(address), self._address_patterns)
-            or any(self._is_called(address, name) for name in self._plain_names)
+            any(self._is_called(address, name) for name in self._plain_names)
             or self._is_called_like(address)
+        )
+
+    def has_address(self, peer: str) -> bool:
+        """Tell whether it may by its address alone, which waits for nobody."""
+        address = _address(peer)
+        return self._anybody or (
+            address is not None
+            and (
+                any(address in network for network in self._networks)
+                or _matches(str(address), self._address_patterns)
+            )
         )
 
     def _is_called_like(self, address: Address) -> bool:
