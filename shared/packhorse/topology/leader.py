@@ -21,6 +21,16 @@ from packhorse.topology.membership import StoreUnavailable
 _PATIENCE = "1s"
 """How long `take` waits for a former holder's commit; the own lease must not run out meanwhile."""
 
+_PAUSE = "2s"
+"""How long its transaction may stand still: that of a paused process would keep others from
+declaring the instance dead."""
+
+_AWAY = (
+    psycopg.OperationalError,
+    psycopg.InterfaceError,
+    psycopg.errors.IdleInTransactionSessionTimeout,
+)
+
 _WORKING = "hashtextextended(%s, 7237118983466215795)"
 """Names the advisory lock of an incarnation's transactions that hold a duty."""
 
@@ -109,7 +119,7 @@ class LeaderOnly:
                     epoch = self._take_over(connection)
         except psycopg.errors.LockNotAvailable:
             return None
-        except (psycopg.OperationalError, psycopg.InterfaceError) as error:
+        except _AWAY as error:
             raise StoreUnavailable(f"the duty {self.name} can't be taken: {error}") from error
         who = self._succession
         return None if epoch is None else Token(self.name, who.instance_id, who.runtime_id, epoch)
@@ -125,7 +135,11 @@ class LeaderOnly:
         return int(row[0]) if row is not None and held else None
 
     def _take_over(self, connection: Connection) -> int | None:
-        connection.execute("SELECT set_config('lock_timeout', %s, true)", (_PATIENCE,))
+        connection.execute(
+            "SELECT set_config('lock_timeout', %s, true), "
+            "set_config('idle_in_transaction_session_timeout', %s, true)",
+            (_PATIENCE, _PAUSE),
+        )
         who = self._succession
         if not who.is_first(connection, self.name, keep=True):
             return None

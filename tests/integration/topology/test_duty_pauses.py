@@ -1,0 +1,62 @@
+"""Leader-only work: a process that is paused as it takes a duty keeps nobody else from it."""
+
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import closing
+
+import psycopg
+import pytest
+from psycopg import Connection
+
+from packhorse.topology.leader import LeaderOnly
+from packhorse.topology.lease.member import LeaseMember
+from packhorse.topology.lease.sql import SqlLeaseStore
+from packhorse.topology.lease.succession import LeaseSuccession
+from packhorse.topology.membership import StoreUnavailable
+from tests.harness.topology.lease_rows import age, states
+
+DUTY = "cleanup"
+
+
+class Instance:
+    """A process: its membership, and its way to take the duty."""
+
+    def __init__(self, url: str, name: str) -> None:
+        self.url, self.store = url, SqlLeaseStore(url, patience_s=20.0)
+        self.member = LeaseMember(self.store, name)
+        self.succession = LeaseSuccession(name, self.member.runtime_id)
+        self.duty = LeaderOnly(DUTY, self.succession, lambda: psycopg.connect(url))
+        self.member.beat({"packhorse.duties": DUTY})
+
+    def close(self) -> None:
+        self.store.close()
+
+    def retire(self, name: str) -> None:
+        """Find its lease run out."""
+        age(self.url, 11, name)
+        self.store.retire(self.member._who)
+
+
+@pytest.fixture
+def pool() -> Iterator[ThreadPoolExecutor]:
+    with ThreadPoolExecutor(1) as pool:
+        yield pool
+
+
+def test_it_is_declared_dead_all_the_same(
+    database_url: str, pool: ThreadPoolExecutor, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked = LeaseSuccession.is_first
+    with closing(Instance(database_url, "a")) as a, closing(Instance(database_url, "b")) as b:
+
+        def pauses(who: LeaseSuccession, connection: Connection, duty: str, *, keep: bool) -> bool:
+            found = asked(who, connection, duty, keep=keep)
+            if keep and who == a.succession:  # its row is locked until its session ends
+                pool.submit(b.retire, "a").result(30)
+            return found
+
+        monkeypatch.setattr(LeaseSuccession, "is_first", pauses)
+        with pytest.raises(StoreUnavailable):
+            a.duty.take()
+        assert states(database_url)["a"].value == "INACTIVE"
+        assert b.duty.take() is not None
