@@ -16,13 +16,15 @@ _Answer = TypeVar("_Answer")
 
 
 class PatientConnection(Connection[Any]):
-    """Raises a `psycopg.Error` for a statement that is not answered in time."""
+    """Raises a `psycopg.Error` for a statement that is not answered within `patience_s`."""
+
+    patience_s = PATIENCE_S
 
     def wait(
         self, gen: PQGen[_Answer], interval: float = 0.1, timeout: float | None = None
     ) -> _Answer:
         """Wait as psycopg does, but not for ever."""
-        return super().wait(gen, interval, PATIENCE_S if timeout is None else timeout)
+        return super().wait(gen, interval, self.patience_s if timeout is None else timeout)
 
 
 PatientPool = ConnectionPool[PatientConnection]

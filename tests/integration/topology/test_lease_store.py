@@ -161,6 +161,21 @@ def test_the_last_acknowledgement_wakes_those_that_wait(
         waiting.result(60)
 
 
+def test_a_hint_that_comes_while_the_connection_is_used_is_heard(
+    database_url: str, pool: ThreadPoolExecutor
+) -> None:
+    """The statement may have looked before what it hints at."""
+    with stores(database_url, A, B) as (a, b):
+        a.wait(0)
+        b.renew(renewal(B, properties={"changed": "now"}))
+        a.look()
+        waiting = pool.submit(a.wait, 3600)
+        try:
+            waiting.result(30)
+        finally:
+            a.wake()
+
+
 @pytest.mark.parametrize(("apart", "kept"), [("1 hour", 167), ("1 second", 500)])
 def test_the_long_gone_and_the_too_many_are_forgotten(
     database_url: str, apart: str, kept: int

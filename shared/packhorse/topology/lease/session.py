@@ -1,35 +1,21 @@
 """The one connection of a member: never waited on for longer than a lease can spare, and a bell."""
 
-import selectors
-import socket
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
-from typing import Any, TypeVar
+from typing import Any
 
 import psycopg
 from psycopg import Connection, sql
-from psycopg.abc import PQGen
 from psycopg.pq import TransactionStatus
 
 from packhorse.db.engine import Timeouts, conninfo, session_settings
 from packhorse.db.metadata import BOOKKEEPER
+from packhorse.topology.bell import Bell
 from packhorse.topology.membership import StoreUnavailable
+from packhorse.topology.patience import PatientConnection
 
 CHANNEL = "packhorse_topology"
-
-_Answer = TypeVar("_Answer")
-
-
-class _Punctual(Connection[Any]):
-    """Gives up on an answer that doesn't come: behind a proxy, a cut network looks like a wait."""
-
-    patience_s = 5.0
-
-    def wait(
-        self, gen: PQGen[_Answer], interval: float = 0.1, timeout: float | None = None
-    ) -> _Answer:
-        return super().wait(gen, interval, self.patience_s if timeout is None else timeout)
 
 
 class Session:
@@ -53,10 +39,8 @@ class Session:
         """Hints that follow one within this time are answered with it."""
         self.number = 0
         """Of the connection; the next one has another."""
-        self._connection: _Punctual | None = None
-        self._bell, self._ear = socket.socketpair()
-        self._bell.setblocking(False)
-        self._ear.setblocking(False)
+        self._connection: PatientConnection | None = None
+        self._bell = Bell()
 
     @contextmanager
     def use(self) -> Iterator[Connection]:
@@ -75,30 +59,30 @@ class Session:
             raise
 
     def wait(self, seconds: float) -> None:
-        """Return at the bell, soon after a notification of another session, or in the end."""
+        """Return at the bell, soon after a notification of another session, or in the end.
+
+        Also after one that has come while the connection was in use.
+        """
         until = time.monotonic() + seconds
-        while not self._rings(until):
-            if time.monotonic() >= until:
+        while not self._hears():
+            rest = until - time.monotonic()
+            if rest <= 0 or self._bell.wait(rest, self._connection):
                 return
-            if self._hears():
-                self._rings(min(until, time.monotonic() + self.together_s), deaf=True)
-                self._hears()
-                return
+        self._bell.wait(min(until - time.monotonic(), self.together_s))
+        self._hears()
 
     def wake(self) -> None:
         """Ring the bell."""
-        with suppress(OSError):  # it has rung already, or is closed
-            self._bell.send(b"x")
+        self._bell.ring()
 
     def close(self) -> None:
         """Close the connection and the bell."""
         self._disconnect()
         self._bell.close()
-        self._ear.close()
 
     def _connected(self) -> Connection:
         if self._connection is None:
-            connection = _Punctual.connect(
+            connection = PatientConnection.connect(
                 self._url, autocommit=True, prepare_threshold=1, **self._settings
             )
             connection.patience_s = self._patience_s
@@ -107,18 +91,6 @@ class Session:
             connection.execute(sql.SQL("SET ROLE {}").format(sql.Identifier(BOOKKEEPER)))
             connection.execute(f"LISTEN {CHANNEL}")
         return self._connection
-
-    def _rings(self, until: float, *, deaf: bool = False) -> bool:
-        """Wait for the bell, or (unless deaf) until the connection has something to say."""
-        with selectors.DefaultSelector() as selector:
-            selector.register(self._ear, selectors.EVENT_READ)
-            if self._connection is not None and not deaf:
-                selector.register(self._connection, selectors.EVENT_READ)
-            selector.select(max(0.0, until - time.monotonic()))
-        try:
-            return bool(self._ear.recv(4096))
-        except BlockingIOError:
-            return False
 
     def _hears(self) -> bool:
         """Tell whether another session has notified; without a connection there is silence."""

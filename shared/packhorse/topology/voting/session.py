@@ -1,38 +1,28 @@
 """A store's one connection to the cluster's database, with hints of what has changed there."""
 
-import selectors
-import socket
-import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
-from typing import Any, TypeVar
+from typing import Any
 
 import psycopg
 from psycopg import Connection, sql
-from psycopg.abc import PQGen
 
 from packhorse.db.engine import Timeouts, conninfo, session_settings
+from packhorse.topology.bell import Bell
 from packhorse.topology.membership import StoreUnavailable
+from packhorse.topology.patience import PatientConnection
 
 _TIMEOUTS = Timeouts(statement_ms=5_000, lock_ms=2_000, idle_in_transaction_ms=5_000)
 """A heartbeat that takes longer has failed: nobody else must wait for it."""
 
+_AWAY = (
+    psycopg.OperationalError,
+    psycopg.InterfaceError,
+    psycopg.errors.IdleInTransactionSessionTimeout,
+)
+
 _MOST_HINTS = 1_000
-
-_Answer = TypeVar("_Answer")
-
-
-class PunctualConnection(Connection[Any]):
-    """Gives up on an answer that doesn't come: behind a proxy, a cut network looks like a wait."""
-
-    patience_s = 5.0
-
-    def wait(
-        self, gen: PQGen[_Answer], interval: float = 0.1, timeout: float | None = None
-    ) -> _Answer:
-        """Raise `psycopg.OperationalError` when nothing has come for `patience_s`, too."""
-        return super().wait(gen, interval, self.patience_s if timeout is None else timeout)
 
 
 class HintedSession:
@@ -44,10 +34,9 @@ class HintedSession:
     def __init__(self, url: str, name: str, channel: str) -> None:
         self._url, self._channel = conninfo(url), channel
         self._settings: Any = session_settings(name, _TIMEOUTS)
-        self._connection: PunctualConnection | None = None
+        self._connection: PatientConnection | None = None
         self._hints: list[str] = []
-        self._bell: tuple[socket.socket, socket.socket] | None = None
-        self._woken = threading.Event()
+        self._bell = Bell()
 
     @contextmanager
     def use(self) -> Iterator[Connection]:
@@ -57,7 +46,7 @@ class HintedSession:
         """
         try:
             yield self._connected()
-        except (psycopg.OperationalError, psycopg.InterfaceError) as error:
+        except _AWAY as error:
             self._drop()
             raise StoreUnavailable(f"the cluster's database says: {error}") from error
         except BaseException:
@@ -74,28 +63,22 @@ class HintedSession:
         until = time.monotonic() + seconds
         while not self._has_heard(concerns):
             rest = until - time.monotonic()
-            if rest <= 0 or self._was_woken_within(rest):
+            if rest <= 0 or self._bell.wait(rest, self._connection):
                 return
 
     def wake(self) -> None:
         """Let `wait` return, now or the next time; may be called by any thread."""
-        self._woken.set()  # before the look at the bell: `wait` makes it, then looks here
-        bell = self._bell
-        if bell is not None:
-            with suppress(OSError):  # full: it rings anyway; closed: nobody waits
-                bell[1].send(b"x")
+        self._bell.ring()
 
     def close(self) -> None:
         """Give the connection back."""
         self._drop()
-        bell, self._bell = self._bell, None
-        for end in bell or ():
-            end.close()
+        self._bell.close()
 
     def _connected(self) -> Connection:
         self._collect()  # so that a connection which the server has ended is noticed
         if self._connection is None or self._connection.closed:
-            made = PunctualConnection.connect(self._url, autocommit=True, **self._settings)
+            made = PatientConnection.connect(self._url, autocommit=True, **self._settings)
             self._connection = made
             made.execute(sql.SQL("LISTEN {}").format(sql.Identifier(self._channel)))
         return self._connection
@@ -122,26 +105,3 @@ class HintedSession:
             self._drop()  # the next use says what is wrong
         else:
             self._hints = [*self._hints, *said][-_MOST_HINTS:]
-
-    def _was_woken_within(self, seconds: float) -> bool:
-        """Return at news of the database, too."""
-        sleeper = self._sleeper()
-        if not self._woken.is_set():
-            with selectors.DefaultSelector() as selector:
-                selector.register(sleeper, selectors.EVENT_READ)
-                if self._connection is not None:
-                    selector.register(self._connection, selectors.EVENT_READ)
-                selector.select(seconds)
-        with suppress(BlockingIOError):
-            sleeper.recv(4096)
-        was_woken = self._woken.is_set()
-        self._woken.clear()
-        return was_woken
-
-    def _sleeper(self) -> socket.socket:
-        if self._bell is None:
-            bell = socket.socketpair()
-            for end in bell:
-                end.setblocking(False)
-            self._bell = bell
-        return self._bell[0]
