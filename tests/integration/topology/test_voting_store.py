@@ -12,6 +12,7 @@ import pytest
 from packhorse.db.metadata import BOOKKEEPER
 from packhorse.db.roles import act_as
 from packhorse.topology.leader import LeaderOnly, NotLeader
+from packhorse.topology.membership import StoreUnavailable
 from packhorse.topology.voting.member import VotingMember
 from packhorse.topology.voting.records import Member, Snapshot, Vote, Voting
 from packhorse.topology.voting.sql import SqlVotingStore
@@ -206,6 +207,26 @@ def test_work_that_its_paused_holder_has_begun_ends_with_the_next_view(
         take_over(cluster, b)
         with pytest.raises(psycopg.OperationalError):
             connection.execute("SELECT 1")
+
+
+def test_who_can_not_end_the_work_of_the_left_out_promotes_nothing(
+    stores: Stores, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Or work would go on that nobody else ends: only one process learns of it."""
+    store = stores.open("a")
+    first = stores.won("v1", A, B)
+    assert store.promote(first)
+    second = stores.won("v2", A, replaces="v1")
+
+    def fails(*_: object) -> None:
+        raise psycopg.OperationalError("the process is killed here")
+
+    with monkeypatch.context() as patch:
+        patch.setattr("packhorse.topology.voting.sql.end_work", fails)
+        with pytest.raises(StoreUnavailable):
+            store.promote(second)
+    assert store.read().established == first
+    assert store.promote(second)
 
 
 def joined_with_duty(cluster: VotingSqlCluster, *names: str) -> list[VotingMember]:

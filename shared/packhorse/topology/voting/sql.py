@@ -141,15 +141,16 @@ class SqlVotingStore:
 
     def promote(self, voting: Voting) -> bool:
         """See `VotingStore.promote`; ends the leader-only work of those who are left out."""
-        dropped: frozenset[str] | None = None
+        left_out: frozenset[str] | None = None
         with self._as_bookkeeper() as connection:
-            dropped = _promote(connection, voting)
-        if dropped is None:
+            left_out = _promote(connection, voting)
+            if left_out:  # before the commit, so that nobody is voted out and works on
+                connection.execute("SET LOCAL ROLE NONE")
+            for runtime_id in left_out or ():
+                end_work(connection, runtime_id)
+        if left_out is None:
             return False
         self._session.tell()
-        with self._session.use() as connection:
-            for runtime_id in dropped:
-                end_work(connection, runtime_id)
         return True
 
     def leave(self, instance_id: str, runtime_id: str) -> None:
@@ -204,6 +205,15 @@ def _promote(connection: Connection, voting: Voting) -> frozenset[str] | None:
     replaced = "" if before is None else before.id
     if replaced != voting.replaces or not _has_ended_with_yes(connection, voting):
         return None
+    if not _replace_view(connection, voting):
+        raise Rollback
+    _forget(connection, voting)
+    left_out = frozenset() if before is None else before.members - voting.members
+    return frozenset(one.runtime_id for one in left_out)
+
+
+def _replace_view(connection: Connection, voting: Voting) -> bool:
+    """Write the established view and the previous one; false if another first one came between."""
     connection.execute(
         """
         INSERT INTO topology.previous_view SELECT * FROM topology.established_view
@@ -224,11 +234,7 @@ def _promote(connection: Connection, voting: Voting) -> frozenset[str] | None:
         """,
         (voting.id, voting.replaces, voting.initiator, _members(voting)),
     ).fetchone()
-    if established is None:  # another first view came in between
-        raise Rollback
-    _forget(connection, voting)
-    left_out = frozenset() if before is None else before.members - voting.members
-    return frozenset(one.runtime_id for one in left_out)
+    return established is not None
 
 
 def _has_ended_with_yes(connection: Connection, voting: Voting) -> bool:
