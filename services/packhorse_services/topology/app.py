@@ -27,6 +27,14 @@ _PROBLEMS: Mapping[type[Exception], Kind] = {
     InvalidProperty: Kind(422, "invalid-property", "No instance may announce this"),
 }
 
+_ROUTERS = (
+    event_routes.router,
+    routes.router,
+    rendering.router,
+    session.router,
+    page_routes.router,
+)
+
 
 class NoHeartbeat(Transient):
     """The last heartbeat failed, or there has been none."""
@@ -68,12 +76,8 @@ def topology_service(
         docs=docs,
     )
     app.state.parts = parts
-    for router in (event_routes.router, routes.router):
+    for router in (*_ROUTERS, *([] if connector_routes is None else [connector_routes])):
         app.include_router(router)
-    for router in (rendering.router, session.router, page_routes.router):
-        app.include_router(router)
-    if connector_routes is not None:
-        app.include_router(connector_routes)
     return TopologyService(app, (_Following(parts), parts.discovery, *components))
 
 
