@@ -3,9 +3,13 @@
 import threading
 from typing import Any
 
+from packhorse.clock import SystemClock
+from packhorse.topology.announcements import Announcement
 from packhorse_services.topology.connectors.connector import Connector
+from packhorse_services.topology.connectors.knowledge import Known
 from packhorse_services.topology.connectors.options import ConnectorSettings
 from packhorse_services.topology.connectors.states import State
+from tests.harness.topology.clusters import cluster
 
 
 class Leaping:
@@ -61,3 +65,35 @@ def test_without_a_view_it_looks_again_soon() -> None:
     subject = Restless(kicks=False)
     assert set(subject.run()) == {1.0}
     assert subject.connector.outcome().state is State.WAITING
+
+
+class Overtaken:
+    """An earlier URL leads to the cluster of the peer too, or doesn't."""
+
+    def __init__(self, overtaken: bool) -> None:
+        self.settings, self.clock, self.topology = ConnectorSettings(), SystemClock(), self
+        self.instance_id, self.heard = "one-1", list[str]()
+        self._overtaken = overtaken
+        subject: Any = self
+        self.connector = Connector("http://peer.example", subject, subject)
+        self.connector._exchange = subject
+
+    def look(self) -> Known:
+        return Known(0.0, self.instance_id, cluster("one"), (), 15.0, False, 0)
+
+    def put(self, *_: object) -> Announcement:
+        return Announcement("two-1", cluster("two"))
+
+    def hear(self, announcement: Announcement, **_: object) -> None:
+        self.heard.append(announcement.owner)
+
+    def is_overtaken(self, *_: object) -> bool:
+        return self._overtaken
+
+
+def test_on_standby_it_keeps_nothing_of_what_it_hears() -> None:
+    """Its peer may be behind the one whose word is kept, and it comes back rarely."""
+    for overtaken, state, kept in ((True, State.STANDBY, []), (False, State.CONNECTED, ["two-1"])):
+        subject = Overtaken(overtaken)
+        assert subject.connector._next_outcome().state is state
+        assert subject.heard == kept

@@ -143,7 +143,12 @@ class Connector:
         state = State.STANDBY if standby else State.CONNECTED
         own_s = self._settings.interval_s if answer.reset_backoff else known.interval_s
         pause = pause_after(self._settings, state, own_s, answer.backoff_interval_s, 0)
-        self._knowledge.hear(kept, holder=known.instance_id, address=self._host, backoff_s=pause)
+        if (
+            not standby
+        ):  # of two instances, one may be behind: the other's word must not be replaced
+            self._knowledge.hear(
+                kept, holder=known.instance_id, address=self._host, backoff_s=pause
+            )
         reason = "an earlier URL leads to the same cluster" if standby else ""
         return self._after(state, answer, reason, pause)
 
