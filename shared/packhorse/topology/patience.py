@@ -33,7 +33,11 @@ PatientPool = ConnectionPool[PatientConnection]
 def bookkeeper_connection(url: str, application: str) -> PatientConnection:
     """Return a connection of the bookkeeper's, on which each statement is its own transaction."""
     connection = PatientConnection.connect(conninfo(url), autocommit=True, **_settings(application))
-    connection.execute(sql.SQL("SET ROLE {}").format(sql.Identifier(BOOKKEEPER)))
+    try:
+        connection.execute(sql.SQL("SET ROLE {}").format(sql.Identifier(BOOKKEEPER)))
+    except BaseException:
+        connection.close()
+        raise
     return connection
 
 

@@ -176,6 +176,19 @@ def test_a_hint_that_comes_while_the_connection_is_used_is_heard(
             a.wake()
 
 
+def test_a_session_that_does_not_get_its_role_is_not_used(
+    database_url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    store = SqlLeaseStore(database_url)
+    with monkeypatch.context() as patch:
+        patch.setattr("packhorse.topology.lease.session.BOOKKEEPER", "nobody")
+        for _ in range(2):
+            with pytest.raises(StoreUnavailable, match="nobody"):
+                store.look()
+    assert store.join(renewal(A)) is Joining.JOINED
+    store.close()
+
+
 @pytest.mark.parametrize(("apart", "kept"), [("1 hour", 167), ("1 second", 500)])
 def test_the_long_gone_and_the_too_many_are_forgotten(
     database_url: str, apart: str, kept: int

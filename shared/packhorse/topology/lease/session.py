@@ -82,15 +82,23 @@ class Session:
 
     def _connected(self) -> Connection:
         if self._connection is None:
-            connection = PatientConnection.connect(
-                self._url, autocommit=True, prepare_threshold=1, **self._settings
-            )
-            connection.patience_s = self._patience_s
-            self._connection = connection
+            self._connection = self._opened()
             self.number += 1
+        return self._connection
+
+    def _opened(self) -> PatientConnection:
+        """Connect; a session without its role or its hints is not kept."""
+        connection = PatientConnection.connect(
+            self._url, autocommit=True, prepare_threshold=1, **self._settings
+        )
+        connection.patience_s = self._patience_s
+        try:
             connection.execute(sql.SQL("SET ROLE {}").format(sql.Identifier(BOOKKEEPER)))
             connection.execute(f"LISTEN {CHANNEL}")
-        return self._connection
+        except BaseException:
+            connection.close()
+            raise
+        return connection
 
     def _hears(self) -> bool:
         """Tell whether another session has notified; without a connection there is silence."""
