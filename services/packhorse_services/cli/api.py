@@ -102,6 +102,8 @@ class Api:
                     source.response.read()
                     raise _refused(source.response)
                 yield source.iter_sse()
+        except httpx.ConnectError as error:
+            raise self._nobody(error) from error
         except (httpx.TransportError, SSEError) as error:
             raise NoAnswer(f"{self._client.base_url} was lost ({error})") from error
 
@@ -113,13 +115,16 @@ class Api:
                 f"{self._client.base_url} gave no answer in time", Exit.TIMEOUT
             ) from error
         except httpx.TransportError as error:
-            raise NoAnswer(
-                f"nobody answers at {self._client.base_url} ({error}); is it running, and is "
-                "--server right?"
-            ) from error
+            raise self._nobody(error) from error
         if answer.is_success:
             return answer
         raise _refused(answer)
+
+    def _nobody(self, error: httpx.TransportError) -> NoAnswer:
+        return NoAnswer(
+            f"nobody answers at {self._client.base_url} ({error}); is it running, and is "
+            "--server right?"
+        )
 
     def close(self) -> None:
         """Let go of the connection."""

@@ -41,7 +41,7 @@ INSTANCES = View(
         "AGENT": "agent",
         "ENDPOINT": "endpoint",
     },
-    wide={"VERSION": "version", "DUTIES": "duties", "ANSWERS": "local", "OTHERS": "others"},
+    wide={"VERSION": "version", "DUTIES": "duties", "LOCAL": "local", "OTHERS": "others"},
     note=_note,
 )
 
@@ -132,7 +132,7 @@ def _told(name: str, data: Mapping[str, Any]) -> str:
     parts += [f"{one} has other properties" for one in data["changed"]]
     if name == "INIT":
         parts = [f"{one['id']}: {_members(one)}" for one in shown["clusters"]]
-    return ", ".join(parts) or "as before"
+    return ", ".join(parts) or "the same instances"
 
 
 def _members(cluster: Mapping[str, Any]) -> str:

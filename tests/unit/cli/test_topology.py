@@ -81,7 +81,7 @@ def event(name: str, **data: Any) -> ServerSentEvent:
     [
         (event("INIT"), "c1: one (leader)"),
         (event("CHANGING", topology=None), "the last view holds no more"),
-        (event("CHANGED"), "as before"),
+        (event("CHANGED"), "the same instances"),
         (
             event(
                 "CHANGED",
