@@ -88,6 +88,7 @@ class LeaseMemory:
 
     def join(self, renewal: Renewal) -> Joining:
         who, former = renewal.who, self.rows.get(renewal.who.instance_id)
+        retired = False
         if former and former.state is State.ACTIVE:
             if former.who == who:
                 self.renew(renewal)
@@ -96,9 +97,11 @@ class LeaseMemory:
             if former.lease_end > self.now():
                 return Joining.TAKEN
             self._move([former], State.DEACTIVATING)
-            self.seq += 1
+            retired = True
         if former and former.state is State.DEACTIVATING and not self._settle([former]):
-            self._changed(who)
+            if retired:
+                self.seq += 1
+                self._changed(who)
             return Joining.UNSETTLED
         self._forget()
         number = former.number if former else self._next_number()

@@ -6,7 +6,7 @@ from typing import Any
 
 import psycopg
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 from psycopg import Connection
 
@@ -94,7 +94,11 @@ def both(databases: Databases) -> Iterator[Both]:
     both.close()
 
 
+FIRST, SECOND = Incarnation("a", "first run"), Incarnation("a", "second run")
+
+
 @given(steps=STEPS)
+@example(steps=[("join", FIRST, 0, None), ("pass", FIRST, 11, None), ("join", SECOND, 0, None)])
 @settings(
     max_examples=40, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
 )
