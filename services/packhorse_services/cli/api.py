@@ -189,6 +189,8 @@ def _explain(answer: httpx.Response) -> str:
         return f"{answer.request.url} answered {answer.status_code} {answer.reason_phrase}"
     if problem.get("detail"):
         lines.append(str(problem["detail"]))
+    elif answer.status_code == 404:  # no resource is missing: the service has no such path
+        lines.append(f"Is {answer.request.url} the right service? --server names another.")
     lines += [
         f"{wrong.get('pointer')}: {wrong.get('detail')}" for wrong in problem.get("errors", [])
     ]
