@@ -17,6 +17,13 @@ from packhorse_services.cli.api import Api, CommandFailed, Exit, NoAnswer, Refus
 from packhorse_services.cli.connection import Connection
 from packhorse_services.cli.views import Format
 
+After = Annotated[
+    str | None, typer.Option(metavar="ID", help="Go on behind the event with this id.")
+]
+Seconds = Annotated[
+    float | None, typer.Option(min=0, help="End after that.", show_default="Ctrl-C ends it")
+]
+
 _FIRST_PAUSE_S = 1.0
 _LONGEST_PAUSE_S = 30.0
 
@@ -34,23 +41,25 @@ def follow_events(
     subscriber: Annotated[
         str | None, typer.Option(help="Only what is about this one: no package.")
     ] = None,
-    after: Annotated[
-        str | None, typer.Option(metavar="ID", help="Go on behind the event with this id.")
-    ] = None,
-    seconds: Annotated[
-        float | None, typer.Option(min=0, help="End after that.", show_default="Ctrl-C ends it")
-    ] = None,
+    after: After = None,
+    seconds: Seconds = None,
     form: Annotated[Format, typer.Option("-o", "--output", help="How to show it.")] = Format.TABLE,
 ) -> None:
     """Follow packages, what becomes of them, and the states of subscribers."""
-    if after is not None and not after.strip():
-        raise CommandFailed("--after is empty; name an event's id, or leave it out", Exit.USAGE)
+    behind = event_id(after)
     query = {"types": types} | ({} if subscriber is None else {"subscriber": subscriber})
     path = f"/events?{urlencode(query)}"
     connection = context.ensure_object(Connection)
     with connection.publisher() as publisher, suppress(TimeIsUp), ending_after(seconds):
-        for event in follow(publisher, path, after or ""):
+        for event in follow(publisher, path, behind):
             output.line(_SHOWN[form](event))
+
+
+def event_id(after: str | None) -> str:
+    """Return what `--after` names, "" for nothing. Raises `CommandFailed` when it is empty."""
+    if after is not None and not after.strip():
+        raise CommandFailed("--after is empty; name an event's id, or leave it out", Exit.USAGE)
+    return after or ""
 
 
 def follow(

@@ -9,9 +9,18 @@ import typer
 from httpx_sse import ServerSentEvent
 
 from packhorse_services.cli import output
-from packhorse_services.cli.api import Api, CommandFailed, Exit
+from packhorse_services.cli.api import Api
 from packhorse_services.cli.connection import Connection
-from packhorse_services.cli.events import TimeIsUp, as_json, ending_after, follow, printable
+from packhorse_services.cli.events import (
+    After,
+    Seconds,
+    TimeIsUp,
+    as_json,
+    ending_after,
+    event_id,
+    follow,
+    printable,
+)
 from packhorse_services.cli.views import Format, View
 
 topology = typer.Typer(help="Instances and their clusters.", no_args_is_help=True)
@@ -84,23 +93,18 @@ def _row(instance: Mapping[str, Any]) -> dict[str, Any]:
 def watch_topology(
     context: typer.Context,
     *,
-    after: Annotated[
-        str | None, typer.Option(metavar="ID", help="Go on behind the event with this id.")
-    ] = None,
-    seconds: Annotated[
-        float | None, typer.Option(min=0, help="End after that.", show_default="Ctrl-C ends it")
-    ] = None,
+    after: After = None,
+    seconds: Seconds = None,
     form: Annotated[Format, typer.Option("-o", "--output", help="How to show it.")] = Format.TABLE,
 ) -> None:
     """Follow the topology, over lost connections too."""
-    if after is not None and not after.strip():
-        raise CommandFailed("--after is empty; name an event's id, or leave it out", Exit.USAGE)
+    behind = event_id(after)
     with (
         context.ensure_object(Connection).topology() as service,
         suppress(TimeIsUp),
         ending_after(seconds),
     ):
-        for event in follow(service, "/topology/events", after or ""):
+        for event in follow(service, "/topology/events", behind):
             output.line(_SHOWN[form](event))
 
 
