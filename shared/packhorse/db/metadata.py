@@ -17,6 +17,9 @@ JOURNAL = "journal"
 TOPOLOGY = "topology"
 """Schema of instances, duties, votings and announcements: the bookkeeper's."""
 
+JOBS = "jobs"
+"""Schema of events, jobs, their queues and history, and schedules: the bookkeeper's."""
+
 EXPORTER = "packhorse_exporter"
 IMPORTER = "packhorse_importer"
 BOOKKEEPER = "packhorse_bookkeeper"

@@ -9,9 +9,9 @@ import psycopg
 from psycopg import Connection, sql
 from psycopg.pq import TransactionStatus
 
+from packhorse.db.bell import Bell
 from packhorse.db.engine import Timeouts, conninfo, session_settings
 from packhorse.db.metadata import BOOKKEEPER
-from packhorse.topology.bell import Bell
 from packhorse.topology.membership import StoreUnavailable
 from packhorse.topology.patience import PatientConnection
 

@@ -8,8 +8,8 @@ from typing import Any
 import psycopg
 from psycopg import Connection, sql
 
+from packhorse.db.bell import Bell
 from packhorse.db.engine import Timeouts, conninfo, session_settings
-from packhorse.topology.bell import Bell
 from packhorse.topology.membership import StoreUnavailable
 from packhorse.topology.patience import PatientConnection
 

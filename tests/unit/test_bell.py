@@ -2,7 +2,7 @@
 
 import threading
 
-from packhorse.topology.bell import Bell
+from packhorse.db.bell import Bell
 
 
 def test_a_ring_ends_the_wait_under_way_or_the_next_one() -> None:

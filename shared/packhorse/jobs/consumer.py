@@ -1,0 +1,90 @@
+"""What does jobs: a consumer for topics, what it returns, and what it is given beside the job."""
+
+from collections.abc import Callable
+from contextlib import AbstractContextManager
+from dataclasses import dataclass
+from datetime import timedelta
+from enum import StrEnum
+from typing import Any, Protocol
+
+from psycopg import Connection
+
+from packhorse.jobs.job import Job
+
+
+class Outcome(StrEnum):
+    """How an attempt ended."""
+
+    OK = "OK"
+    FAILED = "FAILED"
+    """To be tried again, as often as the queue allows."""
+    CANCEL = "CANCEL"
+    """Not to be tried again."""
+    ASYNC = "ASYNC"
+    """Not ended: whoever has the handle will say how. The job stays ACTIVE, and its place taken."""
+
+
+@dataclass(frozen=True, slots=True)
+class Result:
+    """What a consumer returns; a bare `Outcome` is as good. An exception is FAILED."""
+
+    outcome: Outcome
+    message: str = ""
+    retry_delay: timedelta | None = None
+    """With FAILED: how long to wait, instead of the queue's delay."""
+
+
+class JobHandle(Protocol):
+    """Ends a job that was left with `Outcome.ASYNC`, from any thread of the same process."""
+
+    def finish(self, result: Result | Outcome) -> None:
+        """End it. Raises `JobLost`, also the second time."""
+        ...
+
+
+class JobContext(Protocol):
+    """What a consumer has beside the job; for the attempt's thread, unless it says otherwise."""
+
+    def completion(self) -> AbstractContextManager[Connection]:
+        """Open a transaction at whose end the job is SUCCEEDED: its effects happen exactly once.
+
+        As the bookkeeper; leave it with an exception to roll all back. Raises `JobLost`.
+        """
+        ...
+
+    def check(self, connection: Connection) -> None:
+        """Hold the attempt until the connection's transaction ends. Raises `JobLost`."""
+        ...
+
+    @property
+    def stop_requested(self) -> bool:
+        """Whether to end soon: somebody asks, the process ends, the time is over, or it is lost."""
+        ...
+
+    def wait(self, seconds: float) -> bool:
+        """Wait, at most until a stop is requested; tells whether it is."""
+        ...
+
+    def init_progress(self, steps: int, eta: timedelta | None = None) -> None:
+        """Say how many steps there are."""
+        ...
+
+    def progress(self, step: int, message: str = "", eta: timedelta | None = None) -> None:
+        """Say how far it is; stored at once a second at most, and with the result."""
+        ...
+
+    def log(self, line: str) -> None:
+        """Add a line to the job's log, of which the newest are kept."""
+        ...
+
+    def set_property(self, name: str, value: Any) -> None:
+        """Leave something for whoever looks at the job, or for the next attempt (`Job.extra`)."""
+        ...
+
+    def handle(self) -> JobHandle:
+        """Return what ends the job after `Outcome.ASYNC`."""
+        ...
+
+
+Consumer = Callable[[Job, JobContext], Result | Outcome]
+"""A function, or an object that is called; classes take what they need in their constructor."""

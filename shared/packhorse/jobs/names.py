@@ -1,0 +1,109 @@
+"""Names that strangers give: topics, patterns of topics, ids, queues; and their properties.
+
+A topic is hierarchical: segments of letters, digits, `_`, `.` and `-`, parted by `/`. A pattern is
+a topic, or one that ends in `/*` (one segment more) or `/**` (any number more), or `**` (all).
+"""
+
+import re
+from collections.abc import Mapping
+from typing import Any
+
+import orjson
+
+from packhorse.errors import Permanent
+
+MAX_NAME = 255
+"""Characters of a topic, a pattern, an id, a queue or a schedule."""
+MAX_PROPERTIES = 64 * 1024
+"""Bytes of properties as JSON in UTF-8."""
+
+_SEGMENT = r"[A-Za-z0-9_.-]+"
+_TOPIC = re.compile(rf"{_SEGMENT}(?:/{_SEGMENT})*", re.ASCII)
+_NAME = re.compile(r"[A-Za-z0-9_.-]+", re.ASCII)
+_DEEP, _CHILDREN = "/**", "/*"
+
+Properties = Mapping[str, Any]
+"""A JSON object."""
+
+
+class InvalidName(Permanent):
+    """A topic, pattern, id or name that packhorse does not take; the text says why."""
+
+
+class InvalidProperties(Permanent):
+    """Properties that are no JSON object, or too large; the text says why."""
+
+
+def require_topic(text: str) -> str:
+    """Return a topic as it is. Raises `InvalidName`."""
+    if not _TOPIC.fullmatch(text) or len(text) > MAX_NAME:
+        raise InvalidName(
+            f"{text[:80]!r} is no topic: segments of letters, digits, '_', '.' and '-' parted by "
+            f"'/', at most {MAX_NAME} characters, such as 'images/thumbnail'"
+        )
+    return text
+
+
+def require_pattern(text: str) -> str:
+    """Return a pattern of topics as it is. Raises `InvalidName`."""
+    if text != "**":
+        base = text.removesuffix(_DEEP) if text.endswith(_DEEP) else text.removesuffix(_CHILDREN)
+        if not _TOPIC.fullmatch(base) or len(text) > MAX_NAME:
+            raise InvalidName(
+                f"{text[:80]!r} is no pattern of topics: a topic, one that ends in '/*' or '/**', "
+                "or '**'"
+            )
+    return text
+
+
+def require_name(text: str, what: str) -> str:
+    """Return the name of a queue or a schedule as it is. Raises `InvalidName`."""
+    if not _NAME.fullmatch(text) or len(text) > MAX_NAME:
+        raise InvalidName(
+            f"{text[:80]!r} is no name of a {what}: letters, digits, '_', '.' and '-', at most "
+            f"{MAX_NAME}"
+        )
+    return text
+
+
+def require_id(text: str) -> str:
+    """Return the id that a job is known by to whoever gives it. Raises `InvalidName`."""
+    if not text or len(text) > MAX_NAME or not text.isprintable():
+        raise InvalidName(f"a job's id has 1 to {MAX_NAME} printable characters")
+    return text
+
+
+def require_properties(properties: Properties) -> Properties:
+    """Return properties as they are. Raises `InvalidProperties`."""
+    try:
+        size = len(orjson.dumps(properties))
+    except (TypeError, ValueError) as error:
+        raise InvalidProperties(f"properties are a JSON object: {error}") from error
+    if size > MAX_PROPERTIES:
+        raise InvalidProperties(
+            f"the properties have {size} bytes as JSON and may have {MAX_PROPERTIES}; put what is "
+            "large into the blob store and give its key"
+        )
+    if b"\\u0000" in orjson.dumps(properties):
+        raise InvalidProperties("properties must not hold U+0000: the database has no such text")
+    return properties
+
+
+def matches(pattern: str, topic: str) -> bool:
+    """Tell whether a pattern, which is valid, covers a topic."""
+    if pattern == "**":
+        return True
+    if pattern.endswith(_DEEP):
+        return topic.startswith(pattern.removesuffix("**"))
+    if pattern.endswith(_CHILDREN):
+        head, _, last = topic.rpartition("/")
+        return bool(last) and head == pattern.removesuffix(_CHILDREN)
+    return pattern == topic
+
+
+def closeness(pattern: str) -> tuple[int, int]:
+    """Return how close a pattern is, to sort by: exact before `/*` before `/**`, longer first."""
+    if pattern == "**":
+        return (3, 0)
+    kind = 2 if pattern.endswith(_DEEP) else 1 if pattern.endswith(_CHILDREN) else 0
+    return (kind, -len(pattern))
