@@ -13,6 +13,7 @@ class Scope(enum.StrEnum):
     QUEUES_READ = "queues:read"
     QUEUES_CLEAR = "queues:clear"
     SUBSCRIBERS_OPERATE = "subscribers:operate"
+    JOBS_OPERATE = "jobs:operate"
     ADMIN = "admin"
 
 

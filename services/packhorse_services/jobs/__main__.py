@@ -1,0 +1,42 @@
+"""`packhorse-jobs`, and `python -m packhorse_services.jobs`."""
+
+import typer
+
+from packhorse.db.engine import open_engine
+from packhorse.db.migrate import upgrade
+from packhorse.runtime import logs
+from packhorse.runtime.auth import authenticator_for
+from packhorse.runtime.configuration import loaded
+from packhorse.runtime.serve import run as run_service
+from packhorse.runtime.startup import plain_refusals
+from packhorse_services.jobs.assembly import assemble
+from packhorse_services.jobs.settings import Settings
+
+commands = typer.Typer(
+    add_completion=False,
+    pretty_exceptions_enable=False,
+    help="Show and run the jobs and schedules of a cluster, over HTTP.",
+)
+
+
+@commands.command()
+def serve() -> None:
+    """Take part in the cluster of the database, and serve over HTTP."""
+    settings = loaded(Settings)
+    logs.configure(settings.log_format, settings.log_level)
+    authenticator = authenticator_for(settings)
+    engine = open_engine(settings.database_url.get_secret_value(), "packhorse-jobs")
+    upgrade(engine)
+    engine.dispose()
+    service = assemble(settings, authenticator)
+    run_service(service.app, host=settings.host, port=settings.port, components=service.components)
+
+
+def main() -> None:
+    """Run the program; an error that it expects becomes one line and an exit code."""
+    with plain_refusals():
+        commands()
+
+
+if __name__ == "__main__":
+    main()

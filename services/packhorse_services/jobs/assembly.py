@@ -1,0 +1,24 @@
+"""Makes the parts of a jobs service from its settings."""
+
+from packhorse.clock import SystemClock
+from packhorse.db.connect import open_pool
+from packhorse.runtime.auth import Authenticator
+from packhorse.topology.own_cluster import Announced, join
+from packhorse_services.jobs.app import JobsService, jobs_service
+from packhorse_services.jobs.parts import Parts
+from packhorse_services.jobs.settings import Settings
+
+ROLE = "jobs"
+_CONNECTIONS = 8
+
+
+def assemble(settings: Settings, authenticator: Authenticator) -> JobsService:
+    """Put a jobs service together; nothing connects before it is started."""
+    url = settings.database_url.get_secret_value()
+    cluster = join(url, settings.topology, Announced(ROLE, endpoint=settings.endpoint))
+    parts = Parts(
+        pool=open_pool(url, "jobs-routes", size=_CONNECTIONS),
+        discovery=cluster.discovery,
+        clock=SystemClock(),
+    )
+    return jobs_service(parts, authenticator, components=[cluster], docs=settings.docs)

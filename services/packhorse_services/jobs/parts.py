@@ -1,0 +1,39 @@
+"""What the routes of the jobs service ask; made once, found through the app."""
+
+import asyncio
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import TypeVar
+
+from fastapi import Request
+from psycopg import Connection
+from psycopg_pool import ConnectionPool
+
+from packhorse.clock import Clock
+from packhorse.topology.discovery import Discovery
+
+Pool = ConnectionPool[Connection]
+Result = TypeVar("Result")
+
+
+@dataclass(frozen=True, slots=True)
+class Parts:
+    """The database of the cluster, and the view of who is alive in it."""
+
+    pool: Pool
+    discovery: Discovery
+    clock: Clock
+
+    async def ask(self, question: Callable[[Connection], Result]) -> Result:
+        """Run a question in a thread, in one transaction that commits when it returns."""
+        return await asyncio.to_thread(self._ask, question)
+
+    def _ask(self, question: Callable[[Connection], Result]) -> Result:
+        with self.pool.connection() as connection:
+            return question(connection)
+
+
+def of(request: Request) -> Parts:
+    """Return the parts of the service that answers."""
+    parts: Parts = request.app.state.parts
+    return parts
