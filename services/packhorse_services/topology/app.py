@@ -10,13 +10,13 @@ from packhorse.errors import Transient
 from packhorse.runtime.auth import Authenticator
 from packhorse.runtime.http import create_app
 from packhorse.runtime.lifecycle import Component
+from packhorse.runtime.pages.session import session_router
 from packhorse.runtime.problems import Kind
 from packhorse.runtime.stopping import telling
 from packhorse.topology.discovery import Discovery
 from packhorse.topology.properties import InvalidProperty
 from packhorse_services.topology import event_routes, routes
 from packhorse_services.topology.feed import StreamsEnded, TooManyStreams
-from packhorse_services.topology.page import rendering, session
 from packhorse_services.topology.page import routes as page_routes
 from packhorse_services.topology.parts import Parts
 
@@ -30,8 +30,7 @@ _PROBLEMS: Mapping[type[Exception], Kind] = {
 _ROUTERS = (
     event_routes.router,
     routes.router,
-    rendering.router,
-    session.router,
+    session_router(page_routes.PAGES),
     page_routes.router,
 )
 

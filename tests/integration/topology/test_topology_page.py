@@ -9,7 +9,7 @@ import pytest
 from playwright.sync_api import Browser, expect
 
 from packhorse_services.topology.connectors.states import ConnectorState, State
-from packhorse_services.topology.page import rendering
+from packhorse_services.topology.page.routes import PAGES
 from packhorse_services.topology.schemas import ClusterViewDocument
 from tests.harness.browser import Tab, chromium, tab
 from tests.harness.topology.scripted import Scripted, cluster, scripted
@@ -124,8 +124,8 @@ def test_without_escaping_it_would_be_noticed_and_would_not_run(
     browser: Browser, site: Served, made: Scripted, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A checker that can't fail is none: the same on a build that escapes nothing."""
-    careless = rendering._templates.overlay(autoescape=False)
-    monkeypatch.setattr(rendering, "_templates", careless)
+    careless = PAGES.templates.overlay(autoescape=False)
+    monkeypatch.setattr(PAGES, "templates", careless)
     made.membership.describe("other", note=HOSTILE)
     with tab(browser) as opened:
         page = opened.page

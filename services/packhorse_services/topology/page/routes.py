@@ -1,17 +1,19 @@
 """The topology page, and the part of it that the browser asks for again and again."""
 
 import asyncio
+from pathlib import Path
 from typing import Annotated
 
 from fastapi import APIRouter, Depends, Query, Request, Response
 
 from packhorse.runtime.auth import Principal
+from packhorse.runtime.pages.rendering import PREFIX, Pages
+from packhorse.runtime.pages.session import visitor, visitor_or_sign_in
 from packhorse.runtime.validation import StrictRoute
-from packhorse_services.topology.page.rendering import PREFIX, page, rendered, tagged
-from packhorse_services.topology.page.session import visitor, visitor_or_sign_in
 from packhorse_services.topology.page.shown import content
 from packhorse_services.topology.parts import of
 
+PAGES = Pages(Path(__file__).parent, f"{PREFIX}/topology")
 router = APIRouter(route_class=StrictRoute, prefix=PREFIX, include_in_schema=False)
 
 Find = Annotated[str, Query(max_length=200)]
@@ -27,7 +29,7 @@ async def show_topology(
     if isinstance(who, Response):
         return who
     shown = await asyncio.to_thread(content, of(request), find)
-    return page("topology.html", shown=shown, find=find, who=who.name)
+    return PAGES.page("topology.html", shown=shown, find=find, who=who.name)
 
 
 @router.get("/topology/content")
@@ -36,5 +38,4 @@ async def show_topology_content(
 ) -> Response:
     """Return what changes of the page; 304 when nothing has."""
     shown = await asyncio.to_thread(content, of(request), find)
-    text = rendered("topology_content.html", shown=shown, find=find)
-    return tagged(request, text.encode("utf-8", "replace"), "text/html; charset=utf-8")
+    return PAGES.part(request, "topology_content.html", shown=shown, find=find)

@@ -12,25 +12,32 @@ from fastapi import APIRouter, Depends, Query, Request, Response
 from starlette.responses import RedirectResponse
 
 from packhorse.runtime.auth import Authenticator, Principal, Scope
+from packhorse.runtime.pages.rendering import PREFIX, Pages, tagged
 from packhorse.runtime.problems import Problem
 from packhorse.runtime.validation import StrictRoute, refuse_unknown_query
-from packhorse_services.topology.page.rendering import PREFIX, page
-
-router = APIRouter(route_class=StrictRoute, prefix=PREFIX, include_in_schema=False)
 
 COOKIE = "packhorse_page"
 SCOPE = Scope.QUEUES_READ
 _LONGEST_COOKIE = 3800
 _LONGEST_PATH = 2000
+_MOST_FIELDS = 20
 _FORM = "application/x-www-form-urlencoded"
 
 
 async def visitor(request: Request) -> Principal:
     """Return who looks at a page. Raises `Problem` 401 for nobody, 403 without the scope."""
+    return await allowed(request, SCOPE)
+
+
+async def allowed(request: Request, scope: Scope) -> Principal:
+    """Return who asks for a page, or sends a form of one. Raises `Problem` 401, 403, 422.
+
+    What acts has to depend on `posted` too: a cookie alone does not say which site has asked.
+    """
     authenticator: Authenticator = request.app.state.authenticator
     found = await authenticator.principal(_token(request))
-    if not found.may(SCOPE):
-        raise Problem(403, detail=f"this needs a token with the scope {SCOPE}")
+    if not found.may(scope):
+        raise Problem(403, detail=f"this needs a token with the scope {scope}")
     refuse_unknown_query(request)
     return found
 
@@ -46,38 +53,60 @@ async def visitor_or_sign_in(request: Request) -> Principal | Response:
     return RedirectResponse(f"{PREFIX}/sign-in?next={wanted}", 303)
 
 
-Next = Annotated[str, Query(alias="next", max_length=_LONGEST_PATH)]
-
-
-@router.get("/sign-in")
-async def show_sign_in(wanted: Next = "") -> Response:
-    """Show the form; `next` is the page to go on to."""
-    return page("sign_in.html", next=_inside(wanted), wrong="")
-
-
-async def _posted(request: Request) -> dict[str, str]:
+async def posted(request: Request) -> dict[str, str]:
     """Return the fields of a form that one of our own pages has sent. Raises `Problem`."""
     if not _is_from_here(request):
         raise Problem(403, detail="this form must be sent from a page of this service")
     if request.headers.get("content-type", "").partition(";")[0].strip().lower() != _FORM:
         raise Problem(415, detail=f"send the form as {_FORM}")
     try:
-        fields = parse_qs((await request.body()).decode(), max_num_fields=10)
+        fields = parse_qs((await request.body()).decode(), max_num_fields=_MOST_FIELDS)
     except ValueError:
         raise Problem(400, detail="the form can't be read") from None
     return {name: values[0] for name, values in fields.items()}
 
 
-Form = Annotated[dict[str, str], Depends(_posted)]
+Form = Annotated[dict[str, str], Depends(posted)]
+Next = Annotated[str, Query(alias="next", max_length=_LONGEST_PATH)]
 
 
-@router.post("/sign-in")
-async def sign_in(request: Request, form: Form) -> Response:
-    """Take a token into the cookie, and go on to the page that was wanted."""
-    token, wanted = form.get("token", "").strip(), _inside(form.get("next", ""))
+def session_router(pages: Pages) -> APIRouter:
+    """Return the routes that the pages of every service have: files, signing in, signing out."""
+    router = APIRouter(route_class=StrictRoute, prefix=PREFIX, include_in_schema=False)
+
+    @router.get("/static/{name}")
+    async def get_static_file(request: Request, name: str) -> Response:
+        """Return a style sheet, a script or an icon; they hold nothing secret."""
+        if name not in pages.static:
+            raise Problem(404)
+        content, media_type = pages.static[name]
+        return tagged(request, content, media_type)
+
+    @router.get("/sign-in")
+    async def show_sign_in(wanted: Next = "") -> Response:
+        """Show the form; `next` is the page to go on to."""
+        return pages.page("sign_in.html", next=_inside(wanted, pages.home), wrong="")
+
+    @router.post("/sign-in")
+    async def sign_in(request: Request, form: Form) -> Response:
+        """Take a token into the cookie, and go on to the page that was wanted."""
+        return await _signed_in(request, form, pages)
+
+    @router.post("/sign-out", dependencies=[Depends(posted)])
+    async def sign_out() -> Response:
+        """Forget the token."""
+        answer = RedirectResponse(f"{PREFIX}/sign-in", 303)
+        answer.delete_cookie(COOKIE, path=PREFIX, httponly=True, samesite="strict")
+        return answer
+
+    return router
+
+
+async def _signed_in(request: Request, form: dict[str, str], pages: Pages) -> Response:
+    token, wanted = form.get("token", "").strip(), _inside(form.get("next", ""), pages.home)
     wrong = await _wrong(request.app.state.authenticator, token)
     if wrong:
-        return page("sign_in.html", 401, next=wanted, wrong=wrong)
+        return pages.page("sign_in.html", 401, next=wanted, wrong=wrong)
     answer = RedirectResponse(wanted, 303)
     answer.set_cookie(
         COOKIE,
@@ -87,14 +116,6 @@ async def sign_in(request: Request, form: Form) -> Response:
         samesite="strict",
         secure=_is_encrypted(request),
     )
-    return answer
-
-
-@router.post("/sign-out", dependencies=[Depends(_posted)])
-async def sign_out() -> Response:
-    """Forget the token."""
-    answer = RedirectResponse(f"{PREFIX}/sign-in", 303)
-    answer.delete_cookie(COOKIE, path=PREFIX, httponly=True, samesite="strict")
     return answer
 
 
@@ -137,8 +158,8 @@ def _is_encrypted(request: Request) -> bool:
     )
 
 
-def _inside(wanted: str) -> str:
+def _inside(wanted: str, home: str) -> str:
     """Return the path of a page of ours: the form sends nobody elsewhere."""
     parts = urlsplit(wanted[:_LONGEST_PATH])
     ours = wanted.startswith(f"{PREFIX}/") and not parts.scheme and not parts.netloc
-    return wanted if ours and wanted.isprintable() and "\\" not in wanted else f"{PREFIX}/topology"
+    return wanted if ours and wanted.isprintable() and "\\" not in wanted else home

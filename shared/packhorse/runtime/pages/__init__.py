@@ -1,0 +1,1 @@
+"""Pages for people: rendered by the service that they show, behind the same tokens as its API."""
