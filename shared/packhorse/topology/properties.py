@@ -19,6 +19,8 @@ ENDPOINT = "packhorse.endpoint"
 VERSION = "packhorse.version"
 DUTIES = "packhorse.duties"
 """The leader-only work that the instance can do, with commas between."""
+CONSUMERS = "packhorse.consumers"
+"""The topics whose jobs the instance does: patterns with commas between, `!` before what not."""
 
 LONGEST_NAME = 200
 LARGEST_VALUE = 4 * 1024

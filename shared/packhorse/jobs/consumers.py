@@ -1,0 +1,155 @@
+"""The consumers of one process: which of them does the jobs of a topic, and what is announced.
+
+The nearest pattern wins: the topic itself before `/*` before `/**`, the longer before the
+shorter; of equal patterns the higher ranking, then the one that was there first (JS-05).
+"""
+
+import threading
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+from packhorse.errors import Permanent
+from packhorse.jobs.consumer import Consumer
+from packhorse.jobs.names import closeness, matches, require_pattern
+from packhorse.topology.properties import LARGEST_VALUE
+
+_EXCEPT = "!"
+
+
+class TooManyConsumers(Permanent):
+    """The patterns do not fit into the one property with which they are announced."""
+
+
+@dataclass(frozen=True, slots=True)
+class Reach:
+    """The topics whose jobs an instance does: some pattern, and none of the exceptions."""
+
+    patterns: tuple[str, ...] = ()
+    exceptions: tuple[str, ...] = ()
+
+    def covers(self, topic: str) -> bool:
+        """Tell whether the instance does jobs of a topic."""
+        return any(matches(one, topic) for one in self.patterns) and not any(
+            matches(one, topic) for one in self.exceptions
+        )
+
+    def announcement(self) -> str:
+        """Return it as the property `packhorse.consumers` has it; empty for nothing."""
+        if not self.patterns:
+            return ""
+        return ",".join((*self.patterns, *(_EXCEPT + one for one in self.exceptions)))
+
+
+def reach_of(announcement: str) -> Reach:
+    """Return what another instance announces. What is no pattern is left out (R30)."""
+    told = [word.strip() for word in announcement.split(",")]
+    return Reach(
+        tuple(word for word in told if _is_pattern(word)),
+        tuple(word[1:] for word in told if word[:1] == _EXCEPT and _is_pattern(word[1:])),
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class _Registration:
+    pattern: str
+    ranking: int
+    number: int
+    consumer: Consumer
+
+    def order(self) -> tuple[int, int, int, int]:
+        return (*closeness(self.pattern), -self.ranking, self.number)
+
+
+class Consumers:
+    """A registry that may change while jobs run; safe for threads.
+
+    Only topics that an `allowed` pattern covers, and no `denied` one, are done here.
+    """
+
+    def __init__(self, *, allowed: Sequence[str] = ("**",), denied: Sequence[str] = ()) -> None:
+        """Take which topics may be done here at all. Raises `InvalidName`."""
+        self._allowed = tuple(require_pattern(one) for one in allowed)
+        self._denied = tuple(sorted({require_pattern(one) for one in denied}))
+        self._lock = threading.Lock()
+        self._registered: tuple[_Registration, ...] = ()
+        self._count = 0
+        self._listeners: tuple[Callable[[], None], ...] = ()
+
+    def add(self, pattern: str, consumer: Consumer, *, ranking: int = 0) -> None:
+        """Let a consumer do the jobs of a topic or pattern.
+
+        Raises `InvalidName`, and `TooManyConsumers`: then a pattern with `/**` says the same.
+        """
+        require_pattern(pattern)
+        with self._lock:
+            added = _Registration(pattern, ranking, self._count, consumer)
+            registered = sorted((*self._registered, added), key=_Registration.order)
+            if len(self._reach(registered).announcement()) > LARGEST_VALUE:
+                raise TooManyConsumers(
+                    f"with {pattern} the patterns of consumers have more than {LARGEST_VALUE} "
+                    "bytes; register fewer, wider ones"
+                )
+            self._registered, self._count = tuple(registered), self._count + 1
+        self._tell()
+
+    def remove(self, pattern: str, consumer: Consumer) -> bool:
+        """Take a consumer back; what it does now it ends. False when it was not registered."""
+        with self._lock:
+            kept = tuple(
+                one
+                for one in self._registered
+                if not (one.pattern == pattern and one.consumer == consumer)
+            )
+            removed = len(kept) < len(self._registered)
+            self._registered = kept
+        if removed:
+            self._tell()
+        return removed
+
+    def find(self, topic: str) -> Consumer | None:
+        """Return who does the jobs of a topic here; None when nobody does."""
+        if not self._may(topic):
+            return None
+        found = (one.consumer for one in self._registered if matches(one.pattern, topic))
+        return next(found, None)
+
+    def reach(self) -> Reach:
+        """Return the topics that are done here, each pattern as narrow as it is allowed."""
+        return self._reach(self._registered)
+
+    def on_change(self, act: Callable[[], None]) -> None:
+        """Call `act` after each change, in the thread that made it."""
+        with self._lock:
+            self._listeners = (*self._listeners, act)
+
+    def _may(self, topic: str) -> bool:
+        return Reach(self._allowed, self._denied).covers(topic)
+
+    def _reach(self, registered: Sequence[_Registration]) -> Reach:
+        narrowed = {
+            both
+            for one in registered
+            for allowed in self._allowed
+            if (both := _common(one.pattern, allowed)) is not None
+        }
+        return Reach(tuple(sorted(narrowed)), self._denied)
+
+    def _tell(self) -> None:
+        for act in self._listeners:
+            act()
+
+
+def _common(one: str, other: str) -> str | None:
+    """Return the pattern of what both cover: always one of the two, or nothing."""
+    close, wide = sorted((one, other), key=closeness)
+    sample = close.removesuffix("**").removesuffix("*")
+    sample += "x" if sample.endswith("/") else ""
+    return close if close == wide or matches(wide, sample) else None
+
+
+def _is_pattern(word: str) -> bool:
+    try:
+        require_pattern(word)
+    except Permanent:
+        return False
+    return True

@@ -1,0 +1,1 @@
+"""Builders, workloads and real processes of the tests of jobs."""

@@ -1,0 +1,121 @@
+"""Which consumer does the jobs of a topic, and what an instance says of itself."""
+
+import itertools
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from packhorse.jobs.consumer import Consumer, JobContext, Outcome
+from packhorse.jobs.consumers import Consumers, Reach, TooManyConsumers, reach_of
+from packhorse.jobs.job import Job
+from packhorse.jobs.names import InvalidName, matches
+
+SEGMENTS = st.lists(st.sampled_from("ab"), min_size=1, max_size=3).map("/".join)
+PATTERNS = st.one_of(
+    st.just("**"), SEGMENTS, SEGMENTS.map("{}/*".format), SEGMENTS.map("{}/**".format)
+)
+TOPICS = [
+    "/".join(parts) for depth in range(1, 5) for parts in itertools.product("ab", repeat=depth)
+]
+
+
+def named(name: str) -> Consumer:
+    def consume(job: Job, context: JobContext) -> Outcome:
+        raise AssertionError(name)
+
+    return consume
+
+
+def test_the_nearest_pattern_wins() -> None:
+    consumers = Consumers()
+    by_pattern = {pattern: named(pattern) for pattern in ("**", "a/**", "a/b/**", "a/*", "a/b")}
+    for pattern, consumer in by_pattern.items():
+        consumers.add(pattern, consumer)
+    for topic, pattern in {
+        "a/b": "a/b",
+        "a/c": "a/*",
+        "a/c/d": "a/**",
+        "a/b/c": "a/b/**",
+        "a": "**",
+        "x/y": "**",
+    }.items():
+        assert consumers.find(topic) is by_pattern[pattern], topic
+
+
+def test_of_equal_patterns_the_higher_ranking_wins_then_the_first() -> None:
+    first, second, third = named("1"), named("2"), named("3")
+    consumers = Consumers()
+    consumers.add("a", first)
+    consumers.add("a", second)
+    assert consumers.find("a") is first
+    consumers.add("a", third, ranking=1)
+    assert consumers.find("a") is third
+    assert consumers.remove("a", third)
+    assert not consumers.remove("a", third)
+    assert consumers.find("a") is first
+
+
+def test_only_allowed_topics_are_done_and_announced() -> None:
+    consumers = Consumers(allowed=["a/**", "mail"], denied=["a/secret/**"])
+    consumers.add("**", named("all"))
+    assert consumers.find("a/b") is not None
+    assert consumers.find("mail") is not None
+    assert consumers.find("b") is None
+    assert consumers.find("a/secret/x") is None
+    assert consumers.reach().announcement() == "a/**,mail,!a/secret/**"
+
+
+def test_nobody_who_does_nothing_announces_an_exception() -> None:
+    assert Consumers(denied=["a"]).reach().announcement() == ""
+
+
+@given(
+    st.lists(PATTERNS, max_size=4), st.lists(PATTERNS, max_size=3), st.lists(PATTERNS, max_size=2)
+)
+def test_what_is_announced_is_what_is_done(
+    patterns: list[str], allowed: list[str], denied: list[str]
+) -> None:
+    consumers = Consumers(allowed=allowed, denied=denied)
+    for pattern in patterns:
+        consumers.add(pattern, named(pattern))
+    announced = reach_of(consumers.reach().announcement())
+    for topic in TOPICS:
+        assert announced.covers(topic) == (consumers.find(topic) is not None), topic
+        wanted = (
+            any(matches(one, topic) for one in patterns)
+            and any(matches(one, topic) for one in allowed)
+            and not any(matches(one, topic) for one in denied)
+        )
+        assert announced.covers(topic) == wanted, topic
+
+
+@pytest.mark.parametrize("bad", ["", "a//b", "/a", "a/**/b", "*", "ä", "a b", "a" * 256])
+def test_what_is_no_pattern_is_refused(bad: str) -> None:
+    with pytest.raises(InvalidName):
+        Consumers().add(bad, named("x"))
+    with pytest.raises(InvalidName):
+        Consumers(denied=[bad])
+
+
+def test_what_a_stranger_announces_is_read_with_care() -> None:
+    assert reach_of(" a/* ,,b c,!x/**,!!y,\x00,*") == Reach(("a/*",), ("x/**",))
+    assert reach_of("") == Reach()
+
+
+def test_more_patterns_than_can_be_announced_are_refused() -> None:
+    consumers = Consumers()
+    for number in range(16):
+        consumers.add(f"{number:0250d}", named("x"))
+    with pytest.raises(TooManyConsumers, match="fewer"):
+        consumers.add("a" * 250, named("x"))
+    assert consumers.find("a" * 250) is None
+
+
+def test_changes_are_told() -> None:
+    consumers, told = Consumers(), list[str]()
+    consumers.on_change(lambda: told.append(consumers.reach().announcement()))
+    consumer = named("x")
+    consumers.add("a", consumer)
+    consumers.remove("a", consumer)
+    assert told == ["a", ""]
