@@ -1,0 +1,89 @@
+"""Idempotency keys: a request that is sent again with its key has no second effect.
+
+The key is written in the transaction of what it has led to, so both exist together or not at all.
+Two requests with one key at the same time: the second waits for the first one's commit.
+"""
+
+import hashlib
+from dataclasses import dataclass
+
+from psycopg import Connection
+from pydantic import BaseModel
+
+from packhorse.db.metadata import BOOKKEEPER
+from packhorse.db.roles import act_as
+from packhorse.errors import Permanent
+
+KEPT_S = 86_400.0
+"""How long a key is known."""
+
+
+class KeyReused(Permanent):
+    """The key belongs to another request; use a new key for a new request."""
+
+
+@dataclass(frozen=True, slots=True)
+class RequestKey:
+    """The key that a caller has given to a request, and a digest of what was asked for."""
+
+    caller: str
+    key: str
+    fingerprint: bytes
+
+
+@dataclass(frozen=True, slots=True)
+class Seen:
+    """The request was there before; `number` is that of the job that it has led to."""
+
+    number: int | None
+
+
+def request_key(caller: str, key: str | None, what: str, body: BaseModel) -> RequestKey | None:
+    """Return the key of a request; None when it has none."""
+    if key is None:
+        return None
+    asked = f"{what}\n{body.model_dump_json()}".encode()
+    return RequestKey(caller, key, hashlib.sha256(asked).digest())
+
+
+def take(connection: Connection, key: RequestKey) -> Seen | None:
+    """Note a key; None when it is new, else what it has led to. Raises `KeyReused`."""
+    act_as(connection, BOOKKEEPER)
+    new = connection.execute(
+        """
+        INSERT INTO jobs.request_key (caller, key, fingerprint) VALUES (%s, %s, %s)
+        ON CONFLICT (caller, key) DO NOTHING
+        """,
+        (key.caller, key.key, key.fingerprint),
+    )
+    if new.rowcount:
+        return None
+    row = connection.execute(
+        "SELECT fingerprint, number FROM jobs.request_key WHERE caller = %s AND key = %s",
+        (key.caller, key.key),
+    ).fetchone()
+    if row is None or row[0] != key.fingerprint:
+        raise KeyReused("this Idempotency-Key belongs to another request; use a new one")
+    return Seen(row[1])
+
+
+def note(connection: Connection, key: RequestKey, number: int) -> None:
+    """Note which job a key has led to."""
+    act_as(connection, BOOKKEEPER)
+    connection.execute(
+        "UPDATE jobs.request_key SET number = %s WHERE caller = %s AND key = %s",
+        (number, key.caller, key.key),
+    )
+
+
+def forget(connection: Connection, older_than_s: float, limit: int) -> int:
+    """Remove up to `limit` keys older than that by the database's clock; returns how many."""
+    act_as(connection, BOOKKEEPER)
+    return connection.execute(
+        """
+        DELETE FROM jobs.request_key WHERE ctid = ANY(ARRAY(
+            SELECT ctid FROM jobs.request_key
+            WHERE created_at < clock_timestamp() - make_interval(secs => %s) LIMIT %s))
+        """,
+        (older_than_s, limit),
+    ).rowcount
