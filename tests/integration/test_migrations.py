@@ -8,7 +8,7 @@ from alembic.migration import MigrationContext
 from sqlalchemy import text
 
 from packhorse.db.engine import open_engine
-from packhorse.db.metadata import BOOKKEEPING, CONTENT, JOURNAL, METADATA, TOPOLOGY
+from packhorse.db.metadata import BOOKKEEPING, CONTENT, JOBS, JOURNAL, METADATA, TOPOLOGY
 from packhorse.db.migrate import upgrade
 from tests.harness.postgres import Databases
 
@@ -45,7 +45,7 @@ def test_the_described_tables_are_those_that_migrations_make(database_url: str) 
     for source in ("shared", "services"):
         for described in (_ROOT / source).rglob("tables.py"):
             import_module(".".join(described.relative_to(_ROOT / source).with_suffix("").parts))
-    ours = (BOOKKEEPING, CONTENT, JOURNAL, TOPOLOGY)
+    ours = (BOOKKEEPING, CONTENT, JOBS, JOURNAL, TOPOLOGY)
     engine = open_engine(database_url, "tests")
     with engine.connect() as connection:
         context = MigrationContext.configure(
