@@ -1,0 +1,71 @@
+"""Stored events: written inside the transaction of what they tell of, read by every instance.
+
+When it commits they are delivered, however long it takes; when it rolls back they never were.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import orjson
+from psycopg import Connection
+
+from packhorse.jobs.event import APPLICATION, DISTRIBUTE
+from packhorse.jobs.hints import EVENTS
+from packhorse.jobs.names import InvalidProperties, require_properties, require_topic
+
+
+@dataclass(frozen=True, slots=True)
+class NewEvent:
+    """An event to be stored for all instances.
+
+    `application` is the instance that it comes from, which does not get it again; with `echo` it
+    does, as its own.
+    """
+
+    topic: str
+    application: str
+    properties: Mapping[str, Any] = field(default_factory=dict)
+    echo: bool = False
+
+
+def record(connection: Connection, events: Sequence[NewEvent], *, hint: bool = True) -> None:
+    """Store events in the caller's transaction, whose role is the bookkeeper's.
+
+    The mark for distribution is left out. `hint` tells the others with the commit; commits that
+    tell wait for each other, and without it the others find the events within a second or so.
+    Raises `InvalidName` or `InvalidProperties`, before anything is written.
+    """
+    if not events:
+        return
+    columns = (
+        [require_topic(event.topic) for event in events],
+        [event.application for event in events],
+        [as_json(event.properties) for event in events],
+        [event.echo for event in events],
+    )
+    connection.execute(
+        """
+        INSERT INTO jobs.event (topic, application, properties, echo)
+        SELECT topic, application, properties::jsonb, echo
+        FROM unnest(%s::text[], %s::text[], %s::text[], %s::boolean[])
+            WITH ORDINALITY AS given (topic, application, properties, echo, place)
+        ORDER BY place
+        """,
+        columns,
+    )
+    if hint:
+        tell(connection)
+
+
+def tell(connection: Connection) -> None:
+    """Say that there are new events, once the transaction commits."""
+    connection.execute("SELECT pg_notify(%s, '')", (EVENTS,))
+
+
+def as_json(properties: Mapping[str, Any]) -> str:
+    """Return properties as they are stored, without the mark. Raises `InvalidProperties`."""
+    if APPLICATION in properties:
+        raise InvalidProperties(f"{APPLICATION} is set by packhorse, never by a sender")
+    stored = {name: value for name, value in properties.items() if name != DISTRIBUTE}
+    return orjson.dumps(require_properties(stored)).decode()
