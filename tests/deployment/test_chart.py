@@ -161,7 +161,7 @@ def test_every_secret_is_a_file_of_a_secret_that_exists_already(rendered: list[M
 
 
 def test_a_program_gets_only_its_own_database(rendered: list[Manifest]) -> None:
-    authors = {"publisher", "content", "cleanup", "topology"}
+    authors = {"publisher", "content", "cleanup", "topology", "jobs"}
     seen: dict[str, str] = {}
     for name, deployment in of_kind(rendered, "Deployment").items():
         volumes = deployment["spec"]["template"]["spec"]["volumes"]

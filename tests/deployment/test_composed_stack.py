@@ -13,7 +13,7 @@ from tests.harness.kafka.broker import running_kafka
 from tests.harness.waiting import eventually
 
 SUBSCRIBERS = ("sub1", "sub2", "sub3")
-PROGRAMS = ("publisher", "content", "cleanup", "topology", "pipeline", *SUBSCRIBERS)
+PROGRAMS = ("publisher", "content", "cleanup", "topology", "jobs", "pipeline", *SUBSCRIBERS)
 
 pytestmark = [pytest.mark.kafka, pytest.mark.s3]
 

@@ -8,8 +8,13 @@ import pytest
 
 _PAGE = Path(__file__).parents[2] / "docs" / "deployment.md"
 _ROW = re.compile(r"^\| (`[^|]*`) \| ([^|]*) \|", re.MULTILINE)
-_UNUSED = {"content": {"journal_url"}, "topology": {"journal_url", "blobs_url"}}
-_ROOMS = ("publisher", "content", "subscriber", "cleanup", "topology", "pipeline")
+_NO_LOG_NO_BLOBS = {"journal_url", "blobs_url"}
+_UNUSED = {
+    "content": {"journal_url"},
+    "topology": _NO_LOG_NO_BLOBS,
+    "jobs": _NO_LOG_NO_BLOBS,
+}
+_ROOMS = ("publisher", "content", "subscriber", "cleanup", "topology", "jobs", "pipeline")
 
 
 def documented(room: str) -> set[str]:

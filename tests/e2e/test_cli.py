@@ -217,5 +217,5 @@ def test_the_author_s_programs_are_instances_of_one_cluster(up: Up) -> None:
         own = document["clusters"][0]["instances"] if document["current"] else []
         return sorted(one["properties"]["packhorse.role"] for one in own)
 
-    wanted = ["cleanup", "content", "publisher", "topology"]
-    eventually(lambda: roles() == wanted, timeout=60, what="all four")
+    wanted = ["cleanup", "content", "jobs", "publisher", "topology"]
+    eventually(lambda: roles() == wanted, timeout=60, what="all five")

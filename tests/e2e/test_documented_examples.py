@@ -13,7 +13,13 @@ from tests.harness.processes import Up
 
 ROOT = Path(__file__).parents[2]
 _BLOCK = re.compile(r"^```console\n(.*?)^```", re.MULTILINE | re.DOTALL)
-_DOCUMENTED_PORTS = {8080: "publisher", 8081: "content", 8082: "cleanup", 8086: "topology"}
+_DOCUMENTED_PORTS = {
+    8080: "publisher",
+    8081: "content",
+    8082: "cleanup",
+    8086: "topology",
+    8087: "jobs",
+}
 
 
 @pytest.mark.parametrize("page", ["README.md", "docs/guide.md", "docs/operations.md"])

@@ -137,13 +137,16 @@ def test_a_program_that_cannot_start_is_shown(folder: Path) -> None:
 def test_json_is_one_line_with_everything(up: Up) -> None:
     stack = json.loads(up.output.read_text())
     assert sorted(stack) == [
-        *("cleanup", "content", "data", "pids", "publisher", "subscribers", "token_file"),
+        *("cleanup", "content", "data", "jobs", "pids", "publisher", "subscribers", "token_file"),
         "topology",
     ]
     assert sorted(stack["subscribers"]) == ["sub1", "sub2", "sub3"]
     around = [f"topology-{name}" for name in stack["subscribers"]]
     assert sorted(stack["pids"]) == sorted(
-        ["publisher", "content", "cleanup", "topology", "postgres", *stack["subscribers"], *around]
+        [
+            *("publisher", "content", "cleanup", "topology", "jobs", "postgres"),
+            *(*stack["subscribers"], *around),
+        ]
     )
     assert Path(stack["token_file"]).stat().st_mode & 0o777 == 0o600
 
@@ -156,7 +159,7 @@ def test_its_programs_are_shown_as_instances_of_a_cluster_for_each_database(up: 
         return sorted(shown) if document["current"] else []
 
     wanted = [
-        ["cleanup", "content", "publisher", "topology"],
+        ["cleanup", "content", "jobs", "publisher", "topology"],
         *([f"sub{number}", f"topology-sub{number}"] for number in (1, 2, 3)),
     ]
     eventually(lambda: clusters() == wanted, timeout=60, what="all are known to all")

@@ -23,6 +23,8 @@ from packhorse_services.publisher.settings import Settings as PublisherSettings
 from packhorse_services.subscriber.app import create as subscriber
 from packhorse_services.subscriber.assembly import assemble
 from packhorse_services.subscriber.settings import Settings as SubscriberSettings
+from packhorse_services.jobs.assembly import assemble as assemble_jobs
+from packhorse_services.jobs.settings import Settings as JobsSettings
 from packhorse_services.topology.assembly import assemble as assemble_topology
 from packhorse_services.topology.settings import Settings as TopologySettings
 
@@ -76,6 +78,14 @@ def _topology(_folder: str) -> FastAPI:
     return service.app
 
 
+def _jobs(_folder: str) -> FastAPI:
+    settings = JobsSettings.model_validate({"database_url": NOWHERE})
+    service = assemble_jobs(settings, Authenticator.off())
+    for component in service.components:
+        component.stop(5)
+    return service.app
+
+
 ROOMS: dict[str, Callable[[str], FastAPI]] = {
     "publisher": _publisher,
     "content": _content,
@@ -83,6 +93,7 @@ ROOMS: dict[str, Callable[[str], FastAPI]] = {
     "cleanup": _cleanup,
     "pipeline": _pipeline,
     "topology": _topology,
+    "jobs": _jobs,
 }
 """How each room's app is made without anything running; it needs a folder for blobs."""
 

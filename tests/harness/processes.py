@@ -180,6 +180,10 @@ class Rooms:
         """Return a topology service, not started."""
         return self._room("topology", "topology", database_url, **settings)
 
+    def jobs(self, database_url: str, **settings: Any) -> Room:
+        """Return a jobs service, not started."""
+        return self._room("jobs", "jobs", database_url, **settings)
+
     def reports(self, **settings: Any) -> Room:
         """Return the pipeline's service of reports, not started; its tables are in our folder."""
         tables = {"tables_url": str(self.folder / "tables"), **settings}

@@ -36,6 +36,10 @@ class Connection:
         """Return the topology service's API. Raises `CommandFailed` when none is known."""
         return Api(self._service("topology"), self.token())
 
+    def jobs(self) -> Api:
+        """Return the jobs service's API. Raises `CommandFailed` when none is known."""
+        return Api(self._service("jobs"), self.token())
+
     def token(self) -> str | None:
         """Return the token to send; None where there is none, for a server that asks for none."""
         if self.token_text:
@@ -53,14 +57,15 @@ class Connection:
             raise CommandFailed("name the journal with --journal", Exit.USAGE)
         return found
 
-    def _service(self, name: Literal["publisher", "topology"]) -> str:
+    def _service(self, name: Literal["publisher", "topology", "jobs"]) -> str:
         if self.server:
             return self.server
         try:
             running = self.directory.running()
         except NotRunning as error:
             raise CommandFailed(f"no --server was given, and {error}", Exit.USAGE) from error
-        return running.publisher if name == "publisher" else running.topology
+        urls = {"publisher": running.publisher, "topology": running.topology, "jobs": running.jobs}
+        return urls[name]
 
 
 def read_token(path: Path) -> str:

@@ -38,6 +38,7 @@ class RunningStack:
     subscribers: dict[str, str]
     cleanup: str
     topology: str
+    jobs: str
     token_file: str
     pids: dict[str, int]
     data: str

@@ -13,8 +13,8 @@ from packhorse_services.cli.ports import free_ports, is_free
 
 AUTHOR_DATABASE = "author"
 _JOURNAL_DATABASE = "journal"
-_FIXED_PROGRAMS = 4
-_TOPOLOGY = "topology"
+_FIXED_PROGRAMS = 5
+_TOPOLOGY, _JOBS = "topology", "jobs"
 _SUBSCRIBER = "PACKHORSE_SUBSCRIBER"
 """What only a subscriber is told."""
 
@@ -91,12 +91,13 @@ def plan(options: StackOptions, databases: Mapping[str, str], ports: list[int]) 
         programs.append(_program(name, "subscriber", next(free), told(name, own)))
     # Each database is a cluster; those of subscribers connect to the author's, which knows all.
     centre = _program(_TOPOLOGY, _TOPOLOGY, next(free), told(AUTHOR_DATABASE))
+    jobs = _program(_JOBS, _JOBS, next(free), told(AUTHOR_DATABASE))
     connected = {"PACKHORSE_CONNECTOR_URLS": centre.url}
     around = [
         _program(f"{_TOPOLOGY}-{name}", _TOPOLOGY, next(free), told(name, connected))
         for name in names
     ]
-    return [*programs, centre, *around]
+    return [*programs, centre, jobs, *around]
 
 
 def _common(options: StackOptions, databases: Mapping[str, str]) -> dict[str, str]:
@@ -141,6 +142,7 @@ def describe(directory: DataDirectory, programs: Sequence[Program]) -> RunningSt
         content=urls["content"],
         cleanup=urls["cleanup"],
         topology=urls[_TOPOLOGY],
+        jobs=urls[_JOBS],
         subscribers={one.name: one.url for one in programs if _SUBSCRIBER in one.environment},
         token_file=str(directory.tokens),
         pids={},

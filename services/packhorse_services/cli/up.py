@@ -157,10 +157,11 @@ def _show(stack: RunningStack, token: str | None, *, as_json: bool) -> None:
         "cleanup": stack.cleanup,
         **stack.subscribers,
         "topology": stack.topology,
+        "jobs": stack.jobs,
     }
     rows = [{"name": name, "url": url} for name, url in addresses.items()]
     output.data.print(table({"PROGRAM": "name", "ADDRESS": "url"}, rows))
-    output.line(f"page    {stack.topology}/pages/topology")
+    output.line(f"pages   {stack.topology}/pages/topology\n        {stack.jobs}/pages/jobs")
     output.line(f"data    {stack.data}\ntokens  {stack.token_file}")
     if token is not None:
         output.line(f"token   {token}  (shown this once, kept in that file)")

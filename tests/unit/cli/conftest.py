@@ -13,6 +13,7 @@ def stack() -> RunningStack:
         subscribers={"sub1": "http://127.0.0.1:3"},
         cleanup="http://127.0.0.1:4",
         topology="http://127.0.0.1:5",
+        jobs="http://127.0.0.1:6",
         token_file="tokens.json",
         pids={"publisher": 1},
         data="data",
