@@ -1,0 +1,29 @@
+"""Jobs as values, for what needs no database."""
+
+from datetime import UTC, datetime
+from typing import Any
+
+from packhorse.jobs.job import Job, JobState
+
+NOON = datetime(2026, 1, 1, 12, tzinfo=UTC)
+
+
+def made_job(number: int = 1, **given: Any) -> Job:
+    """Return a job that was claimed just now."""
+    fields: dict[str, Any] = {
+        "topic": "test/job",
+        "id": None,
+        "queue": "main",
+        "priority": 0,
+        "state": JobState.ACTIVE,
+        "properties": {},
+        "application": "tests",
+        "created_at": NOON,
+        "ready_at": NOON,
+        "attempts": 1,
+        "max_retries": 10,
+        "epoch": 1,
+        "started_at": NOON,
+        **given,
+    }
+    return Job(number=number, **fields)

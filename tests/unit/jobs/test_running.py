@@ -1,0 +1,87 @@
+"""What threads, the worker and handles share of an attempt."""
+
+from datetime import timedelta
+
+import pytest
+
+from packhorse.jobs.job import JobLost, Progress
+from packhorse.jobs.names import InvalidProperties
+from packhorse.jobs.running import LONGEST_LINE, MOST_LINES, Running, Why
+from tests.harness.jobs.made import made_job
+
+
+def test_it_is_closed_once() -> None:
+    running = Running(made_job())
+    running.require_open()
+    assert running.close()
+    assert not running.close()
+    with pytest.raises(JobLost, match="has ended"):
+        running.require_open()
+
+
+def test_a_lost_attempt_is_not_open() -> None:
+    running = Running(made_job())
+    assert running.ask_to_end(Why.LOST)
+    with pytest.raises(JobLost):
+        running.require_open()
+
+
+def test_a_stop_is_heard_and_its_reasons_are_kept() -> None:
+    running = Running(made_job())
+    assert not running.stop_requested
+    assert not running.wait(0)
+    assert running.ask_to_end(Why.LEAVING)
+    assert running.ask_to_end(Why.ASKED)
+    assert not running.ask_to_end(Why.ASKED)
+    assert running.stop_requested
+    assert running.wait(60)
+    assert running.was_asked(Why.ASKED)
+    assert not running.was_asked(Why.TIME)
+
+
+def test_what_is_said_is_taken_once() -> None:
+    running = Running(made_job(extra={"old": 1}))
+    assert not running.take_said().is_something
+    running.say_progress(Progress(steps=10), timedelta(seconds=5))
+    running.say_progress(Progress(step=3, message="three"), None)
+    running.say_line("a")
+    running.say_property("new", [2])
+    said = running.take_said()
+    assert said.progress == Progress(step=3, steps=10, message="three")
+    assert (said.eta, said.lines, said.extra) == (None, ("a",), {"old": 1, "new": [2]})
+    assert not running.take_said().is_something
+
+
+def test_what_could_not_be_stored_comes_again_with_what_is_newer() -> None:
+    running = Running(made_job())
+    running.say_line("1")
+    running.say_progress(Progress(step=1), None)
+    running.say_property("x", 1)
+    said = running.take_said()
+    running.say_line("2")
+    running.say_property("x", 2)
+    running.give_back(said)
+    again = running.take_said()
+    assert again.lines == ("1", "2")
+    assert again.progress == Progress(step=1)
+    assert again.extra == {"x": 2}
+
+
+def test_what_is_said_is_bounded() -> None:
+    running = Running(made_job())
+    for number in range(MOST_LINES + 50):
+        running.say_line(f"{number:04d}" + "x" * LONGEST_LINE)
+    running.say_line("a\0b")
+    running.say_progress(Progress(message="m" * (LONGEST_LINE + 1)), None)
+    said = running.take_said()
+    assert len(said.lines) == MOST_LINES
+    assert said.lines[0].startswith("0051")
+    assert len(said.lines[0]) == LONGEST_LINE
+    assert said.lines[-1] == "a�b"
+    assert said.progress is not None
+    assert len(said.progress.message) == LONGEST_LINE
+    with pytest.raises(InvalidProperties, match="bytes"):
+        running.say_property("large", "x" * 70_000)
+    with pytest.raises(InvalidProperties):
+        running.say_property("", 1)
+    assert not running.take_said().is_something

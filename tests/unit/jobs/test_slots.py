@@ -1,0 +1,25 @@
+"""Places in all and of each queue."""
+
+from packhorse.jobs.slots import Slots
+
+
+def test_a_queue_has_its_own_limit_and_all_share_the_places() -> None:
+    slots = Slots(places=3, cores=2)
+    assert (slots.free(), slots.free_of("a", 10), slots.free_of("a", -1)) == (3, 3, 2)
+    slots.take("a")
+    slots.take("a")
+    assert (slots.free_of("a", -1), slots.free_of("a", 10), slots.free_of("b", 5)) == (0, 1, 1)
+    slots.take("b")
+    assert (slots.free(), slots.free_of("c", 1)) == (0, 0)
+    assert slots.taken() == {"a": 2, "b": 1}
+    slots.give_back("a")
+    slots.give_back("b")
+    assert slots.taken() == {"a": 1}
+    assert slots.free_of("a", 1) == 0
+
+
+def test_more_than_there_are_is_nothing() -> None:
+    slots = Slots(places=1, cores=0)
+    slots.take("a")
+    slots.take("a")
+    assert (slots.free(), slots.free_of("a", 1), slots.free_of("b", -1)) == (0, 0, 0)
