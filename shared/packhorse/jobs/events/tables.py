@@ -65,11 +65,11 @@ EVENT_CURSOR = Table(
     "event_cursor",
     METADATA,
     Column("instance_id", Text(collation="C"), primary_key=True),
-    Column("seen", Snapshot, nullable=False, server_default=text("pg_current_snapshot()")),
+    Column("position", Text, nullable=False),
     Column("stored_at", DateTime(timezone=True), nullable=False, server_default=_NOW),
     schema=JOBS,
 )
-"""What each instance was given: every event that was visible in the snapshot."""
+"""How far each instance has got."""
 
 EVENT_HORIZON = Table(
     "event_horizon",

@@ -24,7 +24,7 @@ STATEMENTS: tuple[str, ...] = (
     CREATE TABLE jobs.event_cursor (
         instance_id text COLLATE "C" PRIMARY KEY
             CHECK (octet_length(instance_id) BETWEEN 1 AND 200),
-        seen pg_snapshot NOT NULL DEFAULT pg_current_snapshot(),
+        position text NOT NULL CHECK (octet_length(position) <= 65536),
         stored_at timestamptz NOT NULL DEFAULT clock_timestamp()
     ) WITH (fillfactor = 50)
     """,
