@@ -10,6 +10,8 @@ from psycopg import Connection
 from psycopg_pool import ConnectionPool
 
 from packhorse.clock import Clock
+from packhorse.db.metadata import BOOKKEEPER
+from packhorse.db.roles import act_as
 from packhorse.topology.discovery import Discovery
 
 Pool = ConnectionPool[Connection]
@@ -25,11 +27,12 @@ class Parts:
     clock: Clock
 
     async def ask(self, question: Callable[[Connection], Result]) -> Result:
-        """Run a question in a thread, in one transaction that commits when it returns."""
+        """Run a question in a thread, as the bookkeeper, in one transaction that then commits."""
         return await asyncio.to_thread(self._ask, question)
 
     def _ask(self, question: Callable[[Connection], Result]) -> Result:
         with self.pool.connection() as connection:
+            act_as(connection, BOOKKEEPER)
             return question(connection)
 
 

@@ -2,6 +2,7 @@
 
 The key is written in the transaction of what it has led to, so both exist together or not at all.
 Two requests with one key at the same time: the second waits for the first one's commit.
+Every function is called in a transaction as the bookkeeper.
 """
 
 import hashlib
@@ -10,8 +11,6 @@ from dataclasses import dataclass
 from psycopg import Connection
 from pydantic import BaseModel
 
-from packhorse.db.metadata import BOOKKEEPER
-from packhorse.db.roles import act_as
 from packhorse.errors import Permanent
 
 KEPT_S = 86_400.0
@@ -48,7 +47,6 @@ def request_key(caller: str, key: str | None, what: str, body: BaseModel) -> Req
 
 def take(connection: Connection, key: RequestKey) -> Seen | None:
     """Note a key; None when it is new, else what it has led to. Raises `KeyReused`."""
-    act_as(connection, BOOKKEEPER)
     new = connection.execute(
         """
         INSERT INTO jobs.request_key (caller, key, fingerprint) VALUES (%s, %s, %s)
@@ -69,7 +67,6 @@ def take(connection: Connection, key: RequestKey) -> Seen | None:
 
 def note(connection: Connection, key: RequestKey, number: int) -> None:
     """Note which job a key has led to."""
-    act_as(connection, BOOKKEEPER)
     connection.execute(
         "UPDATE jobs.request_key SET number = %s WHERE caller = %s AND key = %s",
         (number, key.caller, key.key),
@@ -78,7 +75,6 @@ def note(connection: Connection, key: RequestKey, number: int) -> None:
 
 def forget(connection: Connection, older_than_s: float, limit: int) -> int:
     """Remove up to `limit` keys older than that by the database's clock; returns how many."""
-    act_as(connection, BOOKKEEPER)
     return connection.execute(
         """
         DELETE FROM jobs.request_key WHERE ctid = ANY(ARRAY(

@@ -99,12 +99,15 @@ class JobRequest(StrictBody):
         pattern=r"^(@leader|[A-Za-z0-9][A-Za-z0-9._-]*)$",
         description="The one instance that may do it, or @leader",
     )
+    max_retries: int | None = Field(
+        default=None, ge=-1, le=1_000_000, description="null: as its queue says; -1: without end"
+    )
 
 
 class AddedDocument(BaseModel):
     """What became of a request to add a job."""
 
-    verdict: Literal["CREATED", "EXISTING", "UPDATED", "REACTIVATED"] = Field(
+    verdict: Literal["ADDED", "EXISTING", "UPDATED", "REACTIVATED"] = Field(
         description="UPDATED: it waited and has the new properties. REACTIVATED: it runs once more"
     )
     job: JobDocument

@@ -1,0 +1,1 @@
+"""Pages for people: queues, jobs and schedules, and what an operator may do with them."""
