@@ -164,3 +164,12 @@ TOPOLOGY_REJECTED = Counter(
 TOPOLOGY_LISTENER_FAILURES = Counter(
     "packhorse_topology_listener_failures", "Calls of topology listeners that raised"
 )
+
+SCHEDULE_TICKS = Counter(
+    "packhorse_schedule_ticks", "Moments of schedules, by what came of them", ["outcome"]
+)
+SCHEDULE_LATENESS = Histogram(
+    "packhorse_schedule_lateness_seconds",
+    "How long after its moment a schedule fired",
+    buckets=(0.1, 0.5, 1, 5, 15, 60, 300, 3600, 86400),
+)

@@ -1,0 +1,233 @@
+"""Firing in one transaction: the row of the moment, the job or event, and the next moment.
+
+So a moment fires once a cluster, whatever dies: either all of it is there, or nothing.
+"""
+
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+
+from psycopg import Connection
+from psycopg.rows import dict_row
+
+from packhorse.jobs.adding import LEADER, NewJob, add_jobs
+from packhorse.jobs.consumers import Reach
+from packhorse.jobs.event_store import NewEvent, record
+from packhorse.jobs.scheduling.definition import (
+    EventAction,
+    JobAction,
+    RunOn,
+    Schedule,
+    TickOutcome,
+)
+from packhorse.jobs.scheduling.planning import MOST_COUNTED, Plan, plan, replan
+from packhorse.jobs.scheduling.rows import COLUMNS, schedule_of
+from packhorse.topology.leader import Token
+
+_REMEMBERED = 10
+"""Moments whose jobs are looked at before a schedule that is not concurrent fires."""
+
+
+@dataclass(frozen=True, slots=True)
+class Standing:
+    """What the instance that fires is, and what it knows of its cluster."""
+
+    instance: str
+    members: Mapping[str, Reach] | None = None
+    """The live instances and what they have consumers for; None while that is not known."""
+    token: Token | None = None
+    """The right to fire what only the leader does."""
+
+    def scopes(self) -> list[str]:
+        """Return which schedules it may fire."""
+        if self.token is not None:
+            return [RunOn.LEADER.value]
+        return [RunOn.SINGLE.value, *([] if self.members is None else [RunOn.ALL.value])]
+
+
+@dataclass(frozen=True, slots=True)
+class Decided:
+    """What came of one schedule that was due."""
+
+    name: str
+    plan: Plan
+    outcomes: Sequence[TickOutcome]
+
+
+@dataclass(frozen=True, slots=True)
+class _Effect:
+    outcome: TickOutcome
+    jobs: Sequence[int] = ()
+    reason: str = ""
+
+
+def next_due(
+    connection: Connection, standing: Standing, now: datetime, without: Collection[str] = ()
+) -> Schedule | None:
+    """Return the schedule that has been due for longest, locked; None when there is none.
+
+    One that another instance deals with at this moment is left to it.
+    """
+    rows = (
+        connection.cursor(row_factory=dict_row)
+        .execute(
+            f"SELECT {COLUMNS} FROM jobs.schedule WHERE NOT suspended AND next_tick <= %s "  # noqa: S608
+            "AND run_on = ANY(%s) AND name <> ALL(%s) "
+            "ORDER BY next_tick LIMIT 1 FOR UPDATE SKIP LOCKED",
+            (now, standing.scopes(), list(without)),
+        )
+        .fetchall()
+    )
+    return schedule_of(rows[0]) if rows else None
+
+
+def fire(connection: Connection, schedule: Schedule, standing: Standing, now: datetime) -> Decided:
+    """Deal with a schedule that `next_due` has returned, in the same transaction.
+
+    Raises `NotLeader`, or what adding the job raises: then nothing may stay.
+    """
+    if standing.token is not None:
+        standing.token.check(connection)
+    return _Firing(connection, schedule, standing, now).perform()
+
+
+def replan_jumped(connection: Connection, now: datetime, limit: int = 100) -> int:
+    """Plan anew what was planned in what is the future now: the clock has gone back."""
+    rows = (
+        connection.cursor(row_factory=dict_row)
+        .execute(
+            f"SELECT {COLUMNS} FROM jobs.schedule WHERE planned_at > %s "  # noqa: S608
+            "ORDER BY planned_at LIMIT %s FOR UPDATE SKIP LOCKED",
+            (now, limit),
+        )
+        .fetchall()
+    )
+    for schedule in map(schedule_of, rows):
+        following = schedule.next_tick
+        if following is not None:
+            following = replan(schedule.definition, following, now)
+        connection.execute(
+            "UPDATE jobs.schedule SET next_tick = %s, planned_at = %s WHERE name = %s",
+            (following, now, schedule.name),
+        )
+    return len(rows)
+
+
+@dataclass(frozen=True, slots=True)
+class _Firing:
+    connection: Connection
+    schedule: Schedule
+    standing: Standing
+    now: datetime
+
+    def perform(self) -> Decided:
+        due, left = self.schedule.next_tick or self.now, self.schedule.times_left
+        planned = plan(self.schedule.definition, due, self.now)
+        ticks = planned.fire if left is None else planned.fire[:left]
+        outcomes: list[TickOutcome] = []
+        for tick in ticks:
+            if not self._is_decided(tick):
+                effect = self._act()
+                missed = planned.missed if tick == planned.fire[0] else 0
+                self._note(tick, missed, effect)
+                outcomes.append(effect.outcome)
+        if planned.last_missed is not None and not self._is_decided(planned.last_missed):
+            effect = _Effect(TickOutcome.MISSED, reason="no instance could fire at its time")
+            self._note(planned.last_missed, planned.missed - 1, effect)
+        self._go_on(planned, outcomes.count(TickOutcome.FIRED))
+        return Decided(self.schedule.name, planned, outcomes)
+
+    def _is_decided(self, tick: datetime) -> bool:
+        """Tell whether it was dealt with before the clock went back."""
+        found = self.connection.execute(
+            "SELECT FROM jobs.tick WHERE schedule = %s AND tick = %s", (self.schedule.name, tick)
+        )
+        return found.fetchone() is not None
+
+    def _act(self) -> _Effect:
+        action, run_on = self.schedule.definition.action, self.schedule.definition.run_on
+        if isinstance(action, EventAction):
+            event = NewEvent(action.topic, self.standing.instance, action.properties, echo=True)
+            record(self.connection, [event])
+            return _Effect(TickOutcome.FIRED)
+        if run_on is RunOn.ALL:
+            return self._act_everywhere(action)
+        if self._unfinished():
+            return _Effect(TickOutcome.SKIPPED, reason="the job of an earlier moment is not done")
+        return self._add(action, [LEADER if run_on is RunOn.LEADER else None])
+
+    def _act_everywhere(self, action: JobAction) -> _Effect:
+        members = self.standing.members or {}
+        able = [instance for instance, reach in members.items() if reach.covers(action.topic)]
+        if not able:
+            reason = f"no live instance has a consumer for {action.topic}"
+            return _Effect(TickOutcome.SKIPPED, reason=reason)
+        busy = self._unfinished()
+        free = [instance for instance in able if instance not in busy]
+        if not free:
+            reason = "the jobs of an earlier moment are not done"
+            return _Effect(TickOutcome.SKIPPED, reason=reason)
+        return self._add(action, free)
+
+    def _add(self, action: JobAction, places: Sequence[str | None]) -> _Effect:
+        jobs = [
+            NewJob(
+                action.topic,
+                action.properties,
+                priority=action.priority,
+                only_on=place,
+                schedule=self.schedule.name,
+            )
+            for place in places
+        ]
+        added = add_jobs(self.connection, self.standing.instance, jobs)
+        return _Effect(TickOutcome.FIRED, [one.job.number for one in added])
+
+    def _unfinished(self) -> set[str]:
+        """Return where jobs of the last moments are in the way; "" stands for any instance."""
+        if self.schedule.definition.concurrent:
+            return set()
+        rows = self.connection.execute(
+            """
+            SELECT only_on FROM jobs.job WHERE number = ANY (ARRAY(
+                SELECT unnest(jobs) FROM (
+                    SELECT jobs FROM jobs.tick WHERE schedule = %s AND outcome = 'FIRED'
+                    ORDER BY tick DESC LIMIT %s) AS last))
+            """,
+            (self.schedule.name, _REMEMBERED),
+        ).fetchall()
+        return {only_on for (only_on,) in rows}
+
+    def _note(self, tick: datetime, missed: int, effect: _Effect) -> None:
+        self.connection.execute(
+            """
+            INSERT INTO jobs.tick
+                (schedule, tick, outcome, decided_at, instance, jobs, missed, reason)
+            VALUES (%s, %s, %s, %s, %s, %s, %s, %s)
+            """,
+            (
+                self.schedule.name,
+                tick,
+                effect.outcome.value,
+                self.now,
+                self.standing.instance,
+                list(effect.jobs),
+                min(missed, MOST_COUNTED),
+                effect.reason,
+            ),
+        )
+
+    def _go_on(self, planned: Plan, fired: int) -> None:
+        left = self.schedule.times_left
+        left = None if left is None else left - fired
+        self.connection.execute(
+            "UPDATE jobs.schedule SET next_tick = %s, last_tick = %s, times_left = %s, "
+            "planned_at = %s WHERE name = %s",
+            (
+                None if left == 0 else planned.next_tick,
+                planned.fire[-1] if planned.fire else planned.last_missed,
+                left,
+                self.now,
+                self.schedule.name,
+            ),
+        )

@@ -1,0 +1,210 @@
+"""Fires schedules at their time, on every instance that has one of these; each moment once."""
+
+import logging
+import threading
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import AbstractContextManager, contextmanager
+from datetime import datetime
+from typing import Protocol
+
+import psycopg
+from psycopg import Connection
+
+from packhorse.clock import Clock, SystemClock
+from packhorse.db.metadata import BOOKKEEPER
+from packhorse.db.roles import act_as
+from packhorse.errors import Permanent
+from packhorse.jobs.consumers import Reach, reach_of
+from packhorse.jobs.scheduling.firing import Decided, Standing, fire, next_due, replan_jumped
+from packhorse.jobs.scheduling.store import database_time
+from packhorse.runtime.lifecycle import Worker
+from packhorse.runtime.metrics import SCHEDULE_LATENESS, SCHEDULE_TICKS
+from packhorse.topology.leader import NotLeader, Token
+from packhorse.topology.membership import StoreUnavailable
+from packhorse.topology.own_cluster import OwnCluster
+from packhorse.topology.properties import CONSUMERS
+
+logger = logging.getLogger(__name__)
+
+DUTY = "scheduler"
+"""What every program with a `Scheduler` announces among its duties; its holder is the leader."""
+
+POLL_S = 5.0
+"""How often it looks without a hint."""
+_AFTER_TROUBLE_S = 2.0
+_MOST_AT_ONCE = 1_000
+_PAUSE = "5s"
+"""How long a transaction may stand still: a paused process keeps a schedule from the others."""
+
+Connect = Callable[[], AbstractContextManager[Connection]]
+
+
+class Duty(Protocol):
+    """Whose turn it is to fire what only the leader fires."""
+
+    def take(self) -> Token | None:
+        """Return the right to it; None while it is another's. Raises `StoreUnavailable`."""
+        ...
+
+
+class Scheduler:
+    """A component. Without a leader's duty and members it fires `SINGLE` schedules alone."""
+
+    def __init__(
+        self,
+        connect: Connect,
+        instance: str,
+        *,
+        leader: Duty | None = None,
+        members: Callable[[], Mapping[str, Reach] | None] = lambda: None,
+        clock: Clock | None = None,
+        now: Callable[[Connection], datetime] = database_time,
+    ) -> None:
+        """Take `connect` from a pool of two or more, and what the time is to the database from `now`."""
+        self._connect, self._instance = connect, instance
+        self._leader, self._members = leader, members
+        self._clock, self._now = clock or SystemClock(), now
+        self._wake = threading.Event()
+        self._worker = Worker("scheduler", self._run)
+        self._unable: dict[str, float] = {}
+        self._troubled = False
+
+    def start(self) -> None:
+        """Begin; returns at once, whether the database answers or not."""
+        self._worker.start()
+
+    def kick(self) -> None:
+        """Look soon: a schedule or the topology has changed."""
+        self._wake.set()
+
+    def stop(self, timeout: float) -> None:
+        """End; what fires at this moment is waited for."""
+        self._worker.ask_to_end()
+        self._wake.set()
+        self._worker.stop(timeout)
+
+    def failure(self) -> BaseException | None:
+        """Return what ended the thread, which no database and no schedule does."""
+        return self._worker.failure()
+
+    def fire_due(self) -> float:
+        """Fire all that is due and return in how many seconds to look again.
+
+        Raises `psycopg.Error` or `psycopg_pool.PoolTimeout`; what has fired stays.
+        """
+        with self._connect() as connection:
+            with _work(connection):
+                now = self._now(connection)
+                replan_jumped(connection, now)
+            self._fire_all(connection, Standing(self._instance, self._members()))
+            self._fire_as_leader(connection)
+            with _work(connection):
+                return self._pause(connection)
+
+    def _run(self, stopping: threading.Event) -> None:
+        while not stopping.is_set():
+            self._wake.clear()
+            self._clock.wait(self._wake, self._round())
+
+    def _round(self) -> float:
+        try:
+            pause = self.fire_due()
+        except psycopg.Error as error:
+            log = logger.debug if self._troubled else logger.warning
+            log("schedules can't be fired now: %s", error)
+            self._troubled = True
+            return _AFTER_TROUBLE_S
+        except Exception:
+            logger.exception("a round of the scheduler failed")
+            return _AFTER_TROUBLE_S
+        self._troubled = False
+        return pause
+
+    def _fire_as_leader(self, connection: Connection) -> None:
+        if self._leader is None:
+            return
+        with _work(connection):
+            waits = connection.execute(
+                "SELECT FROM jobs.schedule WHERE NOT suspended AND next_tick <= %s "
+                "AND run_on = 'LEADER' LIMIT 1",
+                (self._now(connection),),
+            ).fetchone()
+        if waits is None:
+            return
+        try:
+            token = self._leader.take()
+            if token is not None:
+                self._fire_all(connection, Standing(self._instance, token=token))
+        except (NotLeader, StoreUnavailable) as error:
+            logger.debug("not the leader: %s", error)
+
+    def _fire_all(self, connection: Connection, standing: Standing) -> None:
+        for _ in range(_MOST_AT_ONCE):
+            if not self._fire_one(connection, standing):
+                return
+
+    def _fire_one(self, connection: Connection, standing: Standing) -> bool:
+        """Deal with one schedule; false when none is due. One that fails is left for a while."""
+        name = ""
+        try:
+            with _work(connection):
+                now = self._now(connection)
+                schedule = next_due(connection, standing, now, self._left_out())
+                if schedule is None:
+                    return False
+                name = schedule.name
+                decided = fire(connection, schedule, standing, now)
+        except (Permanent, psycopg.DataError) as error:
+            if not name:
+                raise
+            logger.warning("a schedule can't fire: %s", error, extra={"schedule": name})
+            self._unable[name] = self._clock.monotonic() + 60.0
+        else:
+            _count(decided, now)
+        return True
+
+    def _left_out(self) -> list[str]:
+        now = self._clock.monotonic()
+        self._unable = {name: until for name, until in self._unable.items() if until > now}
+        return list(self._unable)
+
+    def _pause(self, connection: Connection) -> float:
+        now = self._now(connection)
+        [(following,)] = connection.execute(
+            "SELECT min(next_tick) FROM jobs.schedule WHERE NOT suspended AND next_tick > %s",
+            (now,),
+        ).fetchall()
+        if following is None:
+            return POLL_S
+        return float(min(POLL_S, (following - now).total_seconds()))
+
+
+def cluster_members(cluster: OwnCluster) -> Mapping[str, Reach] | None:
+    """Return the live instances of a cluster and what they do; None without a current view."""
+    view = cluster.discovery.current_view()
+    if view is None:
+        return None
+    return {
+        one.id: reach_of(one.properties.get(CONSUMERS, "")) for one in view.local_cluster.instances
+    }
+
+
+@contextmanager
+def _work(connection: Connection) -> Iterator[None]:
+    with connection.transaction():
+        connection.execute(
+            "SELECT set_config('idle_in_transaction_session_timeout', %s, true)", (_PAUSE,)
+        )
+        act_as(connection, BOOKKEEPER)
+        yield
+
+
+def _count(decided: Decided, now: datetime) -> None:
+    for outcome in decided.outcomes:
+        SCHEDULE_TICKS.labels(outcome.value).inc()
+    if decided.plan.missed:
+        SCHEDULE_TICKS.labels("MISSED").inc(decided.plan.missed)
+        extra = {"schedule": decided.name, "missed": decided.plan.missed}
+        logger.warning("a schedule was not fired at its time", extra=extra)
+    for tick in decided.plan.fire:
+        SCHEDULE_LATENESS.observe(max(0.0, (now - tick).total_seconds()))
