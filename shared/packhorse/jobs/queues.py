@@ -1,121 +1,77 @@
-"""Queues: how the jobs of some topics are done, and which queue a topic has.
+"""The queues as they are stored: read, declared, changed; and the queue of every topic.
 
-All functions with a connection are called in a transaction as the bookkeeper.
+All functions are called in a transaction as the bookkeeper.
 """
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
-from datetime import datetime
-from enum import StrEnum
+from dataclasses import fields
+from typing import Any, LiteralString
 
+import psycopg
 from psycopg import Connection
+from psycopg.rows import dict_row
 
-from packhorse.errors import Permanent, Transient
+from packhorse.jobs.hints import JOBS
+from packhorse.jobs.queue import MAIN as MAIN
+from packhorse.jobs.queue import MOST_TOPICS as MOST_TOPICS
+from packhorse.jobs.queue import InvalidQueue as InvalidQueue
+from packhorse.jobs.queue import Layout as Layout
+from packhorse.jobs.queue import Queue as Queue
+from packhorse.jobs.queue import QueueChanged as QueueChanged
+from packhorse.jobs.queue import QueueConfiguration as QueueConfiguration
+from packhorse.jobs.queue import QueuesBusy as QueuesBusy
+from packhorse.jobs.queue import QueueType as QueueType
+from packhorse.jobs.queue import TooManyTopics as TooManyTopics
+from packhorse.jobs.queue import UnknownQueue as UnknownQueue
+from packhorse.jobs.queue import choose_queue as choose_queue
 
-MAIN = "main"
-"""The queue of all topics that no other queue takes; it can be changed, not removed."""
-MOST_TOPICS = 10_000
-"""Different topics that jobs may be given for; topics are kinds of work, not of things (R30)."""
+LAYOUT_LOCK = 0x70686A71
+"""Advisory lock: shared by who claims or learns a topic, exclusive to who changes queues."""
+_PATIENCE = "3s"
+_REPLACE: LiteralString = """
+DO UPDATE SET patterns = excluded.patterns, ranking = excluded.ranking, type = excluded.type,
+    max_parallel = excluded.max_parallel, max_retries = excluded.max_retries,
+    retry_delay_s = excluded.retry_delay_s, max_retry_delay_s = excluded.max_retry_delay_s,
+    timeout_s = excluded.timeout_s, keep_history = excluded.keep_history,
+    prefer_creator = excluded.prefer_creator, version = q.version + 1,
+    changed_at = clock_timestamp()
+"""
 
-
-class QueueType(StrEnum):
-    """In which order, and how many at a time."""
-
-    ORDERED = "ORDERED"
-    """One at a time in the whole cluster, in the order in which they were given."""
-    UNORDERED = "UNORDERED"
-    """Many at a time, the highest priority first, then the oldest."""
-    TOPIC_ROUND_ROBIN = "TOPIC_ROUND_ROBIN"
-    """Many at a time; topics take turns."""
-
-
-class UnknownQueue(Permanent):
-    """There is no such queue."""
-
-
-class InvalidQueue(Permanent):
-    """A configuration that makes no sense; the text says why."""
-
-
-class QueueChanged(Permanent):
-    """The queue has another version than the one that was to be changed; read it again."""
-
-
-class QueuesBusy(Transient):
-    """A transaction that gives jobs for new topics has not ended yet."""
-
-
-class TooManyTopics(Permanent):
-    """Jobs were given for `MOST_TOPICS` topics already."""
-
-
-@dataclass(frozen=True, slots=True)
-class QueueConfiguration:
-    """How jobs are done (JQ-01…11). Raises `InvalidQueue` or `InvalidName`."""
-
-    name: str
-    patterns: tuple[str, ...]
-    ranking: int = 0
-    """Of the queues that take a topic, the highest wins; then the closest pattern, then the name."""
-    type: QueueType = QueueType.ORDERED
-    max_parallel: int = -1
-    """On one instance; -1: as many as it has cores. Without meaning where ORDERED."""
-    max_retries: int = 10
-    """Failed attempts beyond the first; -1: without end. A job may say another number."""
-    retry_delay_s: float = 2.0
-    """After the first failure; it doubles with each one more."""
-    max_retry_delay_s: float = 3600.0
-    timeout_s: float | None = None
-    """How long an attempt may last."""
-    keep_history: bool = True
-    """False: SUCCEEDED jobs without an id are forgotten at once."""
-    prefer_creator: bool = False
-    """The instance that gave a job has `adding.PREFERENCE_S` to begin it before others may."""
-
-
-@dataclass(frozen=True, slots=True)
-class Queue:
-    """A queue as it is stored."""
-
-    configuration: QueueConfiguration
-    suspended: bool
-    """No job of it is begun, on any instance; those under way end."""
-    version: int
-    """Grows with every change, for ETags."""
-    changed_at: datetime
-
-    @property
-    def name(self) -> str:
-        """Its name."""
-        return self.configuration.name
-
-
-@dataclass(frozen=True, slots=True)
-class Layout:
-    """All queues, and the queue of every known topic, at one moment."""
-
-    queues: dict[str, Queue]
-    topics: dict[str, str]
-
-
-def choose_queue(topic: str, configurations: Iterable[QueueConfiguration]) -> str:
-    """Return the name of the queue that takes a topic; one of them must be `main`."""
-    raise NotImplementedError
+_FIELDS = tuple(field.name for field in fields(QueueConfiguration))
+_COLUMNS = ", ".join((*_FIELDS, "suspended", "version", "changed_at"))
 
 
 def read_layout(connection: Connection) -> Layout:
     """Return all queues and topics."""
-    raise NotImplementedError
+    topics = connection.execute("SELECT topic, queue FROM jobs.topic ORDER BY topic")
+    return Layout({queue.name: queue for queue in read_queues(connection)}, dict(topics.fetchall()))
 
 
 def read_queues(connection: Connection) -> list[Queue]:
     """Return all queues, by name."""
-    raise NotImplementedError
+    return _read(connection, "ORDER BY name", ())
 
 
 def get_queue(connection: Connection, name: str) -> Queue:
     """Return a queue. Raises `UnknownQueue`."""
-    raise NotImplementedError
+    found = _read(connection, "WHERE name = %s", (name,))
+    if not found:
+        raise UnknownQueue(f"there is no queue {name!r}")
+    return found[0]
+
+
+def _read(connection: Connection, condition: LiteralString, given: tuple[str, ...]) -> list[Queue]:
+    with connection.cursor(row_factory=dict_row) as cursor:
+        cursor.execute(f"SELECT {_COLUMNS} FROM jobs.queue {condition}", given)  # noqa: S608
+        return [_queue_of(row) for row in cursor]
+
+
+def _queue_of(row: dict[str, Any]) -> Queue:
+    configuration = {name: row[name] for name in _FIELDS}
+    configuration |= {"patterns": tuple(row["patterns"]), "type": QueueType(row["type"])}
+    return Queue(
+        QueueConfiguration(**configuration), row["suspended"], row["version"], row["changed_at"]
+    )
 
 
 def declare_queue(connection: Connection, configuration: QueueConfiguration) -> bool:
@@ -123,18 +79,31 @@ def declare_queue(connection: Connection, configuration: QueueConfiguration) -> 
 
     Raises `QueuesBusy`.
     """
-    raise NotImplementedError
+    if _read(connection, "WHERE name = %s", (configuration.name,)):
+        return False
+    _lock(connection)
+    made = _write(connection, configuration, "DO NOTHING")
+    if made:
+        _assign(connection)
+    return made
 
 
 def put_queue(
     connection: Connection, configuration: QueueConfiguration, version: int | None = None
 ) -> Queue:
-    """Make or change a queue; the waiting jobs of all topics are moved with it, at its commit.
+    """Make or change a queue; the jobs of all topics are moved with it, at its commit.
 
     With a version only that one is changed (0: there must be none yet). Raises `QueueChanged`,
     `InvalidQueue` when `main` would not take all topics, `QueuesBusy`.
     """
-    raise NotImplementedError
+    if configuration.name == MAIN and "**" not in configuration.patterns:
+        raise InvalidQueue("the queue main takes all topics that no other takes: pattern '**'")
+    _lock(connection)
+    found = _read(connection, "WHERE name = %s", (configuration.name,))
+    _compare(configuration.name, found[0].version if found else 0, version)
+    _write(connection, configuration, _REPLACE)
+    _assign(connection)
+    return get_queue(connection, configuration.name)
 
 
 def remove_queue(connection: Connection, name: str, version: int | None = None) -> None:
@@ -142,7 +111,12 @@ def remove_queue(connection: Connection, name: str, version: int | None = None) 
 
     Raises `UnknownQueue`, `QueueChanged`, `QueuesBusy`, `InvalidQueue` for `main`.
     """
-    raise NotImplementedError
+    if name == MAIN:
+        raise InvalidQueue("the queue main can't be removed: it takes what no other takes")
+    _lock(connection)
+    _compare(name, get_queue(connection, name).version, version)
+    _assign(connection, without=name)
+    connection.execute("DELETE FROM jobs.queue WHERE name = %s", (name,))
 
 
 def suspend_queue(
@@ -150,11 +124,105 @@ def suspend_queue(
 ) -> Queue:
     """Suspend or resume a queue, for all instances and until told otherwise.
 
-    Raises `UnknownQueue`, `QueueChanged`, `QueuesBusy`.
+    Raises `UnknownQueue`, `QueueChanged`.
     """
-    raise NotImplementedError
+    changed = connection.execute(
+        """
+        UPDATE jobs.queue SET suspended = %s, version = version + 1,
+            changed_at = clock_timestamp()
+        WHERE name = %s AND version = coalesce(%s, version) AND suspended <> %s
+        """,
+        (suspended, name, version, suspended),
+    )
+    queue = get_queue(connection, name)
+    if changed.rowcount == 0:
+        _compare(name, queue.version, version)
+    elif not suspended:
+        tell_workers(connection)
+    return queue
 
 
-def learn_topics(connection: Connection, topics: Sequence[str]) -> dict[str, str]:
+def learn_topics(connection: Connection, topics: Iterable[str]) -> dict[str, str]:
     """Return the queues of topics, choosing one for those that are new. Raises `TooManyTopics`."""
-    raise NotImplementedError
+    wanted = sorted(set(topics))
+    known = _queues_of(connection, wanted)
+    new = [topic for topic in wanted if topic not in known]
+    if new:
+        share_layout(connection)
+        _insert_topics(connection, new)
+        known |= _queues_of(connection, new)
+    return known
+
+
+def share_layout(connection: Connection) -> None:
+    """Keep all queues and topics as they are until the transaction ends."""
+    connection.execute("SELECT pg_advisory_xact_lock_shared(%s)", (LAYOUT_LOCK,))
+
+
+def tell_workers(connection: Connection) -> None:
+    """Tell all workers, with the commit, that there is something to do."""
+    connection.execute("SELECT pg_notify(%s, '')", (JOBS,))
+
+
+def _queues_of(connection: Connection, topics: Sequence[str]) -> dict[str, str]:
+    rows = connection.execute(
+        "SELECT topic, queue FROM jobs.topic WHERE topic = ANY(%s)", (list(topics),)
+    )
+    return dict(rows.fetchall())
+
+
+def _insert_topics(connection: Connection, topics: Sequence[str]) -> None:
+    [(count,)] = connection.execute("SELECT count(*) FROM jobs.topic").fetchall()
+    if count + len(topics) > MOST_TOPICS:
+        raise TooManyTopics(
+            f"jobs were given for {count} topics, and may be for {MOST_TOPICS}; a topic names a "
+            "kind of work, what differs from job to job belongs into the properties"
+        )
+    configurations = [queue.configuration for queue in read_queues(connection)]
+    connection.execute(
+        "INSERT INTO jobs.topic (topic, queue) SELECT * FROM unnest(%s::text[], %s::text[]) "
+        "ON CONFLICT DO NOTHING",
+        (list(topics), [choose_queue(topic, configurations) for topic in topics]),
+    )
+
+
+def _assign(connection: Connection, without: str = "") -> None:
+    """Give every topic the queue that takes it now."""
+    layout = read_layout(connection)
+    configurations = [q.configuration for q in layout.queues.values() if q.name != without]
+    chosen = {topic: choose_queue(topic, configurations) for topic in layout.topics}
+    moved = [topic for topic, queue in chosen.items() if queue != layout.topics[topic]]
+    connection.execute(
+        "UPDATE jobs.topic t SET queue = m.queue FROM unnest(%s::text[], %s::text[]) "
+        "AS m (topic, queue) WHERE t.topic = m.topic",
+        (moved, [chosen[topic] for topic in moved]),
+    )
+    tell_workers(connection)
+
+
+def _write(
+    connection: Connection, configuration: QueueConfiguration, conflict: LiteralString
+) -> bool:
+    values = {name: getattr(configuration, name) for name in _FIELDS}
+    values |= {"patterns": list(configuration.patterns), "type": configuration.type.value}
+    places = ", ".join(f"%({name})s" for name in _FIELDS)
+    written = connection.execute(
+        f"INSERT INTO jobs.queue AS q ({', '.join(_FIELDS)}) VALUES ({places}) "  # noqa: S608
+        f"ON CONFLICT (name) {conflict}",
+        values,
+    )
+    return written.rowcount == 1
+
+
+def _lock(connection: Connection) -> None:
+    """Change queues alone: no claim, and no new topic, is under way."""
+    connection.execute("SELECT set_config('lock_timeout', %s, true)", (_PATIENCE,))
+    try:
+        connection.execute("SELECT pg_advisory_xact_lock(%s)", (LAYOUT_LOCK,))
+    except psycopg.errors.LockNotAvailable as error:
+        raise QueuesBusy("jobs for new topics are being given; try again") from error
+
+
+def _compare(name: str, present: int, wanted: int | None) -> None:
+    if wanted is not None and wanted != present:
+        raise QueueChanged(f"the queue {name} has version {present} now, not {wanted}")
