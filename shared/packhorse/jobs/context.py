@@ -48,18 +48,20 @@ class AttemptContext:
         lasts; the end has the epoch, and what was done under an older one is rolled back.
         """
         self._running.require_open()
-        with self._store.connection() as connection:
-            try:
-                with connection.transaction():
-                    act_as(connection, BOOKKEEPER)
-                    yield connection
-                    self._running.require_open()
-                    act_as(connection, BOOKKEEPER)
-                    self._store.succeed(connection, self._running)
-            except JobLost:
-                self._running.close()
-                raise
-        self._running.close()
+        self._running.completing = True
+        try:
+            with self._store.connection() as connection, connection.transaction():
+                act_as(connection, BOOKKEEPER)
+                yield connection
+                self._running.require_open()
+                act_as(connection, BOOKKEEPER)
+                self._store.succeed(connection, self._running)
+            self._running.close()
+        except JobLost:
+            self._running.close()
+            raise
+        finally:
+            self._running.completing = False
 
     def check(self, connection: Connection) -> None:
         """Hold the attempt until the connection's transaction ends."""

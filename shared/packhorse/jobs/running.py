@@ -2,12 +2,17 @@
 
 import threading
 from collections import deque
-from dataclasses import dataclass, field, replace
-from datetime import timedelta
+from dataclasses import replace
+from datetime import datetime, timedelta
 from enum import StrEnum
 from typing import Any
 
-from packhorse.jobs.job import Job, JobLost, Progress
+import orjson
+
+from packhorse.clock import Clock, SystemClock
+from packhorse.jobs.claims import Claimed
+from packhorse.jobs.finishing import Notes
+from packhorse.jobs.job import JobLost, Progress
 from packhorse.jobs.names import InvalidProperties, require_properties
 
 MOST_LINES = 200
@@ -26,40 +31,29 @@ class Why(StrEnum):
     LOST = "another attempt may have begun"
 
 
-@dataclass(frozen=True, slots=True)
-class Said:
-    """What a consumer has said since it was last stored; `eta` counts from now."""
-
-    progress: Progress | None = None
-    eta: timedelta | None = None
-    lines: tuple[str, ...] = ()
-    extra: dict[str, Any] = field(default_factory=dict)
-    """All properties, once one of them has changed; empty: none has."""
-
-    @property
-    def is_something(self) -> bool:
-        """Whether there is anything to store."""
-        return self.progress is not None or bool(self.lines) or bool(self.extra)
-
-
 class Running:
     """An attempt; safe for threads.
 
     It is closed once, by whatever ends it first here; the database has the last word.
     """
 
-    def __init__(self, job: Job, deadline: float | None = None) -> None:
-        """Take the job as it was claimed, and the monotonic time at which its time is over."""
-        self.job, self.deadline = job, deadline
-        self.returned = False
-        """Whether its thread is free again; the worker's own note."""
+    def __init__(self, claimed: Claimed, clock: Clock | None = None) -> None:
+        """Take the job as it was claimed just now."""
+        self.job, self.claim = claimed.job, claimed.claim
+        self._clock = clock or SystemClock()
+        self._began = self._clock.monotonic()
+        limit = claimed.timeout_s
+        self.deadline = None if limit is None else self._began + limit
+        """The monotonic time at which its time is over."""
+        self.completing = False
+        """Whether a transaction is under way that ends it: then its end may come any time."""
         self._lock = threading.Lock()
         self._stop = threading.Event()
         self._reasons: list[Why] = []
         self._closed = False
-        self._progress, self._eta = job.progress, None
+        self._progress = self.job.progress
         self._lines: deque[str] = deque(maxlen=MOST_LINES)
-        self._extra = dict(job.extra)
+        self._extra = dict(self.job.extra)
         self._told_progress = self._told_extra = False
 
     @property
@@ -103,46 +97,59 @@ class Running:
             raise JobLost(f"attempt {self.job.attempts} of job {self.job.number} has ended")
 
     def say_progress(self, progress: Progress, eta: timedelta | None) -> None:
-        """Note how far it is; empty messages and missing steps stay as they were."""
+        """Note how far it is; an empty message and missing steps stay as they were."""
         with self._lock:
             before = self._progress
             self._progress = replace(
                 progress,
                 steps=progress.steps or before.steps,
-                message=(progress.message or before.message)[:LONGEST_LINE],
+                eta=before.eta if eta is None else self._now(eta),
+                message=plain(progress.message) or before.message,
             )
-            self._eta, self._told_progress = eta, True
+            self._told_progress = True
 
     def say_line(self, line: str) -> None:
         """Note a line of the log."""
         with self._lock:
-            self._lines.append(line.replace("\0", "�")[:LONGEST_LINE])
+            self._lines.append(plain(line))
 
     def say_property(self, name: str, value: Any) -> None:
         """Note a property. Raises `InvalidProperties` when all of them are too large."""
+        if not name:
+            raise InvalidProperties("a property has a name")
         with self._lock:
-            if not name:
-                raise InvalidProperties("a property has a name")
-            wanted = {**self._extra, name: value}
-            self._extra = dict(require_properties(wanted))
+            wanted = require_properties({**self._extra, name: value})
+            self._extra = orjson.loads(orjson.dumps(wanted))
             self._told_extra = True
 
-    def take_said(self) -> Said:
+    def take_notes(self) -> Notes:
         """Return what is to be stored, which is then taken as stored; see `give_back`."""
         with self._lock:
-            said = Said(
+            notes = Notes(
                 self._progress if self._told_progress else None,
-                self._eta if self._told_progress else None,
                 tuple(self._lines),
                 dict(self._extra) if self._told_extra else {},
             )
             self._lines.clear()
             self._told_progress = self._told_extra = False
-            return said
+            return notes
 
-    def give_back(self, said: Said) -> None:
+    def give_back(self, notes: Notes) -> None:
         """Take back what could not be stored; what was said meanwhile is newer."""
         with self._lock:
-            self._lines = deque((*said.lines, *self._lines), maxlen=MOST_LINES)
-            self._told_progress |= said.progress is not None
-            self._told_extra |= bool(said.extra)
+            self._lines = deque((*notes.log, *self._lines), maxlen=MOST_LINES)
+            self._told_progress |= notes.progress is not None
+            self._told_extra |= bool(notes.extra)
+
+    def _now(self, ahead: timedelta) -> datetime | None:
+        """Return a time of the database's clock, as far as this process can tell (R28)."""
+        if self.job.started_at is None:
+            return None
+        elapsed = timedelta(seconds=self._clock.monotonic() - self._began)
+        return self.job.started_at + elapsed + ahead
+
+
+def plain(text: str) -> str:
+    """Return a message or a line as the database can store it."""
+    cut = text[:LONGEST_LINE].replace("\0", "\ufffd")
+    return cut.encode("utf-8", "replace").decode()

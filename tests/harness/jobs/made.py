@@ -3,6 +3,7 @@
 from datetime import UTC, datetime
 from typing import Any
 
+from packhorse.jobs.claims import Claim, Claimed
 from packhorse.jobs.job import Job, JobState
 
 NOON = datetime(2026, 1, 1, 12, tzinfo=UTC)
@@ -27,3 +28,9 @@ def made_job(number: int = 1, **given: Any) -> Job:
         **given,
     }
     return Job(number=number, **fields)
+
+
+def claimed(number: int = 1, timeout_s: float | None = None, **given: Any) -> Claimed:
+    """Return the claim of such a job."""
+    job = made_job(number, **given)
+    return Claimed(Claim(number, "run", job.epoch), job, timeout_s)

@@ -4,14 +4,16 @@ from datetime import timedelta
 
 import pytest
 
+from packhorse.jobs.finishing import Notes
 from packhorse.jobs.job import JobLost, Progress
 from packhorse.jobs.names import InvalidProperties
 from packhorse.jobs.running import LONGEST_LINE, MOST_LINES, Running, Why
-from tests.harness.jobs.made import made_job
+from tests.harness.clock import ManualClock
+from tests.harness.jobs.made import NOON, claimed
 
 
 def test_it_is_closed_once() -> None:
-    running = Running(made_job())
+    running = Running(claimed())
     running.require_open()
     assert running.close()
     assert not running.close()
@@ -20,14 +22,14 @@ def test_it_is_closed_once() -> None:
 
 
 def test_a_lost_attempt_is_not_open() -> None:
-    running = Running(made_job())
+    running = Running(claimed())
     assert running.ask_to_end(Why.LOST)
     with pytest.raises(JobLost):
         running.require_open()
 
 
 def test_a_stop_is_heard_and_its_reasons_are_kept() -> None:
-    running = Running(made_job())
+    running = Running(claimed())
     assert not running.stop_requested
     assert not running.wait(0)
     assert running.ask_to_end(Why.LEAVING)
@@ -39,49 +41,53 @@ def test_a_stop_is_heard_and_its_reasons_are_kept() -> None:
     assert not running.was_asked(Why.TIME)
 
 
-def test_what_is_said_is_taken_once() -> None:
-    running = Running(made_job(extra={"old": 1}))
-    assert not running.take_said().is_something
-    running.say_progress(Progress(steps=10), timedelta(seconds=5))
+def test_what_is_notes_is_taken_once() -> None:
+    clock = ManualClock()
+    running = Running(claimed(extra={"old": 1}), clock)
+    assert running.take_notes() == Notes()
+    clock.advance(2)
+    running.say_progress(Progress(steps=10), timedelta(seconds=3))
     running.say_progress(Progress(step=3, message="three"), None)
     running.say_line("a")
     running.say_property("new", [2])
-    said = running.take_said()
-    assert said.progress == Progress(step=3, steps=10, message="three")
-    assert (said.eta, said.lines, said.extra) == (None, ("a",), {"old": 1, "new": [2]})
-    assert not running.take_said().is_something
+    notes = running.take_notes()
+    assert notes.progress == Progress(
+        step=3, steps=10, message="three", eta=NOON + timedelta(seconds=5)
+    )
+    assert (notes.log, notes.extra) == (("a",), {"old": 1, "new": [2]})
+    assert running.take_notes() == Notes()
 
 
 def test_what_could_not_be_stored_comes_again_with_what_is_newer() -> None:
-    running = Running(made_job())
+    running = Running(claimed())
     running.say_line("1")
     running.say_progress(Progress(step=1), None)
     running.say_property("x", 1)
-    said = running.take_said()
+    notes = running.take_notes()
     running.say_line("2")
     running.say_property("x", 2)
-    running.give_back(said)
-    again = running.take_said()
-    assert again.lines == ("1", "2")
+    running.give_back(notes)
+    again = running.take_notes()
+    assert again.log == ("1", "2")
     assert again.progress == Progress(step=1)
     assert again.extra == {"x": 2}
 
 
-def test_what_is_said_is_bounded() -> None:
-    running = Running(made_job())
+def test_what_is_notes_is_bounded() -> None:
+    running = Running(claimed())
     for number in range(MOST_LINES + 50):
         running.say_line(f"{number:04d}" + "x" * LONGEST_LINE)
-    running.say_line("a\0b")
+    running.say_line("a\0b\ud800")
     running.say_progress(Progress(message="m" * (LONGEST_LINE + 1)), None)
-    said = running.take_said()
-    assert len(said.lines) == MOST_LINES
-    assert said.lines[0].startswith("0051")
-    assert len(said.lines[0]) == LONGEST_LINE
-    assert said.lines[-1] == "a�b"
-    assert said.progress is not None
-    assert len(said.progress.message) == LONGEST_LINE
+    notes = running.take_notes()
+    assert len(notes.log) == MOST_LINES
+    assert notes.log[0].startswith("0051")
+    assert len(notes.log[0]) == LONGEST_LINE
+    assert notes.log[-1] == "a�b?"
+    assert notes.progress is not None
+    assert len(notes.progress.message) == LONGEST_LINE
     with pytest.raises(InvalidProperties, match="bytes"):
         running.say_property("large", "x" * 70_000)
     with pytest.raises(InvalidProperties):
         running.say_property("", 1)
-    assert not running.take_said().is_something
+    assert running.take_notes() == Notes()
