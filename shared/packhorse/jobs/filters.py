@@ -7,10 +7,10 @@ gave is ever a part of the text (features JB-1).
 import json
 import math
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import Any
+from typing import Any, Literal
 
 from psycopg import sql
 
@@ -111,10 +111,23 @@ class JobFilter:
                 raise InvalidFilter(f"a name in a filter has at most {MAX_NAME} characters")
 
 
-Part = tuple[sql.Composable, Sequence[Any]]
+Part = tuple[sql.SQL | sql.Composed, Sequence[Any]]
 """A piece of SQL text and its parameters."""
 
 _COLUMNS = ("id", "queue", "instance", "application", "schedule")
+_ORDER = {
+    Operator.LESS: sql.SQL("<"),
+    Operator.AT_MOST: sql.SQL("<="),
+    Operator.MORE: sql.SQL(">"),
+    Operator.AT_LEAST: sql.SQL(">="),
+}
+_TEXT = sql.SQL(
+    "jsonb_typeof(properties -> %s::text) = 'string' "
+    'AND (properties ->> %s::text) COLLATE "C" {} %s'
+)
+_NUMBER = sql.SQL(
+    "jsonb_typeof(properties -> %s::text) = 'number' AND properties -> %s::text {} %s::jsonb"
+)
 _LEADING = re.compile(r"[=<>!~]*")
 
 
@@ -205,24 +218,20 @@ def _compare(condition: Condition) -> Part:
     value = json.dumps(condition.value)
     if condition.operator is Operator.EQUAL:
         return sql.SQL("properties -> %s::text = %s::jsonb"), [condition.name, value]
-    operator = sql.SQL(condition.operator.value)
+    operator = _ORDER[condition.operator]
     if isinstance(condition.value, str):
-        text = (
-            "jsonb_typeof(properties -> %s::text) = 'string' "
-            'AND (properties ->> %s::text) COLLATE "C" {} %s'
-        )
-        value = condition.value
-    else:
-        text = (
-            "jsonb_typeof(properties -> %s::text) = 'number' "
-            "AND properties -> %s::text {} %s::jsonb"
-        )
-    return sql.SQL(text).format(operator), [condition.name, condition.name, value]
+        return _TEXT.format(operator), [condition.name, condition.name, condition.value]
+    return _NUMBER.format(operator), [condition.name, condition.name, value]
 
 
-def _joined(word: str, parts: Any) -> Part:
-    texts, parameters = [], []
+def _joined(word: Literal[" AND ", " OR "], parts: Iterable[Part]) -> Part:
+    texts: list[sql.Composed] = []
+    parameters: list[Any] = []
     for text, values in parts:
         texts.append(sql.SQL("({})").format(text))
         parameters += values
     return sql.SQL(word).join(texts) if texts else sql.SQL("true"), parameters
+
+
+EVERYTHING = JobFilter()
+"""The filter that means all jobs."""

@@ -1,0 +1,211 @@
+"""`Jobs`: all that can be done with jobs and queues, beside doing the jobs (seed 003)."""
+
+from collections.abc import Mapping, Sequence
+from datetime import datetime, timedelta
+from typing import Any
+
+from psycopg import Connection
+
+from packhorse.jobs import adding, bulk, changing, figures, finding, queues, waiting
+from packhorse.jobs.adding import Added, NewJob
+from packhorse.jobs.bulk import BulkResult
+from packhorse.jobs.changing import Change
+from packhorse.jobs.consumers import Reach
+from packhorse.jobs.figures import Statistics
+from packhorse.jobs.filters import EVERYTHING, JobFilter
+from packhorse.jobs.job import Job
+from packhorse.jobs.pages import Page
+from packhorse.jobs.queues import Queue, QueueConfiguration
+from packhorse.jobs.sessions import Connect, reading, within, writing
+from packhorse.jobs.waiting import Unconsumed
+from packhorse.runtime import tracing
+
+
+class Jobs:
+    """The jobs of a cluster, which is the processes that share a database; safe for threads.
+
+    `application` is who gives jobs: an instance id, or what a client calls itself. Every method
+    raises `psycopg.Error` when the database is away.
+    """
+
+    def __init__(self, connect: Connect, application: str) -> None:
+        self._connect, self._application = connect, application
+
+    def add_job(
+        self,
+        topic: str,
+        properties: Mapping[str, Any] | None = None,
+        id: str | None = None,  # noqa: A002  # the seed's word
+        *,
+        connection: Connection | None = None,
+        priority: int = 0,
+        ready_at: datetime | None = None,
+        delay: timedelta | None = None,
+        only_on: str | None = None,
+        max_retries: int | None = None,
+    ) -> Added:
+        """Give a job; a topic and an id are one job, however often and where it is given.
+
+        With a connection it is a part of the caller's transaction, and there when that commits;
+        the caller's role stays. The job carries the present trace. The other words are `NewJob`'s.
+        Raises `InvalidName`, `InvalidProperties`, `InvalidJob`, `TooManyTopics`.
+        """
+        job = NewJob(
+            topic=topic,
+            properties=properties or {},
+            id=id,
+            priority=priority,
+            ready_at=ready_at,
+            delay=delay,
+            only_on=only_on,
+            max_retries=max_retries,
+            traceparent=_present_trace(),
+        )
+        return self.add_jobs([job], connection=connection)[0]
+
+    def add_jobs(
+        self, jobs: Sequence[NewJob], *, connection: Connection | None = None
+    ) -> list[Added]:
+        """Give several jobs at once, all or none; see `add_job`."""
+        with writing(self._connect) if connection is None else within(connection) as session:
+            return adding.add_jobs(session, self._application, jobs)
+
+    def get(self, number: int) -> Job:
+        """Return a job. Raises `UnknownJob`."""
+        with reading(self._connect) as connection:
+            return finding.get(connection, number)
+
+    def get_by_id(self, topic: str, id_: str) -> Job:
+        """Return the job that a topic and a caller's id name. Raises `UnknownJob`."""
+        with reading(self._connect) as connection:
+            return finding.get_by_id(connection, topic, id_)
+
+    def find(
+        self, wanted: JobFilter = EVERYTHING, *, after: str | None = None, limit: int = 100
+    ) -> Page:
+        """Return a page of the jobs that a filter means; `after` is the last page's.
+
+        Unfinished ones come first, the oldest of them first, then history, newest first. A job
+        whose state changes between two pages may be in both or in none. Raises `InvalidPage`.
+        """
+        with reading(self._connect) as connection:
+            return finding.find(connection, wanted, after=after, limit=limit)
+
+    def count(
+        self, wanted: JobFilter = EVERYTHING, what: Change | None = None, *, most: int = 10_000
+    ) -> int:
+        """Return how many jobs a filter means; with `what`: those that it can be done to.
+
+        Where there are more, `most` is returned.
+        """
+        with reading(self._connect) as connection:
+            return finding.count(connection, wanted, changing.allowed_states(what), most)
+
+    def stop(self, number: int) -> Job:
+        """Stop a job wherever it is: end it at once when QUEUED, ask its consumer when ACTIVE.
+
+        Returns it as it is then: STOPPED, or ACTIVE with `stop_requested`. Raises `UnknownJob`,
+        `WrongState`.
+        """
+        return self._change(Change.STOP, number)
+
+    def retry(self, number: int) -> Job:
+        """Make a job of history QUEUED again, under its number, with all its attempts before it.
+
+        Raises `UnknownJob`, `WrongState`.
+        """
+        return self._change(Change.RETRY, number)
+
+    def remove(self, number: int, *, even_active: bool = False) -> Job:
+        """Remove a job: end it as DROPPED when it waits, forget it when it is history.
+
+        One that is ACTIVE has to be stopped first; `even_active` takes it from a consumer that
+        does not stop, whose later writes are refused. Returns the job as it is then, or was.
+        Raises `UnknownJob`, `WrongState`.
+        """
+        return self._change(Change.ABANDON if even_active else Change.REMOVE, number)
+
+    def bulk_stop(
+        self, wanted: JobFilter, *, limit: int = 10_000, after: str | None = None
+    ) -> BulkResult:
+        """Stop the unfinished jobs that a filter means, in batches of a transaction each."""
+        return bulk.bulk(self._connect, Change.STOP, wanted, limit=limit, after=after)
+
+    def bulk_retry(
+        self, wanted: JobFilter, *, limit: int = 10_000, after: str | None = None
+    ) -> BulkResult:
+        """Retry the jobs of history that a filter means, the newest first."""
+        return bulk.bulk(self._connect, Change.RETRY, wanted, limit=limit, after=after)
+
+    def bulk_remove(
+        self, wanted: JobFilter, *, limit: int = 10_000, after: str | None = None
+    ) -> BulkResult:
+        """Remove the jobs that a filter means and that are not ACTIVE: first those of history."""
+        return bulk.bulk(self._connect, Change.REMOVE, wanted, limit=limit, after=after)
+
+    def statistics(self) -> Statistics:
+        """Return what was done and what waits, of each queue, of each topic, and of all."""
+        with reading(self._connect) as connection:
+            return figures.read_statistics(connection)
+
+    def reset_statistics(self, queue: str | None = None) -> None:
+        """Count what is done anew, of a queue or of all; what waits is never forgotten."""
+        with writing(self._connect) as connection:
+            figures.reset_statistics(connection, queue)
+
+    def unconsumed(self, reaches: Sequence[Reach]) -> tuple[Unconsumed, ...]:
+        """Return the topics whose jobs wait because no instance does them, by topic.
+
+        `reaches` is what the live instances announce (`consumers.reach_of`).
+        """
+        with reading(self._connect) as connection:
+            return waiting.unconsumed(connection, reaches)
+
+    def queues(self) -> list[Queue]:
+        """Return all queues, by name."""
+        with reading(self._connect) as connection:
+            return queues.read_queues(connection)
+
+    def queue(self, name: str) -> Queue:
+        """Return a queue. Raises `UnknownQueue`."""
+        with reading(self._connect) as connection:
+            return queues.get_queue(connection, name)
+
+    def put_queue(self, configuration: QueueConfiguration, version: int | None = None) -> Queue:
+        """Make or change a queue, of a version when one is given (0: there must be none yet).
+
+        Raises `QueueChanged`, `InvalidQueue`, `QueuesBusy`.
+        """
+        with writing(self._connect) as connection:
+            return queues.put_queue(connection, configuration, version)
+
+    def remove_queue(self, name: str, version: int | None = None) -> None:
+        """Remove a queue; its jobs go to the queues that take their topics then.
+
+        Raises `UnknownQueue`, `QueueChanged`, `QueuesBusy`, `InvalidQueue` for `main`.
+        """
+        with writing(self._connect) as connection:
+            queues.remove_queue(connection, name, version)
+
+    def suspend_queue(self, name: str, version: int | None = None) -> Queue:
+        """Let no job of a queue begin, on any instance, until it is resumed.
+
+        Raises `UnknownQueue`, `QueueChanged`, `QueuesBusy`.
+        """
+        with writing(self._connect) as connection:
+            return queues.suspend_queue(connection, name, suspended=True, version=version)
+
+    def resume_queue(self, name: str, version: int | None = None) -> Queue:
+        """Let the jobs of a queue begin again. Raises as `suspend_queue`."""
+        with writing(self._connect) as connection:
+            return queues.suspend_queue(connection, name, suspended=False, version=version)
+
+    def _change(self, what: Change, number: int) -> Job:
+        with writing(self._connect) as connection:
+            return changing.change(connection, what, number)
+
+
+def _present_trace() -> str | None:
+    if not tracing.trace_id():
+        return None
+    return tracing.inject()[tracing.TRACEPARENT].decode()
