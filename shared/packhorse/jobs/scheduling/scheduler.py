@@ -60,7 +60,7 @@ class Scheduler:
         clock: Clock | None = None,
         now: Callable[[Connection], datetime] = database_time,
     ) -> None:
-        """Take `connect` from a pool of two or more, and what the time is to the database from `now`."""
+        """Take `connect` from a pool of two or more; `now` is asked what time it is."""
         self._connect, self._instance = connect, instance
         self._leader, self._members = leader, members
         self._clock, self._now = clock or SystemClock(), now
