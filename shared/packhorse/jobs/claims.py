@@ -4,13 +4,21 @@ All functions are called in a READ COMMITTED transaction as the bookkeeper, and 
 before a job is begun.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from typing import Any
 
-from psycopg import Connection
+from psycopg import Connection, Cursor
+from psycopg.rows import dict_row
 
-from packhorse.jobs.job import Job
+from packhorse.jobs import claim_statements as statements
+from packhorse.jobs.event_store import record
+from packhorse.jobs.given import LEADER
+from packhorse.jobs.job import Job, JobLost
 from packhorse.jobs.leases import Run
+from packhorse.jobs.notifications import START, notification
+from packhorse.jobs.queue import QueueType
+from packhorse.jobs.rows import job_of
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,6 +44,8 @@ class Wish:
     """What a run would take from one queue."""
 
     queue: str
+    type: QueueType
+    """As the run knows it; nothing is claimed when it has changed."""
     topics: Sequence[str]
     """Known topics (`Layout.topics`) of the queue that it has consumers for."""
     places: int
@@ -57,9 +67,115 @@ def claim(
     Nothing without a valid lease. `leads`: whether this instance leads, for jobs `only_on` LEADER.
     Raises nothing of its own; jobs that others claim at the moment are passed over.
     """
-    raise NotImplementedError
+    wanted = [wish for wish in wishes if wish.places > 0 and wish.topics]
+    if not wanted:
+        return []
+    given = {
+        "runtime_id": run.runtime_id,
+        "instance": run.instance,
+        "places_for": ["", run.instance, *([LEADER] if leads else [])],
+    }
+    claimed = _claim(connection, given, wanted)
+    record(
+        connection,
+        [notification(START, one.job, run.instance) for one in claimed],
+        hint=False,
+    )
+    return claimed
 
 
 def check(connection: Connection, held: Claim) -> None:
-    """Hold the attempt until the transaction ends: nobody ends it before. Raises `JobLost`."""
-    raise NotImplementedError
+    """Hold the attempt until the transaction ends: nobody ends it before. Raises `JobLost`.
+
+    Progress can be stored meanwhile.
+    """
+    found = connection.execute(
+        "SELECT FROM jobs.job WHERE number = %s AND runtime_id = %s AND epoch = %s "
+        "AND state = 'ACTIVE' FOR KEY SHARE",
+        (held.number, held.runtime_id, held.epoch),
+    ).fetchone()
+    if found is None:
+        raise lost(held)
+
+
+def lost(held: Claim) -> JobLost:
+    """Return what to raise when an attempt is no longer what it was."""
+    return JobLost(f"job {held.number} is another attempt's now (this one had epoch {held.epoch})")
+
+
+def _claim(connection: Connection, given: dict[str, Any], wishes: Sequence[Wish]) -> list[Claimed]:
+    """Ask for all in one round trip; for the heads of ordered queues there are two more."""
+    ordered = [wish for wish in wishes if wish.type is QueueType.ORDERED]
+    topics = {topic for wish in wishes for topic in (*wish.topics, *(wish.consumed or ()))}
+    with connection.pipeline():
+        connection.execute(statements.PREPARE)
+        connection.execute(statements.PROMOTE, {"topics": sorted(topics)})
+        connection.execute(statements.OPEN, {"topics": sorted(topics)})
+        cursors = [
+            _ask(connection, statements.OF_TYPE[wish.type], given | _of(wish))
+            for wish in wishes
+            if wish.type is not QueueType.ORDERED
+        ]
+        heads = _ask(connection, statements.HEADS, given | _heads(ordered)) if ordered else None
+    claimed = [one for cursor in cursors for one in _claimed(cursor)]
+    if heads is not None:
+        claimable = {row["queue"] for row in heads.fetchall()}
+        chosen = [wish for wish in ordered if wish.queue in claimable]
+        claimed += _claim_heads(connection, given, chosen) if chosen else []
+    return claimed
+
+
+def _claim_heads(
+    connection: Connection, given: dict[str, Any], wishes: Sequence[Wish]
+) -> list[Claimed]:
+    """Claim what is first in ordered queues, each locked by this transaction.
+
+    The statement that looks once more begins after the locks are there: it sees every claim and
+    every end that came before.
+    """
+    names = sorted(wish.queue for wish in wishes)
+    locked = {name for (name,) in connection.execute(statements.LOCK_QUEUES, (names,))}
+    chosen = [wish for wish in wishes if wish.queue in locked]
+    if not chosen:
+        return []
+    return _claimed(_ask(connection, statements.CLAIM_HEADS, given | _heads(chosen)))
+
+
+def _of(wish: Wish) -> dict[str, Any]:
+    return {
+        "queue": wish.queue,
+        "topics": list(wish.topics),
+        "places": wish.places,
+        "many": statements.OTHERS * wish.places + statements.MARGIN,
+        "turn": wish.turn,
+    }
+
+
+def _heads(wishes: Iterable[Wish]) -> dict[str, Any]:
+    """Pairs of queue and topic: what this run can do, and what holds the queue."""
+    mine = [(wish.queue, topic) for wish in wishes for topic in wish.topics]
+    all_of = [wish.queue for wish in wishes if wish.consumed is None]
+    consumed = {topic for wish in wishes for topic in (*wish.topics, *(wish.consumed or ()))}
+    return {
+        "queues": [wish.queue for wish in wishes],
+        "mine": [topic for _, topic in mine],
+        "all_of": all_of,
+        "consumed": sorted(consumed),
+    }
+
+
+def _ask(connection: Connection, statement: str, given: dict[str, Any]) -> Cursor[dict[str, Any]]:
+    cursor = connection.cursor(row_factory=dict_row)
+    return cursor.execute(statement.encode(), given)
+
+
+def _claimed(cursor: Cursor[dict[str, Any]]) -> list[Claimed]:
+    """Return what was claimed, in the order in which it is to be begun."""
+    with cursor:
+        rows = sorted(cursor.fetchall(), key=lambda row: row["place"])
+    return [
+        Claimed(
+            Claim(row["number"], row["runtime_id"], row["epoch"]), job_of(row), row["timeout_s"]
+        )
+        for row in rows
+    ]

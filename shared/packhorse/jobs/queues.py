@@ -12,18 +12,46 @@ from psycopg import Connection
 from psycopg.rows import dict_row
 
 from packhorse.jobs.hints import JOBS
-from packhorse.jobs.queue import MAIN as MAIN
-from packhorse.jobs.queue import MOST_TOPICS as MOST_TOPICS
-from packhorse.jobs.queue import InvalidQueue as InvalidQueue
-from packhorse.jobs.queue import Layout as Layout
-from packhorse.jobs.queue import Queue as Queue
-from packhorse.jobs.queue import QueueChanged as QueueChanged
-from packhorse.jobs.queue import QueueConfiguration as QueueConfiguration
-from packhorse.jobs.queue import QueuesBusy as QueuesBusy
-from packhorse.jobs.queue import QueueType as QueueType
-from packhorse.jobs.queue import TooManyTopics as TooManyTopics
-from packhorse.jobs.queue import UnknownQueue as UnknownQueue
-from packhorse.jobs.queue import choose_queue as choose_queue
+from packhorse.jobs.queue import (
+    MAIN,
+    MOST_TOPICS,
+    InvalidQueue,
+    Layout,
+    Queue,
+    QueueChanged,
+    QueueConfiguration,
+    QueuesBusy,
+    QueueType,
+    TooManyTopics,
+    UnknownQueue,
+    choose_queue,
+)
+
+__all__ = [
+    "MAIN",
+    "MOST_TOPICS",
+    "InvalidQueue",
+    "Layout",
+    "Queue",
+    "QueueChanged",
+    "QueueConfiguration",
+    "QueueType",
+    "QueuesBusy",
+    "TooManyTopics",
+    "UnknownQueue",
+    "choose_queue",
+    "declare_queue",
+    "get_queue",
+    "learn_topics",
+    "put_queue",
+    "read_layout",
+    "read_queues",
+    "remove_queue",
+    "share_layout",
+    "suspend_queue",
+    "tell_workers",
+]
+"""What a queue is, beside what is done with it here."""
 
 LAYOUT_LOCK = 0x70686A71
 """Advisory lock: shared by who claims or learns a topic, exclusive to who changes queues."""

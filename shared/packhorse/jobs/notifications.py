@@ -1,0 +1,37 @@
+"""What is told of jobs, as events that reach every instance when the transaction commits.
+
+A notification tells; nothing is decided by it. Its properties are what the job was at that time.
+"""
+
+from packhorse.jobs.event_store import NewEvent
+from packhorse.jobs.job import Job
+
+ADDED, START, FINISHED, FAILED, CANCELLED, REMOVED = (
+    "ADDED",
+    "START",
+    "FINISHED",
+    "FAILED",
+    "CANCELLED",
+    "REMOVED",
+)
+PREFIX = "packhorse/job/"
+"""Topics of notifications begin so (JS-06)."""
+
+
+def notification(kind: str, job: Job, application: str, reason: str = "") -> NewEvent:
+    """Return the event that tells of a job, from `application`, which gets it too."""
+    return NewEvent(
+        topic=PREFIX + kind,
+        application=application,
+        properties={
+            "number": job.number,
+            "topic": job.topic,
+            "id": job.id,
+            "queue": job.queue,
+            "state": job.state.value,
+            "instance": job.instance,
+            "attempts": job.attempts,
+            "reason": reason,
+        },
+        echo=True,
+    )
