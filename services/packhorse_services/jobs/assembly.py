@@ -2,6 +2,7 @@
 
 from packhorse.clock import SystemClock
 from packhorse.db.connect import open_pool
+from packhorse.jobs.jobs import Jobs
 from packhorse.runtime.auth import Authenticator
 from packhorse.topology.own_cluster import Announced, join
 from packhorse_services.jobs.app import JobsService, jobs_service
@@ -16,8 +17,10 @@ def assemble(settings: Settings, authenticator: Authenticator) -> JobsService:
     """Put a jobs service together; nothing connects before it is started."""
     url = settings.database_url.get_secret_value()
     cluster = join(url, settings.topology, Announced(ROLE, endpoint=settings.endpoint))
+    pool = open_pool(url, "jobs-routes", size=_CONNECTIONS)
     parts = Parts(
-        pool=open_pool(url, "jobs-routes", size=_CONNECTIONS),
+        pool=pool,
+        jobs=Jobs(pool.connection, cluster.discovery.instance_id),
         discovery=cluster.discovery,
         clock=SystemClock(),
     )

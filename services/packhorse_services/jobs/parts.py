@@ -12,6 +12,7 @@ from psycopg_pool import ConnectionPool
 from packhorse.clock import Clock
 from packhorse.db.metadata import BOOKKEEPER
 from packhorse.db.roles import act_as
+from packhorse.jobs.jobs import Jobs
 from packhorse.topology.discovery import Discovery
 
 Pool = ConnectionPool[Connection]
@@ -23,6 +24,7 @@ class Parts:
     """The database of the cluster, and the view of who is alive in it."""
 
     pool: Pool
+    jobs: Jobs
     discovery: Discovery
     clock: Clock
 

@@ -1,0 +1,203 @@
+"""Schedules over HTTP: list, look at, make, change, suspend, remove, and what came of each."""
+
+from datetime import UTC, datetime, timedelta
+from typing import Annotated
+from urllib.parse import urlencode
+
+from fastapi import APIRouter, Header, Query, Request, Response
+from psycopg import Connection
+
+from packhorse.jobs.scheduling import store
+from packhorse.jobs.scheduling.definition import Schedule, require_schedule
+from packhorse.jobs.scheduling.errors import UnknownSchedule
+from packhorse.runtime.problems import Problem, documented
+from packhorse.runtime.validation import StrictRoute
+from packhorse_services.jobs.fields import IfMatch, Limit, Operator, Reader, ScheduleName
+from packhorse_services.jobs.parts import of
+from packhorse_services.jobs.schedule_schemas import (
+    ScheduleBody,
+    ScheduleDocument,
+    ScheduleList,
+    TickDocument,
+    TickList,
+    definition_of,
+    schedule_document,
+    tick_document,
+)
+from packhorse_services.jobs.tags import check_version, version_tag
+
+router = APIRouter(route_class=StrictRoute, tags=["schedules"])
+
+_CHANGED = documented(404, 409, 412, 503)
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+_MICROSECOND = timedelta(microseconds=1)
+_LATEST = (datetime(9000, 1, 1, tzinfo=UTC) - _EPOCH) // _MICROSECOND
+
+
+@router.get("/schedules", responses=documented(503))
+async def list_schedules(
+    request: Request,
+    response: Response,
+    _caller: Reader,
+    limit: Limit = 100,
+    cursor: Annotated[
+        str | None, Query(max_length=255, pattern=r"^[A-Za-z0-9_.-]+$", description="A name")
+    ] = None,
+) -> ScheduleList:
+    """List schedules by name, with the next moment of each."""
+    found = await of(request).ask(
+        lambda connection: store.list_schedules(connection, after=cursor or "", limit=limit + 1)
+    )
+    following = None
+    if len(found) > limit:
+        query = urlencode({"limit": limit, "cursor": found[limit - 1].name})
+        following = f"/schedules?{query}"
+        response.headers["Link"] = f'<{following}>; rel="next"'
+    return ScheduleList(schedules=[schedule_document(one) for one in found[:limit]], next=following)
+
+
+@router.get("/schedules/{name}", responses=documented(404, 503))
+async def get_schedule(
+    request: Request, response: Response, name: ScheduleName, _caller: Reader
+) -> ScheduleDocument:
+    """Return a schedule. Its ETag is that of the definition: firing does not change it."""
+    found = await of(request).ask(lambda connection: store.get_schedule(connection, name))
+    return _answer(response, found)
+
+
+@router.put(
+    "/schedules/{name}",
+    responses={
+        201: {"model": ScheduleDocument, "description": "It was made"},
+        **documented(400, 409, 412, 413, 415, 503),
+    },
+)
+async def put_schedule(
+    request: Request,
+    response: Response,
+    name: ScheduleName,
+    caller: Operator,
+    body: ScheduleBody,
+    *,
+    if_match: IfMatch = None,
+    if_none_match: Annotated[
+        str | None, Header(pattern=r"^\*$", description="`*`: only where there is none")
+    ] = None,
+) -> ScheduleDocument:
+    """Make a schedule, or change it; it is then planned anew.
+
+    A program's own schedule that was changed is not changed back by the program.
+    """
+    definition = require_schedule(definition_of(name, body))
+
+    def put(connection: Connection) -> Schedule:
+        before = _find(connection, name)
+        version = _meant(before, if_match, wanted_new=if_none_match is not None)
+        if before is not None:
+            return store.replace_schedule(connection, definition, version=version)
+        response.status_code = 201
+        return store.create_schedule(connection, definition, origin=caller.name.lstrip("@"))
+
+    return _answer(response, await of(request).ask(put))
+
+
+@router.post("/schedules/{name}/suspend", responses=_CHANGED)
+async def suspend_schedule(
+    request: Request,
+    response: Response,
+    name: ScheduleName,
+    _caller: Operator,
+    if_match: IfMatch = None,
+) -> ScheduleDocument:
+    """Let a schedule not fire, on any instance, until it is resumed."""
+    return _answer(response, await _set(request, name, if_match, suspended=True))
+
+
+@router.post("/schedules/{name}/resume", responses=_CHANGED)
+async def resume_schedule(
+    request: Request,
+    response: Response,
+    name: ScheduleName,
+    _caller: Operator,
+    if_match: IfMatch = None,
+) -> ScheduleDocument:
+    """Let a suspended schedule go on with its next moment."""
+    return _answer(response, await _set(request, name, if_match, suspended=False))
+
+
+@router.delete("/schedules/{name}", status_code=204, responses=_CHANGED)
+async def remove_schedule(
+    request: Request, name: ScheduleName, _caller: Operator, if_match: IfMatch = None
+) -> None:
+    """Remove a schedule; its jobs stay. A program's own comes back: suspend it instead."""
+
+    def remove(connection: Connection) -> None:
+        version = _version(connection, name, if_match)
+        store.remove_schedule(connection, name, version=version)
+
+    await of(request).ask(remove)
+
+
+@router.get("/schedules/{name}/ticks", responses=documented(404, 503))
+async def list_ticks(
+    request: Request,
+    response: Response,
+    name: ScheduleName,
+    _caller: Reader,
+    limit: Limit = 100,
+    cursor: Annotated[int | None, Query(ge=0, le=_LATEST)] = None,
+) -> TickList:
+    """List what came of a schedule's moments, newest first."""
+    before = None if cursor is None else _EPOCH + cursor * _MICROSECOND
+
+    def ask(connection: Connection) -> list[TickDocument]:
+        store.get_schedule(connection, name)
+        found = store.list_ticks(connection, name, before=before, limit=limit + 1)
+        return [tick_document(tick) for tick in found]
+
+    found = await of(request).ask(ask)
+    following = None
+    if len(found) > limit:
+        last = (found[limit - 1].tick - _EPOCH) // _MICROSECOND
+        following = f"/schedules/{name}/ticks?{urlencode({'limit': limit, 'cursor': last})}"
+        response.headers["Link"] = f'<{following}>; rel="next"'
+    return TickList(ticks=found[:limit], next=following)
+
+
+def _answer(response: Response, schedule: Schedule) -> ScheduleDocument:
+    response.headers["ETag"] = _tag(schedule)
+    return schedule_document(schedule)
+
+
+def _tag(schedule: Schedule) -> str:
+    return version_tag(schedule.version, schedule.created_at)
+
+
+def _find(connection: Connection, name: str) -> Schedule | None:
+    try:
+        return store.get_schedule(connection, name)
+    except UnknownSchedule:
+        return None
+
+
+def _meant(before: Schedule | None, if_match: str | None, *, wanted_new: bool) -> int | None:
+    """Return the version that a caller means; None: any. Raises `Problem` 412."""
+    if wanted_new and before is not None:
+        raise Problem(412, detail=f"there is a schedule {before.name} already")
+    if before is None:
+        if if_match is not None:
+            raise Problem(412, detail="there is no such schedule; leave out If-Match to make it")
+        return None
+    return before.version if check_version(if_match, _tag(before)) else None
+
+
+def _version(connection: Connection, name: str, if_match: str | None) -> int | None:
+    return _meant(store.get_schedule(connection, name), if_match, wanted_new=False)
+
+
+async def _set(request: Request, name: str, if_match: str | None, *, suspended: bool) -> Schedule:
+    def change(connection: Connection) -> Schedule:
+        version = _version(connection, name, if_match)
+        return store.suspend_schedule(connection, name, suspended=suspended, version=version)
+
+    return await of(request).ask(change)
