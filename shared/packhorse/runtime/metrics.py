@@ -173,3 +173,36 @@ SCHEDULE_LATENESS = Histogram(
     "How long after its moment a schedule fired",
     buckets=(0.1, 0.5, 1, 5, 15, 60, 300, 3600, 86400),
 )
+
+EVENTS_STORED = Counter("packhorse_events_stored", "Events that this process stored for others")
+EVENTS_RECEIVED = Counter("packhorse_events_received", "Stored events that this process was given")
+EVENTS_LOST = Counter(
+    "packhorse_events_lost", "Events that a handler had no room for because it was slow"
+)
+EVENT_GAPS = Counter(
+    "packhorse_event_gaps", "Times that events were pruned before this instance had them"
+)
+EVENT_HANDLER_FAILURES = Counter(
+    "packhorse_event_handler_failures", "Calls of event handlers that raised"
+)
+EVENT_SLOW_HANDLERS = Gauge(
+    "packhorse_event_slow_handlers", "Event handlers that are more than 5 s behind"
+)
+EVENTS_PRUNED = Counter("packhorse_events_pruned", "Stored events that were removed as old")
+
+JOBS_ENDED = Counter(
+    "packhorse_jobs_ended",
+    "Attempts of jobs that ended here: the job's state then, or LOST",
+    ["queue", "state"],
+)
+JOBS_ACTIVE = Gauge("packhorse_jobs_active", "Attempts of jobs under way here", ["queue"])
+JOBS_SECONDS = Histogram(
+    "packhorse_jobs_seconds",
+    "Time that consumers had jobs",
+    ["queue"],
+    buckets=(0.01, 0.1, 0.5, 1, 5, 30, 120, 600, 3600),
+)
+JOBS_RESCUED = Counter(
+    "packhorse_jobs_rescued", "Jobs taken from workers whose lease was over, wherever those were"
+)
+JOBS_LEASE = Gauge("packhorse_jobs_lease", "1 while this process may do jobs")

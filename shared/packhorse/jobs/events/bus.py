@@ -1,0 +1,183 @@
+"""Events of one process: whoever subscribes hears them, and a slow one delays nobody for long."""
+
+import threading
+import time
+from collections.abc import Iterable, Sequence
+from types import MappingProxyType
+from typing import Protocol
+
+import orjson
+
+from packhorse.clock import Clock, SystemClock
+from packhorse.errors import Transient
+from packhorse.jobs.event import APPLICATION, DISTRIBUTE, Event
+from packhorse.jobs.events.delivery import Delivery, Handler, HandlerState
+from packhorse.jobs.events.filter import EventFilter
+from packhorse.jobs.events.mailbox import CAPACITY, SLOW_S, Mailbox
+from packhorse.jobs.filters import Template
+from packhorse.jobs.names import InvalidProperties, require_properties, require_topic
+from packhorse.runtime.metrics import EVENT_SLOW_HANDLERS
+from packhorse.runtime.periodic import Periodic
+
+
+class EventNotStored(Transient):
+    """An event for all instances was not stored, as far as one knows; it may be told later."""
+
+
+class Carrier(Protocol):
+    """Takes events to the other instances."""
+
+    def carry(self, event: Event, *, wait: bool) -> None:
+        """Store it, now or soon. Raises `EventNotStored`."""
+        ...
+
+
+class Subscription:
+    """A handler's place on a bus."""
+
+    def __init__(self, bus: "EventBus", delivery: Delivery) -> None:
+        self._bus, self._delivery = bus, delivery
+
+    def state(self) -> HandlerState:
+        """Return how the handler does."""
+        return self._delivery.state()
+
+    def cancel(self) -> None:
+        """Let it hear nothing more; a call under way may still be going on."""
+        self._bus.remove(self._delivery)
+
+
+class EventBus:
+    """A component; safe for threads. Handlers hear events in the order in which they are sent.
+
+    An event's properties are copied as JSON, so what a sender changes afterwards stays its own.
+    """
+
+    def __init__(
+        self, *, slow_s: float = SLOW_S, capacity: int = CAPACITY, clock: Clock | None = None
+    ) -> None:
+        self._slow_s, self._capacity, self._clock = slow_s, capacity, clock or SystemClock()
+        self._lock = threading.Lock()
+        self._deliveries: tuple[Delivery, ...] = ()
+        self._carrier: Carrier | None = None
+        self._stopped = False
+        self._watch = Periodic("events-watch", slow_s / 5, self._look)
+
+    def subscribe(
+        self,
+        patterns: str | Sequence[str],
+        handler: Handler,
+        *,
+        where: Sequence[Template] = (),
+        name: str = "",
+        gaps: bool = False,
+    ) -> Subscription:
+        """Let a handler hear the events whose topics and properties fit, from now on.
+
+        Of several templates one must match. With `gaps` it also hears the events of topic `GAP`.
+        Raises `InvalidName` or `InvalidFilter`.
+        """
+        wanted = EventFilter((patterns,) if isinstance(patterns, str) else tuple(patterns), where)
+        delivery = Delivery(
+            name or getattr(handler, "__qualname__", type(handler).__name__),
+            wanted,
+            handler,
+            Mailbox(self._capacity, self._slow_s),
+            self._clock,
+            hears_gaps=gaps,
+        )
+        with self._lock:
+            if self._stopped:
+                delivery.close(drop=True)
+            else:
+                self._deliveries += (delivery,)
+        return Subscription(self, delivery)
+
+    def remove(self, delivery: Delivery) -> None:
+        """Take a handler's place away."""
+        with self._lock:
+            self._deliveries = tuple(one for one in self._deliveries if one is not delivery)
+        delivery.close(drop=True)
+
+    def carry_with(self, carrier: Carrier | None) -> None:
+        """Say who takes events with the mark `event.distribute` to the other instances."""
+        self._carrier = carrier
+
+    def send(self, event: Event) -> None:
+        """Return when every handler that is not slow has done the event.
+
+        One with the mark is stored for the other instances before. A handler may send: it does not
+        wait for itself. Raises `InvalidName`, `InvalidProperties`, or `EventNotStored`, after
+        which nobody here has heard it.
+        """
+        self._settle(self._hand_out([self._accepted(event, wait=True)]))
+
+    def post(self, event: Event) -> None:
+        """Return at once; handlers hear it soon. Where a mailbox is full, that is waited for.
+
+        One with the mark is stored soon. Raises `InvalidName`, `InvalidProperties`, or
+        `EventNotStored` when too many wait to be stored.
+        """
+        self._hand_out([self._accepted(event, wait=False)])
+
+    def deliver(self, events: Iterable[Event]) -> None:
+        """Let handlers hear events of other instances; returns as `send` does."""
+        self._settle(self._hand_out(events))
+
+    def handlers(self) -> tuple[HandlerState, ...]:
+        """Return how the handlers do, in the order in which they came."""
+        return tuple(delivery.state() for delivery in self._deliveries)
+
+    def start(self) -> None:
+        """Begin to report slow handlers."""
+        self._watch.start()
+
+    def stop(self, timeout: float) -> None:
+        """Let handlers hear what was sent; one that takes longer than `timeout` is left behind."""
+        until = time.monotonic() + timeout
+        with self._lock:
+            self._stopped = True
+            ending, self._deliveries = self._deliveries, ()
+        for delivery in ending:
+            delivery.close()
+        self._watch.stop(timeout)
+        for delivery in ending:
+            delivery.join(max(0.0, until - time.monotonic()))
+
+    def failure(self) -> BaseException | None:
+        """Return what ended the reports, which no handler does."""
+        return self._watch.failure()
+
+    def _accepted(self, event: Event, *, wait: bool) -> Event:
+        require_topic(event.topic)
+        if APPLICATION in event.properties:
+            raise InvalidProperties(f"{APPLICATION} is set by packhorse, never by a sender")
+        properties = require_properties(dict(event.properties))
+        copied = Event(event.topic, MappingProxyType(orjson.loads(orjson.dumps(properties))))
+        if DISTRIBUTE in copied.properties:
+            self._carry(copied, wait=wait)
+        return copied
+
+    def _carry(self, event: Event, *, wait: bool) -> None:
+        if self._carrier is None:
+            raise EventNotStored("this process takes no events to other instances now")
+        self._carrier.carry(event, wait=wait)
+
+    def _hand_out(self, events: Iterable[Event]) -> dict[Delivery, int]:
+        """Post events, and return the place of the last one with each handler."""
+        places: dict[Delivery, int] = {}
+        deliveries = self._deliveries
+        for event in events:
+            for delivery in deliveries:
+                if delivery.wants(event):
+                    places[delivery] = delivery.post(event)
+        return places
+
+    def _settle(self, places: dict[Delivery, int]) -> None:
+        for delivery, place in places.items():
+            delivery.wait(place)
+
+    def _look(self) -> None:
+        for delivery in self._deliveries:
+            delivery.look()
+        EVENT_SLOW_HANDLERS.set(sum(state.slow for state in self.handlers()))

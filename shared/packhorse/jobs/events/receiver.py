@@ -1,0 +1,139 @@
+"""Hands out the stored events of other instances, and remembers how far it has got."""
+
+import logging
+import threading
+from collections.abc import Callable
+from contextlib import AbstractContextManager
+from dataclasses import dataclass
+from datetime import datetime
+
+import psycopg
+from psycopg import Connection, sql
+
+from packhorse.clock import Clock, SystemClock
+from packhorse.db.metadata import BOOKKEEPER
+from packhorse.jobs.event import Event
+from packhorse.jobs.events.bus import EventBus
+from packhorse.jobs.events.cursor import load_cursor, store_cursor
+from packhorse.jobs.events.delivery import GAP
+from packhorse.jobs.events.position import InvalidPosition, Position
+from packhorse.jobs.events.reading import Page, position_now, read_page
+from packhorse.runtime.lifecycle import Worker
+from packhorse.runtime.metrics import EVENT_GAPS, EVENTS_RECEIVED
+
+logger = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class ReceiverSettings:
+    """How often an instance looks for events, in seconds."""
+
+    poll_s: float = 1.0
+    """Between looks when there is no hint."""
+    together_s: float = 0.05
+    """Hints that follow one within this time are answered with it."""
+    retry_s: float = 1.0
+    """Between attempts to reach the database."""
+    idle_store_s: float = 60.0
+    """The cursor is stored as often even when there was nothing: it must not look old."""
+
+
+class Receiver:
+    """A component; each event is handed to a bus once, in order, page by page.
+
+    Only an instance that dies after that and before its cursor is stored hands the page out again.
+    """
+
+    def __init__(
+        self,
+        connect: Callable[[], AbstractContextManager[Connection]],
+        instance_id: str,
+        bus: EventBus,
+        settings: ReceiverSettings = ReceiverSettings(),
+        clock: Clock | None = None,
+    ) -> None:
+        """`connect` gives a connection in autocommit mode."""
+        self._connect, self._instance_id, self._bus = connect, instance_id, bus
+        self._settings, self._clock = settings, clock or SystemClock()
+        self._wake, self._ended, self._current = (threading.Event() for _ in range(3))
+        self._unstored: set[tuple[int, datetime]] = set()
+        self._gap_at = ""
+        self._worker = Worker("events-in", self._run)
+
+    def start(self) -> None:
+        """Begin to look; returns at once, whether the database answers or not."""
+        self._worker.start()
+
+    def wake(self) -> None:
+        """Look soon."""
+        self._wake.set()
+
+    def stop(self, timeout: float) -> None:
+        """Hand out nothing more."""
+        self._worker.ask_to_end()
+        self._ended.set()
+        self._wake.set()
+        self._worker.stop(timeout)
+
+    def failure(self) -> BaseException | None:
+        """Return what ended the thread, which no database does."""
+        return self._worker.failure()
+
+    def wait_until_current(self, timeout: float) -> bool:
+        """Wait until all was handed out that was there when the database was reached."""
+        return self._current.wait(timeout)
+
+    def _run(self, stopping: threading.Event) -> None:
+        while not stopping.is_set():
+            try:
+                with self._connect() as connection:
+                    connection.execute(sql.SQL("SET ROLE {}").format(sql.Identifier(BOOKKEEPER)))
+                    self._follow(connection, stopping)
+            except psycopg.Error as error:
+                logger.warning("events of other instances can't be read now: %s", error)
+                self._current.clear()
+                self._clock.wait(self._ended, self._settings.retry_s)
+
+    def _follow(self, connection: Connection, stopping: threading.Event) -> None:
+        """Go on from what is stored: a database that was restored knows best where that is."""
+        position, since = load_cursor(connection, self._instance_id)
+        stored = self._clock.monotonic()
+        while not stopping.is_set():
+            self._wake.clear()
+            page = self._read(connection, position)
+            self._hand_out(page, position, since)
+            position = page.position
+            if page.events or page.gap or self._clock.monotonic() - stored > self._idle_s:
+                since = store_cursor(connection, self._instance_id, position)
+                stored = self._clock.monotonic()
+                self._unstored.clear()
+            if not page.more:
+                self._current.set()
+                self._pause()
+
+    @property
+    def _idle_s(self) -> float:
+        return self._settings.idle_store_s
+
+    def _read(self, connection: Connection, position: Position) -> Page:
+        try:
+            return read_page(connection, position, reader=self._instance_id)
+        except InvalidPosition:
+            logger.error("the stored position of events can't be read; going on from now")
+            return Page((), position_now(connection), gap=True)
+
+    def _hand_out(self, page: Page, position: Position, since: datetime) -> None:
+        """Tell of a gap once; leave out what was handed out and could not be remembered."""
+        if page.gap and position.seen != self._gap_at:
+            self._gap_at = position.seen
+            EVENT_GAPS.inc()
+            logger.warning("events were pruned before this instance had them")
+            self._bus.deliver([Event(GAP, {"reason": "pruned", "since": since.isoformat()})])
+        new = [one for one in page.events if (one.number, one.created_at) not in self._unstored]
+        self._bus.deliver(one.at(self._instance_id) for one in new)
+        self._unstored.update((one.number, one.created_at) for one in new)
+        EVENTS_RECEIVED.inc(len(new))
+
+    def _pause(self) -> None:
+        if self._clock.wait(self._wake, self._settings.poll_s):
+            self._clock.wait(self._ended, self._settings.together_s)
