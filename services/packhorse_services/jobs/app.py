@@ -8,13 +8,22 @@ from fastapi import APIRouter, FastAPI
 from packhorse.runtime.auth import Authenticator
 from packhorse.runtime.http import create_app
 from packhorse.runtime.lifecycle import Component
+from packhorse.runtime.pages.session import session_router
 from packhorse.runtime.problems import Kind
+from packhorse_services.jobs.page import acting, bulk
+from packhorse_services.jobs.page import routes as page_routes
+from packhorse_services.jobs.page.rendering import PAGES
 from packhorse_services.jobs.parts import Parts, Pool
 
 DESCRIPTION = "Adds, shows, stops and retries jobs; their queues, schedules and events."
 _PROBLEMS: Mapping[type[Exception], Kind] = {}
 
-_ROUTERS: Sequence[APIRouter] = ()
+_ROUTERS: Sequence[APIRouter] = (
+    session_router(PAGES),
+    page_routes.router,
+    acting.router,
+    bulk.router,
+)
 
 
 @dataclass(frozen=True)

@@ -7,6 +7,7 @@
   const state = document.getElementById("state");
   let tag = null;
   let asking = false;
+  let pressed = false;
 
   const tell = (text, wrong) => {
     state.textContent = text;
@@ -32,9 +33,16 @@
   const show = (text) => {
     const open = new Set();
     for (const one of content.querySelectorAll("details[open]")) open.add(one.dataset.key);
+    const focused = content.contains(document.activeElement)
+      ? document.activeElement.dataset.key
+      : undefined;
     const found = new DOMParser().parseFromString(text, "text/html");
     content.replaceChildren(...found.body.childNodes);
     for (const one of content.querySelectorAll("details")) one.open = open.has(one.dataset.key);
+    if (focused !== undefined) {
+      const again = content.querySelector(`[data-key="${CSS.escape(focused)}"]`);
+      if (again !== null) again.focus({ preventScroll: true });
+    }
   };
 
   const refresh = async () => {
@@ -48,6 +56,7 @@
       location.reload();
       return;
     }
+    if (pressed) return; // what is under the finger stays, or its click would be lost
     if (answer.status !== 304) {
       if (!answer.ok) throw new Error(`the service answers ${answer.status}`);
       show(await answer.text());
@@ -69,6 +78,10 @@
     showTimes();
   };
 
+  document.addEventListener("pointerdown", () => { pressed = true; });
+  for (const end of ["pointerup", "pointercancel"]) {
+    document.addEventListener(end, () => { pressed = false; });
+  }
   document.addEventListener("visibilitychange", tick);
   setInterval(tick, EVERY_MS);
   showTimes();

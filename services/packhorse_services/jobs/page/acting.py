@@ -1,0 +1,81 @@
+"""What an operator does with a page: every form is a POST from a page of ours, behind a token."""
+
+import asyncio
+from collections.abc import Callable, Mapping
+from typing import Annotated, Literal
+
+from fastapi import APIRouter, Depends, Request, Response
+from starlette.responses import RedirectResponse
+
+from packhorse.errors import Permanent
+from packhorse.jobs.job import Job
+from packhorse.jobs.jobs import Jobs
+from packhorse.jobs.scheduling.store import suspend_schedule
+from packhorse.runtime.auth import Principal, Scope
+from packhorse.runtime.pages.rendering import PREFIX
+from packhorse.runtime.pages.session import Form, allowed
+from packhorse.runtime.validation import StrictRoute
+from packhorse_services.jobs.fields import Number, QueueName, ScheduleName
+from packhorse_services.jobs.page.rendering import refused
+from packhorse_services.jobs.page.search import parse_search
+from packhorse_services.jobs.parts import of
+
+router = APIRouter(route_class=StrictRoute, prefix=PREFIX, include_in_schema=False)
+
+
+async def _operator(request: Request, _form: Form) -> Principal:
+    return await allowed(request, Scope.JOBS_OPERATE)
+
+
+Operator = Annotated[Principal, Depends(_operator)]
+Turn = Literal["suspend", "resume"]
+
+_ONE: Mapping[str, Callable[[Jobs, int], Job]] = {
+    "retry": Jobs.retry,
+    "stop": Jobs.stop,
+    "remove": Jobs.remove,
+}
+
+
+@router.post("/jobs/{number:int}/{action}")
+async def change_job(
+    request: Request, number: Number, action: Literal["retry", "stop", "remove"], _who: Operator
+) -> Response:
+    """Retry, stop or remove a job, and show it again."""
+    try:
+        await asyncio.to_thread(_ONE[action], of(request).jobs, number)
+    except Permanent as error:
+        return refused(error)
+    path = f"{PREFIX}/jobs" + ("" if action == "remove" else f"/{number}")
+    return RedirectResponse(f"{path}?done={action}", 303)
+
+
+@router.post("/job-queues/{name}/{turn}")
+async def turn_queue(
+    request: Request, name: QueueName, turn: Turn, form: Form, _who: Operator
+) -> Response:
+    """Suspend or resume a queue, on all instances."""
+    jobs = of(request).jobs
+    act = jobs.suspend_queue if turn == "suspend" else jobs.resume_queue
+    try:
+        await asyncio.to_thread(act, name)
+    except Permanent as error:
+        return refused(error)
+    return _back(form)
+
+
+@router.post("/schedules/{name}/{turn}")
+async def turn_schedule(
+    request: Request, name: ScheduleName, turn: Turn, form: Form, _who: Operator
+) -> Response:
+    """Suspend or resume a schedule, on all instances."""
+    suspended = turn == "suspend"
+    try:
+        await of(request).ask(lambda c: suspend_schedule(c, name, suspended=suspended))
+    except Permanent as error:
+        return refused(error)
+    return _back(form)
+
+
+def _back(form: Mapping[str, str]) -> Response:
+    return RedirectResponse(f"{PREFIX}/jobs?{parse_search(form.get('back', '')).query()}", 303)

@@ -1,0 +1,169 @@
+"""What the pages show, as it is in the database at one moment; bounded."""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from itertools import islice
+
+from psycopg import Connection
+
+from packhorse.errors import Permanent
+from packhorse.jobs import finding
+from packhorse.jobs.changing import Change, allowed_states
+from packhorse.jobs.consumers import Reach, reach_of
+from packhorse.jobs.figures import Figures, read_statistics
+from packhorse.jobs.filters import JobFilter
+from packhorse.jobs.job import Job, JobState
+from packhorse.jobs.pages import START, History, Page
+from packhorse.jobs.queues import Queue, get_queue, read_queues
+from packhorse.jobs.scheduling.definition import JobAction, Schedule, Tick
+from packhorse.jobs.scheduling.store import list_schedules, list_ticks
+from packhorse.jobs.scheduling.timing import Cron, Every, times_after
+from packhorse.jobs.waiting import Unconsumed, is_consumed, unconsumed
+from packhorse.topology.discovery import Discovery
+from packhorse.topology.properties import CONSUMERS
+from packhorse_services.jobs.page.search import Search
+
+_PAGE = 50
+_MOST_SCHEDULES = 200
+_EXAMPLES = 5
+_COMING = 3
+"""How many of the next moments of a schedule are shown."""
+
+
+@dataclass(frozen=True, slots=True)
+class ShownQueue:
+    """A row of the queues."""
+
+    queue: Queue
+    figures: Figures
+
+
+@dataclass(frozen=True, slots=True)
+class ShownSchedule:
+    """A row of the schedules."""
+
+    schedule: Schedule
+    when: str
+    gives: str
+    coming: Sequence[datetime]
+    last: Tick | None
+
+
+@dataclass(frozen=True, slots=True)
+class Content:
+    """The page of jobs; `wrong` says what of the search is no filter."""
+
+    jobs: Sequence[Job]
+    after: str
+    wrong: str
+    may_retry: bool
+    may_stop: bool
+    lonely: Sequence[Unconsumed]
+    queues: Sequence[ShownQueue]
+    schedules: Sequence[ShownSchedule]
+    more_schedules: bool
+
+
+@dataclass(frozen=True, slots=True)
+class ShownJob:
+    """A job, and what it waits for."""
+
+    job: Job
+    lonely: bool
+    suspended: bool
+
+
+def content(connection: Connection, discovery: Discovery, search: Search) -> Content:
+    """Gather the page of jobs."""
+    found, states, wrong = Page((), None), set[JobState](), ""
+    try:
+        wanted = search.filter()
+        found = finding.find(connection, wanted, after=search.after or None, limit=_PAGE)
+        states = set(wanted.group.states)
+    except Permanent as error:
+        wrong = str(error)
+    schedules = list_schedules(connection, limit=_MOST_SCHEDULES + 1)
+    reaches = _reaches(discovery)
+    return Content(
+        jobs=found.jobs,
+        after=found.after or "",
+        wrong=wrong,
+        may_retry=bool(states & set(allowed_states(Change.RETRY))),
+        may_stop=bool(states & set(allowed_states(Change.STOP))),
+        lonely=() if reaches is None else unconsumed(connection, reaches),
+        queues=_queues(connection),
+        schedules=[_schedule(connection, one) for one in schedules[:_MOST_SCHEDULES]],
+        more_schedules=len(schedules) > _MOST_SCHEDULES,
+    )
+
+
+def shown_job(connection: Connection, discovery: Discovery, number: int) -> ShownJob:
+    """Gather the page of one job. Raises `UnknownJob`."""
+    job = finding.get(connection, number)
+    if job.state is not JobState.QUEUED:
+        return ShownJob(job, lonely=False, suspended=False)
+    reaches = _reaches(discovery)
+    lonely = reaches is not None and not is_consumed(job.topic, reaches)
+    return ShownJob(job, lonely, get_queue(connection, job.queue).suspended)
+
+
+def examples(connection: Connection, wanted: JobFilter, what: Change) -> list[Job]:
+    """Return the first of the jobs that a change of all would change."""
+    states = [state for state in wanted.group.states if state in allowed_states(what)]
+    if what is Change.RETRY:
+        return finding.newest(connection, wanted, states, History(), _EXAMPLES)
+    return finding.oldest(connection, wanted, states, START, _EXAMPLES)
+
+
+def _reaches(discovery: Discovery) -> Sequence[Reach] | None:
+    """Return what the live instances announce; None while that is not known."""
+    view = discovery.view()
+    if view is None or not discovery.is_current():
+        return None
+    return [reach_of(one.properties.get(CONSUMERS, "")) for one in view.local_cluster.instances]
+
+
+def _queues(connection: Connection) -> list[ShownQueue]:
+    counted = read_statistics(connection).queues
+    return [ShownQueue(one, counted.get(one.name, Figures())) for one in read_queues(connection)]
+
+
+def _schedule(connection: Connection, schedule: Schedule) -> ShownSchedule:
+    action = schedule.definition.action
+    kind = "job" if isinstance(action, JobAction) else "event"
+    return ShownSchedule(
+        schedule,
+        when=_when(schedule),
+        gives=f"{kind} {action.topic}",
+        coming=[*islice(_coming(schedule), _shown_times(schedule))],
+        last=next(iter(list_ticks(connection, schedule.name, limit=1)), None),
+    )
+
+
+def _when(schedule: Schedule) -> str:
+    when = schedule.definition.when
+    if isinstance(when, Cron):
+        return f"{when.expression} ({when.time_zone})"
+    return f"every {when.period}" if isinstance(when, Every) else "once"
+
+
+def _shown_times(schedule: Schedule) -> int:
+    return _COMING if schedule.times_left is None else min(_COMING, schedule.times_left)
+
+
+def _coming(schedule: Schedule) -> Iterator[datetime]:
+    tick, when = schedule.next_tick, schedule.definition.when
+    if tick is None:
+        return
+    yield tick
+    if isinstance(when, Cron):
+        yield from times_after(when, tick)
+    elif isinstance(when, Every):
+        yield from _every(tick, when.period)
+
+
+def _every(tick: datetime, period: timedelta) -> Iterator[datetime]:
+    while True:
+        tick += period
+        yield tick
