@@ -17,6 +17,7 @@ from packhorse_services.cli import (
     distribute,
     errors,
     events,
+    jobs,
     operate,
     output,
     queues,
@@ -59,6 +60,7 @@ app.add_typer(errors.errors, name="errors")
 app.command("events")(events.follow_events)
 app.command("report")(report.report)
 app.add_typer(topology.topology, name="topology")
+app.add_typer(jobs.job, name="job")
 app.add_typer(topics_app, name="topics")
 app.add_typer(config_app, name="config")
 

@@ -13,7 +13,9 @@ from packhorse_services.cli.api import Api
 from packhorse_services.cli.connection import Connection
 from packhorse_services.cli.views import Format, View
 
-get = typer.Typer(help="Show queues, subscribers, distributions, instances.", no_args_is_help=True)
+get = typer.Typer(
+    help="Show queues, subscribers, distributions, instances, jobs.", no_args_is_help=True
+)
 clear = typer.Typer(help="Clear a queue.", no_args_is_help=True)
 
 Name = Annotated[str, typer.Argument(help="The subscriber.")]
@@ -108,7 +110,7 @@ def get_distributions(
     given = {name: value for name, value in asked.items() if value is not None}
     path = f"/distributions?{urlencode({**given, 'limit': limit})}"
     with context.ensure_object(Connection).publisher() as publisher:
-        _again(
+        again(
             lambda: views.DISTRIBUTIONS.show(_gathered(publisher, path, limit), form), watch=watch
         )
 
@@ -145,7 +147,7 @@ def get_producer(
     """Show how far a producer has come."""
     with context.ensure_object(Connection).publisher() as publisher:
         path = f"/producers/{_segment(name)}"
-        _again(lambda: views.PRODUCER.show_one(publisher.get(path), form), watch=watch)
+        again(lambda: views.PRODUCER.show_one(publisher.get(path), form), watch=watch)
 
 
 @get.command("commands")
@@ -175,7 +177,7 @@ def get_command(
     """Show what became of a command."""
     with context.ensure_object(Connection).publisher() as publisher:
         path = f"/commands/{_segment(identifier)}"
-        _again(lambda: views.COMMANDS.show_one(publisher.get(path), form), watch=watch)
+        again(lambda: views.COMMANDS.show_one(publisher.get(path), form), watch=watch)
 
 
 @clear.command("queue")
@@ -200,10 +202,11 @@ def clear_queue(
 
 def _show(context: typer.Context, path: str, view: View, form: Format, *, watch: bool) -> None:
     with context.ensure_object(Connection).publisher() as publisher:
-        _again(lambda: view.show(publisher.get(path), form), watch=watch)
+        again(lambda: view.show(publisher.get(path), form), watch=watch)
 
 
-def _again(show: Callable[[], Any], *, watch: bool) -> None:
+def again(show: Callable[[], Any], *, watch: bool) -> None:
+    """Show something once, or with `watch` every 2 s until Ctrl-C."""
     show()
     while watch:
         time.sleep(_WATCH_S)

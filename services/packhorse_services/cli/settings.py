@@ -21,7 +21,7 @@ ServerOption = Annotated[
         "--server",
         envvar="PACKHORSE_SERVER",
         show_default="the stack that runs on --data",
-        help="The service's URL: the publisher's; the topology's for what is about instances.",
+        help="The service's URL: the publisher's; the topology's or the jobs' for what is theirs.",
     ),
 ]
 TokenOption = Annotated[

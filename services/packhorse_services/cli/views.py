@@ -27,6 +27,10 @@ _STATE_STYLES = {
     "REJECTED": "red",
     "RETRYING": "yellow",
     "SKIPPED": "yellow",
+    "ACTIVE": "green",
+    "GIVEN_UP": "red",
+    "ERROR": "red",
+    "DROPPED": "yellow",
 }
 
 

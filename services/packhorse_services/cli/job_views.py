@@ -1,0 +1,143 @@
+"""How jobs, their queues and schedules look as tables."""
+
+from collections.abc import Mapping
+from datetime import timedelta
+from typing import Any
+
+from packhorse_services.cli.events import printable
+from packhorse_services.cli.views import View
+
+JOBS = View(
+    rows="jobs",
+    name="number",
+    columns={
+        "NUMBER": "number",
+        "STATE": "state",
+        "TOPIC": "topic",
+        "ID": "id",
+        "QUEUE": "queue",
+        "ATTEMPTS": "attempts",
+        "INSTANCE": "instance",
+        "SAID": "said",
+    },
+    wide={
+        "PRIORITY": "priority",
+        "RETRY": "retry",
+        "CREATED": "created_at",
+        "READY": "ready_at",
+        "STARTED": "started_at",
+        "FINISHED": "finished_at",
+        "BY": "application",
+        "SCHEDULE": "schedule",
+        "ONLY ON": "only_on",
+    },
+)
+ATTEMPTS = View(
+    rows="past_attempts",
+    name="number",
+    columns={
+        "ATTEMPT": "number",
+        "OUTCOME": "outcome",
+        "INSTANCE": "instance",
+        "ENDED": "ended_at",
+        "REASON": "reason",
+    },
+    wide={"STARTED": "started_at"},
+)
+QUEUES = View(
+    rows="queues",
+    name="name",
+    columns={
+        "QUEUE": "name",
+        "TOPICS": "patterns",
+        "TYPE": "type",
+        "SUSPENDED": "suspended",
+        "QUEUED": "statistics.queued",
+        "ACTIVE": "statistics.active",
+        "SUCCEEDED": "statistics.succeeded",
+        "CANCELLED": "statistics.cancelled",
+    },
+    wide={
+        "FAILED ATTEMPTS": "statistics.failed_attempts",
+        "WAITED": "statistics.average_waiting_s",
+        "TOOK": "statistics.average_processing_s",
+        "RANKING": "ranking",
+        "MAX PARALLEL": "max_parallel",
+        "MAX RETRIES": "max_retries",
+        "TIME-OUT": "timeout_s",
+    },
+)
+TOPICS = View(
+    rows="topics",
+    name="topic",
+    columns={
+        "TOPIC": "topic",
+        "QUEUED": "statistics.queued",
+        "ACTIVE": "statistics.active",
+        "SUCCEEDED": "statistics.succeeded",
+        "CANCELLED": "statistics.cancelled",
+        "WITHOUT A CONSUMER SINCE": "unconsumed_since",
+    },
+    wide={"WAITED": "statistics.average_waiting_s", "TOOK": "statistics.average_processing_s"},
+)
+SCHEDULES = View(
+    rows="schedules",
+    name="name",
+    columns={
+        "SCHEDULE": "name",
+        "WHEN": "when",
+        "NEXT": "next_tick",
+        "LAST": "last_tick",
+        "SUSPENDED": "suspended",
+        "GIVES": "gives",
+    },
+    wide={
+        "RUN ON": "run_on",
+        "MISSED": "missed",
+        "TIMES LEFT": "times_left",
+        "BY": "origin",
+        "DESCRIPTION": "description",
+    },
+)
+
+
+def job_row(job: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the row of a job; what others wrote may not steer the terminal."""
+    return {**safe(job), "said": printable(_said(job)) or None}
+
+
+def safe(row: Mapping[str, Any]) -> dict[str, Any]:
+    """Return a row whose texts can be shown in a terminal."""
+    return {
+        name: printable(value) if isinstance(value, str) else value for name, value in row.items()
+    }
+
+
+def _said(job: Mapping[str, Any]) -> str:
+    """Return how far a job is, or how it ended, in one line."""
+    if job["state"] != "ACTIVE":
+        return str(job["result_message"])
+    told = "stopping " if job["stop_requested"] else ""
+    return f"{told}{progress_text(job['progress'])}".strip()
+
+
+def progress_text(progress: Mapping[str, Any]) -> str:
+    """Return a job's progress in words: `3 of 10: what it does`; empty when it has told none."""
+    steps = f" of {progress['steps']}" if progress["steps"] else ""
+    step = f"{progress['step']}{steps}" if progress["step"] or steps else ""
+    return ": ".join(part for part in (step, str(progress["message"])) if part)
+
+
+def schedule_row(schedule: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the row of a schedule."""
+    gives = f"{schedule['action'].lower()} {schedule['topic']}"
+    return safe({**schedule, "when": _when(schedule), "gives": gives})
+
+
+def _when(schedule: Mapping[str, Any]) -> str:
+    if schedule["cron"]:
+        zone = schedule["time_zone"]
+        return str(schedule["cron"]) if zone == "UTC" else f"{schedule['cron']} ({zone})"
+    if schedule["period_s"]:
+        return f"every {timedelta(seconds=schedule['period_s'])}"
+    return f"at {schedule['at']}"

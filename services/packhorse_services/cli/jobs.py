@@ -1,0 +1,247 @@
+"""`packhorse get jobs|job|schedules|job-queues` and `packhorse job add|retry|stop`."""
+
+import json
+from collections.abc import Mapping
+from typing import Annotated, Any
+from urllib.parse import urlencode
+
+import httpx
+import typer
+
+from packhorse.errors import Permanent
+from packhorse.jobs.conditions import template_of
+from packhorse_services.cli import job_views, output, tailing
+from packhorse_services.cli.api import Api, CommandFailed, Exit, NoAnswer
+from packhorse_services.cli.connection import Connection
+from packhorse_services.cli.distribute import checked_key
+from packhorse_services.cli.events import After, Seconds
+from packhorse_services.cli.queues import Cursor, Output, Watch, again, get
+from packhorse_services.cli.views import Format
+
+job = typer.Typer(help="Add a job, retry or stop it, follow it.", no_args_is_help=True)
+
+_PAGE = 200
+
+Number = Annotated[int, typer.Argument(min=1, help="The job's number.")]
+
+
+@get.command("jobs")
+def get_jobs(
+    context: typer.Context,
+    *,
+    state: Annotated[
+        str,
+        typer.Option(
+            help="all, active, queued, history, cancelled, succeeded, stopped, given_up, error or "
+            "dropped."
+        ),
+    ] = "all",
+    topic: Annotated[str | None, typer.Option(help="A topic, or a pattern: images/**.")] = None,
+    queue: Annotated[str | None, typer.Option(help="Those of this queue.")] = None,
+    identifier: Annotated[str | None, typer.Option("--id", help="The one with this id.")] = None,
+    where: Annotated[
+        list[str] | None,
+        typer.Option(help="A condition on a property, such as 'size>=10'; all have to hold."),
+    ] = None,
+    form: Output = Format.TABLE,
+    limit: Annotated[int, typer.Option(min=1, max=1000, help="How many.")] = 20,
+    cursor: Cursor = None,
+    watch: Watch = False,
+) -> None:
+    """Show jobs: unfinished ones oldest first, history newest first."""
+    asked = {"state": state.upper(), "topic": topic, "queue": queue, "id": identifier}
+    asked |= {"cursor": cursor, "template": _template(where or [])}
+    given = {name: value for name, value in asked.items() if value is not None}
+    with context.ensure_object(Connection).jobs() as service:
+        again(lambda: _show_jobs(_gathered(service, given, limit), form), watch=watch)
+
+
+def _template(conditions: list[str]) -> str | None:
+    try:
+        return json.dumps(template_of(conditions)) if conditions else None
+    except Permanent as error:
+        raise CommandFailed(f"--where: {error}", Exit.USAGE) from error
+
+
+def _gathered(service: Api, asked: Mapping[str, Any], limit: int) -> dict[str, Any]:
+    """Return one document of up to `limit` jobs: a page of the service holds fewer."""
+    path = f"/jobs?{urlencode({**asked, 'limit': min(limit, _PAGE)})}"
+    document: dict[str, Any] = service.get(path)
+    found = document["jobs"]
+    while document["next"] and len(found) < limit:
+        wanted = min(limit - len(found), _PAGE)
+        document = service.get(str(httpx.URL(document["next"]).copy_set_param("limit", wanted)))
+        found += document["jobs"]
+    return {**document, "jobs": found}
+
+
+def _show_jobs(document: Mapping[str, Any], form: Format) -> None:
+    if form is not Format.JSON:
+        document = {**document, "jobs": [job_views.job_row(one) for one in document["jobs"]]}
+    job_views.JOBS.show(document, form)
+
+
+@get.command("job")
+def get_job(
+    context: typer.Context, number: Number, form: Output = Format.TABLE, watch: Watch = False
+) -> None:
+    """Show a job, and the attempts that did not finish it."""
+    with context.ensure_object(Connection).jobs() as service:
+        again(lambda: _show_job(service.get(f"/jobs/{number}"), form), watch=watch)
+
+
+def _show_job(document: Mapping[str, Any], form: Format) -> None:
+    if form in (Format.JSON, Format.NAME):
+        job_views.JOBS.show_one(document, form)
+        return
+    job_views.JOBS.show_one(job_views.job_row(document), form)
+    if past := [job_views.safe(one) for one in document["past_attempts"]]:
+        output.line("")
+        job_views.ATTEMPTS.show({"past_attempts": past}, form)
+
+
+@get.command("job-queues")
+def get_job_queues(
+    context: typer.Context, form: Output = Format.TABLE, watch: Watch = False
+) -> None:
+    """Show the queues of jobs: what waits in them, and how they work it off."""
+    with context.ensure_object(Connection).jobs() as service:
+        again(lambda: job_views.QUEUES.show(service.get("/job-queues"), form), watch=watch)
+
+
+@get.command("job-topics")
+def get_job_topics(
+    context: typer.Context, form: Output = Format.TABLE, watch: Watch = False
+) -> None:
+    """Show the topics of jobs: what waits, and which of them no instance has a consumer for."""
+    with context.ensure_object(Connection).jobs() as service:
+        again(lambda: job_views.TOPICS.show(service.get("/job-topics"), form), watch=watch)
+
+
+@get.command("schedules")
+def get_schedules(
+    context: typer.Context, form: Output = Format.TABLE, watch: Watch = False
+) -> None:
+    """Show the schedules: when they are due, and what they give then."""
+    with context.ensure_object(Connection).jobs() as service:
+        again(lambda: _show_schedules(service.get("/schedules"), form), watch=watch)
+
+
+def _show_schedules(document: Mapping[str, Any], form: Format) -> None:
+    if form is not Format.JSON:
+        rows = [job_views.schedule_row(one) for one in document["schedules"]]
+        document = {**document, "schedules": rows}
+    job_views.SCHEDULES.show(document, form)
+
+
+@job.command("add")
+def add(
+    context: typer.Context,
+    topic: Annotated[str, typer.Argument(help="What the job is: images/thumbnail.")],
+    *,
+    properties: Annotated[
+        str, typer.Option(metavar="JSON", help="What its consumer is told: an object.")
+    ] = "{}",
+    identifier: Annotated[
+        str | None, typer.Option("--id", help="Topic and id are one job, however often given.")
+    ] = None,
+    application: Annotated[
+        str,
+        typer.Option(help="Whose job it is; who gives the same --id again makes it run once more."),
+    ] = "",
+    priority: Annotated[int, typer.Option(min=-100, max=100, help="The higher first.")] = 0,
+    delay: Annotated[float | None, typer.Option(min=0, help="Seconds; not before.")] = None,
+    only_on: Annotated[
+        str | None, typer.Option(help="The one instance that may do it; @leader: who leads.")
+    ] = None,
+    key: Annotated[
+        str | None, typer.Option(help="Idempotency key: repeat a request with the same one.")
+    ] = None,
+    wait: Annotated[bool, typer.Option("--wait", help="Until it has ended.")] = False,
+    timeout: Annotated[float, typer.Option(min=0, help="Seconds to wait.")] = 60.0,
+) -> None:
+    """Add a job and print its number; exactly one instance will do it."""
+    body = {
+        "topic": topic,
+        "properties": _object(properties),
+        "id": identifier,
+        "application": application,
+        "priority": priority,
+        "delay_s": delay,
+        "only_on": only_on,
+    }
+    with context.ensure_object(Connection).jobs() as service:
+        added = _send(service, {k: v for k, v in body.items() if v is not None}, key)
+        output.line(str(added["job"]["number"]))
+        if added["verdict"] != "ADDED":
+            output.tell(_VERDICTS.get(added["verdict"], added["verdict"]))
+        if wait:
+            tailing.wait(service, added["job"]["number"], timeout)
+
+
+_VERDICTS = {
+    "EXISTING": "it was there already, and stays as it is",
+    "UPDATED": "it was waiting already, and has the new properties",
+    "REACTIVATED": "it was there already, and runs once more",
+}
+
+
+def _object(text: str) -> dict[str, Any]:
+    try:
+        found = json.loads(text)
+    except ValueError as error:
+        raise CommandFailed(f"--properties is no JSON: {error}", Exit.USAGE) from error
+    if not isinstance(found, dict):
+        raise CommandFailed("--properties is a JSON object, such as '{\"size\": 3}'", Exit.USAGE)
+    return found
+
+
+def _send(service: Api, body: Mapping[str, Any], key: str | None) -> Any:
+    """Add the job; the key makes sure that sending it again can't add it twice."""
+    key = checked_key(key)
+    try:
+        return service.post("/jobs", body, {"Idempotency-Key": key})
+    except NoAnswer as error:
+        raise CommandFailed(
+            f"{error}\nNobody knows whether it was added. Repeat the command with --key {key}: "
+            "then it is added once.",
+            error.code,
+        ) from error
+
+
+@job.command("retry")
+def retry(context: typer.Context, number: Number) -> None:
+    """Let a job that has ended run once more."""
+    with context.ensure_object(Connection).jobs() as service:
+        output.line(str(service.post(f"/jobs/{number}/retry", {})["number"]))
+
+
+@job.command("stop")
+def stop(context: typer.Context, number: Number) -> None:
+    """Stop a job: one that waits at once, one that runs as soon as its consumer looks."""
+    with context.ensure_object(Connection).jobs() as service:
+        stopped = service.post(f"/jobs/{number}/stop", {})
+        output.line(str(stopped["number"]))
+        if stopped["state"] == "ACTIVE":
+            output.tell(f"{stopped['instance']} is asked to stop it")
+
+
+@job.command("tail")
+def tail(
+    context: typer.Context,
+    number: Annotated[
+        int | None, typer.Argument(min=1, help="The job's number.", show_default="all jobs")
+    ] = None,
+    *,
+    after: After = None,
+    seconds: Seconds = None,
+    form: Output = Format.TABLE,
+) -> None:
+    """Follow the log and the progress of a job until it has ended, or what becomes of all jobs."""
+    with context.ensure_object(Connection).jobs() as service:
+        if number is None:
+            tailing.tail_all(service, after, seconds, form)
+        elif after is not None:
+            raise CommandFailed("--after is for the events of all jobs", Exit.USAGE)
+        else:
+            tailing.tail(service, number, seconds=seconds, form=form)
