@@ -5,7 +5,7 @@ before a job is begun.
 """
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from psycopg import Connection, Cursor
@@ -44,8 +44,6 @@ class Wish:
     """What a run would take from one queue."""
 
     queue: str
-    type: QueueType
-    """As the run knows it; nothing is claimed when it has changed."""
     topics: Sequence[str]
     """Known topics (`Layout.topics`) of the queue that it has consumers for."""
     places: int
@@ -57,6 +55,8 @@ class Wish:
     """
     turn: str = ""
     """TOPIC_ROUND_ROBIN: the topic that this run had last."""
+    type: QueueType = field(kw_only=True)
+    """As the run knows it; nothing is claimed when it has changed."""
 
 
 def claim(

@@ -65,7 +65,9 @@ class Wishes:
 
     def _wish(self, offer: Offer, places: int) -> Wish:
         name = offer.configuration.name
-        return Wish(name, offer.topics, places, offer.consumed, self._turns.get(name, ""))
+        turn = self._turns.get(name, "")
+        kind = offer.configuration.type
+        return Wish(name, offer.topics, places, offer.consumed, turn, type=kind)
 
 
 def _places(configuration: QueueConfiguration, slots: Slots) -> int:
