@@ -1,24 +1,55 @@
 """A jobs service put together: its parts, its HTTP service, and what makes it ready."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import AsyncIterator, Mapping, Sequence
+from contextlib import asynccontextmanager
 from dataclasses import dataclass
 
 from fastapi import APIRouter, FastAPI
 
+from packhorse.jobs.job import JobLost, UnknownJob, WrongState
+from packhorse.jobs.queue import QueueChanged, UnknownQueue
+from packhorse.jobs.scheduling.errors import ScheduleChanged, ScheduleExists, UnknownSchedule
 from packhorse.runtime.auth import Authenticator
 from packhorse.runtime.http import create_app
 from packhorse.runtime.lifecycle import Component
 from packhorse.runtime.pages.session import session_router
 from packhorse.runtime.problems import Kind
+from packhorse.runtime.stopping import telling
+from packhorse_services.jobs import (
+    change_routes,
+    event_routes,
+    job_routes,
+    queue_routes,
+    schedule_routes,
+)
+from packhorse_services.jobs.hub import StreamsEnded, TooManyStreams
 from packhorse_services.jobs.page import acting, bulk
 from packhorse_services.jobs.page import routes as page_routes
 from packhorse_services.jobs.page.rendering import PAGES
 from packhorse_services.jobs.parts import Parts, Pool
+from packhorse_services.jobs.request_keys import KeyReused
 
 DESCRIPTION = "Adds, shows, stops and retries jobs; their queues, schedules and events."
-_PROBLEMS: Mapping[type[Exception], Kind] = {}
+_PROBLEMS: Mapping[type[Exception], Kind] = {
+    UnknownJob: Kind(404, "unknown-job", "There is no such job"),
+    UnknownQueue: Kind(404, "unknown-queue", "There is no such queue"),
+    UnknownSchedule: Kind(404, "unknown-schedule", "There is no such schedule"),
+    WrongState: Kind(409, "wrong-state", "The job's state does not allow that"),
+    JobLost: Kind(409, "wrong-state", "The job's state does not allow that"),
+    QueueChanged: Kind(412, "precondition-failed", "It has changed since you read it"),
+    ScheduleChanged: Kind(412, "precondition-failed", "It has changed since you read it"),
+    ScheduleExists: Kind(409, "schedule-exists", "There is a schedule of that name"),
+    KeyReused: Kind(422, "key-reused", "The Idempotency-Key belongs to another request"),
+    TooManyStreams: Kind(429, "too-many-streams", "As many follow the events as may", 10),
+    StreamsEnded: Kind(503, "streams-ended", "The service is about to end", 2),
+}
 
 _ROUTERS: Sequence[APIRouter] = (
+    job_routes.router,
+    change_routes.router,
+    queue_routes.router,
+    schedule_routes.router,
+    event_routes.router,
     session_router(PAGES),
     page_routes.router,
     acting.router,
@@ -45,11 +76,18 @@ def jobs_service(
 
     `components` are started before requests are taken, and stopped after the last.
     """
+
+    @asynccontextmanager
+    async def lifespan(_: FastAPI) -> AsyncIterator[None]:
+        async with telling(app.state.stopping, parts.hub.end_streams):
+            yield
+
     app = create_app(
         title="packhorse jobs",
         description=DESCRIPTION,
         authenticator=authenticator,
         readiness={"database": lambda: _ask_database(parts.pool)},
+        lifespan=lifespan,
         problems=_PROBLEMS,
         docs=docs,
     )

@@ -2,10 +2,12 @@
 
 from packhorse.clock import SystemClock
 from packhorse.db.connect import open_pool
+from packhorse.jobs.hints import EVENTS, Hints
 from packhorse.jobs.jobs import Jobs
 from packhorse.runtime.auth import Authenticator
 from packhorse.topology.own_cluster import Announced, join
 from packhorse_services.jobs.app import JobsService, jobs_service
+from packhorse_services.jobs.hub import Hub
 from packhorse_services.jobs.parts import Parts
 from packhorse_services.jobs.settings import Settings
 
@@ -18,10 +20,14 @@ def assemble(settings: Settings, authenticator: Authenticator) -> JobsService:
     url = settings.database_url.get_secret_value()
     cluster = join(url, settings.topology, Announced(ROLE, endpoint=settings.endpoint))
     pool = open_pool(url, "jobs-routes", size=_CONNECTIONS)
+    hub = Hub(pool.connection, max_streams=settings.event_streams)
+    hints = Hints(url, "jobs-hints")
+    hints.on(EVENTS, hub.hear)
     parts = Parts(
         pool=pool,
         jobs=Jobs(pool.connection, cluster.discovery.instance_id),
+        hub=hub,
         discovery=cluster.discovery,
         clock=SystemClock(),
     )
-    return jobs_service(parts, authenticator, components=[cluster], docs=settings.docs)
+    return jobs_service(parts, authenticator, components=[cluster, hints, hub], docs=settings.docs)

@@ -14,6 +14,7 @@ from packhorse.db.metadata import BOOKKEEPER
 from packhorse.db.roles import act_as
 from packhorse.jobs.jobs import Jobs
 from packhorse.topology.discovery import Discovery
+from packhorse_services.jobs.hub import Hub
 
 Pool = ConnectionPool[Connection]
 Result = TypeVar("Result")
@@ -25,6 +26,7 @@ class Parts:
 
     pool: Pool
     jobs: Jobs
+    hub: Hub
     discovery: Discovery
     clock: Clock
 
