@@ -126,6 +126,9 @@ CLEANUP_LAST_SUCCESS = Gauge(
 TOPOLOGY_EVENT_STREAMS = Gauge(
     "packhorse_topology_event_streams", "Clients that follow the topology's events"
 )
+JOBS_EVENT_STREAMS = Gauge(
+    "packhorse_jobs_event_streams", "Clients that follow the jobs service's events"
+)
 
 PIPELINE_RECORDS = Counter(
     "packhorse_pipeline_records", "Records that a streaming query has dealt with", ["query"]
