@@ -10,9 +10,9 @@ from enum import StrEnum
 from psycopg import Connection
 
 from packhorse.jobs.adding import requeue_finished
-from packhorse.jobs.endings import abandon, forget, request_stop
 from packhorse.jobs.finding import get
 from packhorse.jobs.finishing import end_waiting
+from packhorse.jobs.interventions import abandon, forget, request_stop
 from packhorse.jobs.job import Job, JobState, WrongState
 
 _TRIES = 5
