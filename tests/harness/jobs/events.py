@@ -1,0 +1,167 @@
+"""Writers of events whose transactions a test holds, readers that are right or wrong, instances."""
+
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from typing import Any, Protocol
+
+from psycopg import Connection, sql
+
+from packhorse.db.connect import connect
+from packhorse.db.metadata import BOOKKEEPER
+from packhorse.db.roles import act_as
+from packhorse.jobs.event import Event
+from packhorse.jobs.event_store import NewEvent, record
+from packhorse.jobs.events.bus import EventBus
+from packhorse.jobs.events.distribution import EventDistribution
+from packhorse.jobs.events.position import Position
+from packhorse.jobs.events.reading import position_now, read_page
+from packhorse.jobs.events.receiver import ReceiverSettings
+from packhorse.jobs.hints import Hints
+
+QUICK = ReceiverSettings(poll_s=0.05, together_s=0.0, retry_s=0.05)
+
+
+@contextmanager
+def bookkeeper(url: str) -> Iterator[Connection]:
+    """Give a connection in autocommit mode that acts as the bookkeeper."""
+    with connect(url, "tests", autocommit=True) as connection:
+        connection.execute(sql.SQL("SET ROLE {}").format(sql.Identifier(BOOKKEEPER)))
+        yield connection
+
+
+def tell_all(url: str, *names: str, application: str = "elsewhere", topic: str = "t/x") -> None:
+    """Store an event with each name, in one transaction."""
+    with bookkeeper(url) as connection, connection.transaction():
+        record(connection, [NewEvent(topic, application, {"name": name}) for name in names])
+
+
+class Writer:
+    """A session that writes events when the test says so."""
+
+    def __init__(self, url: str, name: str) -> None:
+        self._connection = connect(url, "tests")
+        self._name, self._count, self._open = name, 0, list[str]()
+        self.committed: list[str] = []
+
+    def write(self) -> None:
+        """Write an event, in the transaction that is open or a new one."""
+        self._count += 1
+        name = f"{self._name}{self._count}"
+        act_as(self._connection, BOOKKEEPER)
+        record(self._connection, [NewEvent("t/x", self._name, {"name": name})])
+        self._open.append(name)
+
+    def commit(self) -> None:
+        """Commit what is open."""
+        self._connection.commit()
+        self.committed += self._open
+        self._open.clear()
+
+    def roll_back(self) -> None:
+        """Roll back what is open."""
+        self._connection.rollback()
+        self._open.clear()
+
+    def close(self) -> None:
+        """Leave."""
+        self._connection.close()
+
+
+class Reader(Protocol):
+    """Reads the events that are new to it."""
+
+    def read(self) -> list[str]:
+        """Return the names of all that can be seen now."""
+        ...
+
+
+class TrueReader:
+    """Reads as an instance does, in pages of two."""
+
+    def __init__(self, connection: Connection) -> None:
+        self._connection, self._position = connection, position_now(connection)
+
+    def read(self) -> list[str]:
+        names = []
+        while True:
+            page = read_page(self._connection, self._position, most=2)
+            self._position = page.position
+            names += [event.properties["name"] for event in page.events]
+            if not page.more:
+                return names
+
+
+class NumberReader:
+    """Broken: goes on after the highest number that it has seen."""
+
+    def __init__(self, connection: Connection) -> None:
+        self._connection = connection
+        self._last = self._rows("SELECT coalesce(max(number), 0) FROM jobs.event")[0][0]
+
+    def read(self) -> list[str]:
+        rows = self._rows(
+            "SELECT properties ->> 'name', number FROM jobs.event WHERE number > %s ORDER BY 2",
+            self._last,
+        )
+        self._last = rows[-1][1] if rows else self._last
+        return [name for name, _ in rows]
+
+    def _rows(self, text: str, *parameters: Any) -> list[tuple[Any, ...]]:
+        return self._connection.execute(text.encode(), parameters).fetchall()
+
+
+class TransactionReader(TrueReader):
+    """Broken: forgets which transactions were under way when it looked."""
+
+    def read(self) -> list[str]:
+        names = super().read()
+        xmax = self._position.seen.split(":")[1]
+        self._position = Position(f"{xmax}:{xmax}:")
+        return names
+
+
+class OldestReader(TrueReader):
+    """Broken: goes on from the oldest transaction that was under way, so some come twice."""
+
+    def read(self) -> list[str]:
+        names = super().read()
+        xmin = self._position.seen.split(":")[0]
+        self._position = Position(f"{xmin}:{xmin}:")
+        return names
+
+
+class Instance:
+    """One instance of a cluster in this process: bus, hints and distribution."""
+
+    def __init__(self, url: str, name: str, settings: ReceiverSettings = QUICK, **bus: Any) -> None:
+        self.bus, self.hints = EventBus(**bus), Hints(url)
+        self.distribution = EventDistribution(url, name, self.bus, self.hints, settings=settings)
+        self.heard: list[Event] = []
+        self.bus.subscribe("**", self.heard.append, name="ear")
+
+    def names(self) -> list[Any]:
+        """Return the names of the events that were heard, in order."""
+        return [event.properties.get("name") for event in list(self.heard)]
+
+    @contextmanager
+    def running(self, *, current: bool = True) -> Iterator["Instance"]:
+        """Run inside the block; begin once it has heard what there was."""
+        parts = (self.bus, self.hints, self.distribution)
+        for part in parts:
+            part.start()
+        try:
+            assert not current or self.distribution.wait_until_current(30)
+            yield self
+        finally:
+            for part in reversed(parts):
+                part.stop(10)
+            assert all(part.failure() is None for part in parts)
+
+
+def named(name: str, **properties: Any) -> Event:
+    """Return an event for all instances."""
+    marked: Mapping[str, Any] = {"event.distribute": True, "name": name, **properties}
+    return Event("t/x", marked)
+
+
+ReaderMaker = Callable[[Connection], Reader]

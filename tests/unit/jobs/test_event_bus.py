@@ -1,0 +1,186 @@
+"""Events of one process: order, isolation of slow and failing handlers, what is refused."""
+
+import logging
+import threading
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from packhorse.jobs.event import Event
+from packhorse.jobs.events.bus import EventBus, EventNotStored
+from packhorse.jobs.events.delivery import GAP
+from packhorse.jobs.names import InvalidName, InvalidProperties
+from tests.harness.waiting import eventually
+
+WAIT_S = 30.0
+
+
+@pytest.fixture
+def bus() -> Iterator[EventBus]:
+    made = EventBus(slow_s=0.2, capacity=10)
+    made.start()
+    yield made
+    made.stop(WAIT_S)
+    assert made.failure() is None
+
+
+class Stuck:
+    """A handler that hangs until it is let go."""
+
+    def __init__(self) -> None:
+        self.entered, self.let_go, self.heard = threading.Event(), threading.Event(), list[Event]()
+
+    def __call__(self, event: Event) -> None:
+        self.heard.append(event)
+        self.entered.set()
+        assert self.let_go.wait(WAIT_S)
+
+
+@pytest.fixture
+def stuck() -> Iterator[Stuck]:
+    made = Stuck()
+    yield made
+    made.let_go.set()
+
+
+def test_send_returns_when_all_have_heard_it_in_order(bus: EventBus) -> None:
+    heard: list[Event] = []
+    bus.subscribe("a/*", heard.append)
+    bus.subscribe("other", lambda _: pytest.fail("not for this one"))
+    bus.post(Event("a/b", {"n": 1}))
+    bus.send(Event("a/c", {"n": 2}))
+    assert heard == [Event("a/b", {"n": 1}), Event("a/c", {"n": 2})]
+    assert all(event.is_local for event in heard)
+
+
+def test_only_what_the_filter_wants(bus: EventBus) -> None:
+    heard: list[Event] = []
+    bus.subscribe(["a", "b"], heard.append, where=[{">=n": 2}])
+    for n in range(4):
+        bus.send(Event("b", {"n": n}))
+    assert [event.properties["n"] for event in heard] == [2, 3]
+
+
+def test_a_slow_handler_is_reported_and_delays_nobody_afterwards(
+    bus: EventBus, stuck: Stuck, caplog: pytest.LogCaptureFixture
+) -> None:
+    heard: list[Event] = []
+    slow = bus.subscribe("**", stuck, name="stuck")
+    bus.subscribe("**", heard.append)
+    with caplog.at_level(logging.WARNING):
+        bus.send(Event("first"))
+        for _ in range(8):
+            bus.send(Event("later"))
+    assert len(heard) == 9
+    assert stuck.heard == [Event("first")]
+    assert (slow.state().slow, slow.state().waiting) == (True, 9)
+    assert sum("slow" in record.message for record in caplog.records) == 1
+    stuck.let_go.set()
+    eventually(lambda: not slow.state().slow)
+    assert slow.state().done == 9
+
+
+def test_a_slow_handler_is_noticed_when_nobody_waits_for_it(bus: EventBus, stuck: Stuck) -> None:
+    slow = bus.subscribe("**", stuck)
+    bus.post(Event("t"))
+    eventually(lambda: slow.state().slow)
+    assert slow.state().behind_s > 0.2
+
+
+def test_what_a_slow_handler_has_no_room_for_is_lost_and_told(bus: EventBus, stuck: Stuck) -> None:
+    slow = bus.subscribe("t", stuck, gaps=True)
+    bus.send(Event("t"))
+    for _ in range(25):
+        bus.post(Event("t"))
+    assert slow.state().lost == 15
+    stuck.let_go.set()
+    eventually(lambda: len(stuck.heard) == 12)
+    assert stuck.heard[-1] == Event(GAP, {"reason": "slow", "lost": 15})
+
+
+def test_a_burst_is_not_lost_to_a_handler_that_keeps_up(bus: EventBus) -> None:
+    heard: list[Event] = []
+    bus.subscribe("t", heard.append)
+    for n in range(2_000):
+        bus.post(Event("t", {"n": n}))
+    bus.send(Event("t", {"n": 2_000}))
+    assert [event.properties["n"] for event in heard] == list(range(2_001))
+
+
+def test_a_handler_that_raises_hears_the_next_one(bus: EventBus) -> None:
+    heard: list[str] = []
+
+    def fail(event: Event) -> None:
+        heard.append(event.topic)
+        raise ValueError("no")
+
+    subscribed = bus.subscribe("**", fail)
+    bus.send(Event("a"))
+    bus.send(Event("b"))
+    assert heard == ["a", "b"]
+    assert subscribed.state().failed == 2
+
+
+def test_a_handler_may_send_and_subscribe_and_cancel(bus: EventBus) -> None:
+    heard: list[str] = []
+
+    def answer(event: Event) -> None:
+        heard.append(event.topic)
+        if event.topic == "question":
+            bus.send(Event("answer"))
+            subscribed.cancel()
+
+    subscribed = bus.subscribe("**", answer)
+    bus.send(Event("question"))
+    bus.send(Event("after"))
+    assert heard == ["question"], "what came after it was cancelled is not heard"
+
+
+def test_what_the_sender_changes_afterwards_stays_its_own(bus: EventBus) -> None:
+    heard: list[Event] = []
+    bus.subscribe("t", heard.append)
+    given = {"list": [1]}
+    bus.send(Event("t", given))
+    given["list"].append(2)
+    assert heard == [Event("t", {"list": [1]})]
+    with pytest.raises(TypeError):
+        heard[0].properties["x"] = 1  # type: ignore[index]
+
+
+@pytest.mark.parametrize(
+    ("topic", "properties", "error"),
+    [
+        ("a b", {}, InvalidName),
+        ("a/", {}, InvalidName),
+        ("t", {"event.application": "forged"}, InvalidProperties),
+        ("t", {"event.application": None, "event.distribute": True}, InvalidProperties),
+        ("t", {"x": object()}, InvalidProperties),
+        ("t", {"x": "y" * 70_000}, InvalidProperties),
+        ("t", {"event.distribute": True}, EventNotStored),
+    ],
+)
+def test_what_is_refused_is_heard_by_nobody(
+    bus: EventBus, topic: str, properties: dict[str, Any], error: type[Exception]
+) -> None:
+    heard: list[Event] = []
+    bus.subscribe("**", heard.append)
+    for tell in (bus.send, bus.post):
+        with pytest.raises(error):
+            tell(Event(topic, properties))
+    bus.send(Event("last"))
+    assert heard == [Event("last")]
+
+
+def test_stopping_lets_handlers_hear_what_was_sent() -> None:
+    heard: list[Event] = []
+    bus = EventBus()
+    bus.subscribe("t", heard.append)
+    for _ in range(100):
+        bus.post(Event("t"))
+    bus.start()
+    bus.stop(WAIT_S)
+    assert len(heard) == 100
+    bus.subscribe("t", heard.append)
+    bus.send(Event("t"))
+    assert len(heard) == 100
