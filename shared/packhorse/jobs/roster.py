@@ -4,7 +4,7 @@ Used by the worker's thread alone. An attempt keeps its place until its end is s
 thread has returned, whichever comes last.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from threading import Event
 
@@ -74,6 +74,10 @@ class Roster:
         """Return ends that are to be stored, the oldest first; they stay until `stored`."""
         return list(self._ends.values())[:limit]
 
+    def leaving(self) -> list[str]:
+        """Return the queues whose places are free once all ends are stored, one for each place."""
+        return [one.job.queue for one in self._ends if one in self._returned]
+
     def stored(self, end: End, *, lost: bool) -> None:
         """Note that an end is stored, or came too late."""
         del self._ends[end.running]
@@ -86,6 +90,10 @@ class Roster:
     def overdue(self, now: float) -> list[Running]:
         """Return the attempts whose time is over; `now` is monotonic."""
         return [one for one in self.open() if one.deadline is not None and one.deadline <= now]
+
+    def has_to_write(self, now: float) -> bool:
+        """Tell whether there is an end to be stored, or a time that is over."""
+        return bool(self._ends) or bool(self.overdue(now))
 
     def next_deadline(self) -> float | None:
         """Return when the next attempt's time is over."""
@@ -123,9 +131,12 @@ class Roster:
         """Return the attempts that nothing has ended."""
         return [one for one in self._under_way.values() if not one.is_closed]
 
-    def all(self) -> Iterable[Running]:
-        """Return all that have a place."""
-        return self._under_way.values()
+    def abandon(self) -> None:
+        """Let nothing count any more that attempts of this process still do."""
+        for running in self.open():
+            self.over(running, Why.LOST)
+        for end in list(self._ends.values()):
+            self.stored(end, lost=True)
 
     @property
     def is_settled(self) -> bool:

@@ -1,6 +1,7 @@
 """How many jobs an instance may begin now: places in all, and of each queue."""
 
 from collections import Counter
+from collections.abc import Iterable
 
 
 class Slots:
@@ -23,6 +24,12 @@ class Slots:
         self._taken[queue] -= 1
         if not self._taken[queue]:
             del self._taken[queue]
+
+    def without(self, queues: Iterable[str]) -> "Slots":
+        """Return places as they will be once one of each of these queues is given back."""
+        made = Slots(self._places, self._cores)
+        made._taken = self._taken - Counter(queues)
+        return made
 
     def taken(self) -> dict[str, int]:
         """Return how many places of each queue are taken."""

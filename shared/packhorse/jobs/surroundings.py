@@ -16,7 +16,7 @@ class Surroundings(Protocol):
     """What is known now; asked before each claim."""
 
     def leads(self) -> bool:
-        """Whether this instance leads, by a view that holds."""
+        """Whether this instance leads those that do jobs, by a view that holds."""
         ...
 
     def consumes(self) -> Consumes | None:
@@ -39,14 +39,17 @@ class Alone:
 class InCluster:
     """What the view of the own cluster says, while it holds."""
 
-    def __init__(self, cluster: OwnCluster, consumers: Consumers) -> None:
-        """Take the registry of this instance, whose announcement may not be in the view yet."""
-        self._cluster, self._consumers = cluster, consumers
+    def __init__(self, cluster: OwnCluster, consumers: Consumers, duty: str) -> None:
+        """Take the registry of this instance, whose announcement may not be in the view yet.
+
+        Who has the duty leads: the first of the instances that do jobs and schedules.
+        """
+        self._cluster, self._consumers, self._duty = cluster, consumers, duty
 
     def leads(self) -> bool:
         """Whether this instance leads."""
-        view = self._cluster.discovery.current_view()
-        return view is not None and view.local_instance.is_leader
+        holder = self._cluster.holder(self._duty)
+        return holder is not None and holder.is_local
 
     def consumes(self) -> Consumes | None:
         """Return what the instances of the view announce, and what this one does."""

@@ -23,3 +23,12 @@ def test_more_than_there_are_is_nothing() -> None:
     slots.take("a")
     slots.take("a")
     assert (slots.free(), slots.free_of("a", 1), slots.free_of("b", -1)) == (0, 0, 0)
+
+
+def test_places_that_will_be_free_are_counted_apart() -> None:
+    slots = Slots(places=3, cores=1)
+    for queue in ("a", "a", "b"):
+        slots.take(queue)
+    soon = slots.without(["a", "b"])
+    assert (soon.free(), soon.taken()) == (2, {"a": 1})
+    assert (slots.free(), slots.taken()) == (0, {"a": 2, "b": 1})

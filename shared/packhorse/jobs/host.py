@@ -1,0 +1,190 @@
+"""Events, jobs and schedules in one program: everything that it needs for its part in them.
+
+    consumers = Consumers()
+    consumers.add("images/thumbnail", make_thumbnail)
+    host = open_jobs(url, cluster, consumers=consumers, queues=[...], schedules=[...])
+
+Start the cluster before it. A database that is away ends nothing: all of it is tried again.
+"""
+
+import logging
+import threading
+from collections.abc import Sequence
+from dataclasses import dataclass
+from uuid import uuid4
+
+import psycopg
+from psycopg import Connection
+from psycopg_pool import ConnectionPool
+
+from packhorse.clock import SystemClock
+from packhorse.db.connect import open_pool
+from packhorse.db.engine import Timeouts
+from packhorse.errors import Transient
+from packhorse.jobs import hints as channels
+from packhorse.jobs.consumers import Consumers
+from packhorse.jobs.events.bus import EventBus
+from packhorse.jobs.events.distribution import EventDistribution
+from packhorse.jobs.hints import Hints
+from packhorse.jobs.jobs import Jobs
+from packhorse.jobs.leases import Run
+from packhorse.jobs.queues import QueueConfiguration, declare_queue
+from packhorse.jobs.scheduling.definition import ScheduleDefinition, require_schedule
+from packhorse.jobs.scheduling.scheduler import DUTY, Scheduler, cluster_members
+from packhorse.jobs.scheduling.store import declare_schedule
+from packhorse.jobs.sessions import writing
+from packhorse.jobs.surroundings import Alone, InCluster, Surroundings
+from packhorse.jobs.worker import JobWorker
+from packhorse.jobs.worker_settings import DEFAULTS, WorkerSettings
+from packhorse.runtime.lifecycle import Component, Watched, Worker
+from packhorse.topology import properties
+from packhorse.topology.own_cluster import OwnCluster
+
+logger = logging.getLogger(__name__)
+
+DUTIES = (DUTY,)
+"""Add these to the `Announced.duties` of a program with a cluster: who has them leads."""
+
+_SPARE_CONNECTIONS = 6
+_RETRY_S = 2.0
+_PAUSE_MS = 30_000
+Pool = ConnectionPool[Connection]
+
+
+@dataclass(frozen=True, slots=True)
+class JobsHost:
+    """A component of components; what a program does with jobs beside consuming them."""
+
+    jobs: Jobs
+    """To give, find, stop and retry jobs, in the name of this instance."""
+    events: EventBus
+    hints: Hints
+    worker: JobWorker
+    scheduler: Scheduler
+    consumers: Consumers
+    """May change at any time."""
+    components: tuple[Component, ...]
+    """In the order in which they start."""
+    pool: Pool
+
+    def start(self) -> None:
+        """Start all; returns at once, whether the database answers or not."""
+        for component in self.components:
+            component.start()
+
+    def stop(self, timeout: float) -> None:
+        """Let consumers end, give back the jobs that do not, and stop the rest."""
+        clock = SystemClock()
+        until = clock.monotonic() + timeout
+        for component in reversed(self.components):
+            component.stop(max(0.5, until - clock.monotonic()))
+        self.pool.close(max(0.5, until - clock.monotonic()))
+
+    def failure(self) -> BaseException | None:
+        """Return what ended one of them, which neither jobs nor the database do."""
+        watched = (one for one in self.components if isinstance(one, Watched))
+        return next((death for one in watched if (death := one.failure())), None)
+
+
+def open_jobs(
+    database_url: str,
+    cluster: OwnCluster | None,
+    *,
+    consumers: Consumers,
+    queues: Sequence[QueueConfiguration] = (),
+    schedules: Sequence[ScheduleDefinition] = (),
+    settings: WorkerSettings = DEFAULTS,
+) -> JobsHost:
+    """Put a program's part together; nothing connects before its start.
+
+    Queues and schedules are declared at the start: what is there already, and changed by an
+    operator, stays. Without a cluster the instance has an id of this run alone, nobody leads, and
+    all topics count as consumed. Raises `InvalidSchedule` before anything is done.
+    """
+    for schedule in schedules:
+        require_schedule(schedule)
+    instance = uuid4().hex if cluster is None else cluster.discovery.instance_id
+    timeouts = Timeouts(idle_in_transaction_ms=_PAUSE_MS)
+    size = settings.places + _SPARE_CONNECTIONS
+    pool = open_pool(database_url, "packhorse-jobs", timeouts=timeouts, size=size)
+    hints, events = Hints(database_url), EventBus()
+    worker = JobWorker(
+        database_url,
+        pool.connection,
+        Run.begin(instance),
+        consumers=consumers,
+        surroundings=_surroundings(cluster, consumers),
+        settings=settings,
+    )
+    scheduler = _scheduler(pool, instance, cluster)
+    hints.on(channels.JOBS, worker.hint)
+    hints.on(channels.SCHEDULES, lambda _: scheduler.kick())
+    if cluster is not None:
+        _announce(cluster, consumers)
+        cluster.on_change(worker.hint)
+        cluster.on_change(scheduler.kick)
+    distribution = EventDistribution(database_url, instance, events, hints)
+    declaring = Worker("jobs-declare", _Declaring(pool, queues, schedules).run)
+    return JobsHost(
+        jobs=Jobs(pool.connection, instance),
+        events=events,
+        hints=hints,
+        worker=worker,
+        scheduler=scheduler,
+        consumers=consumers,
+        components=(hints, events, distribution, declaring, scheduler, worker),
+        pool=pool,
+    )
+
+
+def _surroundings(cluster: OwnCluster | None, consumers: Consumers) -> Surroundings:
+    return Alone() if cluster is None else InCluster(cluster, consumers, DUTY)
+
+
+def _scheduler(pool: Pool, instance: str, cluster: OwnCluster | None) -> Scheduler:
+    if cluster is None:
+        return Scheduler(pool.connection, instance)
+    duty = cluster.duty(DUTY, pool.connection)
+    return Scheduler(
+        pool.connection, instance, leader=duty, members=lambda: cluster_members(cluster)
+    )
+
+
+def _announce(cluster: OwnCluster, consumers: Consumers) -> None:
+    """Let the topology know the topics that are done here, now and after each change."""
+
+    def announce() -> None:
+        told = consumers.reach().announcement()
+        if told:
+            cluster.discovery.set_property(properties.CONSUMERS, told)
+        else:
+            cluster.discovery.remove_property(properties.CONSUMERS)
+
+    announce()
+    consumers.on_change(announce)
+
+
+@dataclass(frozen=True, slots=True)
+class _Declaring:
+    """Makes queues and schedules that are absent, once the database answers."""
+
+    pool: Pool
+    queues: Sequence[QueueConfiguration]
+    schedules: Sequence[ScheduleDefinition]
+
+    def run(self, stopping: threading.Event) -> None:
+        while not stopping.is_set() and not self._declare():
+            stopping.wait(_RETRY_S)
+        stopping.wait()
+
+    def _declare(self) -> bool:
+        try:
+            with writing(self.pool.connection) as connection:
+                for queue in self.queues:
+                    declare_queue(connection, queue)
+                for schedule in self.schedules:
+                    declare_schedule(connection, schedule)
+        except (psycopg.Error, Transient) as error:
+            logger.warning("queues and schedules can't be declared now: %s", error)
+            return False
+        return True
