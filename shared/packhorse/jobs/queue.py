@@ -77,7 +77,7 @@ class QueueConfiguration:
             require_pattern(pattern)
         seconds = (self.retry_delay_s, self.max_retry_delay_s, self.timeout_s or 1.0)
         _require(0 < len(self.patterns) <= MOST_PATTERNS, f"1 to {MOST_PATTERNS} patterns")
-        _require(abs(self.ranking) < 2**31, "a ranking of 32 bits")
+        _require(-(2**31) <= self.ranking < 2**31, "a ranking of 32 bits")
         _require(
             self.max_parallel == -1 or 0 < self.max_parallel <= 1_000,
             "max_parallel -1, or 1 to 1000",
