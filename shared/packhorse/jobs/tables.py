@@ -1,5 +1,7 @@
 """The tables of events, jobs and schedules, as the migrations make them."""
 
+from typing import Any
+
 from sqlalchemy import (
     BigInteger,
     Boolean,
@@ -85,7 +87,7 @@ NUMBER = Sequence("number", schema=JOBS, metadata=METADATA)
 """Numbers of jobs, and their turns."""
 
 
-def _job(name: str, *more: Column[object] | Index) -> Table:
+def _job(name: str, *more: Column[Any] | Index) -> Table:
     return Table(
         name,
         METADATA,
