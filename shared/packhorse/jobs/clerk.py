@@ -2,7 +2,7 @@
 
 import logging
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from psycopg import Connection
 
@@ -10,9 +10,10 @@ from packhorse.db.metadata import BOOKKEEPER
 from packhorse.db.roles import act_as
 from packhorse.jobs import claims, finishing, leases, queues
 from packhorse.jobs.claims import Claim, Claimed, Wish
-from packhorse.jobs.finishing import Ended, Ending, Notes
+from packhorse.jobs.finishing import Ended, Ending
 from packhorse.jobs.job import JobState
 from packhorse.jobs.leases import Holding, Run
+from packhorse.jobs.notes import Notes
 from packhorse.jobs.queues import Layout
 from packhorse.jobs.roster import End, Roster
 from packhorse.jobs.running import Running, Why
@@ -20,7 +21,6 @@ from packhorse.runtime.metrics import JOBS_ENDED
 
 logger = logging.getLogger(__name__)
 
-_MOST_ENDS = 200
 _PROCESS_ENDS = "its process ended"
 _NOT_BEGUN = "it was claimed, and not begun"
 
@@ -63,17 +63,17 @@ class Clerk:
         written.lost += lost
         if strays:
             found = [Claim(one.number, self._run.runtime_id, one.epoch) for one in strays]
-            finishing.release(connection, found, _NOT_BEGUN)
+            finishing.release(connection, found, _NOT_BEGUN, begun=False)
             logger.info("jobs were given back that were not begun", extra={"jobs": len(found)})
 
-    def store_ends(self, connection: Connection, written: Written) -> None:
-        """Store what has ended. One that another transaction holds comes again."""
-        ends = self._roster.ends(_MOST_ENDS)
+    def store_ends(self, connection: Connection, written: Written, limit: int) -> None:
+        """Store what has ended, `limit` at most."""
+        ends = self._roster.ends(limit)
         ended = [end for end in ends if not end.gives_back]
         back = [end for end in ends if end.gives_back]
         if ended:
             told = [Ended(end.running.claim, end.result, _notes(end, written)) for end in ended]
-            stored = finishing.finish(connection, told, wait=False)
+            stored = _known(connection, finishing.finish(connection, told))
             written.ends += zip(ended, stored, strict=True)
         if back:
             given = finishing.release(
@@ -90,7 +90,7 @@ class Clerk:
     def note(self, connection: Connection, written: Written) -> None:
         """Store what consumers have said."""
         said = [(one, one.take_notes()) for one in self._roster.open()]
-        said = [(one, notes) for one, notes in said if notes != Notes()]
+        said = [(one, notes) for one, notes in said if notes.is_something]
         written.noted += said
         if said:
             lost = finishing.note(connection, [(one.claim, notes) for one, notes in said])
@@ -117,9 +117,8 @@ class Clerk:
     def committed(self, written: Written) -> None:
         """Let what was stored take effect here."""
         for end, ending in written.ends:
-            if ending.state is not JobState.ACTIVE:
-                self._roster.stored(end, lost=ending.state is None)
-                _count(end.running, ending)
+            self._roster.stored(end, lost=ending.state is None)
+            _count(end.running, ending)
         for running, ending in written.timed_out:
             if ending.state is not JobState.ACTIVE:
                 self._roster.over(running, Why.LOST if ending.state is None else Why.TIME)
@@ -133,9 +132,26 @@ class Clerk:
 
 def _notes(end: End, written: Written) -> Notes:
     notes = end.running.take_notes()
-    if notes != Notes():
+    if notes.is_something:
         written.noted.append((end.running, notes))
     return notes
+
+
+def _known(connection: Connection, endings: Sequence[Ending]) -> list[Ending]:
+    """Tell an end that is stored already from a lost attempt: a commit may go unanswered (W7)."""
+    missing = [one.claim.number for one in endings if one.state is None]
+    if not missing:
+        return list(endings)
+    rows = connection.execute(
+        "SELECT number, epoch, state FROM jobs.finished "
+        "WHERE number = ANY(%s) AND state <> 'DROPPED'",
+        (missing,),
+    )
+    found = {(number, epoch): JobState(state) for number, epoch, state in rows}
+    return [
+        replace(one, state=one.state or found.get((one.claim.number, one.claim.epoch)))
+        for one in endings
+    ]
 
 
 def _count(running: Running, ending: Ending) -> None:

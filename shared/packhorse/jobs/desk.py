@@ -10,8 +10,9 @@ from packhorse.jobs import claims, finishing
 from packhorse.jobs.consumer import Outcome, Result
 from packhorse.jobs.finishing import Ended
 from packhorse.jobs.job import JobLost
+from packhorse.jobs.notes import stored_text
 from packhorse.jobs.roster import End, Reply, Roster
-from packhorse.jobs.running import Running, plain
+from packhorse.jobs.running import Running
 from packhorse.jobs.sessions import Connect, within
 from packhorse.runtime.metrics import JOBS_ENDED
 
@@ -54,7 +55,7 @@ class Desk:
         with self._lock:
             if not self._open or not running.close():
                 raise JobLost(f"attempt {running.job.attempts} of job {running.job.number} is over")
-            told = Result(result.outcome, plain(result.message), result.retry_delay)
+            told = Result(result.outcome, stored_text(result.message), result.retry_delay)
             self._handed_in.append(End(running, told, reply=reply))
         self._bell.set()
         if not reply.wait():

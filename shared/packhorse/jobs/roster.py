@@ -6,6 +6,7 @@ thread has returned, whichever comes last.
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import islice
 from threading import Event
 
 from packhorse.jobs.claims import Claim
@@ -72,7 +73,13 @@ class Roster:
 
     def ends(self, limit: int) -> list[End]:
         """Return ends that are to be stored, the oldest first; they stay until `stored`."""
-        return list(self._ends.values())[:limit]
+        return list(islice(self._ends.values(), limit))
+
+    def put_last(self) -> None:
+        """Let the oldest end wait for the others, because it may be what can't be stored."""
+        if self._ends:
+            running = next(iter(self._ends))
+            self._ends[running] = self._ends.pop(running)
 
     def leaving(self) -> list[str]:
         """Return the queues whose places are free once all ends are stored, one for each place."""

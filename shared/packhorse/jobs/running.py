@@ -11,15 +11,9 @@ import orjson
 
 from packhorse.clock import Clock, SystemClock
 from packhorse.jobs.claims import Claimed
-from packhorse.jobs.finishing import Notes
 from packhorse.jobs.job import JobLost, Progress
 from packhorse.jobs.names import InvalidProperties, require_properties
-
-MOST_LINES = 200
-"""Lines of a job's log that are kept, the newest."""
-
-LONGEST_LINE = 2_000
-"""Characters of a line or message; what is longer is cut."""
+from packhorse.jobs.notes import MOST_LINES, Notes, stored_text
 
 
 class Why(StrEnum):
@@ -104,14 +98,14 @@ class Running:
                 progress,
                 steps=progress.steps or before.steps,
                 eta=before.eta if eta is None else self._now(eta),
-                message=plain(progress.message) or before.message,
+                message=stored_text(progress.message) or before.message,
             )
             self._told_progress = True
 
     def say_line(self, line: str) -> None:
         """Note a line of the log."""
         with self._lock:
-            self._lines.append(plain(line))
+            self._lines.append(stored_text(line))
 
     def say_property(self, name: str, value: Any) -> None:
         """Note a property. Raises `InvalidProperties` when all of them are too large."""
@@ -147,9 +141,3 @@ class Running:
             return None
         elapsed = timedelta(seconds=self._clock.monotonic() - self._began)
         return self.job.started_at + elapsed + ahead
-
-
-def plain(text: str) -> str:
-    """Return a message or a line as the database can store it."""
-    cut = text[:LONGEST_LINE].replace("\0", "\ufffd")
-    return cut.encode("utf-8", "replace").decode()

@@ -11,6 +11,7 @@ from psycopg import Connection
 
 from packhorse.clock import Clock, SystemClock
 from packhorse.db.connect import connect
+from packhorse.db.engine import Timeouts
 from packhorse.jobs.claims import Claimed
 from packhorse.jobs.clerk import Clerk, Written
 from packhorse.jobs.consumers import Consumers
@@ -34,6 +35,9 @@ logger = logging.getLogger(__name__)
 
 _AGAIN_S, _LONGEST_PAUSE_S = 0.02, 5.0
 _MOST_FAILURES = 5
+_MOST_ENDS = 200
+_TIMEOUTS = Timeouts(lock_ms=2_000)
+"""A transaction of a consumer that holds its own attempt must not hold up the others for long."""
 _PASSING = (psycopg.OperationalError, psycopg.InterfaceError)
 _LAYOUT_POLLS = 5
 """After so many polls without a hint queues and topics are read again."""
@@ -153,7 +157,7 @@ class JobWorker:
             if looks:
                 self._clerk.look(connection, written)
                 self._clerk.note(connection, written)
-            self._clerk.store_ends(connection, written)
+            self._clerk.store_ends(connection, written, 1 if self._failures else _MOST_ENDS)
             self._clerk.time_out(connection, written, now)
             if reads:
                 self._offering.updating()
@@ -181,7 +185,7 @@ class JobWorker:
         if self._doubt:
             return 0.0
         if self._roster.has_to_write(now):
-            return _AGAIN_S  # a transaction holds an attempt, or there were very many ends
+            return _AGAIN_S  # very many have ended, or one that is overdue is held just now
         moments = [now + self._settings.poll_s, self._offering.next_update()]
         moments += [
             one for one in (self._leave_by, self._roster.next_deadline()) if one is not None
@@ -192,6 +196,7 @@ class JobWorker:
         """Return how long to wait. What was sent may have been stored or not: look at first."""
         self._doubt, self._failures = True, self._failures + 1
         self._drop_session()
+        self._roster.put_last()
         if not isinstance(error, _PASSING) and self._failures > _MOST_FAILURES:
             raise error
         if self._failures == 1:
@@ -214,7 +219,7 @@ class JobWorker:
 
     def _connected(self) -> Connection:
         if self._session is None:
-            self._session = connect(self._url, "packhorse-jobs")
+            self._session = connect(self._url, "packhorse-jobs", timeouts=_TIMEOUTS)
         return self._session
 
     def _drop_session(self) -> None:

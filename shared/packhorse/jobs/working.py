@@ -7,7 +7,8 @@ from typing import Any
 from packhorse.clock import Clock
 from packhorse.jobs.consumer import Consumer, JobContext, Outcome, Result
 from packhorse.jobs.job import JobLost
-from packhorse.jobs.running import Running, plain
+from packhorse.jobs.notes import stored_text
+from packhorse.jobs.running import Running
 from packhorse.runtime.metrics import JOBS_SECONDS
 from packhorse.runtime.tracing import TRACEPARENT, continued
 
@@ -33,11 +34,11 @@ def _result(running: Running, consumer: Consumer, context: JobContext) -> Result
         result = _checked(given)
     except JobLost as lost:
         logger.info("an attempt was lost", extra=_named(running))
-        return Result(Outcome.FAILED, plain(str(lost)))
+        return Result(Outcome.FAILED, stored_text(str(lost)))
     except BaseException as error:  # also SystemExit: a consumer ends its attempt, not the process
         logger.exception("a job failed", extra=_named(running))
-        return Result(Outcome.FAILED, plain(f"{type(error).__name__}: {error}"))
-    return Result(result.outcome, plain(result.message), result.retry_delay)
+        return Result(Outcome.FAILED, stored_text(f"{type(error).__name__}: {error}"))
+    return Result(result.outcome, stored_text(result.message), result.retry_delay)
 
 
 def _checked(given: object) -> Result:

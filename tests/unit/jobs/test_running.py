@@ -4,10 +4,10 @@ from datetime import timedelta
 
 import pytest
 
-from packhorse.jobs.finishing import Notes
 from packhorse.jobs.job import JobLost, Progress
 from packhorse.jobs.names import InvalidProperties
-from packhorse.jobs.running import LONGEST_LINE, MOST_LINES, Running, Why
+from packhorse.jobs.notes import LONGEST_TEXT, MOST_LINES, Notes
+from packhorse.jobs.running import Running, Why
 from tests.harness.clock import ManualClock
 from tests.harness.jobs.made import NOON, claimed
 
@@ -76,16 +76,16 @@ def test_what_could_not_be_stored_comes_again_with_what_is_newer() -> None:
 def test_what_is_notes_is_bounded() -> None:
     running = Running(claimed())
     for number in range(MOST_LINES + 50):
-        running.say_line(f"{number:04d}" + "x" * LONGEST_LINE)
+        running.say_line(f"{number:04d}" + "x" * LONGEST_TEXT)
     running.say_line("a\0b\ud800")
-    running.say_progress(Progress(message="m" * (LONGEST_LINE + 1)), None)
+    running.say_progress(Progress(message="m" * (LONGEST_TEXT + 1)), None)
     notes = running.take_notes()
     assert len(notes.log) == MOST_LINES
     assert notes.log[0].startswith("0051")
-    assert len(notes.log[0]) == LONGEST_LINE
+    assert len(notes.log[0]) == LONGEST_TEXT
     assert notes.log[-1] == "a�b?"
     assert notes.progress is not None
-    assert len(notes.progress.message) == LONGEST_LINE
+    assert len(notes.progress.message) == LONGEST_TEXT
     with pytest.raises(InvalidProperties, match="bytes"):
         running.say_property("large", "x" * 70_000)
     with pytest.raises(InvalidProperties):
