@@ -16,13 +16,22 @@ from tests.harness.waiting import eventually
 WAIT_S = 30.0
 
 
+def running(bus: EventBus) -> Iterator[EventBus]:
+    bus.start()
+    yield bus
+    bus.stop(WAIT_S)
+    assert bus.failure() is None
+
+
 @pytest.fixture
 def bus() -> Iterator[EventBus]:
-    made = EventBus(slow_s=0.2, capacity=10)
-    made.start()
-    yield made
-    made.stop(WAIT_S)
-    assert made.failure() is None
+    yield from running(EventBus(slow_s=WAIT_S, capacity=10))
+
+
+@pytest.fixture
+def strict() -> Iterator[EventBus]:
+    """Nobody waits for long on this one, not even for a machine that is busy."""
+    yield from running(EventBus(slow_s=0.2, capacity=10))
 
 
 class Stuck:
@@ -63,36 +72,39 @@ def test_only_what_the_filter_wants(bus: EventBus) -> None:
 
 
 def test_a_slow_handler_is_reported_and_delays_nobody_afterwards(
-    bus: EventBus, stuck: Stuck, caplog: pytest.LogCaptureFixture
+    strict: EventBus, stuck: Stuck, caplog: pytest.LogCaptureFixture
 ) -> None:
     heard: list[Event] = []
-    slow = bus.subscribe("**", stuck, name="stuck")
-    bus.subscribe("**", heard.append)
+    slow = strict.subscribe("**", stuck, name="stuck")
+    strict.subscribe("**", heard.append)
     with caplog.at_level(logging.WARNING):
-        bus.send(Event("first"))
+        strict.send(Event("first"))
         for _ in range(8):
-            bus.send(Event("later"))
-    assert len(heard) == 9
+            strict.send(Event("later"))
+    eventually(lambda: len(heard) == 9)
     assert stuck.heard == [Event("first")]
     assert (slow.state().slow, slow.state().waiting) == (True, 9)
-    assert sum("slow" in record.message for record in caplog.records) == 1
+    told = [vars(record)["handler"] for record in caplog.records if "is slow" in record.message]
+    assert told.count("stuck") == 1
     stuck.let_go.set()
     eventually(lambda: not slow.state().slow)
     assert slow.state().done == 9
 
 
-def test_a_slow_handler_is_noticed_when_nobody_waits_for_it(bus: EventBus, stuck: Stuck) -> None:
-    slow = bus.subscribe("**", stuck)
-    bus.post(Event("t"))
+def test_a_slow_handler_is_noticed_when_nobody_waits_for_it(strict: EventBus, stuck: Stuck) -> None:
+    slow = strict.subscribe("**", stuck)
+    strict.post(Event("t"))
     eventually(lambda: slow.state().slow)
     assert slow.state().behind_s > 0.2
 
 
-def test_what_a_slow_handler_has_no_room_for_is_lost_and_told(bus: EventBus, stuck: Stuck) -> None:
-    slow = bus.subscribe("t", stuck, gaps=True)
-    bus.send(Event("t"))
+def test_what_a_slow_handler_has_no_room_for_is_lost_and_told(
+    strict: EventBus, stuck: Stuck
+) -> None:
+    slow = strict.subscribe("t", stuck, gaps=True)
+    strict.send(Event("t"))
     for _ in range(25):
-        bus.post(Event("t"))
+        strict.post(Event("t"))
     assert slow.state().lost == 15
     stuck.let_go.set()
     eventually(lambda: len(stuck.heard) == 12)

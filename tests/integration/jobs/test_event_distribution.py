@@ -1,0 +1,230 @@
+"""Events from one instance to all others, through absences, cuts and slow handlers."""
+
+import threading
+from collections import Counter
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from typing import Any
+
+import psycopg
+import pytest
+
+from packhorse.db.connect import connect
+from packhorse.db.engine import conninfo
+from packhorse.jobs.event import APPLICATION, Event
+from packhorse.jobs.event_store import NewEvent, record
+from packhorse.jobs.events.bus import EventNotStored
+from packhorse.jobs.events.delivery import GAP
+from packhorse.jobs.events.outbox import Outbox
+from packhorse.jobs.events.pruning import EventRetention, prune_events
+from packhorse.jobs.names import InvalidProperties
+from tests.harness.jobs.events import Instance, Writer, bookkeeper, named, tell_all
+from tests.harness.postgres import Databases
+from tests.harness.waiting import eventually
+
+
+def test_an_event_reaches_every_other_instance_once(database_url: str) -> None:
+    with ExitStack() as stack:
+        a, b, c = (
+            stack.enter_context(Instance(database_url, name).running()) for name in ("a", "b", "c")
+        )
+        a.bus.send(named("first", size=3))
+        for number in range(50):
+            a.bus.post(named(f"n{number}"))
+            b.bus.post(Event("t/local", {"name": "local"}))
+        wanted = ["first", *(f"n{number}" for number in range(50))]
+        eventually(lambda: a.names() == wanted and c.names() == wanted)
+        eventually(lambda: [name for name in b.names() if name != "local"] == wanted)
+        assert all(event.is_local for event in a.heard)
+        assert b.heard[-1].topic.startswith("t/")
+        assert dict(c.heard[0].properties) == {
+            "name": "first",
+            "size": 3,
+            APPLICATION: "a",
+        }, "the mark is cleared and the origin is set"
+        assert not c.heard[0].is_local
+
+
+def test_nobody_sets_where_an_event_comes_from(database_url: str) -> None:
+    with Instance(database_url, "a").running() as a, bookkeeper(database_url) as connection:
+        with pytest.raises(InvalidProperties, match=r"event\.application"):
+            a.bus.send(named("forged", **{APPLICATION: "b"}))
+        assert connection.execute("SELECT count(*) FROM jobs.event").fetchall() == [(0,)]
+        assert a.heard == []
+
+
+def test_one_that_was_away_gets_what_it_missed_and_nothing_twice(database_url: str) -> None:
+    a, b = Instance(database_url, "a"), Instance(database_url, "b")
+    with a.running():
+        with b.running():
+            a.bus.send(named("before"))
+            eventually(lambda: b.names() == ["before"])
+        for number in range(500):
+            a.bus.post(named(f"n{number}"))
+        eventually(lambda: a.distribution.outbox.waiting == 0)
+        again = Instance(database_url, "b")
+        with again.running():
+            assert again.names() == [f"n{number}" for number in range(500)]
+            a.bus.send(named("after"))
+            eventually(lambda: again.names()[-1] == "after")
+            assert len(again.heard) == 501
+
+
+def test_a_new_instance_begins_now(database_url: str) -> None:
+    tell_all(database_url, "old")
+    with Instance(database_url, "new").running() as new:
+        tell_all(database_url, "young")
+        eventually(lambda: new.names() == ["young"])
+
+
+def test_events_of_a_transaction_that_rolls_back_never_were(database_url: str) -> None:
+    writer = Writer(database_url, "w")
+    with Instance(database_url, "a").running() as a:
+        writer.write()
+        writer.roll_back()
+        writer.write()
+        tell_all(database_url, "meanwhile")
+        eventually(lambda: a.names() == ["meanwhile"])
+        writer.commit()
+        eventually(lambda: a.names() == ["meanwhile", "w2"])
+    writer.close()
+
+
+def test_a_transaction_that_outlives_an_absence_is_heard_of(database_url: str) -> None:
+    writer = Writer(database_url, "w")
+    with Instance(database_url, "a").running():
+        writer.write()
+        tell_all(database_url, "meanwhile")
+    with Instance(database_url, "a").running() as a:
+        writer.commit()
+        eventually(lambda: sorted(a.names()) in (["meanwhile", "w1"], ["w1"]))
+    writer.close()
+
+
+def test_echoes_are_local_events_of_the_one_and_distributed_to_the_others(
+    database_url: str,
+) -> None:
+    with (
+        Instance(database_url, "a").running() as a,
+        Instance(database_url, "b").running() as b,
+        bookkeeper(database_url) as connection,
+    ):
+        record(connection, [NewEvent("packhorse/job/ADDED", "a", {"number": 1}, echo=True)])
+        eventually(lambda: a.heard and b.heard)
+    assert a.heard == [Event("packhorse/job/ADDED", {"number": 1})]
+    assert b.heard == [Event("packhorse/job/ADDED", {"number": 1, APPLICATION: "a"})]
+
+
+def test_a_slow_handler_does_not_hold_up_the_others(database_url: str) -> None:
+    let_go = threading.Event()
+    with Instance(database_url, "a", slow_s=0.3).running() as a:
+        slow = a.bus.subscribe("**", lambda _: bool(let_go.wait(60)), name="slow")
+        tell_all(database_url, *(f"n{number}" for number in range(1_000)))
+        eventually(lambda: len(a.heard) == 1_000)
+        assert slow.state().slow
+        let_go.set()
+        eventually(lambda: slow.state().done + slow.state().lost == 1_000)
+
+
+def test_an_absence_longer_than_retention_is_told(database_url: str) -> None:
+    with Instance(database_url, "a").running() as a:
+        tell_all(database_url, "heard")
+        eventually(lambda: a.names() == ["heard"])
+    tell_all(database_url, "missed")
+    prune_events(lambda: connect(database_url, "tests"), EventRetention(events_s=0))
+    tell_all(database_url, "kept")
+    with Instance(database_url, "a").running() as again:
+        assert [event.topic for event in again.heard] == [GAP, "t/x"]
+        assert again.heard[0].properties["reason"] == "pruned"
+        assert again.names()[1:] == ["kept"]
+    with Instance(database_url, "a").running() as third:
+        tell_all(database_url, "last")
+        eventually(lambda: third.names() == ["last"])
+
+
+def test_sessions_that_end_cost_no_event_and_repeat_none(databases: Databases) -> None:
+    url = databases.new("cut")
+    with Instance(url, "a").running() as a, Instance(url, "b").running() as b:
+        for number in range(300):
+            a.bus.post(named(f"n{number}"))
+            if number % 30 == 0:
+                _end_sessions(databases, url)
+        wanted = [f"n{number}" for number in range(300)]
+        eventually(lambda: len(b.heard) >= 300)
+        a.bus.send(named("last"))
+        eventually(lambda: b.names()[-1] == "last")
+    assert Counter(b.names()) == Counter([*wanted, "last"])
+
+
+def test_what_a_database_that_is_away_can_take_is_bounded(database_url: str) -> None:
+    def away() -> psycopg.Connection:
+        raise psycopg.OperationalError("away")
+
+    outbox = Outbox(away, "a", most_waiting=100, patience_s=0.05)
+    outbox.start()
+    with pytest.raises(EventNotStored, match="not stored yet"):
+        outbox.carry(named("sent"), wait=True)
+    for _ in range(99):
+        outbox.carry(named("posted"), wait=False)
+    with pytest.raises(EventNotStored, match="100 events wait"):
+        outbox.carry(named("too many"), wait=False)
+    outbox.stop(0.1)
+    with pytest.raises(EventNotStored, match="ending"):
+        outbox.carry(named("late"), wait=False)
+    assert outbox.waiting == 100
+    assert outbox.failure() is None
+
+
+def test_events_that_nobody_knows_to_be_stored_are_stored_once(database_url: str) -> None:
+    connections = iter(
+        [
+            _Forgetful.connect(conninfo(database_url), autocommit=True),
+            connect(database_url, "tests", autocommit=True),
+        ]
+    )
+    outbox = Outbox(lambda: next(connections), "a")
+    outbox.start()
+    outbox.carry(named("once"), wait=True)
+    outbox.stop(10)
+    with bookkeeper(database_url) as connection:
+        rows = connection.execute("SELECT properties ->> 'name' FROM jobs.event").fetchall()
+    assert rows == [("once",)]
+
+
+def test_an_event_that_the_database_refuses_holds_up_no_other(database_url: str) -> None:
+    with bookkeeper(database_url) as connection:
+        connection.execute("RESET ROLE")
+        connection.execute("ALTER TABLE jobs.event ADD CHECK (topic <> 't/refused')")
+    outbox = Outbox(lambda: connect(database_url, "tests", autocommit=True), "a")
+    outbox.carry(Event("t/refused"), wait=False)
+    outbox.carry(named("good"), wait=False)
+    outbox.start()
+    with pytest.raises(EventNotStored, match="refused"):
+        outbox.carry(Event("t/refused"), wait=True)
+    outbox.stop(10)
+    with bookkeeper(database_url) as connection:
+        assert connection.execute("SELECT topic FROM jobs.event").fetchall() == [("t/x",)]
+
+
+def _end_sessions(databases: Databases, url: str) -> None:
+    with psycopg.connect(databases.server.url(), autocommit=True) as connection:
+        connection.execute(
+            "SELECT pg_terminate_backend(pid) FROM pg_stat_activity "
+            "WHERE datname = %s AND application_name LIKE 'packhorse-%%'",
+            (url.rsplit("/", 1)[-1].split("?", maxsplit=1)[0],),
+        )
+
+
+class _Forgetful(psycopg.Connection[Any]):
+    """Breaks after its second commit, whose answer nobody gets."""
+
+    commits = 0
+
+    @contextmanager
+    def transaction(self, *_: Any, **__: Any) -> Iterator[psycopg.Transaction]:
+        with super().transaction() as transaction:
+            yield transaction
+        self.commits += 1
+        if self.commits == 2:
+            self.close()
+            raise psycopg.OperationalError("the answer was lost")
