@@ -2,11 +2,13 @@
 
 from packhorse.clock import SystemClock
 from packhorse.db.connect import open_pool
-from packhorse.jobs.hints import EVENTS, Hints
+from packhorse.jobs.hints import EVENTS
+from packhorse.jobs.host import DUTIES, open_jobs
 from packhorse.jobs.jobs import Jobs
 from packhorse.runtime.auth import Authenticator
 from packhorse.topology.own_cluster import Announced, join
 from packhorse_services.jobs.app import JobsService, jobs_service
+from packhorse_services.jobs.housekeeping import QUEUE, SCHEDULES, consumers_of
 from packhorse_services.jobs.hub import Hub
 from packhorse_services.jobs.parts import Parts
 from packhorse_services.jobs.settings import Settings
@@ -18,11 +20,18 @@ _CONNECTIONS = 8
 def assemble(settings: Settings, authenticator: Authenticator) -> JobsService:
     """Put a jobs service together; nothing connects before it is started."""
     url = settings.database_url.get_secret_value()
-    cluster = join(url, settings.topology, Announced(ROLE, endpoint=settings.endpoint))
+    announced = Announced(ROLE, endpoint=settings.endpoint, duties=DUTIES)
+    cluster = join(url, settings.topology, announced)
     pool = open_pool(url, "jobs-routes", size=_CONNECTIONS)
     hub = Hub(pool.connection, max_streams=settings.event_streams)
-    hints = Hints(url, "jobs-hints")
-    hints.on(EVENTS, hub.hear)
+    host = open_jobs(
+        url,
+        cluster,
+        consumers=consumers_of(pool.connection),
+        queues=[QUEUE],
+        schedules=SCHEDULES,
+    )
+    host.hints.on(EVENTS, hub.hear)
     parts = Parts(
         pool=pool,
         jobs=Jobs(pool.connection, cluster.discovery.instance_id),
@@ -30,4 +39,4 @@ def assemble(settings: Settings, authenticator: Authenticator) -> JobsService:
         discovery=cluster.discovery,
         clock=SystemClock(),
     )
-    return jobs_service(parts, authenticator, components=[cluster, hints, hub], docs=settings.docs)
+    return jobs_service(parts, authenticator, components=[cluster, host, hub], docs=settings.docs)

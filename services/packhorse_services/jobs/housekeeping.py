@@ -1,0 +1,97 @@
+"""What the jobs service does as jobs itself: history, events and request keys are forgotten.
+
+Each has a schedule, which an operator sees and may change; the rule for history is in the
+properties of its schedule.
+"""
+
+from datetime import timedelta
+from functools import partial
+
+from packhorse.jobs.consumer import JobContext, Outcome, Result
+from packhorse.jobs.consumers import Consumers
+from packhorse.jobs.events.pruning import prune_events
+from packhorse.jobs.history_rule import DEFAULT_RULE
+from packhorse.jobs.job import Job
+from packhorse.jobs.pruning import PruneHistory
+from packhorse.jobs.queue import QueueConfiguration, QueueType
+from packhorse.jobs.scheduling.definition import JobAction, Missed, ScheduleDefinition
+from packhorse.jobs.scheduling.timing import Every
+from packhorse.jobs.sessions import Connect, writing
+from packhorse_services.jobs import request_keys
+
+PRUNE_HISTORY = "packhorse/jobs/prune-history"
+PRUNE_EVENTS = "packhorse/events/prune"
+FORGET_KEYS = "packhorse/jobs/forget-request-keys"
+_BATCH = 1_000
+
+QUEUE = QueueConfiguration(
+    name="housekeeping",
+    patterns=(PRUNE_HISTORY, PRUNE_EVENTS, FORGET_KEYS),
+    type=QueueType.UNORDERED,
+    max_parallel=1,
+    max_retries=3,
+    keep_history=False,
+)
+"""What its schedules tell of the last moments is enough; so nothing of it stays in history."""
+
+
+def consumers_of(connect: Connect) -> Consumers:
+    """Return what does these jobs; `connect` is a pool's `connection`."""
+    consumers = Consumers()
+    consumers.add(PRUNE_HISTORY, PruneHistory(connect))
+    consumers.add(PRUNE_EVENTS, partial(_prune_events, connect))
+    consumers.add(FORGET_KEYS, partial(_forget_keys, connect))
+    return consumers
+
+
+SCHEDULES = (
+    ScheduleDefinition(
+        name="packhorse.prune-history",
+        when=Every(timedelta(hours=1)),
+        action=JobAction(
+            PRUNE_HISTORY,
+            {"max_age_s": DEFAULT_RULE.max_age_s, "max_count": DEFAULT_RULE.max_count},
+        ),
+        description="Forgets jobs that finished long ago",
+        concurrent=False,
+        missed=Missed.ONCE,
+    ),
+    ScheduleDefinition(
+        name="packhorse.prune-events",
+        when=Every(timedelta(minutes=5)),
+        action=JobAction(PRUNE_EVENTS),
+        description="Removes events that every instance has had an hour for",
+        concurrent=False,
+        missed=Missed.ONCE,
+    ),
+    ScheduleDefinition(
+        name="packhorse.forget-request-keys",
+        when=Every(timedelta(hours=1)),
+        action=JobAction(FORGET_KEYS),
+        description="Forgets Idempotency-Keys of more than a day ago",
+        concurrent=False,
+        missed=Missed.ONCE,
+    ),
+)
+
+
+def _prune_events(connect: Connect, _job: Job, context: JobContext) -> Result:
+    events, more = 0, True
+    while more and not context.stop_requested:
+        pruned = prune_events(connect)
+        events, more = events + pruned.events, pruned.more
+    return Result(_outcome(more), f"{events} events removed")
+
+
+def _forget_keys(connect: Connect, _job: Job, context: JobContext) -> Result:
+    forgotten, found = 0, _BATCH
+    while found == _BATCH and not context.stop_requested:
+        with writing(connect) as connection:
+            found = request_keys.forget(connection, request_keys.KEPT_S, _BATCH)
+        forgotten += found
+    return Result(_outcome(found == _BATCH), f"{forgotten} keys forgotten")
+
+
+def _outcome(more: bool) -> Outcome:
+    """Return FAILED where it was told to stop: another instance goes on, or this one later."""
+    return Outcome.FAILED if more else Outcome.OK
