@@ -26,6 +26,7 @@ from packhorse.topology.leader import Token
 
 _REMEMBERED = 10
 """Moments whose jobs are looked at before a schedule that is not concurrent fires."""
+_LOCKED = "FOR UPDATE SKIP LOCKED"
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,7 +74,7 @@ def next_due(
         .execute(
             f"SELECT {COLUMNS} FROM jobs.schedule WHERE NOT suspended AND next_tick <= %s "  # noqa: S608
             "AND run_on = ANY(%s) AND name <> ALL(%s) "
-            "ORDER BY next_tick LIMIT 1 FOR UPDATE SKIP LOCKED",
+            f"ORDER BY next_tick LIMIT 1 {_LOCKED}",
             (now, standing.scopes(), list(without)),
         )
         .fetchall()
@@ -97,7 +98,7 @@ def replan_jumped(connection: Connection, now: datetime, limit: int = 100) -> in
         connection.cursor(row_factory=dict_row)
         .execute(
             f"SELECT {COLUMNS} FROM jobs.schedule WHERE planned_at > %s "  # noqa: S608
-            "ORDER BY planned_at LIMIT %s FOR UPDATE SKIP LOCKED",
+            f"ORDER BY planned_at LIMIT %s {_LOCKED}",
             (now, limit),
         )
         .fetchall()
