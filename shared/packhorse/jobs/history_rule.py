@@ -18,6 +18,13 @@ class InvalidRule(Permanent):
     """A rule of pruning that makes no sense; the text says why."""
 
 
+def _require_pattern(topic: str) -> None:
+    try:
+        require_pattern(topic)
+    except InvalidName as error:
+        raise InvalidRule(str(error)) from error
+
+
 @dataclass(frozen=True, slots=True)
 class HistoryRule:
     """Which jobs of history are forgotten: those of its topics and states that one limit exceeds.
@@ -93,10 +100,3 @@ def _state(text: str) -> JobState:
         raise InvalidRule(
             f"{text[:80]!r} is no final state: one of {', '.join(FINAL_STATES)}"
         ) from None
-
-
-def _require_pattern(topic: str) -> None:
-    try:
-        require_pattern(topic)
-    except InvalidName as error:
-        raise InvalidRule(str(error)) from error
