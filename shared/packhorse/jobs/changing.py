@@ -11,8 +11,8 @@ from psycopg import Connection
 
 from packhorse.jobs.adding import requeue_finished
 from packhorse.jobs.finding import get
-from packhorse.jobs.finishing import end_waiting
-from packhorse.jobs.interventions import abandon, forget, request_stop
+from packhorse.jobs.finishing import end_waiting, request_stop
+from packhorse.jobs.interventions import abandon, forget_finished
 from packhorse.jobs.job import Job, JobState, WrongState
 
 _TRIES = 5
@@ -67,11 +67,11 @@ def change_all(connection: Connection, what: Change, numbers: Sequence[int]) -> 
     numbers = sorted(numbers)  # everybody locks in this order
     if what is Change.STOP:
         ended = {job.number for job in end_waiting(connection, numbers, JobState.STOPPED, _STOPPED)}
-        return ended | request_stop(connection, _rest(numbers, ended))
+        return ended | set(request_stop(connection, _rest(numbers, ended)))
     if what is Change.RETRY:
         return {job.number for job in requeue_finished(connection, numbers)}
     # History first: what is ended as DROPPED here must not be forgotten by the next line.
-    done = forget(connection, numbers)
+    done = forget_finished(connection, numbers, _REMOVED)
     rest = _rest(numbers, done)
     done |= {job.number for job in end_waiting(connection, rest, JobState.DROPPED, _REMOVED)}
     if what is Change.ABANDON:

@@ -122,8 +122,9 @@ def request_stop(connection: Connection, numbers: Sequence[int]) -> list[int]:
     meanwhile is not done either.
     """
     rows = connection.execute(
-        "UPDATE jobs.job SET stop_requested = true, again = NULL "
-        "WHERE number = ANY(%s) AND state = 'ACTIVE' RETURNING number",
+        "UPDATE jobs.job SET stop_requested = true, again = NULL WHERE number IN (SELECT number "
+        "FROM jobs.job WHERE number = ANY(%s) AND state = 'ACTIVE' ORDER BY number FOR UPDATE) "
+        "RETURNING number",  # locked in the order that all have, or two would wait for each other
         (list(numbers),),
     )
     asked = sorted(number for (number,) in rows)

@@ -1,69 +1,59 @@
-"""What people do to jobs that no attempt does: ask it to stop, forget jobs, take them away.
+"""What people do to jobs that no attempt does: forget one of history, take one from its worker.
 
 All functions are called in a READ COMMITTED transaction as the bookkeeper. They return the numbers
-of the jobs that were in the state for it.
+of the jobs that were in the state for it, and notify REMOVED.
 """
 
 from collections.abc import Sequence
 
-from psycopg import Connection, sql
+from psycopg import Connection
+from psycopg.rows import dict_row
 
-from packhorse.jobs.hints import JOBS
-
-
-def request_stop(connection: Connection, numbers: Sequence[int]) -> set[int]:
-    """Ask whoever does these ACTIVE jobs to stop, on whatever instance; none will run once more."""
-    rows = connection.execute(
-        """
-        UPDATE jobs.job SET stop_requested = true, again = NULL
-        WHERE number IN (
-            SELECT number FROM jobs.job WHERE number = ANY(%s) AND state = 'ACTIVE'
-            ORDER BY number FOR UPDATE)
-        RETURNING number
-        """,
-        (list(numbers),),
-    )
-    found = {number for (number,) in rows}
-    if found:
-        connection.execute("SELECT pg_notify(%s, '')", (JOBS,))
-    return found
+from packhorse.jobs import statistics
+from packhorse.jobs.ending_rows import finish_waiting
+from packhorse.jobs.event_store import record
+from packhorse.jobs.given import read_jobs
+from packhorse.jobs.job import Job, JobState
+from packhorse.jobs.notifications import REMOVED, notification
+from packhorse.jobs.queues import tell_workers
+from packhorse.jobs.rows import FINISHED, job_of
 
 
-def forget(connection: Connection, numbers: Sequence[int]) -> set[int]:
-    """Forget jobs of history, and that their ids were used. Notifies REMOVED."""
-    rows = connection.execute(
-        """
-        DELETE FROM jobs.finished WHERE number IN (
-            SELECT number FROM jobs.finished WHERE number = ANY(%s) ORDER BY number FOR UPDATE)
-        RETURNING number, topic, id, queue, state, instance, attempts, result_message
-        """,
-        (list(numbers),),
-    ).fetchall()
-    return {row[0] for row in rows}
-
-
-_KEPT = """
-    number, topic, id, priority, properties, application, created_at, ready_at, only_on, schedule,
-    traceparent, attempts, instance, started_at, stop_requested, progress, log, past_attempts, extra
-"""
+def forget_finished(connection: Connection, numbers: Sequence[int], reason: str) -> set[int]:
+    """Forget jobs of history, and that their ids were used."""
+    with connection.cursor(row_factory=dict_row) as cursor:
+        cursor.execute(_LOCK_FINISHED, (list(numbers),))
+        jobs = [job_of(row) for row in cursor]
+    found = [job.number for job in jobs]
+    connection.execute("DELETE FROM jobs.finished WHERE number = ANY(%s)", (found,))
+    return _told(connection, jobs, reason)
 
 
 def abandon(connection: Connection, numbers: Sequence[int], reason: str) -> set[int]:
-    """End ACTIVE jobs as DROPPED; whoever works on one loses it. Notifies REMOVED."""
-    query = sql.SQL(
-        """
-        WITH held AS (
-            SELECT number FROM jobs.job WHERE number = ANY(%s) AND state = 'ACTIVE'
-            ORDER BY number FOR UPDATE
-        ), gone AS (
-            DELETE FROM jobs.job USING held WHERE job.number = held.number RETURNING job.*
-        )
-        INSERT INTO jobs.finished ({kept}, queue, max_retries, retry, epoch, result_message, state,
-            finished_at)
-        SELECT {kept}, queue.name, coalesce(gone.max_retries, queue.max_retries), true, epoch + 1,
-            %s, 'DROPPED', clock_timestamp()
-        FROM gone JOIN jobs.topic USING (topic) JOIN jobs.queue ON queue.name = topic.queue
-        RETURNING number
-        """
-    ).format(kept=sql.SQL(_KEPT))
-    return {number for (number,) in connection.execute(query, (list(numbers), reason))}
+    """End ACTIVE jobs as DROPPED; whoever works on one has lost it, and is told so.
+
+    Waits for a transaction that holds one (`claims.check`).
+    """
+    rows = connection.execute(_LOCK_ACTIVE, (list(numbers),)).fetchall()
+    if not rows:
+        return set()
+    found = [number for number, *_ in rows]
+    finish_waiting(connection, found, JobState.DROPPED, reason)
+    places = [(queue, topic) for _, queue, topic, _ in rows]
+    statistics.add(connection, statistics.of_ended(places, JobState.DROPPED, rows[-1][-1]))
+    tell_workers(connection)
+    return _told(connection, list(read_jobs(connection, found).values()), reason)
+
+
+def _told(connection: Connection, jobs: Sequence[Job], reason: str) -> set[int]:
+    record(connection, [notification(REMOVED, job, "", reason) for job in jobs])
+    return {job.number for job in jobs}
+
+
+_LOCK_FINISHED = f"""
+SELECT {FINISHED} FROM jobs.finished j WHERE j.number = ANY(%s) ORDER BY j.number FOR UPDATE
+"""  # noqa: S608
+_LOCK_ACTIVE = """
+SELECT j.number, t.queue, j.topic, clock_timestamp() FROM jobs.job j JOIN jobs.topic t USING (topic)
+WHERE j.number = ANY(%s) AND j.state = 'ACTIVE' ORDER BY j.number FOR UPDATE OF j
+"""
