@@ -152,8 +152,9 @@ class JobWorker:
         wishes = self._offering.wishes(slots) if claims and not reads else []
         if not (looks or reads or wishes or self._roster.has_to_write(now)):
             return
-        with self._connected().transaction():
-            connection = self._clerk.begin(self._connected())
+        connection = self._connected()
+        with connection.pipeline(), connection.transaction():
+            self._clerk.begin(connection)
             if looks:
                 self._clerk.look(connection, written)
                 self._clerk.note(connection, written)
