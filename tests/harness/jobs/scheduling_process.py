@@ -1,0 +1,49 @@
+"""An instance with a scheduler as a process; `--unfenced` is the broken build that always leads."""
+
+import argparse
+import signal
+import threading
+from typing import Any
+
+from packhorse.db.connect import open_pool
+from packhorse.jobs.scheduling.scheduler import DUTY, Scheduler, cluster_members
+from packhorse.runtime.lifecycle import Lifecycle
+from packhorse.topology.leader import Token
+from packhorse.topology.open import TopologySettings
+from packhorse.topology.own_cluster import Announced, join
+
+
+class _Unfenced(Token):
+    def check(self, connection: Any) -> None:
+        pass
+
+
+class _AlwaysLeads:
+    def take(self) -> Token:
+        return _Unfenced(DUTY, "", "", 0)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser()
+    parser.add_argument("url")
+    parser.add_argument("name")
+    parser.add_argument("--unfenced", action="store_true")
+    given = parser.parse_args()
+    settings = TopologySettings(
+        instance_id=given.name, interval_s=0.4, timeout_s=4.0, min_event_delay_s=0.2
+    )
+    cluster = join(given.url, settings, Announced("tests", duties=(DUTY,)))
+    pool = open_pool(given.url, f"scheduler {given.name}", size=3)
+    leader = _AlwaysLeads() if given.unfenced else cluster.duty(DUTY, pool.connection)
+    scheduler = Scheduler(
+        pool.connection, given.name, leader=leader, members=lambda: cluster_members(cluster)
+    )
+    stopping = threading.Event()
+    signal.signal(signal.SIGTERM, lambda *_: stopping.set())
+    with Lifecycle([cluster, scheduler]):
+        stopping.wait()
+    pool.close()
+
+
+if __name__ == "__main__":
+    main()
