@@ -1,0 +1,47 @@
+"""A process that is one instance: sends what stdin says, writes what it hears into a file.
+
+    python -m tests.harness.jobs.event_subject URL INSTANCE FILE
+
+Each line of stdin is the name of an event for all instances. The file gets `heard NAME` for those
+of others, `local NAME` for its own, and `sent NAME` once one is stored.
+"""
+
+import os
+import sys
+
+from packhorse.jobs.event import Event
+from packhorse.jobs.events.bus import EventBus, EventNotStored
+from packhorse.jobs.events.distribution import EventDistribution
+from packhorse.jobs.hints import Hints
+from tests.harness.jobs.events import QUICK, named
+
+
+def main(url: str, instance: str, path: str) -> None:
+    """Run until stdin ends."""
+    file = os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT)
+
+    def say(word: str, name: str) -> None:
+        os.write(file, f"{word} {name}\n".encode())
+
+    def hear(event: Event) -> None:
+        say("local" if event.is_local else "heard", event.properties["name"])
+
+    bus, hints = EventBus(), Hints(url)
+    bus.subscribe("t/**", hear)
+    parts = (bus, hints, EventDistribution(url, instance, bus, hints, settings=QUICK))
+    for part in parts:
+        part.start()
+    assert parts[2].wait_until_current(60)
+    say("ready", str(os.getpid()))
+    for line in sys.stdin:
+        try:
+            bus.send(named(line.strip()))
+            say("sent", line.strip())
+        except EventNotStored:
+            say("unsure", line.strip())
+    for part in reversed(parts):
+        part.stop(10)
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:])

@@ -1,0 +1,115 @@
+"""Events between three real processes: one is killed, one is paused, all sessions are cut."""
+
+import os
+import signal
+import subprocess
+import sys
+from collections import Counter
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager, suppress
+from pathlib import Path
+
+import psycopg
+
+from tests.harness.postgres import Databases
+from tests.harness.waiting import eventually
+
+_ROOT = Path(__file__).parents[3]
+
+
+class Subject:
+    """One instance, over all its lives."""
+
+    def __init__(self, url: str, name: str, folder: Path) -> None:
+        self.name, self._file = name, folder / f"{name}.txt"
+        self._command = [sys.executable, "-m", "tests.harness.jobs.event_subject", url, name]
+        self._file.touch()
+        self._process: subprocess.Popen[str] | None = None
+
+    def start(self) -> None:
+        lives = len(self.said("ready"))
+        self._process = subprocess.Popen(
+            [*self._command, str(self._file)], stdin=subprocess.PIPE, text=True, cwd=_ROOT
+        )
+        eventually(lambda: len(self.said("ready")) > lives, timeout=60, what=f"{self.name} ready")
+
+    def tell(self, *names: str) -> None:
+        assert self._process is not None
+        assert self._process.stdin is not None
+        self._process.stdin.write("".join(f"{name}\n" for name in names))
+        self._process.stdin.flush()
+
+    def signal(self, number: signal.Signals) -> None:
+        assert self._process is not None
+        os.kill(self._process.pid, number)
+
+    def kill(self) -> None:
+        self.signal(signal.SIGKILL)
+        self.end()
+
+    def end(self) -> int:
+        assert self._process is not None
+        assert self._process.stdin is not None
+        with suppress(BrokenPipeError):
+            self._process.stdin.close()
+        return self._process.wait(30)
+
+    def said(self, word: str) -> list[str]:
+        lines = [line.partition(" ") for line in self._file.read_text().splitlines()]
+        return [name for first, _, name in lines if first == word]
+
+
+@contextmanager
+def _ending(subject: Subject) -> Iterator[Subject]:
+    try:
+        yield subject
+    finally:
+        if subject._process is not None and subject._process.poll() is None:
+            subject.kill()
+
+
+def _cut_sessions(databases: Databases, url: str) -> None:
+    with psycopg.connect(databases.server.url(), autocommit=True) as connection:
+        connection.execute(
+            "SELECT pg_terminate_backend(pid) FROM pg_stat_activity "
+            "WHERE datname = %s AND pid <> pg_backend_pid()",
+            (url.rsplit("/", 1)[-1],),
+        )
+
+
+def test_three_processes_hear_each_other_through_a_kill_a_pause_and_cuts(
+    databases: Databases, tmp_path: Path
+) -> None:
+    url = databases.new("events")
+    with ExitStack() as stack:
+        a, b, c = (stack.enter_context(_ending(Subject(url, n, tmp_path))) for n in ("a", "b", "c"))
+        for subject in (a, b, c):
+            subject.start()
+        a.tell(*(f"a{n}" for n in range(100)))
+        c.tell(*(f"c{n}" for n in range(100)))
+        eventually(lambda: len(b.said("heard")) > 20)
+        b.kill()
+        c.signal(signal.SIGSTOP)
+        a.tell(*(f"a{n}" for n in range(100, 300)))
+        eventually(lambda: len(a.said("sent")) == 300, timeout=60)
+        _cut_sessions(databases, url)
+        c.signal(signal.SIGCONT)
+        b.start()
+        b.tell(*(f"b{n}" for n in range(50)))
+        c.tell("c-last")
+        a.tell("a-last")
+        eventually(lambda: "c-last" in a.said("heard") and "c-last" in b.said("heard"), timeout=60)
+        eventually(lambda: "a-last" in b.said("heard") and "a-last" in c.said("heard"), timeout=60)
+        eventually(lambda: {"b49"} <= {*a.said("heard")} & {*c.said("heard")}, timeout=60)
+        assert [subject.end() for subject in (a, b, c)] == [0, 0, 0]
+
+    from_a = [*(f"a{n}" for n in range(300)), "a-last"]
+    from_b = [f"b{n}" for n in range(50)]
+    from_c = [*(f"c{n}" for n in range(100)), "c-last"]
+    assert Counter(a.said("heard")) == Counter(from_b + from_c)
+    assert Counter(c.said("heard")) == Counter(from_a + from_b)
+    assert a.said("local") == from_a
+    heard_by_b = Counter(b.said("heard"))
+    assert set(heard_by_b) == {*from_a, *from_c}, "the one that was killed has missed nothing"
+    assert max(heard_by_b.values()) <= 2, "only the page that it was at when it died comes again"
+    assert a.said("unsure") + b.said("unsure") + c.said("unsure") == []
