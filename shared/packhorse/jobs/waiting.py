@@ -48,7 +48,7 @@ def unconsumed(connection: Connection, reaches: Sequence[Reach]) -> tuple[Uncons
             SELECT count(*) AS jobs FROM (
                 SELECT FROM jobs.job j
                 WHERE j.topic = given.topic AND state = 'QUEUED' AND NOT delayed LIMIT %s
-            ) AS some) AS counted
+            ) AS few) AS counted
         WHERE counted.jobs > 0 ORDER BY place
         """,
         ([topic for topic, _ in missed], [queue for _, queue in missed], MOST_COUNTED),
