@@ -1,0 +1,41 @@
+"""A worker of a test's own hand: it claims and ends jobs one by one, in a real database."""
+
+from packhorse.jobs import claims, finishing, leases
+from packhorse.jobs.claims import Claimed, Wish
+from packhorse.jobs.consumer import Outcome, Result
+from packhorse.jobs.finishing import Ended, Ending
+from packhorse.jobs.queues import MAIN, read_layout
+from tests.harness.jobs.stored import bookkeeper
+
+
+class HandyWorker:
+    """One run on one instance; it does nothing that it is not told to."""
+
+    def __init__(self, url: str, instance: str = "i1") -> None:
+        self._url, self.run = url, leases.Run.begin(instance)
+        self.renew()
+
+    def renew(self) -> list[leases.Holding]:
+        """Keep the lease; return what it holds."""
+        with bookkeeper(self._url) as connection:
+            return leases.renew(connection, self.run)
+
+    def claim(self, places: int = 1, queue: str = MAIN) -> list[Claimed]:
+        """Claim jobs of all topics of a queue."""
+        with bookkeeper(self._url) as connection:
+            layout = read_layout(connection)
+            own = sorted(topic for topic, name in layout.topics.items() if name == queue)
+            kind = layout.queues[queue].configuration.type
+            return claims.claim(connection, self.run, [Wish(queue, own, places, type=kind)])
+
+    def finish(self, claimed: Claimed, outcome: Outcome = Outcome.OK, message: str = "") -> Ending:
+        """End an attempt."""
+        with bookkeeper(self._url) as connection:
+            ended = Ended(claimed.claim, Result(outcome, message))
+            return finishing.finish(connection, [ended])[0]
+
+    def do(self, outcome: Outcome = Outcome.OK) -> int:
+        """Claim one job and end it; return its number."""
+        [claimed] = self.claim()
+        self.finish(claimed, outcome)
+        return claimed.claim.number
