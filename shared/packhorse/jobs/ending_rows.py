@@ -19,6 +19,8 @@ from packhorse.jobs.notifications import PREFIX
 from packhorse.jobs.queues import tell_workers
 from packhorse.jobs.rows import FROM_UNFINISHED, stored_attempt
 
+_USE_INDEXES = f"SELECT {USE_INDEXES}"
+
 _HELD = """
     j.number, j.topic, j.id, t.queue, q.type = 'ORDERED' AS ordered, j.runtime_id, j.instance,
     j.epoch, j.attempts, coalesce(j.max_retries, q.max_retries) AS max_retries, j.retry,
@@ -70,7 +72,6 @@ def still_active(connection: Connection, claims: Sequence[Claim]) -> set[Claim]:
 
 def lock_lost(connection: Connection, limit: int) -> list[Held]:
     """Lock a batch of jobs whose worker has no lease and no transaction that holds them."""
-    connection.execute(f"SELECT {USE_INDEXES}")
     return _held(connection, _LOCK_LOST, (limit,))
 
 
@@ -80,7 +81,8 @@ def claim_of(held: Held) -> Claim:
 
 
 def _held(connection: Connection, statement: str, given: Sequence[object]) -> list[Held]:
-    with connection.cursor(row_factory=class_row(Held)) as cursor:
+    with connection.pipeline(), connection.cursor(row_factory=class_row(Held)) as cursor:
+        connection.execute(_USE_INDEXES)
         return cursor.execute(statement.encode(), given).fetchall()
 
 
