@@ -121,7 +121,7 @@ def open_jobs(
     hints.on(channels.SCHEDULES, lambda _: scheduler.kick())
     if cluster is not None:
         _announce(cluster, consumers)
-        cluster.on_change(worker.hint)
+        cluster.on_change(worker.look_around)
         cluster.on_change(scheduler.kick)
     distribution = EventDistribution(database_url, instance, events, hints)
     declaring = Worker("jobs-declare", _Declaring(pool, queues, schedules).run)

@@ -22,13 +22,19 @@ class Offering:
         """Take after how long all is read anew without a hint."""
         self._consumers, self._surroundings = consumers, surroundings
         self._longest_s, self._wishes = longest_s, Wishes()
+        self._layout: Layout | None = None
         self._offers: Sequence[Offer] = ()
+        self._changed = False
         self._read_at = float("-inf")
         self._hinted = False
 
     def hint(self) -> None:
-        """Something may have changed; may be called by any thread."""
+        """Queues or topics may have changed; may be called by any thread."""
         self._hinted = True
+
+    def change(self) -> None:
+        """Consumers, here or elsewhere, may have changed; may be called by any thread."""
+        self._changed = True
 
     def is_outdated(self, now: float) -> bool:
         """Tell whether queues and topics are to be read again."""
@@ -44,11 +50,13 @@ class Offering:
 
     def update(self, layout: Layout, now: float) -> None:
         """Take them as they were read."""
-        consumes = self._surroundings.consumes()
-        self._offers, self._read_at = offers(layout, self._does, consumes), now
+        self._layout, self._read_at, self._changed = layout, now, True
 
     def wishes(self, slots: Slots) -> list[Wish]:
         """Return what to claim, given the places."""
+        if self._changed and self._layout is not None:
+            self._changed = False
+            self._offers = offers(self._layout, self._does, self._surroundings.consumes())
         return self._wishes.wishes(self._offers, slots)
 
     def leads(self) -> bool:

@@ -80,7 +80,7 @@ class JobWorker:
         self._grace = 0.0
         self._shown: set[str] = set()
         self._worker = Worker("jobs", self._run)
-        consumers.on_change(self.hint)
+        consumers.on_change(self.look_around)
 
     def start(self) -> None:
         """Begin; returns at once, whether the database answers or not."""
@@ -100,8 +100,13 @@ class JobWorker:
         return self._worker.failure() or self.keeper.failure()
 
     def hint(self, _: str = "") -> None:
-        """Look for jobs at once: something may have changed."""
+        """Look for jobs at once: there may be some, or other queues."""
         self._offering.hint()
+        self._bell.set()
+
+    def look_around(self) -> None:
+        """Look for jobs at once: there may be other consumers, here or on other instances."""
+        self._offering.change()
         self._bell.set()
 
     def _run(self, stopping: threading.Event) -> None:
