@@ -1,0 +1,106 @@
+"""Statistics and what waits for a consumer, as they are read."""
+
+from datetime import timedelta
+
+import pytest
+
+from packhorse.jobs.consumer import Outcome
+from packhorse.jobs.consumers import Reach
+from packhorse.jobs.filters import JobFilter
+from packhorse.jobs.queues import QueueConfiguration, QueueType, UnknownQueue
+from tests.harness.jobs.handy import HandyWorker
+from tests.harness.jobs.stored import jobs_of
+
+
+def test_figures_of_queues_and_topics_and_all(database_url: str) -> None:
+    jobs = jobs_of(database_url)
+    fast = QueueConfiguration("fast", ("f/**",), type=QueueType.UNORDERED)
+    jobs.put_queue(fast)
+    one, other = HandyWorker(database_url, "i1"), HandyWorker(database_url, "i2")
+    for topic in ("a", "a", "b", "f/1"):
+        jobs.add_job(topic)
+    jobs.add_job("f/1", delay=timedelta(hours=1))
+    assert [one.do(), other.do(Outcome.CANCEL)]
+    [claimed] = one.claim(queue="fast")
+    jobs.bulk_stop(JobFilter(topic="b"))
+    one.finish(claimed, Outcome.FAILED)
+    assert one.claim(queue="fast") == []  # it waits two seconds before it is tried again
+    figures = jobs.statistics()
+    assert (figures.all.queued, figures.all.delayed, figures.all.active) == (2, 2, 0)
+    assert (figures.all.succeeded, figures.all.errors, figures.all.stopped) == (1, 1, 1)
+    assert (figures.all.attempts, figures.all.failed_attempts) == (3, 1)
+    assert figures.all.finished == 3
+    assert figures.all.cancelled == 2
+    assert figures.topics["a"].finished == 2
+    assert figures.topics["b"].stopped == 1
+    assert figures.topics["f/1"].queued == figures.queues["fast"].queued == 2
+    assert figures.queues["main"].finished == 3
+    assert figures.queues["fast"].average_processing_s is not None
+    assert figures.queues["fast"].average_processing_s >= 0
+    assert list(figures.queues) == ["fast", "main"]
+    assert figures.all.last_finished_at is not None
+    assert figures.all.last_finished_at <= figures.at
+
+
+def test_a_queue_that_did_nothing_is_there_with_nothing(database_url: str) -> None:
+    figures = jobs_of(database_url).statistics()
+    assert list(figures.queues) == ["main"]
+    assert figures.queues["main"] == figures.all
+    assert (figures.all.average_waiting_s, figures.all.since, figures.topics) == (None, None, {})
+
+
+def test_what_was_done_survives_and_is_reset_on_demand(database_url: str) -> None:
+    jobs, worker = jobs_of(database_url), HandyWorker(database_url)
+    for _ in range(3):
+        jobs.add_job("a")
+    worker.do()
+    worker.do()
+    assert jobs_of(database_url).statistics().queues["main"].succeeded == 2
+    with pytest.raises(UnknownQueue):
+        jobs.reset_statistics("nothing")
+    jobs.reset_statistics("main")
+    figures = jobs.statistics().queues["main"]
+    assert (figures.succeeded, figures.queued) == (0, 1)
+    worker.do()
+    assert jobs.statistics().topics["a"].succeeded == 1
+    jobs.reset_statistics()
+    assert jobs.statistics().all.finished == 0
+
+
+def test_topics_that_nobody_does_are_seen(database_url: str) -> None:
+    jobs = jobs_of(database_url)
+    first = jobs.add_job("lonely/1").job
+    jobs.add_job("lonely/1")
+    jobs.add_job("done/1")
+    jobs.add_job("done/except")
+    jobs.add_job("later", delay=timedelta(hours=1))
+    reaches = [Reach(("done/*",), ("done/except",)), Reach(("other",))]
+    waiting = jobs.unconsumed(reaches)
+    assert [(one.topic, one.queue, one.waiting) for one in waiting] == [
+        ("done/except", "main", 1),
+        ("lonely/1", "main", 2),
+    ]
+    assert waiting[1].since == first.ready_at
+    assert jobs.unconsumed([Reach(("**",))]) == ()
+    assert [one.topic for one in jobs.unconsumed([])] == ["done/1", "done/except", "lonely/1"]
+
+
+def test_an_active_job_does_not_wait_for_a_consumer(database_url: str) -> None:
+    jobs = jobs_of(database_url)
+    jobs.add_job("a")
+    HandyWorker(database_url).claim()
+    assert jobs.unconsumed([]) == ()
+
+
+def test_queues_are_changed_through_the_facade(database_url: str) -> None:
+    jobs = jobs_of(database_url)
+    made = jobs.put_queue(QueueConfiguration("q", ("q/**",)), version=0)
+    suspended = jobs.suspend_queue("q", made.version)
+    assert (suspended.suspended, suspended.version > made.version) == (True, True)
+    assert not jobs.resume_queue("q").suspended
+    assert [queue.name for queue in jobs.queues()] == ["main", "q"]
+    jobs.add_job("q/1")
+    jobs.remove_queue("q")
+    assert jobs.find().jobs[0].queue == "main"
+    with pytest.raises(UnknownQueue):
+        jobs.queue("q")
