@@ -1,0 +1,134 @@
+"""Schedules over HTTP."""
+
+from collections.abc import Iterator
+from typing import Any
+
+import psycopg
+import pytest
+
+from tests.harness.jobs.asking import ask, emptied
+from tests.harness.jobs.site import JobsSite, jobs_site
+from tests.harness.postgres import Databases
+
+NIGHTLY = {"cron": "30 2 * * *", "time_zone": "Europe/Berlin", "topic": "images/tidy"}
+
+
+@pytest.fixture(scope="module")
+def running(databases: Databases) -> Iterator[JobsSite]:
+    with jobs_site(databases.new()) as served:
+        yield served
+
+
+@pytest.fixture
+def site(running: JobsSite) -> JobsSite:
+    return emptied(running)
+
+
+def put(site: JobsSite, name: str = "nightly", **more: Any) -> Any:
+    return ask(site, "PUT", f"/schedules/{name}", json={**NIGHTLY, **more})
+
+
+def test_a_schedule_is_made_shown_changed_and_removed(site: JobsSite) -> None:
+    made = put(site, properties={"keep": 3}, run_on="LEADER", missed="ALL", missed_limit=2)
+    assert made.status_code == 201, made.text
+    document = made.json()
+    assert document["origin"] == "operator"
+    assert document["next_tick"] is not None
+    assert (document["properties"], document["run_on"]) == ({"keep": 3}, "LEADER")
+    assert ask(site, "GET", "/schedules/nightly", "viewer").json() == document
+    changed = put(site, description="each night")
+    assert (changed.status_code, changed.json()["changed"]) == (200, True)
+    assert changed.json()["next_tick"] == document["next_tick"], "nothing about time has changed"
+    assert ask(site, "DELETE", "/schedules/nightly").status_code == 204
+    assert ask(site, "GET", "/schedules/nightly").status_code == 404
+
+
+def test_only_what_was_seen_is_changed(site: JobsSite) -> None:
+    first = ask(site, "PUT", "/schedules/nightly", json=NIGHTLY, headers={"If-None-Match": "*"})
+    seen = {"If-Match": first.headers["etag"]}
+    again = ask(site, "PUT", "/schedules/nightly", json=NIGHTLY, headers={"If-None-Match": "*"})
+    assert again.status_code == 412
+    suspended = ask(site, "POST", "/schedules/nightly/suspend", headers=seen)
+    assert (suspended.status_code, suspended.json()["suspended"]) == (200, True)
+    for method, path in (
+        ("PUT", "/schedules/nightly"),
+        ("POST", "/schedules/nightly/resume"),
+        ("DELETE", "/schedules/nightly"),
+    ):
+        body = {"json": NIGHTLY} if method == "PUT" else {}
+        assert ask(site, method, path, headers=seen, **body).status_code == 412, method
+    now = {"If-Match": suspended.headers["etag"]}
+    assert ask(site, "POST", "/schedules/nightly/resume", headers=now).json()["suspended"] is False
+    gone = ask(site, "PUT", "/schedules/other", json=NIGHTLY, headers=now)
+    assert gone.status_code == 412
+
+
+def test_firing_does_not_change_the_tag(site: JobsSite) -> None:
+    tag = put(site).headers["etag"]
+    with psycopg.connect(site.database_url) as connection:
+        connection.execute("UPDATE jobs.schedule SET last_tick = now(), next_tick = now()")
+    assert ask(site, "GET", "/schedules/nightly").headers["etag"] == tag
+
+
+@pytest.mark.parametrize(
+    ("wrong", "told"),
+    [
+        ({"cron": "0 0 30 2 *"}, "no such day of the month"),
+        ({"cron": "61 * * * *"}, "minute"),
+        ({"cron": "* * * *"}, "five fields"),
+        ({"cron": "* * * * * *"}, "five fields"),
+        ({"time_zone": "Europe/Atlantis"}, "time zone"),
+        ({"cron": None}, "exactly one"),
+        ({"period_s": 60}, "exactly one"),
+        ({"cron": None, "time_zone": "UTC", "period_s": 0.5}, "greater than"),
+        ({"cron": None, "time_zone": "UTC", "at": "2001-01-01T00:00:00Z"}, "has passed"),
+        ({"cron": None, "time_zone": "UTC", "at": "2030-01-01T00:00:00"}, "timezone"),
+        ({"topic": "a b"}, "no topic"),
+        ({"properties": {"text": "x" * 65_536}}, "65536"),
+        ({"action": "EVENT", "concurrent": False}, "concurrent"),
+        ({"times": 0}, "greater than"),
+        ({"missed": "NEVER"}, "SKIP"),
+    ],
+)
+def test_a_schedule_that_makes_no_sense_is_refused(
+    site: JobsSite, wrong: dict[str, Any], told: str
+) -> None:
+    answer = put(site, **wrong)
+    assert answer.status_code == 422, answer.text
+    assert told in answer.text
+    assert ask(site, "GET", "/schedules").json() == {"schedules": [], "next": None}
+
+
+def test_pages_of_schedules_and_of_their_moments(site: JobsSite) -> None:
+    names = [f"s{n}" for n in range(5)]
+    for name in names:
+        put(site, name).raise_for_status()
+    path, found = "/schedules?limit=2", []
+    while path:
+        page = ask(site, "GET", path, "viewer").json()
+        found += [one["name"] for one in page["schedules"]]
+        path = page["next"]
+    assert found == names
+    with psycopg.connect(site.database_url) as connection:
+        connection.execute(
+            """
+            INSERT INTO jobs.tick (schedule, tick, outcome, decided_at, instance, jobs, missed,
+                reason)
+            SELECT 's0', '2026-01-01Z'::timestamptz + n * interval '0.000001 s', 'FIRED', now(),
+                'me', ARRAY[n], 0, '' FROM generate_series(1, 5) AS n
+            """
+        )
+    path, jobs = "/schedules/s0/ticks?limit=2", []
+    while path:
+        page = ask(site, "GET", path, "viewer").json()
+        jobs += [number for one in page["ticks"] for number in one["jobs"]]
+        path = page["next"]
+    assert jobs == [5, 4, 3, 2, 1]
+    assert ask(site, "GET", "/schedules/none/ticks").status_code == 404
+
+
+def test_a_viewer_changes_nothing(site: JobsSite) -> None:
+    put(site).raise_for_status()
+    assert ask(site, "PUT", "/schedules/nightly", "viewer", json=NIGHTLY).status_code == 403
+    assert ask(site, "POST", "/schedules/nightly/suspend", "viewer").status_code == 403
+    assert ask(site, "DELETE", "/schedules/nightly", "viewer").status_code == 403
