@@ -11,6 +11,7 @@ from collections import deque
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
+import orjson
 import psycopg
 from psycopg import Connection
 
@@ -18,7 +19,7 @@ from packhorse.clock import Clock, SystemClock
 from packhorse.db.metadata import BOOKKEEPER
 from packhorse.db.roles import act_as
 from packhorse.jobs.event import Event
-from packhorse.jobs.event_store import as_json, tell
+from packhorse.jobs.event_store import as_array, as_json, tell
 from packhorse.jobs.events.bus import EventNotStored
 from packhorse.runtime.lifecycle import Worker
 from packhorse.runtime.metrics import EVENTS_STORED
@@ -37,10 +38,14 @@ _AWAY = (psycopg.OperationalError, psycopg.InterfaceError)
 @dataclass(eq=False, slots=True)
 class _Letter:
     topic: str
-    properties: str
+    properties: bytes
     number: int = 0
     stored: threading.Event = field(default_factory=threading.Event)
     refused: Exception | None = None
+
+    def row(self) -> bytes:
+        """Return what is stored of it, as a JSON array."""
+        return b"[%d,%b,%b]" % (self.number, orjson.dumps(self.topic), self.properties)
 
 
 class Outbox:
@@ -163,17 +168,12 @@ class Outbox:
             act_as(connection, BOOKKEEPER)
             connection.execute(
                 """
-                INSERT INTO jobs.event (number, topic, application, properties)
-                SELECT number, topic, %s, properties::jsonb
-                FROM unnest(%s::bigint[], %s::text[], %s::text[]) AS g (number, topic, properties)
+                INSERT INTO jobs.event (number, application, topic, properties)
+                SELECT (row -> 0)::bigint, %s, row ->> 1, row -> 2
+                FROM jsonb_array_elements(%s::jsonb) AS given (row)
                 ON CONFLICT (number) DO NOTHING
                 """,
-                (
-                    self._application,
-                    [letter.number for letter in batch],
-                    [letter.topic for letter in batch],
-                    [letter.properties for letter in batch],
-                ),
+                (self._application, as_array([letter.row() for letter in batch])),
             )
             tell(connection)
 

@@ -26,17 +26,20 @@ _NEWS = """
 WITH now AS (SELECT pg_current_snapshot() AS snapshot),
      ended AS (SELECT %(seen)s::pg_snapshot AS snapshot),
      bounds AS (
-         SELECT min(number) AS first, max(number) AS last FROM jobs.event, now
+         SELECT min(number + 0) AS first, max(number + 0) AS last FROM jobs.event, now
          WHERE xid >= pg_snapshot_xmax(%(seen)s::pg_snapshot)
            AND xid < pg_snapshot_xmax(now.snapshot)
          UNION ALL
-         SELECT min(number), max(number) FROM jobs.event
+         SELECT min(number + 0), max(number + 0) FROM jobs.event
          WHERE xid = ANY(ARRAY(SELECT pg_snapshot_xip(%(seen)s::pg_snapshot))))
 SELECT now.snapshot::text, pg_snapshot_xmax(ended.snapshot) > pg_snapshot_xmax(now.snapshot),
        (SELECT min(first) FROM bounds), (SELECT max(last) FROM bounds)
 FROM now, ended
 """
-"""The present snapshot, whether the position is of a later one, and the bounds of what is new."""
+"""The present snapshot, whether the position is of a later one, and the bounds of what is new.
+
+`number + 0` because there are few that are new: the index of all numbers is the wrong one.
+"""
 
 _PAGE = """
 SELECT number, topic, application, created_at, properties, echo FROM (
