@@ -1,0 +1,118 @@
+"""`packhorse job tail`: a job's log as it grows, and what becomes of all jobs."""
+
+import json
+import signal
+from typing import Any
+
+import pytest
+from httpx_sse import ServerSentEvent
+
+from packhorse_services.cli import tailing
+from packhorse_services.cli.api import CommandFailed, Exit, NoAnswer, Refused
+from packhorse_services.cli.views import Format
+from tests.unit.cli.test_jobs import Service, job
+
+
+@pytest.fixture(autouse=True)
+def no_pauses(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(tailing, "_POLL_S", 0.0)
+
+
+def test_each_line_of_the_log_is_shown_once(capsys: pytest.CaptureFixture[str]) -> None:
+    told = {"step": 1, "steps": 2, "eta": None, "message": "half"}
+    service = Service(
+        job(7),
+        job(7, "ACTIVE", instance="w1", attempts=2, log=["one"], progress=told),
+        job(7, "ACTIVE", instance="w1", attempts=2, log=["one", "two\x1b"], progress=told),
+        job(7, "SUCCEEDED", instance="w1", attempts=2, log=["two\x1b", "three"]),
+    )
+    tailing.tail(service, 7)  # type: ignore[arg-type]
+    said = capsys.readouterr()
+    assert said.out.splitlines() == ["one", "two\ufffd", "three"]
+    assert said.err.splitlines() == [
+        "QUEUED",
+        "ACTIVE on w1, attempt 2, 1 of 2: half",
+        "SUCCEEDED, attempt 2",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "new"),
+    [
+        ([], ["a"], ["a"]),
+        (["a", "b"], ["a", "b"], []),
+        (["a", "b", "c"], ["b", "c", "d"], ["d"]),
+        (["a", "b"], ["x", "y"], ["x", "y"]),
+        (["a", "a"], ["a", "a", "a"], ["a"]),
+        (["a"], [], []),
+    ],
+)
+def test_of_a_log_only_the_newest_lines_are_known(
+    before: list[str], after: list[str], new: list[str]
+) -> None:
+    assert list(tailing.new_lines(before, after)) == new
+
+
+def test_another_end_than_success_is_a_failure() -> None:
+    with pytest.raises(CommandFailed, match="job 7 is GIVEN_UP: no disk") as failed:
+        tailing.tail(Service(job(7, "GIVEN_UP", result_message="no disk")), 7)  # type: ignore[arg-type]
+    assert failed.value.code == Exit.FAILED
+
+
+def test_a_lost_connection_is_waited_for_but_the_first_must_work() -> None:
+    away = Refused("away", Exit.FAILED, status=503, kind="unavailable", retry_after_s=None)
+    service = Service(job(7), NoAnswer("silence"), away, job(7, "SUCCEEDED"))
+    tailing.tail(service, 7)  # type: ignore[arg-type]
+    assert service.answers == []
+    with pytest.raises(NoAnswer):
+        tailing.tail(Service(NoAnswer("silence")), 7)  # type: ignore[arg-type]
+    gone = Refused("gone", Exit.NOT_FOUND, status=404, kind="not-found", retry_after_s=None)
+    with pytest.raises(Refused):
+        tailing.tail(Service(job(7), gone), 7)  # type: ignore[arg-type]
+
+
+def test_waiting_has_an_end() -> None:
+    class Silent(Service):
+        def get(self, path: str) -> Any:
+            signal.pause()  # until the time is up
+
+    with pytest.raises(CommandFailed, match="packhorse job tail 7") as failed:
+        tailing.wait(Silent(), 7, 0.05)  # type: ignore[arg-type]
+    assert failed.value.code == Exit.TIMEOUT
+
+
+def test_states_and_documents_for_scripts(capsys: pytest.CaptureFixture[str]) -> None:
+    seen = [job(7), job(7), job(7, "SUCCEEDED")]
+    tailing.tail(Service(*seen), 7, form=Format.NAME)  # type: ignore[arg-type]
+    assert capsys.readouterr().out.split() == ["QUEUED", "SUCCEEDED"]
+    tailing.tail(Service(*seen), 7, form=Format.JSON)  # type: ignore[arg-type]
+    shown = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
+    assert shown == [seen[0], seen[2]]
+
+
+def event(kind: str, **properties: Any) -> ServerSentEvent:
+    given = {"number": 7, "topic": "a/b", "state": "QUEUED", "attempts": 1, **properties}
+    data = {"topic": f"packhorse/job/{kind}", "created_at": "2026-01-01T12:00:00Z"}
+    return ServerSentEvent("event", json.dumps({**data, "properties": given}), "position", None)
+
+
+@pytest.mark.parametrize(
+    ("told", "shown"),
+    [
+        (event("ADDED", id="x"), "ADDED      7  a/b x  QUEUED"),
+        (event("START", state="ACTIVE", instance="w1"), "START      7  a/b  ACTIVE on w1"),
+        (event("FAILED", reason="no\x1b"), "FAILED     7  a/b  QUEUED: no\ufffd"),
+        (ServerSentEvent("gap", '{"reason": "PRUNED"}'), "events are lost"),
+        (ServerSentEvent("LATER", '["new"]'), 'LATER  ["new"]'),
+    ],
+)
+def test_each_event_is_a_line(told: ServerSentEvent, shown: str) -> None:
+    line = tailing._as_line(told)
+    assert shown in line
+    assert "\n" not in line
+    assert tailing._as_wide_line(told) == f"{line}  {told.id}"
+
+
+def test_the_name_of_an_event_is_its_job() -> None:
+    assert tailing._as_name(event("ADDED")) == "7"
+    assert tailing._as_name(ServerSentEvent("gap", "{}")) == "gap"
