@@ -27,6 +27,7 @@ def attacked(databases: Databases) -> Iterator[tuple[Site, Attacked]]:
         cleanup = built.rooms.cleanup(built.author_url)
         pipeline = built.rooms.reports()
         topology = built.rooms.topology(built.author_url)
+        jobs = built.rooms.jobs(built.author_url)
         built.start()
         built.put("/site/page", properties={"title": "Page"})
         built.distribute_everywhere("/site/page")
@@ -40,12 +41,13 @@ def attacked(databases: Databases) -> Iterator[tuple[Site, Attacked]]:
                 "cleanup": cleanup,
                 "pipeline": pipeline,
                 "topology": topology,
+                "jobs": jobs,
             },
         )
 
 
 @pytest.mark.parametrize(
-    "room", ["publisher", "content", "subscriber", "cleanup", "pipeline", "topology"]
+    "room", ["publisher", "content", "subscriber", "cleanup", "pipeline", "topology", "jobs"]
 )
 def test_schemathesis_finds_nothing(
     room: str, attacked: tuple[Site, Attacked], tmp_path: Path

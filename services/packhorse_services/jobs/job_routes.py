@@ -130,7 +130,7 @@ def _new_job(body: JobRequest) -> NewJob:
 
 
 @router.get(
-    "/jobs/{number}",
+    "/jobs/{number:int}",
     response_model=JobDocument,
     responses={**NOT_MODIFIED, **documented(404, 503)},
 )
