@@ -10,6 +10,8 @@ from psycopg.types.json import Jsonb
 
 from packhorse.clock import SystemClock
 from packhorse.db.connect import open_pool
+from packhorse.db.metadata import BOOKKEEPER
+from packhorse.db.roles import act_as
 from packhorse.jobs.hints import EVENTS, Hints
 from packhorse.jobs.jobs import Jobs
 from packhorse.runtime.auth import Authenticator
@@ -59,6 +61,13 @@ class JobsSite:
         with psycopg.connect(self.database_url) as connection:
             [(count,)] = connection.execute(query, (state,)).fetchall()
         return int(count)
+
+    @contextmanager
+    def bookkeeper(self) -> Iterator[psycopg.Connection]:
+        """Give a transaction as the bookkeeper."""
+        with psycopg.connect(self.database_url) as connection:
+            act_as(connection, BOOKKEEPER)
+            yield connection
 
     def _insert(self, table: str, row: Row) -> None:
         row = {**_ROW, **row}

@@ -1,0 +1,239 @@
+"""The page of jobs in a real browser: what it shows, and that it shows it as text."""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from datetime import UTC, datetime
+from typing import Any
+
+import pytest
+from playwright.sync_api import Browser, Page, expect
+
+from packhorse.jobs.queues import QueueConfiguration, QueueType
+from packhorse.jobs.scheduling.definition import JobAction, ScheduleDefinition
+from packhorse.jobs.scheduling.store import create_schedule
+from packhorse.jobs.scheduling.timing import At, Cron
+from packhorse_services.jobs.page.rendering import PAGES
+from tests.harness.browser import Tab, chromium, tab
+from tests.harness.jobs.asking import emptied
+from tests.harness.jobs.site import JobsSite, jobs_site
+from tests.harness.postgres import Databases
+
+_PATIENCE_MS = 60_000
+expect.set_options(timeout=_PATIENCE_MS)
+
+HOSTILE = "</td><script>alert(1)</script><img src=x onerror=alert(2)>{{ 7*7 }}"
+ATTEMPT = {
+    "number": 1,
+    "instance": "worker-1",
+    "started_at": "2026-01-01T12:00:00Z",
+    "ended_at": "2026-01-01T12:00:09Z",
+    "outcome": "LOST",
+    "reason": "its lease ran out",
+}
+
+
+@pytest.fixture(scope="module")
+def browser() -> Iterator[Browser]:
+    with chromium() as started:
+        yield started
+
+
+@pytest.fixture(scope="module")
+def running(databases: Databases) -> Iterator[JobsSite]:
+    with jobs_site(databases.new()) as site:
+        yield site
+
+
+@pytest.fixture
+def site(running: JobsSite) -> JobsSite:
+    return emptied(running)
+
+
+@contextmanager
+def signed_in(
+    browser: Browser, site: JobsSite, path: str = "jobs", token: str = "operator", **context: Any
+) -> Iterator[Tab]:
+    with tab(browser, **context) as opened:
+        opened.page.goto(f"{site.url}/pages/{path}")
+        opened.page.fill("#token", token)
+        opened.page.click("main button")
+        expect(opened.page.locator("#content")).to_be_visible()
+        yield opened
+        assert opened.complaints == []
+        assert opened.dialogs == []
+
+
+def numbers(page: Page) -> list[int]:
+    return [int(text) for text in page.locator("[data-job] td:first-child").all_inner_texts()]
+
+
+def test_jobs_are_there_with_what_they_say(browser: Browser, site: JobsSite) -> None:
+    waiting = site.jobs.add_job("images/thumbnail", id="cover").job.number
+    site.active(1001, progress={"step": 3, "steps": 10, "message": "scaling"})
+    site.finished(1002, "GIVEN_UP", result_message="no disk", retry=True)
+    with signed_in(browser, site) as opened:
+        page = opened.page
+        assert numbers(page) == [waiting, 1001, 1002]
+        expect(page.locator(f"[data-job='{waiting}']")).to_contain_text("cover")
+        expect(page.locator("[data-job='1001']")).to_contain_text("3 of 10: scaling")
+        expect(page.locator("[data-job='1002']")).to_contain_text("no disk")
+        expect(page.locator("[data-job='1002'] .badge")).to_have_text("retry")
+        expect(page.locator("#state")).to_have_text("live")
+
+
+def test_a_change_appears_without_a_reload(browser: Browser, site: JobsSite) -> None:
+    with signed_in(browser, site) as opened:
+        page = opened.page
+        expect(page.get_by_label("Jobs", exact=True)).to_contain_text("No job matches")
+        page.evaluate("window.stillHere = true")
+        number = site.jobs.add_job("images/thumbnail").job.number
+        expect(page.locator(f"[data-job='{number}']")).to_contain_text("QUEUED")
+        site.jobs.stop(number)
+        expect(page.locator(f"[data-job='{number}']")).to_contain_text("STOPPED")
+        assert page.evaluate("window.stillHere")
+
+
+def test_the_filter_is_in_the_address(browser: Browser, site: JobsSite) -> None:
+    for size in (3, 10, 12):
+        site.jobs.add_job("images/thumbnail", {"size": size, "color": "red"}, f"id-{size}")
+    site.jobs.add_job("mail/send", {"size": 50})
+    site.finished(1001, "ERROR", properties={"size": 50, "color": "red"})
+    with signed_in(browser, site) as opened:
+        page = opened.page
+        page.select_option("[name=state]", "QUEUED")
+        page.fill("[name=topic]", "images/*")
+        page.fill("[name=where]", "size>=10 and color=red")
+        page.click("[role=search] button")
+        expect(page.locator("[data-job]")).to_have_count(2)
+        assert "state=QUEUED&topic=images%2F*" in page.url
+        expect(page.locator("[name=where]")).to_have_value("size>=10 and color=red")
+        expect(page.locator("#state")).to_have_text("live")
+        expect(page.locator("[data-job]")).to_have_count(2)
+        page.goto(f"{site.url}/pages/jobs?id=id-12")
+        expect(page.locator("[data-job]")).to_have_count(1)
+
+
+@pytest.mark.parametrize(
+    ("query", "says"),
+    [
+        ("state=LOST", "is no state of jobs"),
+        ("topic=/images", "is no pattern of topics"),
+        ("where=size!3", "is no operator"),
+        ("where=size", "is no condition"),
+        ("after=x", "cursor"),
+    ],
+)
+def test_what_is_no_filter_is_told_on_the_page(
+    browser: Browser, site: JobsSite, query: str, says: str
+) -> None:
+    with signed_in(browser, site, f"jobs?{query}") as opened:
+        expect(opened.page.get_by_role("alert")).to_contain_text(says)
+        expect(opened.page.locator("[data-queue=main]")).to_be_visible()
+
+
+def test_many_jobs_have_pages(browser: Browser, site: JobsSite) -> None:
+    for number in range(1001, 1121):
+        site.finished(number, finished_at=datetime.fromtimestamp(1_700_000_000 + number, UTC))
+    with signed_in(browser, site) as opened:
+        page, seen = opened.page, numbers(opened.page)
+        while page.get_by_role("link", name="Next page").count():
+            page.get_by_role("link", name="Next page").click()
+            page.wait_for_load_state()
+            seen += numbers(page)
+        assert seen == [*range(1120, 1000, -1)]
+
+
+def test_one_job_with_its_attempts_and_its_log(browser: Browser, site: JobsSite) -> None:
+    site.active(
+        1001,
+        id="cover",
+        attempts=2,
+        retry=True,
+        properties={"size": 3},
+        extra={"found": ["a"]},
+        progress={"step": 1, "steps": 4, "message": "half"},
+        log=["began", "reads"],
+        past_attempts=[ATTEMPT],
+        traceparent="00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01",
+    )
+    with signed_in(browser, site, "jobs/1001") as opened:
+        page = opened.page
+        expect(page.locator("h1")).to_have_text("Job 1001")
+        expect(page.locator("main")).to_contain_text("an earlier attempt may have done a part")
+        expect(page.get_by_label("Properties")).to_contain_text('"size": 3')
+        expect(page.get_by_label("Properties")).to_contain_text('"found"')
+        expect(page.locator("[data-attempt='1']")).to_contain_text("its lease ran out")
+        expect(page.get_by_label("Log")).to_contain_text("began\nreads")
+        expect(page.locator("progress")).to_have_attribute("max", "4")
+        expect(page.locator("main")).to_contain_text("0af7651916cd43dd8448eb211c80319c")
+
+
+def test_who_waits_for_nobody_is_seen(browser: Browser, site: JobsSite) -> None:
+    site.jobs.add_job("images/thumbnail")
+    number = site.jobs.add_job("mail/send").job.number
+    with signed_in(browser, site) as opened:
+        page = opened.page
+        lonely = page.get_by_label("Without a consumer")
+        expect(lonely).to_contain_text("mail/send (1)")
+        expect(lonely).not_to_contain_text("images")
+        lonely.get_by_role("link").click()
+        expect(page.locator("[data-job]")).to_have_count(1)
+        page.click(f"text='{number}'")
+        expect(page.locator("main")).to_contain_text("waits for a consumer")
+
+
+def test_queues_and_schedules_are_there(browser: Browser, site: JobsSite) -> None:
+    site.jobs.put_queue(QueueConfiguration("mail", ("mail/**",), type=QueueType.UNORDERED))
+    site.jobs.add_job("mail/send")
+    nightly = ScheduleDefinition(
+        "nightly", Cron("30 2 * * *", "Europe/Berlin"), JobAction("images/sweep"), "Sweeps"
+    )
+    once = ScheduleDefinition("once", At(datetime(2999, 1, 1, tzinfo=UTC)), JobAction("a/b"))
+    with site.bookkeeper() as connection:
+        create_schedule(connection, nightly, origin="test")
+        create_schedule(connection, once, origin="test")
+    with signed_in(browser, site) as opened:
+        page = opened.page
+        expect(page.locator("[data-queue=mail]")).to_contain_text("UNORDERED")
+        expect(page.locator("[data-queue=mail] td").nth(3)).to_have_text("1")
+        row = page.locator("[data-schedule=nightly]")
+        expect(row).to_contain_text("30 2 * * * (Europe/Berlin)")
+        expect(row).to_contain_text("Sweeps")
+        expect(row.locator("time")).to_have_count(3)
+        expect(page.locator("[data-schedule=once] time")).to_have_count(1)
+
+
+def test_what_strangers_wrote_is_text(browser: Browser, site: JobsSite) -> None:
+    site.finished(
+        1001,
+        "ERROR",
+        id=HOSTILE,
+        application=HOSTILE,
+        result_message=HOSTILE,
+        properties={HOSTILE: HOSTILE},
+        log=[HOSTILE],
+        past_attempts=[{**ATTEMPT, "reason": HOSTILE}],
+    )
+    with signed_in(browser, site) as opened:
+        page = opened.page
+        expect(page.locator("[data-job='1001'] .says")).to_have_text(HOSTILE)
+        page.goto(f"{site.url}/pages/jobs/1001")
+        expect(page.get_by_label("Log")).to_contain_text(HOSTILE)
+        expect(page.locator("[data-attempt='1'] .says")).to_have_text(HOSTILE)
+        expect(page.locator("#state")).to_have_text("live")
+        assert page.locator("main script, main img").count() == 0
+
+
+def test_without_escaping_it_would_be_noticed_and_would_not_run(
+    browser: Browser, site: JobsSite, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A checker that can't fail is none: the same on a build that escapes nothing."""
+    monkeypatch.setattr(PAGES, "templates", PAGES.templates.overlay(autoescape=False))
+    site.finished(1001, "ERROR", result_message=HOSTILE)
+    with tab(browser) as opened:
+        opened.page.goto(f"{site.url}/pages/sign-in")
+        opened.page.fill("#token", "operator")
+        opened.page.click("main button")
+        expect(opened.page.locator("main img")).not_to_have_count(0)
+        assert any("Content Security Policy" in one for one in opened.complaints)
+        assert opened.dialogs == []
