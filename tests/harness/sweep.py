@@ -73,7 +73,12 @@ class PlainReport:
         return min(found[Kind.IN_LOG] - found[Kind.READ], default=None)
 
     def kept(self, round_name: str) -> set[str]:
-        return self.found[round_name][Kind.REFERENCE] | self.found[round_name][Kind.NAME]
+        found = self.found[round_name]
+        return found[Kind.REFERENCE] | found[Kind.NAME] | found[Kind.UNREADABLE]
+
+    def unreadable(self, round_name: str) -> tuple[int, tuple[str, ...]]:
+        found = sorted(self.found[round_name][Kind.UNREADABLE])
+        return len(found), tuple(found)
 
     def choose_candidates(self, round_name: str, before_ms: int) -> Totals:
         kept = self.kept(round_name)

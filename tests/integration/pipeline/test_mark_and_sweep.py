@@ -13,6 +13,7 @@ from packhorse.blobs.api import binary_key, package_key
 from packhorse.content.node import Binary, Node
 from packhorse.errors import PackhorseError
 from packhorse.packages.body import pack
+from packhorse.packages.compression import compress
 from packhorse.snapshots.parts import write_part
 from packhorse.snapshots.snapshot import part_key
 from packhorse.wire.messages import Action
@@ -173,7 +174,9 @@ def test_r22_a_log_that_was_cut_above_the_mark_is_another_log(yard: Yard) -> Non
         yard.sweep(report)
 
 
-@pytest.mark.parametrize("what", ["node", "package", "body", "lost body", "part", "outbox"])
+@pytest.mark.parametrize(
+    "what", ["node", "package", "body", "later body", "lost body", "part", "outbox"]
+)
 def test_c3_what_cant_be_read_fails_the_mark(yard: Yard, what: str) -> None:
     binary = yard.upload(b"x")
     yard.age()
@@ -182,8 +185,9 @@ def test_c3_what_cant_be_read_fails_the_mark(yard: Yard, what: str) -> None:
             "INSERT INTO content.node VALUES ('/a', 'page', '{}', '{\"data\": 7}')"
         ),
         "package": lambda: yard.feed.raw(b"\xff", {"message-type": b"PackageMessage"}),
-        "body": lambda: yard.blobs.put(package_key("dstrpck-1-ab"), [b"no frame"]),
-        "lost body": lambda: _lose_body(yard),
+        "body": lambda: _damage(yard, _body_of_the_log(yard)),
+        "later body": lambda: yard.blobs.put(package_key("dstrpck-1-ab"), [_TOO_LARGE]),
+        "lost body": lambda: yard.blobs.delete(_body_of_the_log(yard)),
         "part": lambda: yard.blobs.put(part_key("0a" * 8, 1), [b"no frame"]),
         "outbox": lambda: yard.author.execute(
             "INSERT INTO bookkeeping.outbox (epoch, sequence, snapshot, package_id, entry, value) "
@@ -202,12 +206,41 @@ def test_c3_what_cant_be_read_fails_the_mark(yard: Yard, what: str) -> None:
     assert yard.has(binary)
 
 
-def _lose_body(yard: Yard) -> None:
+_TOO_LARGE = compress(b"\xff\xff\xff\xff\x0f")
+"""It promises a node of 4 GiB, which a later build may allow."""
+
+
+def _body_of_the_log(yard: Yard) -> str:
     message = yard.feed.message(Action.ADD, ["/s"], (), [large_node("/s")])
     assert message.body is not None
     assert message.body.reference is not None
     yard.feed.append(message)
-    yard.blobs.delete(message.body.reference)
+    return message.body.reference
+
+
+def _damage(yard: Yard, key: str) -> None:
+    """Cut a stored body short, as a disk may."""
+    file = yard.folder / key
+    file.chmod(0o600)
+    file.write_bytes(file.read_bytes()[:-10])
+
+
+def test_what_is_no_package_is_reported_and_kept_and_blocks_nobody(yard: Yard) -> None:
+    unused = yard.upload(b"unused")
+    message = yard.feed.message(Action.ADD, ["/s"], (), [large_node("/s")])
+    assert message.body is not None
+    assert message.body.reference is not None
+    _damage(yard, message.body.reference)  # it never came into the log
+    strange = [package_key(f"dstrpck-{number}-ab") for number in range(2)]
+    for key, content in zip(strange, (b"a note of somebody", compress(b"no node")), strict=True):
+        yard.blobs.put(key, [content])
+    kept = sorted([*strange, message.body.reference])
+    yard.age()
+    report = yard.mark()
+    assert (report.summary.unreadable, sorted(report.summary.unreadable_keys)) == (3, kept)
+    assert [blob.key for blob in report.candidates] == [binary_key(unused.sha256)]
+    assert yard.sweep(report).count == 1
+    assert sorted(blob.key for blob in yard.blobs.list("packages/")) == kept
 
 
 def test_c3_a_database_that_is_away_fails_mark_and_sweep(

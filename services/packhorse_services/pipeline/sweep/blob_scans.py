@@ -6,13 +6,15 @@ from dataclasses import dataclass
 
 from packhorse.blobs.api import BlobMissing, BlobStore, StoredBlob
 from packhorse.blobs.open import open_blobs
-from packhorse.errors import PackhorseError
+from packhorse.errors import PackhorseError, Permanent
+from packhorse.packages.limits import PackageRefused
 from packhorse.packages.stored import stored_nodes
 from packhorse_services.pipeline.errors import TaskRefused
 from packhorse_services.pipeline.sweep.work import Found, Kind, once, references
 
 Shards = Sequence[str]
-_MANIFESTS = "snapshots/00/manifest-"
+PACKAGES, PARTS = "packages", "snapshots"
+_MANIFESTS = f"{PARTS}/00/manifest-"
 
 
 def shard_groups(parts: int) -> list[list[str]]:
@@ -43,22 +45,35 @@ class StoredBodies:
     kind: str
 
     def __call__(self, shards: Shards, /) -> Iterator[Found]:
-        """Yield the keys in the shards, and what their nodes refer to."""
+        """Yield the keys in the shards, and what their nodes refer to.
+
+        A blob among the packages that is none, or is damaged, is `UNREADABLE`: nobody can import
+        it, so it needs nothing. Should the log have it, it counts as a body that was not read.
+        """
         with closing(open_blobs(self.blobs_url)) as blobs:
             for shard in shards:
                 for blob in blobs.list(f"{self.kind}/{shard}/"):
                     if not blob.key.startswith(_MANIFESTS):
-                        yield from once(_inside(blob.key, blobs))
+                        yield from once(self._inside(blob.key, blobs))
+
+    def _inside(self, key: str, blobs: BlobStore) -> Iterator[Found]:
+        try:
+            for node in stored_nodes(key, blobs):
+                yield from references(node.binaries)
+        except BlobMissing:
+            if blobs.head(key) is not None:
+                raise
+            return  # removed since it was listed: nobody reads it any more
+        except PackhorseError as error:
+            if self.kind != PACKAGES or not _is_none(error):
+                raise TaskRefused(
+                    f"{key} can't be read, so nobody knows what it needs: {error}"
+                ) from error
+            yield Found(Kind.UNREADABLE, key)
+        else:
+            yield Found(Kind.READ, key)
 
 
-def _inside(key: str, blobs: BlobStore) -> Iterator[Found]:
-    try:
-        for node in stored_nodes(key, blobs):
-            yield from references(node.binaries)
-    except BlobMissing:
-        if blobs.head(key) is not None:
-            raise
-        return  # removed since it was listed: nobody reads it any more
-    except PackhorseError as error:
-        raise TaskRefused(f"{key} can't be read, so nobody knows what it needs: {error}") from error
-    yield Found(Kind.READ, key)
+def _is_none(error: PackhorseError) -> bool:
+    """Tell whether no build reads such bytes; one that allows more may read what is refused."""
+    return isinstance(error, Permanent) and not isinstance(error, PackageRefused)

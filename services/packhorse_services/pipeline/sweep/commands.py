@@ -109,3 +109,9 @@ def _tell(summary: Summary, what: str, totals: Totals, *, as_json: bool) -> None
     words = what.replace("_", " ")
     for kind, one in (("binaries", totals.binaries), ("packages", totals.packages)):
         typer.echo(f"{words}: {one.count} {kind}, {one.bytes} bytes", err=True)
+    if summary.unreadable:
+        typer.echo(
+            f"kept: {summary.unreadable} blobs among the packages that are none, or damaged; look "
+            f"at them and remove them yourself: {', '.join(summary.unreadable_keys)}",
+            err=True,
+        )

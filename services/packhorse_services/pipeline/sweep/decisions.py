@@ -5,7 +5,7 @@ from pyspark.sql import functions as f
 
 from packhorse_services.pipeline.sweep.work import Kind
 
-_KEEPING = (Kind.REFERENCE.value, Kind.NAME.value)
+_KEEPING = (Kind.REFERENCE.value, Kind.NAME.value, Kind.UNREADABLE.value)
 
 
 def unused(blobs: DataFrame, found: DataFrame, before_ms: int) -> DataFrame:
@@ -24,6 +24,11 @@ def never_read(found: DataFrame) -> DataFrame:
     of_log = found.where(f.col("kind") == Kind.IN_LOG.value).select("key").distinct()
     read = found.where(f.col("kind") == Kind.READ.value).select("key")
     return of_log.join(read, "key", "left_anti")
+
+
+def unreadable(found: DataFrame) -> DataFrame:
+    """Return the keys of what is no stored body, each once."""
+    return found.where(f.col("kind") == Kind.UNREADABLE.value).select("key").distinct()
 
 
 def totals(blobs: DataFrame) -> DataFrame:

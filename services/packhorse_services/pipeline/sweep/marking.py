@@ -13,7 +13,13 @@ from typing import Any
 
 from packhorse.messaging.api import Bounds
 from packhorse_services.pipeline.errors import TaskFailed, TaskRefused
-from packhorse_services.pipeline.sweep.blob_scans import BlobListing, StoredBodies, shard_groups
+from packhorse_services.pipeline.sweep.blob_scans import (
+    PACKAGES,
+    PARTS,
+    BlobListing,
+    StoredBodies,
+    shard_groups,
+)
 from packhorse_services.pipeline.sweep.database_scans import (
     NodeScan,
     OutboxScan,
@@ -74,6 +80,7 @@ def _found(report: Report, stores: Stores, summary: Summary, parts: int) -> Summ
     listed = report.list_blobs(BlobListing(stores.blobs_url), shard_groups(parts))
     bounds = Round(MARK, report, stores, summary.journal_id, parts).read(None)
     unused = report.choose_candidates(MARK, before_ms)
+    unreadable, examples = report.unreadable(MARK)
     report.end([MARK])
     return replace(
         summary,
@@ -83,6 +90,8 @@ def _found(report: Report, stores: Stores, summary: Summary, parts: int) -> Summ
         next_offset=bounds.next,
         listed=listed,
         unused=unused,
+        unreadable=unreadable,
+        unreadable_keys=examples,
     )
 
 
@@ -106,7 +115,7 @@ class Round:
         self._source("outbox", OutboxScan(self.stores.author_url, self.stores.blobs_url), [0])
         bounds = self._log(log_from)
         shards = shard_groups(self.parts)
-        for kind in ("packages", "snapshots"):
+        for kind in (PACKAGES, PARTS):
             self._source(kind, StoredBodies(self.stores.blobs_url, kind), shards)
         self._check_bodies()
         for name, url in sorted(self.stores.subscriber_urls.items()):
@@ -139,6 +148,7 @@ class Round:
         unread = self.report.body_not_read(self.name)
         if unread is not None:
             raise TaskFailed(
-                f"the log has a package whose body {unread} is not in the blob store, so nobody "
-                "knows what it needs; try again, or wait until the log has forgotten it"
+                f"the log has a package whose body {unread} is not in the blob store, or damaged "
+                "there, so nobody knows what it needs; put it back, or wait until the log has "
+                "forgotten it"
             )

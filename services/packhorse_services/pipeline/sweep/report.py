@@ -65,6 +65,10 @@ class Summary:
     unused: Totals = field(default_factory=Totals)
     """What may go: no one refers to it, and it is older than the safety age."""
     swept: Totals = field(default_factory=Totals)
+    unreadable: int = 0
+    """How many blobs among the packages are none, or damaged. They stay."""
+    unreadable_keys: tuple[str, ...] = ()
+    """Some of them."""
     error: str = ""
 
     def failed(self, error: str) -> "Summary":
@@ -73,7 +77,11 @@ class Summary:
 
     def as_json(self) -> dict[str, Any]:
         """Return it as `--json` shows it."""
-        return {**asdict(self), "state": self.state.value, "subscribers": list(self.subscribers)}
+        return {**asdict(self), "state": self.state.value, **_lists(self)}
+
+
+def _lists(summary: Summary) -> dict[str, list[str]]:
+    return {name: list(getattr(summary, name)) for name in ("subscribers", "unreadable_keys")}
 
 
 List = Callable[[Sequence[str]], Iterator[StoredBlob]]
@@ -111,6 +119,10 @@ class Report(Protocol):
 
     def body_not_read(self, round_name: str) -> str | None:
         """Return the key of a body that the log has and the store has not; None if all are read."""
+        ...
+
+    def unreadable(self, round_name: str) -> tuple[int, tuple[str, ...]]:
+        """Return how many blobs among the packages are none, and the keys of the first few."""
         ...
 
     def choose_candidates(self, round_name: str, before_ms: int) -> Totals:

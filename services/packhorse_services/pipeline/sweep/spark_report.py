@@ -11,7 +11,13 @@ from pyspark.sql import functions as f
 from packhorse.blobs.api import StoredBlob
 from packhorse_services.pipeline.failures import translated
 from packhorse_services.pipeline.location import Location
-from packhorse_services.pipeline.sweep.decisions import doomed, never_read, totals, unused
+from packhorse_services.pipeline.sweep.decisions import (
+    doomed,
+    never_read,
+    totals,
+    unreadable,
+    unused,
+)
 from packhorse_services.pipeline.sweep.report import List, Remove, State, Summary, Total, Totals
 from packhorse_services.pipeline.sweep.work import Source
 
@@ -22,6 +28,7 @@ _SUMMARY = "state string, summary string, at timestamp"
 _ROWS = 5_000
 _BATCH_BLOBS = 100_000
 _MAX_BATCHES = 64
+_EXAMPLES = 20
 
 
 class SparkReport:
@@ -78,6 +85,13 @@ class SparkReport:
         with translated(round_name):
             row = never_read(self._found(round_name)).first()
         return None if row is None else str(row["key"])
+
+    def unreadable(self, round_name: str) -> tuple[int, tuple[str, ...]]:
+        """Count what is no package; few keys come to the driver."""
+        with translated(round_name):
+            keys = unreadable(self._found(round_name))
+            some = tuple(row["key"] for row in keys.orderBy("key").limit(_EXAMPLES).collect())
+            return (keys.count() if len(some) == _EXAMPLES else len(some)), some
 
     def choose_candidates(self, round_name: str, before_ms: int) -> Totals:
         """Write the candidates' table."""
@@ -201,6 +215,6 @@ def _summary(stored: dict[str, Any]) -> Summary:
         name: Totals(*(Total(**stored[name][kind]) for kind in ("binaries", "packages")))
         for name in ("listed", "unused", "swept")
     }
-    subscribers = tuple(stored["subscribers"])
-    changed = {"state": State(stored["state"]), "subscribers": subscribers, **counts}
-    return Summary(**{**stored, **changed})
+    names = ("subscribers", "unreadable_keys")
+    lists = {name: tuple(stored.get(name, ())) for name in names}  # older marks lack the second
+    return Summary(**{**stored, **lists, "state": State(stored["state"]), **counts})

@@ -23,6 +23,8 @@ class Kind(StrEnum):
     """A record of the log has its body under this key."""
     READ = "read"
     """The blob was read, and its references are among those found."""
+    UNREADABLE = "unreadable"
+    """The blob is no stored body, or a damaged one; it stays until somebody has looked at it."""
 
 
 @dataclass(frozen=True, slots=True)
