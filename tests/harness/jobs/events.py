@@ -137,7 +137,7 @@ class Instance:
         self.bus, self.hints = EventBus(**bus), Hints(url)
         self.distribution = EventDistribution(url, name, self.bus, self.hints, settings=settings)
         self.heard: list[Event] = []
-        self.bus.subscribe("**", self.heard.append, name="ear")
+        self.ear = self.bus.subscribe("**", self.heard.append, name="ear")
 
     def names(self) -> list[Any]:
         """Return the names of the events that were heard, in order."""

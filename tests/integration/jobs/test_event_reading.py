@@ -193,3 +193,28 @@ def test_events_of_a_restored_database_are_not_told_again(database_url: str) -> 
         connection.execute("UPDATE jobs.event SET xid = '90000000'")
         page = read_page(connection, Position("1:1:"))
     assert page.events == ()
+
+
+@pytest.mark.parametrize(
+    ("patterns", "topics"),
+    [
+        (("**",), ["a", "a/b", "a/b/c", "ab"]),
+        (("a/*",), ["a/b"]),
+        (("a/**",), ["a/b", "a/b/c"]),
+        (("a", "ab", "x/**"), ["a", "ab"]),
+        (("a/*", "a/**"), ["a/b", "a/b/c"]),
+        (("%s",), []),
+        ((), []),
+    ],
+)
+def test_only_topics_that_somebody_wants(
+    database_url: str, patterns: Sequence[str], topics: list[str]
+) -> None:
+    with bookkeeper(database_url) as connection:
+        start = position_now(connection)
+        for topic in ("a", "a/b", "a/b/c", "ab"):
+            tell_all(database_url, "name", topic=topic)
+        page = read_page(connection, start, patterns=patterns)
+        assert [event.topic for event in page.events] == topics
+        rest = read_page(connection, page.position, patterns=patterns)
+        assert (rest.events, rest.more) == ((), False)

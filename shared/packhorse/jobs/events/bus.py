@@ -19,6 +19,8 @@ from packhorse.jobs.names import InvalidProperties, require_properties, require_
 from packhorse.runtime.metrics import EVENT_SLOW_HANDLERS
 from packhorse.runtime.periodic import Periodic
 
+_MOST_PATTERNS = 50
+
 
 class EventNotStored(Transient):
     """An event for all instances was not stored, as far as one knows; it may be told later."""
@@ -123,6 +125,12 @@ class EventBus:
     def deliver(self, events: Iterable[Event]) -> None:
         """Let handlers hear events of other instances; returns as `send` does."""
         self._settle(self._hand_out(events))
+
+    def patterns(self) -> tuple[str, ...]:
+        """Return patterns that cover every topic that somebody has subscribed to."""
+        wanted = {pattern for one in self._deliveries for pattern in one.patterns}
+        many = "**" in wanted or len(wanted) > _MOST_PATTERNS
+        return ("**",) if many else tuple(sorted(wanted))
 
     def handlers(self) -> tuple[HandlerState, ...]:
         """Return how the handlers do, in the order in which they came."""

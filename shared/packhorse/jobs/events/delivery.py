@@ -63,6 +63,11 @@ class Delivery:
         self._thread = threading.Thread(target=self._run, name=f"event-{name}"[:60], daemon=True)
         self._thread.start()
 
+    @property
+    def patterns(self) -> Sequence[str]:
+        """The patterns of what the handler hears."""
+        return self._filter.patterns
+
     def wants(self, event: Event) -> bool:
         """Tell whether the handler is to hear it."""
         return (self._hears_gaps and event.topic == GAP) or self._filter.covers(event)

@@ -12,7 +12,8 @@ class EventDistribution:
     """A component; start it after the bus and the hints, stop it before them.
 
     `instance_id` is the persistent id of the instance: nobody else uses it at the same time. A new
-    one hears what is stored from its first start on, a known one what it has not heard yet.
+    one hears what is stored from its first start on, a known one what it has not heard yet:
+    whoever wants that subscribes before the start.
     """
 
     def __init__(

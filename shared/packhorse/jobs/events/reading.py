@@ -11,10 +11,11 @@ from typing import Any
 
 import orjson
 import psycopg
-from psycopg import Connection
+from psycopg import Connection, sql
 
 from packhorse.jobs.event import APPLICATION, Event
 from packhorse.jobs.events.position import InvalidPosition, Position, Round
+from packhorse.jobs.filters import topic_part
 
 logger = logging.getLogger(__name__)
 
@@ -41,22 +42,22 @@ FROM now, ended
 `number + 0` because there are few that are new: the index of all numbers is the wrong one.
 """
 
-_PAGE = """
+_PAGE = sql.SQL("""
 SELECT number, topic, application, created_at, properties, echo FROM (
     SELECT *, sum(octet_length(properties)) OVER (ORDER BY number) - octet_length(properties)
               AS before
     FROM (
         SELECT number, topic, application, created_at, properties::text AS properties, echo
         FROM jobs.event
-        WHERE number > %(passed)s AND number <= %(last)s
-          AND pg_visible_in_snapshot(xid, %(upto)s::pg_snapshot)
-          AND NOT pg_visible_in_snapshot(xid, %(seen)s::pg_snapshot)
-          AND (application <> %(reader)s OR echo)
-        ORDER BY number LIMIT %(most)s
+        WHERE number > %s AND number <= %s
+          AND pg_visible_in_snapshot(xid, %s::pg_snapshot)
+          AND NOT pg_visible_in_snapshot(xid, %s::pg_snapshot)
+          AND (application <> %s OR echo) AND ({topics})
+        ORDER BY number LIMIT %s
     ) AS page
 ) AS measured
-WHERE before < %(bytes)s ORDER BY number
-"""
+WHERE before < %s ORDER BY number
+""")
 
 _GAP = """
 SELECT EXISTS (
@@ -110,20 +111,33 @@ def position_now(connection: Connection) -> Position:
 
 
 def read_page(
-    connection: Connection, position: Position, *, reader: str = "", most: int = PAGE
+    connection: Connection,
+    position: Position,
+    *,
+    reader: str = "",
+    patterns: Sequence[str] = ("**",),
+    most: int = PAGE,
 ) -> Page:
-    """Return the next events, `most` at most, without those of the reader that are not echoed.
+    """Return the next events, `most` at most, whose topics a pattern covers; others are passed.
 
+    The own events of an instance that is the reader are passed as well, unless they are echoed.
     The connection is in autocommit mode and acts as the bookkeeper. A position may be read from
     again and again until its events are pruned. Raises `InvalidPosition`, `psycopg.Error`.
     """
     try:
-        return _read(connection, position, reader, most)
+        return _read(connection, position, _Wanted(reader, patterns, most))
     except psycopg.DataError as error:
         raise InvalidPosition("that is no position of an event; begin without one") from error
 
 
-def _read(connection: Connection, position: Position, reader: str, most: int) -> Page:
+@dataclass(frozen=True, slots=True)
+class _Wanted:
+    reader: str
+    patterns: Sequence[str]
+    most: int
+
+
+def _read(connection: Connection, position: Position, wanted: _Wanted) -> Page:
     seen, reading = position.seen, position.round
     if reading is None:
         rows = connection.execute(_NEWS, {"seen": seen}).fetchall()
@@ -133,7 +147,7 @@ def _read(connection: Connection, position: Position, reader: str, most: int) ->
         if first is None:
             return Page((), Position(now), _has_gap(connection, seen))
         reading = Round(now, first - 1, last)
-    events = _events(connection, seen, reading, reader, most)
+    events = _events(connection, seen, reading, wanted)
     left = Round(reading.upto, events[-1][0], reading.last) if events else None
     ended = left is None or left.passed >= reading.last
     after = Position(reading.upto) if ended else Position(seen, left)
@@ -142,19 +156,19 @@ def _read(connection: Connection, position: Position, reader: str, most: int) ->
 
 
 def _events(
-    connection: Connection, seen: str, reading: Round, reader: str, most: int
+    connection: Connection, seen: str, reading: Round, wanted: _Wanted
 ) -> Sequence[tuple[Any, ...]]:
-    """Return rows by number; those of the round that have become visible later are not its."""
-    wanted = {
-        "seen": seen,
-        "upto": reading.upto,
-        "passed": reading.passed,
-        "last": reading.last,
-        "reader": reader,
-        "most": most,
-        "bytes": PAGE_BYTES,
-    }
-    return connection.execute(_PAGE, wanted).fetchall()
+    """Return rows by number; what has become visible after the round is not its."""
+    if not wanted.patterns:
+        return ()
+    topics = [topic_part(pattern) for pattern in wanted.patterns]
+    given = (
+        *(reading.passed, reading.last, reading.upto, seen, wanted.reader),
+        *(value for _, values in topics for value in values),
+        *(wanted.most, PAGE_BYTES),
+    )
+    text = _PAGE.format(topics=sql.SQL(" OR ").join([part for part, _ in topics]))
+    return connection.execute(text, given).fetchall()
 
 
 def _has_gap(connection: Connection, seen: str) -> bool:

@@ -41,6 +41,7 @@ class ReceiverSettings:
 class Receiver:
     """A component; each event is handed to a bus once, in order, page by page.
 
+    Events for which nobody has subscribed are passed: subscribe before the start.
     Only an instance that dies after that and before its cursor is stored hands the page out again.
     """
 
@@ -117,7 +118,8 @@ class Receiver:
 
     def _read(self, connection: Connection, position: Position) -> Page:
         try:
-            return read_page(connection, position, reader=self._instance_id)
+            patterns = self._bus.patterns()
+            return read_page(connection, position, reader=self._instance_id, patterns=patterns)
         except InvalidPosition:
             logger.error("the stored position of events can't be read; going on from now")
             return Page((), position_now(connection), gap=True)
