@@ -8,12 +8,14 @@ from packhorse.jobs.queue import QueueType
 from packhorse.jobs.queues import LAYOUT_LOCK
 from packhorse.jobs.rows import UNFINISHED
 
-OTHERS, MARGIN = 4, 16
+OTHERS, MARGIN = 2, 16
 """So many more jobs are looked at than are wanted, since others may claim them at the moment."""
 
 USE_INDEXES = """
     set_config('enable_seqscan', 'off', true), set_config('enable_bitmapscan', 'off', true),
-    set_config('enable_hashjoin', 'off', true), set_config('enable_mergejoin', 'off', true)
+    set_config('enable_hashjoin', 'off', true), set_config('enable_mergejoin', 'off', true),
+    set_config('enable_sort', 'off', true), set_config('join_collapse_limit', '1', true),
+    set_config('plan_cache_mode', 'force_generic_plan', true)
 """
 
 PREPARE = f"SELECT pg_advisory_xact_lock_shared({LAYOUT_LOCK}), {USE_INDEXES}"
@@ -58,7 +60,7 @@ EXISTS (SELECT FROM jobs.worker w
 _WAITING = "j.state = 'QUEUED' AND NOT j.delayed"
 
 
-def _unordered(heads: str, order: str) -> str:
+def _unordered(heads: str, order: str, nth: str = "") -> str:
     """Return the statement; `heads` says which topics may have the next jobs, `order` which go.
 
     The candidates are found without locks and locked in their order, until there are enough.
@@ -78,17 +80,13 @@ WITH place AS MATERIALIZED (
     ORDER BY {heads} LIMIT %(many)s
 ), candidate AS MATERIALIZED (
     SELECT c.number, row_number() OVER (ORDER BY {order}) AS place FROM (
-        SELECT c.*, row_number() OVER (
-            PARTITION BY c.topic ORDER BY c.priority DESC, c.turn) AS nth
-        FROM head h CROSS JOIN LATERAL (
+        SELECT c.*{nth} FROM head h CROSS JOIN LATERAL (
             SELECT j.number, j.topic, j.priority, j.turn FROM jobs.job j
             WHERE j.topic = h.topic AND j.only_on = h.only_on COLLATE "C" AND {_WAITING}
             ORDER BY j.priority DESC, j.turn LIMIT %(many)s) c
-    ) c
+    ) c ORDER BY {order} LIMIT %(many)s
 ), picked AS MATERIALIZED (
-    SELECT j.number, c.place
-    FROM (SELECT * FROM candidate WHERE place <= %(many)s) c
-    JOIN jobs.job j ON j.number = c.number
+    SELECT j.number, c.place FROM candidate c JOIN jobs.job j ON j.number = c.number
     WHERE {_WAITING} ORDER BY c.place LIMIT %(places)s FOR UPDATE OF j SKIP LOCKED
 )
 {_ACTIVATE}"""  # noqa: S608
@@ -97,7 +95,9 @@ WITH place AS MATERIALIZED (
 OF_TYPE = {
     QueueType.UNORDERED: _unordered("h.priority DESC, h.turn", "c.priority DESC, c.turn"),
     QueueType.TOPIC_ROUND_ROBIN: _unordered(
-        "p.topic <= %(turn)s, p.topic", "c.nth, c.topic <= %(turn)s, c.topic"
+        "p.topic <= %(turn)s, p.topic",
+        "c.nth, c.topic <= %(turn)s, c.topic",
+        ", row_number() OVER (PARTITION BY c.topic ORDER BY c.priority DESC, c.turn) AS nth",
     ),
 }
 """Claims from one queue, by its type."""

@@ -9,7 +9,6 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from psycopg import Connection, Cursor
-from psycopg.rows import dict_row
 
 from packhorse.jobs import claim_statements as statements
 from packhorse.jobs.event_store import record
@@ -18,7 +17,7 @@ from packhorse.jobs.job import Job, JobLost
 from packhorse.jobs.leases import Run
 from packhorse.jobs.notifications import START, notification
 from packhorse.jobs.queue import QueueType
-from packhorse.jobs.rows import job_of
+from packhorse.jobs.rows import job_cursor, job_of
 
 
 @dataclass(frozen=True, slots=True)
@@ -165,8 +164,7 @@ def _heads(wishes: Iterable[Wish]) -> dict[str, Any]:
 
 
 def _ask(connection: Connection, statement: str, given: dict[str, Any]) -> Cursor[dict[str, Any]]:
-    cursor = connection.cursor(row_factory=dict_row)
-    return cursor.execute(statement.encode(), given)
+    return job_cursor(connection).execute(statement.encode(), given)
 
 
 def _claimed(cursor: Cursor[dict[str, Any]]) -> list[Claimed]:

@@ -3,7 +3,7 @@
 All functions are called in a READ COMMITTED transaction as the bookkeeper.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 
 import orjson
 from psycopg import Connection
@@ -28,11 +28,14 @@ _HELD = """
     j.stop_requested, j.ready_at, j.started_at, clock_timestamp() AS now, j.past_attempts
 """
 
+# "Not QUEUED" is ACTIVE, and keeps the planner from the index of active jobs: a number has one row.
 _LOCK_CLAIMED = f"""
-SELECT {_HELD} FROM {FROM_UNFINISHED}
-JOIN unnest(%s::bigint[], %s::text[], %s::bigint[]) AS c (number, runtime_id, epoch)
+SELECT {_HELD} FROM unnest(%s::bigint[], %b::text[], %s::bigint[])
+    AS c (number, runtime_id, epoch)
+JOIN jobs.job j
     ON j.number = c.number AND j.runtime_id = c.runtime_id COLLATE "C" AND j.epoch = c.epoch
-WHERE j.state = 'ACTIVE' ORDER BY j.number FOR UPDATE OF j
+JOIN jobs.topic t ON t.topic = j.topic JOIN jobs.queue q ON q.name = t.queue
+WHERE j.state <> 'QUEUED' ORDER BY j.number FOR UPDATE OF j
 """  # noqa: S608
 
 _LOCK_LOST = f"""
@@ -101,18 +104,22 @@ def write(connection: Connection, decisions: Sequence[Decision]) -> None:
 
 
 def finish_waiting(
-    connection: Connection, numbers: Iterable[int], state: JobState, reason: str
+    connection: Connection,
+    jobs: Sequence[tuple[int, str, int]],
+    state: JobState,
+    reason: str,
 ) -> None:
-    """Move jobs that are QUEUED, and locked, into history."""
-    every = list(numbers)
+    """Move jobs that are QUEUED, and locked, into history: numbers, queues and max_retries."""
     connection.execute(
         _FINISH,
         {
-            "number": every,
-            "state": [state.value] * len(every),
-            "message": [reason] * len(every),
-            "past": [None] * len(every),
-            "kept": [True] * len(every),
+            "number": [number for number, _, _ in jobs],
+            "queue": [queue for _, queue, _ in jobs],
+            "most": [most for _, _, most in jobs],
+            "state": [state.value] * len(jobs),
+            "message": [reason] * len(jobs),
+            "past": [None] * len(jobs),
+            "kept": [True] * len(jobs),
         },
     )
 
@@ -120,6 +127,8 @@ def finish_waiting(
 def _final_columns(decisions: Sequence[Decision]) -> dict[str, Sequence[object]]:
     return {
         "number": [decision.held.number for decision in decisions],
+        "queue": [decision.held.queue for decision in decisions],
+        "most": [decision.held.max_retries for decision in decisions],
         "state": [decision.state.value for decision in decisions],
         "message": [decision.message for decision in decisions],
         "past": [_past(decision) for decision in decisions],
@@ -173,13 +182,12 @@ _COPIED = """
 
 _FINISH = f"""
 WITH ended AS (
-    SELECT * FROM unnest(%(number)s::bigint[], %(state)s::text[], %(message)s::text[],
-        %(past)s::text[], %(kept)s::boolean[]) AS e (number, result, message, past, kept)
+    SELECT * FROM unnest(%(number)s::bigint[], %(queue)b::text[], %(most)s::integer[],
+        %(state)b::text[], %(message)b::text[], %(past)b::text[], %(kept)s::boolean[])
+        AS e (number, queue, most, result, message, past, kept)
 ), gone AS (
-    DELETE FROM jobs.job j USING ended e, jobs.topic t, jobs.queue q
-    WHERE j.number = e.number AND t.topic = j.topic AND q.name = t.queue
-    RETURNING j.*, e.result, e.message, e.past, e.kept, t.queue,
-        coalesce(j.max_retries, q.max_retries) AS most
+    DELETE FROM jobs.job j USING ended e WHERE j.number = e.number
+    RETURNING j.*, e.queue, e.most, e.result, e.message, e.past, e.kept
 )
 INSERT INTO jobs.finished ({_COPIED}, queue, max_retries, state, result_message, past_attempts,
     finished_at)
@@ -199,7 +207,7 @@ UPDATE jobs.job j SET state = 'QUEUED', delayed = d.delay_s > 0,
     past_attempts = CASE WHEN j.again IS NULL THEN coalesce(d.past::jsonb, j.past_attempts)
         ELSE '[]' END
 FROM unnest(%(number)s::bigint[], %(delay_s)s::double precision[], %(attempts)s::integer[],
-    %(retry)s::boolean[], %(message)s::text[], %(past)s::text[])
+    %(retry)s::boolean[], %(message)b::text[], %(past)b::text[])
     AS d (number, delay_s, attempts, retry, message, past)
 WHERE j.number = d.number
 """

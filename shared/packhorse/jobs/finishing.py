@@ -146,8 +146,10 @@ def end_waiting(
     """
     with connection.cursor(row_factory=dict_row) as cursor:
         cursor.execute(
-            "SELECT j.number, j.topic, t.queue, clock_timestamp() AS now FROM jobs.job j "
-            "JOIN jobs.topic t ON t.topic = j.topic WHERE j.number = ANY(%s) "
+            "SELECT j.number, j.topic, t.queue, clock_timestamp() AS now, "
+            "coalesce(j.max_retries, q.max_retries) AS most FROM jobs.job j "
+            "JOIN jobs.topic t ON t.topic = j.topic JOIN jobs.queue q ON q.name = t.queue "
+            "WHERE j.number = ANY(%s) "
             "AND j.state = 'QUEUED' ORDER BY j.number FOR UPDATE OF j",
             (list(numbers),),
         )
@@ -155,7 +157,8 @@ def end_waiting(
     if not found:
         return []
     ended = [row["number"] for row in found]
-    finish_waiting(connection, ended, state, stored_text(reason))
+    moved = [(row["number"], row["queue"], row["most"]) for row in found]
+    finish_waiting(connection, moved, state, stored_text(reason))
     places = [(row["queue"], row["topic"]) for row in found]
     statistics.add(connection, statistics.of_ended(places, state, found[-1]["now"]))
     jobs = read_jobs(connection, ended)

@@ -10,10 +10,9 @@ from typing import Any
 
 import orjson
 from psycopg import Connection
-from psycopg.rows import dict_row
 
 from packhorse.jobs.job import Job
-from packhorse.jobs.rows import FINISHED, FROM_UNFINISHED, UNFINISHED, job_of
+from packhorse.jobs.rows import FINISHED, FROM_UNFINISHED, UNFINISHED, job_cursor, job_of
 
 PREFERENCE_S = 2.0
 """How long a queue that prefers the creating instance keeps a job for it."""
@@ -79,10 +78,10 @@ WITH given AS MATERIALIZED (
         g.only_on = '' AND q.prefer_creator AND q.type <> 'ORDERED' AND EXISTS (
             SELECT FROM jobs.worker w
             WHERE w.instance = %(application)s AND w.lease_until > c.now) AS reserved
-    FROM unnest(%(topic)s::text[], %(id)s::text[], %(priority)s::integer[],
-        %(properties)s::text[], %(ready_at)s::timestamptz[], %(delay_s)s::double precision[],
-        %(only_on)s::text[], %(max_retries)s::integer[], %(schedule)s::text[],
-        %(traceparent)s::text[]) WITH ORDINALITY
+    FROM unnest(%(topic)b::text[], %(id)b::text[], %(priority)s::integer[],
+        %(properties)b::text[], %(ready_at)s::timestamptz[], %(delay_s)s::double precision[],
+        %(only_on)b::text[], %(max_retries)s::integer[], %(schedule)b::text[],
+        %(traceparent)b::text[]) WITH ORDINALITY
         AS g (topic, id, priority, properties, at, delay_s, only_on, max_retries, schedule,
             traceparent, place)
     JOIN jobs.topic t ON t.topic = g.topic COLLATE "C" JOIN jobs.queue q ON q.name = t.queue
@@ -139,7 +138,7 @@ def reactivate(
     connection.execute(
         """
         WITH again AS (
-            SELECT * FROM unnest(%s::bigint[], %s::text[]) AS a (number, properties)
+            SELECT * FROM unnest(%s::bigint[], %b::text[]) AS a (number, properties)
         ), gone AS (
             DELETE FROM jobs.finished f USING again a WHERE f.number = a.number
             RETURNING f.*, a.properties AS given
@@ -191,7 +190,7 @@ def renew_properties(
 def read_jobs(connection: Connection, numbers: Iterable[int]) -> dict[int, Job]:
     """Return jobs, unfinished or not, by number."""
     wanted = list(set(numbers))
-    with connection.cursor(row_factory=dict_row) as cursor:
+    with job_cursor(connection) as cursor:
         cursor.execute(_READ, {"numbers": wanted})
         return {row["number"]: job_of(row) for row in cursor}
 

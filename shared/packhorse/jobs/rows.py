@@ -4,6 +4,11 @@ from collections.abc import Mapping
 from datetime import datetime
 from typing import Any
 
+import orjson
+from psycopg import Connection, Cursor
+from psycopg.rows import dict_row
+from psycopg.types.json import set_json_loads
+
 from packhorse.jobs.job import Attempt, Job, JobState, Progress
 
 UNFINISHED = """
@@ -27,6 +32,13 @@ FINISHED = """
     j.log, j.result_message, j.past_attempts, j.traceparent, j.extra
 """
 """The same columns of history, from `jobs.finished j`: both can be parts of a UNION ALL."""
+
+
+def job_cursor(connection: Connection) -> Cursor[dict[str, Any]]:
+    """Return a cursor for rows of jobs; it reads their JSON with orjson, which is much faster."""
+    cursor = connection.cursor(row_factory=dict_row)
+    set_json_loads(orjson.loads, cursor)
+    return cursor
 
 
 def job_of(row: Mapping[str, Any]) -> Job:

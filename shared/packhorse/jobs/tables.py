@@ -142,9 +142,12 @@ JOB = _job(
         "turn",
         postgresql_where=text("state = 'QUEUED' AND (NOT delayed OR attempts > 0)"),
     ),
-    Index("job_delayed", "ready_at", postgresql_where=text("state = 'QUEUED' AND delayed")),
+    Index(
+        "job_delayed", "topic", "ready_at", postgresql_where=text("state = 'QUEUED' AND delayed")
+    ),
     Index(
         "job_reserved",
+        "topic",
         "open_at",
         postgresql_where=text("state = 'QUEUED' AND open_at IS NOT NULL"),
     ),
@@ -165,6 +168,12 @@ FINISHED = _job(
     _time("finished_at", nullable=False),
     Index("finished_when", "finished_at", "number"),
     Index("finished_topic", "topic", "finished_at", "number"),
+    Index(
+        "finished_otherwise",
+        "finished_at",
+        "number",
+        postgresql_where=text("state <> 'SUCCEEDED'"),
+    ),
 )
 """The history."""
 

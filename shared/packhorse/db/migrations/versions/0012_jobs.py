@@ -99,8 +99,8 @@ STATEMENTS: tuple[str, ...] = (
     CREATE INDEX job_in_order ON jobs.job (topic, turn)
     WHERE state = 'QUEUED' AND (NOT delayed OR attempts > 0)
     """,
-    "CREATE INDEX job_delayed ON jobs.job (ready_at) WHERE state = 'QUEUED' AND delayed",
-    "CREATE INDEX job_reserved ON jobs.job (open_at) "
+    "CREATE INDEX job_delayed ON jobs.job (topic, ready_at) WHERE state = 'QUEUED' AND delayed",
+    "CREATE INDEX job_reserved ON jobs.job (topic, open_at) "
     "WHERE state = 'QUEUED' AND open_at IS NOT NULL",
     "CREATE INDEX job_active ON jobs.job (topic, runtime_id) WHERE state = 'ACTIVE'",
     f"""
@@ -115,6 +115,9 @@ STATEMENTS: tuple[str, ...] = (
     "CREATE UNIQUE INDEX finished_id ON jobs.finished (topic, id) WHERE id IS NOT NULL",
     "CREATE INDEX finished_when ON jobs.finished (finished_at, number)",
     "CREATE INDEX finished_topic ON jobs.finished (topic, finished_at, number)",
+    # What failed is what people look for, and rare.
+    "CREATE INDEX finished_otherwise ON jobs.finished (finished_at, number) "
+    "WHERE state <> 'SUCCEEDED'",
     """
     CREATE TABLE jobs.statistics (
         queue text COLLATE "C" NOT NULL,
