@@ -5,7 +5,7 @@ from datetime import UTC, datetime
 from typing import Annotated, Any
 
 from fastapi import Depends, Header, Path, Query
-from pydantic import AfterValidator, AwareDatetime, BeforeValidator, Field
+from pydantic import AfterValidator, AwareDatetime, BeforeValidator, Field, JsonValue
 
 from packhorse.errors import Permanent
 from packhorse.jobs.names import (
@@ -21,6 +21,7 @@ from packhorse.runtime.auth import Principal, Scope, require
 MAX_PAGE = 200
 MAX_NUMBER = 2**63 - 1
 _FIRST, _LAST = datetime(2000, 1, 1, tzinfo=UTC), datetime(9000, 1, 1, tzinfo=UTC)
+_SEGMENT = r"[A-Za-z0-9_.-]+"
 _PRINTABLE = r"^[\x21-\x7e]([\x20-\x7e]*[\x21-\x7e])?$"
 
 Reader = Annotated[Principal, Depends(require(Scope.QUEUES_READ))]
@@ -58,11 +59,27 @@ Time = Annotated[
     BeforeValidator(_text_of_time),
     AfterValidator(_in_range),
 ]
+
+
+def _told(pattern: str) -> dict[str, JsonValue]:
+    """Document a pattern; what refuses is the library, whose words say more."""
+    return {"pattern": pattern}
+
+
+_TOPIC = rf"{_SEGMENT}(/{_SEGMENT})*"
 Topic = Annotated[
-    str, Field(min_length=1, max_length=MAX_NAME), AfterValidator(checked(require_topic))
+    str,
+    Field(min_length=1, max_length=MAX_NAME, json_schema_extra=_told(f"^{_TOPIC}$")),
+    AfterValidator(checked(require_topic)),
 ]
 Pattern = Annotated[
-    str, Field(min_length=1, max_length=MAX_NAME), AfterValidator(checked(require_pattern))
+    str,
+    Field(
+        min_length=1,
+        max_length=MAX_NAME,
+        json_schema_extra=_told(rf"^({_TOPIC}(/\*\*?)?|\*\*)$"),
+    ),
+    AfterValidator(checked(require_pattern)),
 ]
 JobId = Annotated[
     str, Field(min_length=1, max_length=MAX_NAME), AfterValidator(checked(require_id))
@@ -75,8 +92,9 @@ def _name(what: str) -> AfterValidator:
 
 
 Number = Annotated[int, Path(ge=1, le=MAX_NUMBER, description="The job's number")]
-QueueName = Annotated[str, Path(min_length=1, max_length=MAX_NAME), _name("queue")]
-ScheduleName = Annotated[str, Path(min_length=1, max_length=MAX_NAME), _name("schedule")]
+_NAME = Path(min_length=1, max_length=MAX_NAME, json_schema_extra=_told(f"^{_SEGMENT}$"))
+QueueName = Annotated[str, _NAME, _name("queue")]
+ScheduleName = Annotated[str, _NAME, _name("schedule")]
 Limit = Annotated[int, Query(ge=1, le=MAX_PAGE)]
 Cursor = Annotated[str | None, Query(max_length=200)]
 IfMatch = Annotated[
