@@ -14,16 +14,21 @@ from psycopg.rows import dict_row
 
 from packhorse.jobs.queues import get_queue
 
+MOST_COUNTED = 10_000
+"""Jobs of one topic that are counted while they wait."""
+
 
 @dataclass(frozen=True, slots=True)
 class Figures:
     """Counts of jobs; times are the database's, durations are seconds."""
 
     queued: int = 0
-    """All that wait, the delayed ones too."""
+    """All that wait, the delayed ones too; see `has_more`."""
     delayed: int = 0
     """Those of them that wait for their time."""
     active: int = 0
+    has_more: bool = False
+    """Whether more wait than were counted: `queued` and `delayed` are at least what they say."""
     succeeded: int = 0
     stopped: int = 0
     given_up: int = 0
@@ -78,11 +83,15 @@ Part = tuple[str, str, Figures]
 """A queue, a topic, and some of their figures."""
 
 
-def read_statistics(connection: Connection) -> Statistics:
-    """Return all figures; best in a REPEATABLE READ transaction, so that they fit together."""
+def read_statistics(connection: Connection, most: int = MOST_COUNTED) -> Statistics:
+    """Return all figures; best in a REPEATABLE READ transaction, so that they fit together.
+
+    Of each topic `most` jobs that are ready are counted, and of all together as many delayed ones:
+    the cost does not grow with what waits.
+    """
     [(at,)] = connection.execute("SELECT clock_timestamp()").fetchall()
     names = [name for (name,) in connection.execute("SELECT name FROM jobs.queue ORDER BY name")]
-    parts = [*_waiting(connection), *_done(connection)]
+    parts = [*_waiting(connection, most), *_done(connection)]
     queues: dict[str, list[Figures]] = {name: [] for name in names}
     topics: dict[str, list[Figures]] = defaultdict(list)
     for queue, topic, figures in parts:
@@ -105,28 +114,39 @@ def reset_statistics(connection: Connection, queue: str | None = None) -> None:
         connection.execute("DELETE FROM jobs.statistics WHERE queue = %s", (queue,))
 
 
-def _waiting(connection: Connection) -> list[Part]:
+def _waiting(connection: Connection, most: int) -> list[Part]:
     rows = connection.execute(
         """
-        SELECT t.queue, t.topic, waits.ready + waits.delayed, waits.delayed, waits.active
-        FROM jobs.topic t LEFT JOIN (
-            SELECT topic, sum(ready)::bigint AS ready, sum(delayed)::bigint AS delayed,
-                sum(active)::bigint AS active
-            FROM (
-                SELECT topic, count(*) AS ready, 0 AS delayed, 0 AS active
-                FROM jobs.job WHERE state = 'QUEUED' AND NOT delayed GROUP BY topic
-                UNION ALL SELECT topic, 0, count(*), 0
-                FROM jobs.job WHERE state = 'QUEUED' AND delayed GROUP BY topic
-                UNION ALL SELECT topic, 0, 0, count(*)
-                FROM jobs.job WHERE state = 'ACTIVE' GROUP BY topic
-            ) AS counted GROUP BY topic
-        ) AS waits USING (topic)
-        """
+        SELECT t.queue, t.topic, ready.jobs, delayed.jobs, active.jobs
+        FROM jobs.topic t
+        CROSS JOIN LATERAL (SELECT count(*) AS jobs FROM (
+            SELECT FROM jobs.job j
+            WHERE j.topic = t.topic AND state = 'QUEUED' AND NOT delayed LIMIT %(limit)s
+        ) AS few) AS ready
+        LEFT JOIN (
+            SELECT topic, count(*) AS jobs FROM (
+                SELECT topic FROM jobs.job WHERE state = 'QUEUED' AND delayed LIMIT %(limit)s
+            ) AS few GROUP BY topic
+        ) AS delayed USING (topic)
+        LEFT JOIN (
+            SELECT topic, count(*) AS jobs FROM jobs.job WHERE state = 'ACTIVE' GROUP BY topic
+        ) AS active USING (topic)
+        """,
+        {"limit": most},
     )
     return [
-        (queue, topic, Figures(queued=queued or 0, delayed=delayed or 0, active=active or 0))
-        for queue, topic, queued, delayed, active in rows
+        (queue, topic, _waits(ready, delayed or 0, active or 0, most))
+        for queue, topic, ready, delayed, active in rows
     ]
+
+
+def _waits(ready: int, delayed: int, active: int, most: int) -> Figures:
+    return Figures(
+        queued=ready + delayed,
+        delayed=delayed,
+        active=active,
+        has_more=ready >= most or delayed >= most,
+    )
 
 
 def _done(connection: Connection) -> list[Part]:
@@ -153,6 +173,7 @@ def _sum(parts: Iterable[Figures]) -> Figures:
     begun = [one.since for one in found if one.since is not None]
     return Figures(
         **counts,
+        has_more=any(one.has_more for one in found),
         since=min(begun, default=None),
         last_started_at=_last(one.last_started_at for one in found),
         last_finished_at=_last(one.last_finished_at for one in found),
@@ -163,5 +184,5 @@ def _last(times: Iterable[datetime | None]) -> datetime | None:
     return max((time for time in times if time is not None), default=None)
 
 
-_TIMES = {"since", "last_started_at", "last_finished_at"}
-_COUNTS = tuple(one.name for one in fields(Figures) if one.name not in _TIMES)
+_OTHERS = {"has_more", "since", "last_started_at", "last_finished_at"}
+_COUNTS = tuple(one.name for one in fields(Figures) if one.name not in _OTHERS)

@@ -8,7 +8,7 @@ from psycopg import Connection
 
 from packhorse.jobs.consumers import Reach
 
-MOST_COUNTED = 10_000
+MOST_COUNTED = 1_000
 """Jobs of one topic that are counted; where there are more, this is the number."""
 
 

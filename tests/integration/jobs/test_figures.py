@@ -6,10 +6,11 @@ import pytest
 
 from packhorse.jobs.consumer import Outcome
 from packhorse.jobs.consumers import Reach
+from packhorse.jobs.figures import read_statistics
 from packhorse.jobs.filters import JobFilter
 from packhorse.jobs.queues import QueueConfiguration, QueueType, UnknownQueue
 from tests.harness.jobs.handy import HandyWorker
-from tests.harness.jobs.stored import jobs_of
+from tests.harness.jobs.stored import bookkeeper, jobs_of
 
 
 def test_figures_of_queues_and_topics_and_all(database_url: str) -> None:
@@ -65,6 +66,18 @@ def test_what_was_done_survives_and_is_reset_on_demand(database_url: str) -> Non
     assert jobs.statistics().topics["a"].succeeded == 1
     jobs.reset_statistics()
     assert jobs.statistics().all.finished == 0
+
+
+def test_counting_is_bounded_and_says_so(database_url: str) -> None:
+    jobs = jobs_of(database_url)
+    for topic in ("a", "a", "a", "b"):
+        jobs.add_job(topic)
+    with bookkeeper(database_url) as connection:
+        few = read_statistics(connection, most=2)
+    assert (few.topics["a"].queued, few.topics["a"].has_more) == (2, True)
+    assert (few.topics["b"].queued, few.topics["b"].has_more) == (1, False)
+    assert (few.all.queued, few.all.has_more, few.queues["main"].has_more) == (3, True, True)
+    assert (jobs.statistics().all.queued, jobs.statistics().all.has_more) == (4, False)
 
 
 def test_topics_that_nobody_does_are_seen(database_url: str) -> None:
