@@ -2,7 +2,6 @@
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
@@ -43,18 +42,6 @@ def test_c3_an_error_of_the_journal_removes_nothing(stage: Stage, method: str) -
     assert _last(stage).error == "the broker is away"
     stage.run()
     assert not stage.has(old)
-
-
-def test_c3_a_failed_run_is_tried_again_soon(stage: Stage) -> None:
-    def fail(*arguments: Any) -> Any:
-        raise JournalUnavailable("the broker is away")
-
-    stage.database.execute("UPDATE bookkeeping.cleanup SET next_run_at = now() + interval '1 day'")
-    with pytest.raises(JournalUnavailable):
-        stage.run(journal=Altered(stage.journal, {"bounds": fail}))
-    row = stage.database.execute("SELECT next_run_at - now() FROM bookkeeping.cleanup").fetchone()
-    assert row is not None
-    assert row[0] <= timedelta(minutes=15)
 
 
 @pytest.mark.parametrize("clock", ["store", "database"])

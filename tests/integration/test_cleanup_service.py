@@ -1,4 +1,4 @@
-"""The cleanup as a service: one run at its time however many instances, HTTP, command line."""
+"""The cleanup as a service: HTTP, command line, settings, the journal's retention."""
 
 import asyncio
 import json
@@ -6,9 +6,8 @@ import os
 import subprocess
 import sys
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import closing
-from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
@@ -17,23 +16,17 @@ import psycopg
 import pytest
 from pydantic import ValidationError
 
-from packhorse.db.connect import open_pool
-from packhorse.messaging.api import JournalUnavailable
 from packhorse.messaging.open import open_journal
 from packhorse.runtime.auth import Authenticator
 from packhorse.runtime.principal import Principal
 from packhorse_services.cleanup import ledger
 from packhorse_services.cleanup.app import CleanupService, cleanup_service
 from packhorse_services.cleanup.report import RunState
-from packhorse_services.cleanup.runner import Runner
-from packhorse_services.cleanup.schedule import Schedule
 from packhorse_services.cleanup.settings import Settings
 from packhorse_services.cleanup.turn import CleanupBusy, take_turn
 from tests.harness.cleanup import Altered, Stage, staged
 from tests.harness.postgres import Databases
 from tests.harness.waiting import eventually
-
-TWELVE_HOURS = Schedule(12 * 3600)
 
 
 @pytest.fixture
@@ -42,83 +35,8 @@ def stage(database_url: str, tmp_path: Path) -> Iterator[Stage]:
         yield stage
 
 
-@pytest.fixture
-def look(stage: Stage) -> Iterator[Callable[..., None]]:
-    """Let one instance look whether a run is due."""
-    with closing(open_pool(stage.url, "cleanup-test", size=8)) as pool:
-
-        def look(schedule: Schedule = TWELVE_HOURS, journal: Any = None) -> None:
-            Runner(stage.url, pool, stage.sweep(journal=journal), schedule).run_if_due()
-
-        yield look
-
-
-def _next_run(stage: Stage) -> timedelta:
-    row = stage.database.execute("SELECT next_run_at - now() FROM bookkeeping.cleanup").fetchone()
-    assert row is not None
-    found: timedelta = row[0]
-    return found
-
-
 def _runs(stage: Stage) -> list[Any]:
     return ledger.recent(stage.database, 100)
-
-
-def test_r21_of_many_instances_one_runs_and_once_a_period(
-    stage: Stage, look: Callable[..., None]
-) -> None:
-    for expected in (1, 2):
-        threads = [threading.Thread(target=look) for _ in range(8)]
-        for thread in threads:
-            thread.start()
-        for thread in threads:
-            thread.join()
-        assert len(_runs(stage)) == expected
-        assert timedelta(hours=11.9) < _next_run(stage) <= timedelta(hours=12)
-        stage.database.execute("UPDATE bookkeeping.cleanup SET next_run_at = now()")
-
-
-def test_a_run_that_was_missed_is_made_up_for_once(stage: Stage, look: Callable[..., None]) -> None:
-    look()
-    stage.database.execute("UPDATE bookkeeping.cleanup SET next_run_at = now() - interval '9 days'")
-    look()
-    look()
-    assert len(_runs(stage)) == 2
-
-
-def test_a_tighter_schedule_counts_from_the_start_of_the_program(
-    stage: Stage, look: Callable[..., None]
-) -> None:
-    look()
-    look(Schedule(60))
-    assert _next_run(stage) <= timedelta(seconds=60)
-    look(TWELVE_HOURS)
-    assert _next_run(stage) <= timedelta(seconds=60)
-
-
-def test_a_scheduled_run_that_fails_comes_again_soon(
-    stage: Stage, look: Callable[..., None]
-) -> None:
-    def fail(*arguments: Any) -> Any:
-        raise JournalUnavailable("the broker is away")
-
-    with pytest.raises(JournalUnavailable):
-        look(journal=Altered(stage.journal, {"bounds": fail}))
-    assert _next_run(stage) <= timedelta(minutes=15)
-
-
-@pytest.mark.parametrize(
-    ("schedule", "expected"),
-    [
-        (Schedule(3600), "2026-03-29 02:30"),
-        (Schedule(3600, "0 */12 * * *"), "2026-03-29 12:00"),
-        (Schedule(3600, "30 2 * * *"), "2026-03-29 02:30"),
-        (Schedule(3600, "30 1 * * *"), "2026-03-30 01:30"),
-    ],
-)
-def test_schedules_are_in_utc_and_strictly_later(schedule: Schedule, expected: str) -> None:
-    moment = datetime(2026, 3, 29, 1, 30, tzinfo=UTC)  # the hour that summer time takes away
-    assert schedule.after(moment) == datetime.fromisoformat(expected).replace(tzinfo=UTC)
 
 
 def test_a_cron_expression_that_is_none_is_refused() -> None:
@@ -195,6 +113,7 @@ def test_a_run_that_is_asked_for_is_done_and_can_be_read(
     [_, runs, _] = service.components
     runs.start()
     try:
+        assert _ask(service, "POST", "/cleanup/runs", json={}).status_code == 202
         eventually(lambda: [run.state for run in _runs(stage)] == [RunState.SUCCEEDED])
         assert not stage.has(old)
         answer = _ask(service, "POST", "/cleanup/runs", json={"dry_run": True})

@@ -1,8 +1,8 @@
-"""Leader-only work of the product: the cleanup is a duty, the notifier prefers its holder."""
+"""Work of one instance at a time: the cleanup loses its turn, the notifier prefers a holder."""
 
-import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import closing, contextmanager
+from dataclasses import dataclass
 from pathlib import Path
 
 import psycopg
@@ -11,19 +11,17 @@ from psycopg import Connection
 from psycopg_pool import ConnectionPool
 
 from packhorse.db.connect import open_pool
+from packhorse.jobs.job import JobLost
 from packhorse.messaging.open import open_journal
 from packhorse.messaging.topics import standard_topics
-from packhorse.topology.leader import LeaderOnly
+from packhorse.topology.leader import end_session_with
 from packhorse.topology.lease.member import LeaseMember
 from packhorse.topology.lease.sql import SqlLeaseStore
-from packhorse.topology.lease.succession import LeaseSuccession
 from packhorse.topology.open import TopologySettings
 from packhorse.topology.own_cluster import Announced, OwnCluster, join
 from packhorse.wire.topics import Topics
-from packhorse_services.cleanup import ledger
+from packhorse_services.cleanup.app import DUTY
 from packhorse_services.cleanup.report import RunState
-from packhorse_services.cleanup.runner import DUTY, Runner
-from packhorse_services.cleanup.schedule import Schedule
 from packhorse_services.cleanup.turn import CleanupBusy, TurnLost, take_turn
 from tests.harness.cleanup import Stage, staged
 from tests.harness.clock import ManualClock
@@ -58,64 +56,46 @@ def taking_part(url: str, name: str, announced: Announced = CLEANER) -> Iterator
         cluster.stop(10)
 
 
-def cleaner(stage: Stage, pool: ConnectionPool[Connection], cluster: OwnCluster) -> Runner:
-    duty = cluster.duty(DUTY, pool.connection)
-    return Runner(stage.url, pool, stage.sweep(), Schedule(12 * 3600), duty)
+@dataclass(frozen=True)
+class Fence:
+    """As a job's: its session ends with an instance; `lost` says whether another one has it."""
+
+    tied: Callable[[Connection], None]
+    lost: bool = False
+
+    def tie(self, connection: Connection) -> None:
+        self.tied(connection)
+
+    def check(self, connection: Connection) -> None:
+        if self.lost:
+            raise JobLost("another attempt has it")
 
 
-def test_r21_the_cleanup_runs_on_the_holder_of_the_duty_only(
-    stage: Stage, pool: ConnectionPool[Connection]
-) -> None:
-    with taking_part(stage.url, "first") as first, taking_part(stage.url, "second") as second:
-        holder = eventually(lambda: second.holder(DUTY))
-        assert (holder.id, holder.is_local) == ("first", False)
-        cleaner(stage, pool, second).run_if_due()
-        assert not ledger.recent(stage.database, 10), "it is not the second one's"
-        cleaner(stage, pool, first).run_if_due()
-        assert [run.state for run in ledger.recent(stage.database, 10)] == [RunState.SUCCEEDED]
-
-        ledger.request(stage.database, "tests", dry_run=True)
-        changed = threading.Event()
-        second.on_change(changed.set)
-        first.stop(10)
-        eventually(lambda: second.holder(DUTY).is_local)  # type: ignore[union-attr]
-        assert changed.wait(30)
-        cleaner(stage, pool, second).run_if_due()
-        assert len(ledger.recent(stage.database, 10)) == 2, "the next one goes on at once"
-
-
-def test_c2_a_paused_cleaner_loses_its_session_with_its_lease(
-    stage: Stage, pool: ConnectionPool[Connection]
-) -> None:
+def test_c2_a_paused_cleaner_loses_its_session_with_its_lease(stage: Stage) -> None:
     store = SqlLeaseStore(stage.url)
     paused = LeaseMember(store, "paused", interval_s=0.2, lease_s=3)
     properties = {name: value for name, value in CLEANER.properties().items() if value}
     eventually(lambda: paused.beat(properties).view)
-    succession = LeaseSuccession(paused.instance_id, paused.runtime_id)
-    token = LeaderOnly(DUTY, succession, pool.connection).take()
-    assert token is not None
     store.close()  # it says nothing more, and its work's session stays open
-    with take_turn(stage.url, token) as turn:
+    fence = Fence(lambda connection: end_session_with(connection, paused.runtime_id))
+    with take_turn(stage.url, fence) as turn:
         turn.check()
-        with taking_part(stage.url, "other") as other:
-            runner = cleaner(stage, pool, other)
+        with taking_part(stage.url, "other"):
 
             def takes_over() -> bool:
-                runner.run_if_due()
-                return bool(ledger.recent(stage.database, 10))
+                try:
+                    return stage.run().state is RunState.SUCCEEDED
+                except CleanupBusy:
+                    return False
 
             eventually(takes_over, what="the session lock is free long before its own limit")
             with pytest.raises((psycopg.OperationalError, TurnLost)):
                 turn.check()
 
 
-def test_c2_a_token_that_was_taken_over_ends_the_run(
-    stage: Stage, pool: ConnectionPool[Connection]
-) -> None:
-    with taking_part(stage.url, "first") as first:
-        token = first.duty(DUTY, pool.connection).take()
-    assert token is not None, "and then it has left"
-    with take_turn(stage.url, token) as turn, pytest.raises(TurnLost, match="has the duty"):
+def test_c2_a_job_that_was_taken_over_ends_the_run(stage: Stage) -> None:
+    fence = Fence(lambda _: None, lost=True)
+    with take_turn(stage.url, fence) as turn, pytest.raises(TurnLost, match="another instance's"):
         turn.check()
 
 

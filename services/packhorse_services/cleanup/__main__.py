@@ -11,7 +11,10 @@ from packhorse.blobs.api import BlobStore
 from packhorse.blobs.open import open_blobs
 from packhorse.db.connect import connect
 from packhorse.db.engine import open_engine
+from packhorse.db.metadata import BOOKKEEPER
 from packhorse.db.migrate import upgrade
+from packhorse.db.roles import act_as
+from packhorse.jobs.host import DUTIES
 from packhorse.messaging.api import Journal
 from packhorse.messaging.open import open_journal
 from packhorse.messaging.topics import standard_topics
@@ -23,9 +26,10 @@ from packhorse.runtime.startup import plain_refusals
 from packhorse.topology.own_cluster import Announced, join
 from packhorse.wire.topics import Topics
 from packhorse_services.cleanup import ledger
-from packhorse_services.cleanup.app import cleanup_service, sweep_of
+from packhorse_services.cleanup.app import DUTY, cleanup_service, sweep_of
 from packhorse_services.cleanup.report import Removal, Run
-from packhorse_services.cleanup.runner import DUTY, run_by_hand
+from packhorse_services.cleanup.runner import run_by_hand
+from packhorse_services.cleanup.schedule import adopt
 from packhorse_services.cleanup.settings import Settings
 
 _SHOWN = 1000
@@ -46,8 +50,9 @@ def serve(context: typer.Context) -> None:
     logs.configure(settings.log_format, settings.log_level)
     authenticator = authenticator_for(settings)
     with _backends(settings) as (journal, blobs):
+        _adopt_schedule(settings)
         journal.create_topics(standard_topics(Topics.prefixed(settings.topic_prefix)))
-        announced = Announced("cleanup", endpoint=settings.endpoint, duties=(DUTY,))
+        announced = Announced("cleanup", endpoint=settings.endpoint, duties=(DUTY, *DUTIES))
         cluster = join(settings.database_url.get_secret_value(), settings.topology, announced)
         service = cleanup_service(settings, journal, blobs, authenticator, cluster)
         run_service(
@@ -72,6 +77,12 @@ def run(
         typer.echo(json.dumps(done.as_json(removals), indent=2))
     else:
         _print(done, removals)
+
+
+def _adopt_schedule(settings: Settings) -> None:
+    with connect(settings.database_url.get_secret_value(), "packhorse-cleanup") as connection:
+        act_as(connection, BOOKKEEPER)
+        adopt(connection, settings.when)
 
 
 def _print(run: Run, removals: list[Removal]) -> None:

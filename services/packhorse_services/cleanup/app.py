@@ -6,25 +6,33 @@ from datetime import timedelta
 from functools import partial
 
 from fastapi import FastAPI
+from psycopg import Connection
+from psycopg_pool import ConnectionPool
 
 from packhorse.blobs.api import BlobStore
 from packhorse.db.connect import open_pool
+from packhorse.jobs.consumers import Consumers
+from packhorse.jobs.host import open_jobs
 from packhorse.messaging.api import Journal
 from packhorse.runtime.auth import Authenticator
 from packhorse.runtime.http import create_app
 from packhorse.runtime.lifecycle import Component
 from packhorse.runtime.periodic import Periodic
 from packhorse.runtime.problems import Kind
+from packhorse.topology.leader import LeaderOnly
 from packhorse.topology.own_cluster import OwnCluster
 from packhorse.wire.topics import Topics
 from packhorse_services.cleanup import routes
 from packhorse_services.cleanup.ledger import RunWaits
-from packhorse_services.cleanup.runner import DUTY, Duty, Pool, Runner
+from packhorse_services.cleanup.runner import Runner
+from packhorse_services.cleanup.schedule import QUEUE, RUN, schedule_of
 from packhorse_services.cleanup.settings import Settings
 from packhorse_services.cleanup.sweep import Sweep
 
-_LOOK_S = 5.0
-"""A run that another instance was asked for begins this soon."""
+DUTY = "cleanup"
+"""Of the instance that tells the journal to forget; runs are jobs."""
+
+Pool = ConnectionPool[Connection]
 
 DESCRIPTION = "Removes packages from the blob store that the journal has forgotten."
 _PROBLEMS: Mapping[type[Exception], Kind] = {
@@ -55,16 +63,22 @@ def cleanup_service(
 ) -> CleanupService:
     """Put a cleanup service together; nothing connects before it is started.
 
-    It works while it has the duty in `cluster`; without one, at any time.
+    Runs are done by any instance, the journal is told to forget by the one that has the duty in
+    `cluster`; without a cluster, by each.
     """
     url = settings.database_url.get_secret_value()
     pool = open_pool(url, "cleanup-routes")
     duty = None if cluster is None else cluster.duty(DUTY, pool.connection)
-    runner = Runner(url, pool, sweep_of(settings, journal, blobs), settings.schedule, duty)
-    runs = Periodic("cleanup", _LOOK_S, runner.run_if_due, at_once=True)
+    consumers = Consumers()
+    consumers.add(RUN, Runner(url, sweep_of(settings, journal, blobs), cluster))
+    runs = open_jobs(
+        url,
+        cluster,
+        consumers=consumers,
+        queues=[QUEUE],
+        schedules=[schedule_of(settings.when)],
+    )
     retention = Periodic("retention", settings.retention_seconds, partial(_retain, journal, duty))
-    if cluster is not None:
-        cluster.on_change(runs.kick)
     topic = Topics.prefixed(settings.topic_prefix).package
     app = create_app(
         title="packhorse cleanup",
@@ -78,13 +92,14 @@ def cleanup_service(
         problems=_PROBLEMS,
         docs=settings.docs,
     )
-    app.state.pool, app.state.begin_soon = pool, runs.kick
+    app.state.pool = pool
+    app.state.application = "cleanup" if cluster is None else cluster.discovery.instance_id
     app.include_router(routes.router)
     taking_part = () if cluster is None else (cluster,)
     return CleanupService(app, (_Open(pool), *taking_part, runs, retention))
 
 
-def _retain(journal: Journal, duty: Duty | None) -> None:
+def _retain(journal: Journal, duty: LeaderOnly | None) -> None:
     if duty is None or duty.take() is not None:
         journal.enforce_retention()
 

@@ -1,10 +1,9 @@
-"""The book of cleanup runs: which are due, which wait, what each of them removed.
+"""The book of cleanup runs: which wait, which run, what each of them removed.
 
 Written in a turn's transactions; read by anybody. All times are the database's (R28).
 """
 
 from collections.abc import Collection, Mapping, Sequence
-from datetime import datetime, timedelta
 
 import psycopg
 from psycopg import Connection
@@ -21,7 +20,6 @@ from packhorse_services.cleanup.report import (
     RunState,
     Total,
 )
-from packhorse_services.cleanup.schedule import Schedule
 
 BY_SCHEDULE = "schedule"
 _KEPT_RUNS = 200
@@ -44,42 +42,26 @@ def request(connection: Connection, origin: str, *, dry_run: bool) -> int:
         raise RunWaits("a run waits already; ask again when it has begun") from error
 
 
-def is_due(connection: Connection) -> bool:
-    """Tell whether a run waits or the time of one has come."""
-    [(due,)] = connection.execute(
-        """
-        SELECT EXISTS (SELECT FROM bookkeeping.cleanup WHERE next_run_at <= clock_timestamp())
-            OR EXISTS (SELECT FROM bookkeeping.cleanup_run WHERE state = 'REQUESTED')
-        """
-    ).fetchall()
-    return bool(due)
-
-
-def bring_forward(connection: Connection, schedule: Schedule) -> None:
-    """Follow a schedule that has become tighter since the next run was planned."""
-    connection.execute(
-        "UPDATE bookkeeping.cleanup SET next_run_at = least(next_run_at, %s)",
-        (schedule.after(_now(connection)),),
-    )
-
-
-def begin_due(connection: Connection, epoch: int, schedule: Schedule) -> Run | None:
-    """Begin the run that waits, or the one whose time has come; None when there is neither."""
+def begin_waiting(connection: Connection, epoch: int) -> Run | None:
+    """Begin the run that was asked for and waits; None when there is none."""
     abandon(connection, epoch)
     waiting = connection.execute(
         "SELECT id FROM bookkeeping.cleanup_run WHERE state = 'REQUESTED'"
     ).fetchone()
-    if waiting is not None:
-        return _begin(connection, waiting[0], epoch)
-    now = _now(connection)
-    due = connection.execute(
-        "UPDATE bookkeeping.cleanup SET next_run_at = %s WHERE next_run_at <= %s",
-        (schedule.after(now), now),
-    )
-    if due.rowcount == 0:
+    return None if waiting is None else _begin(connection, waiting[0], epoch)
+
+
+def begin_by_schedule(connection: Connection, epoch: int) -> Run:
+    """Begin a run because its time has come."""
+    return begin(connection, epoch, BY_SCHEDULE, dry_run=False)
+
+
+def begin_again(connection: Connection, epoch: int, requested: int) -> Run | None:
+    """Begin anew the run that was asked for; None when it has succeeded or was forgotten."""
+    before = find(connection, requested)
+    if before is None or before.state is RunState.SUCCEEDED:
         return None
-    run = _insert(connection, BY_SCHEDULE, False, RunState.RUNNING)
-    return _begin(connection, run, epoch)
+    return begin(connection, epoch, before.origin, dry_run=before.dry_run)
 
 
 def begin(connection: Connection, epoch: int, origin: str, *, dry_run: bool) -> Run:
@@ -144,26 +126,22 @@ def note_removed(connection: Connection, run: int, keys: Collection[str]) -> Non
     )
 
 
-def end(
-    connection: Connection, run: int, kept: Mapping[str, int], *, again: timedelta | None = None
-) -> None:
-    """Close a run that went well; with `again` the next one comes that soon."""
+def end(connection: Connection, run: int, kept: Mapping[str, int]) -> None:
+    """Close a run that went well."""
     connection.execute(
         "UPDATE bookkeeping.cleanup_run SET state = 'SUCCEEDED', ended_at = clock_timestamp(), "
         "kept = %s WHERE id = %s",
         (Jsonb(dict(kept)), run),
     )
-    _plan(connection, again)
 
 
-def fail(connection: Connection, run: int, error: str, *, again: timedelta) -> None:
+def fail(connection: Connection, run: int, error: str) -> None:
     """Close a run that did not."""
     connection.execute(
         "UPDATE bookkeeping.cleanup_run SET state = 'FAILED', ended_at = clock_timestamp(), "
         "error = %s WHERE id = %s",
         (error, run),
     )
-    _plan(connection, again)
 
 
 def find(connection: Connection, run: int) -> Run | None:
@@ -206,21 +184,6 @@ def _begin(connection: Connection, run: int, epoch: int) -> Run:
         (epoch, run),
     )
     return _select(connection, _SELECT + "WHERE id = %s", run)[0]
-
-
-def _plan(connection: Connection, again: timedelta | None) -> None:
-    if again is not None:
-        connection.execute(
-            "UPDATE bookkeeping.cleanup "
-            "SET next_run_at = least(next_run_at, clock_timestamp() + %s)",
-            (again,),
-        )
-
-
-def _now(connection: Connection) -> datetime:
-    [(now,)] = connection.execute("SELECT clock_timestamp()").fetchall()
-    moment: datetime = now
-    return moment
 
 
 def _select(connection: Connection, query: str, value: int) -> list[Run]:

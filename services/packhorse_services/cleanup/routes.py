@@ -14,6 +14,7 @@ from packhorse.runtime.problems import Problem, documented
 from packhorse.runtime.validation import StrictBody, StrictRoute
 from packhorse_services.cleanup import ledger
 from packhorse_services.cleanup.report import Removal, Run
+from packhorse_services.cleanup.runner import request_run
 
 router = APIRouter(route_class=StrictRoute, prefix="/cleanup", tags=["cleanup"])
 
@@ -63,9 +64,11 @@ async def start_cleanup_run(
     """Ask for a run; it begins within seconds on one of the instances."""
     origin = f"request of {caller.name}"
     run_id = await _ask(
-        request, lambda connection: ledger.request(connection, origin, dry_run=body.dry_run)
+        request,
+        lambda connection: request_run(
+            connection, request.app.state.application, origin, dry_run=body.dry_run
+        ),
     )
-    request.app.state.begin_soon()
     response.headers["Location"] = f"/cleanup/runs/{run_id}"
     return {"id": run_id}
 

@@ -1,78 +1,103 @@
-"""Runs at their time, on the instance that has the duty; and runs by hand."""
+"""Runs as jobs, for the schedule and for who asks for one; and runs by hand."""
 
-import logging
-from typing import Protocol
+from dataclasses import dataclass
+from datetime import timedelta
 
+import psycopg
 from psycopg import Connection
-from psycopg_pool import ConnectionPool
 
-from packhorse.db.metadata import BOOKKEEPER
-from packhorse.db.roles import act_as
-from packhorse.topology.leader import Token
+from packhorse.errors import PackhorseError
+from packhorse.jobs.adding import NewJob, add_job
+from packhorse.jobs.consumer import JobContext, Outcome, Result
+from packhorse.jobs.job import Job
+from packhorse.topology.own_cluster import OwnCluster
 from packhorse_services.cleanup import ledger
 from packhorse_services.cleanup.report import Run
-from packhorse_services.cleanup.schedule import Schedule
+from packhorse_services.cleanup.schedule import RUN
 from packhorse_services.cleanup.sweep import Sweep
-from packhorse_services.cleanup.turn import CleanupBusy, take_turn
+from packhorse_services.cleanup.turn import CleanupBusy, Turn, take_turn
 
-logger = logging.getLogger(__name__)
+RETRY = timedelta(minutes=15)
+"""How soon a run comes again after one that failed."""
+_BUSY_S = 5.0
+_BY_HAND = "hand"
 
-Pool = ConnectionPool[Connection]
 
-DUTY = "cleanup"
-
-
-class Duty(Protocol):
-    """Whose turn it is to clean up."""
-
-    def take(self) -> Token | None:
-        """Return the right to it; None while it is another's. Raises `StoreUnavailable`."""
-        ...
+def request_run(connection: Connection, application: str, origin: str, *, dry_run: bool) -> int:
+    """Ask for a run and return its id; it begins within seconds. Raises `RunWaits`."""
+    run = ledger.request(connection, origin, dry_run=dry_run)
+    add_job(connection, application, NewJob(RUN, {"run": run}))
+    return run
 
 
 class Runner:
-    """Begins runs of one sweep; without a duty, on every instance that gets the turn."""
+    """The consumer of the jobs that are runs."""
 
-    def __init__(
-        self,
-        database_url: str,
-        pool: Pool,
-        sweep: Sweep,
-        schedule: Schedule,
-        duty: Duty | None = None,
-    ) -> None:
-        self._database_url, self._pool = database_url, pool
-        self._sweep, self._schedule, self._duty = sweep, schedule, duty
-        self._planned = False
+    def __init__(self, database_url: str, sweep: Sweep, cluster: OwnCluster | None = None) -> None:
+        self._database_url, self._sweep, self._cluster = database_url, sweep, cluster
 
-    def run_if_due(self) -> None:
-        """Do the run that waits or whose time has come, if that is for this instance to do."""
-        token = None
-        if self._duty is not None and (token := self._duty.take()) is None:
-            return
-        with self._pool.connection() as connection:
-            act_as(connection, BOOKKEEPER)
-            if not self._planned:
-                ledger.bring_forward(connection, self._schedule)
-            due = ledger.is_due(connection)
-        self._planned = True
-        if not due:
-            return
-        try:
-            with take_turn(self._database_url, token) as turn:
-                with turn.transaction() as connection:
-                    run = ledger.begin_due(connection, turn.epoch, self._schedule)
-                if run is not None:
-                    self._sweep.perform(turn, run)
-        except CleanupBusy:
-            logger.debug("another instance is cleaning up")
+    def __call__(self, job: Job, context: JobContext) -> Result:
+        """Do the run that waits, then the job's own, each with as many more as are needed."""
+        fence = _Fence(context, self._cluster)
+        while not context.stop_requested:
+            try:
+                with take_turn(self._database_url, fence) as turn:
+                    self._perform(turn, job, context)
+                return Result(Outcome.OK)
+            except CleanupBusy:
+                context.wait(_BUSY_S)
+            except (PackhorseError, psycopg.Error) as error:
+                return Result(Outcome.FAILED, str(error), retry_delay=RETRY)
+        return Result(Outcome.FAILED, "it was asked to stop", retry_delay=timedelta(0))
+
+    def _perform(self, turn: Turn, job: Job, context: JobContext) -> None:
+        with turn.transaction() as connection:
+            waiting = ledger.begin_waiting(connection, turn.epoch)
+        if waiting is not None:
+            self._sweep_all(turn, waiting, context)
+        with turn.transaction() as connection:
+            own = _begin_own(connection, turn.epoch, job)
+        if own is not None:
+            self._sweep_all(turn, own, context)
+
+    def _sweep_all(self, turn: Turn, run: Run, context: JobContext) -> None:
+        context.log(f"run {run.id}")
+        while not self._sweep.perform(turn, run) and not context.stop_requested:
+            with turn.transaction() as connection:
+                run = ledger.begin(connection, turn.epoch, run.origin, dry_run=False)
+            context.log(f"run {run.id}, for what was too much for one")
+
+
+@dataclass(frozen=True, slots=True)
+class _Fence:
+    context: JobContext
+    cluster: OwnCluster | None
+
+    def tie(self, connection: Connection) -> None:
+        if self.cluster is not None:
+            self.cluster.end_with_us(connection)
+
+    def check(self, connection: Connection) -> None:
+        self.context.check(connection)
 
 
 def run_by_hand(database_url: str, sweep: Sweep, *, dry_run: bool) -> Run:
-    """Do a run now and return it. Raises `CleanupBusy`, and what `Sweep.perform` raises."""
+    """Do a run now and return it; what is too much for one is left to the service.
+
+    Raises `CleanupBusy`, and what `Sweep.perform` raises.
+    """
     with take_turn(database_url) as turn:
         with turn.transaction() as connection:
-            run = ledger.begin(connection, turn.epoch, "hand", dry_run=dry_run)
-        sweep.perform(turn, run)
+            run = ledger.begin(connection, turn.epoch, _BY_HAND, dry_run=dry_run)
+        complete = sweep.perform(turn, run)
         with turn.transaction() as connection:
+            if not complete:
+                add_job(connection, _BY_HAND, NewJob(RUN))
             return ledger.find(connection, run.id) or run
+
+
+def _begin_own(connection: Connection, epoch: int, job: Job) -> Run | None:
+    requested = job.properties.get("run")
+    if isinstance(requested, int):
+        return ledger.begin_again(connection, epoch, requested)
+    return ledger.begin_by_schedule(connection, epoch)

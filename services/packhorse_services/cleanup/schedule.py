@@ -1,21 +1,38 @@
-"""When the cleanup runs by itself: every so often, or by a cron expression in UTC."""
+"""When the cleanup runs by itself: a schedule, which an operator sees and may change."""
 
-from dataclasses import dataclass
-from datetime import UTC, datetime, timedelta
+from psycopg import Connection
 
-from croniter import croniter
+from packhorse.jobs.queue import QueueConfiguration, QueueType
+from packhorse.jobs.scheduling.definition import JobAction, Missed, ScheduleDefinition
+from packhorse.jobs.scheduling.store import declare_schedule
+from packhorse.jobs.scheduling.timing import When
+
+RUN = "packhorse/cleanup/run"
+"""Topic of the jobs that are runs; the property `run` names one that was asked for."""
+
+QUEUE = QueueConfiguration(
+    name="cleanup", patterns=(RUN,), type=QueueType.UNORDERED, max_parallel=1, max_retries=-1
+)
+"""A run that fails comes again until it succeeds; runs that meet wait for each other's turn."""
 
 
-@dataclass(frozen=True, slots=True)
-class Schedule:
-    """A period, or a cron expression when that is not empty."""
+def schedule_of(when: When) -> ScheduleDefinition:
+    """Return the schedule that the service declares."""
+    return ScheduleDefinition(
+        name="packhorse.cleanup",
+        when=when,
+        action=JobAction(RUN),
+        description="Removes packages from the blob store that the journal has forgotten",
+        concurrent=False,
+        missed=Missed.ONCE,
+    )
 
-    period_s: float
-    cron: str = ""
 
-    def after(self, moment: datetime) -> datetime:
-        """Return the first time of this schedule after `moment`."""
-        if not self.cron:
-            return moment + timedelta(seconds=self.period_s)
-        found: datetime = croniter(self.cron, moment.astimezone(UTC)).get_next(datetime)
-        return found
+def adopt(connection: Connection, when: When) -> None:
+    """Declare the schedule; a new one begins when the run before it was to come.
+
+    That is at once in a new database, and when an older version had planned it in others. As the
+    bookkeeper.
+    """
+    [(planned,)] = connection.execute("SELECT next_run_at FROM bookkeeping.cleanup").fetchall()
+    declare_schedule(connection, schedule_of(when), first=planned)

@@ -1,13 +1,14 @@
 """What a cleanup service is told by its environment."""
 
+from datetime import timedelta
 from pathlib import Path
 
-from croniter import croniter
 from pydantic import Field, SecretStr, field_validator
 from pydantic_settings import BaseSettings, SettingsConfigDict
 
+from packhorse.jobs.scheduling.errors import InvalidSchedule
+from packhorse.jobs.scheduling.timing import Cron, Every, When, require_timing
 from packhorse.topology.configuration import TopologyConfiguration
-from packhorse_services.cleanup.schedule import Schedule
 
 
 class Settings(TopologyConfiguration, BaseSettings):
@@ -19,7 +20,7 @@ class Settings(TopologyConfiguration, BaseSettings):
     database_url: SecretStr
     """The author's database."""
     database_url_file: Path | None = None
-    cleanup_hours: float = Field(default=12.0, gt=0)
+    cleanup_hours: float = Field(default=12.0, ge=1 / 3600, le=87_600)
     cleanup_cron: str = ""
     """A cron expression in UTC, instead of every `cleanup_hours`."""
     orphan_grace_hours: float = Field(default=24.0, gt=0)
@@ -28,13 +29,18 @@ class Settings(TopologyConfiguration, BaseSettings):
     """How often the journal is told to forget what is too old."""
 
     @property
-    def schedule(self) -> Schedule:
-        """When it runs by itself."""
-        return Schedule(self.cleanup_hours * 3600, self.cleanup_cron)
+    def when(self) -> When:
+        """When it runs by itself, unless an operator has changed the schedule."""
+        if self.cleanup_cron:
+            return Cron(self.cleanup_cron)
+        return Every(timedelta(hours=self.cleanup_hours))
 
     @field_validator("cleanup_cron")
     @classmethod
     def _cron_is_one(cls, expression: str) -> str:
-        if expression and not croniter.is_valid(expression):
-            raise ValueError(f"{expression!r} is no cron expression, such as 0 */12 * * *")
+        try:
+            if expression:
+                require_timing(Cron(expression))
+        except InvalidSchedule as error:
+            raise ValueError(str(error)) from None
         return expression

@@ -32,11 +32,9 @@ from packhorse_services.cleanup.turn import Turn, TurnLost
 logger = logging.getLogger(__name__)
 
 MOST = 10_000
-"""Candidates of one run; when there are more, the next run comes at once."""
+"""Candidates of one run; when there are more, another run follows at once."""
 
 _BATCH = 100
-RETRY = timedelta(minutes=15)
-"""How soon a scheduled run comes again after one that failed."""
 
 
 class JournalChanged(Transient):
@@ -50,13 +48,15 @@ class Sweep:
         self._journal, self._topic, self._blobs = journal, topic, blobs
         self._orphans = Orphans(blobs, grace)
 
-    def perform(self, turn: Turn, run: Run) -> None:
-        """Do a run that has begun, and close it. An error is noted and passed on.
+    def perform(self, turn: Turn, run: Run) -> bool:
+        """Do a run that has begun, and close it; false when there is more than one run does.
+
+        An error is noted and passed on.
 
         An error before the marks are written has removed nothing (C3).
         """
         try:
-            self._perform(turn, run)
+            complete = self._perform(turn, run)
         except TurnLost:
             CLEANUP_RUNS.labels("lost").inc()
             raise
@@ -67,8 +67,9 @@ class Sweep:
             raise
         CLEANUP_RUNS.labels("succeeded").inc()
         CLEANUP_LAST_SUCCESS.set_to_current_time()
+        return complete
 
-    def _perform(self, turn: Turn, run: Run) -> None:
+    def _perform(self, turn: Turn, run: Run) -> bool:
         bounds = self._decide_bounds(turn, run)
         candidates, kept, complete = self._candidates(turn, run, bounds)
         for batch in _batches(candidates):
@@ -79,10 +80,10 @@ class Sweep:
                 self._remove(turn, run, batch)
         with turn.transaction() as connection:
             kept |= stored.count_kept(connection)
-            again = None if complete or run.dry_run else timedelta(0)
-            ledger.end(connection, run.id, kept, again=again)
+            ledger.end(connection, run.id, kept)
         extra = {"run": run.id, "dry_run": run.dry_run, "removed": len(candidates), **kept}
         logger.info("cleaned up", extra=extra)
+        return complete or run.dry_run
 
     def _decide_bounds(self, turn: Turn, run: Run) -> Bounds:
         """Read the log's bounds, and stamp packages that have no offset with the newest one.
@@ -152,7 +153,7 @@ class Sweep:
 def _close(turn: Turn, run: Run, error: Exception) -> None:
     told = str(error) if isinstance(error, PackhorseError) else type(error).__name__
     with turn.transaction() as connection:
-        ledger.fail(connection, run.id, told, again=RETRY)
+        ledger.fail(connection, run.id, told)
 
 
 def _still_unknown(connection: Connection, batch: Sequence[Candidate]) -> list[Candidate]:

@@ -2,13 +2,14 @@
 
 A session lock of Postgres says whose turn it is; it ends with the session, and the session ends
 when its holder is silent for too long. An epoch, raised at each turn and checked in every
-transaction, fences a holder that was paused (C2). A turn of the service also needs the duty: its
-token is checked in every transaction too, and the session ends when the instance is declared dead.
+transaction, fences a holder that was paused (C2). A turn of the service also has a fence, its job:
+that is checked in every transaction too, and the session ends when the instance is declared dead.
 """
 
 from collections.abc import Iterator
 from contextlib import closing, contextmanager
 from dataclasses import dataclass
+from typing import Protocol
 
 import psycopg
 from psycopg import Connection
@@ -17,7 +18,7 @@ from packhorse.db.connect import connect
 from packhorse.db.metadata import BOOKKEEPER
 from packhorse.db.roles import act_as
 from packhorse.errors import Transient
-from packhorse.topology.leader import NotLeader, Token, end_session_with
+from packhorse.jobs.job import JobLost
 
 _LOCK = 0x636C6E70  # "clnp"
 _IDLE = "5min"
@@ -32,14 +33,26 @@ class TurnLost(Transient):
     """Another instance has taken over since; nothing more is removed by this one."""
 
 
+class Fence(Protocol):
+    """What a turn depends on beside itself."""
+
+    def tie(self, connection: Connection) -> None:
+        """Let the session end with whoever has the turn."""
+        ...
+
+    def check(self, connection: Connection) -> None:
+        """Raise `JobLost` unless the turn may go on; holds until the transaction ends."""
+        ...
+
+
 @dataclass(frozen=True)
 class Turn:
     """One instance's turn; `connection` holds the lock."""
 
     connection: Connection
     epoch: int
-    token: Token | None = None
-    """The duty under which it is done; None by hand."""
+    fence: Fence | None = None
+    """The job that it is done for; None by hand."""
 
     @contextmanager
     def transaction(self) -> Iterator[Connection]:
@@ -54,7 +67,7 @@ class Turn:
             )
             if held.fetchone() is None:
                 raise TurnLost("another cleanup has begun; this one ends")
-            self._check_duty()
+            self._check_fence()
             yield self.connection
 
     def check(self) -> None:
@@ -62,24 +75,24 @@ class Turn:
         with self.transaction():
             pass
 
-    def _check_duty(self) -> None:
+    def _check_fence(self) -> None:
         try:
-            if self.token is not None:
-                self.token.check(self.connection)
-        except NotLeader as error:
-            raise TurnLost("another instance has the duty; this cleanup ends") from error
+            if self.fence is not None:
+                self.fence.check(self.connection)
+        except JobLost as error:
+            raise TurnLost("the job is another instance's; this cleanup ends") from error
 
 
 @contextmanager
-def take_turn(database_url: str, token: Token | None = None) -> Iterator[Turn]:
-    """Clean up alone, under a duty or by hand. Raises `CleanupBusy` when somebody else does.
+def take_turn(database_url: str, fence: Fence | None = None) -> Iterator[Turn]:
+    """Clean up alone, for a job or by hand. Raises `CleanupBusy` when somebody else does.
 
     A run that has just died may hold the lock until Postgres has noticed, so that is waited for.
     """
     with closing(connect(database_url, "cleanup", autocommit=True)) as connection:
         connection.execute("SELECT set_config('lock_timeout', %s, false)", (_PATIENCE,))
-        if token is not None:
-            end_session_with(connection, token.runtime_id)
+        if fence is not None:
+            fence.tie(connection)
         try:
             connection.execute("SELECT pg_advisory_lock(%s)", (_LOCK,))
         except psycopg.errors.LockNotAvailable as error:
@@ -90,4 +103,4 @@ def take_turn(database_url: str, token: Token | None = None) -> Iterator[Turn]:
             [(epoch,)] = connection.execute(
                 "UPDATE bookkeeping.cleanup SET epoch = epoch + 1 RETURNING epoch"
             ).fetchall()
-        yield Turn(connection, epoch, token)
+        yield Turn(connection, epoch, fence)

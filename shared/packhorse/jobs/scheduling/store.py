@@ -41,14 +41,18 @@ def database_time(connection: Connection) -> datetime:
     return moment
 
 
-def declare_schedule(connection: Connection, definition: ScheduleDefinition) -> Schedule:
+def declare_schedule(
+    connection: Connection, definition: ScheduleDefinition, *, first: datetime | None = None
+) -> Schedule:
     """Make a schedule of the product's own where it is absent, and return it as it is then.
+
+    One that is made now has its first moment at `first`, if that is sooner.
 
     One that is there follows the definition unless somebody has changed it; whether it is
     suspended stays as it is. One that was removed comes back with the next declaration.
     """
     require_schedule(definition)
-    inserted = _insert(connection, definition, DECLARED)
+    inserted = _insert(connection, definition, DECLARED, first)
     if inserted is not None:
         return inserted
     stored = _locked(connection, definition.name, None)
@@ -150,12 +154,18 @@ def _require_future(connection: Connection, definition: ScheduleDefinition) -> N
         raise InvalidSchedule(f"the moment {when.moment.isoformat()} has passed")
 
 
-def _insert(connection: Connection, definition: ScheduleDefinition, origin: str) -> Schedule | None:
+def _insert(
+    connection: Connection,
+    definition: ScheduleDefinition,
+    origin: str,
+    first: datetime | None = None,
+) -> Schedule | None:
     """Return None when there is one of the name."""
     now = database_time(connection)
+    planned = first_tick(definition, now)
     values = values_of(definition) | {
         "origin": origin,
-        "next_tick": first_tick(definition, now),
+        "next_tick": min(filter(None, (planned, first)), default=None),
         "times_left": definition.times,
         "planned_at": now,
     }

@@ -127,7 +127,7 @@ def _require_cron(cron: Cron) -> None:
         raise InvalidSchedule(f"a cron expression has at most {MAX_CRON} characters")
     fields = len(cron.expression.split())
     if fields != _FIELDS:
-        raise _bad_cron(cron, f"it has {fields} fields")
+        raise _bad_cron(cron, f"it has {fields} field{'s' * (fields != 1)}")
     _zone(cron.time_zone)
     if next(times_after(cron, datetime(2000, 1, 1, tzinfo=UTC)), None) is None:
         raise _bad_cron(cron, "it never fires")

@@ -1,0 +1,177 @@
+"""The cleanup by its schedule: one run at its time however many instances, retries, upgrades."""
+
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
+from datetime import timedelta
+from pathlib import Path
+from typing import Any
+
+import psycopg
+import pytest
+
+from packhorse.db.metadata import BOOKKEEPER
+from packhorse.db.roles import act_as
+from packhorse.jobs.scheduling.definition import Schedule
+from packhorse.jobs.scheduling.store import get_schedule, list_ticks, replace_schedule
+from packhorse.jobs.scheduling.timing import Cron, Every
+from packhorse.messaging.api import JournalUnavailable
+from packhorse.runtime.auth import Authenticator
+from packhorse.runtime.lifecycle import Lifecycle
+from packhorse.topology.open import TopologySettings
+from packhorse.topology.own_cluster import Announced, join
+from packhorse_services.cleanup import ledger
+from packhorse_services.cleanup.app import DUTY, cleanup_service
+from packhorse_services.cleanup.report import RunState
+from packhorse_services.cleanup.runner import request_run
+from packhorse_services.cleanup.schedule import adopt, schedule_of
+from packhorse_services.cleanup.settings import Settings
+from tests.harness.cleanup import Altered, Stage, staged
+from tests.harness.waiting import eventually
+
+NAME = "packhorse.cleanup"
+TWELVE_HOURS = Every(timedelta(hours=12))
+
+
+@pytest.fixture
+def stage(database_url: str, tmp_path: Path) -> Iterator[Stage]:
+    with staged(database_url, tmp_path / "blobs") as stage:
+        yield stage
+
+
+@contextmanager
+def instances(stage: Stage, *names: str, journal: Any = None) -> Iterator[None]:
+    """Run that many cleanup services on one database."""
+    settings = Settings.model_validate({"database_url": stage.url})
+    times = TopologySettings(interval_s=0.2, timeout_s=3, min_event_delay_s=0)
+    with ExitStack() as stack:
+        for _ in names:
+            cluster = join(stage.url, times, Announced("cleanup", duties=(DUTY, "scheduler")))
+            service = cleanup_service(
+                settings, journal or stage.journal, stage.blobs, Authenticator.off(), cluster
+            )
+            stack.enter_context(Lifecycle(service.components))
+        yield
+
+
+@contextmanager
+def bookkeeping(stage: Stage) -> Iterator[psycopg.Connection]:
+    with psycopg.connect(stage.url) as connection:
+        act_as(connection, BOOKKEEPER)
+        yield connection
+
+
+def declare(stage: Stage, when: Any = TWELVE_HOURS) -> Schedule:
+    with bookkeeping(stage) as connection:
+        adopt(connection, when)
+        return get_schedule(connection, NAME)
+
+
+def states(stage: Stage) -> list[str]:
+    return [run.state.value for run in ledger.recent(stage.database, 100)]
+
+
+def due_in(stage: Stage, schedule: Schedule) -> float:
+    [(now,)] = stage.database.execute("SELECT clock_timestamp()").fetchall()
+    assert schedule.next_tick is not None
+    found: timedelta = schedule.next_tick - now
+    return found / timedelta(hours=1)
+
+
+def come_now(stage: Stage) -> None:
+    """Let the time of the next run have come."""
+    stage.database.execute("UPDATE jobs.schedule SET next_tick = clock_timestamp()")
+    stage.database.execute("SELECT pg_notify('packhorse_schedules', '')")
+
+
+def test_r21_of_many_instances_one_runs_and_once_a_period(stage: Stage) -> None:
+    old = stage.publish()
+    stage.forget_log()
+    declare(stage)
+    with instances(stage, "one", "two", "three"):
+        for expected in (1, 2):
+            eventually(lambda number=expected: states(stage) == ["SUCCEEDED"] * number)
+            assert 11.9 < due_in(stage, declare(stage)) <= 12
+            come_now(stage)
+        eventually(lambda: len(states(stage)) == 3)
+    assert not stage.has(old)
+    with bookkeeping(stage) as connection:
+        assert [one.outcome for one in list_ticks(connection, NAME)] == ["FIRED"] * 3
+
+
+def test_an_upgrade_keeps_the_time_at_which_the_next_run_was_to_come(stage: Stage) -> None:
+    stage.database.execute("UPDATE bookkeeping.cleanup SET next_run_at = now() + interval '5 h'")
+    first = declare(stage)
+    assert 4.9 < due_in(stage, first) <= 5
+    assert declare(stage) == first, "and only the first time"
+
+
+def test_new_settings_are_followed_unless_an_operator_has_changed_the_schedule(
+    stage: Stage,
+) -> None:
+    declare(stage)
+    assert due_in(stage, declare(stage, Every(timedelta(minutes=1)))) <= 1 / 60
+    assert declare(stage, Cron("0 3 * * *")).definition.when == Cron("0 3 * * *")
+    with bookkeeping(stage) as connection:
+        replace_schedule(connection, schedule_of(Every(timedelta(hours=1))))
+    assert declare(stage, Cron("0 3 * * *")).definition.when == Every(timedelta(hours=1))
+
+
+def test_c3_a_run_that_fails_comes_again_in_a_quarter_of_an_hour(stage: Stage) -> None:
+    def fail(*_: Any) -> Any:
+        raise JournalUnavailable("the broker is away")
+
+    declare(stage)
+    with instances(stage, "one", journal=Altered(stage.journal, {"bounds": fail})):
+        query = (
+            "SELECT ready_at - clock_timestamp(), result_message FROM jobs.job "
+            "WHERE state = 'QUEUED' AND attempts = 1"
+        )
+        [(pause, told)] = eventually(lambda: stage.database.execute(query).fetchall())
+    assert timedelta(minutes=7) < pause <= timedelta(minutes=23)
+    assert told == "the broker is away"
+    assert states(stage) == ["FAILED"]
+
+
+def test_a_requested_run_that_fails_comes_again_as_it_was(stage: Stage) -> None:
+    broken: dict[str, Callable[..., Any]] = {}
+
+    def fail(*_: Any) -> Any:
+        raise JournalUnavailable("the broker is away")
+
+    broken["bounds"] = fail
+    with bookkeeping(stage) as connection:
+        request_run(connection, "tests", "request of me", dry_run=True)
+    with instances(stage, "one", journal=Altered(stage.journal, broken)):
+        eventually(lambda: states(stage) == ["FAILED"])
+        broken.clear()
+        stage.database.execute("UPDATE jobs.job SET ready_at = clock_timestamp()")
+        eventually(lambda: states(stage) == ["SUCCEEDED", "FAILED"])
+    again, _ = ledger.recent(stage.database, 2)
+    assert (again.origin, again.dry_run, again.state) == (
+        "request of me",
+        True,
+        RunState.SUCCEEDED,
+    )
+
+
+def test_a_run_that_waits_without_a_job_is_done_by_the_next_one(stage: Stage) -> None:
+    stage.database.execute("UPDATE bookkeeping.cleanup SET next_run_at = now()")
+    with bookkeeping(stage) as connection:
+        ledger.request(connection, "an older version", dry_run=False)
+    declare(stage)
+    with instances(stage, "one"):
+        eventually(lambda: states(stage) == ["SUCCEEDED"] * 2)
+    origins = [run.origin for run in ledger.recent(stage.database, 2)]
+    assert origins == ["schedule", "an older version"]
+
+
+def test_more_than_one_run_may_do_is_done_at_once(
+    stage: Stage, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("packhorse_services.cleanup.sweep.MOST", 2)
+    packages = [stage.publish() for _ in range(5)]
+    stage.forget_log()
+    declare(stage)
+    with instances(stage, "one"):
+        eventually(lambda: states(stage) == ["SUCCEEDED"] * 3)
+    assert not any(map(stage.has, packages))
