@@ -31,11 +31,11 @@ _HELD = """
 # "Not QUEUED" is ACTIVE, and keeps the planner from the index of active jobs: a number has one row.
 _LOCK_CLAIMED = f"""
 SELECT {_HELD} FROM unnest(%s::bigint[], %b::text[], %s::bigint[])
-    AS c (number, runtime_id, epoch)
+    WITH ORDINALITY AS c (number, runtime_id, epoch, place)
 JOIN jobs.job j
     ON j.number = c.number AND j.runtime_id = c.runtime_id COLLATE "C" AND j.epoch = c.epoch
 JOIN jobs.topic t ON t.topic = j.topic JOIN jobs.queue q ON q.name = t.queue
-WHERE j.state <> 'QUEUED' ORDER BY j.number FOR UPDATE OF j
+WHERE j.state <> 'QUEUED' ORDER BY c.place FOR UPDATE OF j
 """  # noqa: S608
 
 _LOCK_LOST = f"""
@@ -43,7 +43,7 @@ SELECT {_HELD} FROM {FROM_UNFINISHED}
 WHERE j.state = 'ACTIVE' AND NOT EXISTS (
     SELECT FROM jobs.worker w
     WHERE w.runtime_id = j.runtime_id AND w.lease_until > clock_timestamp())
-ORDER BY j.number LIMIT %s FOR UPDATE OF j SKIP LOCKED
+LIMIT %s FOR UPDATE OF j SKIP LOCKED
 """  # noqa: S608
 
 
@@ -55,10 +55,11 @@ def lock_claimed(
     Without `wait` those that a transaction holds just now are missing too.
     """
     statement = _LOCK_CLAIMED if wait else f"{_LOCK_CLAIMED} SKIP LOCKED"
+    ordered = sorted(claims, key=lambda claim: claim.number)  # all lock in this order
     columns = (
-        [claim.number for claim in claims],
-        [claim.runtime_id for claim in claims],
-        [claim.epoch for claim in claims],
+        [claim.number for claim in ordered],
+        [claim.runtime_id for claim in ordered],
+        [claim.epoch for claim in ordered],
     )
     return {claim_of(held): held for held in _held(connection, statement, columns)}
 
