@@ -46,7 +46,6 @@ pytestmark = [pytest.mark.chaos, pytest.mark.timeout(3600)]
 class Cluster:
     """A database, and processes that do its jobs."""
 
-    postgres: EmbeddedPostgres
     url: str
     folder: Path
     workers: list[Process] = field(default_factory=list)
@@ -69,16 +68,15 @@ class Cluster:
 
 
 @contextmanager
-def cluster() -> Iterator[Cluster]:
+def cluster(databases: Databases) -> Iterator[Cluster]:
     folder = Path(tempfile.mkdtemp(prefix="packhorse-test-jobs-"))
-    with running_postgres() as server:
-        made = Cluster(server, Databases(server).new("jobs"), folder)
-        ledger.install(made.url)
-        try:
-            yield made
-        finally:
-            made.end()
-            shutil.rmtree(folder, ignore_errors=True)
+    made = Cluster(databases.new("jobs"), folder)
+    ledger.install(made.url)
+    try:
+        yield made
+    finally:
+        made.end()
+        shutil.rmtree(folder, ignore_errors=True)
 
 
 class Giver:
@@ -122,8 +120,8 @@ def _topic(number: int) -> str:
 class Faults:
     """A seeded sequence of faults; every kind comes before any comes again."""
 
-    def __init__(self, run: Cluster, seed: int) -> None:
-        self._run, self._chance = run, random.Random(seed)
+    def __init__(self, run: Cluster, server: EmbeddedPostgres, seed: int) -> None:
+        self._run, self._server, self._chance = run, server, random.Random(seed)
         self._paused: dict[str, float] = {}
         self._menu: list[Callable[[], str]] = []
         self._next_restart = time.monotonic() + 5.0
@@ -183,20 +181,19 @@ class Faults:
         return "stopped"
 
     def _restart_postgres(self) -> None:
-        server = self._run.postgres
         if self._chance.random() < 0.5:
-            os.kill(server.pid(), signal.SIGKILL)
+            os.kill(self._server.pid(), signal.SIGKILL)
         else:
-            server.stop("fast")
-        server.start()
+            self._server.stop("fast")
+        self._server.start()
         self.done["postgres restarted"] += 1
 
 
 def test_every_effect_is_there_once_whatever_is_killed() -> None:
-    with cluster() as run:
+    with running_postgres() as server, cluster(Databases(server)) as run:
         for number in range(WORKERS):
             run.add(f"worker-{number}")
-        giver, faults = Giver(run.jobs(), JOBS, FAULTY_S), Faults(run, SEED)
+        giver, faults = Giver(run.jobs(), JOBS, FAULTY_S), Faults(run, server, SEED)
         began = time.monotonic()
         giver.start()
         while giver.running:
@@ -244,10 +241,10 @@ def _left(url: str) -> int:
     ],
 )
 def test_a_worker_is_paused_past_its_lease_and_resumed(
-    topic: str, broken: str, caught: str
+    databases: Databases, topic: str, broken: str, caught: str
 ) -> None:
     """W2; the broken builds show that the checkers see what goes wrong."""
-    with cluster() as run:
+    with cluster(databases) as run:
         sleeper = run.add("sleeper", broken=broken)
         await_ready(sleeper)
         number = run.jobs().add_job(topic, id="1").job.number

@@ -1,0 +1,219 @@
+"""How attempts end that do not end by themselves: stops, time-outs, leaving, lost leases."""
+
+import threading
+from dataclasses import replace
+from typing import Any
+
+import psycopg
+import pytest
+from sqlalchemy.engine import make_url
+
+from packhorse.jobs.consumer import JobContext, JobHandle, Outcome, Result
+from packhorse.jobs.consumers import Consumers
+from packhorse.jobs.job import Job, JobLost, JobState
+from packhorse.jobs.queues import QueueConfiguration, QueueType
+from packhorse_services.cli.embedded import EmbeddedPostgres
+from tests.harness.jobs.hosted import FAST, hosted, until
+from tests.harness.waiting import eventually
+
+QUEUE = QueueConfiguration(
+    "quick", ("test/**",), type=QueueType.UNORDERED, max_parallel=2, retry_delay_s=0.0
+)
+
+
+class Waits:
+    """A consumer that waits until it shall end, and says so."""
+
+    def __init__(self, outcome: Outcome = Outcome.FAILED, *, obeys: bool = True) -> None:
+        self.outcome, self.obeys = outcome, obeys
+        self.begun, self.go_on = threading.Semaphore(0), threading.Event()
+        self.jobs: list[Job] = []
+        self.contexts: list[JobContext] = []
+
+    def __call__(self, job: Job, context: JobContext) -> Result:
+        self.jobs.append(job)
+        self.contexts.append(context)
+        self.begun.release()
+        if self.obeys:
+            assert context.wait(60)
+        else:
+            assert self.go_on.wait(60)
+        return Result(self.outcome, f"attempt {job.attempts}")
+
+    def await_begin(self) -> None:
+        assert self.begun.acquire(timeout=30)
+
+
+@pytest.mark.parametrize(
+    ("outcome", "state"),
+    [
+        (Outcome.FAILED, JobState.STOPPED),
+        (Outcome.CANCEL, JobState.STOPPED),
+        (Outcome.OK, JobState.SUCCEEDED),
+    ],
+)
+def test_a_job_is_stopped_from_another_instance(
+    database_url: str, outcome: Outcome, state: JobState
+) -> None:
+    waits = Waits(outcome)
+    with (
+        hosted(database_url, {"test/**": waits}, queues=[QUEUE]) as host,
+        hosted(database_url, {}) as other,
+    ):
+        number = host.jobs.add_job("test/a").job.number
+        waits.await_begin()
+        assert other.jobs.stop(number).stop_requested
+        assert until(other, number, state).result_message == "attempt 1"
+
+
+def test_a_job_that_takes_too_long_is_tried_again_and_keeps_its_place(database_url: str) -> None:
+    waits = Waits(Outcome.OK, obeys=False)
+    queue = replace(QUEUE, timeout_s=0.5, max_retries=0, max_parallel=1)
+    with hosted(database_url, {"test/**": waits}, queues=[queue]) as host:
+        number = host.jobs.add_job("test/a").job.number
+        waits.await_begin()
+        given_up = until(host, number, JobState.GIVEN_UP)
+        assert [one.outcome for one in given_up.past_attempts] == ["TIMED_OUT"]
+        assert waits.contexts[0].stop_requested
+        with pytest.raises(JobLost), waits.contexts[0].completion():
+            pass
+        following = host.jobs.add_job("test/a").job.number
+        assert host.worker._roster.slots.taken() == {"quick": 1}, "its thread is still there"
+        waits.go_on.set()
+        until(host, following, JobState.SUCCEEDED)
+        assert host.jobs.get(number).state is JobState.GIVEN_UP, "what it returned came too late"
+
+
+def test_a_time_out_ends_a_job_whose_handle_nobody_uses(database_url: str) -> None:
+    handles: list[JobHandle] = []
+
+    def consume(job: Job, context: JobContext) -> Outcome:
+        handles.append(context.handle())
+        return Outcome.ASYNC
+
+    queue = replace(QUEUE, timeout_s=0.3, max_retries=0)
+    with hosted(database_url, {"test/**": consume}, queues=[queue]) as host:
+        until(host, host.jobs.add_job("test/a").job.number, JobState.GIVEN_UP)
+        eventually(lambda: not host.worker._roster.slots.taken(), what="its place is free")
+        with pytest.raises(JobLost):
+            handles[0].finish(Outcome.OK)
+
+
+def test_who_stops_gives_back_what_it_has_not_done(database_url: str) -> None:
+    obeys, refuses = Waits(), Waits(obeys=False)
+    consumers = Consumers()
+    consumers.add("test/obeys", obeys)
+    consumers.add("test/refuses", refuses)
+    with hosted(database_url, {}, queues=[QUEUE]) as other:
+        with hosted(database_url, consumers, stop_s=3.0) as host:
+            numbers = [host.jobs.add_job(f"test/{how}").job.number for how in ("obeys", "refuses")]
+            obeys.await_begin()
+            refuses.await_begin()
+        for number in numbers:
+            job = other.jobs.get(number)
+            assert (job.state, job.attempts, job.retry) == (JobState.QUEUED, 0, True)
+            assert [one.outcome for one in job.past_attempts] == ["RELEASED"]
+        with psycopg.connect(database_url) as connection:
+            rows = connection.execute(
+                "SELECT FROM jobs.worker WHERE instance = %s", (obeys.jobs[0].instance,)
+            ).fetchall()
+        assert rows == [], "its lease is given back"
+        refuses.go_on.set()
+        other.consumers.add("test/**", lambda job, context: Outcome.OK)
+        for number in numbers:
+            assert until(other, number, JobState.SUCCEEDED).retry
+
+
+def test_what_ends_well_while_its_process_stops_is_done(database_url: str) -> None:
+    waits = Waits(Outcome.OK)
+    with hosted(database_url, {}) as other:
+        with hosted(database_url, {"test/**": waits}, queues=[QUEUE]) as host:
+            number = host.jobs.add_job("test/a").job.number
+            waits.await_begin()
+        assert other.jobs.get(number).state is JobState.SUCCEEDED
+
+
+def test_a_removed_job_is_lost_to_who_works_on_it(database_url: str) -> None:
+    waits = Waits(Outcome.OK)
+    with hosted(database_url, {"test/**": waits}, queues=[QUEUE]) as host:
+        number = host.jobs.add_job("test/a").job.number
+        waits.await_begin()
+        host.jobs.remove(number, even_active=True)
+        eventually(lambda: not host.worker._roster.slots.taken(), what="it was told")
+        assert waits.contexts[0].stop_requested
+        assert host.jobs.get(number).state is JobState.DROPPED
+
+
+def test_a_database_that_is_away_ends_no_worker(
+    database_url: str, postgres: EmbeddedPostgres
+) -> None:
+    waits = Waits(Outcome.OK, obeys=False)
+    with hosted(database_url, {"test/**": waits}, queues=[QUEUE]) as host:
+        number = host.jobs.add_job("test/a").job.number
+        waits.await_begin()
+        with psycopg.connect(postgres.url(), autocommit=True) as connection:
+            name = make_url(database_url).database
+            connection.execute(f'ALTER DATABASE "{name}" ALLOW_CONNECTIONS false')
+            cut(connection, name)
+            waits.go_on.set()
+            eventually(lambda: host.worker._failures > 0, what="it has noticed")
+            connection.execute(f'ALTER DATABASE "{name}" ALLOW_CONNECTIONS true')
+        done = until(host, number, JobState.SUCCEEDED)
+        assert done.attempts == 1
+        assert until(host, host.jobs.add_job("test/a").job.number, JobState.SUCCEEDED)
+
+
+def cut(connection: psycopg.Connection[Any], name: str | None) -> None:
+    connection.execute(
+        "SELECT pg_terminate_backend(pid) FROM pg_stat_activity "
+        "WHERE datname = %s AND pid <> pg_backend_pid()",
+        (name,),
+    )
+
+
+def test_what_was_claimed_without_an_answer_is_given_back(database_url: str) -> None:
+    """The commit of a claim may go unanswered: then nobody works on the job (W7)."""
+    seen: list[Job] = []
+
+    def consume(job: Job, context: JobContext) -> Outcome:
+        seen.append(job)
+        return Outcome.OK
+
+    with hosted(database_url, {"test/**": consume}, queues=[QUEUE]) as host:
+        until(host, host.jobs.add_job("test/a").job.number, JobState.SUCCEEDED)
+        host.jobs.suspend_queue("quick")
+        number = host.jobs.add_job("test/a").job.number
+        with psycopg.connect(database_url) as connection:
+            connection.execute(
+                "UPDATE jobs.job SET state = 'ACTIVE', epoch = epoch + 1, attempts = 1, "
+                "started_at = clock_timestamp(), instance = w.instance, runtime_id = w.runtime_id "
+                "FROM jobs.worker w WHERE number = %s",
+                (number,),
+            )
+            cut(connection, connection.info.dbname)
+        until(host, number, JobState.QUEUED)
+        host.jobs.resume_queue("quick")
+        assert until(host, number, JobState.SUCCEEDED).attempts == 1
+    assert [job.number for job in seen].count(number) == 1
+
+
+def test_an_attempt_is_lost_once_its_lease_may_be_over(database_url: str) -> None:
+    waits = Waits(Outcome.OK)
+    short = replace(FAST, lease_s=1.0, renewal_s=0.3)
+    with (
+        hosted(database_url, {"test/**": waits}, queues=[QUEUE], settings=short) as host,
+        hosted(database_url, {}) as other,
+    ):
+        number = host.jobs.add_job("test/a").job.number
+        waits.await_begin()
+        host.worker.keeper.stop(5)  # as if its thread, or the network, had stalled
+        with psycopg.connect(database_url) as connection:
+            connection.execute(
+                "UPDATE jobs.worker SET lease_until = '-infinity' WHERE instance = %s",
+                (waits.jobs[0].instance,),
+            )
+        eventually(lambda: waits.contexts[0].stop_requested, what="it was told")
+        job = until(other, number, JobState.QUEUED)
+        assert [one.outcome for one in job.past_attempts] == ["LOST"]
+        other.consumers.add("test/**", lambda job, context: Outcome.OK)
+        assert until(other, number, JobState.SUCCEEDED).attempts == 2
