@@ -42,9 +42,12 @@ class _Bulk:
 
 
 _ACTS: Mapping[str, _Bulk] = {
-    "retry": _Bulk(Change.RETRY, "Retry jobs", "are queued again", Jobs.bulk_retry),
+    "retry": _Bulk(Change.RETRY, "Retry jobs", "queued again", Jobs.bulk_retry),
     "stop": _Bulk(
-        Change.STOP, "Cancel jobs", "are stopped, those that run are asked to", Jobs.bulk_stop
+        Change.STOP,
+        "Cancel jobs",
+        "stopped, those that run as soon as their consumers look",
+        Jobs.bulk_stop,
     ),
 }
 
