@@ -1,0 +1,117 @@
+"""What a worker would claim: queues, topics, and shares of the places."""
+
+from datetime import UTC, datetime
+
+from packhorse.jobs.consumer import JobContext, Outcome
+from packhorse.jobs.consumers import Consumers
+from packhorse.jobs.job import Job
+from packhorse.jobs.offering import Offering
+from packhorse.jobs.queues import Layout, Queue, QueueConfiguration, QueueType
+from packhorse.jobs.slots import Slots
+from packhorse.jobs.surroundings import Alone, Consumes, announced_in
+from packhorse.jobs.wishes import Offer, Wishes, offers
+from packhorse.topology.properties import CONSUMERS
+from packhorse.topology.view import ClusterView, InstanceDescription, TopologyView
+from tests.harness.jobs.made import claimed
+
+MANY, TURNS = QueueType.UNORDERED, QueueType.TOPIC_ROUND_ROBIN
+
+
+def queue(name: str, *, suspended: bool = False, **given: object) -> Queue:
+    configuration = QueueConfiguration(name, (f"{name}/**",), **given)  # type: ignore[arg-type]
+    return Queue(configuration, suspended, 1, datetime(2026, 1, 1, tzinfo=UTC))
+
+
+def layout(queues: list[Queue], *topics: str) -> Layout:
+    return Layout({one.name: one for one in queues}, {one: one.split("/")[0] for one in topics})
+
+
+def consume(job: Job, context: JobContext) -> Outcome:
+    return Outcome.OK
+
+
+def test_only_topics_that_are_done_here_are_offered_and_no_suspended_queue() -> None:
+    known = layout(
+        [queue("a", type=MANY), queue("b"), queue("c", suspended=True)],
+        *("a/1", "a/2", "b/1", "b/2", "b/3", "c/1"),
+    )
+    does = {"a/2", "b/1", "c/1"}
+    found = offers(known, does.__contains__, None)
+    assert [(one.configuration.name, one.topics, one.consumed) for one in found] == [
+        ("a", ("a/2",), None),
+        ("b", ("b/1",), None),
+    ]
+    found = offers(known, does.__contains__, {"b/2"}.__contains__)
+    assert [one.consumed for one in found] == [None, ("b/1", "b/2")]
+    assert offers(known, set().__contains__, None) == []
+
+
+def test_places_are_shared_and_ordered_queues_take_one() -> None:
+    slots = Slots(places=10, cores=3)
+    offered = [
+        Offer(queue("a", type=MANY, max_parallel=100).configuration, ("a/1",), None),
+        Offer(queue("b").configuration, ("b/1",), None),
+        Offer(queue("c", type=TURNS).configuration, ("c/1",), None),
+    ]
+    wishes = Wishes()
+    wishes.had("c", "c/1")
+    for _ in range(4):
+        found = {one.queue: one for one in wishes.wishes(offered, slots)}
+        assert set(found) == {"a", "b", "c"}
+        assert found["b"].places == 1
+        assert found["c"].places in (2, 3)
+        assert sum(one.places for one in found.values()) <= 10
+        assert (found["a"].type, found["c"].turn, found["a"].turn) == (MANY, "c/1", "")
+    slots.take("b")
+    assert {one.queue for one in wishes.wishes(offered, slots)} == {"a", "c"}
+
+
+def test_few_places_go_to_each_queue_in_turn() -> None:
+    slots = Slots(places=1, cores=1)
+    names = ("a", "b", "c")
+    offered = [Offer(queue(one, type=MANY).configuration, (f"{one}/1",), None) for one in names]
+    wishes, first = Wishes(), set()
+    for _ in names:
+        [wish] = wishes.wishes(offered, slots)
+        first.add(wish.queue)
+    assert first == set(names)
+    slots.take("x")
+    assert wishes.wishes(offered, slots) == []
+    assert wishes.wishes([], slots) == []
+
+
+def test_the_offering_follows_hints_time_and_consumers() -> None:
+    consumers, slots = Consumers(), Slots(places=4, cores=4)
+    offering = Offering(consumers, Alone(), longest_s=5.0)
+    assert offering.wishes(slots) == []
+    assert offering.is_outdated(0.0)
+    offering.updating()
+    offering.update(layout([queue("a", type=MANY)], "a/1"), 100.0)
+    assert not offering.is_outdated(104.9)
+    assert offering.is_outdated(105.0)
+    offering.hint()
+    assert not offering.is_outdated(100.1)
+    assert offering.is_outdated(100.25)
+    assert offering.wishes(slots) == []
+    consumers.add("a/**", consume)
+    offering.change()
+    assert [one.topics for one in offering.wishes(slots)] == [("a/1",)]
+    offering.had(claimed(topic="a/1", queue="a"))
+    assert offering.wishes(slots)[0].turn == "a/1"
+    assert not offering.leads()
+
+
+def consumed_by(*announced: str) -> Consumes:
+    instances = tuple(
+        InstanceDescription(str(number), "c", number == 0, number == 0, {CONSUMERS: told})
+        for number, told in enumerate(announced)
+    )
+    own = Consumers()
+    own.add("own/**", consume)
+    return announced_in(TopologyView(ClusterView("c", instances)), own)
+
+
+def test_what_any_instance_announces_is_consumed() -> None:
+    consumes = consumed_by("", "a/*,!a/secret", "b/**")
+    wanted = {"own/x": True, "a/x": True, "a/secret": False, "b/x/y": True, "c": False}
+    assert {topic: consumes(topic) for topic in wanted} == wanted
