@@ -18,38 +18,48 @@ from tests.harness.openapi import FOLDER as DOCUMENTS
 from tests.harness.s3 import TOOLS
 
 CLIENTS = Path(__file__).parents[1] / "clients"
-DOCUMENT = DOCUMENTS / "publisher.yaml"
 
 
-def run_python_client(folder: Path, *arguments: str) -> str:
-    """Generate the Python client in `folder` and run its program; return what it printed."""
+def run_python_client(folder: Path, *arguments: str, room: str = "publisher") -> str:
+    """Generate the Python client of a room in `folder` and run its program; return its output."""
     pins = CLIENTS / "python" / "requirements.txt"
     binaries = _environment("python", [pins], _install_python) / "bin"
     _run(
         [
-            *(binaries / "python", "-m", "openapi_python_client", "generate", "--path", DOCUMENT),
+            *(
+                binaries / "python",
+                "-m",
+                "openapi_python_client",
+                "generate",
+                "--path",
+                _document(room),
+            ),
             *("--meta", "none", "--output-path", folder / "packhorse_client"),
         ],
         folder,
         binaries,
     )
-    program = shutil.copy(CLIENTS / "python" / "main.py", folder)
+    program = shutil.copy(CLIENTS / "python" / f"{room}.py", folder)
     return _run([binaries / "python", program, *arguments], folder, binaries)
 
 
-def run_typescript_client(folder: Path, *arguments: str) -> str:
-    """Generate the TypeScript client in `folder`, compile and run its program."""
+def run_typescript_client(folder: Path, *arguments: str, room: str = "publisher") -> str:
+    """Generate the TypeScript client of a room in `folder`, compile and run its program."""
     sources = CLIENTS / "typescript"
     pins = [sources / "package.json", sources / "package-lock.json"]
     modules = _environment("typescript", pins, _install_typescript) / "node_modules"
     node = Path(sys.executable).parent
-    for name in ("main.ts", "tsconfig.json"):
-        shutil.copy(sources / name, folder)
+    shutil.copy(sources / "tsconfig.json", folder)
+    shutil.copy(sources / f"{room}.ts", folder / "main.ts")
     (folder / "node_modules").symlink_to(modules)
     tools = modules / ".bin"
-    _run([tools / "openapi-ts", "-i", DOCUMENT, "-o", folder / "client"], folder, node)
+    _run([tools / "openapi-ts", "-i", _document(room), "-o", folder / "client"], folder, node)
     _run([tools / "tsc", "-p", folder], folder, node)
     return _run([node / "node", folder / "built" / "main.js", *arguments], folder, node)
+
+
+def _document(room: str) -> Path:
+    return DOCUMENTS / f"{room}.yaml"
 
 
 def _environment(name: str, pins: Sequence[Path], install: Callable[[Path], None]) -> Path:
