@@ -23,6 +23,7 @@ from packhorse.db.engine import Timeouts
 from packhorse.errors import Transient
 from packhorse.jobs import hints as channels
 from packhorse.jobs.consumers import Consumers
+from packhorse.jobs.departures import Departures
 from packhorse.jobs.events.bus import EventBus
 from packhorse.jobs.events.distribution import EventDistribution
 from packhorse.jobs.hints import Hints
@@ -37,6 +38,7 @@ from packhorse.jobs.surroundings import Alone, InCluster, Surroundings
 from packhorse.jobs.worker import JobWorker
 from packhorse.jobs.worker_settings import DEFAULTS, WorkerSettings
 from packhorse.runtime.lifecycle import Component, Watched, Worker
+from packhorse.runtime.periodic import Periodic
 from packhorse.topology import properties
 from packhorse.topology.own_cluster import OwnCluster
 
@@ -47,6 +49,7 @@ DUTIES = (DUTY,)
 
 _SPARE_CONNECTIONS = 6
 _RETRY_S = 2.0
+_DEPARTURES_S = 60.0
 _PAUSE_MS = 30_000
 Pool = ConnectionPool[Connection]
 
@@ -132,13 +135,29 @@ def open_jobs(
         worker=worker,
         scheduler=scheduler,
         consumers=consumers,
-        components=(hints, events, distribution, declaring, scheduler, worker),
+        components=(
+            hints,
+            events,
+            distribution,
+            declaring,
+            *_departures(pool, cluster),
+            scheduler,
+            worker,
+        ),
         pool=pool,
     )
 
 
 def _surroundings(cluster: OwnCluster | None, consumers: Consumers) -> Surroundings:
     return Alone() if cluster is None else InCluster(cluster, consumers, DUTY)
+
+
+def _departures(pool: Pool, cluster: OwnCluster | None) -> tuple[Component, ...]:
+    """Return what drops jobs of instances that left; alone there is no view that says who did."""
+    if cluster is None:
+        return ()
+    departures = Departures(pool.connection, cluster.discovery.current_view)
+    return (Periodic("jobs-departures", _DEPARTURES_S, departures.drop),)
 
 
 def _scheduler(pool: Pool, instance: str, cluster: OwnCluster | None) -> Scheduler:
