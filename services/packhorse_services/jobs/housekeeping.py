@@ -1,4 +1,4 @@
-"""What the jobs service does as jobs itself: history, events and request keys are forgotten.
+"""What the jobs service does as jobs itself: it forgets history, events, moments, request keys.
 
 Each has a schedule, which an operator sees and may change; the rule for history is in the
 properties of its schedule.
@@ -15,18 +15,20 @@ from packhorse.jobs.job import Job
 from packhorse.jobs.pruning import PruneHistory
 from packhorse.jobs.queue import QueueConfiguration, QueueType
 from packhorse.jobs.scheduling.definition import JobAction, Missed, ScheduleDefinition
+from packhorse.jobs.scheduling.forgetting import forget_ended, forget_ticks
 from packhorse.jobs.scheduling.timing import Every
 from packhorse.jobs.sessions import Connect, writing
 from packhorse_services.jobs import request_keys
 
 PRUNE_HISTORY = "packhorse/jobs/prune-history"
 PRUNE_EVENTS = "packhorse/events/prune"
+FORGET_TICKS = "packhorse/schedules/forget-ticks"
 FORGET_KEYS = "packhorse/jobs/forget-request-keys"
 _BATCH = 1_000
 
 QUEUE = QueueConfiguration(
     name="housekeeping",
-    patterns=(PRUNE_HISTORY, PRUNE_EVENTS, FORGET_KEYS),
+    patterns=(PRUNE_HISTORY, PRUNE_EVENTS, FORGET_TICKS, FORGET_KEYS),
     type=QueueType.UNORDERED,
     max_parallel=1,
     max_retries=3,
@@ -40,6 +42,7 @@ def consumers_of(connect: Connect) -> Consumers:
     consumers = Consumers()
     consumers.add(PRUNE_HISTORY, PruneHistory(connect))
     consumers.add(PRUNE_EVENTS, partial(_prune_events, connect))
+    consumers.add(FORGET_TICKS, partial(_forget_ticks, connect))
     consumers.add(FORGET_KEYS, partial(_forget_keys, connect))
     return consumers
 
@@ -61,6 +64,14 @@ SCHEDULES = (
         when=Every(timedelta(minutes=5)),
         action=JobAction(PRUNE_EVENTS),
         description="Removes events that every instance has had an hour for",
+        concurrent=False,
+        missed=Missed.ONCE,
+    ),
+    ScheduleDefinition(
+        name="packhorse.forget-ticks",
+        when=Every(timedelta(hours=1)),
+        action=JobAction(FORGET_TICKS),
+        description="Forgets what came of moments a month ago, and schedules that ended then",
         concurrent=False,
         missed=Missed.ONCE,
     ),
@@ -90,6 +101,17 @@ def _forget_keys(connect: Connect, _job: Job, context: JobContext) -> Result:
             found = request_keys.forget(connection, request_keys.KEPT_S, _BATCH)
         forgotten += found
     return Result(_outcome(found == _BATCH), f"{forgotten} keys forgotten")
+
+
+def _forget_ticks(connect: Connect, _job: Job, context: JobContext) -> Result:
+    ticks = schedules = 0
+    found = _BATCH
+    while found >= _BATCH and not context.stop_requested:
+        with writing(connect) as connection:
+            found = forget_ticks(connection, limit=_BATCH)
+            ended = forget_ended(connection, limit=_BATCH)
+        ticks, schedules = ticks + found, schedules + ended
+    return Result(_outcome(found >= _BATCH), f"{ticks} moments, {schedules} schedules forgotten")
 
 
 def _outcome(more: bool) -> Outcome:
