@@ -191,6 +191,18 @@ def test_events_that_nobody_knows_to_be_stored_are_stored_once(database_url: str
     assert rows == [("once",)]
 
 
+def test_a_database_that_takes_no_writes_for_now_is_waited_for(database_url: str) -> None:
+    standby = connect(database_url, "tests", autocommit=True)
+    standby.execute("SET default_transaction_read_only = on")
+    connections = iter([standby, connect(database_url, "tests", autocommit=True)])
+    outbox = Outbox(lambda: next(connections), "a")
+    outbox.start()
+    outbox.carry(named("patient"), wait=True)
+    outbox.stop(10)
+    with bookkeeper(database_url) as connection:
+        assert connection.execute("SELECT count(*) FROM jobs.event").fetchall() == [(1,)]
+
+
 def test_an_event_that_the_database_refuses_holds_up_no_other(database_url: str) -> None:
     with bookkeeper(database_url) as connection:
         connection.execute("RESET ROLE")

@@ -54,6 +54,9 @@ class Subject:
             self._process.stdin.close()
         return self._process.wait(30)
 
+    def until_heard(self, *names: str) -> None:
+        eventually(lambda: {*names} <= {*self.said("heard")}, timeout=60, what=f"{names}")
+
     def said(self, word: str) -> list[str]:
         lines = [line.partition(" ") for line in self._file.read_text().splitlines()]
         return [name for first, _, name in lines if first == word]
@@ -98,11 +101,15 @@ def test_three_processes_hear_each_other_through_a_kill_a_pause_and_cuts(
         b.tell(*(f"b{n}" for n in range(50)))
         c.tell("c-last")
         a.tell("a-last")
-        eventually(lambda: "c-last" in a.said("heard") and "c-last" in b.said("heard"), timeout=60)
-        eventually(lambda: "a-last" in b.said("heard") and "a-last" in c.said("heard"), timeout=60)
-        eventually(lambda: {"b49"} <= {*a.said("heard")} & {*c.said("heard")}, timeout=60)
+        a.until_heard("c-last", "b49")
+        b.until_heard("a-last", "c-last")
+        c.until_heard("a-last", "b49")
         assert [subject.end() for subject in (a, b, c)] == [0, 0, 0]
+    _check(a, b, c)
 
+
+def _check(a: Subject, b: Subject, c: Subject) -> None:
+    """Each of `a` and `c` heard each event of the others once; `b`, which was killed, all."""
     from_a = [*(f"a{n}" for n in range(300)), "a-last"]
     from_b = [f"b{n}" for n in range(50)]
     from_c = [*(f"c{n}" for n in range(100)), "c-last"]

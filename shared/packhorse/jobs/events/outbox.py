@@ -10,6 +10,7 @@ import time
 from collections import deque
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from logging import INFO, WARNING
 
 import orjson
 import psycopg
@@ -32,7 +33,8 @@ MOST_BYTES = 64 * 1024 * 1024
 _BATCH = 500
 _RETRY_S = 1.0
 
-_AWAY = (psycopg.OperationalError, psycopg.InterfaceError)
+_REFUSED = (psycopg.DataError, psycopg.IntegrityError)
+"""The event is wrong; all else is the database's trouble, and passes."""
 
 
 @dataclass(eq=False, slots=True)
@@ -117,6 +119,7 @@ class Outbox:
         return self._worker.failure()
 
     def _run(self, stopping: threading.Event) -> None:
+        away = False
         while not stopping.is_set():
             if not self._letters:
                 self._clock.wait(self._wake, 60.0)
@@ -126,8 +129,11 @@ class Outbox:
                 with self._connect() as connection:
                     self._empty(connection, stopping)
             except psycopg.Error as error:
-                logger.warning("events can't be stored now: %s", error)
+                logger.log(INFO if away else WARNING, "events can't be stored now: %s", error)
+                away = True
                 self._clock.wait(stopping, _RETRY_S)
+            else:
+                away = False
 
     def _empty(self, connection: Connection, stopping: threading.Event) -> None:
         """Store batches; keep the connection for as long as there is something to do."""
@@ -146,9 +152,7 @@ class Outbox:
     def _store(self, connection: Connection, batch: Sequence[_Letter]) -> None:
         try:
             self._write(connection, batch)
-        except _AWAY:
-            raise
-        except psycopg.Error as error:
+        except _REFUSED as error:
             if len(batch) > 1:
                 for letter in batch:
                     self._store(connection, [letter])

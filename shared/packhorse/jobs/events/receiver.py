@@ -6,6 +6,7 @@ from collections.abc import Callable
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from datetime import datetime
+from logging import INFO, WARNING
 
 import psycopg
 from psycopg import Connection, sql
@@ -85,13 +86,16 @@ class Receiver:
         return self._current.wait(timeout)
 
     def _run(self, stopping: threading.Event) -> None:
+        away = False
         while not stopping.is_set():
             try:
                 with self._connect() as connection:
                     connection.execute(sql.SQL("SET ROLE {}").format(sql.Identifier(BOOKKEEPER)))
                     self._follow(connection, stopping)
             except psycopg.Error as error:
-                logger.warning("events of other instances can't be read now: %s", error)
+                again = away and not self._current.is_set()
+                level, away = INFO if again else WARNING, True
+                logger.log(level, "events of other instances can't be read now: %s", error)
                 self._current.clear()
                 self._clock.wait(self._ended, self._settings.retry_s)
 
