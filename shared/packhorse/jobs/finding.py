@@ -1,11 +1,13 @@
 """Finding jobs, unfinished and in history. Every function works as the bookkeeper (`act_as`)."""
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from typing import Any
 
-from psycopg import Connection, sql
+from psycopg import Connection, errors, sql
 from psycopg.rows import dict_row
 
+from packhorse.errors import Permanent
 from packhorse.jobs.filters import EVERYTHING, JobFilter, where
 from packhorse.jobs.job import Job, JobState, UnknownJob
 from packhorse.jobs.pages import (
@@ -30,6 +32,14 @@ _NEWEST = sql.SQL(
 )
 _BEHIND, _EVERY = sql.SQL("(finished_at, number) < (%s, %s)"), sql.SQL("true")
 _COUNT = sql.SQL("SELECT count(*) FROM (SELECT FROM ({}) AS job WHERE {} LIMIT %s) AS found")
+
+
+PATIENCE_MS = 10_000
+"""How long the database may look for jobs; properties have no index."""
+
+
+class FilterTooWide(Permanent):
+    """The database would have to look at too many jobs; the text says what helps."""
 
 
 def get(connection: Connection, number: int) -> Job:
@@ -58,9 +68,11 @@ def find(
     """Return a page of the jobs that a filter means: unfinished oldest first, then newest history.
 
     A job that changes its state between two pages may be in both, or in none. In one page none
-    is twice where the transaction is REPEATABLE READ. Raises `InvalidPage`.
+    is twice where the transaction is REPEATABLE READ. Raises `InvalidPage`, `FilterTooWide`.
     """
-    return find_from(connection, wanted, read_cursor(after), require_limit(limit))
+    place, limit = read_cursor(after), require_limit(limit)
+    with _patient(connection):
+        return find_from(connection, wanted, place, limit)
 
 
 def find_from(connection: Connection, wanted: JobFilter, place: Place, limit: int) -> Page:
@@ -115,14 +127,30 @@ def newest(
 
 
 def count(connection: Connection, wanted: JobFilter, states: Sequence[JobState], most: int) -> int:
-    """Return how many jobs a filter means in some of these states; `most` where there are more."""
+    """Return how many jobs a filter means in some of these states; `most` where there are more.
+
+    Raises `FilterTooWide`.
+    """
     condition, values = where(wanted, [state for state in wanted.group.states if state in states])
     found = 0
-    for table in (_UNFINISHED, _FINISHED):
-        query = _COUNT.format(table, condition)
-        [(more,)] = connection.execute(query, [*values, most - found]).fetchall()
-        found += more
+    with _patient(connection):
+        for table in (_UNFINISHED, _FINISHED):
+            query = _COUNT.format(table, condition)
+            [(more,)] = connection.execute(query, [*values, most - found]).fetchall()
+            found += more
     return found
+
+
+@contextmanager
+def _patient(connection: Connection) -> Iterator[None]:
+    """Bound what every statement in the rest of the transaction may cost (R30)."""
+    connection.execute("SELECT set_config('statement_timeout', %s, true)", (f"{PATIENCE_MS}ms",))
+    try:
+        yield
+    except errors.QueryCanceled as error:
+        raise FilterTooWide(
+            "too many jobs would have to be looked at: name a topic, an id or a state besides"
+        ) from error
 
 
 def _one(connection: Connection, condition: sql.SQL, values: Sequence[Any]) -> Job | None:

@@ -86,7 +86,8 @@ class Jobs:
         """Return a page of the jobs that a filter means; `after` is the last page's.
 
         Unfinished ones come first, the oldest of them first, then history, newest first. A job
-        whose state changes between two pages may be in both or in none. Raises `InvalidPage`.
+        whose state changes between two pages may be in both or in none. Raises `InvalidPage`,
+        `FilterTooWide`.
         """
         with reading(self._connect) as connection:
             return finding.find(connection, wanted, after=after, limit=limit)

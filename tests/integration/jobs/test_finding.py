@@ -5,10 +5,12 @@ from typing import Any
 
 import pytest
 
+from packhorse.jobs import finding
 from packhorse.jobs.filters import JobFilter, StateGroup, Template
+from packhorse.jobs.finding import FilterTooWide
 from packhorse.jobs.job import JobState, UnknownJob
 from packhorse.jobs.names import matches
-from tests.harness.jobs.stored import bookkeeper, jobs_of, store_finished
+from tests.harness.jobs.stored import bookkeeper, jobs_of, store_finished, store_many_finished
 
 NOON = datetime(2026, 1, 1, 12, tzinfo=UTC)
 
@@ -140,6 +142,17 @@ def test_counting_stops_at_the_most(database_url: str) -> None:
     assert jobs.count(most=4) == 4
     assert jobs.count(JobFilter(topic="a/*", group=StateGroup.QUEUED)) == 3
     assert jobs.count(JobFilter(topic="b/*")) == 0
+
+
+def test_a_search_that_takes_too_long_is_ended(
+    database_url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    store_many_finished(database_url, 30_000)
+    monkeypatch.setattr(finding, "PATIENCE_MS", 1)
+    nowhere = JobFilter(templates=[{"absent": 1}])
+    for search in (jobs_of(database_url).find, jobs_of(database_url).count):
+        with pytest.raises(FilterTooWide, match="name a topic"):
+            search(nowhere)
 
 
 def test_a_page_of_a_great_history_takes_no_scan(database_url: str) -> None:
