@@ -13,12 +13,13 @@ from packhorse.db.connect import connect
 from packhorse.db.engine import conninfo
 from packhorse.jobs.event import APPLICATION, Event
 from packhorse.jobs.event_store import NewEvent, record
-from packhorse.jobs.events.bus import EventNotStored
+from packhorse.jobs.events.bus import EventBus, EventNotStored
 from packhorse.jobs.events.delivery import GAP
 from packhorse.jobs.events.outbox import Outbox
 from packhorse.jobs.events.pruning import EventRetention, prune_events
+from packhorse.jobs.events.receiver import Receiver
 from packhorse.jobs.names import InvalidProperties
-from tests.harness.jobs.events import Instance, Writer, bookkeeper, named, tell_all
+from tests.harness.jobs.events import QUICK, Instance, Writer, bookkeeper, named, tell_all
 from tests.harness.postgres import Databases
 from tests.harness.waiting import eventually
 
@@ -68,6 +69,15 @@ def test_one_that_was_away_gets_what_it_missed_and_nothing_twice(database_url: s
             a.bus.send(named("after"))
             eventually(lambda: again.names()[-1] == "after")
             assert len(again.heard) == 501
+
+
+def test_what_nobody_has_subscribed_to_is_passed(database_url: str) -> None:
+    with Instance(database_url, "a").running() as a:
+        a.ear.cancel()
+        a.bus.subscribe("t/x", a.heard.append)
+        tell_all(database_url, "other", topic="t/other")
+        tell_all(database_url, "wanted")
+        eventually(lambda: a.names() == ["wanted"])
 
 
 def test_a_new_instance_begins_now(database_url: str) -> None:
@@ -154,6 +164,35 @@ def test_sessions_that_end_cost_no_event_and_repeat_none(databases: Databases) -
         a.bus.send(named("last"))
         eventually(lambda: b.names()[-1] == "last")
     assert Counter(b.names()) == Counter([*wanted, "last"])
+
+
+def test_what_was_handed_out_and_not_remembered_is_not_handed_out_again(database_url: str) -> None:
+    heard: list[Event] = []
+    bus = EventBus()
+    bus.subscribe("**", heard.append)
+    kinds = [psycopg.Connection, _CursorBreaker, _CursorBreaker]
+    receiver = Receiver(
+        lambda: kinds.pop().connect(conninfo(database_url), autocommit=True), "a", bus, QUICK
+    )
+    receiver.start()
+    assert receiver.wait_until_current(30)
+    tell_all(database_url, *"abc")
+    eventually(lambda: not kinds, what="it has connected for the third time")
+    tell_all(database_url, "d")
+    eventually(lambda: len(heard) >= 4)
+    receiver.stop(10)
+    bus.stop(10)
+    assert [event.properties["name"] for event in heard] == list("abcd")
+
+
+class _CursorBreaker(psycopg.Connection[Any]):
+    """Breaks when a cursor is to be stored."""
+
+    def execute(self, query: Any, *given: Any, **more: Any) -> psycopg.Cursor[Any]:
+        if "SET position" in str(query):
+            self.close()
+            raise psycopg.OperationalError("cut")
+        return super().execute(query, *given, **more)
 
 
 def test_what_a_database_that_is_away_can_take_is_bounded(database_url: str) -> None:

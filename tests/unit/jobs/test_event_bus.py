@@ -196,3 +196,15 @@ def test_stopping_lets_handlers_hear_what_was_sent() -> None:
     bus.subscribe("t", heard.append)
     bus.send(Event("t"))
     assert len(heard) == 100
+
+
+def test_the_bus_knows_what_is_subscribed_to(bus: EventBus) -> None:
+    assert bus.patterns() == ()
+    first = bus.subscribe(["b", "a/*"], print)
+    bus.subscribe("b", print)
+    assert bus.patterns() == ("a/*", "b")
+    everything = bus.subscribe("**", print)
+    assert bus.patterns() == ("**",)
+    everything.cancel()
+    first.cancel()
+    assert bus.patterns() == ("b",)

@@ -67,8 +67,9 @@ class Receiver:
         self._worker.start()
 
     def wake(self) -> None:
-        """Look soon."""
-        self._wake.set()
+        """Look soon, if somebody here wants events of others."""
+        if self._bus.patterns():
+            self._wake.set()
 
     def stop(self, timeout: float) -> None:
         """Hand out nothing more."""
