@@ -109,7 +109,7 @@ FROM jobs.queue q CROSS JOIN LATERAL (
         SELECT j.number, j.topic, j.only_on, j.open_at, j.delayed, j.turn FROM jobs.job j
         WHERE j.topic = t.topic AND j.state = 'QUEUED' AND (NOT j.delayed OR j.attempts > 0)
         ORDER BY j.turn LIMIT 1) j
-    WHERE t.queue = q.name AND (q.name = ANY(%(all_of)s) OR t.topic = ANY(%(consumed)s))
+    WHERE t.queue = q.name AND t.topic <> ALL(%(unconsumed)s)
     ORDER BY j.turn LIMIT 1) h
 WHERE q.name = ANY(%(queues)s) AND q.type = 'ORDERED' AND NOT q.suspended AND {_LEASED}
     AND NOT h.delayed AND h.topic = ANY(%(mine)s)

@@ -47,10 +47,10 @@ class Wish:
     """Known topics (`Layout.topics`) of the queue that it has consumers for."""
     places: int
     """How many jobs at most; of an ORDERED queue one is given."""
-    consumed: Sequence[str] | None = None
-    """ORDERED: the queue's topics that any live instance consumes; others don't hold it up.
+    unconsumed: Sequence[str] = ()
+    """ORDERED: known topics of the queue that no live instance consumes; they don't hold it up.
 
-    None: as if all were.
+    A topic that the run does not know yet does: its jobs may have come first.
     """
     turn: str = ""
     """TOPIC_ROUND_ROBIN: the topic that this run had last."""
@@ -105,7 +105,7 @@ def lost(held: Claim) -> JobLost:
 def _claim(connection: Connection, given: dict[str, Any], wishes: Sequence[Wish]) -> list[Claimed]:
     """Ask for all in one round trip; for the heads of ordered queues there are two more."""
     ordered = [wish for wish in wishes if wish.type is QueueType.ORDERED]
-    topics = {topic for wish in wishes for topic in (*wish.topics, *(wish.consumed or ()))}
+    topics = {topic for wish in wishes for topic in wish.topics}
     with connection.pipeline():
         connection.execute(statements.PREPARE)
         connection.execute(statements.PROMOTE, {"topics": sorted(topics)})
@@ -151,15 +151,13 @@ def _of(wish: Wish) -> dict[str, Any]:
 
 
 def _heads(wishes: Iterable[Wish]) -> dict[str, Any]:
-    """Pairs of queue and topic: what this run can do, and what holds the queue."""
+    """Queues, what this run can do of them, and what does not hold them up."""
     mine = [(wish.queue, topic) for wish in wishes for topic in wish.topics]
-    all_of = [wish.queue for wish in wishes if wish.consumed is None]
-    consumed = {topic for wish in wishes for topic in (*wish.topics, *(wish.consumed or ()))}
+    unconsumed = {topic for wish in wishes for topic in wish.unconsumed}
     return {
         "queues": [wish.queue for wish in wishes],
         "mine": [topic for _, topic in mine],
-        "all_of": all_of,
-        "consumed": sorted(consumed),
+        "unconsumed": sorted(unconsumed),
     }
 
 

@@ -15,7 +15,8 @@ class Offer:
 
     configuration: QueueConfiguration
     topics: tuple[str, ...]
-    consumed: tuple[str, ...] | None
+    unconsumed: tuple[str, ...] = ()
+    """Of an ordered queue: known topics that no instance does."""
 
 
 def offers(layout: Layout, does: Callable[[str], bool], consumes: Consumes | None) -> list[Offer]:
@@ -28,10 +29,10 @@ def offers(layout: Layout, does: Callable[[str], bool], consumes: Consumes | Non
         own = tuple(topic for topic in topics[name] if does(topic))
         if own and not queue.suspended:
             configuration = queue.configuration
-            by_any = None
+            nobodys: tuple[str, ...] = ()
             if configuration.type is QueueType.ORDERED and consumes is not None:
-                by_any = tuple(topic for topic in topics[name] if topic in own or consumes(topic))
-            found.append(Offer(configuration, own, by_any))
+                nobodys = tuple(one for one in topics[name] if one not in own and not consumes(one))
+            found.append(Offer(configuration, own, nobodys))
     return found
 
 
@@ -67,7 +68,7 @@ class Wishes:
         name = offer.configuration.name
         turn = self._turns.get(name, "")
         kind = offer.configuration.type
-        return Wish(name, offer.topics, places, offer.consumed, turn, type=kind)
+        return Wish(name, offer.topics, places, offer.unconsumed, turn, type=kind)
 
 
 def _places(configuration: QueueConfiguration, slots: Slots) -> int:

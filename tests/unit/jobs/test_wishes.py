@@ -37,21 +37,21 @@ def test_only_topics_that_are_done_here_are_offered_and_no_suspended_queue() -> 
     )
     does = {"a/2", "b/1", "c/1"}
     found = offers(known, does.__contains__, None)
-    assert [(one.configuration.name, one.topics, one.consumed) for one in found] == [
-        ("a", ("a/2",), None),
-        ("b", ("b/1",), None),
+    assert [(one.configuration.name, one.topics, one.unconsumed) for one in found] == [
+        ("a", ("a/2",), ()),
+        ("b", ("b/1",), ()),
     ]
     found = offers(known, does.__contains__, {"b/2"}.__contains__)
-    assert [one.consumed for one in found] == [None, ("b/1", "b/2")]
+    assert [one.unconsumed for one in found] == [(), ("b/3",)]
     assert offers(known, set().__contains__, None) == []
 
 
 def test_places_are_shared_and_ordered_queues_take_one() -> None:
     slots = Slots(places=10, cores=3)
     offered = [
-        Offer(queue("a", type=MANY, max_parallel=100).configuration, ("a/1",), None),
-        Offer(queue("b").configuration, ("b/1",), None),
-        Offer(queue("c", type=TURNS).configuration, ("c/1",), None),
+        Offer(queue("a", type=MANY, max_parallel=100).configuration, ("a/1",)),
+        Offer(queue("b").configuration, ("b/1",)),
+        Offer(queue("c", type=TURNS).configuration, ("c/1",)),
     ]
     wishes = Wishes()
     wishes.had("c", "c/1")
@@ -69,7 +69,7 @@ def test_places_are_shared_and_ordered_queues_take_one() -> None:
 def test_few_places_go_to_each_queue_in_turn() -> None:
     slots = Slots(places=1, cores=1)
     names = ("a", "b", "c")
-    offered = [Offer(queue(one, type=MANY).configuration, (f"{one}/1",), None) for one in names]
+    offered = [Offer(queue(one, type=MANY).configuration, (f"{one}/1",)) for one in names]
     wishes, first = Wishes(), set()
     for _ in names:
         [wish] = wishes.wishes(offered, slots)

@@ -1,0 +1,151 @@
+"""Workers in a cluster: what they announce, who leads, and topics that nobody does."""
+
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from packhorse.jobs.consumer import Consumer, JobContext, Outcome
+from packhorse.jobs.consumers import Consumers, reach_of
+from packhorse.jobs.host import DUTIES, JobsHost
+from packhorse.jobs.job import Job, JobState
+from packhorse.jobs.queues import QueueConfiguration, QueueType
+from packhorse.topology.open import TopologySettings
+from packhorse.topology.own_cluster import Announced, OwnCluster, join
+from packhorse.topology.properties import CONSUMERS
+from tests.harness.jobs.hosted import hosted, until
+from tests.harness.waiting import eventually
+
+ORDERED = QueueConfiguration("in-order", ("steps/**",))
+
+
+@contextmanager
+def member(
+    url: str,
+    name: str,
+    consumers: dict[str, Consumer] | Consumers,
+    *queues: QueueConfiguration,
+) -> Iterator[tuple[JobsHost, OwnCluster]]:
+    settings = TopologySettings(
+        instance_id=name, interval_s=0.2, timeout_s=10, min_event_delay_s=0.1
+    )
+    cluster = join(url, settings, Announced("tests", duties=DUTIES))
+    cluster.start()
+    try:
+        with hosted(url, consumers, queues=queues, cluster=cluster) as host:
+            eventually(cluster.discovery.is_current, what="a view")
+            yield host, cluster
+    finally:
+        cluster.stop(10)
+
+
+class Records:
+    """A consumer that remembers what it has done."""
+
+    def __init__(self) -> None:
+        self.done: list[Job] = []
+        self._lock = threading.Lock()
+
+    def __call__(self, job: Job, context: JobContext) -> Outcome:
+        with self._lock:
+            self.done.append(job)
+        return Outcome.OK
+
+
+def announced_by(cluster: OwnCluster, name: str) -> str | None:
+    view = cluster.discovery.current_view()
+    assert view is not None
+    found = {one.id: one.properties.get(CONSUMERS) for one in view.instances}
+    return found.get(name)
+
+
+def test_an_instance_announces_its_consumers_and_their_changes(database_url: str) -> None:
+    records = Records()
+    consumers = Consumers(denied=["images/raw"])
+    consumers.add("images/**", records)
+    with member(database_url, "one", {}) as (_, seeing), member(database_url, "two", consumers):
+        eventually(
+            lambda: announced_by(seeing, "two") == "images/**,!images/raw", what="it is announced"
+        )
+        consumers.add("mail", records)
+        eventually(
+            lambda: reach_of(announced_by(seeing, "two") or "").covers("mail"), what="both are"
+        )
+        assert announced_by(seeing, "one") is None
+        consumers.remove("mail", records)
+        consumers.remove("images/**", records)
+        eventually(lambda: announced_by(seeing, "two") is None, what="nothing is any more")
+
+
+def test_a_job_for_the_leader_is_done_by_the_leader_and_one_for_an_instance_there(
+    database_url: str,
+) -> None:
+    first, second = Records(), Records()
+    with member(database_url, "one", {"a/**": first}) as (host, cluster):
+        eventually(lambda: cluster.holder(DUTIES[0]) is not None, what="somebody leads")
+        with member(database_url, "two", {"a/**": second}):
+            for _ in range(5):
+                number = host.jobs.add_job("a/b", only_on="@leader").job.number
+                assert until(host, number, JobState.SUCCEEDED).instance == "one"
+                number = host.jobs.add_job("a/b", only_on="two").job.number
+                assert until(host, number, JobState.SUCCEEDED).instance == "two"
+            assert (len(first.done), len(second.done)) == (5, 5)
+
+
+def test_a_topic_that_nobody_does_holds_no_ordered_queue_until_somebody_does(
+    database_url: str,
+) -> None:
+    records, late = Records(), Records()
+    with member(database_url, "one", {"steps/a": records}, ORDERED) as (host, _):
+        waiting = host.jobs.add_job("steps/b").job.number
+        numbers = [host.jobs.add_job("steps/a").job.number for _ in range(5)]
+        until(host, numbers[-1], JobState.SUCCEEDED)
+        assert host.jobs.get(waiting).state is JobState.QUEUED
+        host.consumers.add("steps/*", late)
+        until(host, waiting, JobState.SUCCEEDED)
+    assert [job.number for job in records.done] == numbers
+
+
+def test_an_ordered_queue_is_in_order_over_instances_and_retries(database_url: str) -> None:
+    done: list[int] = []
+    lock, at_work = threading.Lock(), []
+
+    def consume(job: Job, context: JobContext) -> Outcome:
+        with lock:
+            at_work.append(job.number)
+            assert len(at_work) == 1, "one at a time"
+        try:
+            if job.attempts == 1 and job.number % 5 == 0:
+                return Outcome.FAILED
+            with lock:
+                done.append(job.number)
+            return Outcome.OK
+        finally:
+            with lock:
+                at_work.remove(job.number)
+
+    queue = QueueConfiguration("in-order", ("steps/**",), retry_delay_s=0.0)
+    with (
+        member(database_url, "one", {"steps/**": consume}, queue) as (host, _),
+        member(database_url, "two", {"steps/**": consume}),
+    ):
+        numbers = [
+            host.jobs.add_job(f"steps/{n % 3}", priority=n % 7).job.number for n in range(40)
+        ]
+        for number in numbers:
+            until(host, number, JobState.SUCCEEDED)
+        instances = {host.jobs.get(number).instance for number in numbers}
+    assert done == numbers
+    assert instances <= {"one", "two"}
+
+
+def test_a_suspended_queue_begins_nothing_until_it_is_resumed(database_url: str) -> None:
+    records = Records()
+    queue = QueueConfiguration("quick", ("a/**",), type=QueueType.TOPIC_ROUND_ROBIN)
+    with member(database_url, "one", {"a/**": records, "b": records}, queue) as (host, _):
+        until(host, host.jobs.add_job("a/b").job.number, JobState.SUCCEEDED)
+        host.jobs.suspend_queue("quick")
+        number = host.jobs.add_job("a/b").job.number
+        until(host, host.jobs.add_job("b").job.number, JobState.SUCCEEDED)
+        assert host.jobs.get(number).state is JobState.QUEUED
+        host.jobs.resume_queue("quick")
+        until(host, number, JobState.SUCCEEDED)
