@@ -7,6 +7,11 @@ from typing import Any
 from packhorse_services.cli.events import printable
 from packhorse_services.cli.views import View
 
+
+def _note(document: Mapping[str, Any]) -> str:
+    return "" if document["current"] else "which instances live, and do what, is not known now"
+
+
 JOBS = View(
     rows="jobs",
     name="number",
@@ -79,6 +84,7 @@ TOPICS = View(
         "WITHOUT A CONSUMER SINCE": "unconsumed_since",
     },
     wide={"WAITED": "statistics.average_waiting_s", "TOOK": "statistics.average_processing_s"},
+    note=_note,
 )
 SCHEDULES = View(
     rows="schedules",

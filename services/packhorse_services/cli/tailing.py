@@ -42,13 +42,13 @@ def tail(
 
 
 def wait(service: Api, number: int, timeout: float) -> None:
-    """Return when a job has SUCCEEDED, and show its log until then.
+    """Return when a job has SUCCEEDED, and tell its log until then, on stderr.
 
     Raises `CommandFailed`: with `TIMEOUT` when that takes too long, `FAILED` for another end.
     """
     try:
         with ending_after(timeout):
-            _follow_job(service, number, Format.TABLE)
+            _follow_job(service, number, Format.TABLE, output.tell)
     except TimeIsUp:
         raise CommandFailed(
             f"not done after {timeout:g} s; look again with packhorse job tail {number}",
@@ -56,7 +56,9 @@ def wait(service: Api, number: int, timeout: float) -> None:
         ) from None
 
 
-def _follow_job(service: Api, number: int, form: Format) -> None:
+def _follow_job(
+    service: Api, number: int, form: Format, show: Callable[[str], None] = output.line
+) -> None:
     before: Mapping[str, Any] = {}
     for found in _seen(service, number):
         if found == before:
@@ -67,7 +69,7 @@ def _follow_job(service: Api, number: int, form: Format) -> None:
             _tell_state(before, found, output.line)
         else:
             for line in new_lines(before.get("log", ()), found["log"]):
-                output.line(printable(line))
+                show(printable(line))
             _tell_state(before, found, output.tell)
         before = found
     if before["state"] != "SUCCEEDED":
