@@ -141,12 +141,14 @@ def test_a_handler_may_send_and_subscribe_and_cancel(bus: EventBus) -> None:
         heard.append(event.topic)
         if event.topic == "question":
             bus.send(Event("answer"))
+            assert not subscribed.state().slow, "it has waited for itself"
+            heard.append("sent")
             subscribed.cancel()
 
     subscribed = bus.subscribe("**", answer)
     bus.send(Event("question"))
     bus.send(Event("after"))
-    assert heard == ["question"], "what came after it was cancelled is not heard"
+    assert heard == ["question", "sent"], "what came after it was cancelled is not heard"
 
 
 def test_what_the_sender_changes_afterwards_stays_its_own(bus: EventBus) -> None:
