@@ -65,7 +65,7 @@ def test_each_program_announces_itself_in_the_cluster_of_its_database(running: S
         for name, one in author.items()
     }
     assert told == {
-        "publisher-0": ("publisher", "main", "notifier.main"),
+        "publisher-0": ("publisher", "main", "notifier.main,scheduler"),
         "content-0": ("content", None, None),
         "cleanup-0": ("cleanup", None, "cleanup,scheduler"),
         "cleanup-1": ("cleanup", None, "cleanup,scheduler"),

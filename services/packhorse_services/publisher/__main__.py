@@ -7,6 +7,7 @@ from packhorse.clock import SystemClock
 from packhorse.db.engine import open_engine
 from packhorse.db.migrate import upgrade
 from packhorse.errors import PackhorseError
+from packhorse.jobs.host import DUTIES
 from packhorse.messaging.api import Journal
 from packhorse.messaging.open import open_journal
 from packhorse.messaging.topics import standard_topics
@@ -44,7 +45,9 @@ def serve(settings: Settings) -> None:
 
 def _own_cluster(settings: Settings) -> OwnCluster:
     agent = settings.agent
-    announced = Announced("publisher", agent, endpoint=settings.endpoint, duties=(duty_of(agent),))
+    announced = Announced(
+        "publisher", agent, endpoint=settings.endpoint, duties=(duty_of(agent), *DUTIES)
+    )
     return join(settings.database_url.get_secret_value(), settings.topology, announced)
 
 

@@ -11,6 +11,7 @@ from psycopg_pool import ConnectionPool
 from packhorse.blobs.api import BlobStore
 from packhorse.clock import Clock
 from packhorse.db.connect import async_pool, open_pool
+from packhorse.jobs.host import JobsHost
 from packhorse.messaging.api import Journal, Record
 from packhorse.runtime.auth import Authenticator
 from packhorse.runtime.lifecycle import Component
@@ -18,6 +19,7 @@ from packhorse.runtime.periodic import Periodic
 from packhorse.topology.own_cluster import OwnCluster
 from packhorse.wire.topics import Topics
 from packhorse_services.publisher.admission import Admission, QueueLimits
+from packhorse_services.publisher.chores import Chore, host_of
 from packhorse_services.publisher.collaborators import Collaborators
 from packhorse_services.publisher.commands.issuing import Commands
 from packhorse_services.publisher.commands.sender import CommandSender
@@ -49,7 +51,7 @@ from packhorse_services.publisher.slot import Slot, slot_connection
 from packhorse_services.publisher.subscriber_names import SubscriberNames
 
 _UPKEEP_S = 15.0
-_TIDY_S = 300.0
+_TIDY_EVERY = timedelta(minutes=5)
 _EARLY_BYTES = 2 * 1024 * 1024
 """A group that was exported early is written under the slot, so it is kept small."""
 
@@ -162,17 +164,10 @@ class _Assembly:
         return self.tasks, self.commands_pool, self.dry_runs_pool, self.readiness_pool
 
     def _components(self) -> Sequence[Component]:
-        housekeeping = Housekeeping(
-            self.tasks,
-            self.journal,
-            self.topics.package,
-            keep_keys_s=self.settings.idempotency_hours * 3600,
-            keep_producers_s=self.settings.producer_days * 86_400,
-        )
         cluster = self.backends.cluster
         return (
             *map(_Closed, self._pools()),
-            *(() if cluster is None else (cluster,)),
+            *(() if cluster is None else (cluster, self._chores(cluster))),
             self.command_sender,
             self.announcements,
             self.queues.feed,
@@ -180,8 +175,20 @@ class _Assembly:
             self.hub,
             self.exporter,
             Periodic("queue-upkeep", _UPKEEP_S, self.queues.keep_up, clock=self.clock),
-            Periodic("housekeeping", _TIDY_S, housekeeping.tidy, clock=self.clock),
         )
+
+    def _chores(self, cluster: OwnCluster) -> JobsHost:
+        """Without a cluster nobody does them: a publisher of a test is not there for long."""
+        housekeeping = Housekeeping(
+            self.tasks,
+            self.journal,
+            self.topics.package,
+            keep_keys_s=self.settings.idempotency_hours * 3600,
+            keep_producers_s=self.settings.producer_days * 86_400,
+        )
+        about = "Forgets idempotency keys, producers, commands and distributions of long ago"
+        tidy = Chore("tidy", _TIDY_EVERY, about, housekeeping.tidy)
+        return host_of(self.url, cluster, (tidy, *self.outcomes.chores))
 
     def _readiness(self) -> Mapping[str, Callable[[], None]]:
         return {

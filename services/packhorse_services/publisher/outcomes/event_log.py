@@ -76,12 +76,21 @@ class EventLog:
 
     def _opened(self) -> DeduplicatedLog:
         self._epoch = self._next_epoch(self._epoch_in_log)
-        self._log = DeduplicatedLog(
-            *(self._journal, self._topic, self._snapshots),
-            name=f"{self._topic}/{self._agent}",
-            key=self._agent,
-        )
+        self._log = _known(self._journal, self._topic, self._agent, self._snapshots)
         return self._log
+
+
+def snapshot_events(journal: Journal, topic: str, agent: str, snapshots: SnapshotStore) -> None:
+    """Keep what the event topic holds of an agent, so that whoever comes next reads little.
+
+    Any replica may do it at any time: it reads the topic itself, from the last snapshot on.
+    Raises a `Transient` when the journal or the store is away; nothing is lost then.
+    """
+    _known(journal, topic, agent, snapshots).take_snapshot()
+
+
+def _known(journal: Journal, topic: str, agent: str, snapshots: SnapshotStore) -> DeduplicatedLog:
+    return DeduplicatedLog(journal, topic, snapshots, name=f"{topic}/{agent}", key=agent)
 
 
 def _producer(agent: str, journal_id: str) -> str:

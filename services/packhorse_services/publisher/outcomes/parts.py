@@ -1,7 +1,8 @@
 """Puts together what keeps an agent's outcomes."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from datetime import timedelta
 from functools import partial
 from typing import Any
 
@@ -12,11 +13,11 @@ from packhorse.clock import Clock
 from packhorse.db.connect import connect
 from packhorse.messaging.api import Journal
 from packhorse.runtime.lifecycle import Component
-from packhorse.runtime.periodic import Periodic
 from packhorse.topology.own_cluster import OwnCluster
 from packhorse.wire.topics import Topics
+from packhorse_services.publisher.chores import Chore
 from packhorse_services.publisher.deduplication_store import DatabaseSnapshots
-from packhorse_services.publisher.outcomes.event_log import EventLog
+from packhorse_services.publisher.outcomes.event_log import EventLog, snapshot_events
 from packhorse_services.publisher.outcomes.keeper import Keeper
 from packhorse_services.publisher.outcomes.notifier import Notifier
 from packhorse_services.publisher.outcomes.packages import PackageSource
@@ -27,7 +28,8 @@ from packhorse_services.publisher.outcomes.tidying import Tidying
 from packhorse_services.publisher.outcomes.turn import Turn, bookkeeping
 from packhorse_services.publisher.queues.queue import Queues
 
-_TIDY_S = 300.0
+_TIDY_EVERY = timedelta(minutes=5)
+_SNAPSHOT_EVERY = timedelta(hours=1)
 _MOST_EPOCHS = 100_000
 
 
@@ -42,6 +44,8 @@ class OutcomeParts:
 
     settlement: Settlement
     components: Sequence[Component]
+    chores: Sequence[Chore]
+    """What one replica of the agent does every so often."""
 
 
 def outcome_parts(
@@ -80,8 +84,27 @@ def outcome_parts(
         clock=clock,
     )
     tidying = Tidying(pool, journal, topics.package, agent, keep_failed_s=keep_failed_s)
-    periodic = Periodic("outcome-tidying", _TIDY_S, tidying.tidy, clock=clock)
-    return OutcomeParts(settlement, (keeper, settlement, periodic))
+    snapshot = partial(snapshot_events, journal, topics.event, agent, DatabaseSnapshots(pool))
+    return OutcomeParts(settlement, (keeper, settlement), _chores(agent, tidying, snapshot))
+
+
+def _chores(agent: str, tidying: Tidying, snapshot: Callable[[], object]) -> tuple[Chore, Chore]:
+    return (
+        Chore(
+            "tidy-outcomes",
+            _TIDY_EVERY,
+            "Forgets outcomes and subscribers that nobody will ask for again",
+            tidying.tidy,
+            agent,
+        ),
+        Chore(
+            "snapshot-deduplication",
+            _SNAPSHOT_EVERY,
+            "Keeps which events are told, so that a start reads little of the event topic",
+            snapshot,
+            agent,
+        ),
+    )
 
 
 def _session(database_url: str, agent: str, cluster: OwnCluster | None) -> Connection:

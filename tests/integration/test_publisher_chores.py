@@ -1,0 +1,125 @@
+"""What publishers do every so often is done by one of them, by schedules that a user sees."""
+
+import itertools
+import threading
+from collections import Counter as Counts
+from collections.abc import Iterator
+from contextlib import ExitStack, closing
+from datetime import timedelta
+from typing import Any
+
+import psycopg
+import pytest
+from psycopg import Connection
+from psycopg_pool import ConnectionPool
+
+from packhorse.db.connect import open_pool
+from packhorse.messaging.api import Journal, Outgoing
+from packhorse.messaging.open import open_journal
+from packhorse.messaging.topics import standard_topics
+from packhorse.runtime.lifecycle import Lifecycle
+from packhorse.topology.open import TopologySettings
+from packhorse.topology.own_cluster import Announced, OwnCluster, join
+from packhorse.wire.topics import Topics
+from packhorse_services.publisher.chores import Chore, host_of
+from packhorse_services.publisher.deduplication_store import DatabaseSnapshots
+from packhorse_services.publisher.outcomes.event_log import EventLog, snapshot_events
+from tests.harness.waiting import eventually
+
+TOPIC, AGENT = Topics().event, "main"
+
+
+class Counter:
+    """Something to be done, that counts how often it was; fails as often as it is told."""
+
+    def __init__(self, failures: int = 0) -> None:
+        self.done = 0
+        self._failures, self._lock = failures, threading.Lock()
+
+    def __call__(self) -> None:
+        with self._lock:
+            if self._failures:
+                self._failures -= 1
+                raise RuntimeError("not now")
+            self.done += 1
+
+
+def chore(act: Any, agent: str = "") -> Chore:
+    return Chore("tidy", timedelta(hours=1), "Tidies", act, agent)
+
+
+def cluster_of(url: str) -> OwnCluster:
+    times = TopologySettings(interval_s=0.2, timeout_s=5, min_event_delay_s=0)
+    return join(url, times, Announced("publisher", duties=("scheduler",)))
+
+
+def come_now(url: str) -> int:
+    """Let the time of all schedules have come; return how many there are."""
+    with psycopg.connect(url) as connection:
+        moved = connection.execute("UPDATE jobs.schedule SET next_tick = clock_timestamp()")
+        connection.execute("SELECT pg_notify('packhorse_schedules', '')")
+    return moved.rowcount
+
+
+def finished(url: str) -> list[tuple[str, bool]]:
+    """Return schedule of the ticks that fired, and whether a job of theirs is left."""
+    with psycopg.connect(url) as connection:
+        return connection.execute(
+            "SELECT schedule, EXISTS (SELECT FROM jobs.job WHERE number = ANY (jobs)) "
+            "FROM jobs.tick WHERE outcome = 'FIRED' ORDER BY schedule, tick"
+        ).fetchall()
+
+
+def test_one_of_several_replicas_does_it_and_each_agent_has_its_own(database_url: str) -> None:
+    common, first, second = Counter(), Counter(failures=1), Counter()
+    with ExitStack() as stack:
+        for act, agent in ((first, "one"), (first, "one"), (second, "two")):
+            cluster = cluster_of(database_url)
+            host = host_of(database_url, cluster, [chore(common), chore(act, agent)])
+            stack.enter_context(Lifecycle([cluster, host]))
+        eventually(lambda: come_now(database_url) == 3, what="all schedules are declared")
+        eventually(lambda: not any_left(database_url))
+        told = finished(database_url)
+    done = Counts(name.removeprefix("packhorse.publisher.") for name, _ in told)
+    assert done == {"tidy": common.done, "one.tidy": first.done, "two.tidy": second.done}
+
+
+def any_left(url: str) -> bool:
+    """Tell whether some schedule has not fired, or its job is not done."""
+    told = finished(url)
+    return len({name for name, _ in told}) < 3 or any(left for _, left in told)
+
+
+@pytest.fixture
+def journal() -> Iterator[Journal]:
+    journal = open_journal("memory://chores", client_name="tests")
+    journal.create_topics(standard_topics(Topics()))
+    with closing(journal):
+        yield journal
+
+
+@pytest.fixture
+def pool(database_url: str) -> Iterator[ConnectionPool[Connection]]:
+    with closing(open_pool(database_url, "chores-test")) as pool:
+        yield pool
+
+
+def test_a_snapshot_by_another_replica_has_what_the_log_has(
+    journal: Journal, pool: ConnectionPool[Connection]
+) -> None:
+    store = DatabaseSnapshots(pool)
+    epochs = itertools.count(1)
+    log = EventLog(journal, TOPIC, AGENT, store, lambda above: above + next(epochs))
+    events = [(offset, Outgoing(b"x", key=AGENT)) for offset in range(10)]
+    log.append("log-1", events[:6])
+    snapshot_events(journal, TOPIC, AGENT, store)
+    kept = store.load(f"{TOPIC}/{AGENT}")
+    assert kept is not None
+    [producer] = kept.state.producers.values()
+    assert producer.sequence == 5
+    log.append("log-1", events)
+    later = EventLog(journal, TOPIC, AGENT, store, lambda above: above + next(epochs))
+    later.append("log-1", events)
+    partition = journal.partition_of(TOPIC, AGENT)
+    bounds = journal.bounds(TOPIC, partition)
+    assert bounds.next - bounds.oldest == 10, "each event is there once"
