@@ -12,6 +12,7 @@ import pytest
 from tests.harness.processes import Up
 
 ROOT = Path(__file__).parents[2]
+_FILE = re.compile(r"^```python (\S+)\n(.*?)^```", re.MULTILINE | re.DOTALL)
 _BLOCK = re.compile(r"^```console\n(.*?)^```", re.MULTILINE | re.DOTALL)
 _DOCUMENTED_PORTS = {
     8080: "publisher",
@@ -29,6 +30,8 @@ def test_the_commands_of_a_page_work(up: Up, tmp_path: Path, page: str) -> None:
     for port, program in _DOCUMENTED_PORTS.items():
         script = script.replace(f"http://127.0.0.1:{port}", stack[program])
     script = script.replace("http://127.0.0.1:8083", stack["subscribers"]["sub1"])
+    for name, content in _FILE.findall((ROOT / page).read_text()):
+        (tmp_path / name).write_text(content)
     (tmp_path / ".curlrc").write_text("silent\nshow-error\nfail-with-body\n")
     path = f"{Path(sys.executable).parent}:{os.environ['PATH']}"
     done = subprocess.run(
