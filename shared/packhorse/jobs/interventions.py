@@ -5,9 +5,11 @@ of the jobs that were in the state for it, and notify REMOVED.
 """
 
 from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import datetime
 
 from psycopg import Connection
-from psycopg.rows import dict_row
+from psycopg.rows import class_row, dict_row
 
 from packhorse.jobs import statistics
 from packhorse.jobs.ending_rows import finish_waiting
@@ -16,7 +18,16 @@ from packhorse.jobs.given import read_jobs
 from packhorse.jobs.job import Job, JobState
 from packhorse.jobs.notifications import REMOVED, notification
 from packhorse.jobs.queues import tell_workers
-from packhorse.jobs.rows import FINISHED, job_of
+from packhorse.jobs.rows import FINISHED, FROM_UNFINISHED, job_of
+
+
+@dataclass(frozen=True, slots=True)
+class _Held:
+    number: int
+    topic: str
+    queue: str
+    max_retries: int
+    now: datetime
 
 
 def forget_finished(connection: Connection, numbers: Sequence[int], reason: str) -> set[int]:
@@ -34,15 +45,18 @@ def abandon(connection: Connection, numbers: Sequence[int], reason: str) -> set[
 
     Waits for a transaction that holds one (`claims.check`).
     """
-    rows = connection.execute(_LOCK_ACTIVE, (list(numbers),)).fetchall()
-    if not rows:
+    with connection.cursor(row_factory=class_row(_Held)) as cursor:
+        held = cursor.execute(_LOCK_ACTIVE, (list(numbers),)).fetchall()
+    if not held:
         return set()
-    found = [number for number, *_ in rows]
-    finish_waiting(connection, found, JobState.DROPPED, reason)
-    places = [(queue, topic) for _, queue, topic, _ in rows]
-    statistics.add(connection, statistics.of_ended(places, JobState.DROPPED, rows[-1][-1]))
+    moved = [(one.number, one.queue, one.max_retries) for one in held]
+    finish_waiting(connection, moved, JobState.DROPPED, reason)
+    places = [(one.queue, one.topic) for one in held]
+    statistics.add(connection, statistics.of_ended(places, JobState.DROPPED, held[-1].now))
     tell_workers(connection)
-    return _told(connection, list(read_jobs(connection, found).values()), reason)
+    return _told(
+        connection, list(read_jobs(connection, [one.number for one in held]).values()), reason
+    )
 
 
 def _told(connection: Connection, jobs: Sequence[Job], reason: str) -> set[int]:
@@ -53,7 +67,9 @@ def _told(connection: Connection, jobs: Sequence[Job], reason: str) -> set[int]:
 _LOCK_FINISHED = f"""
 SELECT {FINISHED} FROM jobs.finished j WHERE j.number = ANY(%s) ORDER BY j.number FOR UPDATE
 """  # noqa: S608
-_LOCK_ACTIVE = """
-SELECT j.number, t.queue, j.topic, clock_timestamp() FROM jobs.job j JOIN jobs.topic t USING (topic)
-WHERE j.number = ANY(%s) AND j.state = 'ACTIVE' ORDER BY j.number FOR UPDATE OF j
-"""
+_LOCK_ACTIVE = f"""
+SELECT j.number, j.topic, t.queue, coalesce(j.max_retries, q.max_retries) AS max_retries,
+    clock_timestamp() AS now
+FROM {FROM_UNFINISHED} WHERE j.number = ANY(%s) AND j.state = 'ACTIVE'
+ORDER BY j.number FOR UPDATE OF j
+"""  # noqa: S608
