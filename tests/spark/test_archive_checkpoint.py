@@ -3,17 +3,22 @@
 import json
 import shutil
 from collections.abc import Iterator
+from contextlib import closing
 from pathlib import Path
 from urllib.parse import urlsplit
 
 import pytest
 from pyspark.sql import SparkSession
 
+from packhorse.messaging.open import open_journal
 from packhorse_services.pipeline import tables
 from packhorse_services.pipeline.archive import bronze, silver
 from packhorse_services.pipeline.archive.bronze import Origin
+from packhorse_services.pipeline.archive.checkpoint import Folder, Progress
+from packhorse_services.pipeline.archive.delta import Turn, settle
 from packhorse_services.pipeline.archive.task import Choices
 from packhorse_services.pipeline.errors import CheckpointCorrupt, TaskRefused
+from tests.harness.archive import fill
 from tests.harness.archive_site import ArchiveSite, archive_site
 from tests.harness.journals import SqlBackend
 from tests.harness.postgres import Databases
@@ -95,6 +100,27 @@ def test_r24_a_topic_created_anew_is_not_mixed_with_the_old_one(site: ArchiveSit
         site.archive()
 
 
+def test_r24_a_restored_journal_that_has_grown_again_is_not_mixed_with_the_old_one(
+    site: ArchiveSite, databases: Databases
+) -> None:
+    """Identity and bounds are as expected; only the records tell."""
+    site.journal.close()
+    backup = databases.copy(urlsplit(site.url).path.removeprefix("/"))
+    with closing(open_journal(site.url, client_name="tests")) as journal:
+        fill(journal, site.topics, [3], [site.topics.package])
+    site.archive()
+    with closing(open_journal(backup, client_name="tests")) as journal:
+        fill(journal, site.topics, [4, 5], [site.topics.package])
+    before, site.url = site.url, backup
+    with pytest.raises(
+        TaskRefused, match=rf"{site.topics.package}/0 .* at offset 3 .*backup.*PACKHORSE_TABLES_URL"
+    ):
+        site.archive()
+    assert site.places(tables.PACKAGES) == [0, 1, 2, 3]
+    site.url = before
+    site.archive()
+
+
 def test_silver_goes_on_after_bronze_was_compacted_and_expired(site: ArchiveSite) -> None:
     site.fill([3], "package", "command")
     site.archive()
@@ -125,6 +151,24 @@ def test_tables_and_checkpoints_on_s3(
             site.archive()
         site.require_equal_sets()
         assert site.places(tables.PACKAGES) == [0, 1]
+
+
+def test_s8_who_plans_while_another_run_goes_on_is_told_so(
+    site: ArchiveSite, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The other one ends a batch between the two looks, at the tables and at the checkpoint."""
+    folder, location = site.checkpoint(bronze.QUERY), site.location
+    progress_of = bronze.progress_of
+
+    def meanwhile(checkpoint: Folder) -> Progress | None:
+        for log in ("offsets", "commits"):
+            shutil.copy(folder / log / "0", folder / log / "1")
+        settle(location, tables.BRONZE, Turn(bronze.QUERY, 0, 1))
+        return progress_of(checkpoint)
+
+    monkeypatch.setattr(bronze, "progress_of", meanwhile)
+    with pytest.raises(TaskRefused, match="another run of the archive is at work"):
+        bronze.plan(site.spark, location, Origin(site.url, site.topics))
 
 
 def test_a_checkpoint_that_did_more_than_the_tables_is_refused(site: ArchiveSite) -> None:

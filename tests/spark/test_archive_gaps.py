@@ -10,7 +10,7 @@ from pyspark.sql import SparkSession
 from packhorse.wire.record import Encoded
 from packhorse_services.pipeline import tables
 from packhorse_services.pipeline.archive.task import Choices
-from packhorse_services.pipeline.errors import HistoryGap
+from packhorse_services.pipeline.errors import HistoryGap, TaskRefused
 from tests.harness.archive import append, everything_in
 from tests.harness.archive_site import ArchiveSite, archive_site
 from tests.spark.test_archive import journal_url
@@ -87,3 +87,26 @@ def test_r2_a_hole_that_opens_during_the_run_is_named_too(site: ArchiveSite) -> 
         site.archive(reached=reached, max_offsets=2)
     site.archive(Choices(accept_gap=True))
     assert max(site.places(tables.QUARANTINE)) == 15
+
+
+@ON_BOTH
+def test_r24_a_last_record_that_is_another_one_stops_the_archive(site: ArchiveSite) -> None:
+    """As after a restore: what the archive holds is not what the journal has there."""
+    command = site.topics.command
+    site.fill(range(3), "package", "command")
+    site.archive()
+    place = f"delta.`{site.location.spark_path(tables.BRONZE)}`"
+    number = site.journal.partition_of(command, "s-2")
+    last = site.journal.bounds(command, number).next - 1
+    where = f"topic = '{command}' AND partition = {number} AND offset = {last}"
+    later = f"UPDATE {place} SET time = time + INTERVAL 1 MILLISECOND WHERE {where}"
+    site.archive()
+    site.spark.sql(later)
+    with pytest.raises(
+        TaskRefused, match=rf"{command}/{number} has another record at offset {last}"
+    ):
+        site.archive()
+    site.journal.truncate(command, last + 1, number)
+    site.fill([4], "package")
+    site.archive()
+    assert site.places(tables.PACKAGES) == [0, 1, 2, 3]

@@ -21,6 +21,7 @@ from packhorse_services.pipeline.at.task import Point, subtree_at
 from packhorse_services.pipeline.errors import TaskRefused
 from packhorse_services.pipeline.history.decoding import events_of
 from packhorse_services.pipeline.history.order import in_path_order, partitions_for
+from packhorse_services.pipeline.history.target import target
 from packhorse_services.pipeline.location import Location
 from tests.harness.feed import page
 from tests.harness.fold import Content
@@ -88,6 +89,8 @@ def test_what_the_archive_lacks_is_refused(
         shown(spark, location, offset=9)
     with pytest.raises(TaskRefused, match="begins at 2023-11-14"):
         shown(spark, location, time=moment("2020-01-01"))
+    newest = datetime.fromtimestamp(BEGIN_MS / 1000 + 8, UTC)
+    assert target(spark, location, time=newest).offset == 8, "the newest one's own time is known"
     with pytest.raises(TaskRefused, match=r"newest .* 2023-11-14T22:13:28.000Z.*--offset 8"):
         shown(spark, location, time=datetime.fromtimestamp(BEGIN_MS / 1000 + 8.5, UTC))
 

@@ -2,7 +2,7 @@
 
 import json
 import logging
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from contextlib import closing
 from dataclasses import dataclass
 
@@ -20,7 +20,7 @@ from packhorse_services.pipeline.archive.delta import (
     Turn,
     append,
     begin,
-    last_turn,
+    newest_turn,
     settle,
 )
 from packhorse_services.pipeline.archive.journal_source import (
@@ -34,7 +34,9 @@ from packhorse_services.pipeline.archive.journal_source import (
     require_same,
 )
 from packhorse_services.pipeline.archive.kafka_source import kafka_stream
+from packhorse_services.pipeline.archive.last_records import require_same_records
 from packhorse_services.pipeline.archive.places import Places
+from packhorse_services.pipeline.errors import TaskRefused
 from packhorse_services.pipeline.location import Location
 from packhorse_services.pipeline.session import cores
 
@@ -96,14 +98,15 @@ def plan(
 
     Raises `HistoryGap`, `CheckpointCorrupt`, `TaskRefused`, and the journal's own errors.
     """
-    turn = last_turn(location, tables.BRONZE, QUERY)
+    turn = newest_turn(location, [tables.BRONZE], QUERY)
     reached = None if turn is None or new_checkpoint else _reached(spark, location, turn)
     held = start.held_by_bronze(location)
     with origin.open() as journal:
         identities = start.identities_of(journal, origin.names, held)
         extent = at.extent_of(journal, origin.names)
-    expected = at.furthest(held.places, reached or {})
-    start.require_not_beyond(extent, expected)
+        expected = at.furthest(held.places, reached or {})
+        start.require_not_beyond(extent, expected)
+        require_same_records(location, journal, held.newest, extent)
     missing = start.sort_holes(
         at.holes(extent, expected), expected, origin.topics.discovery, accept=accept_gap
     )
@@ -123,17 +126,27 @@ def folder_of(spark: SparkSession, location: Location, turn: Turn) -> Folder:
     return Folder(spark, path)
 
 
-def progress(spark: SparkSession, location: Location, turn: Turn) -> Progress | None:
-    """Return how far a generation has come. Raises `CheckpointCorrupt`, also when it is foreign."""
+def progress(
+    spark: SparkSession, location: Location, turn: Turn, written: Iterable[str]
+) -> Progress | None:
+    """Return how far a generation has come; `turn` is the last one of the tables `written`.
+
+    Raises `CheckpointCorrupt`, also when it is foreign; `TaskRefused` when another run goes on.
+    """
     folder = folder_of(spark, location, turn)
     found = progress_of(folder)
-    if found is not None and found.batch > turn.batch:
-        raise folder.corrupt("commits", "it has done more than the tables have")
-    return found
+    if found is None or found.batch <= turn.batch:
+        return found
+    if newest_turn(location, written, turn.query) != turn:
+        raise TaskRefused(
+            f"another run of the archive is at work on the query {turn.query}; wait for it, or "
+            "end it first"
+        )
+    raise folder.corrupt("commits", "it has done more than the tables have")
 
 
 def _reached(spark: SparkSession, location: Location, turn: Turn) -> Places | None:
-    found = progress(spark, location, turn)
+    found = progress(spark, location, turn, [tables.BRONZE])
     if found is None:
         return None
     try:

@@ -78,7 +78,8 @@ def progress_of(folder: Folder) -> Progress | None:
     names = folder.names()
     if "metadata" in names:
         _document(folder, "metadata", folder.text("metadata"))
-    planned, finished = _batches(folder, "offsets"), _batches(folder, "commits")
+    # In this order: each is planned before it is finished, also by who is at work meanwhile.
+    finished, planned = _batches(folder, "commits"), _batches(folder, "offsets")
     for batch in planned[-2:]:
         _offset(folder, batch)
     if not finished:

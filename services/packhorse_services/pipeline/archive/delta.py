@@ -113,6 +113,12 @@ def last_turn(location: Location, table: str, query: str) -> Turn | None:
     return None if version is None else Turn.of(query, version)
 
 
+def newest_turn(location: Location, names: Iterable[str], query: str) -> Turn | None:
+    """Return the last turn that any of the tables has taken of a query."""
+    turns = [turn for name in names if (turn := last_turn(location, name, query))]
+    return max(turns, key=lambda turn: turn.version, default=None)
+
+
 def append(frame: DataFrame, location: Location, table: str, turn: Turn) -> None:
     """Append the rows to a table, unless it has taken this turn or a later one already."""
     frame.write.format("delta").mode("append").options(**turn.options).save(

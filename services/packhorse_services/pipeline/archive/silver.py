@@ -15,8 +15,8 @@ from packhorse_services.pipeline.archive.delta import (
     Turn,
     append,
     begin,
-    last_turn,
     load,
+    newest_turn,
     settle,
 )
 from packhorse_services.pipeline.archive.places import Places
@@ -45,9 +45,12 @@ def plan(
 
     Raises `CheckpointCorrupt`.
     """
-    turns = [turn for table in SILVER if (turn := last_turn(location, table, QUERY))]
-    last = max(turns, key=lambda turn: turn.version, default=None)
-    if last is not None and not new_checkpoint and progress(spark, location, last) is not None:
+    last = newest_turn(location, SILVER, QUERY)
+    if (
+        last is not None
+        and not new_checkpoint
+        and progress(spark, location, last, SILVER) is not None
+    ):
         generation = last.generation
     else:
         generation = _begin(spark, location, last)

@@ -30,7 +30,9 @@ logger = logging.getLogger(__name__)
 class Held:
     """What bronze has: the place behind its records, and the identities of its topics."""
 
+    newest: Places
     places: Places
+    """The same with accepted gaps, behind which it goes on."""
     identities: Mapping[str, str]
 
 
@@ -52,7 +54,8 @@ def held_by_bronze(location: Location) -> Held:
     newest = list(rows(stored(location, tables.BRONZE), _NEWEST))
     accepted = rows(stored(location, tables.GAPS), _ACCEPTED)
     identities = {row["topic"]: row["journal_id"] for row in newest}
-    return Held(at.furthest(_places(newest), _places(accepted)), identities)
+    behind = _places(newest)
+    return Held(behind, at.furthest(behind, _places(accepted)), identities)
 
 
 def _places(found: Iterable[Mapping[str, Any]]) -> Places:

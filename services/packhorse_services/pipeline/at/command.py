@@ -19,7 +19,10 @@ def at(
     path: Annotated[str, typer.Option(help="The node to show, with all below it.")],
     offset: Annotated[int | None, typer.Option(min=0, help="After the package there.")] = None,
     time: Annotated[
-        str | None, typer.Option(help="Or at a time, such as 2026-05-01T12:00:00Z.")
+        str | None,
+        typer.Option(
+            help="Or at a time, such as 2026-05-01T12:00:00Z; at most the newest package's."
+        ),
     ] = None,
     agent: AgentOption = None,
     leave_out: LeaveOutOption = None,

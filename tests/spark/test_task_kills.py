@@ -1,0 +1,193 @@
+"""S1 for real: `measures` and `upkeep`, the JVM with them, are killed at their commit points."""
+
+import os
+import shutil
+import signal
+import sys
+from collections.abc import Iterator
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+import pytest
+from pyspark.sql import SparkSession
+
+from packhorse.blobs.api import package_key
+from packhorse.blobs.open import open_blobs
+from packhorse_services.pipeline import schemas, tables
+from packhorse_services.pipeline.archive.delta import prepare
+from packhorse_services.pipeline.location import Location
+from packhorse_services.pipeline.measures import task as measures_task
+from packhorse_services.pipeline.measures.changes import Sources
+from packhorse_services.pipeline.measures.task import measure
+from packhorse_services.pipeline.upkeep import bodies, delta
+from packhorse_services.pipeline.upkeep.task import keep_up, plan
+from tests.harness.processes import Process
+from tests.harness.silver_rows import HOUR, START, announcement, package, status
+from tests.harness.spark import spark_environment
+from tests.spark.test_measures_task import Killed, append, contents
+
+pytestmark = [pytest.mark.spark, pytest.mark.usefixtures("interpreted")]
+
+ROOM = "packhorse_services.pipeline"
+END_S = 600.0
+
+
+@pytest.fixture
+def location(tmp_path: Path) -> Iterator[Location]:
+    place = Location.parse(str(tmp_path / "tables"))
+    prepare(place)
+    return place
+
+
+def killed(location: Location, point: str, *command: str) -> None:
+    """Run a task in a process of its own, which ends with its JVM at this point."""
+    folder = Path(location.base).parent
+    deadly = ("-m", "tests.harness.killed_program", f"{ROOM}.{point}", ROOM, *command)
+    settings = {**spark_environment(), "PACKHORSE_TABLES_URL": location.base}
+    run = Process("killed", (sys.executable, *deadly), settings, folder)
+    run.start()
+    assert run.wait(END_S) == -signal.SIGKILL, run.said()
+
+
+def dies(*given: Any) -> None:
+    """End a run at a further point; with the session that the tests share, for speed."""
+    if given[-1] == tables.PACKAGES or isinstance(given[0], Sources):
+        raise Killed
+
+
+def copied(location: Location) -> Location:
+    """Return a copy of the tables, for a run that nobody disturbs."""
+    copy = f"{location.base}-whole"
+    shutil.copytree(location.base, copy)
+    return Location.parse(copy)
+
+
+def measured_once(spark: SparkSession, location: Location) -> dict[str, list[str]]:
+    """Measure some hours, add rows that change those and more; return what they come to."""
+    append(spark, location, tables.PACKAGES, [package(1, 0), package(2, 2 * HOUR)])
+    told = [announcement(0, 0), announcement(1_000, 1), announcement(2 * HOUR + 1_000, 2)]
+    append(spark, location, tables.ANNOUNCEMENTS, told)
+    measure(spark, location)
+    late = status(1, 3 * HOUR, "REMOVED_FAILED", reason="no")
+    append(spark, location, tables.STATUSES, [late])
+    append(spark, location, tables.PACKAGES, [package(3, 4 * HOUR)])
+    whole = copied(location)
+    measure(spark, whole)
+    return contents(spark, whole)
+
+
+def test_s1_measures_that_are_killed_come_to_the_same(
+    spark: SparkSession, location: Location, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    before = measured_once(spark, location)
+    killed(location, "measures.task:_replace@after2", "measures")
+    torn = contents(spark, location)
+    assert torn[tables.FAILURES] == before[tables.FAILURES]
+    assert torn[tables.DELIVERY] != before[tables.DELIVERY]
+    monkeypatch.setattr(Sources, "note", dies)
+    with pytest.raises(Killed):
+        measure(spark, location)
+    monkeypatch.undo()
+    assert contents(spark, location) == before
+    assert measure(spark, location) is not None, "it did not know that it had done all"
+    assert contents(spark, location) == before
+
+
+def test_a_build_that_notes_its_measures_first_is_caught(
+    spark: SparkSession, location: Location, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    expected = measured_once(spark, location)
+    replace, written = measures_task._replace, []
+
+    def first(*given: Any) -> None:
+        if written:
+            raise Killed
+        Sources(spark, location).note()
+        replace(*given)
+        written.append(given)
+
+    monkeypatch.setattr(measures_task, "_replace", first)
+    with pytest.raises(Killed):
+        measure(spark, location)
+    monkeypatch.undo()
+    measure(spark, location)
+    assert contents(spark, location) != expected
+
+
+DAYS = (30, 20, 1)
+"""Ages of the packages; two have expired, each is in two files."""
+
+
+def filled(spark: SparkSession, location: Location) -> None:
+    """Add packages with bodies, both stored when the package was made."""
+    blobs = open_blobs(location.blobs_url(tables.BODIES))
+    now = datetime.now(UTC)
+    for number, age in enumerate(DAYS):
+        key = package_key(f"dstrpck-1-{number:016x}")
+        blobs.put(key, [b"body"])
+        then = (now - timedelta(days=age)).timestamp()
+        os.utime(Path(location.base, tables.BODIES, key), (then, then))
+        row = package(number, int(then * 1000) - START, body_reference=key)
+        for _ in range(2):
+            append(spark, location, tables.PACKAGES, [row])
+    blobs.close()
+
+
+def kept(spark: SparkSession, location: Location) -> dict[str, Any]:
+    """Return the packages, the files of each day, and the bodies. No package lacks its body."""
+    rows = spark.read.format("delta").load(location.spark_path(tables.PACKAGES)).collect()
+    blobs = open_blobs(location.blobs_url(tables.BODIES))
+    there = sorted(blob.key for blob in blobs.list("packages/"))
+    blobs.close()
+    assert {row["body_reference"] for row in rows} <= set(there), "a package lacks its body"
+    return {
+        "offsets": sorted(row["offset"] for row in rows),
+        "days": delta.days(location, tables.PACKAGES),
+        "bodies": there,
+    }
+
+
+def keep(spark: SparkSession, location: Location) -> None:
+    planned = plan(spark, location, None, retention_days=8, measures_days=None)
+    keep_up(spark, location, planned, lambda _: None)
+
+
+def test_s1_upkeep_that_is_killed_comes_to_the_same(
+    spark: SparkSession, location: Location, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    filled(spark, location)
+    whole = copied(location)
+    keep(spark, whole)
+    expected = kept(spark, whole)
+    assert (expected["offsets"], len(expected["bodies"])) == ([2, 2], 1)
+    command = ("upkeep", "--retention-days", "8", "--even-without-snapshot")
+    killed(location, "upkeep.bodies:delete@before1", *command)
+    torn = kept(spark, location)
+    assert (torn["offsets"], len(torn["bodies"])) == ([2, 2], 3)
+    monkeypatch.setattr(delta, "vacuum", dies)
+    with pytest.raises(Killed):
+        keep(spark, location)
+    monkeypatch.undo()
+    assert kept(spark, location) == expected, "rows and bodies are gone, the days compacted"
+    keep(spark, location)
+    assert kept(spark, location) == expected
+
+
+def test_a_build_that_deletes_bodies_before_rows_is_caught(
+    spark: SparkSession, location: Location, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    filled(spark, location)
+
+    def bodies_first(*_given: Any) -> None:
+        young = spark.createDataFrame([], schemas.PACKAGES)
+        url = location.blobs_url(tables.BODIES)
+        eight_days_ago = (datetime.now(UTC) - timedelta(days=8)).timestamp() * 1000
+        bodies.delete(bodies.expired(bodies.listed(spark, url), young, int(eight_days_ago)), url)
+        raise Killed
+
+    monkeypatch.setattr(delta, "expire", bodies_first)
+    with pytest.raises(Killed):
+        keep(spark, location)
+    with pytest.raises(AssertionError, match="lacks its body"):
+        kept(spark, location)
