@@ -18,8 +18,8 @@ from typing import Any
 
 import httpx
 
+from packhorse.runtime import leash
 from packhorse.runtime.token_file import ensure_token_file
-from packhorse_services.cli import leash
 from packhorse_services.cli.connection import read_token
 from packhorse_services.cli.data_directory import DataDirectory
 from packhorse_services.cli.embedded import EmbeddedPostgres

@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from packhorse_services.cli import leash
+from packhorse.runtime import leash
 
 _MAX_LOG_BYTES = 16 * 1024 * 1024
 _SHOWN_BYTES = 4096

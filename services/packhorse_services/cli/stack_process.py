@@ -10,7 +10,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
-from packhorse_services.cli import leash
+from packhorse.runtime import leash
 from packhorse_services.cli.api import CommandFailed
 from packhorse_services.cli.data_directory import RunningStack
 

@@ -15,6 +15,7 @@ from packhorse_services.pipeline.snapshot.command import snapshot
 from packhorse_services.pipeline.submit import submit
 from packhorse_services.pipeline.sweep.commands import mark_command, sweep_command
 from packhorse_services.pipeline.upkeep.command import upkeep
+from packhorse_services.pipeline.worker.command import worker
 
 commands = typer.Typer(
     add_completion=False,
@@ -50,3 +51,4 @@ commands.command("mark")(mark_command)
 commands.command("sweep")(sweep_command)
 commands.command("snapshot")(snapshot)
 commands.command("at")(at)
+commands.command("worker")(worker)

@@ -19,7 +19,7 @@ from string import Template
 from confluent_kafka import KafkaException
 from confluent_kafka.admin import AdminClient
 
-from packhorse_services.cli import leash
+from packhorse.runtime import leash
 from packhorse_services.cli.ports import free_port, is_free
 from tests.harness.kafka import runtime
 
