@@ -1,0 +1,142 @@
+"""The store of jobs as a test uses it: each call is a transaction, unless one is held open."""
+
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from typing import Any
+
+import psycopg
+from psycopg import Connection
+
+from packhorse.db.metadata import BOOKKEEPER
+from packhorse.db.roles import act_as
+from packhorse.jobs import claims, finishing, leases, rescue
+from packhorse.jobs.adding import Added, NewJob, add_job
+from packhorse.jobs.claims import Claimed, Wish
+from packhorse.jobs.consumer import Outcome, Result
+from packhorse.jobs.finishing import Ended, Ending, Notes
+from packhorse.jobs.given import read_jobs
+from packhorse.jobs.job import Job
+from packhorse.jobs.queue import QueueConfiguration, QueueType
+from packhorse.jobs.queues import declare_queue, read_layout
+
+
+class Store:
+    """A database with a queue `free` (UNORDERED) for `free/*`, `line` (ORDERED) for `line/*`,
+    and `turns` (TOPIC_ROUND_ROBIN) for `turns/*`.
+    """
+
+    def __init__(self, url: str, **queue: Any) -> None:
+        self.url = url
+        with self.transaction() as connection:
+            for name, kind in (
+                ("free", QueueType.UNORDERED),
+                ("line", QueueType.ORDERED),
+                ("turns", QueueType.TOPIC_ROUND_ROBIN),
+            ):
+                given = {"max_retries": 2, **queue}
+                declare_queue(
+                    connection, QueueConfiguration(name, (f"{name}/*",), type=kind, **given)
+                )
+
+    @contextmanager
+    def transaction(self) -> Iterator[Connection]:
+        """A transaction as the bookkeeper, on a connection of its own."""
+        with psycopg.connect(self.url) as connection:
+            act_as(connection, BOOKKEEPER)
+            yield connection
+
+    def add(self, topic: str, application: str = "tests", **given: Any) -> Added:
+        """Give a job."""
+        with self.transaction() as connection:
+            return add_job(connection, application, NewJob(topic, **given))
+
+    def worker(self, instance: str = "i1", *, leads: bool = False) -> "Hand":
+        """Return a worker with a lease."""
+        return Hand(self, instance, leads=leads)
+
+    def job(self, number: int) -> Job:
+        """Return a job, unfinished or not."""
+        with self.transaction() as connection:
+            return read_jobs(connection, [number])[number]
+
+    def rescue(self) -> list[rescue.Rescued]:
+        """Rescue once."""
+        with self.transaction() as connection:
+            return rescue.rescue(connection)
+
+    def pass_time(self, seconds: float) -> None:
+        """Let delays and reservations be over sooner: the rows say so."""
+        with self.transaction() as connection:
+            connection.execute(
+                "UPDATE jobs.job SET ready_at = ready_at - make_interval(secs => %s), "
+                "open_at = open_at - make_interval(secs => %s)",
+                (seconds, seconds),
+            )
+
+    def rows(self, query: str, *given: Any) -> list[tuple[Any, ...]]:
+        """Ask the database."""
+        with psycopg.connect(self.url) as connection:
+            return connection.execute(query.encode(), given).fetchall()
+
+
+class Hand:
+    """One run on one instance; it does nothing that it is not told to."""
+
+    def __init__(self, store: Store, instance: str, *, leads: bool = False) -> None:
+        self._store, self._leads = store, leads
+        self.run = leases.Run.begin(instance)
+        self.renew()
+
+    def renew(self) -> list[leases.Holding]:
+        """Keep the lease; return what it holds."""
+        with self._store.transaction() as connection:
+            return leases.renew(connection, self.run)
+
+    def lose_lease(self) -> None:
+        """Let it be over."""
+        with self._store.transaction() as connection:
+            connection.execute(
+                "UPDATE jobs.worker SET lease_until = '-infinity' WHERE runtime_id = %s",
+                (self.run.runtime_id,),
+            )
+
+    def claim(self, queue: str, places: int = 1, **wish: Any) -> list[Claimed]:
+        """Claim jobs of a queue, of all its topics unless told otherwise."""
+        with self._store.transaction() as connection:
+            return self.claim_with(connection, queue, places, **wish)
+
+    def claim_with(
+        self, connection: Connection, queue: str, places: int = 1, **wish: Any
+    ) -> list[Claimed]:
+        """Claim in a transaction that is open."""
+        layout = read_layout(connection)
+        given = {
+            "topics": sorted(topic for topic, name in layout.topics.items() if name == queue),
+            "type": layout.queues[queue].configuration.type,
+            **wish,
+        }
+        wishes = [Wish(queue, places=places, **given)]
+        return claims.claim(connection, self.run, wishes, leads=self._leads)
+
+    def topics(self, queue: str, places: int = 1, **wish: Any) -> list[str]:
+        """Claim, and return the topics."""
+        return [one.job.topic for one in self.claim(queue, places, **wish)]
+
+    def end(
+        self,
+        claimed: Claimed,
+        outcome: Outcome = Outcome.OK,
+        *,
+        wait: bool = True,
+        notes: Notes = Notes(),  # noqa: B008
+        **result: Any,
+    ) -> Ending:
+        """End an attempt."""
+        with self._store.transaction() as connection:
+            ended = Ended(claimed.claim, Result(outcome, **result), notes)
+            return finishing.finish(connection, [ended], wait=wait)[0]
+
+
+def numbers(claimed: Sequence[Claimed]) -> list[int]:
+    """Return the numbers of claimed jobs."""
+    return [one.job.number for one in claimed]

@@ -1,0 +1,171 @@
+"""Claims: who gets which job, and when."""
+
+from datetime import timedelta
+
+import pytest
+
+from packhorse.jobs import claims
+from packhorse.jobs.adding import LEADER
+from packhorse.jobs.claims import Claim, check
+from packhorse.jobs.consumer import Outcome
+from packhorse.jobs.job import JobLost, JobState
+from packhorse.jobs.queues import suspend_queue
+from tests.harness.jobs.store import Store, numbers
+
+
+@pytest.fixture
+def store(database_url: str) -> Store:
+    return Store(database_url)
+
+
+def test_the_highest_priority_then_the_oldest(store: Store) -> None:
+    given = [store.add("free/a", priority=p).job.number for p in (0, 5, -3, 5)]
+    claimed = store.worker().claim("free", 4)
+    assert numbers(claimed) == [given[1], given[3], given[0], given[2]]
+    assert claimed[0].job.state is JobState.ACTIVE
+    assert (claimed[0].job.attempts, claimed[0].job.instance) == (1, "i1")
+
+
+def test_topics_take_turns(store: Store) -> None:
+    for topic in ("turns/a", "turns/a", "turns/a", "turns/b", "turns/c"):
+        store.add(topic)
+    worker = store.worker()
+    assert worker.topics("turns", 1, turn="turns/a") == ["turns/b"]
+    assert worker.topics("turns", 3, turn="turns/b") == ["turns/c", "turns/a", "turns/a"]
+
+
+def test_a_line_has_one_at_a_time_in_the_whole_cluster(store: Store) -> None:
+    first, second = (store.add("line/a", priority=p).job.number for p in (0, 9))
+    one, two = store.worker("i1"), store.worker("i2")
+    [claimed] = one.claim("line", 5)
+    assert (claimed.job.number, two.claim("line")) == (first, [])
+    one.end(claimed)
+    assert numbers(two.claim("line")) == [second]
+
+
+def test_a_line_is_claimed_by_one_while_another_is_about_to(store: Store) -> None:
+    store.add("line/a"), store.add("line/a")
+    one, two = store.worker("i1"), store.worker("i2")
+    with store.transaction() as connection:
+        assert len(one.claim_with(connection, "line")) == 1
+        assert two.claim("line") == []
+    assert two.claim("line") == []
+
+
+def test_a_line_that_changes_between_the_look_and_the_lock(
+    store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    store.add("line/a"), store.add("line/a")
+    one, two = store.worker("i1"), store.worker("i2")
+    claim_heads = claims._claim_heads
+
+    def late(*given: object) -> list[claims.Claimed]:
+        monkeypatch.setattr(claims, "_claim_heads", claim_heads)
+        assert len(one.claim("line")) == 1
+        return claim_heads(*given)  # type: ignore[arg-type]
+
+    monkeypatch.setattr(claims, "_claim_heads", late)
+    assert two.claim("line") == []
+
+
+def test_a_retry_holds_its_line_and_a_job_for_later_does_not(store: Store) -> None:
+    later = store.add("line/a", delay=timedelta(hours=1)).job.number
+    first, second = (store.add("line/a").job.number for _ in range(2))
+    worker = store.worker()
+    [claimed] = worker.claim("line")
+    assert claimed.job.number == first
+    worker.end(claimed, Outcome.FAILED)
+    assert worker.claim("line") == []
+    store.pass_time(60)
+    [claimed] = worker.claim("line")
+    assert (claimed.job.number, claimed.job.attempts, claimed.job.retry) == (first, 2, True)
+    worker.end(claimed)
+    store.pass_time(3600)
+    assert numbers(worker.claim("line")) == [later]
+    assert second > later
+
+
+def test_topics_that_nobody_consumes_do_not_hold_a_line(store: Store) -> None:
+    store.add("line/a"), store.add("line/b")
+    worker = store.worker()
+    assert worker.claim("line", topics=["line/b"]) == []
+    assert worker.claim("line", topics=["line/b"], unconsumed=["line/c"]) == []
+    assert worker.topics("line", topics=["line/b"], unconsumed=["line/a"]) == ["line/b"]
+
+
+def test_only_the_instance_that_is_meant(store: Store) -> None:
+    store.add("free/a", only_on="i2"), store.add("free/a", only_on=LEADER)
+    assert store.worker("i1").claim("free", 5) == []
+    assert [one.job.only_on for one in store.worker("i2").claim("free", 5)] == ["i2"]
+    assert [one.job.only_on for one in store.worker("i3", leads=True).claim("free", 5)] == [LEADER]
+
+
+def test_the_creator_is_preferred_for_a_while(database_url: str) -> None:
+    store = Store(database_url, prefer_creator=True)
+    creator, other = store.worker("i1"), store.worker("i2")
+    store.add("free/a", "i1")
+    assert other.claim("free") == []
+    assert creator.claim("free")[0].job.only_on is None
+    store.add("free/a", "i1"), store.add("free/a", "somebody")
+    assert len(other.claim("free", 5)) == 1
+    store.pass_time(60)
+    assert len(other.claim("free", 5)) == 1
+
+
+def test_what_is_delayed_is_claimed_when_it_is_due(store: Store) -> None:
+    store.add("free/a", delay=timedelta(minutes=1))
+    worker = store.worker()
+    assert worker.claim("free") == []
+    store.pass_time(61)
+    assert len(worker.claim("free")) == 1
+
+
+def test_suspended_queues_begin_nothing(store: Store) -> None:
+    store.add("free/a"), store.add("line/a")
+    worker = store.worker()
+    for queue in ("free", "line"):
+        with store.transaction() as connection:
+            suspend_queue(connection, queue, suspended=True)
+        assert worker.claim(queue) == []
+        with store.transaction() as connection:
+            suspend_queue(connection, queue, suspended=False)
+        assert len(worker.claim(queue)) == 1
+
+
+def test_without_a_lease_nothing_is_claimed(store: Store) -> None:
+    store.add("free/a"), store.add("line/a")
+    worker = store.worker()
+    worker.lose_lease()
+    assert worker.claim("free") == worker.claim("line") == []
+    worker.renew()
+    assert len(worker.claim("free")) == len(worker.claim("line")) == 1
+
+
+def test_what_others_are_claiming_is_passed_over(store: Store) -> None:
+    given = [store.add("free/a").job.number for _ in range(3)]
+    with store.transaction() as connection:
+        assert numbers(store.worker("i1").claim_with(connection, "free", 2)) == given[:2]
+        assert numbers(store.worker("i2").claim("free", 2)) == given[2:]
+
+
+def test_a_held_attempt_is_nobody_elses_until_the_transaction_ends(store: Store) -> None:
+    store.add("free/a")
+    worker = store.worker()
+    [claimed] = worker.claim("free")
+    with store.transaction() as connection:
+        check(connection, claimed.claim)
+        worker.lose_lease()
+        assert store.rescue() == []
+        assert worker.end(claimed, wait=False).state is JobState.ACTIVE
+    assert [one.number for one in store.rescue()] == [claimed.job.number]
+    with pytest.raises(JobLost), store.transaction() as connection:
+        check(connection, claimed.claim)
+
+
+def test_a_claim_has_one_epoch(store: Store) -> None:
+    store.add("free/a")
+    worker = store.worker()
+    [claimed] = worker.claim("free")
+    wrong = Claim(claimed.job.number, worker.run.runtime_id, claimed.claim.epoch + 1)
+    with pytest.raises(JobLost), store.transaction() as connection:
+        check(connection, wrong)
