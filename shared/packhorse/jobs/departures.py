@@ -55,7 +55,9 @@ class Departures:
             dropped += len(ended)
             if len(numbers) < _BATCH or not ended:
                 break
-        logger.warning("jobs of an instance that left", extra={"of": instance, "dropped": dropped})
+        if dropped:
+            told = {"of": instance, "dropped": dropped}
+            logger.warning("jobs of an instance that left were dropped", extra=told)
         return dropped
 
 

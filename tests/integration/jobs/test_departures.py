@@ -3,11 +3,13 @@
 from datetime import timedelta
 
 import psycopg
+import pytest
 
 from packhorse.jobs.adding import NewJob
 from packhorse.jobs.departures import Departures
 from packhorse.jobs.given import LEADER
 from packhorse.jobs.job import JobState
+from packhorse.jobs.queue import QueueConfiguration, QueueType
 from packhorse.topology.view import ClusterView, InstanceDescription, TopologyView
 from tests.harness.clock import ManualClock
 from tests.harness.jobs.handy import HandyWorker
@@ -89,6 +91,19 @@ def test_what_is_not_due_or_under_way_is_left_alone(database_url: str) -> None:
     assert [watched.later(0), watched.later(1_000)] == [0, 0]
     assert jobs.get(later).state is JobState.QUEUED
     assert jobs.get(active).state is JobState.ACTIVE
+
+
+def test_a_mere_preference_for_one_who_left_ends_by_itself(
+    database_url: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    jobs, watched = jobs_of(database_url, "i3"), Watched(database_url)
+    HandyWorker(database_url, "i3")
+    preferring = QueueConfiguration("q", ("q/**",), type=QueueType.UNORDERED, prefer_creator=True)
+    jobs.put_queue(preferring)
+    number = jobs.add_job("q/1").job.number
+    assert [watched.later(0), watched.later(1_000)] == [0, 0]
+    assert jobs.get(number).state is JobState.QUEUED
+    assert caplog.records == []
 
 
 def test_many_are_dropped_in_batches(database_url: str) -> None:
