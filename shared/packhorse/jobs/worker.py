@@ -29,7 +29,7 @@ from packhorse.jobs.threads import Threads
 from packhorse.jobs.worker_settings import WorkerSettings
 from packhorse.jobs.working import work
 from packhorse.runtime.lifecycle import Worker
-from packhorse.runtime.metrics import JOBS_ACTIVE, JOBS_LEASE
+from packhorse.runtime.metrics import JOBS_ACTIVE, JOBS_LEASE, JOBS_WAITED_SECONDS
 
 logger = logging.getLogger(__name__)
 
@@ -176,6 +176,7 @@ class JobWorker:
     def _begin(self, claimed: list[Claimed]) -> None:
         for one in claimed:
             self._offering.had(one)
+            _count_wait(one)
             consumer = self._consumers.find(one.job.topic)
             if consumer is None:
                 self._doubt = True  # the next look finds that nobody works on it
@@ -239,3 +240,10 @@ class JobWorker:
         for queue in {*self._shown, *taken}:
             JOBS_ACTIVE.labels(queue).set(taken.get(queue, 0))
         self._shown = set(taken)
+
+
+def _count_wait(claimed: Claimed) -> None:
+    job = claimed.job
+    if job.started_at is not None:
+        waited = (job.started_at - job.ready_at).total_seconds()
+        JOBS_WAITED_SECONDS.labels(job.queue).observe(max(0.0, waited))

@@ -205,6 +205,17 @@ JOBS_SECONDS = Histogram(
     ["queue"],
     buckets=(0.01, 0.1, 0.5, 1, 5, 30, 120, 600, 3600),
 )
+JOBS_WAITED_SECONDS = Histogram(
+    "packhorse_jobs_waited_seconds",
+    "Time from when a job might have begun until it did here",
+    ["queue"],
+    buckets=(0.01, 0.1, 0.5, 1, 5, 30, 120, 600, 3600),
+)
+JOBS_UNFINISHED = Gauge(
+    "packhorse_jobs_unfinished",
+    "Jobs of the cluster that are not done; no more than are counted (10,000 of a topic)",
+    ["queue", "state"],
+)
 JOBS_RESCUED = Counter(
     "packhorse_jobs_rescued", "Jobs taken from workers whose lease was over, wherever those were"
 )
