@@ -64,7 +64,8 @@ e2e: $(VENV)/.dev ## Run the programs as processes, over HTTP
 
 chaos: $(VENV)/.dev $(VENV)/.jars ## Kill, pause and cut during 20,000 packages (long; test runs a short version)
 	PACKHORSE_CHAOS_PACKAGES=$${PACKHORSE_CHAOS_PACKAGES:-20000} PACKHORSE_CRASH_STRIDE=1 \
-		PACKHORSE_LARGE_MIB=1024 PACKHORSE_CHAOS_REQUESTS=10000 PACKHORSE_ARCHIVE_KILLS=20 \
+		PACKHORSE_LARGE_MIB=1024 PACKHORSE_CHAOS_REQUESTS=10000 PACKHORSE_CHAOS_JOBS=20000 \
+		PACKHORSE_ARCHIVE_KILLS=20 \
 		pytest tests/chaos tests/e2e/test_archive_kill.py tests/spark/test_archive_kills.py $(ARGS)
 
 check: $(VENV)/.dev ## Format, lint, types, import rules, module lengths, generated code

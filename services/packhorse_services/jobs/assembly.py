@@ -2,6 +2,7 @@
 
 from packhorse.clock import SystemClock
 from packhorse.db.connect import open_pool
+from packhorse.jobs.gauges import Gauges
 from packhorse.jobs.hints import EVENTS
 from packhorse.jobs.host import DUTIES, open_jobs
 from packhorse.jobs.jobs import Jobs
@@ -39,4 +40,5 @@ def assemble(settings: Settings, authenticator: Authenticator) -> JobsService:
         discovery=cluster.discovery,
         clock=SystemClock(),
     )
-    return jobs_service(parts, authenticator, components=[cluster, host, hub], docs=settings.docs)
+    components = (cluster, host, hub, Gauges(pool.connection))
+    return jobs_service(parts, authenticator, components=components, docs=settings.docs)
