@@ -8,7 +8,7 @@ from typing import Any, TypeVar
 
 import psycopg
 from hypothesis import strategies as st
-from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
+from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 from psycopg import Connection
 
 from packhorse.db.metadata import BOOKKEEPER
@@ -65,9 +65,14 @@ class StoreMachine(RuleBasedStateMachine):
             act_as(self.connection, BOOKKEEPER)
             return act(self.connection, *given, **named)
 
+    @initialize()
+    def all_live(self) -> None:
+        for worker in WORKERS:
+            self.renew(worker)
+
     @rule(
         topic=st.sampled_from(UNORDERED + ORDERED),
-        id_=st.sampled_from((None, None, "a", "b")),
+        id_=st.sampled_from((None, "a", "b")),
         application=st.sampled_from(("x", "y", "")),
         priority=st.integers(0, 2),
     )

@@ -20,7 +20,9 @@ _THOROUGH = settings(
     database=None,
     suppress_health_check=list(HealthCheck),
 )
-_UNTIL_FOUND = settings(_THOROUGH, max_examples=300, phases=(Phase.generate,))
+_UNTIL_FOUND = settings(
+    _THOROUGH, max_examples=300, phases=(Phase.generate,), report_multiple_bugs=False
+)
 
 
 @pytest.fixture(scope="module")
