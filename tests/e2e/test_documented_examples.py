@@ -45,7 +45,7 @@ def test_the_commands_of_a_page_work(up: Up, tmp_path: Path, page: str) -> None:
         },
         capture_output=True,
         text=True,
-        timeout=120,
+        timeout=300,
         check=False,
     )
     assert done.returncode == 0, f"{done.stderr[-3000:]}\n{done.stdout[-1000:]}"
