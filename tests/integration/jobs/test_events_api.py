@@ -9,6 +9,7 @@ import pytest
 
 from packhorse.jobs.event_store import NewEvent, record
 from packhorse.jobs.events.pruning import EventRetention, prune_events
+from packhorse_services.jobs import stream
 from tests.harness.jobs.asking import add, ask, emptied
 from tests.harness.jobs.site import JobsSite, jobs_site
 from tests.harness.postgres import Databases
@@ -90,6 +91,24 @@ def test_who_comes_back_gets_the_rest_from_behind_any_event(site: JobsSite) -> N
         with follow(site, last_id) as again:
             again.until(lambda c, left=5 - at: len(c.events()) == left)
             assert topics(again) == wanted[at + 1 :]
+
+
+def test_a_stream_that_tells_wrong_positions_would_be_noticed(
+    site: JobsSite, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A checker that can't fail is none: each event is told with the position of its page."""
+    monkeypatch.setattr(
+        stream, "positions", lambda _before, page: [page.position] * len(page.events)
+    )
+    with follow(site) as client:
+        with psycopg.connect(site.database_url) as connection:
+            record(connection, [NewEvent(f"shop/sold-{n}", "me") for n in range(5)])
+        client.until(lambda c: len(c.events()) == 5)
+        first = _data(client)[0].id
+    send(site, "shop/closed")
+    with follow(site, first) as again:
+        again.until(lambda c: "shop/closed" in topics(c))
+        assert topics(again) == ["shop/closed"], "four events are lost"
 
 
 def _data(client: EventClient) -> list:

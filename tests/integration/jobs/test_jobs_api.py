@@ -8,6 +8,7 @@ import httpx
 import psycopg
 import pytest
 
+from packhorse_services.jobs import request_keys
 from tests.harness.jobs.asking import add, ask, emptied
 from tests.harness.jobs.site import JobsSite, jobs_site
 from tests.harness.postgres import Databases
@@ -51,6 +52,17 @@ def test_the_same_key_adds_once_however_many_ask_at_once(site: JobsSite) -> None
     assert sorted(one.status_code for one in answers) == [200] * 15 + [201]
     assert len({one.json()["job"]["number"] for one in answers}) == 1
     assert site.count("QUEUED") == 1
+
+
+def test_a_key_that_is_not_looked_up_would_be_noticed(
+    site: JobsSite, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A checker that can't fail is none."""
+    monkeypatch.setattr(request_keys, "take", lambda _connection, _key: None)
+    for _ in range(2):
+        headers = {"Idempotency-Key": "one"}
+        ask(site, "POST", "/jobs", json={"topic": "a/b"}, headers=headers).raise_for_status()
+    assert site.count("QUEUED") == 2
 
 
 def test_a_key_belongs_to_its_caller_and_its_request(site: JobsSite) -> None:
