@@ -130,8 +130,9 @@ class Outbox:
                     self._empty(connection, stopping)
             except psycopg.Error as error:
                 logger.log(INFO if away else WARNING, "events can't be stored now: %s", error)
+                if away:  # the first time it may just be a session that has ended
+                    self._clock.wait(stopping, _RETRY_S)
                 away = True
-                self._clock.wait(stopping, _RETRY_S)
             else:
                 away = False
 
