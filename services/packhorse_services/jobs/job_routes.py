@@ -1,5 +1,6 @@
 """Jobs over HTTP: add, list, look at one."""
 
+import asyncio
 from datetime import timedelta
 from typing import Annotated, Any
 from urllib.parse import urlencode
@@ -53,10 +54,8 @@ async def list_jobs(
     cursor: Cursor = None,
 ) -> JobList:
     """List jobs: unfinished ones oldest first, then history newest first."""
-    wanted = asked.filter()
-    page = await of(request).ask(
-        lambda connection: finding.find(connection, wanted, after=cursor, limit=limit)
-    )
+    find = of(request).jobs.find  # a page is of one moment, so that no job is in it twice
+    page = await asyncio.to_thread(find, asked.filter(), after=cursor, limit=limit)
     following = None
     if page.after is not None:
         query = urlencode({**asked.query(), "limit": limit, "cursor": page.after}, doseq=True)
