@@ -13,7 +13,12 @@ from packhorse.db.roles import act_as
 from packhorse.jobs.consumers import Reach
 from packhorse.jobs.scheduling.definition import JobAction, Schedule, ScheduleDefinition, Tick
 from packhorse.jobs.scheduling.scheduler import Scheduler
-from packhorse.jobs.scheduling.store import create_schedule, get_schedule, list_ticks
+from packhorse.jobs.scheduling.store import (
+    create_schedule,
+    get_schedule,
+    list_schedules,
+    list_ticks,
+)
 from packhorse.jobs.scheduling.timing import Every, When
 
 HOURLY = Every(timedelta(hours=1))
@@ -50,6 +55,11 @@ class Schedules:
         """Return it as it is now."""
         with self.transaction() as connection:
             return get_schedule(connection, name)
+
+    def names(self) -> list[str]:
+        """Return the names of all schedules."""
+        with self.transaction() as connection:
+            return [one.name for one in list_schedules(connection)]
 
     def next_tick(self, name: str = "test") -> datetime:
         """Return its next moment, which there is."""

@@ -1,0 +1,101 @@
+"""The scheduler in programs: hints, a database that cuts it off, the leader's jobs."""
+
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
+from datetime import timedelta
+
+import psycopg
+import pytest
+
+from packhorse.jobs.consumer import JobContext, Outcome
+from packhorse.jobs.consumers import Consumers
+from packhorse.jobs.host import DUTIES, open_jobs
+from packhorse.jobs.job import Job
+from packhorse.jobs.scheduling.definition import RunOn
+from packhorse.jobs.scheduling.timing import At, Every
+from packhorse.runtime.lifecycle import Lifecycle
+from packhorse.topology.open import TopologySettings
+from packhorse.topology.own_cluster import Announced, join
+from tests.harness.jobs.schedules import Schedules, definition
+from tests.harness.waiting import eventually
+
+SECOND = timedelta(seconds=1)
+
+
+@pytest.fixture
+def site(database_url: str) -> Schedules:
+    return Schedules(database_url)
+
+
+@contextmanager
+def programs(site: Schedules, *names: str) -> Iterator[list[str]]:
+    """Run programs that do jobs of `test/job`; gives the list of who did each."""
+    done: list[str] = []
+    with ExitStack() as stack:
+        for name in names:
+            times = TopologySettings(
+                instance_id=name, interval_s=0.2, timeout_s=5, min_event_delay_s=0
+            )
+            cluster = join(site.url, times, Announced("tests", duties=DUTIES))
+            consumers = Consumers()
+            consumers.add("test/job", doing(done, name))
+            stack.enter_context(Lifecycle([cluster]))
+            eventually(lambda one=cluster: one.holder(DUTIES[0]), what=f"{name} has a view")
+            host = open_jobs(
+                site.url, cluster, consumers=consumers, schedules=[definition("declared")]
+            )
+            stack.enter_context(Lifecycle([host]))
+        yield done
+
+
+def doing(done: list[str], name: str) -> Callable[[Job, JobContext], Outcome]:
+    def act(job: Job, _context: JobContext) -> Outcome:
+        done.append(name)
+        return Outcome.OK
+
+    return act
+
+
+def test_a_new_schedule_is_heard_of_and_fires_at_its_time(site: Schedules) -> None:
+    with programs(site, "one") as done:
+        eventually(lambda: "declared" in site.names(), what="programs declare theirs")
+        with psycopg.connect(site.url) as connection:
+            [(now,)] = connection.execute("SELECT clock_timestamp()").fetchall()
+        moment = now + SECOND
+        site.create("once", At(moment))
+        eventually(lambda: done == ["one"])
+    [tick] = site.ticks("once")
+    assert tick.tick == moment
+    assert tick.decided_at >= moment, "never before its time"
+
+
+def test_the_jobs_of_the_leader_are_done_by_the_leader_alone(site: Schedules) -> None:
+    with programs(site, "first", "second") as done:
+        site.create("leader", Every(SECOND), run_on=RunOn.LEADER)
+        eventually(lambda: len(done) >= 3)
+        assert set(done) == {"first"}
+        assert {one.instance for one in site.ticks("leader")} == {"first"}
+
+
+def test_all_instances_do_what_is_for_all(site: Schedules) -> None:
+    with programs(site, "first", "second") as done:
+        site.create("all", Every(SECOND), run_on=RunOn.ALL, times=2)
+        eventually(lambda: len(done) >= 4 and site.stored("all").next_tick is None)
+        fired = [len(one.jobs) for one in site.ticks("all")]
+    assert fired == [2, 2]
+    assert sorted(done) == ["first", "first", "second", "second"]
+
+
+def test_a_database_that_cuts_it_off_holds_it_up_for_seconds_only(site: Schedules) -> None:
+    with programs(site, "one") as done:
+        site.create("often", Every(SECOND))
+        eventually(lambda: done)
+        with psycopg.connect(site.url, autocommit=True) as connection:
+            connection.execute(
+                "SELECT pg_terminate_backend(pid) FROM pg_stat_activity "
+                "WHERE datname = current_database() AND pid <> pg_backend_pid()"
+            )
+        before = len(done)
+        eventually(lambda: len(done) > before + 1)
+    ticks = site.ticks("often")
+    assert len({one.tick for one in ticks}) == len(ticks)
