@@ -28,22 +28,29 @@ def jobs_of(url: str, application: str = "tests") -> Jobs:
 
 def store_finished(url: str, finished_at: datetime, state: str = "SUCCEEDED", **given: Any) -> int:
     """Write a job into history; return its number."""
+    with bookkeeper(url) as connection:
+        return insert_finished(connection, finished_at, state, **given)
+
+
+def insert_finished(
+    connection: psycopg.Connection, finished_at: datetime, state: str = "SUCCEEDED", **given: Any
+) -> int:
+    """Write a job into history as the bookkeeper; return its number."""
     row = {"topic": "a/b", "id": None, "properties": {}, "created_at": finished_at, **given}
     row["properties"] = Jsonb(row["properties"])
-    with bookkeeper(url) as connection:
-        connection.execute(
-            "INSERT INTO jobs.topic VALUES (%s, 'main') ON CONFLICT DO NOTHING", (row["topic"],)
-        )
-        [(number,)] = connection.execute(
-            """
-            INSERT INTO jobs.finished (number, topic, id, properties, application, created_at,
-                ready_at, queue, max_retries, state, finished_at)
-            VALUES (nextval('jobs.number'), %(topic)s, %(id)s, %(properties)s, 'tests',
-                %(created_at)s, %(created_at)s, 'main', 10, %(state)s, %(finished_at)s)
-            RETURNING number
-            """,
-            {**row, "state": state, "finished_at": finished_at},
-        ).fetchall()
+    connection.execute(
+        "INSERT INTO jobs.topic VALUES (%s, 'main') ON CONFLICT DO NOTHING", (row["topic"],)
+    )
+    [(number,)] = connection.execute(
+        """
+        INSERT INTO jobs.finished (number, topic, id, properties, application, created_at,
+            ready_at, queue, max_retries, state, finished_at)
+        VALUES (nextval('jobs.number'), %(topic)s, %(id)s, %(properties)s, 'tests',
+            %(created_at)s, %(created_at)s, 'main', 10, %(state)s, %(finished_at)s)
+        RETURNING number
+        """,
+        {**row, "state": state, "finished_at": finished_at},
+    ).fetchall()
     return int(number)
 
 

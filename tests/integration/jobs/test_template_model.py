@@ -1,16 +1,21 @@
 """Templates in SQL against the same in Python, for whatever properties jobs have."""
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from datetime import UTC, datetime
 from typing import Any
 
+import psycopg
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from packhorse.db.metadata import BOOKKEEPER
+from packhorse.db.roles import act_as
 from packhorse.jobs.filters import Condition, JobFilter, Operator, parse_templates
-from tests.harness.jobs.stored import jobs_of, store_finished
+from packhorse.jobs.finding import find
+from tests.harness.jobs.stored import insert_finished
+from tests.harness.postgres import Databases
 
 NOON = datetime(2026, 1, 1, 12, tzinfo=UTC)
 ABSENT = object()
@@ -66,24 +71,22 @@ def kind(value: Any) -> str:
 
 
 @pytest.fixture(scope="module")
-def stored(databases: Any) -> tuple[str, dict[int, dict[str, Any]]]:
-    return databases.new(), {}
+def stored(databases: Databases) -> Iterator[tuple[psycopg.Connection, dict[int, Any]]]:
+    with psycopg.connect(databases.new()) as connection:
+        act_as(connection, BOOKKEEPER)
+        yield connection, {}
 
 
-@settings(
-    max_examples=150,
-    deadline=None,
-    suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow],
-)
+@settings(max_examples=150, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(PROPERTIES, templates())
 def test_sql_and_python_agree(
-    stored: tuple[str, dict[int, dict[str, Any]]],
+    stored: tuple[psycopg.Connection, dict[int, Any]],
     properties: dict[str, Any],
     chosen: Sequence[Mapping[str, Any]],
 ) -> None:
-    url, known = stored
-    known[store_finished(url, NOON, properties=properties)] = properties
-    jobs = jobs_of(url).find(JobFilter(templates=chosen), limit=1_000).jobs
+    connection, known = stored
+    known[insert_finished(connection, NOON, properties=properties)] = properties
+    jobs = find(connection, JobFilter(templates=chosen), limit=1_000).jobs
     expected = {
         number
         for number, values in known.items()
