@@ -67,7 +67,7 @@ class Outbox:
         self._most_waiting, self._patience_s = most_waiting, patience_s
         self._clock = clock or SystemClock()
         self._lock, self._letters, self._bytes = threading.Lock(), deque[_Letter](), 0
-        self._wake, self._ended = threading.Event(), False
+        self._wake, self._ended, self._away = threading.Event(), False, False
         self._worker = Worker("events-out", self._run)
 
     @property
@@ -119,7 +119,6 @@ class Outbox:
         return self._worker.failure()
 
     def _run(self, stopping: threading.Event) -> None:
-        away = False
         while not stopping.is_set():
             if not self._letters:
                 self._clock.wait(self._wake, 60.0)
@@ -129,12 +128,11 @@ class Outbox:
                 with self._connect() as connection:
                     self._empty(connection, stopping)
             except psycopg.Error as error:
-                logger.log(INFO if away else WARNING, "events can't be stored now: %s", error)
-                if away:  # the first time it may just be a session that has ended
+                level = INFO if self._away else WARNING
+                logger.log(level, "events can't be stored now: %s", error)
+                if self._away:  # the first time it may just be a session that has ended
                     self._clock.wait(stopping, _RETRY_S)
-                away = True
-            else:
-                away = False
+                self._away = True
 
     def _empty(self, connection: Connection, stopping: threading.Event) -> None:
         """Store batches; keep the connection for as long as there is something to do."""
@@ -162,6 +160,7 @@ class Outbox:
             logger.error("the database refused an event: %s", error, extra={"topic": topic})
             batch[0].refused = error
         else:
+            self._away = False
             EVENTS_STORED.inc(len(batch))
         self._forget(batch)
 

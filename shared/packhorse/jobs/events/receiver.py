@@ -94,7 +94,7 @@ class Receiver:
                     connection.execute(sql.SQL("SET ROLE {}").format(sql.Identifier(BOOKKEEPER)))
                     self._follow(connection, stopping)
             except psycopg.Error as error:
-                again = away and not self._current.is_set()
+                again = away and not self._current.is_set()  # nothing was well in between
                 level, away = INFO if again else WARNING, True
                 logger.log(level, "events of other instances can't be read now: %s", error)
                 self._current.clear()
