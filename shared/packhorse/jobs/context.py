@@ -45,7 +45,8 @@ class AttemptContext:
         """Open the transaction whose commit finishes the job.
 
         The job is looked at first and ended last, so that no lock is held for as long as the work
-        lasts; the end has the epoch, and what was done under an older one is rolled back.
+        lasts; the end has the epoch, and what was done under an older one is rolled back. The
+        session has the limits of all (`db.engine.Timeouts`): long work belongs before it.
         """
         self._running.require_open()
         self._running.completing = True

@@ -19,7 +19,6 @@ from psycopg_pool import ConnectionPool
 
 from packhorse.clock import SystemClock
 from packhorse.db.connect import open_pool
-from packhorse.db.engine import Timeouts
 from packhorse.errors import Transient
 from packhorse.jobs import hints as channels
 from packhorse.jobs.consumers import Consumers
@@ -47,10 +46,10 @@ logger = logging.getLogger(__name__)
 DUTIES = (DUTY,)
 """Add these to the `Announced.duties` of a program with a cluster: who has them leads."""
 
-_SPARE_CONNECTIONS = 6
+_OWN_CONNECTIONS = 6
+"""For lease, scheduler and declarations: never lent to consumers, who may take all of theirs."""
 _RETRY_S = 2.0
 _DEPARTURES_S = 60.0
-_PAUSE_MS = 30_000
 Pool = ConnectionPool[Connection]
 
 
@@ -68,7 +67,7 @@ class JobsHost:
     """May change at any time."""
     components: tuple[Component, ...]
     """In the order in which they start."""
-    pool: Pool
+    pools: tuple[Pool, ...]
 
     def start(self) -> None:
         """Start all; returns at once, whether the database answers or not."""
@@ -81,7 +80,8 @@ class JobsHost:
         until = clock.monotonic() + timeout
         for component in reversed(self.components):
             component.stop(max(0.5, until - clock.monotonic()))
-        self.pool.close(max(0.5, until - clock.monotonic()))
+        for pool in self.pools:
+            pool.close(max(0.5, until - clock.monotonic()))
 
     def failure(self) -> BaseException | None:
         """Return what ended one of them, which neither jobs nor the database do."""
@@ -107,19 +107,19 @@ def open_jobs(
     for schedule in schedules:
         require_schedule(schedule)
     instance = uuid4().hex if cluster is None else cluster.discovery.instance_id
-    timeouts = Timeouts(idle_in_transaction_ms=_PAUSE_MS)
-    size = settings.places + _SPARE_CONNECTIONS
-    pool = open_pool(database_url, "packhorse-jobs", timeouts=timeouts, size=size)
+    pool = open_pool(database_url, "packhorse-jobs-consumers", size=settings.connections)
+    own = open_pool(database_url, "packhorse-jobs-own", size=_OWN_CONNECTIONS)
     hints, events = Hints(database_url), EventBus()
     worker = JobWorker(
         database_url,
-        pool.connection,
         Run.begin(instance),
+        lend=pool.connection,
+        lend_for_lease=own.connection,
         consumers=consumers,
         surroundings=_surroundings(cluster, consumers),
         settings=settings,
     )
-    scheduler = _scheduler(pool, instance, cluster)
+    scheduler = _scheduler(own, instance, cluster)
     hints.on(channels.JOBS, worker.hint)
     hints.on(channels.SCHEDULES, lambda _: scheduler.kick())
     if cluster is not None:
@@ -127,7 +127,7 @@ def open_jobs(
         cluster.on_change(worker.look_around)
         cluster.on_change(scheduler.kick)
     distribution = EventDistribution(database_url, instance, events, hints)
-    declaring = Worker("jobs-declare", _Declaring(pool, queues, schedules).run)
+    declaring = Worker("jobs-declare", _Declaring(own, queues, schedules).run)
     return JobsHost(
         jobs=Jobs(pool.connection, instance),
         events=events,
@@ -144,7 +144,7 @@ def open_jobs(
             scheduler,
             worker,
         ),
-        pool=pool,
+        pools=(pool, own),
     )
 
 

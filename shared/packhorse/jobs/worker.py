@@ -33,7 +33,7 @@ from packhorse.runtime.metrics import JOBS_ACTIVE, JOBS_LEASE, JOBS_WAITED_SECON
 
 logger = logging.getLogger(__name__)
 
-_AGAIN_S, _LONGEST_PAUSE_S = 0.02, 5.0
+_AGAIN_S, _LONGEST_PAUSE_S = 0.2, 5.0
 _MOST_FAILURES = 5
 _MOST_ENDS = 200
 _TIMEOUTS = Timeouts(lock_ms=2_000)
@@ -55,15 +55,16 @@ class JobWorker:
     def __init__(
         self,
         database_url: str,
-        lend: Connect,
         run: Run,
         *,
+        lend: Connect,
+        lend_for_lease: Connect,
         consumers: Consumers,
         surroundings: Surroundings,
         settings: WorkerSettings,
         clock: Clock | None = None,
     ) -> None:
-        """Take what lends connections to consumers and for the lease: a pool's `connection`."""
+        """Take what lends connections: to consumers, and for the lease, which must not wait."""
         self._url, self._consumers, self._settings = database_url, consumers, settings
         self._clock = clock or SystemClock()
         self._bell = threading.Event()
@@ -71,7 +72,7 @@ class JobWorker:
         self._desk = Desk(lend, self._bell)
         self._clerk = Clerk(run, self._roster)
         self._offering = Offering(consumers, surroundings, _LAYOUT_POLLS * settings.poll_s)
-        self.keeper = Keeper(lend, run, settings, self._clock, on_lease=self._bell.set)
+        self.keeper = Keeper(lend_for_lease, run, settings, self._clock, on_lease=self._bell.set)
         self._threads = Threads("job")
         self._session: Connection | None = None
         self._doubt, self._failures = False, 0
@@ -191,8 +192,10 @@ class JobWorker:
         now = self._clock.monotonic()
         if self._doubt:
             return 0.0
-        if self._roster.has_to_write(now):
-            return _AGAIN_S  # very many have ended, or one that is overdue is held just now
+        if self._roster.ends(1):
+            return 0.0  # very many have ended
+        if self._roster.overdue(now):
+            return _AGAIN_S  # a transaction holds one just now
         moments = [now + self._settings.poll_s, self._offering.next_update()]
         moments += [
             one for one in (self._leave_by, self._roster.next_deadline()) if one is not None
@@ -204,11 +207,14 @@ class JobWorker:
         self._doubt, self._failures = True, self._failures + 1
         self._drop_session()
         self._roster.put_last()
+        self._offering.hint()
         if not isinstance(error, _PASSING) and self._failures > _MOST_FAILURES:
             raise error
         if self._failures == 1:
             logger.warning("jobs can't be claimed or stored now: %s", error)
         longest: float = min(_LONGEST_PAUSE_S, 0.1 * 2**self._failures)
+        if self._leave_by is not None:
+            longest = min(longest, max(0.0, self._leave_by - self._clock.monotonic()))
         return longest * random.uniform(0.5, 1)  # noqa: S311
 
     def _leave(self) -> None:

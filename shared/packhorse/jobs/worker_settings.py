@@ -19,6 +19,8 @@ class WorkerSettings:
     """How often it looks for jobs of workers that are gone."""
     places: int = 64
     """How many jobs of all queues it has at a time at most."""
+    connections: int = 20
+    """How many consumers are in `JobContext.completion` at a time; others wait, 10 s at most."""
     cores: int = os.cpu_count() or 1
     """What a queue's `max_parallel` of -1 means."""
 

@@ -217,3 +217,37 @@ def test_an_attempt_is_lost_once_its_lease_may_be_over(database_url: str) -> Non
         assert [one.outcome for one in job.past_attempts] == ["LOST"]
         other.consumers.add("test/**", lambda job, context: Outcome.OK)
         assert until(other, number, JobState.SUCCEEDED).attempts == 2
+
+
+def test_an_end_whose_commit_goes_unanswered_is_no_lost_one(
+    database_url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """W7: what was sent is looked up, and neither done again nor told to have failed."""
+    handles: list[JobHandle] = []
+    seen: list[int] = []
+
+    def consume(job: Job, context: JobContext) -> Outcome:
+        seen.append(job.number)
+        handles.append(context.handle())
+        return Outcome.ASYNC
+
+    with hosted(database_url, {"test/**": consume}, queues=[QUEUE]) as host:
+        first = host.jobs.add_job("test/a").job.number
+        eventually(lambda: len(handles) == 1, what="the first has begun")
+        write, cuts = host.worker._write, list[int]()
+
+        def cut_off(written: Any, now: float, *, claims: bool) -> None:
+            write(written, now, claims=claims)
+            if (written.ends or written.claimed) and len(cuts) < 2:
+                cuts.append(len(written.ends))
+                raise psycopg.OperationalError("the server closed the connection")
+
+        monkeypatch.setattr(host.worker, "_write", cut_off)
+        handles[0].finish(Outcome.OK)
+        assert host.jobs.get(first).state is JobState.SUCCEEDED
+        second = host.jobs.add_job("test/a").job.number
+        eventually(lambda: len(handles) == 2, what="the second has begun")
+        handles[1].finish(Outcome.OK)
+        done = until(host, second, JobState.SUCCEEDED)
+    assert (done.attempts, seen, len(cuts)) == (1, [first, second], 2)
+    assert 1 in cuts
