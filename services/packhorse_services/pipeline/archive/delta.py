@@ -136,9 +136,8 @@ def settle(location: Location, table: str, turn: Turn) -> None:
     if last is None or last.version < turn.version:
         begin(location, [table], turn)
     elif last.version > turn.version:
-        raise TaskRefused(
-            f"another run has begun a new checkpoint of the query {turn.query}; end one of the two"
-        )
+        does = "has begun a new checkpoint of" if last.generation > turn.generation else "works on"
+        raise TaskRefused(f"another run {does} the query {turn.query}; end one of the two")
 
 
 def begin(location: Location, names: Iterable[str], turn: Turn) -> None:

@@ -1,0 +1,126 @@
+"""S8: two live archives on one checkpoint; `--continuous`, its metrics, and its end by SIGTERM."""
+
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import httpx
+import pytest
+
+from packhorse.messaging.api import Journal
+from packhorse.messaging.open import open_journal
+from packhorse.wire.topics import Topics
+from packhorse_services.cli.ports import free_ports
+from packhorse_services.pipeline import tables
+from packhorse_services.pipeline.location import Location
+from tests.e2e.test_archive_kill import places
+from tests.harness.archive import everything_in, fill
+from tests.harness.journals import fresh_name
+from tests.harness.processes import Process
+from tests.harness.spark import spark_environment
+from tests.harness.waiting import eventually
+
+pytestmark = [pytest.mark.spark, pytest.mark.timeout(1800)]
+
+PATIENCE_S = 600.0
+WRONG = 2
+"""The exit code by which a supervisor does not start it again."""
+
+
+class Continuous(Process):
+    """`archive --continuous` with its metrics on a port of its own."""
+
+    def __init__(self, name: str, port: int, settings: dict[str, str], folder: Path) -> None:
+        command = ("archive", "--continuous", "--interval", "1", "--metrics-port", str(port))
+        program = (sys.executable, "-m", "packhorse_services.pipeline")
+        super().__init__(name, (*program, *command), settings, folder)
+        self.port = port
+
+    def metric(self, name: str) -> float:
+        """Return what it says now; 0 before it says so."""
+        assert self.running, self.said()
+        try:
+            text = httpx.get(f"http://127.0.0.1:{self.port}/metrics", timeout=5).text
+        except httpx.TransportError:
+            return 0.0
+        found = [line.split()[1] for line in text.splitlines() if line.startswith(f"{name} ")]
+        return float(found[0]) if found else 0.0
+
+
+class Pair:
+    """Two archives of one journal into the same tables."""
+
+    def __init__(self, url: str, folder: Path) -> None:
+        prefix = fresh_name()
+        self.topics = Topics.prefixed(prefix)
+        self.location = Location.parse(str(folder / "tables"))
+        self.journal: Journal = open_journal(url, client_name="tests")
+        self.numbers = 0
+        settings = {
+            **spark_environment(),
+            "PACKHORSE_HOST": "127.0.0.1",
+            "PACKHORSE_JOURNAL_URL": url,
+            "PACKHORSE_BLOBS_URL": str(folder / "blobs"),
+            "PACKHORSE_TABLES_URL": self.location.base,
+            "PACKHORSE_TOPIC_PREFIX": prefix,
+        }
+        ports = zip(("first", "second"), free_ports(2), strict=True)
+        self.runs = [Continuous(name, port, settings, folder) for name, port in ports]
+
+    def fill(self) -> None:
+        """Append a package."""
+        fill(self.journal, self.topics, [self.numbers], [self.topics.package])
+        self.numbers += 1
+
+    def both_run(self) -> bool:
+        return all(run.running for run in self.runs)
+
+    def is_whole(self) -> bool:
+        """Tell whether the tables have all records; fail when they have one twice."""
+        expected = everything_in(self.journal, self.topics)
+        found = places(self.location, tables.BRONZE)
+        packages = places(self.location, tables.PACKAGES)
+        assert len(found) == len(set(found)), "a record is in bronze twice"
+        assert len(packages) == len(set(packages)), "a record is among the packages twice"
+        wanted = {place[1:] for place in expected if place[0] == self.topics.package}
+        return set(found) == set(expected) and set(packages) == wanted
+
+
+@pytest.fixture
+def pair(database_url: str, tmp_path: Path) -> Iterator[Pair]:
+    made = Pair(database_url, tmp_path)
+    try:
+        yield made
+    finally:
+        for run in made.runs:
+            if run.running:
+                run.kill()
+        made.journal.close()
+
+
+def test_s8_of_two_live_archives_one_ends_and_nothing_is_there_twice(pair: Pair) -> None:
+    pair.fill()
+    first, second = pair.runs
+    first.start()
+    counted = 'packhorse_pipeline_records_total{query="silver"}'
+    eventually(lambda: first.metric(counted) >= 1, timeout=PATIENCE_S, interval=0.5)
+    assert first.metric('packhorse_pipeline_last_batch_seconds{query="bronze"}') > 0
+    assert first.metric('packhorse_pipeline_batch_seconds_count{query="bronze"}') > 0
+    second.start()
+
+    def one_has_ended() -> bool:
+        pair.fill()
+        return not pair.both_run()
+
+    eventually(one_has_ended, timeout=PATIENCE_S, interval=0.5)
+    (loser,) = (run for run in pair.runs if not run.running)
+    (winner,) = (run for run in pair.runs if run.running)
+    assert loser.wait() == WRONG, loser.said()
+    last = loser.log.read_text().splitlines()[-1]
+    assert "another run" in last, loser.said()
+    assert "end" in last
+    pair.fill()
+    eventually(pair.is_whole, timeout=PATIENCE_S, interval=1.0, what=winner.said())
+    assert winner.stop(PATIENCE_S) == 0, winner.said()
+    assert "Traceback" not in winner.log.read_text(), winner.said()
+    assert pair.is_whole()
