@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 from playwright.sync_api import Browser, Page, expect
 
+from packhorse.jobs import finding
 from packhorse.jobs.queues import QueueConfiguration, QueueType
 from packhorse.jobs.scheduling.definition import JobAction, ScheduleDefinition
 from packhorse.jobs.scheduling.store import create_schedule
@@ -16,6 +17,7 @@ from packhorse_services.jobs.page.rendering import PAGES
 from tests.harness.browser import Tab, chromium, tab
 from tests.harness.jobs.asking import emptied
 from tests.harness.jobs.site import JobsSite, jobs_site
+from tests.harness.jobs.stored import store_many_finished
 from tests.harness.postgres import Databases
 
 _PATIENCE_MS = 60_000
@@ -129,6 +131,17 @@ def test_what_is_no_filter_is_told_on_the_page(
     with signed_in(browser, site, f"jobs?{query}") as opened:
         expect(opened.page.get_by_role("alert")).to_contain_text(says)
         expect(opened.page.locator("[data-queue=main]")).to_be_visible()
+
+
+def test_a_search_that_takes_too_long_is_told_and_the_rest_is_shown(
+    browser: Browser, site: JobsSite, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    store_many_finished(site.database_url, 30_000)
+    monkeypatch.setattr(finding, "PATIENCE_MS", 1)
+    with signed_in(browser, site, "jobs?where=absent=1") as opened:
+        expect(opened.page.get_by_role("alert")).to_contain_text("name a topic")
+        expect(opened.page.locator("[data-queue=main]")).to_be_visible()
+        expect(opened.page.locator("#state")).to_have_text("live")
 
 
 def test_many_jobs_have_pages(browser: Browser, site: JobsSite) -> None:

@@ -79,7 +79,8 @@ def content(connection: Connection, discovery: Discovery, search: Search) -> Con
     found, states, wrong = Page((), None), set[JobState](), ""
     try:
         wanted = search.filter()
-        found = finding.find(connection, wanted, after=search.after or None, limit=_PAGE)
+        with connection.transaction():  # a search that takes too long ends no more than itself
+            found = finding.find(connection, wanted, after=search.after or None, limit=_PAGE)
         states = set(wanted.group.states)
     except Permanent as error:
         wrong = str(error)

@@ -3,11 +3,13 @@
 "use strict";
 (() => {
   const EVERY_MS = 2000;
+  const PRESS_MS = 3000; // nobody presses longer; a release outside the window may not be told
   const content = document.getElementById("content");
   const state = document.getElementById("state");
   let tag = null;
   let asking = false;
-  let pressed = false;
+  let pressedAt = 0;
+  let restUntil = 0;
 
   const tell = (text, wrong) => {
     state.textContent = text;
@@ -56,7 +58,8 @@
       location.reload();
       return;
     }
-    if (pressed) return; // what is under the finger stays, or its click would be lost
+    // What is under the finger stays, or its click would be lost.
+    if (Date.now() - pressedAt < PRESS_MS) return;
     if (answer.status !== 304) {
       if (!answer.ok) throw new Error(`the service answers ${answer.status}`);
       show(await answer.text());
@@ -66,21 +69,23 @@
   };
 
   const tick = async () => {
-    if (asking || document.hidden) return;
+    if (asking || document.hidden || Date.now() < restUntil) return;
     asking = true;
+    const began = Date.now();
     try {
       await refresh();
     } catch (error) {
       tell(`not live: ${error.message}`, true);
     } finally {
       asking = false;
+      restUntil = Date.now() + 9 * (Date.now() - began); // what costs much is not asked all the time
     }
     showTimes();
   };
 
-  document.addEventListener("pointerdown", () => { pressed = true; });
+  document.addEventListener("pointerdown", () => { pressedAt = Date.now(); });
   for (const end of ["pointerup", "pointercancel"]) {
-    document.addEventListener(end, () => { pressed = false; });
+    document.addEventListener(end, () => { pressedAt = 0; });
   }
   document.addEventListener("visibilitychange", tick);
   setInterval(tick, EVERY_MS);
