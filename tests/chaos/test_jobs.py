@@ -24,6 +24,7 @@ import pytest
 
 from packhorse.db.connect import connect
 from packhorse.jobs.adding import NewJob
+from packhorse.jobs.job import Job, JobState
 from packhorse.jobs.jobs import Jobs
 from packhorse_services.cli.embedded import EmbeddedPostgres
 from tests.harness.jobs import ledger
@@ -261,3 +262,24 @@ def test_a_worker_is_paused_past_its_lease_and_resumed(
         else:
             ledger.check_all(had, ended, 1)
             assert {one.instance for one in had} >= {"other"}
+
+
+def test_a_job_that_ends_its_process_is_given_up(databases: Databases) -> None:
+    """W11, JB-9: each of its attempts counts, and nobody has to restart anything but programs."""
+    with cluster(databases) as run:
+        worker, jobs = run.add("victim"), run.jobs()
+        [given] = jobs.add_jobs([NewJob("once/crash", max_retries=1)])
+
+        def supervised() -> Job:
+            if not worker.running:
+                worker.start()
+            job = jobs.get(given.job.number)
+            assert job.state is JobState.GIVEN_UP
+            return job
+
+        job = eventually(supervised, timeout=120, interval=0.2, what="it is given up")
+        assert [one.outcome for one in job.past_attempts] == ["LOST", "LOST"]
+        after = jobs.add_job("once/a", id="after").job.number
+        eventually(lambda: _left(run.url) == 0, timeout=60, what="others are done")
+        assert jobs.get(after).state is JobState.SUCCEEDED
+        assert "given up" in worker.said(4000), "it is in the log (JB-19)"

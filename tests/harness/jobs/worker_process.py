@@ -102,6 +102,11 @@ class Effects:
         threading.Event().wait(1.0)
         return Outcome.OK
 
+    def crashes(self, job: Job, context: JobContext) -> Outcome:
+        """End the process, whatever it does besides."""
+        os.kill(os.getpid(), signal.SIGKILL)
+        raise AssertionError("it is dead")
+
     def _work(self, job: Job, context: JobContext) -> None:
         context.progress(1, "at work")
         context.wait(self._chance.random() * 0.05)
@@ -144,6 +149,7 @@ def main() -> None:
     effects, consumers = Effects(given.url, given.name), Consumers()
     consumers.add("once/**", effects.in_completion)
     consumers.add("once/paused", effects.paused)
+    consumers.add("once/crash", effects.crashes)
     consumers.add("ordered/**", effects.in_completion)
     consumers.add("checked/**", effects.held)
     consumers.add("least/**", effects.free)
