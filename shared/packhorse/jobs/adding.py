@@ -22,6 +22,7 @@ from packhorse.jobs.given import (
     finished_of,
     forget,
     insert,
+    lock_ids,
     reactivate,
     read_jobs,
     renew_properties,
@@ -102,6 +103,7 @@ def add_jobs(connection: Connection, application: str, jobs: Sequence[NewJob]) -
     if not jobs:
         return []
     learn_topics(connection, (job.topic for job in jobs))
+    lock_ids(connection, ((job.topic, job.id) for job in jobs))
     settled: dict[int, tuple[int, Verdict]] = {}
     for _ in range(_TRIES):
         left = [place for place in range(len(jobs)) if place not in settled]
@@ -118,6 +120,10 @@ def requeue_finished(connection: Connection, numbers: Sequence[int]) -> list[Job
 
     Returns those that are; others are not finished, or have been forgotten. Notifies ADDED.
     """
+    keys = connection.execute(
+        "SELECT topic, id FROM jobs.finished WHERE number = ANY(%s)", (list(numbers),)
+    )
+    lock_ids(connection, keys.fetchall())
     found = connection.execute(
         "SELECT number FROM jobs.finished WHERE number = ANY(%s) ORDER BY number FOR UPDATE",
         (list(numbers),),
@@ -178,12 +184,8 @@ def _from_history(
 def _from_unfinished(
     connection: Connection, application: str, given: Given
 ) -> dict[int, tuple[int, Verdict]]:
-    settled: dict[int, tuple[int, Verdict]] = {}
-    for place, job in given:
-        found = renew_properties(connection, application, job)
-        if found is not None:
-            settled[place] = (found[0], _VERDICTS[found[1]])
-    return settled
+    renewed = renew_properties(connection, application, given)
+    return {place: (number, _VERDICTS[state]) for place, (number, state) in renewed.items()}
 
 
 _VERDICTS = {

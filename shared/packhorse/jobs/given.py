@@ -7,6 +7,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from typing import Any
+from zlib import crc32
 
 import orjson
 from psycopg import Connection
@@ -16,6 +17,7 @@ from packhorse.jobs.rows import FINISHED, FROM_UNFINISHED, UNFINISHED, job_curso
 
 PREFERENCE_S = 2.0
 """How long a queue that prefers the creating instance keeps a job for it."""
+_ID_LOCK, _ID_LOCKS = 0x70686964, 4096
 LEADER = "@leader"
 """As `only_on`: whoever leads when the job is begun."""
 
@@ -99,12 +101,28 @@ WITH given AS MATERIALIZED (
         ready_at > now, CASE WHEN reserved THEN %(application)s ELSE only_on END,
         CASE WHEN reserved THEN ready_at + make_interval(secs => %(preference_s)s) END,
         max_retries, schedule, traceparent
-    FROM numbered ORDER BY turn
+    FROM numbered ORDER BY topic, id, turn  -- all wait for each other in this order
     ON CONFLICT (topic, id) WHERE id IS NOT NULL DO NOTHING
     RETURNING number
 )
 SELECT n.place::integer - 1, w.number FROM written w JOIN numbered n ON n.turn = w.number
 """
+
+
+def lock_ids(connection: Connection, keys: Iterable[tuple[str, str | None]]) -> None:
+    """Be the only one, until the end, who gives jobs of these topics and ids.
+
+    Those without an id are left out. Few locks, taken in one order: a transaction that gives
+    thousands of ids does not use up the server's locks, and no two wait for each other.
+    """
+    places = {
+        crc32(f"{topic}\0{id_}".encode()) % _ID_LOCKS for topic, id_ in keys if id_ is not None
+    }
+    if places:
+        connection.execute(
+            "SELECT pg_advisory_xact_lock(%s, place) FROM unnest(%s::integer[]) AS l (place)",
+            (_ID_LOCK, sorted(places)),
+        )
 
 
 def finished_of(
@@ -161,30 +179,47 @@ def reactivate(
 
 
 def renew_properties(
-    connection: Connection, application: str, job: NewJob
-) -> tuple[int, str | None] | None:
-    """Give an unfinished job of that id the new properties, where the same application gave it.
+    connection: Connection, application: str, given: Sequence[tuple[int, NewJob]]
+) -> dict[int, tuple[int, str | None]]:
+    """Give unfinished jobs of these ids the new properties, where the same application gave them.
 
-    Returns its number, and its state if it was changed; None when it is finished by now.
+    Returns by place the number, and the state if it was changed; without what is finished by now.
     """
-    found = connection.execute(
+    keys = {(job.topic, job.id) for _, job in given}
+    found = {(row[0], row[1]): row for row in _lock_unfinished(connection, keys)}
+    renewed: dict[int, tuple[int, str | None]] = {}
+    for place, job in given:
+        if (job.topic, job.id) in found:
+            _, _, number, state, giver = found[job.topic, job.id]
+            same = bool(application) and giver == application
+            if same:
+                _renew(connection, number, state, job.properties)
+            renewed[place] = (number, state if same else None)
+    return renewed
+
+
+def _lock_unfinished(
+    connection: Connection, keys: Iterable[tuple[str, str | None]]
+) -> list[tuple[str, str | None, int, str, str]]:
+    """Lock jobs in the order of their numbers, as whoever ends jobs does."""
+    topics, ids = zip(*keys, strict=True)
+    return connection.execute(
         """
-        SELECT number, state, application = %s AND application <> '' FROM jobs.job
-        WHERE topic = %s AND id = %s FOR NO KEY UPDATE
+        SELECT j.topic, j.id, j.number, j.state, j.application FROM jobs.job j
+        JOIN unnest(%s::text[], %s::text[]) AS k (topic, id)
+            ON j.topic = k.topic COLLATE "C" AND j.id = k.id COLLATE "C"
+        WHERE j.id IS NOT NULL ORDER BY j.number FOR NO KEY UPDATE OF j
         """,
-        (application, job.topic, job.id),
-    ).fetchone()
-    if found is None:
-        return None
-    number, state, same = found
-    if not same:
-        return number, None
+        (list(topics), list(ids)),
+    ).fetchall()
+
+
+def _renew(connection: Connection, number: int, state: str, properties: Mapping[str, Any]) -> None:
     column = "properties" if state == "QUEUED" else "again"
     connection.execute(
         f"UPDATE jobs.job SET {column} = %s::jsonb WHERE number = %s",  # noqa: S608
-        (as_json(job.properties), number),
+        (as_json(properties), number),
     )
-    return number, state
 
 
 def read_jobs(connection: Connection, numbers: Iterable[int]) -> dict[int, Job]:

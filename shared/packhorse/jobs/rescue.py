@@ -1,6 +1,7 @@
 """Rescue: jobs whose worker's lease is over become anybody's again.
 
-Called by every worker every few seconds, in a READ COMMITTED transaction as the bookkeeper.
+Called by every worker every few seconds, in a READ COMMITTED transaction of its own as the
+bookkeeper: it writes statistics of other instances, which wait for nobody who waits for them.
 """
 
 from dataclasses import dataclass

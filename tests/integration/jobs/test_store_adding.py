@@ -104,7 +104,7 @@ def test_a_job_that_comes_and_goes_all_the_time(
     store: Store, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(adding, "insert", lambda *_: {})
-    monkeypatch.setattr(adding, "renew_properties", lambda *_: None)
+    monkeypatch.setattr(adding, "renew_properties", lambda *_: {})
     with pytest.raises(JobsBusy):
         store.add("free/a", id="x")
 
