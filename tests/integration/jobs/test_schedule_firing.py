@@ -155,6 +155,30 @@ def test_one_that_can_not_fire_does_not_keep_others_from_it(site: Schedules) -> 
     assert site.jobs() == [("b-good", "", 0)]
 
 
+@pytest.mark.parametrize("why", ["lock_not_available", "check_violation", "disk_full"])
+def test_one_that_the_database_refuses_does_not_keep_others_from_it(
+    site: Schedules, why: str
+) -> None:
+    site.create("a-broken", action=JobAction("test/broken"))
+    site.create("b-good")
+    with psycopg.connect(site.url) as connection:
+        connection.execute(
+            f"""
+            CREATE FUNCTION refuse() RETURNS trigger LANGUAGE plpgsql AS
+                $$ BEGIN RAISE EXCEPTION USING ERRCODE = '{why}'; END $$;
+            CREATE TRIGGER refuse BEFORE INSERT ON jobs.job FOR EACH ROW
+                WHEN (NEW.topic = 'test/broken') EXECUTE FUNCTION refuse();
+            """
+        )
+    site.fire_at(site.next_tick("b-good") + SECOND)
+    assert site.jobs() == [("b-good", "", 0)]
+    assert site.ticks("a-broken") == []
+    with psycopg.connect(site.url) as connection:
+        connection.execute("DROP TRIGGER refuse ON jobs.job")
+    site.fire_at(site.moment)
+    assert site.jobs() == [("b-good", "", 0), ("a-broken", "", 0)]
+
+
 def test_a_clock_an_hour_ahead_and_set_right_fires_no_moment_twice(site: Schedules) -> None:
     start = datetime(2031, 5, 5, 10, 58, tzinfo=UTC)
     site.create("cron", Cron("*/15 * * * *"), not_before=start)

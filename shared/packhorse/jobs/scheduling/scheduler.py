@@ -31,7 +31,7 @@ DUTY = "scheduler"
 
 POLL_S = 5.0
 """How often it looks without a hint."""
-_AFTER_TROUBLE_S = 2.0
+_AFTER_TROUBLE_S, _UNABLE_S = 2.0, 60.0
 _MOST_AT_ONCE = 1_000
 _PAUSE = "5s"
 """How long a transaction may stand still: a paused process keeps a schedule from the others."""
@@ -154,11 +154,14 @@ class Scheduler:
                     return False
                 name = schedule.name
                 decided = fire(connection, schedule, standing, now)
-        except (Permanent, psycopg.DataError) as error:
-            if not name:
+        except NotLeader:
+            raise
+        except Exception as error:
+            if not name or connection.broken:
                 raise
             logger.warning("a schedule can't fire: %s", error, extra={"schedule": name})
-            self._unable[name] = self._clock.monotonic() + 60.0
+            pause = _UNABLE_S if isinstance(error, Permanent) else _AFTER_TROUBLE_S
+            self._unable[name] = self._clock.monotonic() + pause
         else:
             _count(decided, now)
         return True
