@@ -59,4 +59,5 @@ def parse_search(query: str) -> Search:
     except ValueError:
         return Search()
     names = {field.name for field in fields(Search)}
-    return Search(**{name: values[0] for name, values in given.items() if name in names})
+    kept = {name: values[0] for name, values in given.items() if name in names}
+    return Search(**{name: value for name, value in kept.items() if len(value) <= LONGEST_WHERE})

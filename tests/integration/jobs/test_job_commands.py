@@ -1,0 +1,112 @@
+"""`packhorse job …` and `packhorse get jobs` as a user types them, against the real service."""
+
+import json
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import httpx
+import pytest
+
+from packhorse_services.cli.api import Exit
+from tests.harness.jobs.asking import emptied
+from tests.harness.jobs.site import JobsSite, jobs_site
+from tests.harness.postgres import Databases
+from tests.harness.processes import Process, packhorse
+from tests.harness.waiting import eventually
+
+
+@pytest.fixture(scope="module")
+def running(databases: Databases) -> Iterator[JobsSite]:
+    with jobs_site(databases.new()) as site:
+        yield site
+
+
+@pytest.fixture
+def site(running: JobsSite) -> JobsSite:
+    return emptied(running)
+
+
+def command(site: JobsSite, *arguments: str) -> subprocess.CompletedProcess[str]:
+    return packhorse("--server", site.url, "--token", "operator", *arguments, check=False)
+
+
+def streams(site: JobsSite) -> bool:
+    headers = {"Authorization": "Bearer operator"}
+    text = httpx.get(f"{site.url}/metrics", headers=headers).text
+    return "\npackhorse_jobs_event_streams 1.0" in text
+
+
+def test_a_job_from_its_beginning_to_its_end(site: JobsSite) -> None:
+    given = ("job", "add", "images/thumbnail", "--properties", '{"size": 12}', "--key", "once")
+    number = command(site, *given).stdout.strip()
+    assert command(site, *given).stdout.strip() == number, "the key makes it one"
+    found = command(site, "get", "jobs", "--where", "size>=12", "--state", "queued", "-o", "name")
+    assert found.stdout.split() == [number]
+    assert command(site, "job", "retry", number).returncode == Exit.CONFLICT
+    assert command(site, "job", "stop", number).stdout.strip() == number
+    followed = command(site, "job", "tail", number)
+    assert followed.returncode == Exit.FAILED
+    assert "STOPPED" in followed.stderr
+    assert command(site, "job", "retry", number).returncode == 0
+    [shown] = json.loads(command(site, "get", "jobs", "-o", "json").stdout)["jobs"]
+    assert (shown["number"], shown["state"]) == (int(number), "QUEUED")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "code", "says"),
+    [
+        (("get", "job", "4711"), Exit.NOT_FOUND, "there is no job 4711"),
+        (("get", "jobs", "--state", "lost"), Exit.USAGE, "state"),
+        (("get", "jobs", "--topic", "/images"), Exit.USAGE, "topic"),
+        (("get", "jobs", "--where", "size!3"), Exit.USAGE, "no operator"),
+        (("job", "add", "/images"), Exit.USAGE, "topic"),
+        (("job", "add", "a", "--only-on", "@nobody"), Exit.USAGE, "only_on"),
+    ],
+)
+def test_what_is_wrong_is_told(
+    site: JobsSite, arguments: tuple[str, ...], code: Exit, says: str
+) -> None:
+    done = command(site, *arguments)
+    assert done.returncode == code, done.stderr
+    assert says in done.stderr
+
+
+@contextmanager
+def following(site: JobsSite, folder: Path, name: str, *options: str) -> Iterator[Process]:
+    arguments = ("--server", site.url, "--token", "operator", "job", "tail", *options)
+    follower = Process(
+        name, (sys.executable, "-m", "packhorse_services.cli", *arguments), {}, folder
+    )
+    follower.start()
+    try:
+        yield follower
+    finally:
+        follower.kill()
+
+
+def told(follower: Process, count: int) -> list[list[str]]:
+    """Return the words of so many lines, once they are there."""
+
+    def look() -> list[list[str]]:
+        lines = [line.split() for line in follower.output.read_text().splitlines()]
+        assert len(lines) == count, follower.said()
+        return lines
+
+    return eventually(look, timeout=90)
+
+
+def test_what_becomes_of_jobs_is_followed_and_goes_on_where_it_was(
+    site: JobsSite, tmp_path: Path
+) -> None:
+    with following(site, tmp_path, "first", "-o", "wide") as follower:
+        eventually(lambda: streams(site), timeout=90, what=follower.said())
+        number = site.jobs.add_job("images/thumbnail", id="cover").job.number
+        site.jobs.stop(number)
+        added, stopped = told(follower, 2)
+    assert added[1:6] == ["ADDED", str(number), "images/thumbnail", "cover", "QUEUED"]
+    assert stopped[1:6] == ["CANCELLED", str(number), "images/thumbnail", "cover", "STOPPED:"]
+    with following(site, tmp_path, "second", "--after", added[-1], "-o", "wide") as follower:
+        assert told(follower, 1) == [stopped]
