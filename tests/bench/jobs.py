@@ -23,16 +23,19 @@ from packhorse.db.roles import act_as
 from packhorse.jobs.adding import NewJob, add_jobs
 from packhorse.jobs.claims import Claimed, Wish, claim
 from packhorse.jobs.consumer import Outcome, Result
+from packhorse.jobs.consumers import Consumers
 from packhorse.jobs.finishing import Ended, finish
+from packhorse.jobs.host import open_jobs
 from packhorse.jobs.leases import Run, renew
 from packhorse.jobs.queue import QueueConfiguration, QueueType
-from packhorse.jobs.queues import declare_queue
+from packhorse.jobs.queues import declare_queue, suspend_queue
+from packhorse.jobs.worker_settings import WorkerSettings
 from tests.bench.queues import emit
 from tests.harness.postgres import Databases, running_postgres
 
 BATCH = 50
 TOPICS = [f"bench/topic_{number}" for number in range(5)]
-QUEUE = QueueConfiguration("bench", ("bench/**",), type=QueueType.UNORDERED)
+QUEUE = QueueConfiguration("bench", ("bench/**",), type=QueueType.UNORDERED, max_parallel=64)
 WISH = Wish("bench", TOPICS, BATCH, type=QueueType.UNORDERED)
 OK = Result(Outcome.OK)
 
@@ -46,6 +49,7 @@ def main() -> None:
         for _ in range(3):
             simple(url, jobs, workers)
             throughput(url, jobs, workers, history)
+            whole_workers(url, jobs, workers, history)
         claims_among(url, 10_000)
         claims_among(url, 1_000_000)
 
@@ -79,9 +83,7 @@ def vacuum(url: str) -> None:
 
 def throughput(url: str, jobs: int, workers: int, history: int) -> None:
     began = time.perf_counter()
-    for first in range(0, jobs, 1_000):
-        batch = new_jobs(min(1_000, jobs - first))
-        in_transaction(url, lambda connection, given=batch: add_jobs(connection, "bench", given))
+    add_all(url, jobs)
     took = time.perf_counter() - began
     emit("jobs_added", jobs / took, "jobs/s", batch=1_000)
     took = together(work, url, workers)
@@ -89,6 +91,47 @@ def throughput(url: str, jobs: int, workers: int, history: int) -> None:
     with psycopg.connect(url) as connection:
         [(left,)] = connection.execute("SELECT count(*) FROM jobs.job").fetchall()
         assert left == 0, left
+
+
+def whole_workers(url: str, jobs: int, workers: int, history: int) -> None:
+    """Measure `JobWorker`s whose consumer does nothing; they begin when the queue is resumed."""
+    in_transaction(url, lambda connection: suspend_queue(connection, "bench", suspended=True))
+    add_all(url, jobs)
+    ending, ready = multiprocessing.Event(), multiprocessing.Barrier(workers + 1)
+    processes = [
+        multiprocessing.Process(target=whole_worker, args=(url, ready, ending))
+        for _ in range(workers)
+    ]
+    for process in processes:
+        process.start()
+    ready.wait()
+    began = time.perf_counter()
+    in_transaction(url, lambda connection: suspend_queue(connection, "bench", suspended=False))
+    with psycopg.connect(url, autocommit=True) as connection:
+        while connection.execute("SELECT FROM jobs.job LIMIT 1").fetchone() is not None:
+            time.sleep(0.05)
+    took = time.perf_counter() - began
+    ending.set()
+    for process in processes:
+        process.join()
+        assert process.exitcode == 0
+    emit("jobs_done_by_workers", jobs / took, "jobs/s", workers=workers, history=history)
+
+
+def whole_worker(url: str, ready: Any, ending: Any) -> None:
+    consumers = Consumers()
+    consumers.add("bench/**", lambda _job, _context: Outcome.OK)
+    host = open_jobs(url, None, consumers=consumers, settings=WorkerSettings(places=64))
+    host.start()
+    ready.wait()
+    ending.wait()
+    host.stop(10.0)
+
+
+def add_all(url: str, jobs: int) -> None:
+    for first in range(0, jobs, 1_000):
+        batch = new_jobs(min(1_000, jobs - first))
+        in_transaction(url, lambda connection, given=batch: add_jobs(connection, "bench", given))
 
 
 def new_jobs(count: int) -> list[NewJob]:
