@@ -7,48 +7,40 @@
 Start the cluster before it. A database that is away ends nothing: all of it is tried again.
 """
 
-import logging
-import threading
 from collections.abc import Sequence
 from dataclasses import dataclass
 from uuid import uuid4
 
-import psycopg
 from psycopg import Connection
 from psycopg_pool import ConnectionPool
 
 from packhorse.clock import SystemClock
 from packhorse.db.connect import open_pool
-from packhorse.errors import Transient
 from packhorse.jobs import hints as channels
 from packhorse.jobs.consumers import Consumers
+from packhorse.jobs.declaring import Declarations
 from packhorse.jobs.departures import Departures
 from packhorse.jobs.events.bus import EventBus
 from packhorse.jobs.events.distribution import EventDistribution
 from packhorse.jobs.hints import Hints
 from packhorse.jobs.jobs import Jobs
 from packhorse.jobs.leases import Run
-from packhorse.jobs.queues import QueueConfiguration, declare_queue
-from packhorse.jobs.scheduling.definition import ScheduleDefinition, require_schedule
+from packhorse.jobs.queues import QueueConfiguration
+from packhorse.jobs.scheduling.definition import ScheduleDefinition
 from packhorse.jobs.scheduling.scheduler import DUTY, Scheduler, cluster_members
-from packhorse.jobs.scheduling.store import declare_schedule
-from packhorse.jobs.sessions import writing
 from packhorse.jobs.surroundings import Alone, InCluster, Surroundings
 from packhorse.jobs.worker import JobWorker
 from packhorse.jobs.worker_settings import DEFAULTS, WorkerSettings
-from packhorse.runtime.lifecycle import Component, Watched, Worker
+from packhorse.runtime.lifecycle import Component, Watched
 from packhorse.runtime.periodic import Periodic
 from packhorse.topology import properties
 from packhorse.topology.own_cluster import OwnCluster
-
-logger = logging.getLogger(__name__)
 
 DUTIES = (DUTY,)
 """Add these to the `Announced.duties` of a program with a cluster: who has them leads."""
 
 _OWN_CONNECTIONS = 6
 """For lease, scheduler and declarations: never lent to consumers, who may take all of theirs."""
-_RETRY_S = 2.0
 _DEPARTURES_S = 60.0
 Pool = ConnectionPool[Connection]
 
@@ -101,15 +93,14 @@ def open_jobs(
     """Put a program's part together; nothing connects before its start.
 
     Queues and schedules are declared at the start: what is there already, and changed by an
-    operator, stays. Without a cluster the instance has an id of this run alone, nobody leads, and
-    all topics count as consumed. Raises `InvalidSchedule` before anything is done.
+    operator, stays; no job is begun before. Without a cluster the instance has an id of this run
+    alone, nobody leads, and all topics count as consumed. Raises `InvalidSchedule`.
     """
-    for schedule in schedules:
-        require_schedule(schedule)
     instance = uuid4().hex if cluster is None else cluster.discovery.instance_id
     pool = open_pool(database_url, "packhorse-jobs-consumers", size=settings.connections)
     own = open_pool(database_url, "packhorse-jobs-own", size=_OWN_CONNECTIONS)
     hints, events = Hints(database_url), EventBus()
+    declarations = Declarations(own.connection, queues, schedules)
     worker = JobWorker(
         database_url,
         Run.begin(instance),
@@ -118,16 +109,12 @@ def open_jobs(
         consumers=consumers,
         surroundings=_surroundings(cluster, consumers),
         settings=settings,
+        may_claim=declarations.done.is_set,
     )
     scheduler = _scheduler(own, instance, cluster)
-    hints.on(channels.JOBS, worker.hint)
-    hints.on(channels.SCHEDULES, lambda _: scheduler.kick())
-    if cluster is not None:
-        _announce(cluster, consumers)
-        cluster.on_change(worker.look_around)
-        cluster.on_change(scheduler.kick)
+    _connect(hints, worker, scheduler, cluster, consumers)
     distribution = EventDistribution(database_url, instance, events, hints)
-    declaring = Worker("jobs-declare", _Declaring(own, queues, schedules).run)
+    others = _departures(own, cluster)
     return JobsHost(
         jobs=Jobs(pool.connection, instance),
         events=events,
@@ -135,17 +122,25 @@ def open_jobs(
         worker=worker,
         scheduler=scheduler,
         consumers=consumers,
-        components=(
-            hints,
-            events,
-            distribution,
-            declaring,
-            *_departures(pool, cluster),
-            scheduler,
-            worker,
-        ),
+        components=(hints, events, distribution, declarations, *others, scheduler, worker),
         pools=(pool, own),
     )
+
+
+def _connect(
+    hints: Hints,
+    worker: JobWorker,
+    scheduler: Scheduler,
+    cluster: OwnCluster | None,
+    consumers: Consumers,
+) -> None:
+    """Let them hear of what happens elsewhere, and others of the consumers here."""
+    hints.on(channels.JOBS, worker.hint)
+    hints.on(channels.SCHEDULES, lambda _: scheduler.kick())
+    if cluster is not None:
+        _announce(cluster, consumers)
+        cluster.on_change(worker.look_around)
+        cluster.on_change(scheduler.kick)
 
 
 def _surroundings(cluster: OwnCluster | None, consumers: Consumers) -> Surroundings:
@@ -181,29 +176,3 @@ def _announce(cluster: OwnCluster, consumers: Consumers) -> None:
 
     announce()
     consumers.on_change(announce)
-
-
-@dataclass(frozen=True, slots=True)
-class _Declaring:
-    """Makes queues and schedules that are absent, once the database answers."""
-
-    pool: Pool
-    queues: Sequence[QueueConfiguration]
-    schedules: Sequence[ScheduleDefinition]
-
-    def run(self, stopping: threading.Event) -> None:
-        while not stopping.is_set() and not self._declare():
-            stopping.wait(_RETRY_S)
-        stopping.wait()
-
-    def _declare(self) -> bool:
-        try:
-            with writing(self.pool.connection) as connection:
-                for queue in self.queues:
-                    declare_queue(connection, queue)
-                for schedule in self.schedules:
-                    declare_schedule(connection, schedule)
-        except (psycopg.Error, Transient) as error:
-            logger.warning("queues and schedules can't be declared now: %s", error)
-            return False
-        return True

@@ -3,6 +3,7 @@
 import logging
 import random
 import threading
+from collections.abc import Callable
 from contextlib import suppress
 from functools import partial
 
@@ -62,11 +63,15 @@ class JobWorker:
         consumers: Consumers,
         surroundings: Surroundings,
         settings: WorkerSettings,
+        may_claim: Callable[[], bool] = lambda: True,
         clock: Clock | None = None,
     ) -> None:
-        """Take what lends connections: to consumers, and for the lease, which must not wait."""
+        """Take what lends connections: to consumers, and for the lease, which must not wait.
+
+        Nothing is claimed while `may_claim` says no.
+        """
         self._url, self._consumers, self._settings = database_url, consumers, settings
-        self._clock = clock or SystemClock()
+        self._may_claim, self._clock = may_claim, clock or SystemClock()
         self._bell = threading.Event()
         self._roster = Roster(Slots(settings.places, settings.cores))
         self._desk = Desk(lend, self._bell)
@@ -130,10 +135,10 @@ class JobWorker:
     def _turn(self, *, leaving: bool) -> float:
         """Do all that is to be done now; return after how many seconds to look again."""
         now = self._clock.monotonic()
-        lease = self._heed_lease(now)
+        claims = self._heed_lease(now) and not leaving and self._may_claim()
         written = Written()
         try:
-            self._write(written, now, claims=lease and not leaving)
+            self._write(written, now, claims=claims)
         except psycopg.Error as error:
             written.undo()
             return self._failed(error)
@@ -141,7 +146,7 @@ class JobWorker:
         self._clerk.committed(written)
         self._begin(written.claimed)
         self._show()
-        return self._pause()
+        return self._pause(claims=claims)
 
     def _heed_lease(self, now: float) -> bool:
         """Ask everybody to end when others may have taken the jobs over."""
@@ -188,7 +193,7 @@ class JobWorker:
             report = self._desk.report
             self._threads.run(partial(work, running, consumer, context, report, self._clock))
 
-    def _pause(self) -> float:
+    def _pause(self, *, claims: bool) -> float:
         now = self._clock.monotonic()
         if self._doubt:
             return 0.0
@@ -196,11 +201,9 @@ class JobWorker:
             return 0.0  # very many have ended
         if self._roster.overdue(now):
             return _AGAIN_S  # a transaction holds one just now
-        moments = [now + self._settings.poll_s, self._offering.next_update()]
-        moments += [
-            one for one in (self._leave_by, self._roster.next_deadline()) if one is not None
-        ]
-        return max(0.0, min(moments) - now)
+        moments = [now + self._settings.poll_s, self._leave_by, self._roster.next_deadline()]
+        moments.append(self._offering.next_update() if claims else now + _AGAIN_S)
+        return max(0.0, min(one for one in moments if one is not None) - now)
 
     def _failed(self, error: psycopg.Error) -> float:
         """Return how long to wait. What was sent may have been stored or not: look at first."""

@@ -1,6 +1,5 @@
 """How attempts end that do not end by themselves: stops, time-outs, leaving, lost leases."""
 
-import threading
 from dataclasses import replace
 from typing import Any
 
@@ -8,40 +7,18 @@ import psycopg
 import pytest
 from sqlalchemy.engine import make_url
 
-from packhorse.jobs.consumer import JobContext, JobHandle, Outcome, Result
+from packhorse.jobs.consumer import JobContext, JobHandle, Outcome
 from packhorse.jobs.consumers import Consumers
 from packhorse.jobs.job import Job, JobLost, JobState
 from packhorse.jobs.queues import QueueConfiguration, QueueType
 from packhorse_services.cli.embedded import EmbeddedPostgres
 from tests.harness.jobs.hosted import FAST, hosted, until
+from tests.harness.jobs.waits import Waits
 from tests.harness.waiting import eventually
 
 QUEUE = QueueConfiguration(
     "quick", ("test/**",), type=QueueType.UNORDERED, max_parallel=2, retry_delay_s=0.0
 )
-
-
-class Waits:
-    """A consumer that waits until it shall end, and says so."""
-
-    def __init__(self, outcome: Outcome = Outcome.FAILED, *, obeys: bool = True) -> None:
-        self.outcome, self.obeys = outcome, obeys
-        self.begun, self.go_on = threading.Semaphore(0), threading.Event()
-        self.jobs: list[Job] = []
-        self.contexts: list[JobContext] = []
-
-    def __call__(self, job: Job, context: JobContext) -> Result:
-        self.jobs.append(job)
-        self.contexts.append(context)
-        self.begun.release()
-        if self.obeys:
-            assert context.wait(60)
-        else:
-            assert self.go_on.wait(60)
-        return Result(self.outcome, f"attempt {job.attempts}")
-
-    def await_begin(self) -> None:
-        assert self.begun.acquire(timeout=30)
 
 
 @pytest.mark.parametrize(

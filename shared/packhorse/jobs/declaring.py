@@ -1,0 +1,67 @@
+"""Makes the queues and schedules of a program where they are absent, once the database answers."""
+
+import logging
+import threading
+from collections.abc import Sequence
+
+import psycopg
+
+from packhorse.errors import Transient
+from packhorse.jobs.queues import QueueConfiguration, declare_queue
+from packhorse.jobs.scheduling.definition import ScheduleDefinition, require_schedule
+from packhorse.jobs.scheduling.store import declare_schedule
+from packhorse.jobs.sessions import Connect, writing
+from packhorse.runtime.lifecycle import Worker
+
+logger = logging.getLogger(__name__)
+
+_RETRY_S = 2.0
+
+
+class Declarations:
+    """A component; `done` is set once all are there. What is refused for good is its death."""
+
+    def __init__(
+        self,
+        connect: Connect,
+        queues: Sequence[QueueConfiguration],
+        schedules: Sequence[ScheduleDefinition],
+    ) -> None:
+        """Take them. Raises `InvalidSchedule`."""
+        for schedule in schedules:
+            require_schedule(schedule)
+        self._connect, self._queues, self._schedules = connect, queues, schedules
+        self.done, self._ending = threading.Event(), threading.Event()
+        self._worker = Worker("jobs-declare", self._run)
+
+    def start(self) -> None:
+        """Begin to try; returns at once."""
+        self._worker.start()
+
+    def stop(self, timeout: float) -> None:
+        """Try no more."""
+        self._worker.ask_to_end()
+        self._ending.set()
+        self._worker.stop(timeout)
+
+    def failure(self) -> BaseException | None:
+        """Return why they can't be declared, which is no matter of time."""
+        return self._worker.failure()
+
+    def _run(self, stopping: threading.Event) -> None:
+        while not stopping.is_set() and not self._declare():
+            self._ending.wait(_RETRY_S)
+        self._ending.wait()
+
+    def _declare(self) -> bool:
+        try:
+            with writing(self._connect) as connection:
+                for queue in self._queues:
+                    declare_queue(connection, queue)
+                for schedule in self._schedules:
+                    declare_schedule(connection, schedule)
+        except (psycopg.Error, Transient) as error:
+            logger.warning("queues and schedules can't be declared now: %s", error)
+            return False
+        self.done.set()
+        return True

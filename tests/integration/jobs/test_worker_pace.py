@@ -1,0 +1,68 @@
+"""When a worker begins to claim, and that it does not spin."""
+
+import threading
+import time
+from typing import Any
+
+import pytest
+
+from packhorse.jobs import declaring
+from packhorse.jobs.consumer import Outcome
+from packhorse.jobs.host import open_jobs
+from packhorse.jobs.job import JobState
+from packhorse.jobs.queues import QueueConfiguration, QueuesBusy, QueueType
+from tests.harness.jobs.hosted import FAST, hosted, registered, until
+from tests.harness.jobs.waits import Waits
+from tests.harness.waiting import eventually
+
+QUEUE = QueueConfiguration(
+    "quick", ("test/**",), type=QueueType.UNORDERED, max_parallel=2, retry_delay_s=0.0
+)
+
+
+def test_a_worker_that_waits_for_a_consumer_to_end_does_not_spin(database_url: str) -> None:
+    refuses = Waits(obeys=False)
+    turns: list[bool] = []
+    with hosted(database_url, {"test/**": refuses}, queues=[QUEUE], stop_s=4.0) as host:
+        turn = host.worker._turn
+
+        def counted(*, leaving: bool) -> float:
+            turns.append(leaving)
+            return turn(leaving=leaving)
+
+        host.worker._turn = counted  # type: ignore[method-assign]
+        host.jobs.add_job("test/a")
+        refuses.await_begin()
+        host.worker.hint()
+    assert 1 <= turns.count(True) <= 100, "two seconds, and a turn every tenth at most"
+    refuses.go_on.set()
+
+
+def test_no_job_is_begun_before_the_queues_are_there(
+    database_url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Or jobs that wait for an ordered queue would be done by the main one, side by side."""
+    declare, allowed = declaring.declare_queue, threading.Event()
+
+    def held_up(connection: Any, configuration: QueueConfiguration) -> bool:
+        if not allowed.is_set():
+            raise QueuesBusy("not yet")
+        return declare(connection, configuration)
+
+    monkeypatch.setattr(declaring, "declare_queue", held_up)
+    monkeypatch.setattr(declaring, "_RETRY_S", 0.1)
+    done = Waits(Outcome.OK, obeys=False)
+    done.go_on.set()
+    host = open_jobs(
+        database_url, None, consumers=registered({"test/**": done}), queues=[QUEUE], settings=FAST
+    )
+    host.start()
+    try:
+        number = host.jobs.add_job("test/a").job.number
+        eventually(lambda: host.worker.keeper.is_valid(time.monotonic()), what="a lease")
+        assert host.jobs.get(number).state is JobState.QUEUED
+        assert not done.jobs
+        allowed.set()
+        assert until(host, number, JobState.SUCCEEDED).queue == "quick"
+    finally:
+        host.stop(10)
