@@ -29,8 +29,10 @@ NUMBERS = st.one_of(
     st.integers(-(2**53), 2**53),
     st.floats(allow_nan=False, allow_infinity=False),
 )
-SCALARS = st.one_of(TEXTS, NUMBERS, st.booleans(), st.none())
-VALUES = st.one_of(SCALARS, st.lists(SCALARS, max_size=2), st.dictionaries(TEXTS, SCALARS))
+SMALL = st.sampled_from([0, 1, 1.0, 2.5, "a", "B", "b", "Z"])
+"""Often drawn twice, since what is equal tells most operators apart."""
+SCALARS = st.one_of(SMALL, SMALL, TEXTS, NUMBERS, st.booleans(), st.none())
+VALUES = st.one_of(SMALL, SCALARS, st.lists(SCALARS, max_size=2), st.dictionaries(TEXTS, SCALARS))
 NAMES = st.sampled_from(["a", "b", "ä'\"%s"])
 PROPERTIES = st.dictionaries(NAMES, VALUES, max_size=3)
 
@@ -43,7 +45,8 @@ def templates(draw: st.DrawFn) -> list[dict[str, Any]]:
             operator = Operator.EQUAL
         return operator + draw(NAMES), value
 
-    return [dict(condition() for _ in range(draw(st.integers(0, 2)))) for _ in range(2)]
+    sizes = draw(st.lists(st.integers(1, 2), min_size=1, max_size=2))
+    return [dict(condition() for _ in range(size)) for size in sizes]
 
 
 def fulfils(properties: Mapping[str, Any], condition: Condition) -> bool:
