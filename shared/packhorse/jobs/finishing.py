@@ -8,6 +8,7 @@ import random
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
+from typing import Any
 
 from psycopg import Connection
 from psycopg.rows import dict_row
@@ -144,16 +145,7 @@ def end_waiting(
 
     Notifies CANCELLED, or REMOVED where DROPPED, from `application`.
     """
-    with connection.cursor(row_factory=dict_row) as cursor:
-        cursor.execute(
-            "SELECT j.number, j.topic, t.queue, clock_timestamp() AS now, "
-            "coalesce(j.max_retries, q.max_retries) AS most FROM jobs.job j "
-            "JOIN jobs.topic t ON t.topic = j.topic JOIN jobs.queue q ON q.name = t.queue "
-            "WHERE j.number = ANY(%s) "
-            "AND j.state = 'QUEUED' ORDER BY j.number FOR UPDATE OF j",
-            (list(numbers),),
-        )
-        found = cursor.fetchall()
+    found = _lock_waiting(connection, numbers)
     if not found:
         return []
     ended = [row["number"] for row in found]
@@ -165,6 +157,19 @@ def end_waiting(
     kind = REMOVED if state is JobState.DROPPED else CANCELLED
     record(connection, [notification(kind, job, application, reason) for job in jobs.values()])
     return [jobs[number] for number in ended]
+
+
+def _lock_waiting(connection: Connection, numbers: Sequence[int]) -> list[dict[str, Any]]:
+    with connection.cursor(row_factory=dict_row) as cursor:
+        cursor.execute(
+            "SELECT j.number, j.topic, t.queue, clock_timestamp() AS now, "
+            "coalesce(j.max_retries, q.max_retries) AS most FROM jobs.job j "
+            "JOIN jobs.topic t ON t.topic = j.topic JOIN jobs.queue q ON q.name = t.queue "
+            "WHERE j.number = ANY(%s) "
+            "AND j.state = 'QUEUED' ORDER BY j.number FOR UPDATE OF j",
+            (list(numbers),),
+        )
+        return cursor.fetchall()
 
 
 def end_lost(connection: Connection, held: Sequence[Held]) -> list[Decision]:
