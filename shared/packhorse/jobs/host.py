@@ -96,72 +96,89 @@ def open_jobs(
     operator, stays; no job is begun before. Without a cluster the instance has an id of this run
     alone, nobody leads, and all topics count as consumed. Raises `InvalidSchedule`.
     """
-    instance = uuid4().hex if cluster is None else cluster.discovery.instance_id
-    pool = open_pool(database_url, "packhorse-jobs-consumers", size=settings.connections)
-    own = open_pool(database_url, "packhorse-jobs-own", size=_OWN_CONNECTIONS)
-    hints, events = Hints(database_url), EventBus()
-    declarations = Declarations(own.connection, queues, schedules)
-    worker = JobWorker(
+    ground = _Ground(
         database_url,
-        Run.begin(instance),
-        lend=pool.connection,
-        lend_for_lease=own.connection,
-        consumers=consumers,
-        surroundings=_surroundings(cluster, consumers),
-        settings=settings,
-        may_claim=declarations.done.is_set,
+        uuid4().hex if cluster is None else cluster.discovery.instance_id,
+        open_pool(database_url, "packhorse-jobs-consumers", size=settings.connections),
+        open_pool(database_url, "packhorse-jobs-own", size=_OWN_CONNECTIONS),
+        cluster,
+        consumers,
     )
-    scheduler = _scheduler(own, instance, cluster)
-    _connect(hints, worker, scheduler, cluster, consumers)
-    distribution = EventDistribution(database_url, instance, events, hints)
-    others = _departures(own, cluster)
+    hints, events = Hints(database_url), EventBus()
+    declarations = Declarations(ground.own.connection, queues, schedules)
+    worker, scheduler = _worker(ground, settings, declarations), _scheduler(ground)
+    _connect(ground, hints, worker, scheduler)
+    distribution = EventDistribution(database_url, ground.instance, events, hints)
+    others = _departures(ground)
     return JobsHost(
-        jobs=Jobs(pool.connection, instance),
+        jobs=Jobs(ground.pool.connection, ground.instance),
         events=events,
         hints=hints,
         worker=worker,
         scheduler=scheduler,
         consumers=consumers,
         components=(hints, events, distribution, declarations, *others, scheduler, worker),
-        pools=(pool, own),
+        pools=(ground.pool, ground.own),
     )
 
 
-def _connect(
-    hints: Hints,
-    worker: JobWorker,
-    scheduler: Scheduler,
-    cluster: OwnCluster | None,
-    consumers: Consumers,
-) -> None:
-    """Let them hear of what happens elsewhere, and others of the consumers here."""
-    hints.on(channels.JOBS, worker.hint)
-    hints.on(channels.SCHEDULES, lambda _: scheduler.kick())
-    if cluster is not None:
-        _announce(cluster, consumers)
-        cluster.on_change(worker.look_around)
-        cluster.on_change(scheduler.kick)
+@dataclass(frozen=True, slots=True)
+class _Ground:
+    """What all parts of one program stand on."""
+
+    url: str
+    instance: str
+    pool: Pool
+    """For consumers, and what they and the program give."""
+    own: Pool
+    cluster: OwnCluster | None
+    consumers: Consumers
 
 
-def _surroundings(cluster: OwnCluster | None, consumers: Consumers) -> Surroundings:
-    return Alone() if cluster is None else InCluster(cluster, consumers, DUTY)
+def _worker(ground: _Ground, settings: WorkerSettings, declarations: Declarations) -> JobWorker:
+    surroundings: Surroundings = Alone()
+    if ground.cluster is not None:
+        surroundings = InCluster(ground.cluster, ground.consumers, DUTY)
+    return JobWorker(
+        ground.url,
+        Run.begin(ground.instance),
+        lend=ground.pool.connection,
+        lend_for_lease=ground.own.connection,
+        consumers=ground.consumers,
+        surroundings=surroundings,
+        settings=settings,
+        may_claim=declarations.done.is_set,
+    )
 
 
-def _departures(pool: Pool, cluster: OwnCluster | None) -> tuple[Component, ...]:
-    """Return what drops jobs of instances that left; alone there is no view that says who did."""
+def _scheduler(ground: _Ground) -> Scheduler:
+    cluster, connect = ground.cluster, ground.own.connection
     if cluster is None:
+        return Scheduler(connect, ground.instance)
+    return Scheduler(
+        connect,
+        ground.instance,
+        leader=cluster.duty(DUTY, connect),
+        members=lambda: cluster_members(cluster),
+    )
+
+
+def _departures(ground: _Ground) -> tuple[Component, ...]:
+    """Return what drops jobs of instances that left; alone there is no view that says who did."""
+    if ground.cluster is None:
         return ()
-    departures = Departures(pool.connection, cluster.discovery.current_view)
+    departures = Departures(ground.own.connection, ground.cluster.discovery.current_view)
     return (Periodic("jobs-departures", _DEPARTURES_S, departures.drop),)
 
 
-def _scheduler(pool: Pool, instance: str, cluster: OwnCluster | None) -> Scheduler:
-    if cluster is None:
-        return Scheduler(pool.connection, instance)
-    duty = cluster.duty(DUTY, pool.connection)
-    return Scheduler(
-        pool.connection, instance, leader=duty, members=lambda: cluster_members(cluster)
-    )
+def _connect(ground: _Ground, hints: Hints, worker: JobWorker, scheduler: Scheduler) -> None:
+    """Let them hear of what happens elsewhere, and others of the consumers here."""
+    hints.on(channels.JOBS, worker.hint)
+    hints.on(channels.SCHEDULES, lambda _: scheduler.kick())
+    if ground.cluster is not None:
+        _announce(ground.cluster, ground.consumers)
+        ground.cluster.on_change(worker.look_around)
+        ground.cluster.on_change(scheduler.kick)
 
 
 def _announce(cluster: OwnCluster, consumers: Consumers) -> None:
