@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from pyspark.sql import SparkSession
 
-from packhorse.blobs.api import StoredBlob
+from packhorse.blobs.api import StoredBlob, package_key
 from packhorse.errors import PackhorseError
 from packhorse_services.pipeline.errors import TaskFailed, TaskRefused
 from packhorse_services.pipeline.location import Location
@@ -40,7 +40,7 @@ def test_r22_which_blobs_go(spark: SparkSession) -> None:
     blobs = spark.createDataFrame(
         [
             *[("binaries/aa/1", 1, 10), ("binaries/aa/2", 2, 10), ("binaries/aa/3", 4, 11)],
-            *[("packages/aa/4", 8, 10), ("packages/aa/5", 16, 10)],
+            *[("packages/aa/4", 8, 10), ("packages/aa/5", 16, 10), ("packages/aa/6", 1, 10)],
         ],
         "key string, length long, modified_ms long",
     )
@@ -48,11 +48,13 @@ def test_r22_which_blobs_go(spark: SparkSession) -> None:
         [
             *[("log", "reference", "binaries/aa/1"), ("author", "reference", "binaries/aa/1")],
             *[("log", "name", "packages/aa/4"), ("packages", "read", "packages/aa/5")],
+            *[("packages", "unreadable", "packages/aa/6")] * 2,
         ],
         FOUND,
     )
     unused = decisions.unused(blobs, found, before_ms=10)
     assert {row["key"] for row in unused.collect()} == {"binaries/aa/2", "packages/aa/5"}
+    assert [row["key"] for row in decisions.unreadable(found).collect()] == ["packages/aa/6"]
     totals = {row["kind"]: tuple(row)[1:] for row in decisions.totals(unused).collect()}
     assert totals == {"binaries": (1, 2), "packages": (1, 16)}
     removals = spark.createDataFrame(
@@ -118,8 +120,12 @@ def test_c1_a_sweep_that_is_killed_goes_on_with_spark(
 ) -> None:
     for number in range(6):
         yard.upload(b"%d" % number)
+    stray = package_key("dstrpck-1-ab")
+    yard.blobs.put(stray, [b"no package"])
     yard.age()
     report = yard.mark(SparkReport(spark, location, "mark-2-aa"))
+    summary = report.state()
+    assert (summary.unreadable, summary.unreadable_keys) == (1, (stray,))
     whole = report.remove_doomed
 
     def cut_short(remove: Any, check: Any) -> Any:
@@ -137,6 +143,7 @@ def test_c1_a_sweep_that_is_killed_goes_on_with_spark(
     assert 0 < len(yard.keys()) < 6
     assert yard.sweep(SparkReport(spark, location, "mark-2-aa")).binaries.count == 6
     assert yard.keys() == set()
+    assert yard.blobs.head(stray) is not None
 
 
 def test_c3_a_source_that_fails_on_an_executor_fails_the_mark(
