@@ -22,16 +22,16 @@ from psycopg import Connection
 
 from packhorse.db.metadata import BOOKKEEPER
 from packhorse.db.roles import act_as
-from packhorse.jobs.adding import NewJob, add_jobs
-from packhorse.jobs.claims import Claimed, Wish, claim
 from packhorse.jobs.consumer import Outcome, Result
 from packhorse.jobs.consumers import Consumers
-from packhorse.jobs.finishing import Ended, finish
 from packhorse.jobs.host import open_jobs
-from packhorse.jobs.leases import Run, renew
 from packhorse.jobs.queue import QueueConfiguration, QueueType
-from packhorse.jobs.queues import declare_queue, suspend_queue
-from packhorse.jobs.worker_settings import WorkerSettings
+from packhorse.jobs.store.adding import NewJob, add_jobs
+from packhorse.jobs.store.claims import Claimed, Wish, claim
+from packhorse.jobs.store.finishing import Ended, finish
+from packhorse.jobs.store.leases import Run, renew
+from packhorse.jobs.store.queues import declare_queue, suspend_queue
+from packhorse.jobs.work.worker_settings import WorkerSettings
 from tests.bench.publish import postgres_time
 from tests.bench.queues import emit
 from tests.harness.postgres import Databases, running_postgres

@@ -16,6 +16,8 @@ from packhorse.runtime.auth import Authenticator
 from packhorse_services.cleanup.app import cleanup_service
 from packhorse_services.cleanup.settings import Settings as CleanupSettings
 from packhorse_services.content.app import create as content
+from packhorse_services.jobs.assembly import assemble as assemble_jobs
+from packhorse_services.jobs.settings import Settings as JobsSettings
 from packhorse_services.pipeline.location import Location
 from packhorse_services.pipeline.reports.app import reports_app
 from packhorse_services.publisher.app import Backends, publisher
@@ -23,8 +25,6 @@ from packhorse_services.publisher.settings import Settings as PublisherSettings
 from packhorse_services.subscriber.app import create as subscriber
 from packhorse_services.subscriber.assembly import assemble
 from packhorse_services.subscriber.settings import Settings as SubscriberSettings
-from packhorse_services.jobs.assembly import assemble as assemble_jobs
-from packhorse_services.jobs.settings import Settings as JobsSettings
 from packhorse_services.topology.assembly import assemble as assemble_topology
 from packhorse_services.topology.settings import Settings as TopologySettings
 

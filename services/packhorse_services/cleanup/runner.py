@@ -7,9 +7,9 @@ import psycopg
 from psycopg import Connection
 
 from packhorse.errors import PackhorseError
-from packhorse.jobs.adding import NewJob, add_job
 from packhorse.jobs.consumer import JobContext, Outcome, Result
 from packhorse.jobs.job import Job
+from packhorse.jobs.store.adding import NewJob, add_job
 from packhorse.topology.own_cluster import OwnCluster
 from packhorse_services.cleanup import ledger
 from packhorse_services.cleanup.report import Run

@@ -2,10 +2,10 @@
 
 from packhorse.clock import SystemClock
 from packhorse.db.connect import open_pool
-from packhorse.jobs.gauges import Gauges
 from packhorse.jobs.hints import EVENTS
 from packhorse.jobs.host import DUTIES, open_jobs
 from packhorse.jobs.jobs import Jobs
+from packhorse.jobs.ledger.gauges import Gauges
 from packhorse.runtime.auth import Authenticator
 from packhorse.topology.own_cluster import Announced, join
 from packhorse_services.jobs.app import JobsService, jobs_service

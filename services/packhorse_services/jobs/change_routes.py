@@ -7,9 +7,9 @@ from fastapi import APIRouter, Query, Request
 from psycopg import Connection
 from pydantic import BaseModel, Field
 
-from packhorse.jobs import changing, finding
-from packhorse.jobs.changing import Change
 from packhorse.jobs.job import Job
+from packhorse.jobs.ledger import changing, finding
+from packhorse.jobs.ledger.changing import Change
 from packhorse.runtime.problems import documented
 from packhorse.runtime.validation import StrictRoute
 from packhorse_services.jobs.fields import IfMatch, Number, Operator

@@ -10,9 +10,9 @@ from functools import partial
 from packhorse.jobs.consumer import JobContext, Outcome, Result
 from packhorse.jobs.consumers import Consumers
 from packhorse.jobs.events.pruning import prune_events
-from packhorse.jobs.history_rule import DEFAULT_RULE
 from packhorse.jobs.job import Job
-from packhorse.jobs.pruning import PruneHistory
+from packhorse.jobs.ledger.history_rule import DEFAULT_RULE
+from packhorse.jobs.ledger.pruning import PruneHistory
 from packhorse.jobs.queue import QueueConfiguration, QueueType
 from packhorse.jobs.scheduling.definition import JobAction, Missed, ScheduleDefinition
 from packhorse.jobs.scheduling.forgetting import forget_ended, forget_ticks

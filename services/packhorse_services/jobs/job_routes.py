@@ -8,9 +8,10 @@ from urllib.parse import urlencode
 from fastapi import APIRouter, Depends, Request, Response
 from psycopg import Connection
 
-from packhorse.jobs import adding, finding
-from packhorse.jobs.adding import NewJob, Verdict
 from packhorse.jobs.job import Job, UnknownJob
+from packhorse.jobs.ledger import finding
+from packhorse.jobs.store import adding
+from packhorse.jobs.store.adding import NewJob, Verdict
 from packhorse.runtime.problems import Problem, documented
 from packhorse.runtime.tracing import TRACEPARENT, inject
 from packhorse.runtime.validation import StrictRoute

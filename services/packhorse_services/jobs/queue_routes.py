@@ -6,10 +6,10 @@ from typing import Annotated
 from fastapi import APIRouter, Header, Request, Response
 from psycopg import Connection
 
-from packhorse.jobs import queues
 from packhorse.jobs.consumers import Reach, reach_of
-from packhorse.jobs.figures import Figures
+from packhorse.jobs.ledger.figures import Figures
 from packhorse.jobs.queue import Queue, UnknownQueue
+from packhorse.jobs.store import queues
 from packhorse.runtime.problems import Problem, documented
 from packhorse.runtime.validation import StrictRoute
 from packhorse.topology import properties

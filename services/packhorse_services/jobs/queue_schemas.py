@@ -5,7 +5,7 @@ from typing import Literal
 
 from pydantic import BaseModel, Field
 
-from packhorse.jobs.figures import Figures
+from packhorse.jobs.ledger.figures import Figures
 from packhorse.jobs.queue import Queue, QueueConfiguration, QueueType
 from packhorse.runtime.validation import StrictBody
 from packhorse_services.jobs.fields import Pattern

@@ -7,10 +7,10 @@ from collections.abc import Sequence
 import psycopg
 
 from packhorse.errors import Transient
-from packhorse.jobs.queues import QueueConfiguration, declare_queue
 from packhorse.jobs.scheduling.definition import ScheduleDefinition, require_schedule
 from packhorse.jobs.scheduling.store import declare_schedule
 from packhorse.jobs.sessions import Connect, writing
+from packhorse.jobs.store.queues import QueueConfiguration, declare_queue
 from packhorse.runtime.lifecycle import Worker
 
 logger = logging.getLogger(__name__)

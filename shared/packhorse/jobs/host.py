@@ -19,18 +19,18 @@ from packhorse.db.connect import open_pool
 from packhorse.jobs import hints as channels
 from packhorse.jobs.consumers import Consumers
 from packhorse.jobs.declaring import Declarations
-from packhorse.jobs.departures import Departures
 from packhorse.jobs.events.bus import EventBus
 from packhorse.jobs.events.distribution import EventDistribution
 from packhorse.jobs.hints import Hints
 from packhorse.jobs.jobs import Jobs
-from packhorse.jobs.leases import Run
-from packhorse.jobs.queues import QueueConfiguration
+from packhorse.jobs.ledger.departures import Departures
 from packhorse.jobs.scheduling.definition import ScheduleDefinition
 from packhorse.jobs.scheduling.scheduler import DUTY, Scheduler, cluster_members
-from packhorse.jobs.surroundings import Alone, InCluster, Surroundings
-from packhorse.jobs.worker import JobWorker
-from packhorse.jobs.worker_settings import DEFAULTS, WorkerSettings
+from packhorse.jobs.store.leases import Run
+from packhorse.jobs.store.queues import QueueConfiguration
+from packhorse.jobs.work.surroundings import Alone, InCluster, Surroundings
+from packhorse.jobs.work.worker import JobWorker
+from packhorse.jobs.work.worker_settings import DEFAULTS, WorkerSettings
 from packhorse.runtime.lifecycle import Component, Watched
 from packhorse.runtime.periodic import Periodic
 from packhorse.topology import properties

@@ -6,18 +6,19 @@ from typing import Any
 
 from psycopg import Connection
 
-from packhorse.jobs import adding, bulk, changing, figures, finding, queues, waiting
-from packhorse.jobs.adding import Added, NewJob
-from packhorse.jobs.bulk import BulkResult
-from packhorse.jobs.changing import Change
 from packhorse.jobs.consumers import Reach
-from packhorse.jobs.figures import Statistics
 from packhorse.jobs.filters import EVERYTHING, JobFilter
 from packhorse.jobs.job import Job
-from packhorse.jobs.pages import Page
-from packhorse.jobs.queues import Queue, QueueConfiguration
+from packhorse.jobs.ledger import bulk, changing, figures, finding, waiting
+from packhorse.jobs.ledger.bulk import BulkResult
+from packhorse.jobs.ledger.changing import Change
+from packhorse.jobs.ledger.figures import Statistics
+from packhorse.jobs.ledger.pages import Page
+from packhorse.jobs.ledger.waiting import Unconsumed
 from packhorse.jobs.sessions import Connect, reading, within, writing
-from packhorse.jobs.waiting import Unconsumed
+from packhorse.jobs.store import adding, queues
+from packhorse.jobs.store.adding import Added, NewJob
+from packhorse.jobs.store.queues import Queue, QueueConfiguration
 from packhorse.runtime import tracing
 
 

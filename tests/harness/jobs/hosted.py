@@ -7,8 +7,8 @@ from packhorse.jobs.consumer import Consumer
 from packhorse.jobs.consumers import Consumers
 from packhorse.jobs.host import JobsHost, open_jobs
 from packhorse.jobs.job import Job, JobState
-from packhorse.jobs.queues import QueueConfiguration
-from packhorse.jobs.worker_settings import WorkerSettings
+from packhorse.jobs.store.queues import QueueConfiguration
+from packhorse.jobs.work.worker_settings import WorkerSettings
 from packhorse.topology.own_cluster import OwnCluster
 from tests.harness.waiting import eventually
 

@@ -3,8 +3,8 @@
 from datetime import UTC, datetime
 from typing import Any
 
-from packhorse.jobs.claims import Claim, Claimed
 from packhorse.jobs.job import Job, JobState
+from packhorse.jobs.store.claims import Claim, Claimed
 
 NOON = datetime(2026, 1, 1, 12, tzinfo=UTC)
 

@@ -9,15 +9,15 @@ from psycopg import Connection
 
 from packhorse.db.metadata import BOOKKEEPER
 from packhorse.db.roles import act_as
-from packhorse.jobs import claims, finishing, leases, rescue
-from packhorse.jobs.adding import Added, NewJob, add_job
-from packhorse.jobs.claims import Claimed, Wish
 from packhorse.jobs.consumer import Outcome, Result
-from packhorse.jobs.finishing import Ended, Ending, Notes
-from packhorse.jobs.given import read_jobs
 from packhorse.jobs.job import Job
 from packhorse.jobs.queue import QueueConfiguration, QueueType
-from packhorse.jobs.queues import declare_queue, read_layout
+from packhorse.jobs.store import claims, finishing, leases, rescue
+from packhorse.jobs.store.adding import Added, NewJob, add_job
+from packhorse.jobs.store.claims import Claimed, Wish
+from packhorse.jobs.store.finishing import Ended, Ending, Notes
+from packhorse.jobs.store.given import read_jobs
+from packhorse.jobs.store.queues import declare_queue, read_layout
 
 
 class Store:

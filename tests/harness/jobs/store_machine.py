@@ -13,14 +13,14 @@ from psycopg import Connection
 
 from packhorse.db.metadata import BOOKKEEPER
 from packhorse.db.roles import act_as
-from packhorse.jobs import claims, finishing, leases, rescue
-from packhorse.jobs.adding import NewJob, add_job, requeue_finished
-from packhorse.jobs.claims import Claim, Wish
 from packhorse.jobs.consumer import Outcome, Result
-from packhorse.jobs.finishing import Ended
 from packhorse.jobs.job import JobState
 from packhorse.jobs.queue import QueueConfiguration, QueueType
-from packhorse.jobs.queues import declare_queue, learn_topics
+from packhorse.jobs.store import claims, finishing, leases, rescue
+from packhorse.jobs.store.adding import NewJob, add_job, requeue_finished
+from packhorse.jobs.store.claims import Claim, Wish
+from packhorse.jobs.store.finishing import Ended
+from packhorse.jobs.store.queues import declare_queue, learn_topics
 from tests.harness.jobs.store_model import MOST_RETRIES, ORDERED, UNORDERED, Model
 
 T = TypeVar("T")

@@ -3,9 +3,9 @@
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
-from packhorse.jobs.adding import Verdict
 from packhorse.jobs.consumer import Outcome
 from packhorse.jobs.job import JobState
+from packhorse.jobs.store.adding import Verdict
 
 MOST_RETRIES = 2
 UNORDERED, ORDERED = ("free/a", "free/b"), ("line/a", "line/b")

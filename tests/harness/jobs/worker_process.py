@@ -18,15 +18,15 @@ from psycopg import Connection
 from packhorse.db.connect import connect
 from packhorse.db.metadata import BOOKKEEPER
 from packhorse.db.roles import act_as
-from packhorse.jobs import ending_rows, finishing
 from packhorse.jobs.consumer import JobContext, Outcome
 from packhorse.jobs.consumers import Consumers
-from packhorse.jobs.finishing import Ended, Ending
 from packhorse.jobs.host import DUTIES, open_jobs
 from packhorse.jobs.job import Job, JobState
-from packhorse.jobs.queues import QueueConfiguration, QueueType
-from packhorse.jobs.running import Running
-from packhorse.jobs.worker_settings import WorkerSettings
+from packhorse.jobs.store import ending_rows, finishing
+from packhorse.jobs.store.finishing import Ended, Ending
+from packhorse.jobs.store.queues import QueueConfiguration, QueueType
+from packhorse.jobs.work.running import Running
+from packhorse.jobs.work.worker_settings import WorkerSettings
 from packhorse.runtime.lifecycle import Lifecycle
 from packhorse.topology.open import TopologySettings
 from packhorse.topology.own_cluster import Announced, join

@@ -6,13 +6,13 @@ from collections.abc import Callable
 
 import psycopg
 
-from packhorse.jobs import changing, pruning
-from packhorse.jobs.adding import NewJob
-from packhorse.jobs.changing import Change
 from packhorse.jobs.filters import EVERYTHING, JobFilter, StateGroup
-from packhorse.jobs.finishing import Ending
-from packhorse.jobs.history_rule import HistoryRule
 from packhorse.jobs.job import JobState
+from packhorse.jobs.ledger import changing, pruning
+from packhorse.jobs.ledger.changing import Change
+from packhorse.jobs.ledger.history_rule import HistoryRule
+from packhorse.jobs.store.adding import NewJob
+from packhorse.jobs.store.finishing import Ending
 from tests.harness.jobs.handy import HandyWorker
 from tests.harness.jobs.stored import bookkeeper, jobs_of
 

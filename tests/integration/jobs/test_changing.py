@@ -5,13 +5,13 @@ from datetime import UTC, datetime, timedelta
 import psycopg
 import pytest
 
-from packhorse.jobs.adding import Verdict
-from packhorse.jobs.bulk import BulkResult
 from packhorse.jobs.consumer import Outcome
 from packhorse.jobs.filters import JobFilter, StateGroup
 from packhorse.jobs.hints import JOBS
 from packhorse.jobs.job import JobState, UnknownJob, WrongState
-from packhorse.jobs.pages import InvalidPage
+from packhorse.jobs.ledger.bulk import BulkResult
+from packhorse.jobs.ledger.pages import InvalidPage
+from packhorse.jobs.store.adding import Verdict
 from tests.harness.jobs.handy import HandyWorker
 from tests.harness.jobs.stored import bookkeeper, jobs_of, store_finished
 
@@ -152,7 +152,7 @@ def test_all_that_a_filter_means_is_stopped(database_url: str) -> None:
 def test_a_bulk_change_goes_on_where_it_ended(
     database_url: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("packhorse.jobs.bulk._BATCH", 4)
+    monkeypatch.setattr("packhorse.jobs.ledger.bulk._BATCH", 4)
     jobs = jobs_of(database_url)
     many(database_url, 10)
     for limit in (1, 3, 10, 100):

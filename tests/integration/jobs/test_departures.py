@@ -5,11 +5,11 @@ from datetime import timedelta
 import psycopg
 import pytest
 
-from packhorse.jobs.adding import NewJob
-from packhorse.jobs.departures import Departures
-from packhorse.jobs.given import LEADER
 from packhorse.jobs.job import JobState
+from packhorse.jobs.ledger.departures import Departures
 from packhorse.jobs.queue import QueueConfiguration, QueueType
+from packhorse.jobs.store.adding import NewJob
+from packhorse.jobs.store.given import LEADER
 from packhorse.topology.view import ClusterView, InstanceDescription, TopologyView
 from tests.harness.clock import ManualClock
 from tests.harness.jobs.handy import HandyWorker

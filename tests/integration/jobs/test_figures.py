@@ -6,9 +6,9 @@ import pytest
 
 from packhorse.jobs.consumer import Outcome
 from packhorse.jobs.consumers import Reach
-from packhorse.jobs.figures import read_statistics
 from packhorse.jobs.filters import JobFilter
-from packhorse.jobs.queues import QueueConfiguration, QueueType, UnknownQueue
+from packhorse.jobs.ledger.figures import read_statistics
+from packhorse.jobs.store.queues import QueueConfiguration, QueueType, UnknownQueue
 from tests.harness.jobs.handy import HandyWorker
 from tests.harness.jobs.stored import bookkeeper, jobs_of
 

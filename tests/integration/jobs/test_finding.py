@@ -5,10 +5,10 @@ from typing import Any
 
 import pytest
 
-from packhorse.jobs import finding
 from packhorse.jobs.filters import JobFilter, StateGroup, Template
-from packhorse.jobs.finding import FilterTooWide
 from packhorse.jobs.job import JobState, UnknownJob
+from packhorse.jobs.ledger import finding
+from packhorse.jobs.ledger.finding import FilterTooWide
 from packhorse.jobs.names import matches
 from tests.harness.jobs.stored import bookkeeper, jobs_of, store_finished, store_many_finished
 

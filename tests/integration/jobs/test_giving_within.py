@@ -7,8 +7,8 @@ from psycopg.rows import dict_row
 
 from packhorse.db.metadata import IMPORTER
 from packhorse.db.roles import act_as
-from packhorse.jobs.adding import InvalidJob, NewJob, Verdict
 from packhorse.jobs.names import InvalidName, InvalidProperties
+from packhorse.jobs.store.adding import InvalidJob, NewJob, Verdict
 from packhorse.runtime import tracing
 from tests.harness.jobs.stored import jobs_of
 

@@ -8,11 +8,11 @@ from typing import Any
 import pytest
 from playwright.sync_api import Browser, Page, expect
 
-from packhorse.jobs import finding
-from packhorse.jobs.queues import QueueConfiguration, QueueType
+from packhorse.jobs.ledger import finding
 from packhorse.jobs.scheduling.definition import JobAction, ScheduleDefinition
 from packhorse.jobs.scheduling.store import create_schedule
 from packhorse.jobs.scheduling.timing import At, Cron
+from packhorse.jobs.store.queues import QueueConfiguration, QueueType
 from packhorse_services.jobs.page.rendering import PAGES
 from tests.harness.browser import Tab, chromium, tab
 from tests.harness.jobs.asking import emptied

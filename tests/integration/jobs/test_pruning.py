@@ -7,12 +7,12 @@ from typing import Any
 import psycopg
 import pytest
 
-from packhorse.jobs import pruning
 from packhorse.jobs.consumer import JobContext, Outcome
-from packhorse.jobs.history_rule import FINAL_STATES, HistoryRule
 from packhorse.jobs.job import JobState
+from packhorse.jobs.ledger import pruning
+from packhorse.jobs.ledger.history_rule import FINAL_STATES, HistoryRule
+from packhorse.jobs.ledger.pruning import Pruned, PruneHistory, prune
 from packhorse.jobs.names import matches
-from packhorse.jobs.pruning import Pruned, PruneHistory, prune
 from tests.harness.jobs.made import made_job
 from tests.harness.jobs.stored import bookkeeper, jobs_of, store_finished, store_many_finished
 

@@ -6,12 +6,19 @@ from typing import Any
 import pytest
 from psycopg.errors import SerializationFailure
 
-from packhorse.jobs import adding, queues
-from packhorse.jobs.adding import InvalidJob, JobsBusy, NewJob, Verdict, add_jobs, requeue_finished
 from packhorse.jobs.consumer import Outcome
 from packhorse.jobs.job import JobState
 from packhorse.jobs.names import InvalidName, InvalidProperties
 from packhorse.jobs.queue import TooManyTopics
+from packhorse.jobs.store import adding, queues
+from packhorse.jobs.store.adding import (
+    InvalidJob,
+    JobsBusy,
+    NewJob,
+    Verdict,
+    add_jobs,
+    requeue_finished,
+)
 from tests.harness.jobs.store import Store
 
 

@@ -4,12 +4,12 @@ from datetime import timedelta
 
 import pytest
 
-from packhorse.jobs import claims
-from packhorse.jobs.adding import LEADER
-from packhorse.jobs.claims import Claim, check
 from packhorse.jobs.consumer import Outcome
 from packhorse.jobs.job import JobLost, JobState
-from packhorse.jobs.queues import suspend_queue
+from packhorse.jobs.store import claims
+from packhorse.jobs.store.adding import LEADER
+from packhorse.jobs.store.claims import Claim, check
+from packhorse.jobs.store.queues import suspend_queue
 from tests.harness.jobs.store import Store, numbers
 
 

@@ -5,13 +5,13 @@ from datetime import timedelta
 
 import pytest
 
-from packhorse.jobs import finishing, leases, statistics
-from packhorse.jobs.claims import check
 from packhorse.jobs.consumer import Outcome, Result
-from packhorse.jobs.finishing import Notes
 from packhorse.jobs.job import JobLost, JobState, Progress
-from packhorse.jobs.notes import MOST_LINES
-from packhorse.jobs.rescue import forget_workers
+from packhorse.jobs.store import finishing, leases, statistics
+from packhorse.jobs.store.claims import check
+from packhorse.jobs.store.finishing import Notes
+from packhorse.jobs.store.notes import MOST_LINES
+from packhorse.jobs.store.rescue import forget_workers
 from tests.harness.jobs.store import Store
 
 

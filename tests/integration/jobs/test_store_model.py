@@ -7,8 +7,8 @@ import pytest
 from hypothesis import HealthCheck, Phase, settings
 from hypothesis.stateful import run_state_machine_as_test
 
-from packhorse.jobs import adding, claim_statements, ending_rows
-from packhorse.jobs.endings import Decision
+from packhorse.jobs.store import adding, claim_statements, ending_rows
+from packhorse.jobs.store.endings import Decision
 from tests.harness.jobs.store_machine import StoreMachine, prepare
 from tests.harness.postgres import Databases
 

@@ -9,9 +9,6 @@ import psycopg
 import pytest
 from psycopg import Connection
 
-from packhorse.jobs import claim_statements, ending_rows, queues
-from packhorse.jobs.adding import NewJob, add_job, add_jobs
-from packhorse.jobs.claims import Wish, _heads, _of
 from packhorse.jobs.queue import (
     InvalidQueue,
     QueueChanged,
@@ -20,7 +17,10 @@ from packhorse.jobs.queue import (
     QueueType,
     UnknownQueue,
 )
-from packhorse.jobs.queues import (
+from packhorse.jobs.store import claim_statements, ending_rows, queues
+from packhorse.jobs.store.adding import NewJob, add_job, add_jobs
+from packhorse.jobs.store.claims import Wish, _heads, _of
+from packhorse.jobs.store.queues import (
     MAIN,
     declare_queue,
     get_queue,

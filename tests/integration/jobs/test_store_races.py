@@ -10,14 +10,14 @@ import pytest
 
 from packhorse.db.metadata import BOOKKEEPER
 from packhorse.db.roles import act_as
-from packhorse.jobs import adding
-from packhorse.jobs.adding import NewJob, add_jobs
-from packhorse.jobs.claims import Wish, claim
 from packhorse.jobs.consumer import Outcome, Result
-from packhorse.jobs.finishing import Ended, finish
-from packhorse.jobs.leases import Run, renew
 from packhorse.jobs.queue import QueueType
-from packhorse.jobs.rescue import rescue
+from packhorse.jobs.store import adding
+from packhorse.jobs.store.adding import NewJob, add_jobs
+from packhorse.jobs.store.claims import Wish, claim
+from packhorse.jobs.store.finishing import Ended, finish
+from packhorse.jobs.store.leases import Run, renew
+from packhorse.jobs.store.rescue import rescue
 from tests.harness.jobs.store import Store
 
 ROUNDS = 60

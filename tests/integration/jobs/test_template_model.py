@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from packhorse.db.metadata import BOOKKEEPER
 from packhorse.db.roles import act_as
 from packhorse.jobs.filters import Condition, JobFilter, Operator, parse_templates
-from packhorse.jobs.finding import find
+from packhorse.jobs.ledger.finding import find
 from tests.harness.jobs.stored import insert_finished
 from tests.harness.postgres import Databases
 

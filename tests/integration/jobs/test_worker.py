@@ -9,7 +9,7 @@ import pytest
 
 from packhorse.jobs.consumer import JobContext, JobHandle, Outcome, Result
 from packhorse.jobs.job import Job, JobLost, JobState, Progress
-from packhorse.jobs.queues import QueueConfiguration, QueueType
+from packhorse.jobs.store.queues import QueueConfiguration, QueueType
 from packhorse.runtime import tracing
 from tests.harness.jobs.hosted import hosted, until
 from tests.harness.waiting import eventually

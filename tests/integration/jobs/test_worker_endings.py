@@ -10,7 +10,7 @@ from sqlalchemy.engine import make_url
 from packhorse.jobs.consumer import JobContext, JobHandle, Outcome
 from packhorse.jobs.consumers import Consumers
 from packhorse.jobs.job import Job, JobLost, JobState
-from packhorse.jobs.queues import QueueConfiguration, QueueType
+from packhorse.jobs.store.queues import QueueConfiguration, QueueType
 from packhorse_services.cli.embedded import EmbeddedPostgres
 from tests.harness.jobs.hosted import FAST, hosted, until
 from tests.harness.jobs.waits import Waits

@@ -10,7 +10,7 @@ from packhorse.jobs import declaring
 from packhorse.jobs.consumer import Outcome
 from packhorse.jobs.host import open_jobs
 from packhorse.jobs.job import JobState
-from packhorse.jobs.queues import QueueConfiguration, QueuesBusy, QueueType
+from packhorse.jobs.store.queues import QueueConfiguration, QueuesBusy, QueueType
 from tests.harness.jobs.hosted import FAST, hosted, registered, until
 from tests.harness.jobs.waits import Waits
 from tests.harness.waiting import eventually

@@ -8,7 +8,7 @@ from packhorse.jobs.consumer import Consumer, JobContext, Outcome
 from packhorse.jobs.consumers import Consumers, reach_of
 from packhorse.jobs.host import DUTIES, JobsHost
 from packhorse.jobs.job import Job, JobState
-from packhorse.jobs.queues import QueueConfiguration, QueueType
+from packhorse.jobs.store.queues import QueueConfiguration, QueueType
 from packhorse.topology.open import TopologySettings
 from packhorse.topology.own_cluster import Announced, OwnCluster, join
 from packhorse.topology.properties import CONSUMERS

@@ -1,6 +1,6 @@
 """Who has left for good: time is a parameter."""
 
-from packhorse.jobs.absences import Absences
+from packhorse.jobs.ledger.absences import Absences
 
 
 def test_one_who_is_away_for_long_has_left() -> None:

@@ -6,10 +6,10 @@ from typing import Any
 
 import pytest
 
-from packhorse.jobs.endings import Held, How, backoff, decide
 from packhorse.jobs.job import JobState
-from packhorse.jobs.notifications import CANCELLED, FAILED, FINISHED
-from packhorse.jobs.statistics import of_decisions
+from packhorse.jobs.store.endings import Held, How, backoff, decide
+from packhorse.jobs.store.notifications import CANCELLED, FAILED, FINISHED
+from packhorse.jobs.store.statistics import of_decisions
 from tests.harness.jobs.made import NOON
 
 

@@ -4,7 +4,7 @@ from datetime import UTC, datetime
 
 import pytest
 
-from packhorse.jobs.pages import (
+from packhorse.jobs.ledger.pages import (
     START,
     History,
     InvalidPage,

@@ -1,10 +1,10 @@
 """Who works on what: places, ends, stops, what is lost and what nobody works on."""
 
 from packhorse.jobs.consumer import Outcome, Result
-from packhorse.jobs.leases import Holding
-from packhorse.jobs.roster import End, Reply, Roster
-from packhorse.jobs.running import Running, Why
-from packhorse.jobs.slots import Slots
+from packhorse.jobs.store.leases import Holding
+from packhorse.jobs.work.roster import End, Reply, Roster
+from packhorse.jobs.work.running import Running, Why
+from packhorse.jobs.work.slots import Slots
 from tests.harness.clock import ManualClock
 from tests.harness.jobs.made import claimed
 

@@ -6,8 +6,8 @@ import pytest
 
 from packhorse.jobs.job import JobLost, Progress
 from packhorse.jobs.names import InvalidProperties
-from packhorse.jobs.notes import LONGEST_TEXT, MOST_LINES, Notes
-from packhorse.jobs.running import Running, Why
+from packhorse.jobs.store.notes import LONGEST_TEXT, MOST_LINES, Notes
+from packhorse.jobs.work.running import Running, Why
 from tests.harness.clock import ManualClock
 from tests.harness.jobs.made import NOON, claimed
 

@@ -1,6 +1,6 @@
 """Places in all and of each queue."""
 
-from packhorse.jobs.slots import Slots
+from packhorse.jobs.work.slots import Slots
 
 
 def test_a_queue_has_its_own_limit_and_all_share_the_places() -> None:

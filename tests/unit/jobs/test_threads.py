@@ -2,7 +2,7 @@
 
 import threading
 
-from packhorse.jobs.threads import Threads
+from packhorse.jobs.work.threads import Threads
 from tests.harness.waiting import eventually
 
 

@@ -5,11 +5,11 @@ from datetime import UTC, datetime
 from packhorse.jobs.consumer import JobContext, Outcome
 from packhorse.jobs.consumers import Consumers
 from packhorse.jobs.job import Job
-from packhorse.jobs.offering import Offering
-from packhorse.jobs.queues import Layout, Queue, QueueConfiguration, QueueType
-from packhorse.jobs.slots import Slots
-from packhorse.jobs.surroundings import Alone, Consumes, announced_in
-from packhorse.jobs.wishes import Offer, Wishes, offers
+from packhorse.jobs.store.queues import Layout, Queue, QueueConfiguration, QueueType
+from packhorse.jobs.work.offering import Offering
+from packhorse.jobs.work.slots import Slots
+from packhorse.jobs.work.surroundings import Alone, Consumes, announced_in
+from packhorse.jobs.work.wishes import Offer, Wishes, offers
 from packhorse.topology.properties import CONSUMERS
 from packhorse.topology.view import ClusterView, InstanceDescription, TopologyView
 from tests.harness.jobs.made import claimed

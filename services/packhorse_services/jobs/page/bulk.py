@@ -10,10 +10,10 @@ from fastapi import APIRouter, Request, Response
 from starlette.responses import RedirectResponse
 
 from packhorse.errors import Permanent
-from packhorse.jobs.bulk import BulkResult
-from packhorse.jobs.changing import Change
 from packhorse.jobs.job import Job
 from packhorse.jobs.jobs import Jobs
+from packhorse.jobs.ledger.bulk import BulkResult
+from packhorse.jobs.ledger.changing import Change
 from packhorse.jobs.sessions import reading
 from packhorse.runtime.pages.rendering import PREFIX
 from packhorse.runtime.pages.session import Form

@@ -9,8 +9,8 @@ from fastapi import Response
 
 from packhorse.errors import Permanent
 from packhorse.jobs.job import Job, JobState, UnknownJob
-from packhorse.jobs.queues import UnknownQueue
 from packhorse.jobs.scheduling.errors import UnknownSchedule
+from packhorse.jobs.store.queues import UnknownQueue
 from packhorse.runtime.pages.rendering import PREFIX, Pages
 
 PAGES = Pages(Path(__file__).parent, f"{PREFIX}/jobs")

@@ -8,18 +8,18 @@ from itertools import islice
 from psycopg import Connection
 
 from packhorse.errors import Permanent
-from packhorse.jobs import finding
-from packhorse.jobs.changing import Change, allowed_states
 from packhorse.jobs.consumers import Reach, reach_of
-from packhorse.jobs.figures import Figures, read_statistics
 from packhorse.jobs.filters import JobFilter
 from packhorse.jobs.job import Job, JobState
-from packhorse.jobs.pages import START, History, Page
-from packhorse.jobs.queues import Queue, get_queue, read_queues
+from packhorse.jobs.ledger import finding
+from packhorse.jobs.ledger.changing import Change, allowed_states
+from packhorse.jobs.ledger.figures import Figures, read_statistics
+from packhorse.jobs.ledger.pages import START, History, Page
+from packhorse.jobs.ledger.waiting import Unconsumed, is_consumed, unconsumed
 from packhorse.jobs.scheduling.definition import JobAction, Schedule, Tick
 from packhorse.jobs.scheduling.store import list_schedules, list_ticks
 from packhorse.jobs.scheduling.timing import Cron, Every, times_after
-from packhorse.jobs.waiting import Unconsumed, is_consumed, unconsumed
+from packhorse.jobs.store.queues import Queue, get_queue, read_queues
 from packhorse.topology.discovery import Discovery
 from packhorse.topology.properties import CONSUMERS
 from packhorse_services.jobs.page.search import Search

@@ -10,7 +10,6 @@ from datetime import datetime
 from psycopg import Connection
 from psycopg.rows import dict_row
 
-from packhorse.jobs.adding import LEADER, NewJob, add_jobs
 from packhorse.jobs.consumers import Reach
 from packhorse.jobs.event_store import NewEvent, record
 from packhorse.jobs.scheduling.definition import (
@@ -22,6 +21,7 @@ from packhorse.jobs.scheduling.definition import (
 )
 from packhorse.jobs.scheduling.planning import MOST_COUNTED, Plan, plan, replan
 from packhorse.jobs.scheduling.rows import COLUMNS, schedule_of
+from packhorse.jobs.store.adding import LEADER, NewJob, add_jobs
 from packhorse.topology.leader import Token
 
 _REMEMBERED = 10

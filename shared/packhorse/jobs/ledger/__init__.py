@@ -1,0 +1,1 @@
+"""Jobs as people see them: found, counted, stopped, tried again, removed, forgotten."""

@@ -1,0 +1,97 @@
+"""Jobs that only one instance may do, when it has left for good: they end as DROPPED."""
+
+import logging
+from collections.abc import Callable, Collection
+
+from psycopg import Connection
+
+from packhorse.clock import Clock, SystemClock
+from packhorse.jobs.job import JobState
+from packhorse.jobs.ledger.absences import Absences
+from packhorse.jobs.sessions import Connect, reading, writing
+from packhorse.jobs.store.finishing import end_waiting
+from packhorse.jobs.store.given import LEADER
+from packhorse.topology.view import TopologyView
+
+logger = logging.getLogger(__name__)
+
+PATIENCE_S = 600.0
+"""How long an instance may be away, for a restart or an update, before its jobs are dropped."""
+_BATCH = 500
+_REASON = "meant for an instance that has left"
+
+
+class Departures:
+    """Drops what waits for instances that no view has had for long; `drop` is for one thread."""
+
+    def __init__(
+        self,
+        connect: Connect,
+        current_view: Callable[[], TopologyView | None],
+        patience_s: float = PATIENCE_S,
+        clock: Clock | None = None,
+    ) -> None:
+        """Take where to ask for the view, such as `Discovery.current_view`."""
+        self._connect, self._current_view = connect, current_view
+        self._clock = clock or SystemClock()
+        self._absences = Absences(patience_s)
+
+    def drop(self) -> int:
+        """Look once; return how many jobs were dropped. Without a current view nothing is."""
+        view = self._current_view()
+        if view is None:
+            return 0
+        with reading(self._connect) as connection:
+            named = _named(connection)
+        left = self._absences.departed(named, view.local_cluster.ids, self._clock.monotonic())
+        return sum(self._drop_all(instance) for instance in sorted(left))
+
+    def _drop_all(self, instance: str) -> int:
+        dropped = 0
+        while True:
+            with writing(self._connect) as connection:
+                numbers = _waiting_for(connection, instance)
+                ended = end_waiting(connection, numbers, JobState.DROPPED, _REASON)
+            dropped += len(ended)
+            if len(numbers) < _BATCH or not ended:
+                break
+        if dropped:
+            told = {"of": instance, "dropped": dropped}
+            logger.warning("jobs of an instance that left were dropped", extra=told)
+        return dropped
+
+
+def _named(connection: Connection) -> Collection[str]:
+    """Return the instances that jobs wait for, by a few probes of an index for each topic."""
+    rows = connection.execute(
+        """
+        WITH RECURSIVE named (topic, only_on) AS (
+            SELECT topic, ''::text COLLATE "C" FROM jobs.topic
+            UNION ALL
+            SELECT named.topic, following.only_on FROM named CROSS JOIN LATERAL (
+                SELECT j.only_on FROM jobs.job j
+                WHERE j.topic = named.topic AND j.only_on > named.only_on
+                    AND j.state = 'QUEUED' AND NOT j.delayed
+                ORDER BY j.only_on LIMIT 1) AS following
+        )
+        SELECT DISTINCT only_on FROM named WHERE only_on NOT IN ('', %s)
+        """,
+        (LEADER,),
+    )
+    return [instance for (instance,) in rows]
+
+
+def _waiting_for(connection: Connection, instance: str) -> list[int]:
+    """Return jobs that nobody else may ever do; a mere preference ends by itself."""
+    rows = connection.execute(
+        """
+        SELECT waits.number FROM jobs.topic t CROSS JOIN LATERAL (
+            SELECT number FROM jobs.job j
+            WHERE j.topic = t.topic AND only_on = %s AND state = 'QUEUED' AND NOT delayed
+                AND open_at IS NULL
+            LIMIT %s) AS waits
+        LIMIT %s
+        """,
+        (instance, _BATCH, _BATCH),
+    )
+    return [number for (number,) in rows]

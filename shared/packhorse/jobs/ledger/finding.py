@@ -1,0 +1,165 @@
+"""Finding jobs, unfinished and in history. Every function works as the bookkeeper (`act_as`)."""
+
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from typing import Any
+
+from psycopg import Connection, errors, sql
+from psycopg.rows import dict_row
+
+from packhorse.errors import Permanent
+from packhorse.jobs.filters import EVERYTHING, JobFilter, where
+from packhorse.jobs.job import Job, JobState, UnknownJob
+from packhorse.jobs.ledger.pages import (
+    History,
+    Page,
+    Place,
+    Unfinished,
+    place_behind,
+    read_cursor,
+    require_limit,
+    write_cursor,
+)
+from packhorse.jobs.store.rows import FINISHED, FROM_UNFINISHED, UNFINISHED, job_of
+
+_UNFINISHED = sql.SQL(f"SELECT {UNFINISHED} FROM {FROM_UNFINISHED}")  # noqa: S608  # constants
+_FINISHED = sql.SQL(f"SELECT {FINISHED} FROM jobs.finished j")  # noqa: S608  # constants
+_BOTH = sql.SQL("{} WHERE {} UNION ALL {} WHERE {}")
+
+_OLDEST = sql.SQL("SELECT * FROM ({}) AS job WHERE {} AND number > %s ORDER BY number LIMIT %s")
+_NEWEST = sql.SQL(
+    "SELECT * FROM ({}) AS job WHERE {} AND {} ORDER BY finished_at DESC, number DESC LIMIT %s"
+)
+_BEHIND, _EVERY = sql.SQL("(finished_at, number) < (%s, %s)"), sql.SQL("true")
+_COUNT = sql.SQL("SELECT count(*) FROM (SELECT FROM ({}) AS job WHERE {} LIMIT %s) AS found")
+
+
+PATIENCE_MS = 10_000
+"""How long the database may look for jobs; properties have no index."""
+
+
+class FilterTooWide(Permanent):
+    """The database would have to look at too many jobs; the text says what helps."""
+
+
+def get(connection: Connection, number: int) -> Job:
+    """Return a job. Raises `UnknownJob`."""
+    found = _one(connection, sql.SQL("j.number = %s"), [number])
+    if found is None:
+        raise UnknownJob(f"there is no job {number}; history may have been pruned")
+    return found
+
+
+def get_by_id(connection: Connection, topic: str, id_: str) -> Job:
+    """Return the job that a topic and a caller's id name. Raises `UnknownJob`."""
+    found = _one(connection, sql.SQL("j.topic = %s AND j.id = %s"), [topic, id_])
+    if found is None:
+        raise UnknownJob(f"there is no job {id_[:80]!r} of {topic[:80]!r}")
+    return found
+
+
+def find(
+    connection: Connection,
+    wanted: JobFilter = EVERYTHING,
+    *,
+    after: str | None = None,
+    limit: int = 100,
+) -> Page:
+    """Return a page of the jobs that a filter means: unfinished oldest first, then newest history.
+
+    A job that changes its state between two pages may be in both, or in none. In one page none
+    is twice where the transaction is REPEATABLE READ. Raises `InvalidPage`, `FilterTooWide`.
+    """
+    place, limit = read_cursor(after), require_limit(limit)
+    with _patient(connection):
+        return find_from(connection, wanted, place, limit)
+
+
+def find_from(connection: Connection, wanted: JobFilter, place: Place, limit: int) -> Page:
+    """Return a page that begins at a place."""
+    states = wanted.group.states
+    jobs: list[Job] = []
+    if isinstance(place, Unfinished):
+        jobs = oldest(connection, wanted, states, place, limit + 1)
+        if len(jobs) > limit:
+            return Page(tuple(jobs[:limit]), write_cursor(place_behind(jobs[limit - 1])))
+        place = History()
+    jobs += newest(connection, wanted, states, place, limit + 1 - len(jobs))
+    if len(jobs) <= limit:
+        return Page(tuple(jobs), None)
+    last = jobs[limit - 1]
+    following = History() if last.finished_at is None else place_behind(last)
+    return Page(tuple(jobs[:limit]), write_cursor(following))
+
+
+def oldest(
+    connection: Connection,
+    wanted: JobFilter,
+    states: Sequence[JobState],
+    place: Unfinished,
+    limit: int,
+) -> list[Job]:
+    """Return the unfinished jobs in some of these states behind a place, the oldest first."""
+    if all(state.final for state in states):
+        return []
+    condition, values = where(wanted, states)
+    query = _OLDEST.format(_UNFINISHED, condition)
+    return _jobs(connection, query, [*values, place.number, limit])
+
+
+def newest(
+    connection: Connection,
+    wanted: JobFilter,
+    states: Sequence[JobState],
+    place: History,
+    limit: int,
+) -> list[Job]:
+    """Return the jobs of history in some of these states behind a place, the newest first."""
+    if not any(state.final for state in states):
+        return []
+    condition, values = where(wanted, states)
+    behind = _EVERY
+    bounds: list[Any] = []
+    if place.finished_at is not None:
+        behind, bounds = _BEHIND, [place.finished_at, place.number]
+    query = _NEWEST.format(_FINISHED, condition, behind)
+    return _jobs(connection, query, [*values, *bounds, limit])
+
+
+def count(connection: Connection, wanted: JobFilter, states: Sequence[JobState], most: int) -> int:
+    """Return how many jobs a filter means in some of these states; `most` where there are more.
+
+    Raises `FilterTooWide`.
+    """
+    condition, values = where(wanted, [state for state in wanted.group.states if state in states])
+    found = 0
+    with _patient(connection):
+        for table in (_UNFINISHED, _FINISHED):
+            query = _COUNT.format(table, condition)
+            [(more,)] = connection.execute(query, [*values, most - found]).fetchall()
+            found += more
+    return found
+
+
+@contextmanager
+def _patient(connection: Connection) -> Iterator[None]:
+    """Bound what every statement in the rest of the transaction may cost (R30)."""
+    connection.execute("SELECT set_config('statement_timeout', %s, true)", (f"{PATIENCE_MS}ms",))
+    try:
+        yield
+    except errors.QueryCanceled as error:
+        raise FilterTooWide(
+            "too many jobs would have to be looked at: name a topic, an id or a state besides"
+        ) from error
+
+
+def _one(connection: Connection, condition: sql.SQL, values: Sequence[Any]) -> Job | None:
+    query = _BOTH.format(_UNFINISHED, condition, _FINISHED, condition)
+    with connection.cursor(row_factory=dict_row) as cursor:
+        row = cursor.execute(query, [*values, *values]).fetchone()
+    return None if row is None else job_of(row)
+
+
+def _jobs(connection: Connection, query: sql.Composed, values: Sequence[Any]) -> list[Job]:
+    with connection.cursor(row_factory=dict_row) as cursor:
+        return [job_of(row) for row in cursor.execute(query, values)]

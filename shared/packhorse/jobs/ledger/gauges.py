@@ -1,0 +1,46 @@
+"""Tells the metrics what waits in the cluster; one program of a cluster is enough to ask."""
+
+from packhorse.jobs.job import JobState
+from packhorse.jobs.ledger.figures import Figures, read_statistics
+from packhorse.jobs.sessions import Connect, reading
+from packhorse.runtime.metrics import JOBS_UNFINISHED
+from packhorse.runtime.periodic import Periodic
+
+_EVERY_S = 15.0
+
+
+class Gauges:
+    """A component that counts unfinished jobs by queue and state, as far as the store counts."""
+
+    def __init__(self, connect: Connect, every_s: float = _EVERY_S) -> None:
+        self._connect = connect
+        self._known: set[str] = set()
+        self._periodic = Periodic("jobs-gauges", every_s, self.count, at_once=True)
+
+    def start(self) -> None:
+        """Begin to count."""
+        self._periodic.start()
+
+    def stop(self, timeout: float) -> None:
+        """End."""
+        self._periodic.stop(timeout)
+
+    def failure(self) -> BaseException | None:
+        """Return what ended the loop, which no database does."""
+        return self._periodic.failure()
+
+    def count(self) -> None:
+        """Count now. Raises `psycopg.Error`."""
+        with reading(self._connect) as connection:
+            queues = read_statistics(connection).queues
+        for queue in self._known - set(queues):
+            for state in (JobState.QUEUED, JobState.ACTIVE):
+                JOBS_UNFINISHED.remove(queue, state.value)
+        for queue, figures in queues.items():
+            _show(queue, figures)
+        self._known = set(queues)
+
+
+def _show(queue: str, figures: Figures) -> None:
+    JOBS_UNFINISHED.labels(queue, JobState.QUEUED.value).set(figures.queued)
+    JOBS_UNFINISHED.labels(queue, JobState.ACTIVE.value).set(figures.active)

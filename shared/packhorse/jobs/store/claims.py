@@ -1,0 +1,177 @@
+"""Claiming jobs: an attempt belongs to one run of a worker, under an epoch.
+
+All functions are called in a READ COMMITTED transaction as the bookkeeper, and it must commit
+before a job is begun.
+"""
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from psycopg import Connection, Cursor
+
+from packhorse.jobs.event_store import record
+from packhorse.jobs.job import Job, JobLost
+from packhorse.jobs.queue import QueueType
+from packhorse.jobs.store import claim_statements as statements
+from packhorse.jobs.store.given import LEADER
+from packhorse.jobs.store.leases import Run
+from packhorse.jobs.store.notifications import START, notification
+from packhorse.jobs.store.rows import job_cursor, job_of
+
+
+@dataclass(frozen=True, slots=True)
+class Claim:
+    """The right to one attempt, until its run's lease is over or somebody ends it."""
+
+    number: int
+    runtime_id: str
+    epoch: int
+
+
+@dataclass(frozen=True, slots=True)
+class Claimed:
+    """A job that this run may begin."""
+
+    claim: Claim
+    job: Job
+    timeout_s: float | None
+
+
+@dataclass(frozen=True, slots=True)
+class Wish:
+    """What a run would take from one queue."""
+
+    queue: str
+    topics: Sequence[str]
+    """Known topics (`Layout.topics`) of the queue that it has consumers for."""
+    places: int
+    """How many jobs at most; of an ORDERED queue one is given."""
+    unconsumed: Sequence[str] = ()
+    """ORDERED: known topics of the queue that no live instance consumes; they don't hold it up.
+
+    A topic that the run does not know yet does: its jobs may have come first.
+    """
+    turn: str = ""
+    """TOPIC_ROUND_ROBIN: the topic that this run had last."""
+    type: QueueType = field(kw_only=True)
+    """As the run knows it; nothing is claimed when it has changed."""
+
+
+def claim(
+    connection: Connection, run: Run, wishes: Sequence[Wish], *, leads: bool = False
+) -> list[Claimed]:
+    """Claim jobs that may be begun now, the first in order of each queue. Notifies START.
+
+    Nothing without a valid lease. `leads`: whether this instance leads, for jobs `only_on` LEADER.
+    Raises nothing of its own; jobs that others claim at the moment are passed over.
+    """
+    wanted = [wish for wish in wishes if wish.places > 0 and wish.topics]
+    if not wanted:
+        return []
+    given = {
+        "runtime_id": run.runtime_id,
+        "instance": run.instance,
+        "places_for": ["", run.instance, *([LEADER] if leads else [])],
+    }
+    claimed = _claim(connection, given, wanted)
+    record(
+        connection,
+        [notification(START, one.job, run.instance) for one in claimed],
+        hint=False,
+    )
+    return claimed
+
+
+def check(connection: Connection, held: Claim) -> None:
+    """Hold the attempt until the transaction ends: nobody ends it before. Raises `JobLost`.
+
+    Progress can be stored meanwhile.
+    """
+    found = connection.execute(
+        "SELECT FROM jobs.job WHERE number = %s AND runtime_id = %s AND epoch = %s "
+        "AND state = 'ACTIVE' FOR KEY SHARE",
+        (held.number, held.runtime_id, held.epoch),
+    ).fetchone()
+    if found is None:
+        raise lost(held)
+
+
+def lost(held: Claim) -> JobLost:
+    """Return what to raise when an attempt is no longer what it was."""
+    return JobLost(f"job {held.number} is another attempt's now (this one had epoch {held.epoch})")
+
+
+def _claim(connection: Connection, given: dict[str, Any], wishes: Sequence[Wish]) -> list[Claimed]:
+    """Ask for all in one round trip; for the heads of ordered queues there are two more."""
+    ordered = [wish for wish in wishes if wish.type is QueueType.ORDERED]
+    topics = {topic for wish in wishes for topic in wish.topics}
+    with connection.pipeline():
+        connection.execute(statements.PREPARE)
+        connection.execute(statements.PROMOTE, {"topics": sorted(topics)})
+        connection.execute(statements.OPEN, {"topics": sorted(topics)})
+        cursors = [
+            _ask(connection, statements.OF_TYPE[wish.type], given | _of(wish))
+            for wish in wishes
+            if wish.type is not QueueType.ORDERED
+        ]
+        heads = _ask(connection, statements.HEADS, given | _heads(ordered)) if ordered else None
+    claimed = [one for cursor in cursors for one in _claimed(cursor)]
+    if heads is not None:
+        claimable = {row["queue"] for row in heads.fetchall()}
+        chosen = [wish for wish in ordered if wish.queue in claimable]
+        claimed += _claim_heads(connection, given, chosen) if chosen else []
+    return claimed
+
+
+def _claim_heads(
+    connection: Connection, given: dict[str, Any], wishes: Sequence[Wish]
+) -> list[Claimed]:
+    """Claim what is first in ordered queues, each locked by this transaction.
+
+    The statement that looks once more begins after the locks are there: it sees every claim and
+    every end that came before.
+    """
+    names = sorted(wish.queue for wish in wishes)
+    locked = {name for (name,) in connection.execute(statements.LOCK_QUEUES, (names,))}
+    chosen = [wish for wish in wishes if wish.queue in locked]
+    if not chosen:
+        return []
+    return _claimed(_ask(connection, statements.CLAIM_HEADS, given | _heads(chosen)))
+
+
+def _of(wish: Wish) -> dict[str, Any]:
+    return {
+        "queue": wish.queue,
+        "topics": list(wish.topics),
+        "places": wish.places,
+        "many": statements.OTHERS * wish.places + statements.MARGIN,
+        "turn": wish.turn,
+    }
+
+
+def _heads(wishes: Iterable[Wish]) -> dict[str, Any]:
+    """Queues, what this run can do of them, and what does not hold them up."""
+    mine = [(wish.queue, topic) for wish in wishes for topic in wish.topics]
+    unconsumed = {topic for wish in wishes for topic in wish.unconsumed}
+    return {
+        "queues": [wish.queue for wish in wishes],
+        "mine": [topic for _, topic in mine],
+        "unconsumed": sorted(unconsumed),
+    }
+
+
+def _ask(connection: Connection, statement: str, given: dict[str, Any]) -> Cursor[dict[str, Any]]:
+    return job_cursor(connection).execute(statement.encode(), given)
+
+
+def _claimed(cursor: Cursor[dict[str, Any]]) -> list[Claimed]:
+    """Return what was claimed, in the order in which it is to be begun."""
+    with cursor:
+        rows = sorted(cursor.fetchall(), key=lambda row: row["place"])
+    return [
+        Claimed(
+            Claim(row["number"], row["runtime_id"], row["epoch"]), job_of(row), row["timeout_s"]
+        )
+        for row in rows
+    ]

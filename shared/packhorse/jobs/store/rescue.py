@@ -1,0 +1,53 @@
+"""Rescue: jobs whose worker's lease is over become anybody's again.
+
+Called by every worker every few seconds, in a READ COMMITTED transaction of its own as the
+bookkeeper: it writes statistics of other instances, which wait for nobody who waits for them.
+"""
+
+from dataclasses import dataclass
+
+from psycopg import Connection
+
+from packhorse.jobs.job import JobState
+from packhorse.jobs.store import statistics
+from packhorse.jobs.store.ending_rows import lock_lost
+from packhorse.jobs.store.finishing import end_lost
+
+
+@dataclass(frozen=True, slots=True)
+class Rescued:
+    """A job that was taken from a worker."""
+
+    number: int
+    topic: str
+    instance: str
+    """Where it was."""
+    state: JobState
+    """QUEUED; or GIVEN_UP (logged as a warning) or STOPPED."""
+
+
+def rescue(connection: Connection, limit: int = 100) -> list[Rescued]:
+    """Take a batch of jobs from workers without a lease; call again while it is full.
+
+    The attempt counts and is remembered as LOST; the next one is flagged `retry`. Passes over jobs
+    that a transaction holds (`claims.check`): whatever that does, it commits or ends with its
+    session.
+    """
+    held = lock_lost(connection, limit)
+    return [
+        Rescued(one.held.number, one.held.topic, one.held.instance, one.state)
+        for one in end_lost(connection, held)
+    ]
+
+
+def forget_workers(connection: Connection, after_s: float = 3600.0) -> int:
+    """Forget runs that have been without a lease for so long, and fold old statistics.
+
+    Returns how many runs; also those whose jobs are not rescued yet, which still will be.
+    """
+    statistics.fold(connection)
+    forgotten = connection.execute(
+        "DELETE FROM jobs.worker WHERE lease_until < clock_timestamp() - make_interval(secs => %s)",
+        (after_s,),
+    )
+    return forgotten.rowcount

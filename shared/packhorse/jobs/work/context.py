@@ -1,0 +1,120 @@
+"""What a consumer has beside the job: `JobContext` and `JobHandle` for one attempt."""
+
+from collections.abc import Iterator
+from contextlib import AbstractContextManager, contextmanager
+from datetime import timedelta
+from typing import Any, Protocol
+
+from psycopg import Connection
+
+from packhorse.db.metadata import BOOKKEEPER
+from packhorse.db.roles import act_as
+from packhorse.jobs.consumer import Outcome, Result
+from packhorse.jobs.job import JobLost, Progress
+from packhorse.jobs.work.running import Running
+
+
+class AttemptStore(Protocol):
+    """Where attempts are written; every write is refused once the attempt is another one's."""
+
+    def connection(self) -> AbstractContextManager[Connection]:
+        """Lend a connection."""
+        ...
+
+    def hold(self, connection: Connection, running: Running) -> None:
+        """Keep the attempt until the transaction ends, whose role stays. Raises `JobLost`."""
+        ...
+
+    def succeed(self, connection: Connection, running: Running) -> None:
+        """Finish the job in a transaction of the bookkeeper. Raises `JobLost`."""
+        ...
+
+    def hand_in(self, running: Running, result: Result) -> None:
+        """End the attempt, and return once that is stored. Raises `JobLost`."""
+        ...
+
+
+class AttemptContext:
+    """The context of one attempt."""
+
+    def __init__(self, running: Running, store: AttemptStore) -> None:
+        self._running, self._store = running, store
+
+    @contextmanager
+    def completion(self) -> Iterator[Connection]:
+        """Open the transaction whose commit finishes the job.
+
+        The job is looked at first and ended last, so that no lock is held for as long as the work
+        lasts; the end has the epoch, and what was done under an older one is rolled back. The
+        session has the limits of all (`db.engine.Timeouts`): long work belongs before it.
+        """
+        self._running.require_open()
+        self._running.completing = True
+        try:
+            with self._store.connection() as connection, connection.transaction():
+                act_as(connection, BOOKKEEPER)
+                yield connection
+                self._running.require_open()
+                act_as(connection, BOOKKEEPER)
+                self._store.succeed(connection, self._running)
+            self._running.close()
+        except JobLost:
+            self._running.close()
+            raise
+        finally:
+            self._running.completing = False
+
+    def check(self, connection: Connection) -> None:
+        """Hold the attempt until the connection's transaction ends."""
+        self._running.require_open()
+        self._store.hold(connection, self._running)
+
+    @property
+    def stop_requested(self) -> bool:
+        """Whether to end soon."""
+        return self._running.stop_requested
+
+    def wait(self, seconds: float) -> bool:
+        """Wait, at most until a stop is requested."""
+        return self._running.wait(seconds)
+
+    def init_progress(self, steps: int, eta: timedelta | None = None) -> None:
+        """Say how many steps there are. Raises `ValueError` for a negative number."""
+        if steps < 0:
+            raise ValueError("a job has no negative number of steps")
+        self._running.say_progress(Progress(steps=steps), eta)
+
+    def progress(self, step: int, message: str = "", eta: timedelta | None = None) -> None:
+        """Say how far it is. Raises `ValueError` for a negative step."""
+        if step < 0:
+            raise ValueError("a job has no negative step")
+        self._running.say_progress(Progress(step=step, message=message), eta)
+
+    def log(self, line: str) -> None:
+        """Add a line to the job's log."""
+        self._running.say_line(line)
+
+    def set_property(self, name: str, value: Any) -> None:
+        """Leave something. Raises `InvalidProperties` when all together are too large."""
+        self._running.say_property(name, value)
+
+    def handle(self) -> "AttemptHandle":
+        """Return what ends the job after `Outcome.ASYNC`."""
+        return AttemptHandle(self._running, self._store)
+
+
+class AttemptHandle:
+    """Ends an attempt from any thread of its process."""
+
+    def __init__(self, running: Running, store: AttemptStore) -> None:
+        self._running, self._store = running, store
+
+    def finish(self, result: Result | Outcome) -> None:
+        """End it, and return once that is stored.
+
+        Raises `JobLost`, also the second time, and `ValueError` for ASYNC, which is no end.
+        """
+        given = result if isinstance(result, Result) else Result(result)
+        if given.outcome is Outcome.ASYNC:
+            raise ValueError("a handle ends the job: OK, FAILED or CANCEL")
+        self._store.hand_in(self._running, given)

@@ -1,0 +1,258 @@
+"""The worker of a process: claims jobs that it has consumers for, and has them done."""
+
+import logging
+import random
+import threading
+from collections.abc import Callable
+from contextlib import suppress
+from functools import partial
+
+import psycopg
+from psycopg import Connection
+
+from packhorse.clock import Clock, SystemClock
+from packhorse.db.connect import connect
+from packhorse.db.engine import Timeouts
+from packhorse.jobs.consumers import Consumers
+from packhorse.jobs.sessions import Connect
+from packhorse.jobs.store.claims import Claimed
+from packhorse.jobs.store.leases import Run
+from packhorse.jobs.work.clerk import Clerk, Written
+from packhorse.jobs.work.context import AttemptContext
+from packhorse.jobs.work.desk import Desk
+from packhorse.jobs.work.keeper import Keeper
+from packhorse.jobs.work.offering import Offering
+from packhorse.jobs.work.roster import Roster
+from packhorse.jobs.work.running import Running, Why
+from packhorse.jobs.work.slots import Slots
+from packhorse.jobs.work.surroundings import Surroundings
+from packhorse.jobs.work.threads import Threads
+from packhorse.jobs.work.worker_settings import WorkerSettings
+from packhorse.jobs.work.working import work
+from packhorse.runtime.lifecycle import Worker
+from packhorse.runtime.metrics import JOBS_ACTIVE, JOBS_LEASE, JOBS_WAITED_SECONDS
+
+logger = logging.getLogger(__name__)
+
+_AGAIN_S, _LONGEST_PAUSE_S = 0.2, 5.0
+_MOST_FAILURES = 5
+_MOST_ENDS = 200
+_TIMEOUTS = Timeouts(lock_ms=2_000)
+"""A transaction of a consumer that holds its own attempt must not hold up the others for long."""
+_PASSING = (psycopg.OperationalError, psycopg.InterfaceError)
+_LAYOUT_POLLS = 5
+"""After so many polls without a hint queues and topics are read again."""
+_LAST_WORD_S = 2.0
+"""Of the time for stopping, what is kept for giving jobs back."""
+
+
+class JobWorker:
+    """A component that does jobs; nothing is claimed before its start, or while it stops.
+
+    One thread has the claims, and stores what has ended together with the next claim. One keeps
+    the lease. Every attempt has a thread of its own.
+    """
+
+    def __init__(
+        self,
+        database_url: str,
+        run: Run,
+        *,
+        lend: Connect,
+        lend_for_lease: Connect,
+        consumers: Consumers,
+        surroundings: Surroundings,
+        settings: WorkerSettings,
+        may_claim: Callable[[], bool] = lambda: True,
+        clock: Clock | None = None,
+    ) -> None:
+        """Take what lends connections: to consumers, and for the lease, which must not wait.
+
+        Nothing is claimed while `may_claim` says no.
+        """
+        self._url, self._consumers, self._settings = database_url, consumers, settings
+        self._may_claim, self._clock = may_claim, clock or SystemClock()
+        self._bell = threading.Event()
+        self._roster = Roster(Slots(settings.places, settings.cores))
+        self._desk = Desk(lend, self._bell)
+        self._clerk = Clerk(run, self._roster)
+        self._offering = Offering(consumers, surroundings, _LAYOUT_POLLS * settings.poll_s)
+        self.keeper = Keeper(lend_for_lease, run, settings, self._clock, on_lease=self._bell.set)
+        self._threads = Threads("job")
+        self._session: Connection | None = None
+        self._doubt, self._failures = False, 0
+        self._next_look = float("-inf")
+        self._leave_by: float | None = None
+        self._grace = 0.0
+        self._shown: set[str] = set()
+        self._worker = Worker("jobs", self._run)
+        consumers.on_change(self.look_around)
+
+    def start(self) -> None:
+        """Begin; returns at once, whether the database answers or not."""
+        self.keeper.start()
+        self._worker.start()
+
+    def stop(self, timeout: float) -> None:
+        """Ask consumers to end, wait for them, and give the rest back, within about `timeout`."""
+        self._grace = timeout
+        self._worker.ask_to_end()
+        self._bell.set()
+        self._worker.stop(timeout)
+        self.keeper.stop(_LAST_WORD_S)
+
+    def failure(self) -> BaseException | None:
+        """Return what ended one of its threads, which neither jobs nor the database do."""
+        return self._worker.failure() or self.keeper.failure()
+
+    def hint(self, _: str = "") -> None:
+        """Look for jobs at once: there may be some, or other queues."""
+        self._offering.hint()
+        self._bell.set()
+
+    def look_around(self) -> None:
+        """Look for jobs at once: there may be other consumers, here or on other instances."""
+        self._offering.change()
+        self._bell.set()
+
+    def _run(self, stopping: threading.Event) -> None:
+        while True:
+            self._bell.clear()
+            self._desk.take_into(self._roster)
+            if stopping.is_set() and self._is_left():
+                break
+            self._clock.wait(self._bell, self._turn(leaving=stopping.is_set()))
+        self._leave()
+
+    def _is_left(self) -> bool:
+        """Tell whether nothing is to be waited for any more."""
+        now = self._clock.monotonic()
+        if self._leave_by is None:
+            self._leave_by = now + max(0.0, self._grace - _LAST_WORD_S)
+            self._roster.ask_all(Why.LEAVING)
+        return self._roster.is_settled or now >= self._leave_by
+
+    def _turn(self, *, leaving: bool) -> float:
+        """Do all that is to be done now; return after how many seconds to look again."""
+        now = self._clock.monotonic()
+        claims = self._heed_lease(now) and not leaving and self._may_claim()
+        written = Written()
+        try:
+            self._write(written, now, claims=claims)
+        except psycopg.Error as error:
+            written.undo()
+            return self._failed(error)
+        self._doubt, self._failures = False, 0
+        self._clerk.committed(written)
+        self._begin(written.claimed)
+        self._show()
+        return self._pause(claims=claims)
+
+    def _heed_lease(self, now: float) -> bool:
+        """Ask everybody to end when others may have taken the jobs over."""
+        valid = self.keeper.is_valid(now)
+        JOBS_LEASE.set(valid)
+        if not valid:
+            self._roster.ask_all(Why.LOST)
+        return valid
+
+    def _write(self, written: Written, now: float, *, claims: bool) -> None:
+        looks = self._doubt or (now >= self._next_look and bool(self._roster.open()))
+        slots = self._roster.slots.without(self._roster.leaving())
+        reads = claims and self._offering.is_outdated(now)
+        wishes = self._offering.wishes(slots) if claims and not reads else []
+        if not (looks or reads or wishes or self._roster.has_to_write(now)):
+            return
+        connection = self._connected()
+        with connection.pipeline(), connection.transaction():
+            self._clerk.begin(connection)
+            if looks:
+                self._clerk.look(connection, written)
+                self._clerk.note(connection, written)
+            self._clerk.store_ends(connection, written, 1 if self._failures else _MOST_ENDS)
+            self._clerk.time_out(connection, written, now)
+            if reads:
+                self._offering.updating()
+                self._offering.update(self._clerk.read_layout(connection), now)
+                wishes = self._offering.wishes(slots)
+            self._clerk.claim(connection, written, wishes, leads=self._offering.leads())
+        if looks:
+            self._next_look = now + self._settings.poll_s
+
+    def _begin(self, claimed: list[Claimed]) -> None:
+        for one in claimed:
+            self._offering.had(one)
+            _count_wait(one)
+            consumer = self._consumers.find(one.job.topic)
+            if consumer is None:
+                self._doubt = True  # the next look finds that nobody works on it
+                continue
+            running = Running(one, self._clock)
+            self._roster.begin(running)
+            context = AttemptContext(running, self._desk)
+            report = self._desk.report
+            self._threads.run(partial(work, running, consumer, context, report, self._clock))
+
+    def _pause(self, *, claims: bool) -> float:
+        now = self._clock.monotonic()
+        if self._doubt:
+            return 0.0
+        if self._roster.ends(1):
+            return 0.0  # very many have ended
+        if self._roster.overdue(now):
+            return _AGAIN_S  # a transaction holds one just now
+        moments = [now + self._settings.poll_s, self._leave_by, self._roster.next_deadline()]
+        moments.append(self._offering.next_update() if claims else now + _AGAIN_S)
+        return max(0.0, min(one for one in moments if one is not None) - now)
+
+    def _failed(self, error: psycopg.Error) -> float:
+        """Return how long to wait. What was sent may have been stored or not: look at first."""
+        self._doubt, self._failures = True, self._failures + 1
+        self._drop_session()
+        self._roster.put_last()
+        self._offering.hint()
+        if not isinstance(error, _PASSING) and self._failures > _MOST_FAILURES:
+            raise error
+        if self._failures == 1:
+            logger.warning("jobs can't be claimed or stored now: %s", error)
+        longest: float = min(_LONGEST_PAUSE_S, 0.1 * 2**self._failures)
+        if self._leave_by is not None:
+            longest = min(longest, max(0.0, self._leave_by - self._clock.monotonic()))
+        return longest * random.uniform(0.5, 1)  # noqa: S311
+
+    def _leave(self) -> None:
+        """Give back what is left; the lease is not renewed any more by then."""
+        self.keeper.stop(_LAST_WORD_S)
+        self._desk.close()
+        try:
+            with self._connected().transaction():
+                self._clerk.leave(self._clerk.begin(self._connected()))
+        except psycopg.Error as error:
+            logger.warning("jobs stay this process's until its lease is over: %s", error)
+        self._roster.abandon()
+        self._drop_session()
+        JOBS_LEASE.set(0)
+
+    def _connected(self) -> Connection:
+        if self._session is None:
+            self._session = connect(self._url, "packhorse-jobs", timeouts=_TIMEOUTS)
+        return self._session
+
+    def _drop_session(self) -> None:
+        session, self._session = self._session, None
+        if session is not None:
+            with suppress(psycopg.Error):
+                session.close()
+
+    def _show(self) -> None:
+        taken = self._roster.slots.taken()
+        for queue in {*self._shown, *taken}:
+            JOBS_ACTIVE.labels(queue).set(taken.get(queue, 0))
+        self._shown = set(taken)
+
+
+def _count_wait(claimed: Claimed) -> None:
+    job = claimed.job
+    if job.started_at is not None:
+        waited = (job.started_at - job.ready_at).total_seconds()
+        JOBS_WAITED_SECONDS.labels(job.queue).observe(max(0.0, waited))
