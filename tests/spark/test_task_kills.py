@@ -52,19 +52,23 @@ def killed(location: Location, point: str, *command: str) -> None:
 
 def dies(*given: Any) -> None:
     """End a run at a further point; with the session that the tests share, for speed."""
-    if given[-1] == tables.PACKAGES or isinstance(given[0], Sources):
+    if given[-1] == tables.PACKAGES:
         raise Killed
 
 
-def copied(location: Location) -> Location:
-    """Return a copy of the tables, for a run that nobody disturbs."""
-    copy = f"{location.base}-whole"
-    shutil.copytree(location.base, copy)
-    return Location.parse(copy)
+def copied(location: Location, folder: str) -> Location:
+    """Return a copy of the tables."""
+    shutil.copytree(location.base, folder)
+    return Location.parse(folder)
 
 
-def measured_once(spark: SparkSession, location: Location) -> dict[str, list[str]]:
-    """Measure some hours, add rows that change those and more; return what they come to."""
+@pytest.fixture(scope="module")
+def measured(
+    spark: SparkSession, tmp_path_factory: pytest.TempPathFactory
+) -> tuple[Location, dict[str, list[str]]]:
+    """Tables that were measured once, with rows that came since; and what they come to."""
+    location = Location.parse(str(tmp_path_factory.mktemp("measured") / "tables"))
+    prepare(location)
     append(spark, location, tables.PACKAGES, [package(1, 0), package(2, 2 * HOUR)])
     told = [announcement(0, 0), announcement(1_000, 1), announcement(2 * HOUR + 1_000, 2)]
     append(spark, location, tables.ANNOUNCEMENTS, told)
@@ -72,40 +76,34 @@ def measured_once(spark: SparkSession, location: Location) -> dict[str, list[str
     late = status(1, 3 * HOUR, "REMOVED_FAILED", reason="no")
     append(spark, location, tables.STATUSES, [late])
     append(spark, location, tables.PACKAGES, [package(3, 4 * HOUR)])
-    whole = copied(location)
+    whole = copied(location, f"{location.base}-whole")
     measure(spark, whole)
-    return contents(spark, whole)
+    return location, contents(spark, whole)
 
 
 def test_s1_measures_that_are_killed_come_to_the_same(
-    spark: SparkSession, location: Location, monkeypatch: pytest.MonkeyPatch
+    spark: SparkSession, measured: tuple[Location, dict[str, list[str]]], tmp_path: Path
 ) -> None:
-    before = measured_once(spark, location)
+    location, expected = copied(measured[0], str(tmp_path / "tables")), measured[1]
     killed(location, "measures.task:_replace@after2", "measures")
     torn = contents(spark, location)
-    assert torn[tables.FAILURES] == before[tables.FAILURES]
-    assert torn[tables.DELIVERY] != before[tables.DELIVERY]
-    monkeypatch.setattr(Sources, "note", dies)
-    with pytest.raises(Killed):
-        measure(spark, location)
-    monkeypatch.undo()
-    assert contents(spark, location) == before
+    assert torn[tables.FAILURES] == expected[tables.FAILURES]
+    assert torn[tables.DELIVERY] != expected[tables.DELIVERY]
     assert measure(spark, location) is not None, "it did not know that it had done all"
-    assert contents(spark, location) == before
+    assert contents(spark, location) == expected
 
 
 def test_a_build_that_notes_its_measures_first_is_caught(
-    spark: SparkSession, location: Location, monkeypatch: pytest.MonkeyPatch
+    spark: SparkSession,
+    measured: tuple[Location, dict[str, list[str]]],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    expected = measured_once(spark, location)
-    replace, written = measures_task._replace, []
+    location, expected = copied(measured[0], str(tmp_path / "tables")), measured[1]
 
-    def first(*given: Any) -> None:
-        if written:
-            raise Killed
+    def first(*_given: Any) -> None:
         Sources(spark, location).note()
-        replace(*given)
-        written.append(given)
+        raise Killed
 
     monkeypatch.setattr(measures_task, "_replace", first)
     with pytest.raises(Killed):
@@ -157,7 +155,7 @@ def test_s1_upkeep_that_is_killed_comes_to_the_same(
     spark: SparkSession, location: Location, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     filled(spark, location)
-    whole = copied(location)
+    whole = copied(location, f"{location.base}-whole")
     keep(spark, whole)
     expected = kept(spark, whole)
     assert (expected["offsets"], len(expected["bodies"])) == ([2, 2], 1)
