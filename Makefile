@@ -97,6 +97,7 @@ bench-full: $(VENV)/.dev ## Measure them at the sizes of the targets (an hour)
 	python -m tests.bench.queue_fill 100000
 	python -m tests.bench.announcements 60
 	python -m tests.bench.topology 100 60
+	python -m tests.bench.jobs 10000 1000000
 
 bench-pipeline: $(VENV)/.dev $(VENV)/.jars ## Measure the pipeline's tasks (ARGS="1000000" for the size of the targets)
 	python -m tests.bench.pipeline $(ARGS)
