@@ -24,14 +24,33 @@ class Outcome(StrEnum):
     """Not ended: whoever has the handle will say how. The job stays ACTIVE, and its place taken."""
 
 
+LONGEST_RETRY_DELAY = timedelta(days=3660)
+
+
 @dataclass(frozen=True, slots=True)
 class Result:
-    """What a consumer returns; a bare `Outcome` is as good. An exception is FAILED."""
+    """What a consumer returns; a bare `Outcome` is as good. An exception is FAILED.
+
+    Raises `TypeError` or `ValueError`, in the consumer, for what could not be stored: the worker
+    has other jobs too.
+    """
 
     outcome: Outcome
     message: str = ""
     retry_delay: timedelta | None = None
-    """With FAILED: how long to wait, instead of the queue's delay."""
+    """With FAILED: how long to wait, instead of the queue's delay; 3660 days at most."""
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "outcome", Outcome(self.outcome))
+        if not isinstance(self.message, str):
+            raise TypeError(f"a result's message is a text, not {type(self.message).__name__}")
+        delay = self.retry_delay
+        if delay is None:
+            return
+        if not isinstance(delay, timedelta):
+            raise TypeError(f"a retry_delay is a timedelta, not {type(delay).__name__}")
+        if not timedelta(0) <= delay <= LONGEST_RETRY_DELAY:
+            raise ValueError(f"a retry_delay is 0 to {LONGEST_RETRY_DELAY.days} days, not {delay}")
 
 
 class JobHandle(Protocol):

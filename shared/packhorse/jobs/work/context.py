@@ -1,5 +1,6 @@
 """What a consumer has beside the job: `JobContext` and `JobHandle` for one attempt."""
 
+import operator
 from collections.abc import Iterator
 from contextlib import AbstractContextManager, contextmanager
 from datetime import timedelta
@@ -12,6 +13,8 @@ from packhorse.db.roles import act_as
 from packhorse.jobs.consumer import Outcome, Result
 from packhorse.jobs.job import JobLost, Progress
 from packhorse.jobs.work.running import Running
+
+_MOST_STEPS = 2**53
 
 
 class AttemptStore(Protocol):
@@ -79,16 +82,12 @@ class AttemptContext:
         return self._running.wait(seconds)
 
     def init_progress(self, steps: int, eta: timedelta | None = None) -> None:
-        """Say how many steps there are. Raises `ValueError` for a negative number."""
-        if steps < 0:
-            raise ValueError("a job has no negative number of steps")
-        self._running.say_progress(Progress(steps=steps), eta)
+        """Say how many steps there are. Raises as `progress`."""
+        self._running.say_progress(Progress(steps=_counted(steps)), eta)
 
     def progress(self, step: int, message: str = "", eta: timedelta | None = None) -> None:
-        """Say how far it is. Raises `ValueError` for a negative step."""
-        if step < 0:
-            raise ValueError("a job has no negative step")
-        self._running.say_progress(Progress(step=step, message=message), eta)
+        """Say how far it is. Raises `TypeError` or `ValueError` for what is no step."""
+        self._running.say_progress(Progress(step=_counted(step), message=message), eta)
 
     def log(self, line: str) -> None:
         """Add a line to the job's log."""
@@ -101,6 +100,14 @@ class AttemptContext:
     def handle(self) -> "AttemptHandle":
         """Return what ends the job after `Outcome.ASYNC`."""
         return AttemptHandle(self._running, self._store)
+
+
+def _counted(steps: int) -> int:
+    """Return it as an int that JSON can hold, whatever library of numbers it comes from."""
+    number = operator.index(steps)
+    if not 0 <= number <= _MOST_STEPS:
+        raise ValueError(f"steps are 0 to {_MOST_STEPS}")
+    return number
 
 
 class AttemptHandle:
