@@ -6,15 +6,14 @@ from typing import Annotated
 from fastapi import APIRouter, Header, Request, Response
 from psycopg import Connection
 
-from packhorse.jobs.consumers import Reach, reach_of
+from packhorse.jobs.consumers import live_reaches
 from packhorse.jobs.ledger.figures import Figures
 from packhorse.jobs.queue import Queue, UnknownQueue
 from packhorse.jobs.store import queues
 from packhorse.runtime.problems import Problem, documented
 from packhorse.runtime.validation import StrictRoute
-from packhorse.topology import properties
 from packhorse_services.jobs.fields import Admin, IfMatch, Operator, QueueName, Reader
-from packhorse_services.jobs.parts import Parts, of
+from packhorse_services.jobs.parts import of
 from packhorse_services.jobs.queue_schemas import (
     QueueBody,
     QueueDocument,
@@ -57,11 +56,11 @@ async def list_queues(request: Request, _caller: Reader) -> QueueList:
 async def list_topics(request: Request, _caller: Reader) -> TopicList:
     """List the topics that jobs were given for, and those whose jobs wait for a consumer."""
     parts = of(request)
-    reaches = _reaches(parts)
+    reaches = live_reaches(parts.discovery)
     statistics = await asyncio.to_thread(parts.jobs.statistics)
     waiting = {}
     if reaches is not None:
-        found = await asyncio.to_thread(parts.jobs.unconsumed, reaches)
+        found = await asyncio.to_thread(parts.jobs.unconsumed, [*reaches.values()])
         waiting = {one.topic: one.since for one in found}
     return TopicList(
         at=statistics.at,
@@ -75,14 +74,6 @@ async def list_topics(request: Request, _caller: Reader) -> TopicList:
             for topic, figures in statistics.topics.items()
         ],
     )
-
-
-def _reaches(parts: Parts) -> list[Reach] | None:
-    view = parts.discovery.current_view()
-    if view is None:
-        return None
-    told = (one.properties.get(properties.CONSUMERS, "") for one in view.local_cluster.instances)
-    return [reach_of(text) for text in told]
 
 
 @router.get("/job-queues/{name}", responses=documented(404, 503))

@@ -32,16 +32,18 @@ class RequestKey:
 
 @dataclass(frozen=True, slots=True)
 class Seen:
-    """The request was there before; `number` is that of the job that it has led to."""
+    """The request was there before; `number` names what it has led to (`note`)."""
 
     number: int | None
 
 
-def request_key(caller: str, key: str | None, what: str, body: BaseModel) -> RequestKey | None:
+def request_key(
+    caller: str, key: str | None, what: str, body: BaseModel | None = None
+) -> RequestKey | None:
     """Return the key of a request; None when it has none."""
     if key is None:
         return None
-    asked = f"{what}\n{body.model_dump_json()}".encode()
+    asked = f"{what}\n{body.model_dump_json() if body else ''}".encode()
     return RequestKey(caller, key, hashlib.sha256(asked).digest())
 
 
@@ -66,7 +68,7 @@ def take(connection: Connection, key: RequestKey) -> Seen | None:
 
 
 def note(connection: Connection, key: RequestKey, number: int) -> None:
-    """Note which job a key has led to."""
+    """Note what a key has led to: the number of a job, or of the microsecond of a moment."""
     connection.execute(
         "UPDATE jobs.request_key SET number = %s WHERE caller = %s AND key = %s",
         (number, key.caller, key.key),

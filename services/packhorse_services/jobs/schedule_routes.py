@@ -7,13 +7,24 @@ from urllib.parse import urlencode
 from fastapi import APIRouter, Header, Query, Request, Response
 from psycopg import Connection
 
+from packhorse.jobs.consumers import live_reaches
 from packhorse.jobs.scheduling import store
 from packhorse.jobs.scheduling.definition import Schedule, require_schedule
 from packhorse.jobs.scheduling.errors import UnknownSchedule
+from packhorse.jobs.scheduling.firing import Standing, fire_now
 from packhorse.runtime.problems import Problem, documented
 from packhorse.runtime.validation import StrictRoute
-from packhorse_services.jobs.fields import IfMatch, Limit, Operator, Reader, ScheduleName
+from packhorse_services.jobs import request_keys
+from packhorse_services.jobs.fields import (
+    IdempotencyKey,
+    IfMatch,
+    Limit,
+    Operator,
+    Reader,
+    ScheduleName,
+)
 from packhorse_services.jobs.parts import of
+from packhorse_services.jobs.request_keys import request_key
 from packhorse_services.jobs.schedule_schemas import (
     ScheduleBody,
     ScheduleDocument,
@@ -125,6 +136,37 @@ async def resume_schedule(
     return _answer(response, await _set(request, name, if_match, suspended=False))
 
 
+@router.post("/schedules/{name}/fire", responses=documented(404, 409, 410, 412, 503))
+async def fire_schedule(
+    request: Request,
+    name: ScheduleName,
+    caller: Operator,
+    if_match: IfMatch = None,
+    idempotency_key: IdempotencyKey = None,
+) -> TickDocument:
+    """Fire a schedule now, suspended or not; when it fires by itself stays as it is.
+
+    One that is not concurrent is SKIPPED while a job of it is not done. Sent again with its
+    `Idempotency-Key` within a day it has no second effect.
+    """
+    parts, key = (
+        of(request),
+        request_key(caller.name, idempotency_key, f"POST /schedules/{name}/fire"),
+    )
+
+    def fire(connection: Connection) -> TickDocument:
+        if key is not None and (seen := request_keys.take(connection, key)) is not None:
+            return _seen(connection, name, _moment(seen.number or 0))
+        version = _version(connection, name, if_match)
+        standing = Standing(parts.discovery.instance_id, live_reaches(parts.discovery))
+        fired = fire_now(connection, name, standing, version=version)
+        if key is not None:
+            request_keys.note(connection, key, _microsecond(fired.tick))
+        return tick_document(fired)
+
+    return await parts.ask(fire)
+
+
 @router.delete("/schedules/{name}", status_code=204, responses=_CHANGED)
 async def remove_schedule(
     request: Request, name: ScheduleName, _caller: Operator, if_match: IfMatch = None
@@ -148,7 +190,7 @@ async def list_ticks(
     cursor: Annotated[int | None, Query(ge=0, le=_LATEST)] = None,
 ) -> TickList:
     """List what came of a schedule's moments, newest first."""
-    before = None if cursor is None else _EPOCH + cursor * _MICROSECOND
+    before = None if cursor is None else _moment(cursor)
 
     def ask(connection: Connection) -> list[TickDocument]:
         store.get_schedule(connection, name)
@@ -158,10 +200,25 @@ async def list_ticks(
     found = await of(request).ask(ask)
     following = None
     if len(found) > limit:
-        last = (found[limit - 1].tick - _EPOCH) // _MICROSECOND
+        last = _microsecond(found[limit - 1].tick)
         following = f"/schedules/{name}/ticks?{urlencode({'limit': limit, 'cursor': last})}"
         response.headers["Link"] = f'<{following}>; rel="next"'
     return TickList(ticks=found[:limit], next=following)
+
+
+def _seen(connection: Connection, name: str, moment: datetime) -> TickDocument:
+    found = store.list_ticks(connection, name, before=moment + _MICROSECOND, limit=1)
+    if not found or found[0].tick != moment:
+        raise Problem(410, detail=f"this request fired at {moment.isoformat()}, long forgotten")
+    return tick_document(found[0])
+
+
+def _moment(microsecond: int) -> datetime:
+    return _EPOCH + microsecond * _MICROSECOND
+
+
+def _microsecond(moment: datetime) -> int:
+    return (moment - _EPOCH) // _MICROSECOND
 
 
 def _answer(response: Response, schedule: Schedule) -> ScheduleDocument:

@@ -20,4 +20,4 @@ REQUEST_KEY = Table(
     Index("request_key_age", "created_at"),
     schema=JOBS,
 )
-"""Which job a caller's Idempotency-Key has led to; forgotten after a day."""
+"""What a caller's Idempotency-Key has led to; forgotten after a day."""

@@ -5,13 +5,14 @@ shorter; of equal patterns the higher ranking, then the one that was there first
 """
 
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 from packhorse.errors import Permanent
 from packhorse.jobs.consumer import Consumer
 from packhorse.jobs.names import closeness, matches, require_pattern
-from packhorse.topology.properties import LARGEST_VALUE
+from packhorse.topology.discovery import Discovery
+from packhorse.topology.properties import CONSUMERS, LARGEST_VALUE
 
 _EXCEPT = "!"
 
@@ -47,6 +48,16 @@ def reach_of(announcement: str) -> Reach:
         tuple(word for word in told if _is_pattern(word)),
         tuple(word[1:] for word in told if word[:1] == _EXCEPT and _is_pattern(word[1:])),
     )
+
+
+def live_reaches(discovery: Discovery) -> Mapping[str, Reach] | None:
+    """Return the live instances of the own cluster and what they do; None where not known."""
+    view = discovery.current_view()
+    if view is None:
+        return None
+    return {
+        one.id: reach_of(one.properties.get(CONSUMERS, "")) for one in view.local_cluster.instances
+    }
 
 
 @dataclass(frozen=True, slots=True)

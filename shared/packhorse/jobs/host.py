@@ -17,7 +17,7 @@ from psycopg_pool import ConnectionPool
 from packhorse.clock import SystemClock
 from packhorse.db.connect import open_pool
 from packhorse.jobs import hints as channels
-from packhorse.jobs.consumers import Consumers
+from packhorse.jobs.consumers import Consumers, live_reaches
 from packhorse.jobs.declaring import Declarations
 from packhorse.jobs.events.bus import EventBus
 from packhorse.jobs.events.distribution import EventDistribution
@@ -25,7 +25,7 @@ from packhorse.jobs.hints import Hints
 from packhorse.jobs.jobs import Jobs
 from packhorse.jobs.ledger.departures import Departures
 from packhorse.jobs.scheduling.definition import ScheduleDefinition
-from packhorse.jobs.scheduling.scheduler import DUTY, Scheduler, cluster_members
+from packhorse.jobs.scheduling.scheduler import DUTY, Scheduler
 from packhorse.jobs.store.leases import Run
 from packhorse.jobs.store.queues import QueueConfiguration
 from packhorse.jobs.work.surroundings import Alone, InCluster, Surroundings
@@ -159,7 +159,7 @@ def _scheduler(ground: _Ground) -> Scheduler:
         connect,
         ground.instance,
         leader=cluster.duty(DUTY, connect),
-        members=lambda: cluster_members(cluster),
+        members=lambda: live_reaches(cluster.discovery),
     )
 
 

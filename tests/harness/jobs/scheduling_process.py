@@ -6,7 +6,8 @@ import threading
 from typing import Any
 
 from packhorse.db.connect import open_pool
-from packhorse.jobs.scheduling.scheduler import DUTY, Scheduler, cluster_members
+from packhorse.jobs.consumers import live_reaches
+from packhorse.jobs.scheduling.scheduler import DUTY, Scheduler
 from packhorse.runtime.lifecycle import Lifecycle
 from packhorse.topology.leader import Token
 from packhorse.topology.open import TopologySettings
@@ -36,7 +37,7 @@ def main() -> None:
     pool = open_pool(given.url, f"scheduler {given.name}", size=3)
     leader = _AlwaysLeads() if given.unfenced else cluster.duty(DUTY, pool.connection)
     scheduler = Scheduler(
-        pool.connection, given.name, leader=leader, members=lambda: cluster_members(cluster)
+        pool.connection, given.name, leader=leader, members=lambda: live_reaches(cluster.discovery)
     )
     stopping = threading.Event()
     signal.signal(signal.SIGTERM, lambda *_: stopping.set())

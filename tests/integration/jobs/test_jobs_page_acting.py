@@ -107,6 +107,18 @@ def test_a_schedule_is_suspended_and_resumed(browser: Browser, site: JobsSite) -
         expect(row.locator("time")).to_have_count(3)
 
 
+def test_a_schedule_is_fired_now(browser: Browser, site: JobsSite) -> None:
+    yearly = ScheduleDefinition("yearly", Cron("0 0 1 1 *"), JobAction("a/b"), suspended=True)
+    with site.bookkeeper() as connection:
+        create_schedule(connection, yearly, origin="test")
+    with signed_in(browser, site) as opened:
+        row = opened.page.locator("[data-schedule=yearly]")
+        row.get_by_role("button", name="Fire now").click()
+        expect(row).to_contain_text("FIRED")
+        expect(row.locator(".badge")).to_have_text("suspended")
+    assert site.count("QUEUED") == 1
+
+
 def test_all_that_a_filter_finds_is_retried_once_it_is_typed(
     browser: Browser, site: JobsSite
 ) -> None:
@@ -178,6 +190,7 @@ _ACTS = [
     "jobs/all/retry",
     "job-queues/main/suspend",
     "schedules/hourly/suspend",
+    "schedules/hourly/fire",
 ]
 
 

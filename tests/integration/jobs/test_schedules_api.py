@@ -131,4 +131,36 @@ def test_a_viewer_changes_nothing(site: JobsSite) -> None:
     put(site).raise_for_status()
     assert ask(site, "PUT", "/schedules/nightly", "viewer", json=NIGHTLY).status_code == 403
     assert ask(site, "POST", "/schedules/nightly/suspend", "viewer").status_code == 403
+    assert ask(site, "POST", "/schedules/nightly/fire", "viewer").status_code == 403
     assert ask(site, "DELETE", "/schedules/nightly", "viewer").status_code == 403
+
+
+def test_a_schedule_is_fired_now(site: JobsSite) -> None:
+    made = put(site, properties={"keep": 3}, suspended=True)
+    assert ask(site, "POST", "/schedules/none/fire").status_code == 404
+    stale = ask(site, "POST", "/schedules/nightly/fire", headers={"If-Match": '"none"'})
+    assert stale.status_code == 412
+    seen = {"If-Match": made.headers["etag"]}
+    fired = ask(site, "POST", "/schedules/nightly/fire", headers=seen)
+    assert fired.status_code == 200, fired.text
+    tick = fired.json()
+    assert (tick["outcome"], len(tick["jobs"])) == ("FIRED", 1)
+    job = ask(site, "GET", f"/jobs/{tick['jobs'][0]}").json()
+    assert (job["schedule"], job["properties"]) == ("nightly", {"keep": 3})
+    assert ask(site, "GET", "/schedules/nightly/ticks").json()["ticks"] == [tick]
+    after = ask(site, "GET", "/schedules/nightly")
+    assert after.headers["etag"] == made.headers["etag"]
+    assert after.json()["next_tick"] == made.json()["next_tick"]
+
+
+def test_a_request_to_fire_that_is_sent_again_has_no_second_effect(site: JobsSite) -> None:
+    put(site).raise_for_status()
+    put(site, "other").raise_for_status()
+    key = {"Idempotency-Key": "once"}
+    first = ask(site, "POST", "/schedules/nightly/fire", headers=key)
+    assert ask(site, "POST", "/schedules/nightly/fire", headers=key).json() == first.json()
+    assert ask(site, "POST", "/schedules/other/fire", headers=key).status_code == 422
+    assert site.count("QUEUED") == 1
+    with psycopg.connect(site.database_url) as connection:
+        connection.execute("DELETE FROM jobs.tick")
+    assert ask(site, "POST", "/schedules/nightly/fire", headers=key).status_code == 410

@@ -8,8 +8,10 @@ from fastapi import APIRouter, Depends, Request, Response
 from starlette.responses import RedirectResponse
 
 from packhorse.errors import Permanent
+from packhorse.jobs.consumers import live_reaches
 from packhorse.jobs.job import Job
 from packhorse.jobs.jobs import Jobs
+from packhorse.jobs.scheduling.firing import Standing, fire_now
 from packhorse.jobs.scheduling.store import suspend_schedule
 from packhorse.runtime.auth import Principal, Scope
 from packhorse.runtime.pages.rendering import PREFIX
@@ -59,6 +61,20 @@ async def turn_queue(
     act = jobs.suspend_queue if turn == "suspend" else jobs.resume_queue
     try:
         await asyncio.to_thread(act, name)
+    except Permanent as error:
+        return refused(error)
+    return _back(form)
+
+
+@router.post("/schedules/{name}/fire")
+async def fire_schedule(
+    request: Request, name: ScheduleName, form: Form, _who: Operator
+) -> Response:
+    """Fire a schedule now, as the API does."""
+    discovery = of(request).discovery
+    standing = Standing(discovery.instance_id, live_reaches(discovery))
+    try:
+        await of(request).ask(lambda c: fire_now(c, name, standing))
     except Permanent as error:
         return refused(error)
     return _back(form)

@@ -8,7 +8,7 @@ from itertools import islice
 from psycopg import Connection
 
 from packhorse.errors import Permanent
-from packhorse.jobs.consumers import Reach, reach_of
+from packhorse.jobs.consumers import Reach, live_reaches
 from packhorse.jobs.filters import JobFilter
 from packhorse.jobs.job import Job, JobState
 from packhorse.jobs.ledger import finding
@@ -21,7 +21,6 @@ from packhorse.jobs.scheduling.store import list_schedules, list_ticks
 from packhorse.jobs.scheduling.timing import Cron, Every, times_after
 from packhorse.jobs.store.queues import Queue, get_queue, read_queues
 from packhorse.topology.discovery import Discovery
-from packhorse.topology.properties import CONSUMERS
 from packhorse_services.jobs.page.search import Search
 
 _PAGE = 50
@@ -119,10 +118,8 @@ def examples(connection: Connection, wanted: JobFilter, what: Change) -> list[Jo
 
 def _reaches(discovery: Discovery) -> Sequence[Reach] | None:
     """Return what the live instances announce; None while that is not known."""
-    view = discovery.view()
-    if view is None or not discovery.is_current():
-        return None
-    return [reach_of(one.properties.get(CONSUMERS, "")) for one in view.local_cluster.instances]
+    reaches = live_reaches(discovery)
+    return None if reaches is None else [*reaches.values()]
 
 
 def _queues(connection: Connection) -> list[ShownQueue]:

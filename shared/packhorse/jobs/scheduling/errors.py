@@ -15,5 +15,9 @@ class UnknownSchedule(Permanent):
     """There is no schedule of that name."""
 
 
+class InstancesUnknown(Transient):
+    """Which instances are alive is not known at the moment; try again."""
+
+
 class ScheduleChanged(Transient):
     """The schedule is of another version than the caller has seen; look again."""

@@ -4,7 +4,7 @@ So a moment fires once a cluster, whatever dies: either all of it is there, or n
 """
 
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime
 
 from psycopg import Connection
@@ -17,16 +17,20 @@ from packhorse.jobs.scheduling.definition import (
     JobAction,
     RunOn,
     Schedule,
+    Tick,
     TickOutcome,
 )
+from packhorse.jobs.scheduling.errors import InstancesUnknown
 from packhorse.jobs.scheduling.planning import MOST_COUNTED, Plan, plan, replan
 from packhorse.jobs.scheduling.rows import COLUMNS, schedule_of
+from packhorse.jobs.scheduling.store import database_time, lock_schedule
 from packhorse.jobs.store.adding import LEADER, NewJob, add_jobs
 from packhorse.topology.leader import Token
 
 _REMEMBERED = 10
 """Moments whose jobs are looked at before a schedule that is not concurrent fires."""
 _LOCKED = "FOR UPDATE SKIP LOCKED"
+_ASKED = "somebody asked for it"
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,6 +96,22 @@ def fire(connection: Connection, schedule: Schedule, standing: Standing, now: da
     return _Firing(connection, schedule, standing, now).perform()
 
 
+def fire_now(
+    connection: Connection, name: str, standing: Standing, *, version: int | None = None
+) -> Tick:
+    """Fire a schedule because somebody asks; return what came of it, a moment more than planned.
+
+    Also one that is suspended or has ended. Its plan, and how often it may still fire, stay as
+    they are. Where it is not `concurrent` it may be SKIPPED. Whoever asks need not lead: a job of
+    the leader waits for that. Called in a transaction as the bookkeeper. Raises
+    `UnknownSchedule`, `ScheduleChanged`, or `InstancesUnknown` for one that runs on all.
+    """
+    schedule = lock_schedule(connection, name, version)
+    if schedule.definition.run_on is RunOn.ALL and standing.members is None:
+        raise InstancesUnknown("which instances are alive is not known at the moment; try again")
+    return _Firing(connection, schedule, standing, database_time(connection)).perform_now()
+
+
 def replan_jumped(connection: Connection, now: datetime, limit: int = 100) -> int:
     """Plan anew what was planned in what is the future now: the clock has gone back."""
     rows = (
@@ -137,6 +157,20 @@ class _Firing:
             self._note(planned.last_missed, planned.missed - 1, effect)
         self._go_on(planned, outcomes.count(TickOutcome.FIRED))
         return Decided(self.schedule.name, planned, outcomes)
+
+    def perform_now(self) -> Tick:
+        effect = self._act()
+        effect = replace(effect, reason=effect.reason or _ASKED)
+        self._note(self.now, 0, effect)
+        return Tick(
+            self.now,
+            effect.outcome,
+            self.now,
+            self.standing.instance,
+            tuple(effect.jobs),
+            0,
+            effect.reason,
+        )
 
     def _is_decided(self, tick: datetime) -> bool:
         """Tell whether it was dealt with before the clock went back."""

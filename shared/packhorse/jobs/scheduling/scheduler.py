@@ -14,15 +14,13 @@ from packhorse.clock import Clock, SystemClock
 from packhorse.db.metadata import BOOKKEEPER
 from packhorse.db.roles import act_as
 from packhorse.errors import Permanent
-from packhorse.jobs.consumers import Reach, reach_of
+from packhorse.jobs.consumers import Reach
 from packhorse.jobs.scheduling.firing import Decided, Standing, fire, next_due, replan_jumped
 from packhorse.jobs.scheduling.store import database_time
 from packhorse.runtime.lifecycle import Worker
 from packhorse.runtime.metrics import SCHEDULE_LATENESS, SCHEDULE_TICKS
 from packhorse.topology.leader import NotLeader, Token
 from packhorse.topology.membership import StoreUnavailable
-from packhorse.topology.own_cluster import OwnCluster
-from packhorse.topology.properties import CONSUMERS
 
 logger = logging.getLogger(__name__)
 
@@ -180,16 +178,6 @@ class Scheduler:
         if following is None:
             return POLL_S
         return float(min(POLL_S, (following - now).total_seconds()))
-
-
-def cluster_members(cluster: OwnCluster) -> Mapping[str, Reach] | None:
-    """Return the live instances of a cluster and what they do; None without a current view."""
-    view = cluster.discovery.current_view()
-    if view is None:
-        return None
-    return {
-        one.id: reach_of(one.properties.get(CONSUMERS, "")) for one in view.local_cluster.instances
-    }
 
 
 @contextmanager

@@ -55,7 +55,7 @@ def declare_schedule(
     inserted = _insert(connection, definition, DECLARED, first)
     if inserted is not None:
         return inserted
-    stored = _locked(connection, definition.name, None)
+    stored = lock_schedule(connection, definition.name, None)
     wanted = replace(definition, suspended=stored.definition.suspended)
     if stored.changed or stored.origin != DECLARED or _same(stored.definition, wanted):
         return stored
@@ -86,7 +86,7 @@ def replace_schedule(
     `create_schedule`.
     """
     require_schedule(definition)
-    stored = _locked(connection, definition.name, version)
+    stored = lock_schedule(connection, definition.name, version)
     if definition.when != stored.definition.when:
         _require_future(connection, definition)
     return _write(connection, stored, definition, changed=True)
@@ -100,7 +100,7 @@ def suspend_schedule(
     What comes while it is suspended is not missed, but for a single moment, which is dealt with
     as missed once it is resumed. Raises `UnknownSchedule` or `ScheduleChanged`.
     """
-    stored = _locked(connection, name, version)
+    stored = lock_schedule(connection, name, version)
     if stored.definition.suspended == suspended:
         return stored
     wanted = replace(stored.definition, suspended=suspended)
@@ -112,7 +112,7 @@ def remove_schedule(connection: Connection, name: str, *, version: int | None = 
 
     One that a program declares comes back when such a program starts; suspend it instead.
     """
-    _locked(connection, name, version)
+    lock_schedule(connection, name, version)
     connection.execute("DELETE FROM jobs.schedule WHERE name = %s", (name,))
     _hint(connection)
 
@@ -227,7 +227,8 @@ def _times_left(stored: Schedule, definition: ScheduleDefinition) -> int | None:
     return stored.times_left if unchanged else definition.times
 
 
-def _locked(connection: Connection, name: str, version: int | None) -> Schedule:
+def lock_schedule(connection: Connection, name: str, version: int | None) -> Schedule:
+    """Return a schedule that nobody changes until the end. Raises as `suspend_schedule`."""
     found = _select(connection, "WHERE name = %s FOR UPDATE", (name,))
     if not found:
         raise UnknownSchedule(f"there is no schedule {name[:80]!r}")
