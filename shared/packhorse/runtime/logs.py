@@ -20,7 +20,10 @@ def configure(format: Literal["json", "console"] = "json", level: str = "INFO") 
     """
     renderer: Any = structlog.processors.JSONRenderer(default=str)
     if format == "console":
-        renderer = structlog.dev.ConsoleRenderer(colors=sys.stderr.isatty())
+        # By default it shows the local variables of an exception, passwords among them.
+        renderer = structlog.dev.ConsoleRenderer(
+            colors=sys.stderr.isatty(), exception_formatter=structlog.dev.plain_traceback
+        )
     handler = logging.StreamHandler(sys.stderr)
     handler.setFormatter(
         structlog.stdlib.ProcessorFormatter(

@@ -50,6 +50,20 @@ def test_what_json_cannot_hold_is_written_as_text(capfd: pytest.CaptureFixture[s
     assert len(_lines(capfd)) == 1
 
 
+def test_a_console_shows_an_exception_without_its_local_variables(
+    capfd: pytest.CaptureFixture[str],
+) -> None:
+    logs.configure("console", "INFO")
+    secret = "-".join(("top", "secret"))
+    try:
+        raise ValueError(f"why, in {len(secret)} letters")
+    except ValueError:
+        logging.getLogger("a").exception("failed")
+    shown = capfd.readouterr().err
+    assert "ValueError: why" in shown
+    assert "top-secret" not in shown
+
+
 def test_an_exception_stays_in_its_line(capfd: pytest.CaptureFixture[str]) -> None:
     logs.configure("json", "INFO")
     try:
