@@ -187,13 +187,13 @@ def _explain(answer: httpx.Response) -> str:
         lines = [f"{problem['title']} ({answer.status_code})"]
     except (ValueError, KeyError, TypeError):
         return f"{answer.request.url} answered {answer.status_code} {answer.reason_phrase}"
-    if problem.get("detail"):
-        lines.append(str(problem["detail"]))
-    elif answer.status_code == 404:  # no resource is missing: the service has no such path
+    detail = str(problem.get("detail") or "")
+    errors = problem.get("errors", [])
+    if not detail and answer.status_code == 404:  # no resource is missing: it has no such path
         lines.append(f"Is {answer.request.url} the right service? --server names another.")
-    lines += [
-        f"{wrong.get('pointer')}: {wrong.get('detail')}" for wrong in problem.get("errors", [])
-    ]
+    elif detail and not (errors and detail.endswith("; see errors")):
+        lines.append(detail)
+    lines += [f"{wrong.get('pointer')}: {wrong.get('detail')}" for wrong in errors]
     if answer.status_code in (401, 403):
         lines.append("Name a token that allows it with --token-file or --token.")
     if "Retry-After" in answer.headers:

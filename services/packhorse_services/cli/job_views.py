@@ -4,6 +4,7 @@ from collections.abc import Mapping
 from datetime import timedelta
 from typing import Any
 
+from packhorse.jobs.scheduling.timing import period_text
 from packhorse_services.cli.events import printable
 from packhorse_services.cli.views import View
 
@@ -145,5 +146,5 @@ def _when(schedule: Mapping[str, Any]) -> str:
         zone = schedule["time_zone"]
         return str(schedule["cron"]) if zone == "UTC" else f"{schedule['cron']} ({zone})"
     if schedule["period_s"]:
-        return f"every {timedelta(seconds=schedule['period_s'])}"
+        return f"every {period_text(timedelta(seconds=schedule['period_s']))}"
     return f"at {schedule['at']}"

@@ -149,7 +149,9 @@ def add(
         str,
         typer.Option(help="Whose job it is; who gives the same --id again makes it run once more."),
     ] = "",
-    priority: Annotated[int, typer.Option(min=-100, max=100, help="The higher first.")] = 0,
+    priority: Annotated[
+        int, typer.Option(min=-100, max=100, help="The higher first, except in an ORDERED queue.")
+    ] = 0,
     delay: Annotated[float | None, typer.Option(min=0, help="Seconds; not before.")] = None,
     only_on: Annotated[
         str | None, typer.Option(help="The one instance that may do it; @leader: who leads.")

@@ -245,6 +245,10 @@ def _bounds(row: Mapping[str, Any], field: str) -> str | None:
     return f"{row[f'{prefix}at_least']}–{row[f'{prefix}at_most']}"
 
 
+def _seconds(value: float) -> str:
+    return f"{value * 1000:.0f} ms" if value < 1 else f"{value:.1f}".removesuffix(".0") + " s"
+
+
 def _cell(field: str, value: Any) -> str:
     if value is None or value in ("", []):
         return "-"
@@ -253,8 +257,8 @@ def _cell(field: str, value: Any) -> str:
     if isinstance(value, list):
         more = f" (+{len(value) - 1})" if len(value) > 1 else ""
         return escape(f"{value[0]}{more}")
-    if field == "lag_seconds":
-        return f"{value:.0f} s"
+    if field.endswith(("_s", "lag_seconds")):
+        return f"{value:.0f} s" if field == "lag_seconds" else _seconds(value)
     if field == "state" and (style := _STATE_STYLES.get(value)):
         return f"[{style}]{escape(value)}[/]"
     return escape(str(value))

@@ -18,6 +18,7 @@ PROBLEM = {
 ANSWERS: dict[str, tuple[int, dict[str, str], str]] = {
     "/fine": (200, {}, '{"size": 3}'),
     "/problem": (422, {}, json.dumps(PROBLEM)),
+    "/several": (422, {}, json.dumps(PROBLEM | {"detail": "1 thing is wrong; see errors"})),
     "/missing": (404, {}, '{"title": "There is nothing here"}'),
     "/conflict": (409, {}, '{"title": "The request conflicts"}'),
     "/forbidden": (403, {}, '{"title": "The token does not allow this"}'),
@@ -71,6 +72,12 @@ def test_a_problem_says_what_to_do(url: str, path: str, code: Exit, says: str) -
         api.get(path)
     assert failed.value.code is code
     assert says in str(failed.value)
+
+
+def test_errors_that_are_shown_are_not_pointed_at(url: str) -> None:
+    with Api(url, None) as api, pytest.raises(CommandFailed) as failed:
+        api.get("/several")
+    assert str(failed.value).splitlines()[1:] == ["/paths/0: 'content' is not absolute"]
 
 
 def test_nobody_at_the_other_end_is_said_plainly() -> None:

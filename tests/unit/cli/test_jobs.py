@@ -127,7 +127,7 @@ def test_names_and_json_for_scripts(run: Any) -> None:
     [
         ({"cron": "0 2 * * *", "time_zone": "UTC"}, "0 2 * * *"),
         ({"cron": "0 2 * * *", "time_zone": "Europe/Berlin"}, "0 2 * * * (Europe/Berlin)"),
-        ({"period_s": 43_200.0}, "every 12:00:00"),
+        ({"period_s": 43_200.0}, "every 12 h"),
         ({"at": _AT}, f"at {_AT}"),
     ],
 )

@@ -17,6 +17,7 @@ from packhorse.jobs.scheduling.timing import (
     daily,
     hourly,
     monthly,
+    period_text,
     require_timing,
     times_after,
     weekly,
@@ -145,3 +146,17 @@ def test_a_rare_date_is_found() -> None:
     require_timing(Cron("0 0 29 2 *"))
     found = list(islice(times_after(Cron("0 0 29 2 *"), datetime(2096, 3, 1, tzinfo=UTC)), 2))
     assert [moment.year for moment in found] == [2104, 2108]
+
+
+@pytest.mark.parametrize(
+    ("period", "told"),
+    [
+        (timedelta(hours=12), "12 h"),
+        (timedelta(minutes=90), "1 h 30 min"),
+        (timedelta(days=1), "1 day"),
+        (timedelta(days=3, minutes=1, seconds=0.5), "3 days 1 min 0.5 s"),
+        (timedelta(seconds=90), "1 min 30 s"),
+    ],
+)
+def test_a_period_does_not_look_like_a_time_of_day(period: timedelta, told: str) -> None:
+    assert period_text(period) == told

@@ -18,7 +18,7 @@ from packhorse.jobs.ledger.pages import START, History, Page
 from packhorse.jobs.ledger.waiting import Unconsumed, is_consumed, unconsumed
 from packhorse.jobs.scheduling.definition import JobAction, Schedule, Tick
 from packhorse.jobs.scheduling.store import list_schedules, list_ticks
-from packhorse.jobs.scheduling.timing import Cron, Every, times_after
+from packhorse.jobs.scheduling.timing import Cron, Every, period_text, times_after
 from packhorse.jobs.store.queues import Queue, get_queue, read_queues
 from packhorse.topology.discovery import Discovery
 from packhorse_services.jobs.page.search import Search
@@ -143,7 +143,7 @@ def _when(schedule: Schedule) -> str:
     when = schedule.definition.when
     if isinstance(when, Cron):
         return f"{when.expression} ({when.time_zone})"
-    return f"every {when.period}" if isinstance(when, Every) else "once"
+    return f"every {period_text(when.period)}" if isinstance(when, Every) else "once"
 
 
 def _shown_times(schedule: Schedule) -> int:

@@ -52,6 +52,16 @@ class At:
 When = Cron | Every | At
 
 
+def period_text(period: timedelta) -> str:
+    """Return a period in words, `1 day 12 h`: with colons it looks like a time of day."""
+    minutes, seconds = divmod(period.total_seconds(), 60)
+    hours, minutes = divmod(int(minutes), 60)
+    days, hours = divmod(hours, 24)
+    parts = [f"{days} day{'s' * (days != 1)}"] if days else []
+    parts += [f"{count} {unit}" for count, unit in ((hours, "h"), (minutes, "min")) if count]
+    return " ".join([*parts, f"{seconds:g} s"] if seconds or not parts else parts)
+
+
 def hourly(minute: int, time_zone: str = "UTC") -> Cron:
     """Every hour at a minute. Raises `InvalidSchedule`, as all of these do."""
     return Cron(f"{_minute(minute)} * * * *", time_zone)
