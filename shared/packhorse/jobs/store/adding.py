@@ -5,11 +5,10 @@ others when it commits.
 """
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import timedelta
 from enum import StrEnum
-from typing import Any
 
 from psycopg import Connection
 
@@ -22,6 +21,7 @@ from packhorse.jobs.names import (
     require_properties,
     require_topic,
 )
+from packhorse.jobs.store.again import reactivate, requeue
 from packhorse.jobs.store.given import (
     LEADER,
     PREFERENCE_S,
@@ -30,7 +30,6 @@ from packhorse.jobs.store.given import (
     forget,
     insert,
     lock_ids,
-    reactivate,
     read_jobs,
     renew_properties,
 )
@@ -53,6 +52,8 @@ __all__ = [
 MIN_PRIORITY, MAX_PRIORITY = -100, 100
 MOST_RETRIES = 1_000_000
 LONGEST_DELAY = timedelta(days=3660)
+_LAST_YEAR = 9000
+"""Later times are refused: each has to be a `datetime` in every time zone."""
 _TRIES = 10
 _TRACEPARENT = re.compile(r"[0-9a-f]{2}-[0-9a-f]{32}-[0-9a-f]{16}-[0-9a-f]{2}", re.ASCII)
 
@@ -74,7 +75,8 @@ class Verdict(StrEnum):
     UPDATED = "UPDATED"
     """It was QUEUED; it has the new properties."""
     REACTIVATED = "REACTIVATED"
-    """It was finished, and is QUEUED again; or ACTIVE, and will run once more with the new ones."""
+    """It was finished, and is QUEUED again, as it was given now; or ACTIVE, and will run once more
+    with the new properties."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -128,9 +130,9 @@ def requeue_finished(connection: Connection, numbers: Sequence[int]) -> list[Job
         "SELECT number FROM jobs.finished WHERE number = ANY(%s) ORDER BY number FOR UPDATE",
         (list(numbers),),
     ).fetchall()
-    again = [(number, None) for (number,) in found]
-    reactivate(connection, again)
-    added = _told(connection, "", [(number, Verdict.REACTIVATED) for number, _ in again])
+    again = [number for (number,) in found]
+    requeue(connection, again)
+    added = _told(connection, "", [(number, Verdict.REACTIVATED) for number in again])
     return [one.job for one in added]
 
 
@@ -169,15 +171,16 @@ def _from_history(
         (topic, id_): (number, giver) for topic, id_, number, giver in known
     }
     settled: dict[int, tuple[int, Verdict]] = {}
-    again: dict[int, Mapping[str, Any]] = {}
+    again: dict[int, NewJob] = {}
     for place, job in given:
         if (job.topic, job.id) in by_key:
             number, giver = by_key[job.topic, job.id]
             same = bool(application) and giver == application
             settled[place] = (number, Verdict.REACTIVATED if same else Verdict.EXISTING)
             if same:
-                again[number] = job.properties
-    reactivate(connection, list(again.items()))
+                again[number] = job
+    if again:
+        reactivate(connection, again)
     return settled
 
 
@@ -237,5 +240,7 @@ def _require_time(job: NewJob) -> None:
         raise InvalidJob("a job has a ready_at or a delay, not both")
     if job.ready_at is not None and job.ready_at.tzinfo is None:
         raise InvalidJob("ready_at needs a time zone")
+    if job.ready_at is not None and job.ready_at.year >= _LAST_YEAR:
+        raise InvalidJob(f"ready_at is before the year {_LAST_YEAR}")
     if job.delay is not None and not timedelta(0) <= job.delay <= LONGEST_DELAY:
         raise InvalidJob(f"a delay is 0 to {LONGEST_DELAY.days} days")

@@ -50,14 +50,19 @@ def insert(
     if not given:
         return {}
     rows = connection.execute(
-        _INSERT, {"application": application, "preference_s": PREFERENCE_S, **_columns(given)}
+        _INSERT,
+        {
+            "application": application,
+            "preference_s": PREFERENCE_S,
+            **columns_of([job for _, job in given]),
+        },
     )
     numbers: dict[int, int] = dict(rows.fetchall())
     return {place: numbers[index] for index, (place, _) in enumerate(given) if index in numbers}
 
 
-def _columns(given: Sequence[tuple[int, NewJob]]) -> dict[str, list[Any]]:
-    jobs = [job for _, job in given]
+def columns_of(jobs: Sequence[NewJob]) -> dict[str, list[Any]]:
+    """Return what the statements that write jobs take, a column each."""
     return {
         "topic": [job.topic for job in jobs],
         "id": [job.id for job in jobs],
@@ -144,38 +149,6 @@ def finished_of(
 def forget(connection: Connection, number: int) -> None:
     """Take back what this transaction has just inserted."""
     connection.execute("DELETE FROM jobs.job WHERE number = %s", (number,))
-
-
-def reactivate(
-    connection: Connection, again: Sequence[tuple[int, Mapping[str, Any] | None]]
-) -> None:
-    """Move finished jobs, which are locked, back to the unfinished ones, last in their order.
-
-    With new properties, or with those that they had.
-    """
-    connection.execute(
-        """
-        WITH again AS (
-            SELECT * FROM unnest(%s::bigint[], %b::text[]) AS a (number, properties)
-        ), gone AS (
-            DELETE FROM jobs.finished f USING again a WHERE f.number = a.number
-            RETURNING f.*, a.properties AS given
-        )
-        INSERT INTO jobs.job (number, turn, topic, id, priority, properties, application,
-            created_at, ready_at, only_on, max_retries, schedule, traceparent, retry, epoch,
-            past_attempts, log, extra)
-        SELECT number, nextval('jobs.number'), topic, id, priority,
-            coalesce(given::jsonb, properties), application, created_at, clock_timestamp(),
-            only_on, max_retries, schedule, traceparent,
-            given IS NULL AND attempts > 0 AND state <> 'SUCCEEDED', epoch + 1,
-            past_attempts, log, extra
-        FROM gone ORDER BY number
-        """,
-        (
-            [number for number, _ in again],
-            [None if given is None else as_json(given) for _, given in again],
-        ),
-    )
 
 
 def renew_properties(
