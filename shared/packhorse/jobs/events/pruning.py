@@ -80,9 +80,15 @@ def _move_horizon(connection: Connection, events_s: float) -> str | None:
         )
         chosen = connection.execute(
             """
-            UPDATE jobs.event_horizon SET pruned = true WHERE number = (
+            UPDATE jobs.event_horizon AS h SET removed_to = greatest(
+                (SELECT max(removed_to) FROM jobs.event_horizon),
+                (SELECT xid FROM jobs.event
+                 WHERE xid < pg_snapshot_xmax(h.seen) AND pg_visible_in_snapshot(xid, h.seen)
+                 ORDER BY xid DESC LIMIT 1))
+            WHERE number = (
                 SELECT max(number) FROM jobs.event_horizon
-                WHERE pruned OR taken_at <= clock_timestamp() - make_interval(secs => %s))
+                WHERE removed_to IS NOT NULL
+                    OR taken_at <= clock_timestamp() - make_interval(secs => %s))
             RETURNING number, seen::text
             """,
             (events_s,),

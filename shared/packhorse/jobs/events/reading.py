@@ -61,11 +61,11 @@ WHERE before < %s ORDER BY number
 
 _GAP = """
 SELECT EXISTS (
-    SELECT FROM jobs.event_horizon WHERE pruned
+    SELECT FROM jobs.event_horizon WHERE removed_to IS NOT NULL
     AND pg_snapshot_xmax(seen) <= pg_snapshot_xmax(pg_current_snapshot())
-    AND (pg_snapshot_xmax(seen) > pg_snapshot_xmax(%(seen)s::pg_snapshot) OR EXISTS (
+    AND (removed_to >= pg_snapshot_xmax(%(seen)s::pg_snapshot) OR EXISTS (
         SELECT FROM pg_snapshot_xip(%(seen)s::pg_snapshot) AS open
-        WHERE pg_visible_in_snapshot(open, seen))))
+        WHERE open <= removed_to AND pg_visible_in_snapshot(open, seen))))
 """
 """Whether something was pruned that is not visible in the snapshot."""
 

@@ -77,7 +77,10 @@ EVENT_HORIZON = Table(
     Column("number", BigInteger, Identity(always=True), primary_key=True),
     Column("seen", Snapshot, nullable=False, server_default=text("pg_current_snapshot()")),
     Column("taken_at", DateTime(timezone=True), nullable=False, server_default=_NOW),
-    Column("pruned", Boolean, nullable=False, server_default=false()),
+    Column("removed_to", TransactionId),
     schema=JOBS,
 )
-"""Which events were there at a time; once that is long ago, they are pruned."""
+"""Which events were there at a time; once that is long ago, they are removed.
+
+`removed_to`: the last transaction that any of them was written in.
+"""

@@ -33,7 +33,7 @@ STATEMENTS: tuple[str, ...] = (
         number bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
         seen pg_snapshot NOT NULL DEFAULT pg_current_snapshot(),
         taken_at timestamptz NOT NULL DEFAULT clock_timestamp(),
-        pruned boolean NOT NULL DEFAULT false
+        removed_to xid8
     )
     """,
     "GRANT SELECT, INSERT, UPDATE, DELETE ON jobs.event, jobs.event_cursor, jobs.event_horizon "
