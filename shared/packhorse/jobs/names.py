@@ -20,6 +20,8 @@ MAX_PROPERTIES = 64 * 1024
 _SEGMENT = r"[A-Za-z0-9_.-]+"
 _TOPIC = re.compile(rf"{_SEGMENT}(?:/{_SEGMENT})*", re.ASCII)
 _NAME = re.compile(r"[A-Za-z0-9_.-]+", re.ASCII)
+_NUL = re.compile(rb"(?<!\\)(?:\\\\)*\\u0000")
+"""The escape in JSON text, not a text that has a backslash and `u0000` in it."""
 _DEEP, _CHILDREN = "/**", "/*"
 
 Properties = Mapping[str, Any]
@@ -75,16 +77,18 @@ def require_id(text: str) -> str:
 
 def require_properties(properties: Properties) -> Properties:
     """Return properties as they are. Raises `InvalidProperties`."""
+    if not isinstance(properties, Mapping):
+        raise InvalidProperties(f"properties are a JSON object, not {type(properties).__name__}")
     try:
-        size = len(orjson.dumps(properties))
+        stored = orjson.dumps(dict(properties))
     except (TypeError, ValueError) as error:
         raise InvalidProperties(f"properties are a JSON object: {error}") from error
-    if size > MAX_PROPERTIES:
+    if len(stored) > MAX_PROPERTIES:
         raise InvalidProperties(
-            f"the properties have {size} bytes as JSON and may have {MAX_PROPERTIES}; put what is "
-            "large into the blob store and give its key"
+            f"the properties have {len(stored)} bytes as JSON and may have {MAX_PROPERTIES}; put "
+            "what is large into the blob store and give its key"
         )
-    if b"\\u0000" in orjson.dumps(properties):
+    if _NUL.search(stored):
         raise InvalidProperties("properties must not hold U+0000: the database has no such text")
     return properties
 

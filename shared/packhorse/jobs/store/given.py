@@ -212,4 +212,4 @@ SELECT {FINISHED} FROM jobs.finished j WHERE j.number = ANY(%(numbers)s)
 
 def as_json(properties: Mapping[str, Any]) -> str:
     """Return properties as JSON text."""
-    return orjson.dumps(properties).decode()
+    return orjson.dumps(dict(properties)).decode()

@@ -1,0 +1,43 @@
+"""Which properties of jobs and events are taken."""
+
+from types import MappingProxyType
+from typing import Any
+
+import pytest
+
+from packhorse.jobs.names import MAX_PROPERTIES, InvalidProperties, require_properties
+from packhorse.jobs.store.given import as_json
+
+
+@pytest.mark.parametrize(
+    "properties",
+    [
+        {},
+        {"path": "C:\\u0000"},
+        {"path": "\\\\u0000"},
+        {"text": "x" * (MAX_PROPERTIES - len('{"text":""}'))},
+        MappingProxyType({"an": "event's"}),
+    ],
+)
+def test_these_are_taken(properties: Any) -> None:
+    assert require_properties(properties) is properties
+    assert as_json(properties)
+
+
+@pytest.mark.parametrize(
+    ("properties", "told"),
+    [
+        ([1], "not list"),
+        ("{}", "not str"),
+        ({"a": object()}, "JSON object"),
+        ({"a": 2**64}, "JSON object"),
+        ({"a": "\ud800"}, "JSON object"),
+        ({"text": "x" * MAX_PROPERTIES}, str(MAX_PROPERTIES)),
+        ({"a": "b\0"}, r"U\+0000"),
+        ({"a": "\\\0"}, r"U\+0000"),
+        ({"\0": 1}, r"U\+0000"),
+    ],
+)
+def test_these_are_refused(properties: Any, told: str) -> None:
+    with pytest.raises(InvalidProperties, match=told):
+        require_properties(properties)
