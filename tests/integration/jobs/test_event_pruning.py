@@ -145,7 +145,8 @@ def test_what_a_restored_database_brought_along_goes(database_url: str, prune: P
         tell_all(database_url, "a")
         connection.execute("UPDATE jobs.event SET xid = '90000000'")
         connection.execute(
-            "INSERT INTO jobs.event_horizon (seen, removed_to) VALUES ('90000000:90000000:', '80000000')"
+            "INSERT INTO jobs.event_horizon (seen, removed_to) "
+            "VALUES ('90000000:90000000:', '80000000')"
         )
         position = position_now(connection)
         assert not read_page(connection, position).gap
