@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from packhorse.jobs.consumer import Outcome
 from packhorse.jobs.job import Job, JobState
 from packhorse.jobs.store.adding import (
     Added,
@@ -73,6 +74,22 @@ def test_a_time_that_no_datetime_can_hold_somewhere_is_refused(
     moment = datetime(9999, 12, 31, 23, tzinfo=UTC) - timedelta(hours=hours)
     with pytest.raises(InvalidJob, match="9000"):
         give(database_url, NewJob("a/b", ready_at=moment))
+
+
+@pytest.mark.parametrize(("own", "then"), [(None, 7), (0, 0)])
+def test_a_retry_goes_by_what_its_queue_says_then(
+    database_url: str, own: int | None, then: int
+) -> None:
+    queue = QueueConfiguration("few", ("a/**",), type=QueueType.UNORDERED, max_retries=0)
+    with bookkeeper(database_url) as connection:
+        put_queue(connection, queue)
+    given, worker = give(database_url, NewJob("a/b", max_retries=own)), HandyWorker(database_url)
+    [claimed] = worker.claim(queue="few")
+    assert worker.finish(claimed, Outcome.FAILED).state is JobState.GIVEN_UP
+    with bookkeeper(database_url) as connection:
+        put_queue(connection, replace(queue, max_retries=7))
+        [retried] = requeue_finished(connection, [given.job.number])
+    assert retried.max_retries == then
 
 
 def test_a_preference_for_its_creator_does_not_outlive_its_end(database_url: str) -> None:

@@ -54,7 +54,7 @@ FROM gone g JOIN again a ON a.number = g.number CROSS JOIN LATERAL (
     SELECT a.priority, a.properties::jsonb AS properties, a.only_on, a.max_retries, a.schedule,
         a.traceparent WHERE %(given)s
     UNION ALL
-    SELECT g.priority, g.properties, g.only_on, g.max_retries, g.schedule, g.traceparent
+    SELECT g.priority, g.properties, g.only_on, g.own_max_retries, g.schedule, g.traceparent
     WHERE NOT %(given)s) s
 ORDER BY g.number
 """

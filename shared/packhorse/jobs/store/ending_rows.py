@@ -190,10 +190,10 @@ WITH ended AS (
     DELETE FROM jobs.job j USING ended e WHERE j.number = e.number
     RETURNING j.*, e.queue, e.most, e.result, e.message, e.past, e.kept
 )
-INSERT INTO jobs.finished ({_COPIED}, only_on, queue, max_retries, state, result_message,
-    past_attempts, finished_at)
-SELECT {_COPIED}, CASE WHEN open_at IS NULL THEN only_on ELSE '' END, queue, most, result, message,
-    coalesce(past::jsonb, past_attempts), clock_timestamp()
+INSERT INTO jobs.finished ({_COPIED}, only_on, queue, max_retries, own_max_retries, state,
+    result_message, past_attempts, finished_at)
+SELECT {_COPIED}, CASE WHEN open_at IS NULL THEN only_on ELSE '' END, queue, most, max_retries,
+    result, message, coalesce(past::jsonb, past_attempts), clock_timestamp()
 FROM gone WHERE kept
 """  # noqa: S608
 

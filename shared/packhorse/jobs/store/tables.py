@@ -164,6 +164,7 @@ FINISHED = _job(
     "finished",
     _name("queue"),
     Column("max_retries", Integer, nullable=False),
+    Column("own_max_retries", Integer),
     Column("state", Text, nullable=False),
     _time("finished_at", nullable=False),
     Index("finished_when", "finished_at", "number"),
@@ -175,7 +176,11 @@ FINISHED = _job(
         postgresql_where=text("state <> 'SUCCEEDED'"),
     ),
 )
-"""The history."""
+"""The history.
+
+`max_retries` is what held; `own_max_retries` what whoever gave the job said, if anything: a retry
+goes by what the queue says then.
+"""
 
 STATISTICS = Table(
     "statistics",

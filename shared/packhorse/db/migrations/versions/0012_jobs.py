@@ -107,6 +107,7 @@ STATEMENTS: tuple[str, ...] = (
     CREATE TABLE jobs.finished ({_UNFINISHED},
         queue text COLLATE "C" NOT NULL,
         max_retries integer NOT NULL,
+        own_max_retries integer,
         state text NOT NULL
             CHECK (state IN ('SUCCEEDED', 'STOPPED', 'GIVEN_UP', 'ERROR', 'DROPPED')),
         finished_at timestamptz NOT NULL
