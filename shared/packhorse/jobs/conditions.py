@@ -26,11 +26,6 @@ def template_of(texts: Sequence[str]) -> Template:
     return template
 
 
-def texts_of(template: Template) -> tuple[str, ...]:
-    """Return what `template_of` would make the template of."""
-    return tuple(f"{key.lstrip('=<>')}{_operator(key)}{_value(template[key])}" for key in template)
-
-
 def _parsed(text: str) -> tuple[str, Any]:
     found = _CONDITION.fullmatch(text.strip())
     if found is None:
@@ -48,14 +43,3 @@ def _scalar(text: str) -> Any:
     except (ValueError, RecursionError):
         return text
     return text if isinstance(found, dict | list) else found
-
-
-def _operator(key: str) -> str:
-    return key[: len(key) - len(key.lstrip("=<>"))] or "="
-
-
-def _value(value: Any) -> str:
-    if not isinstance(value, str):
-        return json.dumps(value)
-    plain = value == value.strip() and value[:1] not in tuple("=<>!~") and _scalar(value) == value
-    return value if plain else json.dumps(value)

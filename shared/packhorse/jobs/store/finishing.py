@@ -125,7 +125,7 @@ def release(
 def request_stop(connection: Connection, numbers: Sequence[int]) -> list[int]:
     """Ask jobs that are ACTIVE to stop, on whatever instance; return those that were asked.
 
-    Workers are told, and see it with their next renewal (`leases.renew`). What was given again
+    Workers are told, and see it with their next look (`leases.holdings`). What was given again
     meanwhile is not done either.
     """
     rows = connection.execute(

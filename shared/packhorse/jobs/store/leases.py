@@ -52,6 +52,11 @@ def renew(connection: Connection, run: Run, lease_s: float = LEASE_S) -> list[Ho
         """,
         (run.runtime_id, run.instance, lease_s),
     )
+    return holdings(connection, run)
+
+
+def holdings(connection: Connection, run: Run) -> list[Holding]:
+    """Return all attempts that the run has."""
     rows = connection.execute(
         "SELECT number, epoch, stop_requested FROM jobs.job "
         "WHERE state = 'ACTIVE' AND runtime_id = %s",
@@ -63,11 +68,3 @@ def renew(connection: Connection, run: Run, lease_s: float = LEASE_S) -> list[Ho
 def leave(connection: Connection, run: Run) -> None:
     """Give the lease back; jobs that were not released are rescued at once, as LOST."""
     connection.execute("DELETE FROM jobs.worker WHERE runtime_id = %s", (run.runtime_id,))
-
-
-def live_instances(connection: Connection) -> set[str]:
-    """Return the instances that have a worker with a lease."""
-    rows = connection.execute(
-        "SELECT DISTINCT instance FROM jobs.worker WHERE lease_until > clock_timestamp()"
-    )
-    return {instance for (instance,) in rows}

@@ -2,7 +2,6 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from datetime import timedelta
 from typing import Any
 
 import orjson
@@ -27,8 +26,6 @@ class Notes:
     """Lines to add; the newest `MOST_LINES` are kept."""
     extra: Mapping[str, Any] = field(default_factory=dict)
     """Properties to set."""
-    eta: timedelta | None = None
-    """With progress: from now, instead of `Progress.eta`."""
 
     @property
     def is_something(self) -> bool:
@@ -59,7 +56,6 @@ def _columns(noted: Sequence[tuple[Claim, Notes]]) -> list[list[Any]]:
         [claim.runtime_id for claim, _ in noted],
         [claim.epoch for claim, _ in noted],
         [one.progress and _progress(one.progress) for one in notes],
-        [one.eta and one.eta.total_seconds() for one in notes],
         [_json([stored_text(line) for line in one.log[-MOST_LINES:]]) for one in notes],
         [_json(dict(one.extra)) for one in notes],
     ]
@@ -75,17 +71,14 @@ def _json(value: Any) -> str:
 
 _NOTE = f"""
 UPDATE jobs.job j SET
-    progress = CASE WHEN n.progress IS NULL THEN j.progress
-        WHEN n.eta_s IS NULL THEN n.progress::jsonb
-        ELSE n.progress::jsonb || jsonb_build_object(
-            'eta', clock_timestamp() + make_interval(secs => n.eta_s)) END,
+    progress = coalesce(n.progress::jsonb, j.progress),
     log = CASE WHEN n.log = '[]' THEN j.log ELSE (
         SELECT a.lines[greatest(1, cardinality(a.lines) - {MOST_LINES - 1}):]
         FROM (SELECT j.log || ARRAY(SELECT jsonb_array_elements_text(n.log::jsonb)) AS lines) a)
         END,
     extra = j.extra || n.extra::jsonb
-FROM unnest(%s::bigint[], %s::text[], %s::bigint[], %s::text[], %s::double precision[],
-    %s::text[], %s::text[]) AS n (number, runtime_id, epoch, progress, eta_s, log, extra)
+FROM unnest(%s::bigint[], %s::text[], %s::bigint[], %s::text[], %s::text[],
+    %s::text[]) AS n (number, runtime_id, epoch, progress, log, extra)
 WHERE j.number = n.number AND j.runtime_id = n.runtime_id COLLATE "C" AND j.epoch = n.epoch
     AND j.state = 'ACTIVE'
 RETURNING j.number, j.runtime_id, j.epoch

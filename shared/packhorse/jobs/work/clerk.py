@@ -12,7 +12,7 @@ from packhorse.jobs.job import JobState
 from packhorse.jobs.store import claims, finishing, leases, queues
 from packhorse.jobs.store.claims import Claim, Claimed, Wish
 from packhorse.jobs.store.finishing import Ended, Ending
-from packhorse.jobs.store.leases import Holding, Run
+from packhorse.jobs.store.leases import Run
 from packhorse.jobs.store.notes import Notes
 from packhorse.jobs.store.queues import Layout
 from packhorse.jobs.work.roster import End, Roster
@@ -54,12 +54,7 @@ class Clerk:
 
     def look(self, connection: Connection, written: Written) -> None:
         """See who asks for a stop, and what is lost; give back what nobody works on."""
-        held = connection.execute(
-            "SELECT number, epoch, stop_requested FROM jobs.job "
-            "WHERE state = 'ACTIVE' AND runtime_id = %s",
-            (self._run.runtime_id,),
-        )
-        lost, strays = self._roster.heed([Holding(*row) for row in held])
+        lost, strays = self._roster.heed(leases.holdings(connection, self._run))
         written.lost += lost
         if strays:
             found = [Claim(one.number, self._run.runtime_id, one.epoch) for one in strays]
