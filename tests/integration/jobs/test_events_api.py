@@ -61,7 +61,7 @@ def topics(client: EventClient) -> list[str]:
 def test_an_event_that_is_sent_is_heard(site: JobsSite) -> None:
     with follow(site) as client:
         send(site, "shop/sold", article=7)
-        client.until(lambda c: c.events())
+        client.until(lambda c: c.events("event"))
         [event] = client.events("event")
     assert (event["topic"], event["properties"]) == ("shop/sold", {"article": 7})
     assert event["application"]
