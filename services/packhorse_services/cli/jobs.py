@@ -154,7 +154,10 @@ def add(
     ] = 0,
     delay: Annotated[float | None, typer.Option(min=0, help="Seconds; not before.")] = None,
     only_on: Annotated[
-        str | None, typer.Option(help="The one instance that may do it; @leader: who leads.")
+        str | None,
+        typer.Option(
+            help="The one instance that may do it; @leader: the first with the duty scheduler."
+        ),
     ] = None,
     key: Annotated[
         str | None, typer.Option(help="Idempotency key: repeat a request with the same one.")
