@@ -76,11 +76,11 @@ def finish(connection: Connection, ended: Sequence[Ended], *, wait: bool = True)
     Notifies FINISHED, FAILED (it will be tried again) or CANCELLED. In one transaction with the
     work, and rolled back when the state is None, it makes the work's effect happen once.
     """
-    said = [(one.claim, one.notes) for one in ended if one.notes.is_something]
-    if said:
-        note(connection, said)
     results = {one.claim: one.result for one in ended}
     held = lock_claimed(connection, list(results), wait=wait)
+    said = [(one.claim, one.notes) for one in ended if one.notes.is_something]
+    if said:
+        note(connection, said)  # once all are locked, in the order that everybody has
 
     def decided(one: Held) -> Decision:
         result = results[claim_of(one)]
