@@ -105,6 +105,8 @@ class _Answer:
             headers += [pair for pair in _DEFAULT_HEADERS if pair[0] not in present]
             headers.append((b"x-request-id", self._scope[REQUEST_ID].encode()))
             if self.status >= 400 and self._body.unread:
+                await self._body.drain()
+            if self.status >= 400 and self._body.unread:
                 headers.append((b"connection", b"close"))
             message = {**message, "headers": headers}
         await self._send(message)

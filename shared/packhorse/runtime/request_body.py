@@ -15,6 +15,9 @@ GRACE_S = 20.0
 MIN_BYTES_PER_S = 1024
 """The rate that a body must keep up after that."""
 
+_DRAINED_BYTES = 64 * 1024
+_DRAIN_S = 0.5
+
 _KEY = "packhorse.body"
 
 
@@ -28,6 +31,7 @@ class RequestBody:
     def __init__(self, scope: Scope, receive: Receive, limit: int, grace_s: float) -> None:
         self._receive, self._limit, self._grace_s = receive, limit, grace_s
         self._announced = _announced_length(scope)
+        self._asks = any(name == b"expect" for name, _ in scope["headers"])
         self._received = 0
         self._waited_s = 0.0
         self._complete = False
@@ -41,6 +45,24 @@ class RequestBody:
     def unread(self) -> bool:
         """Whether the client may still be sending."""
         return not self._complete and self._announced != 0
+
+    async def drain(self) -> None:
+        """Take what a refused client is still sending, where that is little.
+
+        A connection that is closed on unread bytes is reset, and the answer may be lost with it.
+        What is large, slow or waits for a 100 stays unread.
+        """
+        if self._asks or self._announced is None or self._announced > _DRAINED_BYTES:
+            return
+        try:
+            async with asyncio.timeout(_DRAIN_S):
+                while self.unread:
+                    message = await self._receive()
+                    if message["type"] != "http.request":
+                        return
+                    self._complete = not message.get("more_body", False)
+        except TimeoutError:
+            return
 
     async def receive(self) -> Message:
         """Receive as ASGI has it."""

@@ -251,3 +251,17 @@ def test_m1_refusing_large_bodies_costs_no_memory() -> None:
         assert tracemalloc.get_traced_memory()[1] < 8 * MIB
     finally:
         tracemalloc.stop()
+
+
+def test_a_refused_client_that_still_sends_a_little_is_heard_out() -> None:
+    """A connection that is closed on unread bytes is reset, and the answer lost with it."""
+    answer = call(sample_app(), "PUT", "/orders", content=b"x" * 1000)
+    assert answer.status_code == 405
+    assert "connection" not in answer.headers
+    body = Endless()
+    headers = {"content-length": str(MIB)}
+    answer = call(sample_app(), "PUT", "/orders", content=body.chunks(), headers=headers)
+    assert (answer.status_code, answer.headers["connection"], body.taken) == (405, "close", 0)
+    expecting = {"expect": "100-continue"}
+    answer = call(sample_app(), "PUT", "/orders", content=b"x" * 1000, headers=expecting)
+    assert answer.headers["connection"] == "close", "it was never told to send"
