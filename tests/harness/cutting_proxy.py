@@ -10,6 +10,8 @@ from contextlib import contextmanager
 
 _CHUNK = 64 * 1024
 _LONGEST_DELAY_S = 0.4
+_ROUNDS_TO_ACCEPT = 20
+"""Of the loop: enough for whoever was accepted at the end to have its task begun."""
 
 
 class Fate(enum.Enum):
@@ -60,6 +62,8 @@ class CuttingProxy:
         ready.set()
         await stopping.wait()
         server.close()
+        for _ in range(_ROUNDS_TO_ACCEPT):  # a task that is cancelled unbegun would close nothing
+            await asyncio.sleep(0)
         for connection in self._connections:
             connection.cancel()
         await asyncio.gather(*self._connections)
@@ -92,10 +96,10 @@ class CuttingProxy:
         try:
             await asyncio.wait(ways, return_when=asyncio.FIRST_COMPLETED)
         finally:
+            there.transport.abort()  # before anything that can be cancelled
             for way in ways:
                 way.cancel()
             await asyncio.gather(*ways, return_exceptions=True)
-            there.transport.abort()
 
     async def _requests(
         self, fate: Fate, client: asyncio.StreamReader, there: asyncio.StreamWriter
