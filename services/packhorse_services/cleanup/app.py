@@ -10,7 +10,7 @@ from psycopg import Connection
 from psycopg_pool import ConnectionPool
 
 from packhorse.blobs.api import BlobStore
-from packhorse.db.connect import open_pool
+from packhorse.db.connect import ClosesPool, ask, open_pool
 from packhorse.jobs.consumers import Consumers
 from packhorse.jobs.host import open_jobs
 from packhorse.messaging.api import Journal
@@ -85,7 +85,7 @@ def cleanup_service(
         description=DESCRIPTION,
         authenticator=authenticator,
         readiness={
-            "database": lambda: _ask_database(pool),
+            "database": lambda: ask(pool),
             "journal": lambda: _ask_journal(journal, topic),
             "blobs": blobs.check,
         },
@@ -96,30 +96,12 @@ def cleanup_service(
     app.state.application = "cleanup" if cluster is None else cluster.discovery.instance_id
     app.include_router(routes.router)
     taking_part = () if cluster is None else (cluster,)
-    return CleanupService(app, (_Open(pool), *taking_part, runs, retention))
+    return CleanupService(app, (ClosesPool(pool), *taking_part, runs, retention))
 
 
 def _retain(journal: Journal, duty: LeaderOnly | None) -> None:
     if duty is None or duty.take() is not None:
         journal.enforce_retention()
-
-
-@dataclass
-class _Open:
-    """Closes the pool after everybody who uses it has stopped."""
-
-    pool: Pool
-
-    def start(self) -> None:
-        pass
-
-    def stop(self, timeout: float) -> None:
-        self.pool.close(timeout)
-
-
-def _ask_database(pool: Pool) -> None:
-    with pool.connection() as connection:
-        connection.execute("SELECT 1")
 
 
 def _ask_journal(journal: Journal, topic: str) -> None:

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 from fastapi import APIRouter, FastAPI
 
+from packhorse.db.connect import ClosesPool, ask
 from packhorse.jobs.job import JobLost, UnknownJob, WrongState
 from packhorse.jobs.queue import QueueChanged, UnknownQueue
 from packhorse.jobs.scheduling.errors import ScheduleChanged, ScheduleExists, UnknownSchedule
@@ -26,7 +27,7 @@ from packhorse_services.jobs.hub import StreamsEnded, TooManyStreams
 from packhorse_services.jobs.page import acting, bulk
 from packhorse_services.jobs.page import routes as page_routes
 from packhorse_services.jobs.page.rendering import PAGES
-from packhorse_services.jobs.parts import Parts, Pool
+from packhorse_services.jobs.parts import Parts
 from packhorse_services.jobs.request_keys import KeyReused
 
 DESCRIPTION = "Adds, shows, stops and retries jobs; their queues, schedules and events."
@@ -86,7 +87,7 @@ def jobs_service(
         title="packhorse jobs",
         description=DESCRIPTION,
         authenticator=authenticator,
-        readiness={"database": lambda: _ask_database(parts.pool)},
+        readiness={"database": lambda: ask(parts.pool)},
         lifespan=lifespan,
         problems=_PROBLEMS,
         docs=docs,
@@ -94,22 +95,4 @@ def jobs_service(
     app.state.parts = parts
     for router in _ROUTERS:
         app.include_router(router)
-    return JobsService(app, (_Open(parts.pool), *components))
-
-
-@dataclass(frozen=True)
-class _Open:
-    """Closes the pool after everybody who uses it has stopped."""
-
-    pool: Pool
-
-    def start(self) -> None:
-        pass
-
-    def stop(self, timeout: float) -> None:
-        self.pool.close(timeout)
-
-
-def _ask_database(pool: Pool) -> None:
-    with pool.connection() as connection:
-        connection.execute("SELECT 1")
+    return JobsService(app, (ClosesPool(parts.pool), *components))

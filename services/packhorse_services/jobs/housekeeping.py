@@ -47,41 +47,46 @@ def consumers_of(connect: Connect) -> Consumers:
     return consumers
 
 
+def _schedule(
+    name: str, period: timedelta, action: JobAction, description: str
+) -> ScheduleDefinition:
+    return ScheduleDefinition(
+        name=name,
+        when=Every(period),
+        action=action,
+        description=description,
+        concurrent=False,
+        missed=Missed.ONCE,
+    )
+
+
 SCHEDULES = (
-    ScheduleDefinition(
-        name="packhorse.prune-history",
-        when=Every(timedelta(hours=1)),
-        action=JobAction(
+    _schedule(
+        "packhorse.prune-history",
+        timedelta(hours=1),
+        JobAction(
             PRUNE_HISTORY,
             {"max_age_s": DEFAULT_RULE.max_age_s, "max_count": DEFAULT_RULE.max_count},
         ),
-        description="Forgets jobs that finished long ago",
-        concurrent=False,
-        missed=Missed.ONCE,
+        "Forgets jobs that finished long ago",
     ),
-    ScheduleDefinition(
-        name="packhorse.prune-events",
-        when=Every(timedelta(minutes=5)),
-        action=JobAction(PRUNE_EVENTS),
-        description="Removes events that every instance has had an hour for",
-        concurrent=False,
-        missed=Missed.ONCE,
+    _schedule(
+        "packhorse.prune-events",
+        timedelta(minutes=5),
+        JobAction(PRUNE_EVENTS),
+        "Removes events that every instance has had an hour for",
     ),
-    ScheduleDefinition(
-        name="packhorse.forget-ticks",
-        when=Every(timedelta(hours=1)),
-        action=JobAction(FORGET_TICKS),
-        description="Forgets what came of moments a month ago, and schedules that ended then",
-        concurrent=False,
-        missed=Missed.ONCE,
+    _schedule(
+        "packhorse.forget-ticks",
+        timedelta(hours=1),
+        JobAction(FORGET_TICKS),
+        "Forgets what came of moments a month ago, and schedules that ended then",
     ),
-    ScheduleDefinition(
-        name="packhorse.forget-request-keys",
-        when=Every(timedelta(hours=1)),
-        action=JobAction(FORGET_KEYS),
-        description="Forgets Idempotency-Keys of more than a day ago",
-        concurrent=False,
-        missed=Missed.ONCE,
+    _schedule(
+        "packhorse.forget-request-keys",
+        timedelta(hours=1),
+        JobAction(FORGET_KEYS),
+        "Forgets Idempotency-Keys of more than a day ago",
     ),
 )
 

@@ -10,7 +10,7 @@ from psycopg_pool import ConnectionPool
 
 from packhorse.blobs.api import BlobStore
 from packhorse.clock import Clock
-from packhorse.db.connect import async_pool, open_pool
+from packhorse.db.connect import ask, async_pool, open_pool
 from packhorse.jobs.host import JobsHost
 from packhorse.messaging.api import Journal, Record
 from packhorse.runtime.auth import Authenticator
@@ -192,7 +192,7 @@ class _Assembly:
 
     def _readiness(self) -> Mapping[str, Callable[[], None]]:
         return {
-            "database": partial(_ask_database, self.readiness_pool),
+            "database": partial(ask, self.readiness_pool),
             "journal": partial(_ask_journal, self.journal, self.topics.package),
             "outbox": self.delivery.check,
             "subscribers": self.announcements.check,
@@ -259,11 +259,6 @@ class _Assembly:
                 outbox_packages=settings.outbox_packages, outbox_age_s=settings.outbox_age_s
             ),
         )
-
-
-def _ask_database(pool: ConnectionPool[Connection]) -> None:
-    with pool.connection() as connection:
-        connection.execute("SELECT 1")
 
 
 def _ask_journal(journal: Journal, topic: str) -> None:

@@ -4,6 +4,7 @@ Queries are SQL text on psycopg: pipeline mode, COPY and array parameters are wh
 need. SQLAlchemy describes the tables for the migrations' sake (`db.metadata`).
 """
 
+from dataclasses import dataclass
 from typing import Any
 
 import psycopg
@@ -36,6 +37,26 @@ def open_pool(
     )
     pool.open(wait=False)
     return pool
+
+
+@dataclass(frozen=True)
+class ClosesPool:
+    """A component, to be started before everybody who uses the pool: it closes it after them."""
+
+    pool: ConnectionPool[psycopg.Connection]
+
+    def start(self) -> None:
+        """Do nothing: a pool connects when first used."""
+
+    def stop(self, timeout: float) -> None:
+        """Close the pool."""
+        self.pool.close(timeout)
+
+
+def ask(pool: ConnectionPool[psycopg.Connection]) -> None:
+    """Return when the database answers, for readiness. Raises what borrowing a connection does."""
+    with pool.connection() as connection:
+        connection.execute("SELECT 1")
 
 
 def async_pool(
