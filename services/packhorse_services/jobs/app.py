@@ -16,6 +16,7 @@ from packhorse.runtime.lifecycle import Component
 from packhorse.runtime.pages.session import session_router
 from packhorse.runtime.problems import Kind
 from packhorse.runtime.stopping import telling
+from packhorse.runtime.streams import StreamsEnded, TooManyStreams
 from packhorse_services.jobs import (
     change_routes,
     event_routes,
@@ -23,7 +24,6 @@ from packhorse_services.jobs import (
     queue_routes,
     schedule_routes,
 )
-from packhorse_services.jobs.hub import StreamsEnded, TooManyStreams
 from packhorse_services.jobs.page import acting, bulk
 from packhorse_services.jobs.page import routes as page_routes
 from packhorse_services.jobs.page.rendering import PAGES

@@ -28,7 +28,7 @@ def assemble(settings: Settings, authenticator: Authenticator) -> JobsService:
     host = open_jobs(
         url,
         cluster,
-        consumers=consumers_of(pool.connection),
+        consumers=consumers_of(pool.connection, cluster.discovery),
         queues=[QUEUE],
         schedules=SCHEDULES,
     )

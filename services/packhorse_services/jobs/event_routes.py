@@ -9,6 +9,7 @@ from psycopg import Connection
 
 from packhorse.jobs.event_store import NewEvent, record
 from packhorse.jobs.events.position import parse_position
+from packhorse.runtime.openapi import event_kind, event_stream
 from packhorse.runtime.problems import Problem, documented
 from packhorse.runtime.validation import StrictRoute
 from packhorse_services.jobs import request_keys
@@ -50,31 +51,13 @@ async def send_event(
     await parts.ask(send)
 
 
-def _kind(name: str, data: dict[str, Any], *, numbered: bool = True) -> dict[str, Any]:
-    told: dict[str, Any] = {
-        "event": {"const": name},
-        "data": {
-            "type": "string",
-            "contentMediaType": "application/json",
-            "contentSchema": data,
-        },
-    }
-    if numbered:
-        told["id"] = {"type": "string", "description": "Send it back as Last-Event-ID"}
-    return {"type": "object", "required": ["event", "data"], "properties": told}
-
-
 def _stream_documented() -> dict[str, Any]:
-    """Describe the stream as OpenAPI 3.2 does, and each event's data."""
-    kinds = [
-        _kind("event", EventDocument.model_json_schema()),
-        _kind("gap", GapDocument.model_json_schema(), numbered=False),
-    ]
-    return {
-        "description": "The events, until the client goes. The stream ends by itself after some "
-        "minutes and when the service ends: connect again with the last id as Last-Event-ID",
-        "content": {"text/event-stream": {"itemSchema": {"oneOf": kinds}}},
-    }
+    return event_stream(
+        [
+            event_kind("event", EventDocument.model_json_schema(), always=False),
+            event_kind("gap", GapDocument.model_json_schema(), has_id=False),
+        ]
+    )
 
 
 async def open_stream(

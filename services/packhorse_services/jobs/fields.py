@@ -101,6 +101,11 @@ IfMatch = Annotated[
     str | None, Header(max_length=1000, description="Only if this is still its ETag")
 ]
 IfNoneMatch = Annotated[str | None, Header(max_length=1000)]
+OnlyNew = Annotated[
+    str | None, Header(pattern=r"^\*$", description="`*`: only where there is none")
+]
+"""The `If-None-Match` of a PUT."""
+
 IdempotencyKey = Annotated[
     str | None,
     Header(

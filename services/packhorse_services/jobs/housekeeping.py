@@ -1,4 +1,4 @@
-"""What the jobs service does as jobs itself: it forgets history, events, moments, request keys.
+"""What the jobs service does as jobs itself: it forgets what nobody needs any more.
 
 Each has a schedule, which an operator sees and may change; the rule for history is in the
 properties of its schedule.
@@ -8,7 +8,7 @@ from datetime import timedelta
 from functools import partial
 
 from packhorse.jobs.consumer import JobContext, Outcome, Result
-from packhorse.jobs.consumers import Consumers
+from packhorse.jobs.consumers import Consumers, live_reaches
 from packhorse.jobs.events.pruning import prune_events
 from packhorse.jobs.job import Job
 from packhorse.jobs.ledger.history_rule import DEFAULT_RULE
@@ -18,6 +18,7 @@ from packhorse.jobs.scheduling.definition import JobAction, Missed, ScheduleDefi
 from packhorse.jobs.scheduling.forgetting import forget_ended, forget_ticks
 from packhorse.jobs.scheduling.timing import Every
 from packhorse.jobs.sessions import Connect, writing
+from packhorse.topology.discovery import Discovery
 from packhorse_services.jobs import request_keys
 
 PRUNE_HISTORY = "packhorse/jobs/prune-history"
@@ -37,10 +38,10 @@ QUEUE = QueueConfiguration(
 """What its schedules tell of the last moments is enough; so nothing of it stays in history."""
 
 
-def consumers_of(connect: Connect) -> Consumers:
+def consumers_of(connect: Connect, discovery: Discovery) -> Consumers:
     """Return what does these jobs; `connect` is a pool's `connection`."""
     consumers = Consumers()
-    consumers.add(PRUNE_HISTORY, PruneHistory(connect))
+    consumers.add(PRUNE_HISTORY, PruneHistory(connect, partial(live_reaches, discovery)))
     consumers.add(PRUNE_EVENTS, partial(_prune_events, connect))
     consumers.add(FORGET_TICKS, partial(_forget_ticks, connect))
     consumers.add(FORGET_KEYS, partial(_forget_keys, connect))
@@ -68,7 +69,7 @@ SCHEDULES = (
             PRUNE_HISTORY,
             {"max_age_s": DEFAULT_RULE.max_age_s, "max_count": DEFAULT_RULE.max_count},
         ),
-        "Forgets jobs that finished long ago",
+        "Forgets jobs that finished long ago, and topics that nothing uses any more",
     ),
     _schedule(
         "packhorse.prune-events",

@@ -2,7 +2,6 @@
 
 import asyncio
 import logging
-import threading
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
@@ -12,13 +11,12 @@ from psycopg import Connection
 
 from packhorse.db.metadata import BOOKKEEPER
 from packhorse.db.roles import act_as
-from packhorse.errors import Transient
 from packhorse.jobs.events.position import Position
 from packhorse.jobs.events.reading import Page, position_now, read_page
 from packhorse.jobs.sessions import Connect
-from packhorse.runtime.changes import Changes
 from packhorse.runtime.metrics import JOBS_EVENT_STREAMS
 from packhorse.runtime.periodic import Periodic
+from packhorse.runtime.streams import Streams
 
 logger = logging.getLogger(__name__)
 
@@ -27,26 +25,17 @@ _LOOK_S = 1.0
 _PAGE = 100
 
 
-class TooManyStreams(Transient):
-    """As many clients follow the events as this service takes."""
-
-
-class StreamsEnded(Transient):
-    """The service is about to end; another one can be asked."""
-
-
-class Hub:
+class Hub(Streams):
     """A component. One thread looks for news while anybody follows; streams read for themselves.
 
     A hint makes it look at once; not every event comes with one, so it looks each second too.
     """
 
     def __init__(self, connect: Connect, *, max_streams: int) -> None:
-        self.changes = Changes()
-        self._connect, self._max_streams, self._streams = connect, max_streams, 0
+        super().__init__(JOBS_EVENT_STREAMS, max_streams)
+        self._connect = connect
         self._position: Position | None = None
         self._readers = ThreadPoolExecutor(_READERS, "jobs-events")
-        self._stopping = threading.Event()
         self._looking = Periodic("jobs-news", _LOOK_S, self._look_if_possible)
 
     def start(self) -> None:
@@ -67,34 +56,6 @@ class Hub:
         """Look now: there may be events."""
         self._looking.kick()
 
-    @property
-    def ended(self) -> bool:
-        """Whether streams have to end now."""
-        return self._stopping.is_set()
-
-    def end_streams(self) -> None:
-        """End all streams soon, and let none begin: the process is told to end."""
-        self._stopping.set()
-        self.changes.announce()
-
-    @contextmanager
-    def place(self) -> Iterator[None]:
-        """Take a place for one stream. Raises `TooManyStreams`, `StreamsEnded`."""
-        if self.ended:
-            raise StreamsEnded("this service is about to end; ask another one")
-        if self._streams >= self._max_streams:
-            raise TooManyStreams(
-                f"{self._max_streams} clients follow the events already; raise event_streams or "
-                "ask another replica"
-            )
-        self._streams += 1
-        JOBS_EVENT_STREAMS.set(self._streams)
-        try:
-            yield
-        finally:
-            self._streams -= 1
-            JOBS_EVENT_STREAMS.set(self._streams)
-
     async def read(self, position: Position) -> Page:
         """Read the next events in a thread. Raises `InvalidPosition`, `psycopg.Error`."""
         return await asyncio.wrap_future(self._readers.submit(self._read, position))
@@ -110,7 +71,7 @@ class Hub:
             logger.info("no look for events for now: %s", error)
 
     def _look(self) -> None:
-        if not self._streams:
+        if not self.count:
             self._position = None
             return
         if self._position is None:

@@ -1,6 +1,7 @@
 """Which jobs a caller means: the parameters of a list, and the body of what is done to many."""
 
 import json
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Annotated, Any, Literal
 
@@ -55,19 +56,8 @@ class Asked:
 
     def filter(self) -> JobFilter:
         """Return it for the database. Raises `Problem` 422."""
-        try:
-            return JobFilter(
-                group=StateGroup(self.state),
-                topic=self.topic,
-                templates=[_template(text, at) for at, text in enumerate(self.template or ())],
-                id=self.id,
-                queue=self.queue,
-                instance=self.instance,
-                application=self.application,
-                schedule=self.schedule,
-            )
-        except Permanent as error:
-            raise _refused(str(error), "query/template") from error
+        templates = [_template(text, at) for at, text in enumerate(self.template or ())]
+        return _filter(self, templates, "query/template")
 
     def query(self) -> dict[str, Any]:
         """Return the parameters that were given, for the URL of the next page."""
@@ -109,16 +99,23 @@ class FilterBody(StrictBody):
 
     def filter(self) -> JobFilter:
         """Return it for the database. Raises `Problem` 422."""
-        try:
-            return JobFilter(
-                group=StateGroup(self.state),
-                topic=self.topic,
-                templates=self.templates,
-                id=self.id,
-                queue=self.queue,
-                instance=self.instance,
-                application=self.application,
-                schedule=self.schedule,
-            )
-        except Permanent as error:
-            raise _refused(str(error), "#/templates") from error
+        return _filter(self, self.templates, "#/templates")
+
+
+def _filter(
+    asked: Asked | FilterBody, templates: Sequence[Mapping[str, Any]], pointer: str
+) -> JobFilter:
+    """Return it for the database. Raises `Problem` 422, at `pointer` in the request."""
+    try:
+        return JobFilter(
+            group=StateGroup(asked.state),
+            topic=asked.topic,
+            templates=templates,
+            id=asked.id,
+            queue=asked.queue,
+            instance=asked.instance,
+            application=asked.application,
+            schedule=asked.schedule,
+        )
+    except Permanent as error:
+        raise _refused(str(error), pointer) from error

@@ -3,7 +3,6 @@
 import asyncio
 from datetime import timedelta
 from typing import Annotated, Any
-from urllib.parse import urlencode
 
 from fastapi import APIRouter, Depends, Request, Response
 from psycopg import Connection
@@ -12,6 +11,7 @@ from packhorse.jobs.job import Job, UnknownJob
 from packhorse.jobs.ledger import finding
 from packhorse.jobs.store import adding
 from packhorse.jobs.store.adding import NewJob, Verdict
+from packhorse.runtime.paging import link_to, page_url
 from packhorse.runtime.problems import Problem, documented
 from packhorse.runtime.tracing import TRACEPARENT, inject
 from packhorse.runtime.validation import StrictRoute
@@ -59,9 +59,8 @@ async def list_jobs(
     page = await asyncio.to_thread(find, asked.filter(), after=cursor, limit=limit)
     following = None
     if page.after is not None:
-        query = urlencode({**asked.query(), "limit": limit, "cursor": page.after}, doseq=True)
-        following = f"/jobs?{query}"
-        response.headers["Link"] = f'<{following}>; rel="next"'
+        following = page_url("/jobs", **asked.query(), limit=limit, cursor=page.after)
+    response.headers.update(link_to(following))
     return JobList(jobs=[summary(job) for job in page.jobs], next=following)
 
 

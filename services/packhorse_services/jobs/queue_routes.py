@@ -1,31 +1,32 @@
 """Job queues over HTTP: what waits in them, how they work it off, suspending; and topics."""
 
 import asyncio
-from typing import Annotated
+from collections import defaultdict
 
-from fastapi import APIRouter, Header, Request, Response
+from fastapi import APIRouter, Request, Response
 from psycopg import Connection
 
-from packhorse.jobs.consumers import live_reaches
+from packhorse.jobs.doers import live_doers
 from packhorse.jobs.ledger.figures import Figures
+from packhorse.jobs.ledger.waiting import Unconsumed
 from packhorse.jobs.queue import Queue, UnknownQueue
 from packhorse.jobs.store import queues
-from packhorse.runtime.problems import Problem, documented
+from packhorse.runtime.problems import documented
 from packhorse.runtime.validation import StrictRoute
-from packhorse_services.jobs.fields import Admin, IfMatch, Operator, QueueName, Reader
+from packhorse_services.jobs.fields import Admin, IfMatch, OnlyNew, Operator, QueueName, Reader
 from packhorse_services.jobs.parts import of
 from packhorse_services.jobs.queue_schemas import (
     QueueBody,
     QueueDocument,
     QueueList,
     QueueSummary,
-    TopicDocument,
     TopicList,
     configuration_of,
     figures_document,
     queue_document,
+    topic_document,
 )
-from packhorse_services.jobs.tags import check_version, version_tag
+from packhorse_services.jobs.tags import Version, meant_version, replaced_version
 
 router = APIRouter(route_class=StrictRoute, tags=["queues"])
 
@@ -56,21 +57,17 @@ async def list_queues(request: Request, _caller: Reader) -> QueueList:
 async def list_topics(request: Request, _caller: Reader) -> TopicList:
     """List the topics that jobs were given for, and those whose jobs wait for a consumer."""
     parts = of(request)
-    reaches = live_reaches(parts.discovery)
+    doers = live_doers(parts.discovery)
     statistics = await asyncio.to_thread(parts.jobs.statistics)
-    waiting = {}
-    if reaches is not None:
-        found = await asyncio.to_thread(parts.jobs.unconsumed, [*reaches.values()])
-        waiting = {one.topic: one.since for one in found}
+    waiting: dict[str, list[Unconsumed]] = defaultdict(list)
+    if doers is not None:
+        for one in await asyncio.to_thread(parts.jobs.unconsumed, doers):
+            waiting[one.topic].append(one)
     return TopicList(
         at=statistics.at,
-        current=reaches is not None,
+        current=doers is not None,
         topics=[
-            TopicDocument(
-                topic=topic,
-                statistics=figures_document(figures),
-                unconsumed_since=waiting.get(topic),
-            )
+            topic_document(topic, figures, waiting.get(topic, ()))
             for topic, figures in statistics.topics.items()
         ],
     )
@@ -99,24 +96,18 @@ async def put_queue(
     body: QueueBody,
     *,
     if_match: IfMatch = None,
-    if_none_match: Annotated[
-        str | None, Header(pattern=r"^\*$", description="`*`: only where there is none")
-    ] = None,
+    if_none_match: OnlyNew = None,
 ) -> QueueDocument:
     """Make a queue or change it; the waiting jobs of all topics go where they belong then."""
     configuration = configuration_of(name, body)
 
     def put(connection: Connection) -> Queue:
-        before = _find(connection, name)
-        if before is None:
-            if if_match is not None:
-                raise Problem(412, detail="there is no such queue; leave out If-Match to make it")
-            response.status_code = 201
-            return queues.put_queue(connection, configuration, 0)
-        if if_none_match is not None:
-            raise Problem(412, detail=f"there is a queue {name} already")
-        version = before.version if check_version(if_match, _tag(before)) else None
-        return queues.put_queue(connection, configuration, version)
+        present = _present(connection, name)
+        version = replaced_version("queue", name, present, if_match, if_none_match)
+        if present is not None:
+            return queues.put_queue(connection, configuration, version)
+        response.status_code = 201
+        return queues.put_queue(connection, configuration, 0)
 
     return _answer(response, await of(request).ask(put))
 
@@ -128,7 +119,7 @@ async def remove_queue(
     """Remove a queue; its jobs go to the queues that take their topics then. `main` stays."""
 
     def remove(connection: Connection) -> None:
-        queues.remove_queue(connection, name, _version(connection, name, if_match))
+        queues.remove_queue(connection, name, _meant(connection, name, if_match))
 
     await of(request).ask(remove)
 
@@ -158,29 +149,28 @@ async def resume_queue(
 
 
 def _answer(response: Response, queue: Queue) -> QueueDocument:
-    response.headers["ETag"] = _tag(queue)
+    response.headers["ETag"] = _version_of(queue).tag
     return queue_document(queue)
 
 
-def _tag(queue: Queue) -> str:
-    return version_tag(queue.version, queue.changed_at)
+def _version_of(queue: Queue) -> Version:
+    return Version(queue.version, queue.changed_at)
 
 
-def _find(connection: Connection, name: str) -> Queue | None:
+def _present(connection: Connection, name: str) -> Version | None:
     try:
-        return queues.get_queue(connection, name)
+        return _version_of(queues.get_queue(connection, name))
     except UnknownQueue:
         return None
 
 
-def _version(connection: Connection, name: str, if_match: str | None) -> int | None:
-    found = queues.get_queue(connection, name)
-    return found.version if check_version(if_match, _tag(found)) else None
+def _meant(connection: Connection, name: str, if_match: str | None) -> int | None:
+    return meant_version(_version_of(queues.get_queue(connection, name)), if_match)
 
 
 async def _set(request: Request, name: str, if_match: str | None, *, suspended: bool) -> Queue:
     def change(connection: Connection) -> Queue:
-        version = _version(connection, name, if_match)
+        version = _meant(connection, name, if_match)
         return queues.suspend_queue(connection, name, suspended=suspended, version=version)
 
     return await of(request).ask(change)

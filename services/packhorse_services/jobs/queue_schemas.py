@@ -1,11 +1,13 @@
 """The documents of job queues and their statistics."""
 
+from collections.abc import Sequence
 from datetime import datetime
 from typing import Literal
 
 from pydantic import BaseModel, Field
 
 from packhorse.jobs.ledger.figures import Figures
+from packhorse.jobs.ledger.waiting import Unconsumed
 from packhorse.jobs.queue import Queue, QueueConfiguration, QueueType
 from packhorse.runtime.validation import StrictBody
 from packhorse_services.jobs.fields import Pattern
@@ -93,6 +95,14 @@ class QueueList(BaseModel):
     all: FiguresDocument
 
 
+class MissingPlaceDocument(BaseModel):
+    """Who alone may do some jobs of a topic, and does not."""
+
+    only_on: str = Field(description="An instance that is away or has no consumer; or @leader")
+    waiting: int = Field(description="Jobs that could begin; 1000: or more")
+    since: datetime = Field(description="When the first of them could have begun")
+
+
 class TopicDocument(BaseModel):
     """A topic that jobs were given for."""
 
@@ -100,6 +110,9 @@ class TopicDocument(BaseModel):
     statistics: FiguresDocument
     unconsumed_since: datetime | None = Field(
         description="Jobs have waited since then because no live instance has a consumer for it"
+    )
+    unconsumed_on: list[MissingPlaceDocument] = Field(
+        description="Other instances do jobs of it; these jobs wait for one that does not"
     )
 
 
@@ -111,6 +124,20 @@ class TopicList(BaseModel):
         description="False while it is not known which instances live, and what they can do"
     )
     topics: list[TopicDocument]
+
+
+def topic_document(topic: str, figures: Figures, waiting: Sequence[Unconsumed]) -> TopicDocument:
+    """Return the document of a topic, whose jobs wait as `waiting` says."""
+    return TopicDocument(
+        topic=topic,
+        statistics=figures_document(figures),
+        unconsumed_since=next((one.since for one in waiting if not one.only_on), None),
+        unconsumed_on=[
+            MissingPlaceDocument(only_on=one.only_on, waiting=one.waiting, since=one.since)
+            for one in waiting
+            if one.only_on
+        ],
+    )
 
 
 def figures_document(figures: Figures) -> FiguresDocument:

@@ -1,10 +1,10 @@
 """Schedules over HTTP: list, look at, make, change, suspend, remove, and what came of each."""
 
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from typing import Annotated
-from urllib.parse import urlencode
 
-from fastapi import APIRouter, Header, Query, Request, Response
+from fastapi import APIRouter, Query, Request, Response
 from psycopg import Connection
 
 from packhorse.jobs.consumers import live_reaches
@@ -12,6 +12,7 @@ from packhorse.jobs.scheduling import store
 from packhorse.jobs.scheduling.definition import Schedule, require_schedule
 from packhorse.jobs.scheduling.errors import UnknownSchedule
 from packhorse.jobs.scheduling.firing import Standing, fire_now
+from packhorse.runtime.paging import link_to, page_url
 from packhorse.runtime.problems import Problem, documented
 from packhorse.runtime.validation import StrictRoute
 from packhorse_services.jobs import request_keys
@@ -19,12 +20,14 @@ from packhorse_services.jobs.fields import (
     IdempotencyKey,
     IfMatch,
     Limit,
+    OnlyNew,
     Operator,
     Reader,
     ScheduleName,
 )
 from packhorse_services.jobs.parts import of
 from packhorse_services.jobs.request_keys import request_key
+from packhorse_services.jobs.schedule_patch import SchedulePatch, patched
 from packhorse_services.jobs.schedule_schemas import (
     ScheduleBody,
     ScheduleDocument,
@@ -35,7 +38,7 @@ from packhorse_services.jobs.schedule_schemas import (
     schedule_document,
     tick_document,
 )
-from packhorse_services.jobs.tags import check_version, version_tag
+from packhorse_services.jobs.tags import Version, meant_version, replaced_version
 
 router = APIRouter(route_class=StrictRoute, tags=["schedules"])
 
@@ -43,6 +46,16 @@ _CHANGED = documented(404, 409, 412, 503)
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _MICROSECOND = timedelta(microseconds=1)
 _LATEST = (datetime(9000, 1, 1, tzinfo=UTC) - _EPOCH) // _MICROSECOND
+_MERGE_PATCH = {
+    "requestBody": {
+        "content": {
+            "application/merge-patch+json": {
+                "schema": {"$ref": "#/components/schemas/SchedulePatch"}
+            }
+        }
+    }
+}
+"""The media type of RFC 7396, beside that of JSON."""
 
 
 @router.get("/schedules", responses=documented(503))
@@ -61,9 +74,8 @@ async def list_schedules(
     )
     following = None
     if len(found) > limit:
-        query = urlencode({"limit": limit, "cursor": found[limit - 1].name})
-        following = f"/schedules?{query}"
-        response.headers["Link"] = f'<{following}>; rel="next"'
+        following = page_url("/schedules", limit=limit, cursor=found[limit - 1].name)
+    response.headers.update(link_to(following))
     return ScheduleList(schedules=[schedule_document(one) for one in found[:limit]], next=following)
 
 
@@ -91,9 +103,7 @@ async def put_schedule(
     body: ScheduleBody,
     *,
     if_match: IfMatch = None,
-    if_none_match: Annotated[
-        str | None, Header(pattern=r"^\*$", description="`*`: only where there is none")
-    ] = None,
+    if_none_match: OnlyNew = None,
 ) -> ScheduleDocument:
     """Make a schedule, or change it; it is then planned anew.
 
@@ -102,14 +112,44 @@ async def put_schedule(
     definition = require_schedule(definition_of(name, body))
 
     def put(connection: Connection) -> Schedule:
-        before = _find(connection, name)
-        version = _meant(before, if_match, wanted_new=if_none_match is not None)
-        if before is not None:
+        present = _present(connection, name)
+        version = replaced_version("schedule", name, present, if_match, if_none_match)
+        if present is not None:
             return store.replace_schedule(connection, definition, version=version)
         response.status_code = 201
         return store.create_schedule(connection, definition, origin=caller.name.lstrip("@"))
 
     return _answer(response, await of(request).ask(put))
+
+
+@router.patch(
+    "/schedules/{name}",
+    responses=documented(400, 404, 409, 412, 413, 415, 503),
+    openapi_extra=_MERGE_PATCH,
+)
+async def patch_schedule(
+    request: Request,
+    response: Response,
+    name: ScheduleName,
+    _caller: Operator,
+    body: SchedulePatch,
+    if_match: IfMatch = None,
+) -> ScheduleDocument:
+    """Change members of a schedule, and nothing else of it (RFC 7396).
+
+    Another cadence needs null for the present one: `{"cron": null, "period_s": 3600}`; a time_zone
+    goes with its cron.
+    """
+
+    def change(connection: Connection) -> Schedule:
+        version = _meant(connection, name, if_match)
+        present = store.lock_schedule(connection, name, version)
+        definition = patched(present, body)
+        if definition == replace(present.definition, suspended=definition.suspended):
+            return store.suspend_schedule(connection, name, suspended=definition.suspended)
+        return store.replace_schedule(connection, require_schedule(definition))
+
+    return _answer(response, await of(request).ask(change))
 
 
 @router.post("/schedules/{name}/suspend", responses=_CHANGED)
@@ -157,7 +197,7 @@ async def fire_schedule(
     def fire(connection: Connection) -> TickDocument:
         if key is not None and (seen := request_keys.take(connection, key)) is not None:
             return _seen(connection, name, _moment(seen.number or 0))
-        version = _version(connection, name, if_match)
+        version = _meant(connection, name, if_match)
         standing = Standing(parts.discovery.instance_id, live_reaches(parts.discovery))
         fired = fire_now(connection, name, standing, version=version)
         if key is not None:
@@ -174,7 +214,7 @@ async def remove_schedule(
     """Remove a schedule; its jobs stay. A program's own comes back: suspend it instead."""
 
     def remove(connection: Connection) -> None:
-        version = _version(connection, name, if_match)
+        version = _meant(connection, name, if_match)
         store.remove_schedule(connection, name, version=version)
 
     await of(request).ask(remove)
@@ -201,8 +241,8 @@ async def list_ticks(
     following = None
     if len(found) > limit:
         last = _microsecond(found[limit - 1].tick)
-        following = f"/schedules/{name}/ticks?{urlencode({'limit': limit, 'cursor': last})}"
-        response.headers["Link"] = f'<{following}>; rel="next"'
+        following = page_url(f"/schedules/{name}/ticks", limit=limit, cursor=last)
+    response.headers.update(link_to(following))
     return TickList(ticks=found[:limit], next=following)
 
 
@@ -222,39 +262,28 @@ def _microsecond(moment: datetime) -> int:
 
 
 def _answer(response: Response, schedule: Schedule) -> ScheduleDocument:
-    response.headers["ETag"] = _tag(schedule)
+    response.headers["ETag"] = _version_of(schedule).tag
     return schedule_document(schedule)
 
 
-def _tag(schedule: Schedule) -> str:
-    return version_tag(schedule.version, schedule.created_at)
+def _version_of(schedule: Schedule) -> Version:
+    return Version(schedule.version, schedule.created_at)
 
 
-def _find(connection: Connection, name: str) -> Schedule | None:
+def _present(connection: Connection, name: str) -> Version | None:
     try:
-        return store.get_schedule(connection, name)
+        return _version_of(store.get_schedule(connection, name))
     except UnknownSchedule:
         return None
 
 
-def _meant(before: Schedule | None, if_match: str | None, *, wanted_new: bool) -> int | None:
-    """Return the version that a caller means; None: any. Raises `Problem` 412."""
-    if wanted_new and before is not None:
-        raise Problem(412, detail=f"there is a schedule {before.name} already")
-    if before is None:
-        if if_match is not None:
-            raise Problem(412, detail="there is no such schedule; leave out If-Match to make it")
-        return None
-    return before.version if check_version(if_match, _tag(before)) else None
-
-
-def _version(connection: Connection, name: str, if_match: str | None) -> int | None:
-    return _meant(store.get_schedule(connection, name), if_match, wanted_new=False)
+def _meant(connection: Connection, name: str, if_match: str | None) -> int | None:
+    return meant_version(_version_of(store.get_schedule(connection, name)), if_match)
 
 
 async def _set(request: Request, name: str, if_match: str | None, *, suspended: bool) -> Schedule:
     def change(connection: Connection) -> Schedule:
-        version = _version(connection, name, if_match)
+        version = _meant(connection, name, if_match)
         return store.suspend_schedule(connection, name, suspended=suspended, version=version)
 
     return await of(request).ask(change)

@@ -1,8 +1,5 @@
 """One client's stream of events: where it is, what it wants, and the blocks that it gets."""
 
-import asyncio
-import random
-import time
 from collections.abc import AsyncIterator, Iterator
 
 import psycopg
@@ -11,6 +8,7 @@ from fastapi.sse import ServerSentEvent
 from packhorse.jobs.events.position import Position, Round
 from packhorse.jobs.events.reading import Page
 from packhorse.jobs.names import matches
+from packhorse.runtime.streams import Life
 from packhorse_services.jobs.event_schemas import GapDocument, event_document
 from packhorse_services.jobs.hub import Hub
 
@@ -33,8 +31,7 @@ class EventStream:
         self._hub, self._pattern = hub, pattern
         self._position, self._page = position, first
         self._gap_told = ""
-        # A stream ends after a while, so that a token which was taken back does not read for ever.
-        self._ends_at = time.monotonic() + life_s * random.uniform(0.8, 1)  # noqa: S311
+        self._life = Life(life_s)
 
     @classmethod
     async def opened(cls, hub: Hub, pattern: str, position: Position | None) -> "EventStream":
@@ -66,7 +63,7 @@ class EventStream:
                     return True
                 self._position = self._page.position
                 if not self._over():
-                    await self._wait(change)
+                    await self._life.wait(change)
         return False
 
     def _blocks_of(self, page: Page) -> Iterator[ServerSentEvent]:
@@ -82,15 +79,8 @@ class EventStream:
         if page.events and not told:
             yield ServerSentEvent(id=_told(page.position), comment="nothing for you")
 
-    async def _wait(self, change: asyncio.Event) -> None:
-        try:
-            async with asyncio.timeout(max(0.0, self._ends_at - time.monotonic())):
-                await change.wait()
-        except TimeoutError:
-            pass
-
     def _over(self) -> bool:
-        return self._hub.ended or time.monotonic() >= self._ends_at
+        return self._hub.ended or self._life.over
 
 
 def positions(before: Position, page: Page) -> list[Position]:

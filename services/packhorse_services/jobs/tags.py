@@ -1,6 +1,7 @@
 """ETags of the documents, and what a client says that it has or means (RFC 9110)."""
 
 import hashlib
+from dataclasses import dataclass
 from datetime import datetime
 
 from fastapi import Response
@@ -14,18 +15,43 @@ def tag_of(document: BaseModel) -> str:
     return f'"{hashlib.sha256(document.model_dump_json().encode()).hexdigest()[:24]}"'
 
 
-def version_tag(version: int, stamp: datetime) -> str:
-    """Return the ETag of a version of what has them; `stamp` tells one made anew from the old."""
-    return f'"{version}-{stamp.timestamp() * 1_000_000:.0f}"'
+@dataclass(frozen=True, slots=True)
+class Version:
+    """A version of what has them; `stamp` tells one made anew from the old."""
+
+    number: int
+    stamp: datetime
+
+    @property
+    def tag(self) -> str:
+        """Its ETag."""
+        return f'"{self.number}-{self.stamp.timestamp() * 1_000_000:.0f}"'
 
 
-def check_version(if_match: str | None, present: str) -> bool:
-    """Tell whether a client means a version at all. Raises `Problem` 412 when it is another."""
+def meant_version(present: Version, if_match: str | None) -> int | None:
+    """Return the version that a client means; None: any. Raises `Problem` 412 for another one."""
     if if_match is None:
-        return False
-    if not _names(if_match, present, weak=False):
+        return None
+    if not _names(if_match, present.tag, weak=False):
         raise _changed()
-    return True
+    return present.number
+
+
+def replaced_version(
+    what: str, name: str, present: Version | None, if_match: str | None, only_new: str | None
+) -> int | None:
+    """Return the version that a PUT replaces; None: any, also none at all.
+
+    `what` says what `name` is of: `queue`. Raises `Problem` 412 when one is there that should not
+    be, or none is there, or another version.
+    """
+    if present is None:
+        if if_match is not None:
+            raise Problem(412, detail=f"there is no such {what}; leave out If-Match to make it")
+        return None
+    if only_new is not None:
+        raise Problem(412, detail=f"there is a {what} {name} already")
+    return meant_version(present, if_match)
 
 
 def answer(document: BaseModel, if_none_match: str | None = None, status: int = 200) -> Response:

@@ -6,8 +6,19 @@ process must not hold a lock longer than its lease (reliability: U4).
 
 from dataclasses import dataclass
 
+import psycopg
+from psycopg.conninfo import conninfo_to_dict
 from sqlalchemy import Engine, create_engine
 from sqlalchemy.engine import make_url
+from sqlalchemy.exc import ArgumentError
+
+from packhorse.errors import Permanent
+
+_MAX_PORT = 65_535
+
+
+class BadDatabaseUrl(Permanent):
+    """The URL can't be that of a database; the text quotes nothing of it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,6 +44,20 @@ def sqlalchemy_url(url: str) -> str:
 def conninfo(url: str) -> str:
     """Return the URL as libpq and psycopg want it."""
     return make_url(url).set(drivername="postgresql").render_as_string(hide_password=False)
+
+
+def check_database_url(url: str) -> None:
+    """Raise `BadDatabaseUrl` for what libpq would never connect to; nothing is connected to."""
+    try:
+        port = make_url(url).port
+        conninfo_to_dict(conninfo(url))
+    except (ArgumentError, ValueError, psycopg.ProgrammingError):
+        port = 0
+    if port is not None and not 0 < port <= _MAX_PORT:  # its own words would quote the password
+        raise BadDatabaseUrl(
+            "a database's URL is postgresql://user:password@host:port/database, with settings of "
+            "libpq behind a ?; a special character in it is percent-encoded"
+        )
 
 
 def session_settings(application: str, timeouts: Timeouts = DEFAULT_TIMEOUTS) -> dict[str, str]:

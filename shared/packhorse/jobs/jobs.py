@@ -6,7 +6,7 @@ from typing import Any
 
 from psycopg import Connection
 
-from packhorse.jobs.consumers import Reach
+from packhorse.jobs.doers import Doers
 from packhorse.jobs.filters import EVERYTHING, JobFilter
 from packhorse.jobs.job import Job
 from packhorse.jobs.ledger import bulk, changing, figures, finding, waiting
@@ -48,8 +48,10 @@ class Jobs:
         """Give a job; a topic and an id are one job, however often and where it is given.
 
         With a connection it is a part of the caller's transaction, and there when that commits;
-        the caller's role stays. The job carries the present trace. The other words are `NewJob`'s.
-        Raises `InvalidName`, `InvalidProperties`, `InvalidJob`, `TooManyTopics`.
+        the caller's role stays. That one is READ COMMITTED: another has an older snapshot, which
+        may not show that a topic is forgotten by now. The job carries the present trace. The other
+        words are `NewJob`'s. Raises `InvalidName`, `InvalidProperties`, `InvalidJob`,
+        `TooManyTopics`.
         """
         job = NewJob(
             topic=topic,
@@ -69,6 +71,8 @@ class Jobs:
     ) -> list[Added]:
         """Give several jobs at once, all or none; see `add_job`."""
         with writing(self._connect) if connection is None else within(connection) as session:
+            if connection is not None:
+                adding.require_read_committed(session)
             return adding.add_jobs(session, self._application, jobs)
 
     def get(self, number: int) -> Job:
@@ -155,13 +159,13 @@ class Jobs:
         with writing(self._connect) as connection:
             figures.reset_statistics(connection, queue)
 
-    def unconsumed(self, reaches: Sequence[Reach]) -> tuple[Unconsumed, ...]:
-        """Return the topics whose jobs wait because no instance does them, by topic.
+    def unconsumed(self, doers: Doers) -> tuple[Unconsumed, ...]:
+        """Return the topics whose jobs wait because nobody who may do them does, by topic.
 
-        `reaches` is what the live instances announce (`consumers.reach_of`).
+        `doers` is what the live instances announce (`doers.live_doers`).
         """
         with reading(self._connect) as connection:
-            return waiting.unconsumed(connection, reaches)
+            return waiting.unconsumed(connection, doers)
 
     def queues(self) -> list[Queue]:
         """Return all queues, by name."""

@@ -1,7 +1,6 @@
 """An instance with a scheduler as a process; `--unfenced` is the broken build that always leads."""
 
 import argparse
-import signal
 import threading
 from typing import Any
 
@@ -9,6 +8,7 @@ from packhorse.db.connect import open_pool
 from packhorse.jobs.consumers import live_reaches
 from packhorse.jobs.scheduling.scheduler import DUTY, Scheduler
 from packhorse.runtime.lifecycle import Lifecycle
+from packhorse.runtime.signals import set_by_signals
 from packhorse.topology.leader import Token
 from packhorse.topology.open import TopologySettings
 from packhorse.topology.own_cluster import Announced, join
@@ -40,8 +40,7 @@ def main() -> None:
         pool.connection, given.name, leader=leader, members=lambda: live_reaches(cluster.discovery)
     )
     stopping = threading.Event()
-    signal.signal(signal.SIGTERM, lambda *_: stopping.set())
-    with Lifecycle([cluster, scheduler]):
+    with set_by_signals(stopping), Lifecycle([cluster, scheduler]):
         stopping.wait()
     pool.close()
 

@@ -26,4 +26,4 @@ class Waits:
         return Result(self.outcome, f"attempt {job.attempts}")
 
     def await_begin(self) -> None:
-        assert self.begun.acquire(timeout=30)
+        assert self.begun.acquire(timeout=90)

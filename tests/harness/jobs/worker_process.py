@@ -28,6 +28,7 @@ from packhorse.jobs.store.queues import QueueConfiguration, QueueType
 from packhorse.jobs.work.running import Running
 from packhorse.jobs.work.worker_settings import WorkerSettings
 from packhorse.runtime.lifecycle import Lifecycle
+from packhorse.runtime.signals import set_by_signals
 from packhorse.topology.open import TopologySettings
 from packhorse.topology.own_cluster import Announced, join
 from tests.harness.jobs.ledger import CHECKED, LEAST, ONCE
@@ -160,8 +161,7 @@ def main() -> None:
     cluster = join(given.url, topology, Announced("tests", duties=DUTIES))
     host = open_jobs(given.url, cluster, consumers=consumers, queues=QUEUES, settings=SETTINGS)
     stopping = threading.Event()
-    signal.signal(signal.SIGTERM, lambda *_: stopping.set())
-    with Lifecycle([cluster, host]) as parts:
+    with set_by_signals(stopping), Lifecycle([cluster, host]) as parts:
         tell("ready")
         while not stopping.wait(0.5):
             parts.check()

@@ -8,6 +8,7 @@ from packhorse.jobs.consumer import Outcome
 from packhorse.jobs.consumers import Reach
 from packhorse.jobs.filters import JobFilter
 from packhorse.jobs.ledger.figures import read_statistics
+from packhorse.jobs.store.given import LEADER
 from packhorse.jobs.store.queues import QueueConfiguration, QueueType, UnknownQueue
 from tests.harness.jobs.handy import HandyWorker
 from tests.harness.jobs.stored import bookkeeper, jobs_of
@@ -87,22 +88,48 @@ def test_topics_that_nobody_does_are_seen(database_url: str) -> None:
     jobs.add_job("done/1")
     jobs.add_job("done/except")
     jobs.add_job("later", delay=timedelta(hours=1))
-    reaches = [Reach(("done/*",), ("done/except",)), Reach(("other",))]
-    waiting = jobs.unconsumed(reaches)
+    places = {"i1": Reach(("done/*",), ("done/except",)), "i2": Reach(("other",))}
+    waiting = jobs.unconsumed(places)
     assert [(one.topic, one.queue, one.waiting) for one in waiting] == [
         ("done/except", "main", 1),
         ("lonely/1", "main", 2),
     ]
     assert waiting[1].since == first.ready_at
-    assert jobs.unconsumed([Reach(("**",))]) == ()
-    assert [one.topic for one in jobs.unconsumed([])] == ["done/1", "done/except", "lonely/1"]
+    assert jobs.unconsumed({"i1": Reach(("**",))}) == ()
+    assert [one.topic for one in jobs.unconsumed({})] == ["done/1", "done/except", "lonely/1"]
+
+
+def test_jobs_whose_only_instance_does_not_do_them_are_seen(database_url: str) -> None:
+    jobs = jobs_of(database_url)
+    jobs.put_queue(
+        QueueConfiguration("mine", ("own/*",), type=QueueType.UNORDERED, prefer_creator=True)
+    )
+    HandyWorker(database_url, "tests")  # has a lease, so that its own job is reserved for it
+    given = {on: jobs.add_job("a", only_on=on).job for on in ("gone", "i1", "i2", LEADER)}
+    jobs.add_job("a", only_on="gone")
+    jobs.add_job("a", only_on="gone", delay=timedelta(hours=1))
+    jobs.add_job("own/1")
+    jobs.add_job("b", only_on="gone")
+    places = {"i1": Reach(("a", "own/*")), "i2": Reach(("b",))}
+    found = jobs.unconsumed({**places, LEADER: places["i2"]})
+    assert [(one.topic, one.only_on, one.queue, one.waiting) for one in found] == [
+        ("a", LEADER, "main", 1),
+        ("a", "gone", "main", 2),
+        ("a", "i2", "main", 1),
+        ("b", "gone", "main", 1),
+    ]
+    assert found[1].since == given["gone"].ready_at
+    found = jobs.unconsumed({**places, LEADER: places["i1"]})
+    assert LEADER not in {one.only_on for one in found}
+    nobody = [(one.topic, one.only_on, one.waiting) for one in jobs.unconsumed({})]
+    assert nobody == [("a", "", 5), ("b", "", 1), ("own/1", "", 1)], "each once"
 
 
 def test_an_active_job_does_not_wait_for_a_consumer(database_url: str) -> None:
     jobs = jobs_of(database_url)
     jobs.add_job("a")
     HandyWorker(database_url).claim()
-    assert jobs.unconsumed([]) == ()
+    assert jobs.unconsumed({}) == ()
 
 
 def test_queues_are_changed_through_the_facade(database_url: str) -> None:

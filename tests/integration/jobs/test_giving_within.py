@@ -2,15 +2,17 @@
 
 import psycopg
 import pytest
-from psycopg import Connection, pq
+from psycopg import Connection, IsolationLevel, pq
 from psycopg.rows import dict_row
 
 from packhorse.db.metadata import IMPORTER
 from packhorse.db.roles import act_as
+from packhorse.jobs.ledger.topics import forget_topics
 from packhorse.jobs.names import InvalidName, InvalidProperties
 from packhorse.jobs.store.adding import InvalidJob, NewJob, Verdict
+from packhorse.jobs.store.queues import learn_topics
 from packhorse.runtime import tracing
-from tests.harness.jobs.stored import jobs_of
+from tests.harness.jobs.stored import bookkeeper, jobs_of
 
 
 def role_of(connection: Connection) -> str:
@@ -66,6 +68,26 @@ def test_a_job_that_is_refused_leaves_the_transaction_usable(database_url: str) 
         jobs.add_job("a/b", connection=connection)
         connection.commit()
     assert jobs.count() == 1
+
+
+@pytest.mark.parametrize(
+    "level", [IsolationLevel.REPEATABLE_READ, IsolationLevel.SERIALIZABLE], ids=lambda one: one.name
+)
+def test_an_older_snapshot_loses_no_job(database_url: str, level: IsolationLevel) -> None:
+    """It still shows a topic that is forgotten, and nobody claims a job without its topic."""
+    jobs = jobs_of(database_url)
+    with bookkeeper(database_url) as learning:
+        learn_topics(learning, ["old"])
+    with psycopg.connect(database_url) as connection:
+        connection.isolation_level = level
+        connection.execute("SELECT 1")
+        assert forget_topics(lambda: psycopg.connect(database_url), idle_s=0) == 1
+        with pytest.raises(InvalidJob, match=f"{level.name.replace('_', ' ')}.* READ COMMITTED"):
+            jobs.add_job("old", connection=connection)
+        connection.execute("SELECT 1")
+        connection.commit()
+    assert jobs.count() == 0
+    assert jobs.add_job("old").job.queue == "main"
 
 
 def test_a_connection_in_autocommit_gives_at_once(database_url: str) -> None:

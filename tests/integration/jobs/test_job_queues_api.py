@@ -8,6 +8,7 @@ import pytest
 from tests.harness.jobs.asking import add, ask, emptied
 from tests.harness.jobs.site import JobsSite, jobs_site
 from tests.harness.postgres import Databases
+from tests.harness.topology.scripted import ME
 
 IMAGES = {"patterns": ["images/**"], "type": "UNORDERED", "max_parallel": 4}
 
@@ -122,3 +123,16 @@ def test_topics_without_a_consumer_are_named(site: JobsSite) -> None:
     assert since == {"images/thumbnail": None, "mail/newsletter": waiting["ready_at"]}
     queued = {one["topic"]: one["statistics"]["queued"] for one in document["topics"]}
     assert queued == {"images/thumbnail": 1, "mail/newsletter": 1}
+
+
+def test_jobs_that_wait_for_one_instance_are_named(site: JobsSite) -> None:
+    own = add(site, "images/thumbnail", only_on=ME)["job"]
+    away = add(site, "images/thumbnail", only_on="worker-2")["job"]
+    leaders = add(site, "images/thumbnail", only_on="@leader")["job"]
+    [topic] = ask(site, "GET", "/job-topics", "viewer").json()["topics"]
+    assert topic["unconsumed_since"] is None
+    assert topic["unconsumed_on"] == [
+        {"only_on": "@leader", "waiting": 1, "since": leaders["ready_at"]},
+        {"only_on": "worker-2", "waiting": 1, "since": away["ready_at"]},
+    ]
+    assert own["only_on"] == ME

@@ -55,7 +55,7 @@ def test_a_job_is_retried_stopped_and_removed(browser: Browser, site: JobsSite) 
         page.get_by_role("button", name="Retry").click()
         expect(page.locator(".notice")).to_have_text("It is queued again.")
         expect(page.locator(".summary")).to_contain_text("QUEUED")
-        page.get_by_role("button", name="Cancel").click()
+        page.get_by_role("button", name="Stop").click()
         expect(page.locator(".summary")).to_contain_text("STOPPED")
         page.get_by_role("button", name="Remove").click()
         expect(page.locator("h1")).to_have_text("Jobs")
@@ -66,7 +66,7 @@ def test_a_job_is_retried_stopped_and_removed(browser: Browser, site: JobsSite) 
 def test_a_job_that_runs_is_asked_to_stop(browser: Browser, site: JobsSite) -> None:
     site.active(1001)
     with signed_in(browser, site, "jobs/1001") as opened:
-        opened.page.get_by_role("button", name="Cancel").click()
+        opened.page.get_by_role("button", name="Stop").click()
         expect(opened.page.locator(".summary .badge")).to_have_text("stopping")
     assert site.jobs.get(1001).stop_requested
 
@@ -142,13 +142,13 @@ def test_what_is_typed_wrong_changes_nothing(browser: Browser, site: JobsSite) -
         site.jobs.add_job("images/thumbnail", id=str(number))
     with signed_in(browser, site) as opened:
         page = opened.page
-        page.get_by_role("link", name="Cancel…").click()
-        page.fill("#typed", "cancel 2")
-        page.get_by_role("button", name="Cancel jobs").click()
+        page.get_by_role("link", name="Stop…").click()
+        page.fill("#typed", "stop 2")
+        page.get_by_role("button", name="Stop jobs").click()
         expect(page.get_by_role("alert")).to_contain_text("not the text to type")
         assert site.count("QUEUED") == 3
-        page.fill("#typed", "cancel 3")
-        page.get_by_role("button", name="Cancel jobs").click()
+        page.fill("#typed", "stop 3")
+        page.get_by_role("button", name="Stop jobs").click()
         expect(page.locator(".notice")).to_contain_text("3 jobs are stopped")
         assert any("status of 400" in one for one in opened.complaints)
         opened.complaints.clear()  # the browser's word for the refusal
@@ -158,7 +158,7 @@ def test_what_is_typed_wrong_changes_nothing(browser: Browser, site: JobsSite) -
 def test_no_more_is_changed_than_was_confirmed(site: JobsSite) -> None:
     for number in range(5):
         site.jobs.add_job("images/thumbnail", id=str(number))
-    form = {"filter": "state=QUEUED", "count": "2", "typed": "cancel 2"}
+    form = {"filter": "state=QUEUED", "count": "2", "typed": "stop 2"}
     done = post(site, "jobs/all/stop", **form)
     assert done.headers["location"].endswith("done=stop&count=2")
     assert (site.count("STOPPED"), site.count("QUEUED")) == (2, 3)
@@ -170,12 +170,12 @@ def test_no_more_is_changed_than_was_confirmed(site: JobsSite) -> None:
         {},
         {"count": "5"},
         {"count": "5", "typed": "retry 5"},
-        {"count": "0", "typed": "cancel 0"},
-        {"count": "-5", "typed": "cancel -5"},
-        {"count": "99999", "typed": "cancel 99999"},
-        {"count": "²", "typed": "cancel ²"},
-        {"filter": "state=LOST", "count": "1", "typed": "cancel 1"},
-        {"filter": "where=a!b", "count": "1", "typed": "cancel 1"},
+        {"count": "0", "typed": "stop 0"},
+        {"count": "-5", "typed": "stop -5"},
+        {"count": "99999", "typed": "stop 99999"},
+        {"count": "²", "typed": "stop ²"},
+        {"filter": "state=LOST", "count": "1", "typed": "stop 1"},
+        {"filter": "where=a!b", "count": "1", "typed": "stop 1"},
     ],
 )
 def test_a_forged_form_changes_nothing(site: JobsSite, form: dict[str, str]) -> None:

@@ -8,6 +8,7 @@ import psycopg
 import pytest
 
 from packhorse.jobs.consumer import JobContext, Outcome
+from packhorse.jobs.consumers import Reach
 from packhorse.jobs.job import JobState
 from packhorse.jobs.ledger import pruning
 from packhorse.jobs.ledger.history_rule import FINAL_STATES, HistoryRule
@@ -141,9 +142,15 @@ class Context:
         return self._stops()
 
 
-def consume(url: str, properties: dict[str, Any], *, stops: bool = False) -> tuple[Outcome, str]:
+def consume(
+    url: str,
+    properties: dict[str, Any],
+    *,
+    stops: bool = False,
+    reaches: Callable[[], dict[str, Reach] | None] = dict,
+) -> tuple[Outcome, str]:
     context: JobContext = Context(lambda: stops)  # type: ignore[assignment]
-    consumer = PruneHistory(lambda: psycopg.connect(url))
+    consumer = PruneHistory(lambda: psycopg.connect(url), reaches)
     result = consumer(made_job(properties=properties), context)
     return result.outcome, result.message
 
@@ -153,9 +160,9 @@ def test_as_a_consumer_it_takes_the_rule_from_its_job(database_url: str) -> None
     store_finished(database_url, time - 8 * DAY)
     store_finished(database_url, time - 2 * DAY)
     kept = store_finished(database_url, time - 2 * DAY, "ERROR", topic="b")
-    assert consume(database_url, {}) == (Outcome.OK, "1 jobs forgotten")
+    assert consume(database_url, {}) == (Outcome.OK, "1 jobs, 0 topics forgotten")
     chosen = {"max_age_s": 86_400, "topics": ["a/**"], "states": ["SUCCEEDED"]}
-    assert consume(database_url, chosen) == (Outcome.OK, "1 jobs forgotten")
+    assert consume(database_url, chosen) == (Outcome.OK, "1 jobs, 1 topics forgotten")
     assert left(database_url) == {kept}
     outcome, message = consume(database_url, {"max_age_s": "old"})
     assert (outcome, message) == (Outcome.CANCEL, "max_age_s is a number")
@@ -165,3 +172,15 @@ def test_a_consumer_that_is_stopped_says_that_it_is_not_done(database_url: str) 
     store_many_finished(database_url, 2_500)
     outcome, message = consume(database_url, {"max_count": 0}, stops=True)
     assert (outcome, message) == (Outcome.FAILED, "1000 jobs forgotten")
+
+
+def test_topics_are_forgotten_with_history_while_the_consumers_are_known(
+    database_url: str,
+) -> None:
+    time = now(database_url)
+    for topic in ("named", "wide/1"):
+        store_finished(database_url, time - 8 * DAY, topic=topic)
+    told = {"i1": Reach(("named", "wide/**"))}
+    assert consume(database_url, {}, reaches=lambda: None)[1] == "2 jobs, 0 topics forgotten"
+    assert consume(database_url, {}, reaches=lambda: told)[1] == "0 jobs, 1 topics forgotten"
+    assert set(jobs_of(database_url).statistics().topics) == {"named"}

@@ -45,7 +45,7 @@ _ACTS: Mapping[str, _Bulk] = {
     "retry": _Bulk(Change.RETRY, "Retry jobs", "queued again", Jobs.bulk_retry),
     "stop": _Bulk(
         Change.STOP,
-        "Cancel jobs",
+        "Stop jobs",
         "stopped, those that run as soon as their consumers look",
         Jobs.bulk_stop,
     ),
@@ -83,7 +83,7 @@ def _is_count(text: str) -> bool:
 
 
 def _phrase(action: str, count: int) -> str:
-    return f"{'cancel' if action == 'stop' else action} {count}"
+    return f"{action} {count}"
 
 
 async def _question(request: Request, action: Act, asked: Search, wrong: str) -> Response:

@@ -8,14 +8,14 @@ from itertools import islice
 from psycopg import Connection
 
 from packhorse.errors import Permanent
-from packhorse.jobs.consumers import Reach, live_reaches
+from packhorse.jobs.doers import is_consumed, live_doers
 from packhorse.jobs.filters import JobFilter
 from packhorse.jobs.job import Job, JobState
 from packhorse.jobs.ledger import finding
 from packhorse.jobs.ledger.changing import Change, allowed_states
 from packhorse.jobs.ledger.figures import Figures, read_statistics
 from packhorse.jobs.ledger.pages import START, History, Page
-from packhorse.jobs.ledger.waiting import Unconsumed, is_consumed, unconsumed
+from packhorse.jobs.ledger.waiting import Unconsumed, unconsumed
 from packhorse.jobs.scheduling.definition import JobAction, Schedule, Tick
 from packhorse.jobs.scheduling.store import list_schedules, list_ticks
 from packhorse.jobs.scheduling.timing import Cron, Every, period_text, times_after
@@ -84,14 +84,14 @@ def content(connection: Connection, discovery: Discovery, search: Search) -> Con
     except Permanent as error:
         wrong = str(error)
     schedules = list_schedules(connection, limit=_MOST_SCHEDULES + 1)
-    reaches = _reaches(discovery)
+    doers = live_doers(discovery)
     return Content(
         jobs=found.jobs,
         after=found.after or "",
         wrong=wrong,
         may_retry=bool(states & set(allowed_states(Change.RETRY))),
         may_stop=bool(states & set(allowed_states(Change.STOP))),
-        lonely=() if reaches is None else unconsumed(connection, reaches),
+        lonely=() if doers is None else unconsumed(connection, doers),
         queues=_queues(connection),
         schedules=[_schedule(connection, one) for one in schedules[:_MOST_SCHEDULES]],
         more_schedules=len(schedules) > _MOST_SCHEDULES,
@@ -103,8 +103,8 @@ def shown_job(connection: Connection, discovery: Discovery, number: int) -> Show
     job = finding.get(connection, number)
     if job.state is not JobState.QUEUED:
         return ShownJob(job, lonely=False, suspended=False)
-    reaches = _reaches(discovery)
-    lonely = reaches is not None and not is_consumed(job.topic, reaches)
+    doers = live_doers(discovery)
+    lonely = doers is not None and not is_consumed(job.topic, job.only_on, doers)
     return ShownJob(job, lonely, get_queue(connection, job.queue).suspended)
 
 
@@ -114,12 +114,6 @@ def examples(connection: Connection, wanted: JobFilter, what: Change) -> list[Jo
     if what is Change.RETRY:
         return finding.newest(connection, wanted, states, History(), _EXAMPLES)
     return finding.oldest(connection, wanted, states, START, _EXAMPLES)
-
-
-def _reaches(discovery: Discovery) -> Sequence[Reach] | None:
-    """Return what the live instances announce; None while that is not known."""
-    reaches = live_reaches(discovery)
-    return None if reaches is None else [*reaches.values()]
 
 
 def _queues(connection: Connection) -> list[ShownQueue]:

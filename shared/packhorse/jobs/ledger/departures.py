@@ -1,16 +1,16 @@
 """Jobs that only one instance may do, when it has left for good: they end as DROPPED."""
 
 import logging
-from collections.abc import Callable, Collection
+from collections.abc import Callable
 
 from psycopg import Connection
 
 from packhorse.clock import Clock, SystemClock
 from packhorse.jobs.job import JobState
 from packhorse.jobs.ledger.absences import Absences
+from packhorse.jobs.ledger.named import named_instances
 from packhorse.jobs.sessions import Connect, reading, writing
 from packhorse.jobs.store.finishing import end_waiting
-from packhorse.jobs.store.given import LEADER
 from packhorse.topology.view import TopologyView
 
 logger = logging.getLogger(__name__)
@@ -42,7 +42,7 @@ class Departures:
         if view is None:
             return 0
         with reading(self._connect) as connection:
-            named = _named(connection)
+            named = named_instances(connection)
         left = self._absences.departed(named, view.local_cluster.ids, self._clock.monotonic())
         return sum(self._drop_all(instance) for instance in sorted(left))
 
@@ -59,26 +59,6 @@ class Departures:
             told = {"of": instance, "dropped": dropped}
             logger.warning("jobs of an instance that left were dropped", extra=told)
         return dropped
-
-
-def _named(connection: Connection) -> Collection[str]:
-    """Return the instances that jobs wait for, by a few probes of an index for each topic."""
-    rows = connection.execute(
-        """
-        WITH RECURSIVE named (topic, only_on) AS (
-            SELECT topic, ''::text COLLATE "C" FROM jobs.topic
-            UNION ALL
-            SELECT named.topic, following.only_on FROM named CROSS JOIN LATERAL (
-                SELECT j.only_on FROM jobs.job j
-                WHERE j.topic = named.topic AND j.only_on > named.only_on
-                    AND j.state = 'QUEUED' AND NOT j.delayed
-                ORDER BY j.only_on LIMIT 1) AS following
-        )
-        SELECT DISTINCT only_on FROM named WHERE only_on NOT IN ('', %s)
-        """,
-        (LEADER,),
-    )
-    return [instance for (instance,) in rows]
 
 
 def _waiting_for(connection: Connection, instance: str) -> list[int]:

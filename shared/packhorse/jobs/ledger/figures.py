@@ -76,7 +76,7 @@ class Statistics:
     queues: Mapping[str, Figures]
     """By name: every queue that there is, and those that are gone and have done something."""
     topics: Mapping[str, Figures]
-    """By topic: every topic that jobs were given for."""
+    """By topic: every topic that jobs were given for, and that is not forgotten."""
 
 
 Part = tuple[str, str, Figures]
@@ -96,7 +96,8 @@ def read_statistics(connection: Connection, most: int = MOST_COUNTED) -> Statist
     topics: dict[str, list[Figures]] = defaultdict(list)
     for queue, topic, figures in parts:
         queues.setdefault(queue, []).append(figures)
-        topics[topic].append(figures)
+        if topic:  # what was done for forgotten topics has none
+            topics[topic].append(figures)
     return Statistics(
         at,
         _sum(figures for _, _, figures in parts),

@@ -5,7 +5,7 @@ topic is compared as it is stored (JB-3); no final state is left out unless a ru
 With a job its id is forgotten: given again, it is a new one.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any
@@ -13,9 +13,11 @@ from typing import Any
 from psycopg import Connection, sql
 
 from packhorse.jobs.consumer import JobContext, Outcome, Result
+from packhorse.jobs.consumers import Reach
 from packhorse.jobs.filters import topic_part
 from packhorse.jobs.job import Job
 from packhorse.jobs.ledger.history_rule import HistoryRule, InvalidRule, rule_of
+from packhorse.jobs.ledger.topics import forget_topics
 from packhorse.jobs.sessions import Connect, reading, writing
 
 BATCH = 1_000
@@ -32,10 +34,14 @@ class Pruned:
 
 
 class PruneHistory:
-    """A consumer that prunes by the rule in its job's properties (`history_rule.rule_of`)."""
+    """A consumer that prunes by the rule in its job's properties (`history_rule.rule_of`).
 
-    def __init__(self, connect: Connect) -> None:
-        self._connect = connect
+    Then it forgets the topics that nothing uses any more, if the view of the cluster holds.
+    """
+
+    def __init__(self, connect: Connect, reaches: Callable[[], Mapping[str, Reach] | None]) -> None:
+        """Take what tells the reach of every live instance; None: not known now."""
+        self._connect, self._reaches = connect, reaches
 
     def __call__(self, job: Job, context: JobContext) -> Result:
         """Prune; a job with a rule that makes no sense is not tried again."""
@@ -44,8 +50,17 @@ class PruneHistory:
         except InvalidRule as error:
             return Result(Outcome.CANCEL, str(error))
         pruned = prune(self._connect, rule, is_enough=lambda: context.stop_requested)
-        outcome = Outcome.OK if pruned.complete else Outcome.FAILED
-        return Result(outcome, f"{pruned.forgotten} jobs forgotten")
+        if not pruned.complete:
+            return Result(Outcome.FAILED, f"{pruned.forgotten} jobs forgotten")
+        topics = self._forget_topics(lambda: context.stop_requested)
+        return Result(Outcome.OK, f"{pruned.forgotten} jobs, {topics} topics forgotten")
+
+    def _forget_topics(self, is_enough: Callable[[], bool]) -> int:
+        reaches = self._reaches()
+        if reaches is None:
+            return 0
+        patterns = {pattern for reach in reaches.values() for pattern in reach.patterns}
+        return forget_topics(self._connect, sorted(patterns), is_enough=is_enough)
 
 
 _Place = tuple[datetime, int]

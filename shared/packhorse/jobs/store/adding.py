@@ -47,6 +47,7 @@ __all__ = [
     "add_job",
     "add_jobs",
     "requeue_finished",
+    "require_read_committed",
 ]
 
 MIN_PRIORITY, MAX_PRIORITY = -100, 100
@@ -134,6 +135,16 @@ def requeue_finished(connection: Connection, numbers: Sequence[int]) -> list[Job
     requeue(connection, again)
     added = _told(connection, "", [(number, Verdict.REACTIVATED) for number in again])
     return [one.job for one in added]
+
+
+def require_read_committed(connection: Connection) -> None:
+    """Raise `InvalidJob` in a transaction whose statements do not see what others commit."""
+    [(level,)] = connection.execute("SELECT current_setting('transaction_isolation')").fetchall()
+    if level in ("repeatable read", "serializable"):
+        raise InvalidJob(
+            f"the transaction is {level.upper()}; give jobs in one that is READ COMMITTED, for an "
+            "older snapshot may not show that a topic is forgotten, or an id given, by now"
+        )
 
 
 Given = Sequence[tuple[int, NewJob]]

@@ -120,13 +120,13 @@ def lock_ids(connection: Connection, keys: Iterable[tuple[str, str | None]]) -> 
     Those without an id are left out. Few locks, taken in one order: a transaction that gives
     thousands of ids does not use up the server's locks, and no two wait for each other.
     """
-    places = {
+    locks = {
         crc32(f"{topic}\0{id_}".encode()) % _ID_LOCKS for topic, id_ in keys if id_ is not None
     }
-    if places:
+    if locks:
         connection.execute(
-            "SELECT pg_advisory_xact_lock(%s, place) FROM unnest(%s::integer[]) AS l (place)",
-            (_ID_LOCK, sorted(places)),
+            "SELECT pg_advisory_xact_lock(%s, number) FROM unnest(%s::integer[]) AS l (number)",
+            (_ID_LOCK, sorted(locks)),
         )
 
 

@@ -6,6 +6,7 @@ All functions are called in a transaction as the bookkeeper.
 from collections.abc import Iterable, Sequence
 from dataclasses import fields
 from typing import Any, LiteralString
+from zlib import crc32
 
 import psycopg
 from psycopg import Connection
@@ -43,6 +44,7 @@ __all__ = [
     "declare_queue",
     "get_queue",
     "learn_topics",
+    "locks_of",
     "put_queue",
     "read_layout",
     "read_queues",
@@ -55,6 +57,8 @@ __all__ = [
 
 LAYOUT_LOCK = 0x70686A71
 """Advisory lock: shared by who claims or learns a topic, exclusive to who changes queues."""
+TOPIC_LOCK, _TOPIC_LOCKS = 0x70687470, 4096
+"""Advisory locks: shared by who gives jobs for a topic, exclusive to who forgets it."""
 _PATIENCE = "3s"
 _REPLACE: LiteralString = """
 DO UPDATE SET patterns = excluded.patterns, ranking = excluded.ranking, type = excluded.type,
@@ -171,15 +175,32 @@ def suspend_queue(
 
 
 def learn_topics(connection: Connection, topics: Iterable[str]) -> dict[str, str]:
-    """Return the queues of topics, choosing one for those that are new. Raises `TooManyTopics`."""
+    """Return the queues of topics, choosing one for those that are new. Raises `TooManyTopics`.
+
+    Nobody forgets one of them before the transaction ends (`ledger.topics`).
+    """
     wanted = sorted(set(topics))
-    known = _queues_of(connection, wanted)
+    with connection.pipeline():  # one round trip; the second statement sees what the first awaited
+        connection.execute(
+            "SELECT pg_advisory_xact_lock_shared(%s, number) "
+            "FROM unnest(%s::integer[]) AS l (number)",
+            (TOPIC_LOCK, locks_of(wanted)),
+        )
+        known = _queues_of(connection, wanted)
     new = [topic for topic in wanted if topic not in known]
     if new:
         share_layout(connection)
         _insert_topics(connection, new)
         known |= _queues_of(connection, new)
     return known
+
+
+def locks_of(topics: Iterable[str]) -> list[int]:
+    """Return which of the locks of topics are theirs, in the order in which all take them.
+
+    They are few: a transaction that gives thousands of topics does not use up the server's locks.
+    """
+    return sorted({crc32(topic.encode()) % _TOPIC_LOCKS for topic in topics})
 
 
 def share_layout(connection: Connection) -> None:
@@ -204,7 +225,8 @@ def _insert_topics(connection: Connection, topics: Sequence[str]) -> None:
     if count + len(topics) > MOST_TOPICS:
         raise TooManyTopics(
             f"jobs were given for {count} topics, and may be for {MOST_TOPICS}; a topic names a "
-            "kind of work, what differs from job to job belongs into the properties"
+            "kind of work, what differs from job to job belongs into the properties (what has no "
+            "job, no history, and was not used for a day is forgotten every hour)"
         )
     configurations = [queue.configuration for queue in read_queues(connection)]
     connection.execute(

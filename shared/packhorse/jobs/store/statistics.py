@@ -4,7 +4,7 @@ All functions are called in a transaction as the bookkeeper. Instances have rows
 that workers don't wait for each other; the rows of those that are gone are folded into one.
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, fields
 from datetime import datetime
 
@@ -14,8 +14,11 @@ from packhorse.jobs.job import JobState
 from packhorse.jobs.store.endings import Decision, How
 
 Key = tuple[str, str, str]
-"""Queue, topic, instance; "" stands for instances that are gone, and for people."""
+"""Queue, topic, instance; "" stands for forgotten topics, and for instances that are gone, and
+people."""
 
+FOLD_LOCK = 0x70686664
+"""Advisory lock: exclusive to who folds rows of instances, shared by who forgets topics."""
 _COLUMN = {
     JobState.SUCCEEDED: "succeeded",
     JobState.STOPPED: "stopped",
@@ -86,9 +89,28 @@ def add(connection: Connection, added: dict[Key, Counts]) -> None:
 
 
 def fold(connection: Connection, idle_s: float = 86_400.0) -> int:
-    """Fold the rows of instances that have no worker and have long done nothing; say how many."""
+    """Fold the rows of instances that have no worker and have long done nothing; say how many.
+
+    Waits for nobody: while another folds, or forgets topics, it is left for the next time.
+    """
+    [(alone,)] = connection.execute("SELECT pg_try_advisory_xact_lock(%s)", (FOLD_LOCK,)).fetchall()
+    if not alone:
+        return 0
     [(count,)] = connection.execute(_FOLD, (idle_s,)).fetchall()
     return int(count)
+
+
+def keep_unfolded(connection: Connection) -> None:
+    """Let nobody `fold` until the transaction ends; waits for who does."""
+    connection.execute("SELECT pg_advisory_xact_lock_shared(%s)", (FOLD_LOCK,))
+
+
+def fold_topics(connection: Connection, topics: Sequence[str]) -> None:
+    """Fold the rows of topics that are forgotten into one for each queue, whose sums stay so.
+
+    Only after `keep_unfolded`: a `fold` under way adds rows of these topics that it can't see.
+    """
+    connection.execute(_FOLD_TOPICS, (list(topics),))
 
 
 _NAMES = tuple(field.name for field in fields(Counts))
@@ -109,20 +131,31 @@ SELECT * FROM unnest(%s::text[], %s::text[], %s::text[],
     {", ".join(f"%s::{kind}[]" for kind in _TYPES)})
 {_CONFLICT}
 """  # noqa: S608
-_FOLD = f"""
+
+
+def _folding(which: str, topic: str) -> str:
+    """Return the statement that makes of some rows one for each queue and what `topic` says."""
+    return f"""
 WITH gone AS (
-    DELETE FROM jobs.statistics s
-    WHERE s.instance <> ''
-        AND greatest(s.since, s.last_started_at, s.last_finished_at)
-            < clock_timestamp() - make_interval(secs => %s)
-        AND NOT EXISTS (SELECT FROM jobs.worker w WHERE w.instance = s.instance)
-    RETURNING *
+    DELETE FROM jobs.statistics s WHERE {which} RETURNING *
 ), folded AS (
     INSERT INTO jobs.statistics AS s ({_LIST}, since)
-    SELECT queue, topic, '', {", ".join(f"sum({name})" for name in _SUMS)},
+    SELECT queue, {topic}, '', {", ".join(f"sum({name})" for name in _SUMS)},
         {", ".join(f"max({name})" for name in _TIMES)}, min(since)
-    FROM gone GROUP BY queue, topic ORDER BY queue, topic
+    FROM gone GROUP BY 1, 2 ORDER BY 1, 2
     {_CONFLICT}, since = least(s.since, excluded.since)
 )
 SELECT count(*) FROM gone
 """  # noqa: S608
+
+
+LAST_USED = "greatest(s.since, s.last_started_at, s.last_finished_at)"
+"""When something was done last that is counted in the row `s`."""
+
+_FOLD = _folding(
+    f"""s.instance <> ''
+        AND {LAST_USED} < clock_timestamp() - make_interval(secs => %s)
+        AND NOT EXISTS (SELECT FROM jobs.worker w WHERE w.instance = s.instance)""",
+    "topic",
+)
+_FOLD_TOPICS = _folding("s.topic = ANY(%s::text[])", "''::text")
