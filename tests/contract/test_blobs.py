@@ -259,6 +259,8 @@ def test_a_bucket_that_is_not_there(s3: S3Server) -> None:
         "s3:///prefix",
         "s3://key:secret@bucket",
         "s3://bucket?endpoint=http://127.0.0.1:1",
+        "s3://bucket?endpoint=http://key:secret@127.0.0.1:1&allow_http=true",
+        "s3://bucket?endpoint=https://key:se/cret@127.0.0.1:1",
         "s3://bucket?endpoint=ftp://127.0.0.1&allow_http=true",
         "s3://bucket?colour=red",
     ],

@@ -234,10 +234,10 @@ def test_r2_reading_while_retention_passes_never_jumps(journal: Journal, desk: D
 
 
 def _read_without_jumps(journal: Journal, topic: str, seconds: float) -> None:
-    expected = 0
+    expected = None  # the oldest is whatever retention has left when the reader begins
     end = time.monotonic() + seconds
     with journal.reader(topic, Edge.OLDEST) as reader:
-        while time.monotonic() < end:
+        while time.monotonic() < end or expected is None:  # a busy broker may begin later
             try:
                 records = reader.poll(0.2, max_records=20)
             except OffsetOutOfRange as error:
@@ -245,9 +245,8 @@ def _read_without_jumps(journal: Journal, topic: str, seconds: float) -> None:
                 reader.seek(expected)
                 continue
             for record in records:
-                assert record.offset == expected
-                expected += 1
-    assert expected > 0
+                assert record.offset == expected or expected is None
+                expected = record.offset + 1
 
 
 def test_j9_two_processes_enforce_retention_at_once(desk: Desk) -> None:

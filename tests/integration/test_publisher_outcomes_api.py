@@ -1,4 +1,4 @@
-"""The durable truth about delivery over HTTP: error queues, deliveries, replicas (R9, R16, R18)."""
+"""What became of a package at each subscriber over HTTP, whatever is told late (R9, R16, R18)."""
 
 import asyncio
 from functools import partial
@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from packhorse.db.connect import connect, open_pool
+from packhorse.db.connect import connect
 from packhorse.messaging.api import Outgoing
 from packhorse.wire.command_codec import encode_command_status
 from packhorse.wire.messages import (
@@ -17,141 +17,14 @@ from packhorse.wire.messages import (
     Status,
 )
 from packhorse_services.publisher.commands import store
-from packhorse_services.publisher.outcomes.tidying import Tidying
-from tests.harness.publisher_service import PublisherService, as_
-from tests.harness.publisher_site import (
-    Site,
-    publish,
-    states,
-    told,
-    until_failed,
-    until_remembered,
-)
+from tests.harness.publisher_service import PublisherService
+from tests.harness.publisher_site import Site, publish, states, told, until_failed, until_remembered
 from tests.harness.publishing import AGENT, TOPICS
 
 
 @pytest.fixture
 def site(database_url: str, tmp_path: Path) -> Site:
     return Site(database_url, tmp_path)
-
-
-def test_r18_the_error_queue_outlives_publisher_status_topic_and_log(site: Site) -> None:
-    ids: list[str] = []
-
-    async def fail(s: PublisherService) -> None:
-        ids.extend(await publish(s))
-        failure = {"package_id": ids[1], "attempts": 4, "reason": "no", "decided_ms": 10**12}
-        s.status("sub1", 1, Status.REMOVED_FAILED, **failure)
-        await s.announce("sub1", 4, max_retries=3)
-        await until_failed(s, "sub1", 1)
-
-    async def look(s: PublisherService) -> None:
-        [entry] = (await s.get("/queues/sub1/errors"))["entries"]
-        assert entry == {
-            "package_id": ids[1],
-            "offset": 1,
-            "action": "ADD",
-            "paths": ["/p1"],
-            "deep_paths": [],
-            "user": "admin",
-            "attempts": 4,
-            "reason": "no",
-            "time": "2001-09-09T01:46:40Z",
-            "redistributed_as": None,
-        }
-
-    async def look_at_all(s: PublisherService) -> None:
-        await look(s)
-        [queue] = (await s.get("/queues"))["queues"]
-        assert (queue["subscriber"], queue["errors"]) == ("sub1", 1)
-        assert await states(s, ids[1]) == {"sub1": "REMOVED_FAILED"}
-        assert await states(s, ids[0]) == {"sub1": "IMPORTED"}
-
-    async def cut(s: PublisherService) -> None:
-        await look_at_all(s)
-        s.journal.truncate(TOPICS.package, 5)
-
-    site.run(fail)
-    site.run(look_at_all)
-    site.recreate(TOPICS.status)
-    site.run(cut)
-    site.run(look)
-
-
-def test_r18_a_failure_of_an_older_log_never_colours_a_new_package(site: Site) -> None:
-    old: list[str] = []
-
-    async def fail(s: PublisherService) -> None:
-        old.extend(await publish(s, 2))
-        journal_id = s.journal.identity(TOPICS.package)
-        known = {"package_id": old[1], "reason": "old", "journal_id": journal_id}
-        s.status("sub1", 1, Status.REMOVED_FAILED, **known)
-        await s.announce("sub1", 1, journal_id=journal_id)
-        await until_failed(s, "sub1", 1)
-
-    async def go_on(s: PublisherService) -> None:
-        new = await publish(s, 2)
-        journal_id = s.journal.identity(TOPICS.package)
-        await s.announce("sub1", 1, journal_id=journal_id)
-        assert await states(s, new[1]) == {"sub1": "IMPORTED"}
-        known = {"package_id": new[1], "reason": "new", "journal_id": journal_id}
-        s.status("sub1", 1, Status.REMOVED_FAILED, **known)
-        found = await until_failed(s, "sub1", 2)
-        assert [one["package_id"] for one in found["entries"]] == [old[1], new[1]]
-        first = await s.get("/queues/sub1/errors?limit=1")
-        second = await s.get(first["next"])
-        shown = first["entries"] + second["entries"]
-        assert [one["reason"] for one in shown] == ["old", "new"]
-        assert second["next"] is None
-        again = await s.client.post("/queues/sub1/errors/1/redistribute")
-        assert again.status_code == 202
-        entries = (await s.get("/queues/sub1/errors"))["entries"]
-        assert [one["redistributed_as"] for one in entries] == [None, again.json()["id"]]
-
-    site.run(fail)
-    site.recreate(TOPICS.package)
-    site.run(go_on)
-
-
-def test_r18_redistributing_is_a_new_request_of_the_same_paths_to_all(site: Site) -> None:
-    async def scenario(s: PublisherService) -> None:
-        ids = await publish(s, 2)
-        for offset in (0, 1):
-            s.status("sub1", offset, Status.REMOVED_FAILED, package_id=ids[offset])
-        s.status("sub1", 7, Status.REMOVED_FAILED, package_id="nobody-knows")
-        await s.announce("sub1", 1, max_retries=0)
-        await until_failed(s, "sub1", 3)
-        path = "/queues/sub1/errors/1/redistribute"
-        headers = {"Idempotency-Key": "again"}
-        answers = [await s.client.post(path, headers=headers) for _ in range(2)]
-        assert [one.status_code for one in answers] == [202, 202]
-        assert answers[0].headers["location"] == f"/distributions/{answers[0].json()['id']}"
-        assert [one.json()["repeated"] for one in answers] == [False, True]
-        assert {one.json()["id"] for one in answers} == {answers[0].json()["id"]}
-        placed = s.author.journaled()
-        assert [one.message.entry.paths for one in placed] == [("/p0",), ("/p1",), ("/p1",)]
-        shown = {one["offset"]: one for one in (await until_failed(s, "sub1", 3))["entries"]}
-        assert shown[1]["redistributed_as"] == placed[-1].message.entry.package_id
-        assert shown[0]["redistributed_as"] is None
-
-        refused = await s.client.post(path, headers=as_("editor"))
-        assert (refused.status_code, refused.json()["type"]) == (403, "/problems/path-refused")
-        forbidden = await s.client.post(path, headers=as_("viewer"))
-        assert forbidden.status_code == 403
-        for wrong in ("/queues/sub1/errors/2", "/queues/nobody/errors/1"):
-            missing = await s.client.post(f"{wrong}/redistribute")
-            assert (missing.status_code, missing.json()["type"]) == (
-                *(404, "/problems/not-in-error-queue"),
-            )
-        unknown = await s.client.post("/queues/sub1/errors/7/redistribute")
-        assert (unknown.status_code, unknown.json()["type"]) == (409, "/problems/paths-unknown")
-        assert "POST /distribute" in unknown.json()["detail"]
-        s.author.rows("DELETE FROM content.node WHERE path = '/p0' RETURNING path")
-        gone = await s.client.post("/queues/sub1/errors/0/redistribute")
-        assert (gone.status_code, gone.json()["type"]) == (404, "/problems/path-missing")
-        assert len(s.author.journaled()) == 3
-
-    site.run(scenario)
 
 
 def test_r18_an_import_is_not_shown_before_it_can_no_longer_be_a_failure(site: Site) -> None:
@@ -307,32 +180,3 @@ def test_another_replica_shows_the_same_and_takes_over(site: Site) -> None:
         assert [one["package_id"] for one in await told(s, 2)] == ids
 
     site.run(first)
-
-
-def test_r18_housekeeping_keeps_failures_longer_than_the_log(site: Site) -> None:
-    async def scenario(s: PublisherService) -> None:
-        ids = await publish(s)
-        for offset, status in (
-            (0, Status.REMOVED),
-            (1, Status.REMOVED_FAILED),
-            (2, Status.SKIPPED),
-        ):
-            s.status("sub1", offset, status, package_id=ids[offset])
-        s.status("sub1", 4, Status.REMOVED, package_id=ids[4])
-        await s.announce("sub1", 4)
-        await until_failed(s, "sub1", 1)
-        with open_pool(s.author.database_url, "tests") as pool:
-            tidying = Tidying(pool, s.journal, TOPICS.package, AGENT, keep_failed_s=3600)
-            tidying.tidy()
-            query = "SELECT log_offset FROM bookkeeping.outcome ORDER BY 1"
-            assert s.author.rows(query) == [(0,), (1,), (2,), (4,)]
-            s.journal.truncate(TOPICS.package, 4)
-            tidying.tidy()
-            assert s.author.rows(query) == [(1,), (4,)]
-            s.author.rows(
-                "UPDATE bookkeeping.outcome SET recorded_at = now() - interval '2 h' RETURNING 1"
-            )
-            tidying.tidy()
-            assert s.author.rows(query) == [(4,)]
-
-    site.run(scenario)

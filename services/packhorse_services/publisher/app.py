@@ -14,6 +14,7 @@ from packhorse.runtime.http import create_app
 from packhorse.runtime.lifecycle import Component
 from packhorse.runtime.problems import Kind
 from packhorse.runtime.stopping import telling
+from packhorse.runtime.streams import StreamsEnded, TooManyStreams
 from packhorse_services.publisher import (
     command_routes,
     distribution_list_routes,
@@ -32,7 +33,7 @@ from packhorse_services.publisher.delivery import TopicTooSmall
 from packhorse_services.publisher.dry_run import TooManyDryRuns
 from packhorse_services.publisher.idempotency import KeyInProgress, KeyReused
 from packhorse_services.publisher.line import TooManyWaiting
-from packhorse_services.publisher.live.hub import NoEventsYet, TooManyStreams
+from packhorse_services.publisher.live.hub import NoEventsYet
 from packhorse_services.publisher.outcomes.error_queue import NotInErrorQueue, PathsUnknown
 from packhorse_services.publisher.prepared import (
     PackageIdUsed,
@@ -73,6 +74,7 @@ PROBLEMS: Mapping[type[Exception], Kind] = {
     BeyondNewest: Kind(422, "beyond-newest", "The offset is above the newest in the queue"),
     TooManyStreams: Kind(429, "too-many-streams", "As many follow the events as may", 10),
     NoEventsYet: Kind(503, "no-events-yet", "The events can't be followed right now", 2),
+    StreamsEnded: Kind(503, "streams-ended", "The publisher is about to end", 2),
     NotInErrorQueue: Kind(404, "not-in-error-queue", "No such entry in the error queue"),
     PathsUnknown: Kind(409, "paths-unknown", "What the package was about is not known any more"),
     UnknownCommand: Kind(404, "unknown-command", "No such command"),

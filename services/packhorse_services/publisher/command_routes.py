@@ -1,11 +1,11 @@
 """Operating subscribers over HTTP: clear, pause, resume, stop, reset, and what became of it."""
 
 from typing import Annotated
-from urllib.parse import urlencode
 
 from fastapi import APIRouter, Depends, Header, Path, Query, Request, Response
 
 from packhorse.runtime.auth import Principal, Scope, require
+from packhorse.runtime.paging import link_to, page_url
 from packhorse.runtime.problems import documented
 from packhorse.runtime.validation import StrictRoute
 from packhorse.wire.messages import DesiredState
@@ -120,11 +120,11 @@ async def list_commands(
     found = await commands.page(subscriber=subscriber, state=state, behind=cursor, limit=limit + 1)
     following = None
     if len(found) > limit:
-        asked = {"subscriber": subscriber, "state": state, "limit": limit}
-        asked["cursor"] = found[limit - 1].command_id
-        query = urlencode({name: value for name, value in asked.items() if value is not None})
-        following = f"/commands?{query}"
-        response.headers["Link"] = f'<{following}>; rel="next"'
+        last = found[limit - 1].command_id
+        following = page_url(
+            "/commands", subscriber=subscriber, state=state, limit=limit, cursor=last
+        )
+    response.headers.update(link_to(following))
     shown = [command_document(command) for command in found[:limit]]
     return CommandList(agent=commands.agent, commands=shown, next=following)
 

@@ -1,50 +1,32 @@
 """Listing distributions."""
 
 import asyncio
-from datetime import datetime
 from typing import Annotated, Literal
-from urllib.parse import urlencode
 
 from fastapi import APIRouter, Depends, Query, Request, Response
 from pydantic import BaseModel, Field
 
 from packhorse.runtime.auth import Principal, Scope, require
+from packhorse.runtime.paging import link_to, page_url
 from packhorse.runtime.problems import documented
 from packhorse.runtime.validation import StrictRoute
 from packhorse.wire.messages import Action
 from packhorse_services.publisher.collaborators import of
+from packhorse_services.publisher.distribution_documents import distribution_summary
 from packhorse_services.publisher.distribution_list import (
     DistributionFilter,
     DistributionPage,
     read_place,
     write_place,
 )
-from packhorse_services.publisher.distributions import Distribution, DistributionState
-from packhorse_services.publisher.schemas import RANGE_FROM, RANGE_TO, Links, Path
+from packhorse_services.publisher.distributions import DistributionState
+from packhorse_services.publisher.schemas import DistributionSummary, Path
 
 router = APIRouter(route_class=StrictRoute, tags=["distributions"])
 
 Reader = Annotated[Principal, Depends(require(Scope.QUEUES_READ))]
 
 _MAX_PAGE = 1_000
-
-
-class DistributionSummary(BaseModel):
-    """A distribution without its part at each subscriber."""
-
-    id: str
-    package_id: str
-    state: Literal["ACCEPTED", "QUEUED", "DISTRIBUTED"]
-    offset: int | None
-    action: str
-    paths: list[str]
-    deep_paths: list[str]
-    range_from: str = Field(default="", description=RANGE_FROM)
-    range_to: str = Field(default="", description=RANGE_TO)
-    user: str
-    size: int = Field(description="Bytes of the body as stored")
-    accepted_at: datetime
-    links: Links
 
 
 class DistributionListDocument(BaseModel):
@@ -86,36 +68,15 @@ async def list_distributions(
     following = None
     if page.behind is not None:
         asked = {"path_prefix": path_prefix, "action": action, "user": user, "state": state}
-        given = {name: value for name, value in asked.items() if value is not None}
-        query = urlencode({"cursor": write_place(page.behind), "limit": limit, **given})
-        following = f"/distributions?{query}"
-    link = {"Link": f'<{following}>; rel="next"'} if following else None
+        place = write_place(page.behind)
+        following = page_url("/distributions", cursor=place, limit=limit, **asked)
     body = await asyncio.to_thread(_written, publisher.agent, page, following)
-    return Response(body, headers=link, media_type="application/json")
+    return Response(body, headers=link_to(following), media_type="application/json")
 
 
 def _written(agent: str, page: DistributionPage, following: str | None) -> str:
     return DistributionListDocument(
         agent=agent,
-        distributions=[_summary(found, in_state) for found, in_state in page.found],
+        distributions=[distribution_summary(found, in_state) for found, in_state in page.found],
         next=following,
     ).model_dump_json()
-
-
-def _summary(found: Distribution, state: DistributionState) -> DistributionSummary:
-    entry = found.entry
-    return DistributionSummary(
-        id=entry.package_id,
-        package_id=entry.package_id,
-        state=state.value,
-        offset=found.offset,
-        action=entry.action.value,
-        paths=list(entry.paths),
-        deep_paths=list(entry.deep_paths),
-        range_from=entry.range_from,
-        range_to=entry.range_to,
-        user=entry.user,
-        size=entry.body_length,
-        accepted_at=found.accepted_at,
-        links=Links(self=f"/distributions/{entry.package_id}"),
-    )

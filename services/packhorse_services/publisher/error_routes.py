@@ -7,7 +7,6 @@ import logging
 import re
 from datetime import datetime
 from typing import Annotated
-from urllib.parse import quote, urlencode
 
 import psycopg
 from fastapi import APIRouter, Depends, Path, Query, Request, Response
@@ -16,6 +15,7 @@ from pydantic import BaseModel, Field
 
 from packhorse.runtime import tracing
 from packhorse.runtime.auth import Principal, Scope, require
+from packhorse.runtime.paging import link_to, page_url
 from packhorse.runtime.problems import Problem, documented
 from packhorse.runtime.validation import StrictRoute
 from packhorse_services.publisher.collaborators import of
@@ -26,6 +26,7 @@ from packhorse_services.publisher.outcomes.error_queue import (
     FailedPackage,
     Place,
 )
+from packhorse_services.publisher.queues.schemas import queue_url
 from packhorse_services.publisher.schemas import DistributionAccepted, time_of
 from packhorse_services.publisher.submission import (
     ACCEPTED_HEADERS,
@@ -100,12 +101,10 @@ async def get_error_queue(
         publisher.queues.subscriber(subscriber)
     following = None
     if page.behind is not None:
-        path = f"/queues/{quote(subscriber, safe='')}/errors"
-        query = urlencode({"cursor": _write_place(page.behind), "limit": limit})
-        following = f"{path}?{query}"
-    link = {"Link": f'<{following}>; rel="next"'} if following else None
+        path = f"{queue_url(subscriber)}/errors"
+        following = page_url(path, cursor=_write_place(page.behind), limit=limit)
     body = await asyncio.to_thread(_written, subscriber, length, page, following)
-    return Response(body, headers=link, media_type="application/json")
+    return Response(body, headers=link_to(following), media_type="application/json")
 
 
 def _written(subscriber: str, length: int, page: ErrorPage, following: str | None) -> str:

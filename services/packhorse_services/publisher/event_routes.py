@@ -7,6 +7,7 @@ from fastapi import APIRouter, Depends, Header, Query, Request
 from fastapi.sse import EventSourceResponse, ServerSentEvent
 
 from packhorse.runtime.auth import Principal, Scope, require
+from packhorse.runtime.openapi import event_kind, event_stream
 from packhorse.runtime.problems import Problem, documented
 from packhorse.runtime.validation import StrictRoute
 from packhorse_services.publisher.collaborators import of
@@ -23,28 +24,8 @@ _DEFAULT_TYPES = "package,status,distributed"
 
 
 def _stream_documented() -> dict[str, Any]:
-    """Describe the stream as OpenAPI 3.2 does, and each event's data."""
-    kinds = [
-        {
-            "type": "object",
-            "required": ["event", "data", "id"],
-            "properties": {
-                "event": {"const": str(name)},
-                "data": {
-                    "type": "string",
-                    "contentMediaType": "application/json",
-                    "contentSchema": model.model_json_schema(),
-                },
-                "id": {"type": "string", "description": "Send it back as Last-Event-ID"},
-            },
-        }
-        for name, model in EVENTS.items()
-    ]
-    return {
-        "description": "The events, until the client goes. The stream ends by itself after some "
-        "minutes and when the publisher ends: connect again with the last id as Last-Event-ID",
-        "content": {"text/event-stream": {"itemSchema": {"oneOf": kinds}}},
-    }
+    kinds = [event_kind(str(name), model.model_json_schema()) for name, model in EVENTS.items()]
+    return event_stream(kinds, "publisher")
 
 
 async def open_stream(

@@ -49,7 +49,7 @@ def search(
     `beat` is called every few seconds of a long reading. Raises `JournalUnavailable` when the
     end is not reached: then nothing is known.
     """
-    bounds = journal.bounds(topic)
+    bounds = journal.bounds(topic, after_appends=True)
     first = bounds.oldest
     if isinstance(start, int) and bounds.oldest <= start <= bounds.next:
         first = start

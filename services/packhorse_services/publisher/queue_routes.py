@@ -1,11 +1,11 @@
 """Reading queues and subscribers."""
 
 from typing import Annotated, Literal
-from urllib.parse import urlencode
 
 from fastapi import APIRouter, Depends, Header, Path, Query, Request, Response
 
 from packhorse.runtime.auth import Principal, Scope, require
+from packhorse.runtime.paging import link_to, page_url
 from packhorse.runtime.problems import documented
 from packhorse.runtime.validation import StrictRoute
 from packhorse.wire.messages import Action
@@ -85,13 +85,15 @@ async def get_queue(
         return Response(status_code=304, headers=headers)
     following = None
     if queue.page.behind is not None:
-        following = _page_url(
-            *(queue_url(subscriber), queue.page.behind, limit),
+        following = page_url(
+            queue_url(subscriber),
+            cursor=write_cursor(queue.page.behind),
+            limit=limit,
             path_prefix=path_prefix,
             action=action,
         )
-        headers["Link"] = f'<{following}>; rel="next"'
     document = queue_document(queue, publisher.agent, following)
+    headers |= link_to(following)
     return Response(document.model_dump_json(), 200, headers, "application/json")
 
 
@@ -111,8 +113,3 @@ async def get_subscriber(
 ) -> SubscriberDocument:
     """Return one subscriber."""
     return subscriber_document(await of(request).queues.one(subscriber))
-
-
-def _page_url(path: str, behind: int, limit: int, **filters: str | None) -> str:
-    given = {name: value for name, value in filters.items() if value is not None}
-    return f"{path}?{urlencode({'cursor': write_cursor(behind), 'limit': limit, **given})}"

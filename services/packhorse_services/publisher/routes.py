@@ -14,18 +14,14 @@ from packhorse.runtime.problems import Problem, documented
 from packhorse.runtime.validation import StrictRoute
 from packhorse.wire.messages import Action
 from packhorse_services.publisher.collaborators import Collaborators, of
-from packhorse_services.publisher.deliveries import DeliveryTo
 from packhorse_services.publisher.distribute import DistributionRequest
-from packhorse_services.publisher.distributions import Distribution, DistributionState
+from packhorse_services.publisher.distribution_documents import distribution_document
 from packhorse_services.publisher.schemas import (
-    DeliveryDocument,
     DistributeBody,
     DistributionAccepted,
     DistributionDocument,
     DryRunReport,
-    Links,
     TargetSubscriber,
-    time_of,
 )
 from packhorse_services.publisher.submission import (
     ACCEPTED_HEADERS,
@@ -152,38 +148,4 @@ async def get_distribution(
     if wait:
         found = await publisher.distributions.done(found, wait)
     state = publisher.distributions.state(found.offset)
-    return _document(found, state, await publisher.distributions.deliveries(found))
-
-
-def _document(
-    found: Distribution, state: DistributionState, deliveries: list[DeliveryTo]
-) -> DistributionDocument:
-    entry = found.entry
-    return DistributionDocument(
-        id=entry.package_id,
-        package_id=entry.package_id,
-        state=state.value,
-        offset=found.offset,
-        action=entry.action.value,
-        paths=list(entry.paths),
-        deep_paths=list(entry.deep_paths),
-        range_from=entry.range_from,
-        range_to=entry.range_to,
-        user=entry.user,
-        size=entry.body_length,
-        nodes=entry.node_count,
-        accepted_at=found.accepted_at,
-        subscribers=[_delivery(one) for one in deliveries],
-        links=Links(self=f"/distributions/{entry.package_id}"),
-    )
-
-
-def _delivery(one: DeliveryTo) -> DeliveryDocument:
-    return DeliveryDocument(
-        subscriber=one.subscriber,
-        state=one.state.value,
-        stale=one.stale,
-        attempts=one.attempts,
-        reason=one.reason,
-        next_attempt_at=time_of(one.next_attempt_ms),
-    )
+    return distribution_document(found, state, await publisher.distributions.deliveries(found))

@@ -134,9 +134,7 @@ class DeliveryDocument(BaseModel):
     next_attempt_at: datetime | None
 
 
-class DistributionDocument(BaseModel):
-    """A distribution and what became of it."""
-
+class _Distributed(BaseModel):
     id: str
     package_id: str
     state: Literal["ACCEPTED", "QUEUED", "DISTRIBUTED"]
@@ -148,6 +146,18 @@ class DistributionDocument(BaseModel):
     range_to: str = Field(default="", description=RANGE_TO)
     user: str
     size: int = Field(description="Bytes of the body as stored")
+
+
+class DistributionSummary(_Distributed):
+    """A distribution without its part at each subscriber."""
+
+    accepted_at: datetime
+    links: Links
+
+
+class DistributionDocument(_Distributed):
+    """A distribution and what became of it."""
+
     nodes: int
     accepted_at: datetime
     subscribers: list[DeliveryDocument]

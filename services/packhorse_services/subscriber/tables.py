@@ -16,7 +16,7 @@ from sqlalchemy import (
     text,
     true,
 )
-from sqlalchemy.dialects.postgresql import JSONB
+from sqlalchemy.dialects.postgresql import ARRAY, JSONB
 
 from packhorse.db.metadata import BOOKKEEPING, METADATA
 
@@ -49,6 +49,22 @@ POSITION = Table(
     schema=BOOKKEEPING,
 )
 """Each lane's last processed offset, what was there, and the epoch that may move it (R24, R25)."""
+
+JOINED_SNAPSHOT = Table(
+    "joined_snapshot",
+    METADATA,
+    Column(
+        "singleton", Boolean, CheckConstraint("singleton"), primary_key=True, server_default=true()
+    ),
+    Column("snapshot_id", Text, nullable=False),
+    Column("log_offset", BigInteger, nullable=False),
+    Column("journal_id", Text, nullable=False),
+    Column("publisher_agents", ARRAY(Text), nullable=False),
+    Column("left_out", Text, nullable=False),
+    Column("joined_at", _TIME, nullable=False, server_default=func.clock_timestamp()),
+    schema=BOOKKEEPING,
+)
+"""At most one row: the last snapshot that was loaded, and what it left out (its digest)."""
 
 ATTEMPT = Table(
     "attempt",

@@ -194,8 +194,13 @@ class Journal(Protocol):
         """Return the record at exactly `offset`, or None when there is none in the log."""
         ...
 
-    def bounds(self, topic: str, partition: int = 0) -> Bounds:
-        """Return the partition's bounds as they are now. Raises `JournalUnavailable`."""
+    def bounds(self, topic: str, partition: int = 0, *, after_appends: bool = False) -> Bounds:
+        """Return the partition's bounds as they are now. Raises `JournalUnavailable`.
+
+        With `after_appends` a record that somebody has sent who then ended is below `next`, or
+        will never be in the log: whoever takes over from him asks so before it appends (R26).
+        Kafka can't know of what its broker has not read from the network yet.
+        """
         ...
 
     def offset_at(self, topic: str, time_ms: int, partition: int = 0) -> int:

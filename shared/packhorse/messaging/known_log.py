@@ -70,7 +70,7 @@ class KnownLog:
         self._journal_id = self._journal.identity(self._place.topic)
         if self._place.key is not None:
             self._partition = self._journal.partition_of(self._place.topic, self._place.key)
-        bounds = self._bounds()
+        bounds = self._bounds(after_appends=True)
         snapshot = self._snapshots.load(self._place.snapshots)
         self.state = Deduplication(self._limits.producers)
         self.doubted.clear()
@@ -87,7 +87,7 @@ class KnownLog:
         Afterwards nothing is in doubt: what was pushed and is not in the log will not be. To be
         called with nothing of ours on its way. A topic that was created anew begins anew.
         """
-        bounds = self._bounds()
+        bounds = self._bounds(after_appends=bool(self.doubted))
         if not bounds.oldest <= self._position <= bounds.next and self._is_another_topic():
             self._recover()
             return {}
@@ -125,8 +125,10 @@ class KnownLog:
         self._snapshots.save(self._place.snapshots, snapshot)
         self.unsaved = 0
 
-    def _bounds(self) -> Bounds:
-        return self._journal.bounds(self._place.topic, self._partition)
+    def _bounds(self, *, after_appends: bool) -> Bounds:
+        """Return the log's end; what is not below it may be appended again only `after_appends`."""
+        place = self._place
+        return self._journal.bounds(place.topic, self._partition, after_appends=after_appends)
 
     def _is_another_topic(self) -> bool:
         return self._journal.identity(self._place.topic) != self._journal_id

@@ -113,7 +113,13 @@ class MemoryJournal:
                 return None
             return log.records[offset - log.oldest]
 
-    def bounds(self, topic: str, partition: int = 0) -> Bounds:
+    def bounds(
+        self,
+        topic: str,
+        partition: int = 0,
+        *,
+        after_appends: bool = False,  # noqa: ARG002 - every append is over when it returns
+    ) -> Bounds:
         """Return the partition's bounds."""
         with self._log.changed:
             return self._log.topic(topic).partition(partition).bounds

@@ -14,7 +14,7 @@ def open_journal(url: str, *, client_name: str) -> Journal:
     `memory://name` lives in this process and is shared by everybody who opens that name;
     `postgresql://user:password@host/database` is the SQL journal; `kafka://host:port,host:port`
     takes any librdkafka setting as `?security.protocol=…`. `client_name` is what the backend's
-    operator sees. Raises `UnknownJournal`.
+    operator sees. Raises `UnknownJournal`, or another `Permanent` for a URL that can't be used.
     """
     scheme = url.partition("://")[0]
     if scheme == "memory":
@@ -22,8 +22,10 @@ def open_journal(url: str, *, client_name: str) -> Journal:
 
         return open_memory_journal(url)
     if scheme in ("postgresql", "postgres"):
+        from packhorse.db.engine import check_database_url
         from packhorse.messaging.sql.journal import SqlJournal
 
+        check_database_url(url)
         return SqlJournal(url, client_name)
     if scheme == "kafka":
         return _open_kafka(url, client_name)

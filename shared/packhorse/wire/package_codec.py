@@ -6,11 +6,12 @@ and spend no memory beyond a small multiple of the record.
 
 from collections.abc import Mapping
 from operator import attrgetter
+from typing import NamedTuple
 
 from google.protobuf.message import DecodeError
 
 from packhorse.wire.messages import Action, PackageBody, PackageEntry, PackageMessage
-from packhorse.wire.record import Encoded, Undecodable, enum_name, expect, parse, type_headers
+from packhorse.wire.record import Encoded, Undecodable, expect, parse, type_headers
 from packhorse.wire.v1 import package_pb2
 
 ENTRY_HEADER = "entry"
@@ -72,23 +73,23 @@ def _fill_entry(
     wire.range_to = entry.range_to
 
 
+_ENTRY_FIELDS = attrgetter(
+    *("package_id", "publisher_agent", "action", "paths", "deep_paths", "user", "producer"),
+    *("epoch", "sequence", "body_length", "node_count", "accepted_ms", "range_from", "range_to"),
+)
+"""In the order of `PackageEntry`; all in one call, which costs a third of one call each."""
+
+
 def _read_entry(wire: package_pb2.PackageMessage | package_pb2.PackageEntry) -> PackageEntry:
-    return PackageEntry(
-        package_id=wire.package_id,
-        publisher_agent=wire.publisher_agent,
-        action=Action(enum_name(package_pb2.Action, wire.action)),
-        paths=tuple(wire.paths),
-        deep_paths=tuple(wire.deep_paths),
-        user=wire.user,
-        producer=wire.producer,
-        epoch=wire.epoch,
-        sequence=wire.sequence,
-        body_length=wire.body_length,
-        node_count=wire.node_count,
-        accepted_ms=wire.accepted_ms,
-        range_from=wire.range_from,
-        range_to=wire.range_to,
-    )
+    package_id, agent, number, paths, deep_paths, *rest = _ENTRY_FIELDS(wire)
+    return PackageEntry(package_id, agent, _action(number), tuple(paths), tuple(deep_paths), *rest)
+
+
+def _action(number: int) -> Action:
+    action = _ACTIONS.get(number)
+    if action is None:
+        raise Undecodable(f"unknown action {number}; upgrade this build")
+    return action
 
 
 def decode_entry(headers: Mapping[str, bytes]) -> PackageEntry:
@@ -104,9 +105,9 @@ EntryRow = tuple[str, int, str, int, list[str], list[str], tuple[str, str] | Non
 ACTION_NUMBERS: Mapping[Action, int] = {
     Action(name): number for name, number in package_pb2.Action.items()
 }
+_ACTIONS = {number: action for action, number in ACTION_NUMBERS.items()}
 
 _PLAIN_FIELDS = attrgetter("package_id", "body_length", "user", "action", "range_from", "range_to")
-_KNOWN_NUMBERS = frozenset(ACTION_NUMBERS.values())
 
 
 def decode_entry_row(headers: Mapping[str, bytes]) -> EntryRow:
@@ -119,10 +120,38 @@ def decode_entry_row(headers: Mapping[str, bytes]) -> EntryRow:
     except (DecodeError, ValueError) as error:
         raise Undecodable(f"the record's entry header is none: {error}") from error
     package_id, body_length, user, number, first, end = _PLAIN_FIELDS(wire)
-    if number not in _KNOWN_NUMBERS:
-        raise Undecodable(f"unknown action {number}; upgrade this build")
+    _action(number)
     held = (first, end) if first or end else None
     return package_id, body_length, user, number, wire.paths[:], wire.deep_paths[:], held
+
+
+class PackageRow(NamedTuple):
+    """What an archive lists of a package."""
+
+    action: str
+    paths: list[str]
+    deep_paths: list[str]
+    body_sha256: str
+    content_length: int
+    body_reference: str | None
+    package_id: str
+    publisher_agent: str
+    range_from: str
+    range_to: str
+    user: str
+    producer: str
+    epoch: int
+    sequence: int
+    body_length: int
+    node_count: int
+    accepted_ms: int
+    publisher_instance: str
+    package_type: str
+
+
+_ROW_FIELDS = attrgetter(
+    *("action", "paths", "deep_paths", "body_sha256", "content_length"), *PackageRow._fields[6:]
+)
 
 
 def is_producer(name: str) -> bool:
@@ -135,13 +164,7 @@ def decode_package(headers: Mapping[str, bytes], value: bytes) -> PackageMessage
 
     Raises `Undecodable`, also for another kind of message, or a producer that can't be one.
     """
-    expect(headers, PackageMessage)
-    wire = package_pb2.PackageMessage()
-    parse(wire, value)
-    if not is_producer(wire.producer):
-        raise Undecodable(
-            f"the package's producer is not up to {MAX_PRODUCER} printable characters"
-        )
+    wire = _read_package(headers, value)
     return PackageMessage(
         entry=_read_entry(wire),
         body=_read_body(wire),
@@ -149,6 +172,38 @@ def decode_package(headers: Mapping[str, bytes], value: bytes) -> PackageMessage
         package_type=wire.package_type,
         metadata=dict(wire.metadata),
     )
+
+
+def decode_package_row(headers: Mapping[str, bytes], value: bytes) -> PackageRow:
+    """Decode of a package record what an archive lists, the body left out.
+
+    Takes and refuses what `decode_package` does, at a quarter of its cost.
+    """
+    wire = _read_package(headers, value)
+    number, paths, deep_paths, sha256, content_length, *plain = _ROW_FIELDS(wire)
+    kind = wire.WhichOneof("body")
+    return PackageRow(
+        _action(number).value,
+        paths[:],
+        deep_paths[:],
+        sha256.hex() if kind else "",
+        content_length if kind else 0,
+        wire.body_reference if kind == "body_reference" else None,
+        *plain,
+    )
+
+
+def _read_package(headers: Mapping[str, bytes], value: bytes) -> package_pb2.PackageMessage:
+    expect(headers, PackageMessage)
+    try:
+        wire = package_pb2.PackageMessage.FromString(value)
+    except (DecodeError, ValueError) as error:
+        raise Undecodable(f"the record's bytes are no PackageMessage: {error}") from error
+    if not is_producer(wire.producer):
+        raise Undecodable(
+            f"the package's producer is not up to {MAX_PRODUCER} printable characters"
+        )
+    return wire
 
 
 def _read_body(wire: package_pb2.PackageMessage) -> PackageBody | None:

@@ -51,7 +51,7 @@ def type_headers(kind: type[Message]) -> dict[str, bytes]:
 
 def expect(headers: Mapping[str, bytes], kind: type[Message]) -> None:
     """Raise `Undecodable` unless the headers promise a `kind` of this version."""
-    if message_type(headers) != kind.__name__:
+    if headers.get(TYPE_HEADER) != kind.__name__.encode():
         raise Undecodable(f"record is of type {message_type(headers)!r}, not {kind.__name__}")
     if headers.get(VERSION_HEADER) != VERSION:
         raise Undecodable(f"{kind.__name__} has a version this build does not know; upgrade it")

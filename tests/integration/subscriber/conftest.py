@@ -21,7 +21,7 @@ _EMPTY = """
     TRUNCATE bookkeeping.lease, bookkeeping.position, bookkeeping.attempt, bookkeeping.status,
         bookkeeping.status_mark, bookkeeping.clear_command, bookkeeping.command_position,
         bookkeeping.applied_sequence, bookkeeping.applied_package, bookkeeping.lane_control,
-        bookkeeping.command_status, bookkeeping.audit;
+        bookkeeping.command_status, bookkeeping.audit, bookkeeping.joined_snapshot;
     DELETE FROM content.node WHERE path <> '/';
 """
 

@@ -26,7 +26,7 @@ from packhorse_services.subscriber.staging_follower import StagingFollower
 from tests.harness.clock import ManualClock
 from tests.harness.feed import TOPICS
 from tests.harness.journals import eventually
-from tests.unit.subscriber.test_staging import START, announcement, arrival, status
+from tests.harness.staging import START, announcement, arrival, status
 
 
 @pytest.fixture(params=["memory", "sql", pytest.param("kafka", marks=pytest.mark.kafka)])
@@ -68,7 +68,7 @@ def tell(journal: Journal, *messages: StatusMessage | bytes) -> None:
     for message in messages:
         encoded = encode_status(message if isinstance(message, StatusMessage) else status(0, *ONE))
         value = message if isinstance(message, bytes) else encoded.value
-        journal.append(TOPICS.status, Outgoing(value, encoded.headers)).result(10)
+        journal.append(TOPICS.status, Outgoing(value, encoded.headers)).result(30)
 
 
 ONE = (Status.IMPORTED,)
@@ -77,7 +77,7 @@ ONE = (Status.IMPORTED,)
 def announce(journal: Journal, message: DiscoveryMessage) -> None:
     encoded = encode_discovery(message)
     record = Outgoing(encoded.value, encoded.headers, message.subscriber)
-    journal.append(TOPICS.discovery, record).result(10)
+    journal.append(TOPICS.discovery, record).result(30)
 
 
 def becomes(staging: Staging, offset: int, verdict: Verdict, time_ms: int = 2**60) -> None:
@@ -128,7 +128,7 @@ def test_what_became_of_a_command_leaves_the_proof_by_silence_as_it_is() -> None
     command = encode_command_status(
         CommandStatusMessage("c1", "golden", "main", CommandState.APPLIED)
     )
-    journal.append(TOPICS.status, Outgoing(command.value, command.headers)).result(10)
+    journal.append(TOPICS.status, Outgoing(command.value, command.headers)).result(30)
     tell(journal, status(2, Status.IMPORTED))
     announce(journal, announcement(5))
     with following(journal) as staging:
@@ -169,7 +169,7 @@ class Held:
         def held_poll(timeout: float, **limits: int) -> Sequence[Record]:
             if not self.open.is_set():
                 self.waiting.set()
-                self.open.wait(30)
+                self.open.wait(120)
             if self.failing:
                 self.failed.set()
                 raise JournalUnavailable("away")

@@ -86,16 +86,16 @@ def test_r10_a_blocked_lane_blocks_no_other(feed: Feed, database_url: str) -> No
 
 
 def test_r11_a_standby_waits_and_takes_over(feed: Feed, database_url: str) -> None:
-    with running(feed, database_url) as first:
+    with running(feed, database_url, lease_s=10.0) as first:
         imported(first, feed.add(page("/a")))
-        with running(feed, database_url) as second:
+        with running(feed, database_url, lease_s=10.0) as second:
             eventually(
                 lambda: second.lease.holder() == first.identity.instance, "the second looked"
             )
             assert lane(second).state is LaneState.WAITING_FOR_LEASE
             imported(first, feed.add(page("/b")))
             for component in reversed(first.components):
-                component.stop(10)
+                component.stop(30)
             imported(second, feed.add(page("/c")))
             assert second.lease.epoch() == 2
     assert_is_the_fold(database_url, feed)

@@ -3,14 +3,13 @@
 import threading
 import uuid
 
-import psycopg
 import pytest
 
 from packhorse.messaging.api import Journal
-from packhorse.wire.messages import Action, CommandState, DesiredState, LaneState, Status
+from packhorse.wire.messages import CommandState, DesiredState, LaneState, Status
 from packhorse_services.subscriber import statuses
 from packhorse_services.subscriber.failures import Fenced
-from tests.harness.commands import Following, following, told
+from tests.harness.commands import following, reset, stopped, told
 from tests.harness.feed import TOPICS, Feed, page
 from tests.harness.postgres import Databases
 from tests.harness.subscriber import (
@@ -19,6 +18,7 @@ from tests.harness.subscriber import (
     content_of,
     position_of,
     rows_of,
+    tamper,
 )
 from tests.harness.waiting import eventually
 from tests.integration.subscriber.conftest import Workers
@@ -32,28 +32,6 @@ APPLIED, REJECTED = CommandState.APPLIED, CommandState.REJECTED
 def journal_url(request: pytest.FixtureRequest, databases: Databases) -> str:
     """Each test on the journal in memory and on the one in SQL."""
     return databases.new("journal") if request.param == "sql" else f"memory://{uuid.uuid4()}"
-
-
-def stopped(follower: Following, feed: Feed) -> None:
-    feed.control("sub", DesiredState.STOP)
-    follower.catch_up()
-    follower.worker.end()
-
-
-def reset(follower: Following, feed: Feed, offset: int) -> tuple[CommandState, int, str]:
-    """Reset a stopped lane, let it run again, and return how the command ended."""
-    stopped(follower, feed)
-    command_id = feed.reset("sub", offset)
-    follower.catch_up()
-    feed.control("sub", DesiredState.RUN)
-    follower.catch_up()
-    return told(follower.worker, feed, command_id)[-1]
-
-
-def tamper(url: str) -> None:
-    """Lose content, as an operator who needs a reset might have."""
-    with psycopg.connect(url) as connection:
-        connection.execute("DELETE FROM content.node WHERE path <> '/'")
 
 
 def test_r8_after_a_reset_what_lies_behind_is_imported_again(feed: Feed, worker: Worker) -> None:
@@ -70,63 +48,6 @@ def test_r8_after_a_reset_what_lies_behind_is_imported_again(feed: Feed, worker:
     worker.send_statuses()
     assert [s.offset for s in feed.statuses()] == offsets * 2, "each is told anew"
     assert worker.report.state.started_offset == -1
-
-
-def test_r27_what_is_a_repetition_stays_one_after_a_reset(feed: Feed, worker: Worker) -> None:
-    feed.producer = "author"
-    feed.add(page("/a", 1))
-    record = feed.records()[0]
-    middle = feed.add(page("/a", 2))
-    feed.raw(record.value, dict(record.headers))
-    with following(worker) as follower:
-        worker.run()
-        reset(follower, feed, middle)
-        worker.run()
-    assert content_of(worker.url)["/a"][1] == {"version": 2}
-    assert_is_the_fold(worker.url, feed)
-
-
-def test_r27_a_repetition_stays_one_though_its_first_has_left_the_log(
-    feed: Feed, worker: Worker
-) -> None:
-    feed.producer = "author"
-    message = feed.message(Action.ADD, ["/a"], (), [page("/a", 1)])
-    feed.append(message)
-    feed.producer = "writer"
-    feed.sequence = 0
-    feed.add(page("/a", 2))
-    middle = feed.add(page("/c", 2))
-    feed.append(message)
-    with following(worker) as follower:
-        worker.run()
-        feed.journal.truncate(TOPICS.package, 1)
-        assert reset(follower, feed, middle)[0] is APPLIED
-        worker.run()
-        assert content_of(worker.url)["/a"][1] == {"version": 2}
-        again = feed.add(page("/d"))
-        assert reset(follower, feed, 0)[0] is APPLIED
-        tamper(worker.url)
-        worker.run()
-    assert position_of(worker.url).offset == again
-    assert set(content_of(worker.url)) == {"/a", "/c", "/d"}, "what is behind it comes again"
-    assert content_of(worker.url)["/a"][1] == {"version": 2}
-
-
-def test_r27_a_reset_forward_forgets_no_producer(feed: Feed, worker: Worker) -> None:
-    feed.producer = "author"
-    message = feed.message(Action.ADD, ["/a"], (), [page("/a", 1)])
-    old = feed.append(message)
-    newest = feed.message(Action.ADD, ["/a"], (), [page("/a", 2)])
-    feed.append(newest)
-    with following(worker) as follower:
-        worker.run()
-        forward = feed.append(message)  # by itself it would be the author's highest
-        feed.journal.truncate(TOPICS.package, forward)
-        assert reset(follower, feed, forward)[0] is APPLIED
-        feed.append(newest)
-        worker.run()
-    worker.send_statuses()
-    assert [status.offset for status in feed.statuses()] == [old, old + 1]
 
 
 def test_a_reset_forward_leaves_out_what_lies_between(feed: Feed, worker: Worker) -> None:

@@ -22,7 +22,7 @@ from tests.integration.subscriber.test_subscriber_program import imported, lane,
 def test_r11_a_reset_that_waits_for_a_long_import_costs_no_lease(
     feed: Feed, database_url: str
 ) -> None:
-    options: dict[str, Any] = {"publisher_agents": ("main", "other"), "lease_s": 3.0}
+    options: dict[str, Any] = {"publisher_agents": ("main", "other"), "lease_s": 6.0}
     with running(feed, database_url, **options) as first:
         imported(first, feed.add(page("/a")))
         imported(first, feed.add(page("/x"), agent="other"), "other")
@@ -37,6 +37,7 @@ def test_r11_a_reset_that_waits_for_a_long_import_costs_no_lease(
             eventually(lambda: waits_for_a_lock(database_url), what="the reset is under way")
             eventually(
                 lambda: expiry(database_url) > waiting_since + timedelta(seconds=9),
+                timeout=60,
                 what="the lease is renewed all the while",
             )
             assert (first.lease.epoch(), second.lease.epoch()) == (1, None)

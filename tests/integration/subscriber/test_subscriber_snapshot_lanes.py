@@ -1,4 +1,4 @@
-"""A snapshot concerns all lanes at once, and is killed, paused and taken over as an import is."""
+"""A snapshot concerns all lanes at once: none goes on while it is loaded, and all follow it."""
 
 import threading
 from collections.abc import Iterator
@@ -14,21 +14,13 @@ from packhorse_services.subscriber.assembly import Subscriber
 from packhorse_services.subscriber.snapshots.turns import Turns
 from tests.harness.feed import Feed, page
 from tests.harness.postgres import Databases
-from tests.harness.processes import Room, Rooms
 from tests.harness.snapshots import snapshot_of
-from tests.harness.subscriber import assert_is_the_fold, content_of, position_of, rows_of
+from tests.harness.subscriber import assert_is_the_fold, content_of, rows_of
 from tests.harness.waiting import eventually
 from tests.integration.subscriber.conftest import empty
-from tests.integration.subscriber.test_subscriber_processes import (
-    journal_feed,
-    programs,
-    reached,
-    session_that_waits,
-)
+from tests.integration.subscriber.test_subscriber_processes import session_that_waits
 from tests.integration.subscriber.test_subscriber_program import imported, lane, running
 from tests.integration.subscriber.test_subscriber_snapshot import gap, hash_of
-
-__all__ = ["journal_feed", "programs"]
 
 BOTH = ("main", "other")
 
@@ -221,89 +213,3 @@ def test_turns_are_one_loads_or_many_steps() -> None:
     loader.join(10)
     with turns.step() as after:
         assert after
-
-
-@pytest.fixture
-def prepared(journal_feed: Feed, complete_url: str) -> int:
-    """A history, and a snapshot of it; the offset."""
-    offset = write(journal_feed, 30)
-    with complete(journal_feed, complete_url) as other:
-        everywhere(other, offset)
-    snapshot_of(complete_url, journal_feed, BOTH, part_nodes=4)
-    return offset
-
-
-def started(programs: Rooms, url: str) -> Room:
-    room = programs.subscriber(
-        "sub", url, publisher_agents="main,other", start="snapshot", lease_s=1
-    )
-    room.start()
-    return room
-
-
-def test_s1_killed_in_the_middle_of_a_load_nothing_is_half_there(
-    programs: Rooms, journal_feed: Feed, prepared: int, database_url: str, complete_url: str
-) -> None:
-    with running(journal_feed, database_url, publisher_agents=("old",)) as first:
-        imported(first, journal_feed.add(page("/main/n1", 99), agent="old"), "old")
-    before, old = content_of(database_url), position_of(database_url, "old")
-    room = programs.subscriber(
-        "sub", database_url, publisher_agents="main,other", start="snapshot", lease_s=1
-    )
-    for statement in (
-        "SELECT FROM content.node WHERE path = '/main' FOR UPDATE",  # is to be removed
-        "INSERT INTO content.node VALUES ('/main/n6', 'x', '{}', '{}')",
-        "INSERT INTO content.node VALUES ('/other', 'x', '{}', '{}')",
-        "INSERT INTO content.node VALUES ('/other/n4', 'x', '{}', '{}')",
-        "SELECT FROM bookkeeping.lane_control WHERE publisher_agent = 'other' FOR UPDATE",
-    ):
-        with held(database_url, statement):
-            room.start()
-            eventually(lambda: session_that_waits(database_url) is not None, what=statement)
-            assert content_of(database_url) == before
-            room.kill()
-        assert content_of(database_url) == before
-        assert position_of(database_url, "old") == old
-        assert rows_of(database_url, "SELECT count(*) FROM bookkeeping.position") == [(1,)]
-    room.start()
-    last = journal_feed.add(page("/main/after"))
-    for agent in BOTH:
-        reached_by(database_url, agent, last)
-    with complete(journal_feed, complete_url) as other:
-        everywhere(other, last)
-    assert hash_of(database_url) == hash_of(complete_url)
-
-
-def reached_by(url: str, agent: str, offset: int) -> None:
-    def there() -> bool:
-        rows = rows_of(
-            url, f"SELECT log_offset FROM bookkeeping.position WHERE publisher_agent = '{agent}'"
-        )
-        return bool(rows) and rows[0][0] >= offset
-
-    eventually(there, what=f"{agent} reaches {offset}")
-
-
-def test_u4_a_worker_paused_in_a_load_is_replaced_and_changes_nothing_later(
-    programs: Rooms, journal_feed: Feed, prepared: int, database_url: str, complete_url: str
-) -> None:
-    paused = started(programs, database_url)
-    with occupied(database_url, "/other/n3"):
-        eventually(lambda: session_that_waits(database_url) is not None)
-        paused.pause()
-    second = started(programs, database_url)
-    for agent in BOTH:
-        reached_by(database_url, agent, prepared)
-    last = write(journal_feed, 3)
-    for agent in BOTH:
-        reached_by(database_url, agent, last)
-    paused.resume()
-    last = write(journal_feed, 3)
-    for agent in BOTH:
-        reached_by(database_url, agent, last)
-    second.ready()
-    with complete(journal_feed, complete_url) as other:
-        everywhere(other, last)
-    assert hash_of(database_url) == hash_of(complete_url)
-    assert paused.running
-    reached(database_url, last)

@@ -1,5 +1,6 @@
 """What a load does beside the content: commands that came too late, listeners, an early end."""
 
+import dataclasses
 import json
 from collections.abc import Callable
 from typing import Any
@@ -8,6 +9,7 @@ import psycopg
 import pytest
 
 from packhorse.packages.apply import INVALIDATE_CHANNEL
+from packhorse.snapshots.snapshot import left_out, new_id
 from packhorse.wire.messages import CommandState
 from packhorse_services.subscriber.snapshots import load as loading
 from packhorse_services.subscriber.snapshots.load import Load, load
@@ -77,6 +79,11 @@ def loaded(feed: Feed, database_url: str, complete: Complete) -> Callable[..., L
     return lambda tell: Load("sub", snapshot, ("/",), {}, tell)
 
 
+def joined(url: str) -> list[tuple[Any, ...]]:
+    columns = "snapshot_id, log_offset, journal_id, publisher_agents, left_out"
+    return rows_of(url, f"SELECT {columns} FROM bookkeeping.joined_snapshot")
+
+
 def epoch_of(url: str) -> int:
     ((epoch,),) = rows_of(url, "SELECT epoch FROM bookkeeping.lease")
     return int(epoch)
@@ -116,6 +123,22 @@ def test_a_load_can_be_given_up_between_parts_and_between_deletions(
         with pytest.raises(InterruptedError):
             load(connection, feed.blobs, work, epoch_of(database_url))
         assert content_of(database_url) == before
+        assert joined(database_url) == []
         quiet = Load(work.subscriber, work.snapshot, work.roots, {}, lambda _: None)
         load(connection, feed.blobs, quiet, epoch_of(database_url))
     assert set(content_of(database_url)) == {"/b", "/c"}
+    assert [one[0] for one in joined(database_url)] == [work.snapshot.id]
+
+
+def test_a_database_says_which_snapshot_it_loaded_last(
+    feed: Feed, database_url: str, loaded: Callable[..., Load]
+) -> None:
+    first = loaded(lambda _: None)
+    lacking = dataclasses.replace(first.snapshot, id=new_id(), left_out=left_out([1]))
+    with psycopg.connect(database_url, autocommit=True) as connection:
+        for snapshot in (first.snapshot, lacking):
+            work = dataclasses.replace(first, snapshot=snapshot)
+            load(connection, feed.blobs, work, epoch_of(database_url))
+            place = (snapshot.offset, feed.journal.identity(TOPICS.package))
+            told = (snapshot.id, *place, [*snapshot.publisher_agents], snapshot.left_out)
+            assert joined(database_url) == [told]

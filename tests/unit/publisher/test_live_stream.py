@@ -9,8 +9,9 @@ import pytest
 from fastapi.sse import ServerSentEvent
 
 from packhorse.clock import SystemClock
+from packhorse.runtime.streams import StreamsEnded, TooManyStreams
 from packhorse_services.publisher.live.events import EventType
-from packhorse_services.publisher.live.hub import Hub, NoEventsYet, TooManyStreams
+from packhorse_services.publisher.live.hub import Hub, NoEventsYet
 from packhorse_services.publisher.live.logs import event_logs
 from packhorse_services.publisher.live.position import Source, read_position
 from packhorse_services.publisher.live.stream import EventStream, Pace
@@ -149,7 +150,7 @@ def test_p6_a_stream_that_waits_ends_at_once_and_none_begins_any_more() -> None:
         await asyncio.sleep(0)
         process.hub.end_streams()
         assert await ending is None
-        with pytest.raises(NoEventsYet), process.hub.place():
+        with pytest.raises(StreamsEnded), process.hub.place():
             pass
 
     play(scenario)

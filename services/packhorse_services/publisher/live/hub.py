@@ -1,7 +1,6 @@
 """What all streams of a process share: logs with their rings, places, and the end of it all."""
 
 import asyncio
-import threading
 from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
@@ -10,8 +9,8 @@ from functools import partial
 from packhorse.clock import Clock
 from packhorse.errors import Transient
 from packhorse.messaging.api import Record
-from packhorse.runtime.changes import Changes
 from packhorse.runtime.metrics import PUBLISHER_EVENT_STREAMS
+from packhorse.runtime.streams import Streams
 from packhorse_services.publisher.live.log import EventLog, Gap
 from packhorse_services.publisher.live.position import Cursor, Source, mark_of
 from packhorse_services.publisher.live.ring import Batch
@@ -22,25 +21,19 @@ from packhorse_services.publisher.queues.queue import Queues
 _READERS = 4
 
 
-class TooManyStreams(Transient):
-    """As many clients follow the events as this publisher takes."""
-
-
 class NoEventsYet(Transient):
     """The journal could not be read since this publisher started."""
 
 
-class Hub:
+class Hub(Streams):
     """A component. The queue feed's tail hands it the packages, two tails of its own the rest."""
 
     def __init__(
         self, logs: Mapping[Source, EventLog], queues: Queues, clock: Clock, *, max_streams: int
     ) -> None:
+        super().__init__(PUBLISHER_EVENT_STREAMS, max_streams)
         self.logs, self.states = logs, States(queues, clock)
-        self.changes = Changes()
-        self._max_streams, self._streams = max_streams, 0
         self._readers = ThreadPoolExecutor(_READERS, "live-journal")
-        self._stopping = threading.Event()
         self._tails = [
             Tail(self.logs[source], partial(self._take, source), clock)
             for source in (Source.STATUS, Source.EVENT)
@@ -63,39 +56,17 @@ class Hub:
         failures = (tail.failure() for tail in self._tails)
         return next((failure for failure in failures if failure is not None), None)
 
-    @property
-    def ended(self) -> bool:
-        """Whether streams have to end now."""
-        return self._stopping.is_set()
-
-    def end_streams(self) -> None:
-        """End all streams soon, and let none begin: the process is told to end."""
-        self._stopping.set()
-        self.changes.announce()
-
     @contextmanager
     def place(self) -> Iterator[None]:
-        """Take a place for one stream. Raises `TooManyStreams`, `NoEventsYet`."""
-        if self.ended:
-            raise NoEventsYet("this publisher is about to end; ask another one")
-        if not all(log.ring.begun for log in self.logs.values()):
+        """Take a place for one stream. Raises `TooManyStreams`, `StreamsEnded`, `NoEventsYet`."""
+        if not self.ended and not all(log.ring.begun for log in self.logs.values()):
             raise NoEventsYet("the journal has not been read yet; try again shortly")
-        if self._streams >= self._max_streams:
-            raise TooManyStreams(
-                f"{self._max_streams} clients follow the events already; raise event_streams or "
-                "ask another replica"
-            )
-        self._streams += 1
-        PUBLISHER_EVENT_STREAMS.set(self._streams)
-        try:
+        with super().place():
             yield
-        finally:
-            self._streams -= 1
-            PUBLISHER_EVENT_STREAMS.set(self._streams)
 
     async def read(self, source: Source, cursor: Cursor) -> Batch | Gap:
         """Read from the journal what the ring lacks, in a thread. Raises `PackhorseError`."""
-        reading = self._readers.submit(self.logs[source].read, cursor, self._stopping)
+        reading = self._readers.submit(self.logs[source].read, cursor, self.stopping)
         return await asyncio.wrap_future(reading)
 
     def take_packages(self, identity: str, start: int, records: Sequence[Record], end: int) -> None:
@@ -106,6 +77,6 @@ class Hub:
         self, source: Source, mark: str, start: int, records: Sequence[Record], end: int
     ) -> None:
         """Fill a ring; without any stream nothing is kept, and a later one reads the journal."""
-        self.logs[source].ring.extend(mark, start, records, end, keep=self._streams > 0)
+        self.logs[source].ring.extend(mark, start, records, end, keep=self.count > 0)
         if records:
             self.changes.announce()

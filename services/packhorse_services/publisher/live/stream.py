@@ -2,7 +2,6 @@
 
 import asyncio
 import logging
-import random
 import time
 from collections.abc import AsyncIterator
 from dataclasses import dataclass
@@ -10,6 +9,7 @@ from dataclasses import dataclass
 from fastapi.sse import ServerSentEvent
 
 from packhorse.errors import PackhorseError
+from packhorse.runtime.streams import Life
 from packhorse_services.publisher.live.events import EventType
 from packhorse_services.publisher.live.hub import Hub
 from packhorse_services.publisher.live.log import Gap
@@ -28,7 +28,6 @@ class Pace:
     """The times of a stream, in seconds."""
 
     life_s: float = 300.0
-    """A stream ends after that, so that a token which was taken back does not read on for ever."""
     position_s: float = 10.0
     """How often a client that gets no event learns how far it has come."""
     states_s: float = 1.0
@@ -49,7 +48,7 @@ class EventStream:
         self._hub, self._wanted, self._pace = hub, wanted, pace
         self._subscription = Subscription(hub.logs, wanted, position)
         self._states = StatesSeen(wanted.subscriber)
-        self._ends_at = time.monotonic() + pace.life_s * random.uniform(0.8, 1)  # noqa: S311
+        self._life = Life(pace.life_s)
         self._journal_away_since: float | None = None
         self._sent, self._sent_at = "", 0.0
 
@@ -99,16 +98,12 @@ class EventStream:
             seconds = self._pace.states_s
         if self._journal_away_since is not None:
             seconds = self._pace.retry_s
-        try:
-            async with asyncio.timeout(min(seconds, max(0.0, self._ends_at - time.monotonic()))):
-                await news.wait()
-        except TimeoutError:
-            pass
+        await self._life.wait(news, seconds)
 
     def _over(self) -> bool:
-        now, away = time.monotonic(), self._journal_away_since
-        gave_up = away is not None and now - away > self._pace.patience_s
-        return self._hub.ended or gave_up or now >= self._ends_at
+        away = self._journal_away_since
+        gave_up = away is not None and time.monotonic() - away > self._pace.patience_s
+        return self._hub.ended or gave_up or self._life.over
 
     def _position_is_due(self) -> bool:
         if self._subscription.id == self._sent:

@@ -190,6 +190,7 @@ class Orders:
         if isinstance(target, str):
             raise _Refused(target)
         changed = reset.move(connection, epoch + 1, target)
+        _forget_snapshot(connection, agent, target.mark.offset)
         ledger.abandon_clears(
             connection,
             self.subscriber,
@@ -198,6 +199,18 @@ class Orders:
         )
         ledger.end(connection, command, CommandState.APPLIED)
         return reset.raise_epoch(connection, epoch), changed
+
+
+def _forget_snapshot(connection: Connection, agent: str, offset: int) -> None:
+    """Forget which snapshot was loaded, when a lane is back before it.
+
+    The lane imports what the snapshot left out, so it is no longer what the content began with.
+    """
+    connection.execute(
+        "DELETE FROM bookkeeping.joined_snapshot "
+        "WHERE log_offset > %s AND %s = ANY(publisher_agents)",
+        (offset, agent),
+    )
 
 
 def check_lease(connection: Connection, epoch: int) -> None:

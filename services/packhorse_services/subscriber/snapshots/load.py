@@ -52,6 +52,7 @@ def load(connection: Connection, blobs: BlobStore, work: Load, epoch: int) -> in
     has not are forgotten: what they imported is not in the content any more. Clear commands that
     end at or below its offset are rejected, for what they were to remove is in the content now.
     Who listens for INVALIDATE hears of the roots, since such packages are jumped over too.
+    The database says from then on which snapshot it began with.
 
     Raises:
         Fenced: another worker has the lease; nothing was done.
@@ -72,6 +73,7 @@ def load(connection: Connection, blobs: BlobStore, work: Load, epoch: int) -> in
         _replace_content(connection, blobs, work)
         act_as(connection, BOOKKEEPER)
         _move_lanes(connection, work, epoch + 1)
+        _record(connection, work.snapshot)
         return reset.raise_epoch(connection, epoch)
 
 
@@ -140,6 +142,28 @@ def _move_lanes(connection: Connection, work: Load, new_epoch: int) -> None:
             agent=agent,
             up_to=snapshot.offset,
         )
+
+
+def _record(connection: Connection, snapshot: Snapshot) -> None:
+    """Say which snapshot the content began with, for the audit: no offset tells that."""
+    connection.execute(
+        """
+        INSERT INTO bookkeeping.joined_snapshot
+            (snapshot_id, log_offset, journal_id, publisher_agents, left_out)
+        VALUES (%s, %s, %s, %s, %s)
+        ON CONFLICT (singleton) DO UPDATE SET
+            snapshot_id = excluded.snapshot_id, log_offset = excluded.log_offset,
+            journal_id = excluded.journal_id, publisher_agents = excluded.publisher_agents,
+            left_out = excluded.left_out, joined_at = clock_timestamp()
+        """,
+        (
+            snapshot.id,
+            snapshot.offset,
+            snapshot.journal_id,
+            list(snapshot.publisher_agents),
+            snapshot.left_out,
+        ),
+    )
 
 
 def _target(work: Load, agent: str) -> reset.Target:

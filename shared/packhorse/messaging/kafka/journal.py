@@ -61,7 +61,13 @@ class KafkaJournal:
         """Return the record at `offset`, or None."""
         return self._lookup.read(topic, offset, partition)
 
-    def bounds(self, topic: str, partition: int = 0) -> Bounds:
+    def bounds(
+        self,
+        topic: str,
+        partition: int = 0,
+        *,
+        after_appends: bool = False,  # noqa: ARG002 - a broker does not tell what it has not read
+    ) -> Bounds:
         """Return the partition's bounds; transactions of others may have used up offsets."""
         return self._inquiry.bounds(topic, partition)
 

@@ -99,10 +99,10 @@ class Provision:
     def _faults(self, spec: TopicSpec) -> list[str]:
         try:
             found = self._inquiry.describe(spec.name)
+            settings = self._inquiry.settings(spec.name)
         except TopicMissing:
             return topic_faults([spec], {})
         partitions = dataclasses.replace(spec, partitions=len(found.partitions))
-        settings = self._inquiry.settings(spec.name)
         return topic_faults([spec], {spec.name: partitions}) + [
             _sentence(spec.name, need, settings.get(need.name))
             for need in _needs(spec, _replicas(found))

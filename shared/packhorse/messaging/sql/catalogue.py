@@ -104,6 +104,21 @@ def find_partition(connection: psycopg.Connection, topic: Topic, number: int) ->
         raise TopicMissing(f"topic {topic.name} has no partition {number}") from None
 
 
+def bounds_behind_commits(connection: psycopg.Connection, topic: Topic, number: int) -> Bounds:
+    """Return the bounds once every transaction that has taken offsets has ended.
+
+    An appender sends its COMMIT when it holds the counter row, so one that is gone and whose
+    COMMIT was sent still holds that row, or is done. Raises `TopicMissing`.
+    """
+    row = connection.execute(
+        "SELECT oldest, next FROM journal.partition WHERE topic_id = %s AND number = %s FOR SHARE",
+        (topic.id, number),
+    ).fetchone()
+    if row is None:
+        raise TopicMissing(f"topic {topic.name} has no partition {number}")
+    return Bounds(*row)
+
+
 def server_faults(connection: psycopg.Connection) -> list[str]:
     """Return a sentence for each setting under which an acknowledged record could be lost (R3)."""
     faults = [

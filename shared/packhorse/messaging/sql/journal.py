@@ -70,8 +70,12 @@ class SqlJournal:
         with self._looking_at(topic, partition) as (connection, found, state):
             return read_at(connection, found, partition, state, offset)
 
-    def bounds(self, topic: str, partition: int = 0) -> Bounds:
-        """Return the partition's bounds."""
+    def bounds(self, topic: str, partition: int = 0, *, after_appends: bool = False) -> Bounds:
+        """Return the partition's bounds; `after_appends` waits for a commit that goes on."""
+        if after_appends:  # lookups must not wait for a commit that goes on
+            with self._upkeep.use() as connection:
+                found = catalogue.find_topic(connection, topic)
+                return catalogue.bounds_behind_commits(connection, found, partition)
         with self._looking_at(topic, partition) as (_, _, state):
             return state.bounds
 

@@ -1,0 +1,113 @@
+"""R5, R26: what a process had sent when it was killed is waited for before it is sent again."""
+
+from collections.abc import Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
+from pathlib import Path
+
+import pytest
+
+from packhorse.blobs.open import open_blobs
+from packhorse.messaging.api import Appended, Bounds, Journal, Outgoing
+from packhorse.messaging.deduplicated import DeduplicatedLog
+from packhorse.messaging.open import open_journal
+from tests.harness.deduplication import MemorySnapshots, numbered, numbers_in
+from tests.harness.journals import DEADLINE_S, create
+from tests.harness.postgres import Databases
+from tests.harness.publishing import Author, Crash, JournalDouble, page, publish, request
+from tests.harness.slow_commits import closed_gate
+
+
+class KilledWithAnAppendOnItsWay(JournalDouble):
+    """Sends the record, and the process dies before the answer."""
+
+    def append(self, topic: str, record: Outgoing) -> Future[Appended]:
+        self._journal.append(topic, record)
+        raise Crash
+
+
+class Hasty(JournalDouble):
+    """A journal that tells its bounds while appends are under way."""
+
+    def bounds(self, topic: str, partition: int = 0, *, after_appends: bool = False) -> Bounds:
+        return self._journal.bounds(topic, partition)
+
+
+@pytest.fixture
+def journal_url(databases: Databases) -> str:
+    return databases.new("journal")
+
+
+@pytest.fixture
+def journal(journal_url: str) -> Iterator[Journal]:
+    journal = open_journal(journal_url, client_name="survivor")
+    yield journal
+    journal.close()
+
+
+@pytest.fixture
+def victim(journal_url: str) -> Iterator[Journal]:
+    """The journal as the process sees it that will be killed."""
+    journal = open_journal(journal_url, client_name="victim")
+    yield journal
+    journal.close()
+
+
+@pytest.fixture
+def author(database_url: str, journal: Journal, tmp_path: Path) -> Iterator[Author]:
+    author = Author(database_url, journal, open_blobs(str(tmp_path / "blobs")))
+    author.write(page("/p0"))
+    yield author
+    author.close()
+
+
+def die(author: Author, victim: Journal) -> None:
+    replica = author.replica(journal=KilledWithAnAppendOnItsWay(victim))
+    with pytest.raises(Crash):
+        publish(replica, request("/p0", key="once"))
+    replica.close()
+
+
+def test_r5_the_next_holder_of_the_slot_waits_for_the_commit_of_one_that_was_killed(
+    journal_url: str, author: Author, victim: Journal
+) -> None:
+    assert published_by_two(journal_url, author, victim, author.journal) == ["/p0"]
+
+
+def test_r5_the_checker_catches_one_that_does_not_wait(
+    journal_url: str, author: Author, victim: Journal
+) -> None:
+    hasty = Hasty(author.journal)
+    assert published_by_two(journal_url, author, victim, hasty) == ["/p0", "/p0"]
+
+
+def published_by_two(
+    journal_url: str, author: Author, victim: Journal, journal: Journal
+) -> list[str]:
+    """Return the paths in the journal after one was killed and another took over."""
+    survivor = author.replica(journal=journal)
+    with closed_gate(journal_url) as gate, ThreadPoolExecutor() as threads:
+        die(author, victim)
+        gate.wait_for(1)
+        settled = threads.submit(survivor.settle)
+        gate.wait_for(2)
+        gate.open()
+        assert settled.result(DEADLINE_S)
+    return [path for placed in author.journaled() for path in placed.message.entry.paths]
+
+
+def test_r5_a_deduplicated_log_waits_for_what_an_earlier_owner_had_sent(
+    journal_url: str, journal: Journal, victim: Journal
+) -> None:
+    topic = create(journal)
+    store = MemorySnapshots()
+    first = DeduplicatedLog(KilledWithAnAppendOnItsWay(victim), topic, store, name="owner")
+    second = DeduplicatedLog(journal, topic, store, name="owner")
+    with closed_gate(journal_url) as gate, ThreadPoolExecutor() as threads:
+        with pytest.raises(Crash):
+            first.append(numbered("source", 1))
+        gate.wait_for(1)
+        answer = threads.submit(second.append, numbered("source", 1, epoch=2))
+        gate.wait_for(2)
+        gate.open()
+        assert answer.result(DEADLINE_S).duplicate
+    assert [number.sequence for number in numbers_in(journal, topic)] == [1]

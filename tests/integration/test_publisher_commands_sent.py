@@ -1,0 +1,80 @@
+"""What was issued is sent in order, whatever is away or dies, and names its log (R24, R26)."""
+
+from pathlib import Path
+
+import pytest
+
+from packhorse.db.connect import connect
+from packhorse.messaging.topics import standard_topics
+from packhorse.wire.messages import ClearCommand, ControlCommand, DesiredState, ResetCommand
+from packhorse_services.publisher.commands import store
+from tests.harness.publisher_commands import becomes, commands, put
+from tests.harness.publisher_service import PublisherService
+from tests.harness.publishing import AGENT, TOPICS, page
+
+
+@pytest.fixture
+def service(database_url: str, tmp_path: Path) -> PublisherService:
+    service = PublisherService(database_url, tmp_path)
+    service.author.write(*(page(f"/p{number}") for number in range(5)))
+    return service
+
+
+def test_what_could_not_be_sent_goes_out_in_order_when_the_journal_is_back(
+    service: PublisherService,
+) -> None:
+    async def scenario(s: PublisherService) -> None:
+        await s.announce("sub1", -1, editable=True)
+        await s.client.get("/queues/sub1")
+        s.journal.away = True
+        clear = await s.client.post("/queues/sub1/clear")
+        assert clear.status_code == 202
+        waiting = await s.get(f"/commands/{clear.json()['command_id']}")
+        assert (waiting["state"], waiting["sent_at"]) == ("ISSUED", None)
+        again = await s.client.post("/queues/sub1/clear")
+        s.journal.away = False
+        await becomes(s, again.json()["command_id"], "SENT")
+        ids = [one.command_id for one in commands(s)]
+        assert ids == [clear.json()["command_id"], again.json()["command_id"]]
+
+    service.run(scenario)
+
+
+def test_r26_a_command_whose_publisher_died_is_sent_by_the_next(
+    database_url: str, tmp_path: Path
+) -> None:
+    issued = [
+        ControlCommand("a" * 32, "sub1", AGENT, DesiredState.PAUSE, "op", journal_id="j"),
+        ResetCommand("b" * 32, "sub1", AGENT, 7, "op", journal_id="j"),
+        ClearCommand("c" * 32, "sub1", AGENT, 9, "op", journal_id="j"),
+        ClearCommand("d" * 32, "sub1", "another-agent", 9, "op", journal_id="j"),
+    ]
+    with connect(database_url, "tests") as connection:
+        for command in issued:
+            store.write(connection, command)
+
+    async def scenario(s: PublisherService) -> None:
+        await becomes(s, "c" * 32, "SENT")
+        sent = commands(s)
+        assert [type(one) for one in sent] == [ControlCommand, ResetCommand, ClearCommand]
+        assert [one.command_id for one in sent] == [one.command_id for one in issued[:3]]
+        assert {one.user for one in sent} == {"op"}
+
+    PublisherService(database_url, tmp_path).run(scenario)
+
+
+def test_a_clear_of_offsets_names_the_log_that_they_belong_to(service: PublisherService) -> None:
+    async def scenario(s: PublisherService) -> None:
+        await s.announce("sub1", -1, editable=True)
+        await s.accepted("/p0")
+        before = s.author.journal.identity(TOPICS.package)
+        await s.client.post("/queues/sub1/clear")
+        s.author.journal._log.remove_topic(TOPICS.package)  # type: ignore[attr-defined]
+        s.author.journal.create_topics(standard_topics(TOPICS))
+        await put(s, "pause")
+        assert [one.journal_id for one in commands(s)] == [
+            before,
+            s.author.journal.identity(TOPICS.package),
+        ]
+
+    service.run(scenario)
