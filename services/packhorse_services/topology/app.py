@@ -13,10 +13,10 @@ from packhorse.runtime.lifecycle import Component
 from packhorse.runtime.pages.session import session_router
 from packhorse.runtime.problems import Kind
 from packhorse.runtime.stopping import telling
+from packhorse.runtime.streams import StreamsEnded, TooManyStreams
 from packhorse.topology.discovery import Discovery
 from packhorse.topology.properties import InvalidProperty
 from packhorse_services.topology import event_routes, routes
-from packhorse_services.topology.feed import StreamsEnded, TooManyStreams
 from packhorse_services.topology.page import routes as page_routes
 from packhorse_services.topology.parts import Parts
 

@@ -7,6 +7,7 @@ from fastapi import APIRouter, Depends, Header, Request
 from fastapi.sse import EventSourceResponse, ServerSentEvent
 
 from packhorse.runtime.auth import Principal, Scope, require
+from packhorse.runtime.openapi import event_kind, event_stream
 from packhorse.runtime.problems import documented
 from packhorse.runtime.validation import StrictRoute
 from packhorse.topology.events import EventKind
@@ -19,30 +20,10 @@ router = APIRouter(route_class=StrictRoute, tags=["topology"])
 Reader = Annotated[Principal, Depends(require(Scope.QUEUES_READ))]
 
 
-def _kind(name: str, data: dict[str, Any], *, numbered: bool = True) -> dict[str, Any]:
-    told: dict[str, Any] = {
-        "event": {"const": name},
-        "data": {
-            "type": "string",
-            "contentMediaType": "application/json",
-            "contentSchema": data,
-        },
-    }
-    if numbered:
-        told["id"] = {"type": "string", "description": "Send it back as Last-Event-ID"}
-    return {"type": "object", "required": list(told), "properties": told}
-
-
 def _stream_documented() -> dict[str, Any]:
-    """Describe the stream as OpenAPI 3.2 does, and each event's data."""
     news = TopologyNews.model_json_schema()
-    kinds = [_kind(kind.value, news) for kind in EventKind]
-    kinds.append(_kind("gap", GapNews.model_json_schema(), numbered=False))
-    return {
-        "description": "The events, until the client goes. The stream ends by itself after some "
-        "minutes and when the service ends: connect again with the last id as Last-Event-ID",
-        "content": {"text/event-stream": {"itemSchema": {"oneOf": kinds}}},
-    }
+    kinds = [event_kind(kind.value, news) for kind in EventKind]
+    return event_stream([*kinds, event_kind("gap", GapNews.model_json_schema(), has_id=False)])
 
 
 async def open_stream(

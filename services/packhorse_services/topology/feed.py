@@ -3,15 +3,13 @@
 import secrets
 import threading
 from collections import deque
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 
 from packhorse.clock import Clock
-from packhorse.errors import Transient
-from packhorse.runtime.changes import Changes
 from packhorse.runtime.metrics import TOPOLOGY_EVENT_STREAMS
+from packhorse.runtime.streams import Streams
 from packhorse.topology.diff import TopologyDiff
 from packhorse.topology.events import EventKind, TopologyEvent
 from packhorse_services.topology.schemas import (
@@ -24,14 +22,6 @@ _EVENTS = 500
 _BYTES = 16 * 1024 * 1024
 
 
-class TooManyStreams(Transient):
-    """As many clients follow the topology as this service takes."""
-
-
-class StreamsEnded(Transient):
-    """The service is about to end; another one can be asked."""
-
-
 @dataclass(frozen=True, slots=True)
 class Told:
     """An event as it is sent; `number` counts the events of this process from 1."""
@@ -41,7 +31,7 @@ class Told:
     number: int
 
 
-class Feed:
+class Feed(Streams):
     """A listener of the topology. One thread fills it, any reads.
 
     A client that is too slow falls out and is told a gap, so nobody waits for it, and the memory
@@ -57,14 +47,12 @@ class Feed:
         events: int = _EVENTS,
         size: int = _BYTES,
     ) -> None:
-        self.changes = Changes()
+        super().__init__(TOPOLOGY_EVENT_STREAMS, max_streams)
         self.run = secrets.token_hex(4)
         """Names this process in the ids of its events."""
         self._local_instance, self._clock = local_instance, clock
-        self._max_streams, self._streams = max_streams, 0
         self._max_events, self._max_size = events, size
         self._lock = threading.Lock()
-        self._stopping = threading.Event()
         self._kept: deque[Told] = deque()
         self._size = self._number = 0
         self._init = ""
@@ -95,33 +83,6 @@ class Feed:
             if not oldest - 1 <= number <= self._number:
                 return None
             return [told for told in self._kept if told.number > number]
-
-    @property
-    def ended(self) -> bool:
-        """Whether streams have to end now."""
-        return self._stopping.is_set()
-
-    def end_streams(self) -> None:
-        """End all streams soon, and let none begin: the process is told to end."""
-        self._stopping.set()
-        self.changes.announce()
-
-    @contextmanager
-    def place(self) -> Iterator[None]:
-        """Take a place for one stream. Raises `TooManyStreams`, `StreamsEnded`."""
-        if self.ended:
-            raise StreamsEnded("this service is about to end; ask another one")
-        if self._streams >= self._max_streams:
-            raise TooManyStreams(
-                f"{self._max_streams} clients follow the topology already; raise event_streams"
-            )
-        self._streams += 1
-        TOPOLOGY_EVENT_STREAMS.set(self._streams)
-        try:
-            yield
-        finally:
-            self._streams -= 1
-            TOPOLOGY_EVENT_STREAMS.set(self._streams)
 
     def _document(self, event: TopologyEvent) -> TopologyNews:
         news = TopologyNews(

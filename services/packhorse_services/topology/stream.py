@@ -1,15 +1,13 @@
 """One client's stream of the topology's events."""
 
-import asyncio
-import random
 import re
-import time
 from collections.abc import AsyncIterator, Sequence
 from dataclasses import dataclass
 
 from fastapi.sse import ServerSentEvent
 
 from packhorse.runtime.problems import Problem
+from packhorse.runtime.streams import Life
 from packhorse_services.topology.feed import Feed, Told
 from packhorse_services.topology.schemas import GapNews
 
@@ -77,8 +75,7 @@ class EventStream:
     def __init__(self, feed: Feed, seen: Position | None, *, life_s: float = 300.0) -> None:
         self._feed = feed
         self._follower = Follower(feed, seen)
-        # A stream ends after a while, so that a token which was taken back does not read for ever.
-        self._ends_at = time.monotonic() + life_s * random.uniform(0.8, 1)  # noqa: S311
+        self._life = Life(life_s)
 
     async def blocks(self) -> AsyncIterator[ServerSentEvent]:
         """Yield events as they come; the first block has only `retry`."""
@@ -91,17 +88,10 @@ class EventStream:
                     if self._feed.ended:
                         return
                 if not told and not self._over():
-                    await self._wait(change)
+                    await self._life.wait(change)
 
     def _id(self, told: Told) -> str | None:
         return str(Position(self._feed.run, told.number)) if told.number else None
 
-    async def _wait(self, change: asyncio.Event) -> None:
-        try:
-            async with asyncio.timeout(max(0.0, self._ends_at - time.monotonic())):
-                await change.wait()
-        except TimeoutError:
-            pass
-
     def _over(self) -> bool:
-        return self._feed.ended or time.monotonic() >= self._ends_at
+        return self._feed.ended or self._life.over

@@ -1,5 +1,6 @@
-"""The OpenAPI document: stable operation ids, and problems as the one form of error."""
+"""The OpenAPI document: stable operation ids, problems as the one form of error, and streams."""
 
+from collections.abc import Sequence
 from typing import Any
 
 from fastapi import FastAPI
@@ -15,6 +16,37 @@ def operation_id(route: APIRoute) -> str:
     """Return the function's name in camelCase: clients are generated from it."""
     first, *rest = route.name.split("_")
     return first + "".join(word.capitalize() for word in rest)
+
+
+def event_kind(
+    name: str, data: dict[str, Any], *, has_id: bool = True, always: bool = True
+) -> dict[str, Any]:
+    """Describe one kind of server-sent event by its name and the JSON schema of its data.
+
+    `always` tells whether every event that can have an id has one.
+    """
+    told: dict[str, Any] = {
+        "event": {"const": name},
+        "data": {
+            "type": "string",
+            "contentMediaType": "application/json",
+            "contentSchema": data,
+        },
+    }
+    required = list(told)
+    if has_id:
+        told["id"] = {"type": "string", "description": "Send it back as Last-Event-ID"}
+        required += ["id"] if always else []
+    return {"type": "object", "required": required, "properties": told}
+
+
+def event_stream(kinds: Sequence[dict[str, Any]], service: str = "service") -> dict[str, Any]:
+    """Describe a stream of server-sent events as OpenAPI 3.2 does; `service` is who ends it."""
+    return {
+        "description": "The events, until the client goes. The stream ends by itself after some "
+        f"minutes and when the {service} ends: connect again with the last id as Last-Event-ID",
+        "content": {"text/event-stream": {"itemSchema": {"oneOf": list(kinds)}}},
+    }
 
 
 def complete(app: FastAPI) -> None:

@@ -1,8 +1,10 @@
 """How a program says that it can't start: one sentence on standard error, and an exit code."""
 
+import os
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
+from pathlib import Path
 
 from pydantic import ValidationError
 
@@ -13,6 +15,18 @@ CANT_START_NOW = 1
 
 WRONG_CONFIGURATION = 2
 """Exit code when somebody has to change something first."""
+
+TYPED = "PACKHORSE_TYPED"
+"""The variable by which `packhorse` tells a program that it starts what the user has typed."""
+
+
+def typed(program: str, module: str) -> str:
+    """Return what the user has typed to start this program, for its usage; to be asked once.
+
+    Programs that this one starts are not told.
+    """
+    by_module = Path(sys.argv[0]).name == "__main__.py"
+    return os.environ.pop(TYPED, "") or (f"python -m {module}" if by_module else program)
 
 
 @contextmanager

@@ -26,7 +26,7 @@ from tests.harness.waiting import eventually
 SECRET = "a shared key of at least 32 bytes, for tests"
 FAST: dict[str, Any] = {
     "interval_s": 0.2,
-    "timeout_s": 2.0,
+    "timeout_s": 5.0,
     "connect_timeout_s": 1.0,
     "read_timeout_s": 5.0,
     "shared_keys": (SECRET,),
@@ -111,13 +111,13 @@ class Cluster:
     def stop(self) -> None:
         """End as a process does that is told to."""
         self.stop_serving()
-        self.assembled.connectors.stop(10)
+        self.assembled.connectors.stop(30)
         self._remotes.close()
 
     def stop_serving(self) -> None:
         self._server.should_exit = True
         if self._thread.ident is not None:
-            self._thread.join(10)
+            self._thread.join(30)
         self._listener.close()
 
     def remotes(self) -> list[str]:
@@ -161,7 +161,7 @@ def running(*clusters: Cluster) -> Iterator[None]:
             one.stop()
 
 
-def until_known(one: Cluster, others: Sequence[str], timeout: float = 20.0) -> float:
+def until_known(one: Cluster, others: Sequence[str], timeout: float = 30.0) -> float:
     """Wait until a cluster knows exactly the others; return how many seconds it took."""
     began = time.monotonic()
     eventually(
@@ -171,11 +171,6 @@ def until_known(one: Cluster, others: Sequence[str], timeout: float = 20.0) -> f
         what=f"{one.topology.instance_id} knows {sorted(others)}, and not {one.remotes()}",
     )
     return time.monotonic() - began
-
-
-def free_port() -> int:
-    with socket.create_server(("127.0.0.1", 0)) as listener:
-        return int(listener.getsockname()[1])
 
 
 def _config(app: FastAPI) -> uvicorn.Config:

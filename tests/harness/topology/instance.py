@@ -7,7 +7,6 @@ piece of work is a row. `--unfenced` is the broken build: it never asks whether 
 import argparse
 import json
 import os
-import signal
 import sys
 import threading
 from typing import Any
@@ -17,6 +16,7 @@ import psycopg
 from packhorse.db.connect import connect, open_pool
 from packhorse.db.metadata import BOOKKEEPER
 from packhorse.db.roles import act_as
+from packhorse.runtime.signals import set_by_signals
 from packhorse.topology.events import TopologyEvent
 from packhorse.topology.leader import NotLeader, Token
 from packhorse.topology.membership import Observation, StoreUnavailable
@@ -121,13 +121,12 @@ def main() -> None:
     revisions = Revisions(cluster.discovery.membership)
     cluster.discovery.add_listener(lambda event: hear(revisions, event))
     stopping = threading.Event()
-    for number in (signal.SIGTERM, signal.SIGINT):
-        signal.signal(number, lambda *_: stopping.set())
     work = Work(cluster, given.url, given.name, fenced=not given.unfenced)
-    cluster.start()
-    tell(event="STARTED")
-    work.run(stopping)
-    cluster.stop(10)
+    with set_by_signals(stopping):
+        cluster.start()
+        tell(event="STARTED")
+        work.run(stopping)
+        cluster.stop(10)
     tell(event="ENDED")
 
 

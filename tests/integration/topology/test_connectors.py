@@ -4,9 +4,10 @@ from socket import create_server
 
 import pytest
 
+from packhorse_services.cli.ports import free_port, free_ports
 from packhorse_services.topology.connectors.states import State
 from tests.harness.postgres import Databases
-from tests.harness.topology.clusters import Cluster, cluster, free_port, running, until_known
+from tests.harness.topology.clusters import Cluster, cluster, running, until_known
 from tests.harness.waiting import eventually
 
 
@@ -43,7 +44,7 @@ def test_a_chain_of_four(databases: Databases) -> None:
 
 
 def test_a_ring_of_three_forgets_whoever_goes(databases: Databases) -> None:
-    ports = [free_port() for _ in range(3)]
+    ports = free_ports(3)
     ring = [
         Cluster(
             name,
@@ -76,7 +77,7 @@ def test_a_dead_peer_delays_nobody(databases: Databases) -> None:
     with create_server(("127.0.0.1", 0)) as silent:  # accepts, and never answers
         dead = [f"http://127.0.0.1:{silent.getsockname()[1]}", f"http://127.0.0.1:{free_port()}"]
         one = Cluster("one", databases.new())
-        two = Cluster("two", databases.new(), urls=(*dead, one.url), read_timeout_s=15.0)
+        two = Cluster("two", databases.new(), urls=(*dead, one.url), read_timeout_s=60.0)
         with running(one, two):
             until_known(two, ["one"])
             expected = [State.WAITING, State.FAILED, State.CONNECTED]

@@ -11,7 +11,7 @@ from packhorse.topology.open import Store, TopologySettings, open_discovery
 from packhorse.topology.properties import FixedProperties
 from tests.harness.waiting import eventually
 
-TIMES: dict[Store, tuple[float, float]] = {"lease": (0.3, 2.0), "voting": (0.5, 3.0)}
+TIMES: dict[Store, tuple[float, float]] = {"lease": (0.3, 10.0), "voting": (0.5, 10.0)}
 SEQUENCE = [("c",), ("c", "a"), ("c", "a", "b"), ("a", "b"), ("b",)]
 
 
@@ -52,7 +52,7 @@ def running(*instances: Instance) -> Iterator[None]:
         yield
     finally:
         for one in instances:
-            one.discovery.stop(10.0)
+            one.discovery.stop(30.0)
             assert one.discovery.failure() is None
 
 
@@ -64,7 +64,7 @@ def test_all_hear_the_same_of_joining_and_leaving(database_url: str, store: Stor
             eventually(lambda one=one: one.order() == ("c", "a", "b"), timeout=60)
         a.discovery.set_property("load", "7")
         eventually(lambda: load_of_a(b) == "7", timeout=60)
-        c.discovery.stop(10.0)
+        c.discovery.stop(30.0)
         for one in (a, b):
             eventually(lambda one=one: one.order() == ("a", "b"), timeout=60)
     for one in instances:

@@ -16,8 +16,8 @@ from tests.harness.sse import EventClient
 from tests.harness.waiting import eventually
 
 FAST = {
-    "lease": {"topology_interval_s": "0.2", "topology_timeout_s": "2"},
-    "voting": {"topology_interval_s": "0.5", "topology_timeout_s": "2"},
+    "lease": {"topology_interval_s": "0.2", "topology_timeout_s": "5"},
+    "voting": {"topology_interval_s": "0.5", "topology_timeout_s": "5"},
 }
 WAIT_S = 60.0
 

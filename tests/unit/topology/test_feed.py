@@ -7,9 +7,10 @@ import pytest
 
 from packhorse.clock import SystemClock
 from packhorse.runtime.problems import Problem
+from packhorse.runtime.streams import StreamsEnded, TooManyStreams
 from packhorse.topology.events import EventKind, TopologyEvent
 from packhorse.topology.view import TopologyView
-from packhorse_services.topology.feed import Feed, StreamsEnded, Told, TooManyStreams
+from packhorse_services.topology.feed import Feed, Told
 from packhorse_services.topology.stream import Follower, Position, read_position
 from tests.harness.topology.scripted import cluster
 

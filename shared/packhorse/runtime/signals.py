@@ -1,0 +1,43 @@
+"""Hearing of signals in programs without an event loop."""
+
+import queue
+import signal
+import threading
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from types import FrameType
+
+TO_END = (signal.SIGINT, signal.SIGTERM)
+
+
+@contextmanager
+def set_by_signals(
+    event: threading.Event, numbers: Sequence[signal.Signals] = TO_END
+) -> Iterator[None]:
+    """Set `event` on the first of these signals inside the block; the second ends the process.
+
+    To be used by the main thread; raises `ValueError` elsewhere. A handler must not set an event
+    itself: when the main thread is interrupted inside `event.wait`, it holds the lock that
+    `event.set` needs, for ever.
+    """
+    heard: queue.SimpleQueue[bool] = queue.SimpleQueue()  # `put` may interrupt anything
+
+    def heed(_number: int, _frame: FrameType | None) -> None:
+        for number in numbers:
+            signal.signal(number, signal.SIG_DFL)
+        heard.put(True)
+
+    def tell() -> None:
+        if heard.get():
+            event.set()
+
+    telling = threading.Thread(target=tell, name="signals", daemon=True)
+    before = {number: signal.signal(number, heed) for number in numbers}
+    telling.start()
+    try:
+        yield
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+        heard.put(False)
+        telling.join()
