@@ -6,6 +6,7 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from types import TracebackType
 from typing import Any, Self
+from urllib.parse import quote
 
 import httpx
 from httpx_sse import ServerSentEvent, SSEError, connect_sse
@@ -21,6 +22,11 @@ class Exit(enum.IntEnum):
     NOT_FOUND = 3
     CONFLICT = 4
     TIMEOUT = 124
+
+
+def segment(name: str) -> str:
+    """Return a name as one segment of a path, whatever characters it has."""
+    return quote(name, safe="")
 
 
 class CommandFailed(PackhorseError):
@@ -54,8 +60,14 @@ _CODES = {404: Exit.NOT_FOUND, 409: Exit.CONFLICT, 412: Exit.CONFLICT, 422: Exit
 class Api:
     """One service, one token."""
 
-    def __init__(self, url: str, token: str | None, *, timeout: float = 30.0) -> None:
-        """Connect to nothing yet. Raises `CommandFailed` for what is no URL, and no token."""
+    def __init__(
+        self, url: str, token: str | None, *, timeout: float = 30.0, option: str = "--server"
+    ) -> None:
+        """Connect to nothing yet; errors name the `option` that says the URL.
+
+        Raises `CommandFailed` for what is no URL, and no token.
+        """
+        self._option = option
         headers = _sendable({"Authorization": f"Bearer {token}"} if token else {})
         self._client = httpx.Client(base_url=_checked(url), headers=headers, timeout=timeout)
 
@@ -100,7 +112,7 @@ class Api:
             with connect_sse(self._client, "GET", path, headers=headers, timeout=timeout) as source:
                 if not source.response.is_success:
                     source.response.read()
-                    raise _refused(source.response)
+                    raise _refused(source.response, self._option)
                 yield source.iter_sse()
         except httpx.ConnectError as error:
             raise self._nobody(error) from error
@@ -118,12 +130,12 @@ class Api:
             raise self._nobody(error) from error
         if answer.is_success:
             return answer
-        raise _refused(answer)
+        raise _refused(answer, self._option)
 
     def _nobody(self, error: httpx.TransportError) -> NoAnswer:
         return NoAnswer(
             f"nobody answers at {self._client.base_url} ({error}); is it running, and is "
-            "--server right?"
+            f"{self._option} right?"
         )
 
     def close(self) -> None:
@@ -142,6 +154,23 @@ class Api:
     ) -> None:
         """Close the client."""
         self.close()
+
+
+def gathered(service: Api, path: str, rows: str, limit: int, most: int) -> dict[str, Any]:
+    """Return one document with up to `limit` elements of its list `rows`.
+
+    A page holds `most` of them at the most, and may be shorter. Raises `CommandFailed`.
+    """
+    document: dict[str, Any] = service.get(_limited(path, min(limit, most)))
+    found = document[rows]
+    while document["next"] and len(found) < limit:
+        document = service.get(_limited(document["next"], min(limit - len(found), most)))
+        found += document[rows]
+    return {**document, rows: found}
+
+
+def _limited(path: str, limit: int) -> str:
+    return str(httpx.URL(path).copy_set_param("limit", limit))
 
 
 def _checked(url: str) -> httpx.URL:
@@ -165,14 +194,14 @@ def _sendable(headers: Mapping[str, str]) -> dict[str, str]:
     return dict(headers)
 
 
-def _refused(answer: httpx.Response) -> Refused:
+def _refused(answer: httpx.Response, option: str) -> Refused:
     try:
         kind = str(answer.json()["type"]).rpartition("/")[2]
     except (ValueError, KeyError, TypeError):
         kind = ""
     wait = answer.headers.get("Retry-After", "")
     return Refused(
-        _explain(answer),
+        _explain(answer, option),
         _CODES.get(answer.status_code, Exit.FAILED),
         status=answer.status_code,
         kind=kind,
@@ -180,7 +209,7 @@ def _refused(answer: httpx.Response) -> Refused:
     )
 
 
-def _explain(answer: httpx.Response) -> str:
+def _explain(answer: httpx.Response, option: str) -> str:
     """Put a problem document, or whatever came in its place, into words."""
     try:
         problem = answer.json()
@@ -190,7 +219,7 @@ def _explain(answer: httpx.Response) -> str:
     detail = str(problem.get("detail") or "")
     errors = problem.get("errors", [])
     if not detail and answer.status_code == 404:  # no resource is missing: it has no such path
-        lines.append(f"Is {answer.request.url} the right service? --server names another.")
+        lines.append(f"Is {answer.request.url} the right service? {option} names another.")
     elif detail and not (errors and detail.endswith("; see errors")):
         lines.append(detail)
     lines += [f"{wrong.get('pointer')}: {wrong.get('detail')}" for wrong in errors]

@@ -18,10 +18,10 @@ from packhorse_services.cli import (
     errors,
     events,
     jobs,
+    jobs_suspending,
     operate,
     output,
     queues,
-    replay,
     report,
     rooms,
     topics,
@@ -30,7 +30,6 @@ from packhorse_services.cli import (
 from packhorse_services.cli.api import CommandFailed, Exit
 from packhorse_services.cli.connection import Connection
 from packhorse_services.cli.data_directory import DataInUse
-from packhorse_services.cli.distribute import ActionName
 from packhorse_services.cli.settings import (
     DataOption,
     JournalOption,
@@ -54,6 +53,7 @@ queues.get.command("instances")(topology.get_instances)
 app.add_typer(queues.clear, name="clear")
 app.add_typer(operate.pause, name="pause")
 app.add_typer(operate.resume, name="resume")
+app.add_typer(jobs_suspending.suspend, name="suspend")
 app.add_typer(operate.stop, name="stop")
 app.add_typer(operate.reset, name="reset")
 app.add_typer(errors.errors, name="errors")
@@ -63,6 +63,25 @@ app.add_typer(topology.topology, name="topology")
 app.add_typer(jobs.job, name="job")
 app.add_typer(topics_app, name="topics")
 app.add_typer(config_app, name="config")
+
+# What a stack is started with.
+FirstPort = Annotated[
+    int, typer.Option(min=0, max=65000, help="The first of the ports; 0 takes free ones.")
+]
+Subscribers = Annotated[int, typer.Option(min=0, max=100, help="How many.")]
+StackJournal = Annotated[
+    str,
+    typer.Option("--journal", help="postgresql (the embedded server), postgresql://… or kafka://…"),
+]
+StackBlobs = Annotated[
+    str | None,
+    typer.Option("--blobs", help="A folder or s3://bucket.", show_default="DATA/blobs"),
+]
+MaxRetries = Annotated[
+    int, typer.Option(min=-1, help="Attempts after the first; -1 never gives up.")
+]
+Editable = Annotated[bool, typer.Option(help="Let queues be cleared.")]
+AsJson = Annotated[bool, typer.Option("--json", help="Print one line when everything is ready.")]
 
 _PASSED_ON = {"allow_extra_args": True, "ignore_unknown_options": True, "help_option_names": []}
 
@@ -112,24 +131,14 @@ def up(
     context: typer.Context,
     *,
     data: DataOption = None,
-    port: Annotated[
-        int, typer.Option(min=0, max=65000, help="The first of the ports; 0 takes free ones.")
-    ] = 8080,
-    subscribers: Annotated[int, typer.Option(min=0, max=100, help="How many.")] = 3,
-    journal: Annotated[
-        str, typer.Option(help="postgresql (the embedded server), postgresql://… or kafka://…")
-    ] = "postgresql",
-    blobs: Annotated[
-        str | None, typer.Option(help="A folder or s3://bucket.", show_default="DATA/blobs")
-    ] = None,
+    port: FirstPort = 8080,
+    subscribers: Subscribers = 3,
+    journal: StackJournal = "postgresql",
+    blobs: StackBlobs = None,
     topic_prefix: TopicPrefixOption = "aemdistribution",
-    max_retries: Annotated[
-        int, typer.Option(min=-1, help="Attempts after the first; -1 never gives up.")
-    ] = -1,
-    editable: Annotated[bool, typer.Option(help="Let queues be cleared.")] = True,
-    as_json: Annotated[
-        bool, typer.Option("--json", help="Print one line when everything is ready.")
-    ] = False,
+    max_retries: MaxRetries = -1,
+    editable: Editable = True,
+    as_json: AsJson = False,
 ) -> None:
     """Start the embedded stack and stay until Ctrl-C."""
     from packhorse_services.cli.stack import StackOptions
@@ -171,64 +180,7 @@ def demo(
     run_demo(content, subscribers, data, stay=stay)
 
 
-@app.command("distribute")
-def distribute_paths(
-    context: typer.Context,
-    paths: Annotated[list[str] | None, typer.Argument(help="Nodes of the author.")] = None,
-    *,
-    deep: Annotated[bool, typer.Option("--deep", help="With all that is below them.")] = False,
-    action: Annotated[ActionName, typer.Option(help="What subscribers do.")] = ActionName.ADD,
-    dry_run: Annotated[bool, typer.Option("--dry-run", help="Only tell what it would be.")] = False,
-    wait: Annotated[bool, typer.Option("--wait", help="Until all subscribers have it.")] = False,
-    timeout: Annotated[float, typer.Option(min=0, help="Seconds to wait.")] = 60.0,
-    key: Annotated[
-        str | None, typer.Option(help="Idempotency key: repeat a request with the same one.")
-    ] = None,
-    from_file: Annotated[
-        str | None,
-        typer.Option(
-            help="Replay a file: each line is a path, or JSON with action, paths and deep_paths; "
-            "- reads stdin."
-        ),
-    ] = None,
-    producer: Annotated[
-        str | None, typer.Option(help="Whose file it is; it remembers how far the file has come.")
-    ] = None,
-    keep_going: Annotated[
-        bool, typer.Option("--keep-going", help="Go on behind a line that is refused.")
-    ] = False,
-    bulk: Annotated[
-        bool, typer.Option("--bulk", help="In many packages, exported in parallel with Spark.")
-    ] = False,
-    bulk_id: Annotated[
-        str | None, typer.Option("--id", help="With --bulk: go on with what has this name.")
-    ] = None,
-) -> None:
-    """Distribute nodes to all subscribers and print the distribution's id, or replay a file."""
-    if bulk or bulk_id is not None:
-        replays = from_file is not None or producer is not None or keep_going
-        alone = not (dry_run or wait or replays or key is not None or action is not ActionName.ADD)
-        if not bulk or not deep or not paths or len(paths) != 1 or not alone:
-            raise CommandFailed(distribute.BULK_USAGE, Exit.USAGE)
-        raise typer.Exit(distribute.in_bulk(_connection(context), paths[0], bulk_id))
-    if from_file is not None or producer is not None:
-        if not from_file or not producer or paths or dry_run or wait or key is not None:
-            raise CommandFailed(replay.USAGE, Exit.USAGE)
-        replayed = replay.Request(from_file, producer, action.value.upper(), deep, keep_going)
-        with _connection(context).publisher() as publisher:
-            replay.replay(publisher, replayed)
-        return
-    if not paths and action is not ActionName.TEST:
-        raise CommandFailed("name at least one path, or --from-file FILE", Exit.USAGE)
-    body = {"action": action.value.upper(), "deep_paths" if deep else "paths": paths or []}
-    with _connection(context).publisher() as publisher:
-        if dry_run:
-            distribute.tell_dry_run(publisher.post("/distribute", {**body, "dry_run": True}))
-            return
-        accepted = distribute.request(publisher, body, key)
-        output.line(accepted["id"])
-        if wait:
-            distribute.wait(publisher, accepted["id"], timeout)
+app.command("distribute")(distribute.distribute)
 
 
 @app.command("token")
@@ -255,6 +207,7 @@ def cleanup(context: typer.Context) -> None:
 @app.command("pipeline", context_settings=_PASSED_ON, add_help_option=False)
 def pipeline(context: typer.Context) -> None:
     """Archive, measure, audit, take snapshots, with Spark: pipeline TASK [OPTIONS]."""
+    rooms.require_options_of_tasks(context.args)
     raise typer.Exit(rooms.pipeline(_connection(context), context.args or ["--help"]))
 
 

@@ -3,12 +3,11 @@
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
-from urllib.parse import quote
 
 import typer
 
 from packhorse_services.cli import operate, output
-from packhorse_services.cli.api import Api, CommandFailed, Exit
+from packhorse_services.cli.api import Api, CommandFailed, Exit, segment
 
 _PAGE = 1_000
 _PAGES = 10
@@ -33,7 +32,7 @@ def clear(publisher: Api, name: str, up_to: int | None, *, ask: bool, wait_s: fl
 
     With `wait_s`: wait for it and print how many were removed instead. Raises `CommandFailed`.
     """
-    path, headers = f"/queues/{quote(name, safe='')}", {}
+    path, headers = f"/queues/{segment(name)}", {}
     if ask:
         seen, headers["If-Match"] = publisher.get_tagged(f"{path}?limit={_PAGE}")
         covered = _covered(publisher, seen, up_to)

@@ -2,11 +2,18 @@
 
 from collections.abc import Sequence
 
+from sqlalchemy.exc import OperationalError
+
 from packhorse.db.engine import open_engine
 from packhorse.db.migrate import upgrade
+from packhorse.errors import Transient
 from packhorse_services.cli.embedded import EmbeddedPostgres
 
 _TEMPLATE = "packhorse_template"
+
+
+class DatabaseAway(Transient):
+    """A database can't be reached now; the text has its own words."""
 
 
 def ensure_databases(postgres: EmbeddedPostgres, names: Sequence[str]) -> dict[str, str]:
@@ -23,9 +30,12 @@ def ensure_databases(postgres: EmbeddedPostgres, names: Sequence[str]) -> dict[s
 
 
 def migrate(url: str) -> None:
-    """Bring a database to the newest schema."""
+    """Bring a database to the newest schema. Raises `DatabaseAway`."""
     engine = open_engine(url, "packhorse-cli")
     try:
         upgrade(engine)
+    except OperationalError as error:
+        said = str(error.orig).split("\n", 1)[0]
+        raise DatabaseAway(f"the database says: {said}") from error
     finally:
         engine.dispose()

@@ -1,15 +1,22 @@
-"""`packhorse distribute`: one request, and if wanted the wait for what becomes of it."""
+"""`packhorse distribute`: one request, and if wanted the wait for what becomes of it.
+
+With `--from-file` it is as many requests as the file has lines, with `--bulk` one by Spark.
+"""
 
 import enum
 import math
 import time
 import uuid
 from collections.abc import Mapping
-from typing import Any
+from dataclasses import dataclass
+from typing import Annotated, Any
 
-from packhorse_services.cli import output, rooms
+import typer
+
+from packhorse_services.cli import output, replay, rooms
 from packhorse_services.cli.api import Api, CommandFailed, Exit, NoAnswer
 from packhorse_services.cli.connection import Connection
+from packhorse_services.cli.options import Key, Timeout, WaitForAll
 
 BULK_USAGE = (
     "--bulk goes with --deep and one path, and with no other option than --id; "
@@ -32,6 +39,127 @@ class ActionName(enum.StrEnum):
     TEST = "test"
 
 
+# What is distributed, and how.
+Paths = Annotated[list[str] | None, typer.Argument(help="Nodes of the author.")]
+Deep = Annotated[bool, typer.Option("--deep", help="With all that is below them.")]
+Action = Annotated[ActionName, typer.Option(help="What subscribers do.")]
+DryRun = Annotated[bool, typer.Option("--dry-run", help="Only tell what it would be.")]
+
+# A file of requests.
+FromFile = Annotated[
+    str | None,
+    typer.Option(
+        help="Replay a file: each line is a path, or JSON with action, paths and deep_paths; "
+        "- reads stdin."
+    ),
+]
+Producer = Annotated[
+    str | None, typer.Option(help="Whose file it is; it remembers how far the file has come.")
+]
+KeepGoing = Annotated[
+    bool, typer.Option("--keep-going", help="Go on behind a line that is refused.")
+]
+
+# A large subtree.
+Bulk = Annotated[
+    bool, typer.Option("--bulk", help="In many packages, exported in parallel with Spark.")
+]
+BulkId = Annotated[
+    str | None, typer.Option("--id", help="With --bulk: go on with what has this name.")
+]
+
+
+@dataclass(frozen=True, slots=True)
+class _Asked:
+    paths: list[str]
+    deep: bool
+    action: ActionName
+    dry_run: bool
+    key: str | None
+    wait_s: float | None
+    """None: it is not waited for."""
+
+    def is_one_request(self) -> bool:
+        """Tell whether it says what only one request by itself can be."""
+        return self.dry_run or self.wait_s is not None or self.key is not None
+
+
+def distribute(
+    context: typer.Context,
+    paths: Paths = None,
+    *,
+    deep: Deep = False,
+    action: Action = ActionName.ADD,
+    dry_run: DryRun = False,
+    wait: WaitForAll = False,
+    timeout: Timeout = 60.0,
+    key: Key = None,
+    from_file: FromFile = None,
+    producer: Producer = None,
+    keep_going: KeepGoing = False,
+    bulk: Bulk = False,
+    bulk_id: BulkId = None,
+) -> None:
+    """Distribute nodes to all subscribers and print the distribution's id, or replay a file."""
+    asked = _Asked(paths or [], deep, action, dry_run, key, timeout if wait else None)
+    connection = context.ensure_object(Connection)
+    replayed = from_file is not None or producer is not None
+    if bulk or bulk_id is not None:
+        if not bulk or replayed or keep_going:
+            raise CommandFailed(BULK_USAGE, Exit.USAGE)
+        raise typer.Exit(_in_bulk(connection, asked, bulk_id))
+    if replayed:
+        _replay(connection, asked, from_file, producer, keep_going=keep_going)
+    else:
+        _distribute(connection, asked)
+
+
+def _in_bulk(connection: Connection, asked: _Asked, bulk_id: str | None) -> int:
+    """Let the pipeline distribute a subtree as many packages, and return its exit code.
+
+    Raises `CommandFailed` where there is no pipeline.
+    """
+    adds = asked.action is ActionName.ADD and not asked.is_one_request()
+    if not adds or not asked.deep or len(asked.paths) != 1:
+        raise CommandFailed(BULK_USAGE, Exit.USAGE)
+    token = connection.token()
+    # By the environment, for anybody may read the arguments of a process.
+    settings = {"PACKHORSE_SERVER": connection.publisher_url(), "PACKHORSE_TOKEN": token or ""}
+    arguments = ["bulk", "--deep", *asked.paths, *(["--id", bulk_id] if bulk_id else [])]
+    return rooms.pipeline(connection, arguments, settings=settings)
+
+
+def _replay(
+    connection: Connection,
+    asked: _Asked,
+    source: str | None,
+    producer: str | None,
+    *,
+    keep_going: bool,
+) -> None:
+    if not source or not producer or asked.paths or asked.is_one_request():
+        raise CommandFailed(replay.USAGE, Exit.USAGE)
+    action = asked.action.value.upper()
+    replayed = replay.Request(source, producer, action, asked.deep, keep_going)
+    with connection.publisher() as publisher:
+        replay.replay(publisher, replayed)
+
+
+def _distribute(connection: Connection, asked: _Asked) -> None:
+    if not asked.paths and asked.action is not ActionName.TEST:
+        raise CommandFailed("name at least one path, or --from-file FILE", Exit.USAGE)
+    paths = {"deep_paths" if asked.deep else "paths": asked.paths}
+    body = {"action": asked.action.value.upper(), **paths}
+    with connection.publisher() as publisher:
+        if asked.dry_run:
+            tell_dry_run(publisher.post("/distribute", {**body, "dry_run": True}))
+            return
+        accepted = request(publisher, body, asked.key)
+        output.line(accepted["id"])
+        if asked.wait_s is not None:
+            wait(publisher, accepted["id"], asked.wait_s)
+
+
 def request(publisher: Api, body: Mapping[str, Any], key: str | None = None) -> dict[str, Any]:
     """Send the request and return the answer.
 
@@ -47,18 +175,6 @@ def request(publisher: Api, body: Mapping[str, Any], key: str | None = None) -> 
             error.code,
         ) from error
     return answer
-
-
-def in_bulk(connection: Connection, path: str, bulk_id: str | None) -> int:
-    """Let the pipeline distribute a subtree as many packages, and return its exit code.
-
-    Raises `CommandFailed` where there is no pipeline.
-    """
-    token = connection.token()
-    # By the environment, for anybody may read the arguments of a process.
-    settings = {"PACKHORSE_SERVER": connection.publisher_url(), "PACKHORSE_TOKEN": token or ""}
-    arguments = ["bulk", "--deep", path, *(["--id", bulk_id] if bulk_id else [])]
-    return rooms.pipeline(connection, arguments, settings=settings)
 
 
 def checked_key(key: str | None) -> str:

@@ -15,14 +15,8 @@ from httpx_sse import ServerSentEvent
 from packhorse_services.cli import output
 from packhorse_services.cli.api import Api, CommandFailed, Exit, NoAnswer, Refused
 from packhorse_services.cli.connection import Connection
+from packhorse_services.cli.options import After, Output, Seconds
 from packhorse_services.cli.views import Format
-
-After = Annotated[
-    str | None, typer.Option(metavar="ID", help="Go on behind the event with this id.")
-]
-Seconds = Annotated[
-    float | None, typer.Option(min=0, help="End after that.", show_default="Ctrl-C ends it")
-]
 
 _FIRST_PAUSE_S = 1.0
 _LONGEST_PAUSE_S = 30.0
@@ -43,7 +37,7 @@ def follow_events(
     ] = None,
     after: After = None,
     seconds: Seconds = None,
-    form: Annotated[Format, typer.Option("-o", "--output", help="How to show it.")] = Format.TABLE,
+    form: Output = Format.TABLE,
 ) -> None:
     """Follow packages, what becomes of them, and the states of subscribers."""
     behind = event_id(after)

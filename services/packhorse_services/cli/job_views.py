@@ -83,6 +83,7 @@ TOPICS = View(
         "SUCCEEDED": "statistics.succeeded",
         "CANCELLED": "statistics.cancelled",
         "WITHOUT A CONSUMER SINCE": "unconsumed_since",
+        "ON": "unconsumed_on",
     },
     wide={"WAITED": "statistics.average_waiting_s", "TOOK": "statistics.average_processing_s"},
     note=_note,
@@ -133,6 +134,17 @@ def progress_text(progress: Mapping[str, Any]) -> str:
     steps = f" of {progress['steps']}" if progress["steps"] else ""
     step = f"{progress['step']}{steps}" if progress["step"] or steps else ""
     return ": ".join(part for part in (step, str(progress["message"])) if part)
+
+
+def topic_row(topic: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the row of a topic, with the first moment since which a consumer is missing."""
+    missing = topic.get("unconsumed_on", [])  # an older service names none
+    since = [topic["unconsumed_since"], *(one["since"] for one in missing)]
+    return {
+        **topic,
+        "unconsumed_since": min(filter(None, since), default=None),
+        "unconsumed_on": [printable(one["only_on"]) for one in missing],
+    }
 
 
 def schedule_row(schedule: Mapping[str, Any]) -> dict[str, Any]:

@@ -3,19 +3,19 @@
 import json
 from collections.abc import Mapping
 from typing import Annotated, Any
-from urllib.parse import urlencode
 
-import httpx
 import typer
 
 from packhorse.errors import Permanent
 from packhorse.jobs.conditions import template_of
+from packhorse.runtime.paging import page_url
 from packhorse_services.cli import job_views, output, tailing
-from packhorse_services.cli.api import Api, CommandFailed, Exit, NoAnswer
+from packhorse_services.cli.api import Api, CommandFailed, Exit, NoAnswer, gathered
 from packhorse_services.cli.connection import Connection
 from packhorse_services.cli.distribute import checked_key
-from packhorse_services.cli.events import After, Seconds
-from packhorse_services.cli.queues import Cursor, Output, Watch, again, get
+from packhorse_services.cli.options import After, Cursor, Key, Output, Seconds, Timeout, Watch
+from packhorse_services.cli.output import again
+from packhorse_services.cli.queues import get
 from packhorse_services.cli.views import Format
 
 job = typer.Typer(help="Add a job, retry or stop it, follow it.", no_args_is_help=True)
@@ -24,36 +24,70 @@ _PAGE = 200
 
 Number = Annotated[int, typer.Argument(min=1, help="The job's number.")]
 
+# Which jobs are shown.
+State = Annotated[
+    str,
+    typer.Option(
+        help="all, active, queued, history, cancelled, succeeded, stopped, given_up, error or "
+        "dropped."
+    ),
+]
+OfTopic = Annotated[str | None, typer.Option(help="A topic, or a pattern: images/**.")]
+OfQueue = Annotated[str | None, typer.Option(help="Those of this queue.")]
+WithId = Annotated[str | None, typer.Option("--id", help="The one with this id.")]
+Where = Annotated[
+    list[str] | None,
+    typer.Option(help="A condition on a property, such as 'size>=10'; all have to hold."),
+]
+Limit = Annotated[int, typer.Option(min=1, max=1000, help="How many.")]
+
+# What a new job is.
+Topic = Annotated[str, typer.Argument(help="What the job is: images/thumbnail.")]
+Properties = Annotated[
+    str, typer.Option(metavar="JSON", help="What its consumer is told: an object.")
+]
+NewId = Annotated[
+    str | None, typer.Option("--id", help="Topic and id are one job, however often given.")
+]
+Application = Annotated[
+    str,
+    typer.Option(help="Whose job it is; who gives the same --id again makes it run once more."),
+]
+
+# When, where and in which order a new job is done.
+Priority = Annotated[
+    int, typer.Option(min=-100, max=100, help="The higher first, except in an ORDERED queue.")
+]
+Delay = Annotated[float | None, typer.Option(min=0, help="Seconds; not before.")]
+OnlyOn = Annotated[
+    str | None,
+    typer.Option(
+        help="The one instance that may do it; @leader: the first with the duty scheduler."
+    ),
+]
+Wait = Annotated[bool, typer.Option("--wait", help="Until it has ended.")]
+
 
 @get.command("jobs")
 def get_jobs(
     context: typer.Context,
     *,
-    state: Annotated[
-        str,
-        typer.Option(
-            help="all, active, queued, history, cancelled, succeeded, stopped, given_up, error or "
-            "dropped."
-        ),
-    ] = "all",
-    topic: Annotated[str | None, typer.Option(help="A topic, or a pattern: images/**.")] = None,
-    queue: Annotated[str | None, typer.Option(help="Those of this queue.")] = None,
-    identifier: Annotated[str | None, typer.Option("--id", help="The one with this id.")] = None,
-    where: Annotated[
-        list[str] | None,
-        typer.Option(help="A condition on a property, such as 'size>=10'; all have to hold."),
-    ] = None,
+    state: State = "all",
+    topic: OfTopic = None,
+    queue: OfQueue = None,
+    identifier: WithId = None,
+    where: Where = None,
     form: Output = Format.TABLE,
-    limit: Annotated[int, typer.Option(min=1, max=1000, help="How many.")] = 20,
+    limit: Limit = 20,
     cursor: Cursor = None,
     watch: Watch = False,
 ) -> None:
     """Show jobs: unfinished ones oldest first, history newest first."""
     asked = {"state": state.upper(), "topic": topic, "queue": queue, "id": identifier}
     asked |= {"cursor": cursor, "template": _template(where or [])}
-    given = {name: value for name, value in asked.items() if value is not None}
+    path = page_url("/jobs", **asked)
     with context.ensure_object(Connection).jobs() as service:
-        again(lambda: _show_jobs(_gathered(service, given, limit), form), watch=watch)
+        again(lambda: _show_jobs(gathered(service, path, "jobs", limit, _PAGE), form), watch=watch)
 
 
 def _template(conditions: list[str]) -> str | None:
@@ -61,18 +95,6 @@ def _template(conditions: list[str]) -> str | None:
         return json.dumps(template_of(conditions)) if conditions else None
     except Permanent as error:
         raise CommandFailed(f"--where: {error}", Exit.USAGE) from error
-
-
-def _gathered(service: Api, asked: Mapping[str, Any], limit: int) -> dict[str, Any]:
-    """Return one document of up to `limit` jobs: a page of the service holds fewer."""
-    path = f"/jobs?{urlencode({**asked, 'limit': min(limit, _PAGE)})}"
-    document: dict[str, Any] = service.get(path)
-    found = document["jobs"]
-    while document["next"] and len(found) < limit:
-        wanted = min(limit - len(found), _PAGE)
-        document = service.get(str(httpx.URL(document["next"]).copy_set_param("limit", wanted)))
-        found += document["jobs"]
-    return {**document, "jobs": found}
 
 
 def _show_jobs(document: Mapping[str, Any], form: Format) -> None:
@@ -115,7 +137,13 @@ def get_job_topics(
 ) -> None:
     """Show the topics of jobs: what waits, and which of them no instance has a consumer for."""
     with context.ensure_object(Connection).jobs() as service:
-        again(lambda: job_views.TOPICS.show(service.get("/job-topics"), form), watch=watch)
+        again(lambda: _show_topics(service.get("/job-topics"), form), watch=watch)
+
+
+def _show_topics(document: Mapping[str, Any], form: Format) -> None:
+    if form is not Format.JSON:
+        document = {**document, "topics": [job_views.topic_row(one) for one in document["topics"]]}
+    job_views.TOPICS.show(document, form)
 
 
 @get.command("schedules")
@@ -137,46 +165,25 @@ def _show_schedules(document: Mapping[str, Any], form: Format) -> None:
 @job.command("add")
 def add(
     context: typer.Context,
-    topic: Annotated[str, typer.Argument(help="What the job is: images/thumbnail.")],
+    topic: Topic,
     *,
-    properties: Annotated[
-        str, typer.Option(metavar="JSON", help="What its consumer is told: an object.")
-    ] = "{}",
-    identifier: Annotated[
-        str | None, typer.Option("--id", help="Topic and id are one job, however often given.")
-    ] = None,
-    application: Annotated[
-        str,
-        typer.Option(help="Whose job it is; who gives the same --id again makes it run once more."),
-    ] = "",
-    priority: Annotated[
-        int, typer.Option(min=-100, max=100, help="The higher first, except in an ORDERED queue.")
-    ] = 0,
-    delay: Annotated[float | None, typer.Option(min=0, help="Seconds; not before.")] = None,
-    only_on: Annotated[
-        str | None,
-        typer.Option(
-            help="The one instance that may do it; @leader: the first with the duty scheduler."
-        ),
-    ] = None,
-    key: Annotated[
-        str | None, typer.Option(help="Idempotency key: repeat a request with the same one.")
-    ] = None,
-    wait: Annotated[bool, typer.Option("--wait", help="Until it has ended.")] = False,
-    timeout: Annotated[float, typer.Option(min=0, help="Seconds to wait.")] = 60.0,
+    properties: Properties = "{}",
+    identifier: NewId = None,
+    application: Application = "",
+    priority: Priority = 0,
+    delay: Delay = None,
+    only_on: OnlyOn = None,
+    key: Key = None,
+    wait: Wait = False,
+    timeout: Timeout = 60.0,
 ) -> None:
     """Add a job and print its number; exactly one instance will do it."""
-    body = {
-        "topic": topic,
-        "properties": _object(properties),
-        "id": identifier,
-        "application": application,
-        "priority": priority,
-        "delay_s": delay,
-        "only_on": only_on,
-    }
+    body: dict[str, Any] = {"topic": topic, "properties": _object(properties)}
+    body |= {"id": identifier, "application": application, "priority": priority}
+    body |= {"delay_s": delay, "only_on": only_on}
+    given = {name: value for name, value in body.items() if value is not None}
     with context.ensure_object(Connection).jobs() as service:
-        added = _send(service, {k: v for k, v in body.items() if v is not None}, key)
+        added = _send(service, given, key)
         output.line(str(added["job"]["number"]))
         if added["verdict"] != "ADDED":
             output.tell(_VERDICTS.get(added["verdict"], added["verdict"]))

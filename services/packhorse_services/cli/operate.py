@@ -2,22 +2,22 @@
 
 import time
 from typing import Annotated, Any
-from urllib.parse import quote
 
 import typer
 
 from packhorse_services.cli import output
-from packhorse_services.cli.api import Api, CommandFailed, Exit
+from packhorse_services.cli.api import Api, CommandFailed, Exit, segment
 from packhorse_services.cli.connection import Connection
+from packhorse_services.cli.options import SubscriberName, Timeout, Yes
 
 pause = typer.Typer(help="Let a subscriber import nothing for now.", no_args_is_help=True)
-resume = typer.Typer(help="Let a subscriber go on.", no_args_is_help=True)
+resume = typer.Typer(
+    help="Let a subscriber, a job queue or a schedule go on.", no_args_is_help=True
+)
 stop = typer.Typer(help="Let a subscriber let go of everything.", no_args_is_help=True)
 reset = typer.Typer(help="Let a stopped subscriber go on elsewhere.", no_args_is_help=True)
 
-Name = Annotated[str, typer.Argument(help="The subscriber.")]
 Wait = Annotated[bool, typer.Option("--wait", help="Until the subscriber has done it.")]
-Timeout = Annotated[float, typer.Option(min=0, help="Seconds to wait.")]
 
 _POLL_S = 0.25
 _ANNOUNCED = {"pause": "PAUSED", "stop": "STOPPED"}
@@ -25,7 +25,7 @@ _ANNOUNCED = {"pause": "PAUSED", "stop": "STOPPED"}
 
 @pause.command("subscriber")
 def pause_subscriber(
-    context: typer.Context, name: Name, wait: Wait = False, timeout: Timeout = 60.0
+    context: typer.Context, name: SubscriberName, wait: Wait = False, timeout: Timeout = 60.0
 ) -> None:
     """Let a subscriber import nothing until it is resumed; what it has begun it ends."""
     _control(context, name, "pause", timeout if wait else None)
@@ -33,7 +33,7 @@ def pause_subscriber(
 
 @resume.command("subscriber")
 def resume_subscriber(
-    context: typer.Context, name: Name, wait: Wait = False, timeout: Timeout = 60.0
+    context: typer.Context, name: SubscriberName, wait: Wait = False, timeout: Timeout = 60.0
 ) -> None:
     """Let a subscriber that was paused or stopped go on."""
     _control(context, name, "resume", timeout if wait else None)
@@ -41,7 +41,7 @@ def resume_subscriber(
 
 @stop.command("subscriber")
 def stop_subscriber(
-    context: typer.Context, name: Name, wait: Wait = False, timeout: Timeout = 60.0
+    context: typer.Context, name: SubscriberName, wait: Wait = False, timeout: Timeout = 60.0
 ) -> None:
     """Let a subscriber import and read nothing; only then its offset may be changed."""
     _control(context, name, "stop", timeout if wait else None)
@@ -50,10 +50,10 @@ def stop_subscriber(
 @reset.command("offset")
 def reset_offset(
     context: typer.Context,
-    name: Name,
+    name: SubscriberName,
     *,
     to: Annotated[int, typer.Option(min=-1, help="The package behind this offset comes next.")],
-    yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")] = False,
+    yes: Yes = False,
     wait: Wait = False,
     timeout: Timeout = 60.0,
 ) -> None:
@@ -62,7 +62,7 @@ def reset_offset(
     if not yes and not typer.confirm(asked, err=True):
         raise CommandFailed("nothing was changed", Exit.FAILED)
     with context.ensure_object(Connection).publisher() as publisher:
-        command = publisher.patch(f"/subscribers/{_segment(name)}/offset", {"offset": to})
+        command = publisher.patch(f"/subscribers/{segment(name)}/offset", {"offset": to})
         _tell(publisher, command, timeout if wait else None)
 
 
@@ -87,7 +87,7 @@ def await_end(publisher: Api, command_id: str, timeout: float) -> dict[str, Any]
 
 
 def _control(context: typer.Context, name: str, action: str, timeout: float | None) -> None:
-    path = f"/subscribers/{_segment(name)}"
+    path = f"/subscribers/{segment(name)}"
     deadline = time.monotonic() + (timeout or 0)
     with context.ensure_object(Connection).publisher() as publisher:
         _tell(publisher, publisher.put(f"{path}/{action}"), timeout)
@@ -116,7 +116,3 @@ def _tell(publisher: Api, command: dict[str, Any], timeout: float | None) -> Non
         f"{command['subscriber']} is told to {command['kind'].lower()} its lane of agent "
         f"{command['agent']}, and no other"
     )
-
-
-def _segment(name: str) -> str:
-    return quote(name, safe="")

@@ -1,10 +1,13 @@
 """Where words go: data to stdout, talk to stderr."""
 
 import sys
+import time
+from collections.abc import Callable
 
 from rich.console import Console
 
 _UNBOUNDED = 10_000
+_WATCH_S = 2.0
 
 data = Console(highlight=False, width=None if sys.stdout.isatty() else _UNBOUNDED)
 talk = Console(stderr=True, highlight=False)
@@ -25,3 +28,13 @@ def complain(text: str) -> None:
 def tell(text: str) -> None:
     """Write a sentence to stderr; markup in it means nothing."""
     talk.print(text, markup=False, soft_wrap=True)
+
+
+def again(show: Callable[[], object], *, watch: bool) -> None:
+    """Show something once, or with `watch` every 2 s until Ctrl-C."""
+    show()
+    while watch:
+        time.sleep(_WATCH_S)
+        if data.is_terminal:
+            data.clear()
+        show()

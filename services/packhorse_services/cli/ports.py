@@ -2,10 +2,13 @@
 
 import random
 import socket
+from collections import deque
 
-# Below the range that systems hand out to outgoing connections: such a port stays free while
-# the program that was given it is down for a restart.
-_CANDIDATES = range(10_000, 30_000)
+from packhorse_services.cli.api import CommandFailed
+from packhorse_services.cli.settings import port_range
+
+_given: deque[int] = deque(maxlen=1_000)
+"""Those of late: the programs that they are for may not listen yet."""
 
 
 def free_port() -> int:
@@ -14,13 +17,21 @@ def free_port() -> int:
 
 
 def free_ports(count: int) -> list[int]:
-    """Return `count` different ports of loopback that nobody listens on now."""
+    """Return `count` different ports of loopback that nobody listens on now.
+
+    None was returned a moment before in this process. Raises `CommandFailed` when there are not so
+    many, or `PACKHORSE_PORTS` is no range.
+    """
     found: list[int] = []
-    for port in random.sample(_CANDIDATES, len(_CANDIDATES)):
+    ports = port_range()
+    for port in random.sample(ports, len(ports)):
         if len(found) == count:
             break
-        if is_free(port):
+        if port not in _given and is_free(port):
             found.append(port)
+    if len(found) < count:
+        raise CommandFailed(f"PACKHORSE_PORTS: only {len(found)} of {count} ports are free")
+    _given.extend(found)
     return found
 
 

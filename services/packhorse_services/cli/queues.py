@@ -1,16 +1,24 @@
 """`packhorse get …` and `packhorse clear …`: what waits where, and making it wait no more."""
 
-import time
-from collections.abc import Callable
-from typing import Annotated, Any
-from urllib.parse import quote, urlencode
+from typing import Annotated
 
-import httpx
 import typer
 
-from packhorse_services.cli import clearing, output, views
-from packhorse_services.cli.api import Api
+from packhorse.runtime.paging import page_url
+from packhorse_services.cli import clearing, views
+from packhorse_services.cli.api import gathered, segment
 from packhorse_services.cli.connection import Connection
+from packhorse_services.cli.options import (
+    Cursor,
+    NewestFirst,
+    OldestFirst,
+    Output,
+    SubscriberName,
+    Timeout,
+    Watch,
+    Yes,
+)
+from packhorse_services.cli.output import again
 from packhorse_services.cli.views import Format, View
 
 get = typer.Typer(
@@ -18,15 +26,23 @@ get = typer.Typer(
 )
 clear = typer.Typer(help="Clear a queue.", no_args_is_help=True)
 
-Name = Annotated[str, typer.Argument(help="The subscriber.")]
-Output = Annotated[Format, typer.Option("-o", "--output", help="How to show it.")]
-Limit = Annotated[int, typer.Option(min=1, max=1000, help="How many, oldest first.")]
-Cursor = Annotated[
-    str | None, typer.Option(help="Go on where an earlier page ended; stderr named its cursor.")
+# Which packages of a queue are shown.
+HasPath = Annotated[
+    str | None, typer.Option(help="Only those with a path that is this one or lies below it.")
 ]
-Watch = Annotated[bool, typer.Option("--watch", "-w", help="Show it again and again.")]
+OfAction = Annotated[
+    str | None, typer.Option(help="Only those of this action: ADD, DELETE, INVALIDATE.")
+]
 
-_WATCH_S = 2.0
+# Which distributions are shown.
+Distributed = Annotated[
+    str | None, typer.Option(help="With a path that is this one or lies below it.")
+]
+Action = Annotated[str | None, typer.Option(help="add, delete, invalidate or test.")]
+User = Annotated[str | None, typer.Option(help="Asked for by this one.")]
+State = Annotated[str | None, typer.Option(help="accepted, queued or distributed, as it is now.")]
+
+_PAGE = 1_000
 
 
 @get.command("queues")
@@ -38,40 +54,34 @@ def get_queues(context: typer.Context, form: Output = Format.TABLE, watch: Watch
 @get.command("queue")
 def get_queue(
     context: typer.Context,
-    name: Name,
+    name: SubscriberName,
     *,
     form: Output = Format.TABLE,
-    limit: Limit = 100,
-    path_prefix: Annotated[
-        str | None, typer.Option(help="Only those with a path that is this one or lies below it.")
-    ] = None,
-    action: Annotated[
-        str | None, typer.Option(help="Only those of this action: ADD, DELETE, INVALIDATE.")
-    ] = None,
+    limit: OldestFirst = 100,
+    path_prefix: HasPath = None,
+    action: OfAction = None,
     cursor: Cursor = None,
     watch: Watch = False,
 ) -> None:
     """Show the packages that a subscriber has still to import, oldest first."""
-    filters = {"path_prefix": path_prefix, "action": action and action.upper(), "cursor": cursor}
-    given = {key: one for key, one in filters.items() if one is not None}
-    asked = urlencode({"limit": limit} | given)
-    _show(context, f"/queues/{_segment(name)}?{asked}", views.QUEUE, form, watch=watch)
+    asked = {"path_prefix": path_prefix, "action": action and action.upper(), "cursor": cursor}
+    path = page_url(f"/queues/{segment(name)}", limit=limit, **asked)
+    _show(context, path, views.QUEUE, form, watch=watch)
 
 
 @get.command("errors")
 def get_errors(
     context: typer.Context,
-    name: Name,
+    name: SubscriberName,
     *,
     form: Output = Format.TABLE,
-    limit: Limit = 100,
+    limit: OldestFirst = 100,
     cursor: Cursor = None,
     watch: Watch = False,
 ) -> None:
     """Show the packages that a subscriber gave up on."""
-    given = {} if cursor is None else {"cursor": cursor}
-    asked = urlencode({"limit": limit} | given)
-    _show(context, f"/queues/{_segment(name)}/errors?{asked}", views.ERRORS, form, watch=watch)
+    path = page_url(f"/queues/{segment(name)}/errors", limit=limit, cursor=cursor)
+    _show(context, path, views.ERRORS, form, watch=watch)
 
 
 @get.command("subscribers")
@@ -86,16 +96,12 @@ def get_subscribers(
 def get_distributions(
     context: typer.Context,
     *,
-    path_prefix: Annotated[
-        str | None, typer.Option(help="With a path that is this one or lies below it.")
-    ] = None,
-    action: Annotated[str | None, typer.Option(help="add, delete, invalidate or test.")] = None,
-    user: Annotated[str | None, typer.Option(help="Asked for by this one.")] = None,
-    state: Annotated[
-        str | None, typer.Option(help="accepted, queued or distributed, as it is now.")
-    ] = None,
+    path_prefix: Distributed = None,
+    action: Action = None,
+    user: User = None,
+    state: State = None,
     form: Output = Format.TABLE,
-    limit: Annotated[int, typer.Option(min=1, max=1000, help="How many, newest first.")] = 20,
+    limit: NewestFirst = 20,
     cursor: Cursor = None,
     watch: Watch = False,
 ) -> None:
@@ -107,23 +113,13 @@ def get_distributions(
         "state": state and state.upper(),
         "cursor": cursor,
     }
-    given = {name: value for name, value in asked.items() if value is not None}
-    path = f"/distributions?{urlencode({**given, 'limit': limit})}"
+    path = page_url("/distributions", **asked)
     with context.ensure_object(Connection).publisher() as publisher:
-        again(
-            lambda: views.DISTRIBUTIONS.show(_gathered(publisher, path, limit), form), watch=watch
-        )
 
+        def show() -> None:  # a filter makes pages short
+            views.DISTRIBUTIONS.show(gathered(publisher, path, "distributions", limit, _PAGE), form)
 
-def _gathered(publisher: Api, path: str, limit: int) -> dict[str, Any]:
-    """Return one document of up to `limit` distributions: a filter makes pages short."""
-    document: dict[str, Any] = publisher.get(path)
-    found = document["distributions"]
-    while document["next"] and len(found) < limit:
-        following = httpx.URL(document["next"]).copy_set_param("limit", limit - len(found))
-        document = publisher.get(str(following))
-        found += document["distributions"]
-    return {**document, "distributions": found}
+        again(show, watch=watch)
 
 
 @get.command("distribution")
@@ -134,7 +130,7 @@ def get_distribution(
     watch: Watch = False,
 ) -> None:
     """Show what became of a distribution at each subscriber."""
-    _show(context, f"/distributions/{_segment(identifier)}", views.DISTRIBUTION, form, watch=watch)
+    _show(context, f"/distributions/{segment(identifier)}", views.DISTRIBUTION, form, watch=watch)
 
 
 @get.command("producer")
@@ -145,9 +141,7 @@ def get_producer(
     watch: Watch = False,
 ) -> None:
     """Show how far a producer has come."""
-    with context.ensure_object(Connection).publisher() as publisher:
-        path = f"/producers/{_segment(name)}"
-        again(lambda: views.PRODUCER.show_one(publisher.get(path), form), watch=watch)
+    _show_one(context, f"/producers/{segment(name)}", views.PRODUCER, form, watch=watch)
 
 
 @get.command("commands")
@@ -156,14 +150,12 @@ def get_commands(
     *,
     subscriber: Annotated[str | None, typer.Option(help="Given to this one.")] = None,
     form: Output = Format.TABLE,
-    limit: Annotated[int, typer.Option(min=1, max=1000, help="How many, newest first.")] = 20,
+    limit: NewestFirst = 20,
     cursor: Cursor = None,
     watch: Watch = False,
 ) -> None:
     """Show what operators did in the last 30 days, newest first."""
-    asked = {"subscriber": subscriber, "cursor": cursor}
-    given = {name: value for name, value in asked.items() if value is not None}
-    path = f"/commands?{urlencode({**given, 'limit': limit})}"
+    path = page_url("/commands", subscriber=subscriber, cursor=cursor, limit=limit)
     _show(context, path, views.COMMANDS, form, watch=watch)
 
 
@@ -175,22 +167,20 @@ def get_command(
     watch: Watch = False,
 ) -> None:
     """Show what became of a command."""
-    with context.ensure_object(Connection).publisher() as publisher:
-        path = f"/commands/{_segment(identifier)}"
-        again(lambda: views.COMMANDS.show_one(publisher.get(path), form), watch=watch)
+    _show_one(context, f"/commands/{segment(identifier)}", views.COMMANDS, form, watch=watch)
 
 
 @clear.command("queue")
 def clear_queue(
     context: typer.Context,
-    name: Name,
+    name: SubscriberName,
     *,
     up_to: Annotated[
         int | None, typer.Option(min=0, show_default="the newest now", help="The last offset.")
     ] = None,
-    yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")] = False,
+    yes: Yes = False,
     wait: Annotated[bool, typer.Option("--wait", help="Print how many were removed.")] = False,
-    timeout: Annotated[float, typer.Option(min=0, help="Seconds to wait.")] = 60.0,
+    timeout: Timeout = 60.0,
 ) -> None:
     """Remove what a subscriber has still to import from the publisher agent that is asked.
 
@@ -205,15 +195,6 @@ def _show(context: typer.Context, path: str, view: View, form: Format, *, watch:
         again(lambda: view.show(publisher.get(path), form), watch=watch)
 
 
-def again(show: Callable[[], Any], *, watch: bool) -> None:
-    """Show something once, or with `watch` every 2 s until Ctrl-C."""
-    show()
-    while watch:
-        time.sleep(_WATCH_S)
-        if output.data.is_terminal:
-            output.data.clear()
-        show()
-
-
-def _segment(name: str) -> str:
-    return quote(name, safe="")
+def _show_one(context: typer.Context, path: str, view: View, form: Format, *, watch: bool) -> None:
+    with context.ensure_object(Connection).publisher() as publisher:
+        again(lambda: view.show_one(publisher.get(path), form), watch=watch)

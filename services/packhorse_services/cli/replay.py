@@ -11,12 +11,11 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, Any
-from urllib.parse import quote
 
 import stamina
 
 from packhorse_services.cli import output, replay_file
-from packhorse_services.cli.api import Api, CommandFailed, Exit, NoAnswer, Refused
+from packhorse_services.cli.api import Api, CommandFailed, Exit, NoAnswer, Refused, segment
 from packhorse_services.cli.replay_file import BadLine, Line
 from packhorse_services.cli.replay_news import News, Tally
 
@@ -78,7 +77,7 @@ class _Replay:
 
     def _register(self) -> None:
         """Register, which fences an earlier replay, and learn how far that one has come."""
-        path = f"/producers/{quote(self._request.producer, safe='')}"
+        path = f"/producers/{segment(self._request.producer)}"
         registered = _patiently(lambda: self._publisher.put(path), _AWAY, self._news)
         self._epoch = registered["epoch"]
         last = registered["last_sequence"]

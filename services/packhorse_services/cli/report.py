@@ -12,7 +12,7 @@ from urllib.parse import urlencode
 
 import typer
 
-from packhorse_services.cli import rooms
+from packhorse_services.cli import output, rooms
 from packhorse_services.cli.api import Api, CommandFailed, Exit
 from packhorse_services.cli.connection import Connection
 from packhorse_services.cli.views import Format, View
@@ -129,7 +129,8 @@ def report(
         if service is None:
             _from_tables(connection, name, given, wanted, file)
         else:
-            _from_service(Api(service, connection.token()), name, given, wanted, file)
+            api = Api(service, connection.token(), option="--pipeline")
+            _from_service(api, name, given, wanted, file)
         if target is None:
             file.seek(0)
             _show(name, form, file)
@@ -183,12 +184,24 @@ def _from_service(
         asked_form = {**query, "format": form.value, "limit": "10000"}
         pages = _pages(api, f"/reports/{name}?{urlencode(asked_form)}")
         if form is Form.CSV:
+            count = 0
             for number, page in enumerate(pages):
-                file.write(page if number == 0 else page.partition(b"\r\n")[2])
+                lines = page.partition(b"\r\n")[2]
+                file.write(page if number == 0 else lines)
+                count += len(lines)
+            _tell_empty(count, asked)
             return
         documents: list[dict[str, Any]] = [json.loads(page) for page in pages]
+    _tell_empty(sum(len(document["rows"]) for document in documents), asked)
     rows = [row for document in documents for row in document["rows"]]
     file.write(json.dumps({**documents[0], "next": None, "rows": rows}).encode() + b"\n")
+
+
+def _tell_empty(count: int, asked: Mapping[str, str]) -> None:
+    """Say that there is nothing of whom the report was asked for: the name may be wrong."""
+    named = [f"{key} {asked[key]}" for key in ("subscriber", "agent") if key in asked]
+    if named and not count:
+        output.tell(f"nothing was measured of {', '.join(named)} in these hours; is that its name?")
 
 
 def _pages(api: Api, path: str) -> Iterator[bytes]:

@@ -1,17 +1,23 @@
 """Runs a room's own command line as a process, told about the stack by its environment."""
 
+import itertools
 import os
 import signal
 import subprocess
 import sys
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from difflib import get_close_matches
 from importlib.util import find_spec
 from types import FrameType
 from typing import IO
 
+from packhorse.runtime.startup import TYPED
 from packhorse_services.cli.api import CommandFailed, Exit
 from packhorse_services.cli.connection import Connection
+
+_CLOSE = 0.8
+"""How alike two options are of which one is the other misspelt; no option of a task is that."""
 
 
 def delegate(connection: Connection, room: str, arguments: Sequence[str]) -> None:
@@ -41,11 +47,41 @@ def forward(
     and it may end in order; SIGTERM is handed on. `settings` win over the environment.
     """
     command = [sys.executable, "-m", f"packhorse_services.{room}", *arguments]
-    environment = {**_environment(connection), **(settings or {})}
+    typed = {TYPED: f"packhorse {room}"}  # for the usage that it prints
+    environment = {**_environment(connection), **typed, **(settings or {})}
     process = subprocess.Popen(command, env=environment, stdout=output)
     with _outlasting(process):
         code = process.wait()
     return 128 - code if code < 0 else code
+
+
+_NOT_OF_TASKS = {
+    **{
+        f"--{name}": f"name it before the word pipeline: packhorse --{name} … pipeline TASK"
+        for name in ("data", "token-file")
+    },
+    **{
+        f"--{name}": f"a task has it from PACKHORSE_{name.upper()}_URL, or from the stack"
+        for name in ("journal", "blobs", "tables", "database")
+    },
+}
+"""Options of other commands, and how a task of the pipeline is told the same."""
+
+
+def require_options_of_tasks(arguments: Sequence[str]) -> None:
+    """Raise `CommandFailed` for an option that is another command's, also when it is misspelt.
+
+    The pipeline's program does not know them, and could suggest nothing.
+    """
+    for argument in itertools.takewhile(lambda one: one != "--", arguments):
+        name = argument.partition("=")[0]
+        meant = get_close_matches(name, _NOT_OF_TASKS, n=1, cutoff=_CLOSE)
+        if name.startswith("--") and meant:
+            raise CommandFailed(
+                f"a task of the pipeline has no option {name}; if you mean {meant[0]}, "
+                f"{_NOT_OF_TASKS[meant[0]]}",
+                Exit.USAGE,
+            )
 
 
 def pipeline(

@@ -6,6 +6,12 @@ from typing import Annotated
 
 import typer
 
+from packhorse_services.cli.api import CommandFailed, Exit
+
+# Below the range that systems hand out to outgoing connections: such a port stays free while
+# the program that was given it is down for a restart.
+_PORTS = "10000-29999"
+
 DataOption = Annotated[
     Path | None,
     typer.Option(
@@ -60,3 +66,15 @@ def default_data() -> Path:
         return Path("/var/lib/packhorse")
     home = os.environ.get("XDG_DATA_HOME")
     return (Path(home) if home else Path.home() / ".local" / "share") / "packhorse"
+
+
+def port_range() -> range:
+    """Return the ports that the stack's programs may be given; `PACKHORSE_PORTS` says which.
+
+    Raises `CommandFailed` when that is no range such as 10000-29999.
+    """
+    text = os.environ.get("PACKHORSE_PORTS", _PORTS)
+    first, _, last = text.partition("-")
+    if not (first.isdecimal() and last.isdecimal() and 0 < int(first) <= int(last) < 65_536):
+        raise CommandFailed(f"PACKHORSE_PORTS is no range such as {_PORTS}: {text!r}", Exit.USAGE)
+    return range(int(first), int(last) + 1)

@@ -65,9 +65,14 @@ def database_names(options: StackOptions) -> list[str]:
     return [AUTHOR_DATABASE, _JOURNAL_DATABASE, *subscriber_names(options.subscribers)]
 
 
+def has_own_journal(options: StackOptions) -> bool:
+    """Tell whether the journal is a database of the embedded server."""
+    return options.journal == "postgresql"
+
+
 def journal_url(options: StackOptions, databases: Mapping[str, str]) -> str:
     """Return the journal's URL; that of the embedded server's own database by default."""
-    return databases[_JOURNAL_DATABASE] if options.journal == "postgresql" else options.journal
+    return databases[_JOURNAL_DATABASE] if has_own_journal(options) else options.journal
 
 
 def plan(options: StackOptions, databases: Mapping[str, str], ports: list[int]) -> list[Program]:

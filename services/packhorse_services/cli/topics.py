@@ -3,10 +3,12 @@
 from collections.abc import Iterator
 from contextlib import contextmanager
 
+from packhorse.errors import Permanent
 from packhorse.messaging.api import Journal
 from packhorse.messaging.open import UnknownJournal, open_journal
 from packhorse.messaging.topics import standard_topics
 from packhorse.wire.topics import Topics
+from packhorse_services.cli.api import CommandFailed, Exit
 
 _CLIENT = "packhorse-cli"
 
@@ -16,18 +18,18 @@ def create(journal_url: str, topic_prefix: str) -> list[str]:
 
     A journal in PostgreSQL gets its tables first.
     """
-    if journal_url.startswith(("postgresql://", "postgres://")):
-        from packhorse_services.cli.databases import migrate  # slow to import, and rarely needed
+    with opened(journal_url) as journal:
+        if journal_url.startswith(("postgresql://", "postgres://")):
+            from packhorse_services.cli.databases import migrate  # slow to import, rarely needed
 
-        migrate(journal_url)
-    with _opened(journal_url) as journal:
+            migrate(journal_url)
         journal.create_topics(standard_topics(Topics.prefixed(topic_prefix)))
     return check(journal_url, topic_prefix)
 
 
 def check(journal_url: str, topic_prefix: str) -> list[str]:
     """Return one sentence for each thing that is wrong, and how to mend it."""
-    with _opened(journal_url) as journal:
+    with opened(journal_url) as journal:
         return journal.check_topics(standard_topics(Topics.prefixed(topic_prefix)))
 
 
@@ -37,11 +39,22 @@ def names(topic_prefix: str) -> list[str]:
 
 
 @contextmanager
-def _opened(url: str) -> Iterator[Journal]:
-    if url.startswith("memory://"):
-        raise UnknownJournal("memory:// lives in one process; use postgresql:// or kafka://")
-    journal = open_journal(url, client_name=_CLIENT)
+def opened(url: str) -> Iterator[Journal]:
+    """Lend the journal, which connects when first used.
+
+    Raises `CommandFailed` with `Exit.USAGE` for what is no journal's URL.
+    """
+    try:
+        journal = _open(url)
+    except Permanent as error:
+        raise CommandFailed(f"--journal: {error}", Exit.USAGE) from error
     try:
         yield journal
     finally:
         journal.close()
+
+
+def _open(url: str) -> Journal:
+    if url.startswith("memory://"):
+        raise UnknownJournal("memory:// lives in one process; use postgresql:// or kafka://")
+    return open_journal(url, client_name=_CLIENT)

@@ -1,6 +1,5 @@
 """`packhorse get instances`, `packhorse topology watch`: who is alive and who leads, and news."""
 
-import time
 from collections.abc import Callable, Mapping
 from contextlib import suppress
 from typing import Annotated, Any
@@ -12,8 +11,6 @@ from packhorse_services.cli import output
 from packhorse_services.cli.api import Api
 from packhorse_services.cli.connection import Connection
 from packhorse_services.cli.events import (
-    After,
-    Seconds,
     TimeIsUp,
     as_json,
     ending_after,
@@ -21,11 +18,11 @@ from packhorse_services.cli.events import (
     follow,
     printable,
 )
+from packhorse_services.cli.options import After, Output, Seconds, Watch
 from packhorse_services.cli.views import Format, View
 
 topology = typer.Typer(help="Instances and their clusters.", no_args_is_help=True)
 
-_WATCH_S = 2.0
 _OWN = {
     "role": "packhorse.role",
     "agent": "packhorse.agent",
@@ -56,18 +53,11 @@ INSTANCES = View(
 
 
 def get_instances(
-    context: typer.Context,
-    form: Annotated[Format, typer.Option("-o", "--output", help="How to show it.")] = Format.TABLE,
-    watch: Annotated[bool, typer.Option("--watch", "-w", help="Show it again and again.")] = False,
+    context: typer.Context, form: Output = Format.TABLE, watch: Watch = False
 ) -> None:
     """Show the instances of all clusters in their order, the own cluster first."""
     with context.ensure_object(Connection).topology() as service:
-        _show(service, form)
-        while watch:
-            time.sleep(_WATCH_S)
-            if output.data.is_terminal:
-                output.data.clear()
-            _show(service, form)
+        output.again(lambda: _show(service, form), watch=watch)
 
 
 def _show(service: Api, form: Format) -> None:

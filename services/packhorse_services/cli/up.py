@@ -6,9 +6,8 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 
-from packhorse.errors import Permanent
 from packhorse.runtime.token_file import ensure_token_file
-from packhorse_services.cli import output, topics
+from packhorse_services.cli import backends, output
 from packhorse_services.cli.api import Api, CommandFailed
 from packhorse_services.cli.child import Child, Program, bound_log
 from packhorse_services.cli.connection import read_token
@@ -20,6 +19,7 @@ from packhorse_services.cli.stack import (
     choose_ports,
     database_names,
     describe,
+    has_own_journal,
     journal_url,
     plan,
     tools_settings,
@@ -31,21 +31,21 @@ _TEND_S = 0.2
 _ANNOUNCED_S = 15.0
 
 
-class TopicsUnfit(Permanent):
-    """Topics that somebody else made are not what packhorse needs; the text says what to change."""
-
-
 def up(options: StackOptions, *, as_json: bool) -> None:
     """Start everything below `options.data`, say where it is, and stay until a signal comes.
 
     Raises what keeps it from starting; nothing of the stack runs on after that.
     """
+    backends.check_named(options)
+    signal.signal(signal.SIGINT, signal.SIG_DFL)  # Python's waits until a client's call returns
+    backends.check_answering(options)  # may take long, and has nothing that a signal must end
     ended = _end_signals()
     directory = DataDirectory(options.data)
     with directory.claimed(), _running(EmbeddedPostgres(directory.postgres)) as postgres:
         token = ensure_token_file(directory.tokens)
         databases = ensure_databases(postgres, database_names(options))
-        _check_topics(journal_url(options, databases), options.topic_prefix)
+        if has_own_journal(options):
+            backends.check_topics(journal_url(options, databases), options.topic_prefix)
         programs = plan(options, databases, choose_ports(options))
         children = [Child(program, directory.logs / f"{program.name}.log") for program in programs]
         stack = _Stack(directory, postgres, Supervisor(children, _tell), programs)
@@ -131,12 +131,6 @@ def _running(postgres: EmbeddedPostgres) -> Iterator[EmbeddedPostgres]:
         yield postgres
     finally:
         postgres.stop()
-
-
-def _check_topics(journal: str, topic_prefix: str) -> None:
-    """Create the topics that are missing. Raises `TopicsUnfit` for one that can't be used."""
-    if wrong := topics.create(journal, topic_prefix):
-        raise TopicsUnfit("\n".join(wrong))
 
 
 def _end_signals() -> Callable[[], bool]:

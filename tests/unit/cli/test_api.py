@@ -1,14 +1,14 @@
 """Answers of a server, as a person reads them and as a script sees them."""
 
 import json
-import threading
 from collections.abc import Iterator
-from http.server import BaseHTTPRequestHandler, HTTPServer
+from http.server import BaseHTTPRequestHandler
 
 import pytest
 
 from packhorse_services.cli.api import Api, CommandFailed, Exit
 from packhorse_services.cli.ports import free_port
+from tests.harness.answering import answering
 
 PROBLEM = {
     "title": "The request does not say what it must",
@@ -36,19 +36,11 @@ class _Answers(BaseHTTPRequestHandler):
         self.end_headers()
         self.wfile.write(body.encode())
 
-    def log_message(self, *args: object) -> None:
-        pass
-
 
 @pytest.fixture(scope="module")
 def url() -> Iterator[str]:
-    server = HTTPServer(("127.0.0.1", 0), _Answers)
-    thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01})
-    thread.start()
-    yield f"http://127.0.0.1:{server.server_port}"
-    server.shutdown()
-    thread.join()
-    server.server_close()
+    with answering(_Answers) as url:
+        yield url
 
 
 def test_an_answer_is_given_as_it_is(url: str) -> None:

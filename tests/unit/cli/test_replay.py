@@ -2,9 +2,8 @@
 
 import io
 import json
-import threading
 from collections.abc import Callable, Iterator
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from http.server import BaseHTTPRequestHandler
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +13,7 @@ from packhorse_services.cli.api import Api, CommandFailed, Exit, NoAnswer
 from packhorse_services.cli.replay import Request, replay
 from packhorse_services.cli.replay_file import BadLine, count, lines
 from packhorse_services.cli.replay_news import News, Tally
+from tests.harness.answering import answering
 
 Answer = tuple[int, dict[str, str], dict[str, Any]]
 CUT: Answer = (0, {}, {})
@@ -80,17 +80,8 @@ def api(publisher: FakePublisher) -> Iterator[Api]:
             self.end_headers()
             self.wfile.write(json.dumps(body).encode())
 
-        def log_message(self, *args: object) -> None:
-            pass
-
-    server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-    thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01})
-    thread.start()
-    with Api(f"http://127.0.0.1:{server.server_port}", None) as client:
+    with answering(Handler) as url, Api(url, None) as client:
         yield client
-    server.shutdown()
-    thread.join()
-    server.server_close()
 
 
 @pytest.fixture

@@ -1,11 +1,15 @@
 """The ports and names of a stack."""
 
+import random
 import socket
 from pathlib import Path
 
 import pytest
 
-from packhorse_services.cli.ports import free_port, free_ports, is_free
+from packhorse_services.cli import ports
+from packhorse_services.cli.api import CommandFailed
+from packhorse_services.cli.ports import free_ports, is_free
+from packhorse_services.cli.settings import port_range
 from packhorse_services.cli.stack import (
     PortTaken,
     StackOptions,
@@ -22,10 +26,37 @@ def test_free_ports_are_different_and_free() -> None:
     assert all(is_free(port) for port in ports)
 
 
+def test_a_port_is_given_out_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PACKHORSE_PORTS", "29000-29199")
+    first, second = free_ports(60), free_ports(60)
+    assert (len(first), len(second)) == (60, 60)
+    assert not {*first} & {*second}, "whom the first are for may not listen yet"
+    assert {*first, *second} <= {*range(29_000, 29_200)}
+    with pytest.raises(CommandFailed, match=r"PACKHORSE_PORTS: only \d+ of 100 ports are free"):
+        free_ports(100)
+
+
+@pytest.mark.parametrize("text", ["", "1", "a-b", "2-1", "0-9", "1-65536", "1-2-3"])
+def test_what_is_no_range_of_ports_is_refused(monkeypatch: pytest.MonkeyPatch, text: str) -> None:
+    monkeypatch.setenv("PACKHORSE_PORTS", text)
+    with pytest.raises(CommandFailed, match="no range such as"):
+        free_ports(1)
+
+
+def _free_in_a_row(count: int) -> int:
+    """Return the first of `count` neighbours that nobody listens on or was given."""
+    candidates = port_range()[: -count + 1]
+    return next(
+        first
+        for first in random.sample(candidates, len(candidates))
+        if all(is_free(one) and one not in ports._given for one in range(first, first + count))
+    )
+
+
 def test_ports_follow_the_first(tmp_path: Path) -> None:
-    first = free_port()
+    first = _free_in_a_row(5)
     options = StackOptions(tmp_path, port=first, subscribers=0)
-    assert choose_ports(options)[0] == first
+    assert choose_ports(options) == [*range(first, first + 5)]
     assert len(choose_ports(StackOptions(tmp_path, port=0, subscribers=4))) == 13
 
 

@@ -1,0 +1,100 @@
+"""`packhorse pipeline TASK` and `packhorse report`: what is told before anything is started."""
+
+import json
+from collections.abc import Iterator
+from http.server import BaseHTTPRequestHandler
+
+import pytest
+import typer
+
+from packhorse_services.cli import rooms
+from packhorse_services.cli.app import run
+from packhorse_services.cli.ports import free_port
+from packhorse_services.pipeline.program import commands
+from tests.harness.answering import answering
+
+
+@pytest.mark.parametrize(
+    ("arguments", "meant", "said"),
+    [
+        (("archive", "--data", "x"), "--data", "packhorse --data … pipeline TASK"),
+        (("--dat=x", "archive"), "--data", "packhorse --data … pipeline TASK"),
+        (("bulk", "--tokenfile", "x"), "--token-file", "packhorse --token-file … pipeline TASK"),
+        (("archive", "--jornal", "x"), "--journal", "PACKHORSE_JOURNAL_URL"),
+        (("audit", "--database", "x"), "--database", "PACKHORSE_DATABASE_URL"),
+    ],
+)
+def test_an_option_of_another_command_is_recognised(
+    arguments: tuple[str, ...],
+    meant: str,
+    said: str,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    monkeypatch.setattr(rooms, "pipeline", None)  # nothing is started
+    assert run(["pipeline", *arguments]) == 2
+    (line,) = capsys.readouterr().err.splitlines()
+    assert line.startswith("error: a task of the pipeline has no option --")
+    assert f"if you mean {meant}, " in line
+    assert said in line
+
+
+def test_no_option_of_a_task_is_taken_for_another_commands() -> None:
+    tasks = typer.main.get_command(commands).commands  # type: ignore[attr-defined]
+    options = {
+        option
+        for task in tasks.values()
+        for one in task.params
+        for option in one.opts
+        if "-" in option
+    }
+    assert len(options) > 20
+    rooms.require_options_of_tasks([*sorted(options), "archive", "a path --data"])
+    rooms.require_options_of_tasks(["--", "--data"])
+
+
+def test_a_service_of_reports_that_is_away_is_named_by_its_option(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    url = f"http://127.0.0.1:{free_port()}"
+    assert run(["report", "delivery", "--pipeline", url]) == 1
+    told = capsys.readouterr().err
+    assert "is --pipeline right?" in told
+    assert "--server" not in told
+
+
+class _Empty(BaseHTTPRequestHandler):
+    """A service that has measured nothing, and has reports of delivery only."""
+
+    def do_GET(self) -> None:
+        known = self.path.startswith("/reports/delivery")
+        as_csv = "format=csv" in self.path
+        body = "hour,subscriber\r\n" if as_csv else json.dumps({"next": None, "rows": []})
+        self.send_response(200 if known else 404)
+        self.end_headers()
+        self.wfile.write(body.encode() if known else b'{"title": "There is nothing here"}')
+
+
+@pytest.fixture(scope="module")
+def url() -> Iterator[str]:
+    with answering(_Empty) as url:
+        yield url
+
+
+@pytest.mark.parametrize("form", ["table", "json", "csv"])
+def test_a_served_report_without_a_row_asks_whether_the_name_is_right(
+    url: str, form: str, capfd: pytest.CaptureFixture[str]
+) -> None:
+    asked = ["report", "delivery", "--pipeline", url, "--format", form]
+    assert run([*asked, "--subscriber", "typo"]) == 0
+    said = "nothing was measured of subscriber typo in these hours; is that its name?\n"
+    assert capfd.readouterr().err.startswith(said)
+    assert run(asked) == 0
+    assert "is that its name" not in capfd.readouterr().err
+
+
+def test_what_serves_no_reports_is_named_by_its_option(
+    url: str, capfd: pytest.CaptureFixture[str]
+) -> None:
+    assert run(["report", "failures", "--pipeline", url]) == 3
+    assert "--pipeline names another." in capfd.readouterr().err
