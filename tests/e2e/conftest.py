@@ -4,8 +4,8 @@ from collections.abc import Iterator
 
 import pytest
 
+from tests.harness.command_line import Up, data_folder
 from tests.harness.postgres import Databases
-from tests.harness.processes import Up, data_folder
 from tests.harness.site import Site, site
 
 JOURNALS = ["sql", pytest.param("kafka", marks=pytest.mark.kafka)]

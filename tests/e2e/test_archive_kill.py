@@ -98,7 +98,8 @@ def kill_after_a_commit(run: Process, location: Location, chance: random.Random)
 
 def places(location: Location, table: str) -> list[tuple[object, ...]]:
     """Return where the records of a table are from."""
-    stored = deltalake.DeltaTable(location.delta_uri(table))
+    uri, options = location.delta_uri(table), location.delta_options()
+    stored = deltalake.DeltaTable(uri, storage_options=options)
     names = [
         name
         for name in ("topic", "partition", "offset")

@@ -1,8 +1,13 @@
-"""S8: two live archives on one checkpoint; `--continuous`, its metrics, and its end by SIGTERM."""
+"""S8: two live archives on one checkpoint; `--continuous`, its metrics, and its end by SIGTERM.
 
+On Kafka with tables on S3, too: there another source plans, and other commits exclude each other.
+"""
+
+import json
 import sys
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import httpx
 import pytest
@@ -23,6 +28,8 @@ from tests.harness.waiting import eventually
 pytestmark = [pytest.mark.spark, pytest.mark.timeout(1800)]
 
 PATIENCE_S = 600.0
+STARVED = "failed to connect back"
+"""The last words of a run whose Spark waited 10 s in vain for a process to begin."""
 WRONG = 2
 """The exit code by which a supervisor does not start it again."""
 
@@ -50,10 +57,10 @@ class Continuous(Process):
 class Pair:
     """Two archives of one journal into the same tables."""
 
-    def __init__(self, url: str, folder: Path) -> None:
+    def __init__(self, url: str, tables_url: str, folder: Path) -> None:
         prefix = fresh_name()
         self.topics = Topics.prefixed(prefix)
-        self.location = Location.parse(str(folder / "tables"))
+        self.location = Location.parse(tables_url)
         self.journal: Journal = open_journal(url, client_name="tests")
         self.numbers = 0
         settings = {
@@ -61,7 +68,7 @@ class Pair:
             "PACKHORSE_HOST": "127.0.0.1",
             "PACKHORSE_JOURNAL_URL": url,
             "PACKHORSE_BLOBS_URL": str(folder / "blobs"),
-            "PACKHORSE_TABLES_URL": self.location.base,
+            "PACKHORSE_TABLES_URL": tables_url,
             "PACKHORSE_TOPIC_PREFIX": prefix,
         }
         ports = zip(("first", "second"), free_ports(2), strict=True)
@@ -72,8 +79,17 @@ class Pair:
         fill(self.journal, self.topics, [self.numbers], [self.topics.package])
         self.numbers += 1
 
-    def both_run(self) -> bool:
-        return all(run.running for run in self.runs)
+    def ended(self) -> Continuous | None:
+        """Return a run that has ended; start again what the machine was too busy for.
+
+        Whatever supervises it would do that, too.
+        """
+        for run in self.runs:
+            if not run.running and STARVED not in spoken(run)[1]:
+                return run
+            if not run.running:
+                run.start()
+        return None
 
     def is_whole(self) -> bool:
         """Tell whether the tables have all records; fail when they have one twice."""
@@ -86,9 +102,28 @@ class Pair:
         return set(found) == set(expected) and set(packages) == wanted
 
 
-@pytest.fixture
-def pair(database_url: str, tmp_path: Path) -> Iterator[Pair]:
-    made = Pair(database_url, tmp_path)
+def spoken(run: Process) -> tuple[list[dict[str, Any]], str]:
+    """Return the records of its log, and its last line.
+
+    Between them, Spark's own worker processes may complain of a query that ended while they began.
+    """
+    lines = run.log.read_text().splitlines()
+    return [json.loads(line) for line in lines if line.startswith("{")], "".join(lines[-1:])
+
+
+def has_fallen(run: Process) -> bool:
+    """Tell whether it has ended by an exception that nobody has dealt with."""
+    return "packhorse_services/pipeline/__main__.py" in run.log.read_text()
+
+
+@pytest.fixture(params=["sql", pytest.param("kafka-s3", marks=pytest.mark.kafka)])
+def pair(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Pair]:
+    if request.param == "sql":
+        url, tables_url = request.getfixturevalue("database_url"), str(tmp_path / "tables")
+    else:
+        url = request.getfixturevalue("kafka").url
+        tables_url = request.getfixturevalue("s3").url(f"pair-{tmp_path.name}")
+    made = Pair(url, tables_url, tmp_path)
     try:
         yield made
     finally:
@@ -108,19 +143,29 @@ def test_s8_of_two_live_archives_one_ends_and_nothing_is_there_twice(pair: Pair)
     assert first.metric('packhorse_pipeline_batch_seconds_count{query="bronze"}') > 0
     second.start()
 
-    def one_has_ended() -> bool:
+    def one_that_has_ended() -> Continuous | None:
         pair.fill()
-        return not pair.both_run()
+        return pair.ended()
 
-    eventually(one_has_ended, timeout=PATIENCE_S, interval=0.5)
-    (loser,) = (run for run in pair.runs if not run.running)
-    (winner,) = (run for run in pair.runs if run.running)
+    loser = eventually(one_that_has_ended, timeout=PATIENCE_S, interval=0.5)
+    assert loser is not None
+    winner = second if loser is first else first
     assert loser.wait() == WRONG, loser.said()
-    last = loser.log.read_text().splitlines()[-1]
+    logged, last = spoken(loser)
     assert "another run" in last, loser.said()
     assert "end" in last
+    assert not [record for record in logged if record["level"] == "error"], loser.said()
+    assert not has_fallen(loser), loser.said()
     pair.fill()
-    eventually(pair.is_whole, timeout=PATIENCE_S, interval=1.0, what=winner.said())
+
+    pair.runs.remove(loser)
+    eventually(lambda: pair.ended() or pair.is_whole(), timeout=PATIENCE_S, interval=1.0)
+    assert winner.running, winner.said()
     assert winner.stop(PATIENCE_S) == 0, winner.said()
-    assert "Traceback" not in winner.log.read_text(), winner.said()
+    assert not has_fallen(winner), winner.said()
+    pair.fill()
+    pair.runs = [loser]
+    loser.start()
+    eventually(lambda: pair.ended() or pair.is_whole(), timeout=PATIENCE_S, interval=1.0)
+    assert loser.stop(PATIENCE_S) == 0, loser.said()
     assert pair.is_whole()

@@ -12,8 +12,9 @@ from packhorse.messaging.open import open_journal
 from packhorse.wire.messages import PackageEntry
 from packhorse.wire.package_codec import decode_entry
 from tests.harness.bulk import TOP, odd_nodes, written
+from tests.harness.command_line import packhorse
 from tests.harness.postgres import Databases
-from tests.harness.processes import Process, packhorse
+from tests.harness.processes import Process
 from tests.harness.site import Site, site
 from tests.harness.spark import spark_environment
 from tests.harness.waiting import eventually

@@ -13,7 +13,8 @@ import pytest
 from packhorse_services.cli.app import run
 from packhorse_services.cli.connection import read_token
 from packhorse_services.cli.ports import free_port
-from tests.harness.processes import HEEDING, Up, packhorse
+from tests.harness.command_line import Up, packhorse
+from tests.harness.processes import HEEDING
 from tests.harness.waiting import eventually
 
 
@@ -23,7 +24,9 @@ def page(up: Up) -> str:
     stack = json.loads(up.output.read_text())
     headers = {"Authorization": f"Bearer {read_token(Path(stack['token_file']))}"}
     body = {"type": "page", "properties": {"title": "Hello"}}
-    httpx.put(f"{stack['content']}/content/cli/page", json=body, headers=headers).raise_for_status()
+    httpx.put(
+        f"{stack['content']}/content/cli/page", json=body, headers=headers, timeout=30
+    ).raise_for_status()
     return "/cli/page"
 
 
@@ -205,7 +208,7 @@ def test_watching_shows_it_again(up: Up) -> None:
         assert process.stdout is not None
         shown = [process.stdout.readline().strip() for _ in range(6)]
         process.send_signal(signal.SIGINT)
-        process.wait(20)
+        process.wait(60)
     assert shown == ["sub1", "sub2", "sub3"] * 2
     assert process.returncode == 130
 

@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-from tests.harness.processes import packhorse
+from tests.harness.command_line import packhorse
 
 NAMES = ["plain.txt", "with space.html", "Größe ✓.md", 'quote\'s "both".txt', "100%.txt", ".hidden"]
 

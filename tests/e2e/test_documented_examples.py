@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.harness.processes import Up
+from tests.harness.command_line import Up
 
 ROOT = Path(__file__).parents[2]
 _FILE = re.compile(r"^```python (\S+)\n(.*?)^```", re.MULTILINE | re.DOTALL)

@@ -8,9 +8,10 @@ from pathlib import Path
 
 import pytest
 
+from tests.harness.command_line import packhorse
 from tests.harness.live_site import Site, live_site
 from tests.harness.postgres import Databases
-from tests.harness.processes import Process, Room, packhorse
+from tests.harness.processes import Process, Room
 from tests.harness.waiting import eventually
 
 
@@ -66,7 +67,7 @@ def test_following_ends_after_the_given_seconds_and_says_what_is_wrong(site: Sit
     room = site.publisher()
     site.announce("sub", -1)
     eventually(lambda: site.ask(room, "/subscribers").json()["subscribers"])
-    done = packhorse(*reaching(site, room, "events", "--seconds", "2", "--types", "subscriber"))
+    done = packhorse(*reaching(site, room, "events", "--seconds", "10", "--types", "subscriber"))
     assert "sub is" in done.stdout
     wrong = packhorse(*reaching(site, room, "events", "--types", "nonsense"), check=False)
     assert (wrong.returncode, wrong.stdout) == (2, "")

@@ -8,10 +8,11 @@ import httpx
 import pytest
 
 from packhorse.db.connect import connect
-from tests.harness.processes import Up, packhorse
+from tests.harness.command_line import Up, packhorse
 from tests.harness.site import Document, Site
 from tests.harness.waiting import eventually
 
+WAIT_S = 90.0
 IMPATIENT = {"backoff_first_s": 0.1, "backoff_longest_s": 0.2, "announce_s": 1}
 
 
@@ -45,7 +46,7 @@ def becomes(site: Site, given: Document, state: str) -> Document:
         found = site.get(f"/commands/{given['command_id']}")
         return found if found["state"] == state else None
 
-    found = eventually(look, what=f"{given} becomes {state}")
+    found = eventually(look, timeout=WAIT_S, what=f"{given} becomes {state}")
     assert found is not None
     return found
 
@@ -53,12 +54,15 @@ def becomes(site: Site, given: Document, state: str) -> Document:
 def says(site: Site, subscriber: str, state: str) -> None:
     eventually(
         lambda: site.get(f"/subscribers/{subscriber}")["state"] == state,
+        timeout=WAIT_S,
         what=f"{subscriber} says {state}",
     )
 
 
 def waiting(site: Site, subscriber: str, length: int) -> None:
-    eventually(lambda: site.queue(subscriber)["length"] == length, what=f"{length} wait")
+    eventually(
+        lambda: site.queue(subscriber)["length"] == length, timeout=WAIT_S, what=f"{length} wait"
+    )
 
 
 def test_r8_stop_reset_resume_imports_again(running: Site, name: str) -> None:
@@ -90,7 +94,11 @@ def test_a_pause_survives_kill_9(running: Site, name: str) -> None:
     room.kill()
     room.start()
     room.ready()
-    eventually(lambda: _lane(running, name)["state"] == "PAUSED", what="it stands still again")
+    eventually(
+        lambda: _lane(running, name)["state"] == "PAUSED",
+        timeout=WAIT_S,
+        what="it stands still again",
+    )
     assert running.at(name, f"/{name}/open/page") is None
     becomes(running, put(running, name, "resume"), "APPLIED")
     running.everywhere(distributed)
@@ -109,7 +117,9 @@ def test_lim_6_a_clear_is_told_from_issue_to_end_also_to_one_that_is_away(
     running.put(f"/{name}/closed")
     running.put(f"/{name}/open/page")
     refused = running.distribute(f"/{name}/closed")
-    eventually(lambda: running.queue(name)["state"] == "BLOCKED", what="it is blocked")
+    eventually(
+        lambda: running.queue(name)["state"] == "BLOCKED", timeout=WAIT_S, what="it is blocked"
+    )
     room = running.subscribers[name]
     room.kill()
     behind = running.distribute(f"/{name}/open/page")

@@ -6,8 +6,8 @@ import signal
 import subprocess
 import sys
 from collections import Counter
+from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 import httpx
 import pytest
@@ -17,7 +17,7 @@ from packhorse.messaging.numbered import number_of
 from packhorse.messaging.open import open_journal
 from packhorse_services.cli.connection import read_token
 from packhorse_services.cli.data_directory import DataDirectory
-from tests.harness.processes import Up, packhorse
+from tests.harness.command_line import Up, packhorse
 from tests.harness.waiting import eventually
 
 LINES = 400
@@ -30,7 +30,9 @@ def paths(up: Up, tmp_path: Path) -> Path:
     headers = {"Authorization": f"Bearer {read_token(Path(stack['token_file']))}"}
     for name in ("a", "b"):
         body = {"type": "page", "properties": {"title": name}}
-        httpx.put(f"{stack['content']}/content/replay/{name}", json=body, headers=headers)
+        httpx.put(
+            f"{stack['content']}/content/replay/{name}", json=body, headers=headers, timeout=30
+        )
     file = tmp_path / "paths.txt"
     texts = ["# what to send", '{"deep_paths": ["/replay"]}', *["/replay/a", "/replay/b"] * LINES]
     file.write_text("\n".join(texts[:LINES]) + "\n")
@@ -53,15 +55,27 @@ def sequences(up: Up, producer: str) -> list[int]:
     return found
 
 
-def known(up: Up, producer: str) -> dict[str, Any]:
-    shown = packhorse("get", "producer", producer, "-o", "json", data=up.data, check=False)
-    document: dict[str, Any] = json.loads(shown.stdout or "{}")
-    return document
+@pytest.fixture
+def publisher(up: Up) -> Iterator[httpx.Client]:
+    """A connection to the publisher: while a program starts, a replay may send everything."""
+    settings = DataDirectory(up.data).author_settings()
+    headers = {"Authorization": f"Bearer {settings['PACKHORSE_PUBLISHER_TOKEN']}"}
+    url = settings["PACKHORSE_PUBLISHER_URL"]
+    with httpx.Client(base_url=url, headers=headers, timeout=30) as client:
+        yield client
 
 
-def test_r5_a_replay_that_is_killed_goes_on_and_sends_nothing_twice(up: Up, paths: Path) -> None:
+def last_sequence(publisher: httpx.Client, producer: str) -> int:
+    answer = publisher.get(f"/producers/{producer}")
+    return int(answer.json()["last_sequence"] or 0) if answer.is_success else 0
+
+
+def test_r5_a_replay_that_is_killed_goes_on_and_sends_nothing_twice(
+    up: Up, paths: Path, publisher: httpx.Client
+) -> None:
     command = ("distribute", "--from-file", str(paths), "--producer", "killed")
-    for part in (1, 2):
+    for part in ("first", "second"):
+        enough = last_sequence(publisher, "killed") + 20
         killed = subprocess.Popen(
             (sys.executable, "-m", "packhorse_services.cli", "--data", str(up.data), *command),
             stdin=subprocess.DEVNULL,
@@ -69,12 +83,15 @@ def test_r5_a_replay_that_is_killed_goes_on_and_sends_nothing_twice(up: Up, path
         )
         try:
             eventually(
-                lambda part=part: (known(up, "killed").get("last_sequence") or 0) > 20 * part  # type: ignore[misc]
+                lambda enough=enough: last_sequence(publisher, "killed") > enough,  # type: ignore[misc]
+                timeout=90,
+                interval=0.01,
+                what=f"the {part} replay is under way",
             )
         finally:
             os.kill(killed.pid, signal.SIGKILL)
             killed.wait()
-    sent = known(up, "killed")["last_sequence"]
+    sent = last_sequence(publisher, "killed")
     assert sent < LINES, "it was killed too late to prove anything"
     said = packhorse(*command, data=up.data).stderr
     assert "dealt with by an earlier replay" in said

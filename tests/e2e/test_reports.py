@@ -15,8 +15,9 @@ from packhorse_services.cli import rooms as cli_rooms
 from packhorse_services.cli.app import run
 from packhorse_services.cli.data_directory import DataDirectory
 from packhorse_services.pipeline.location import Location
+from tests.harness.command_line import Up, packhorse
 from tests.harness.measures import WHEN, measure
-from tests.harness.processes import HEEDING, Room, Up, packhorse, rooms
+from tests.harness.processes import HEEDING, Room, rooms
 
 HOURS = ("--from", WHEN["from"], "--to", WHEN["to"])
 
@@ -65,15 +66,47 @@ def test_the_forms_of_a_report(service: Room) -> None:
 
 
 def test_the_service_shows_its_measures_to_who_has_a_token(service: Room) -> None:
-    assert httpx.get(f"{service.url}/metrics").status_code == 401
-    assert httpx.get(f"{service.url}/reports/delivery").status_code == 401
+    assert httpx.get(f"{service.url}/metrics", timeout=30).status_code == 401
+    assert httpx.get(f"{service.url}/reports/delivery", timeout=30).status_code == 401
+
+
+def test_reports_need_no_right_to_write(tmp_path: Path) -> None:
+    tables = tmp_path / "tables"
+    measure(Location.parse(str(tables)), "delivery", {"delivered": 4711})
+    for folder in (tables, *tables.rglob("*/")):
+        folder.chmod(0o555)
+    rights = () if os.geteuid() else ("setpriv", "--bounding-set=-dac_override", "--")
+    with rooms("") as made:
+        room = made.reports(tables_url=str(tables))
+        room.start(rights)
+        headers = {"Authorization": f"Bearer {made.token}"}
+        served = httpx.get(
+            f"{room.ready().url}/reports/delivery", params=WHEN, headers=headers, timeout=30
+        )
+        assert [row["delivered"] for row in served.json()["rows"]] == [4711]
+        program = (*rights, sys.executable, "-m", "packhorse_services.pipeline")
+        asked = subprocess.run(
+            [*program, "report", "delivery", *HOURS],
+            env={**os.environ, **room.environment}, capture_output=True, text=True, check=False,
+        )  # fmt: skip
+        assert "4711" in asked.stdout, asked.stderr
+        refused = subprocess.run(
+            [*program, "measures"],
+            env={**os.environ, **room.environment}, capture_output=True, text=True, check=False,
+        )  # fmt: skip
+        assert (refused.returncode, len(refused.stderr.splitlines())) == (2, 1)
+        assert "can't be written" in refused.stderr
 
 
 def test_after_up_reports_need_no_setting(up: Up, tmp_path: Path) -> None:
-    assert "SUBSCRIBER" in packhorse("report", "delivery", data=up.data).stdout
     settings = DataDirectory(up.data).author_settings()
+    early = packhorse("report", "delivery", data=up.data, check=False)
+    assert (early.returncode, early.stdout) == (2, "")
+    assert f"no archive at {settings['PACKHORSE_TABLES_URL']}" in early.stderr
+    assert not Path(settings["PACKHORSE_TABLES_URL"]).exists()
     measure(Location.parse(settings["PACKHORSE_TABLES_URL"]), "delivery", {"delivered": 4711})
     assert "4711" in packhorse("report", "delivery", *HOURS, data=up.data).stdout
+    assert "SUBSCRIBER" in packhorse("report", "delivery", data=up.data).stdout
     file = tmp_path / "report.html"
     packhorse(
         *("report", "delivery", *HOURS, "--format", "html", "--output", str(file)), data=up.data
@@ -87,6 +120,7 @@ def test_after_up_reports_need_no_setting(up: Up, tmp_path: Path) -> None:
     answer = httpx.get(
         f"{settings['PACKHORSE_PUBLISHER_URL']}/queues",
         headers={"Authorization": f"Bearer {settings['PACKHORSE_PUBLISHER_TOKEN']}"},
+        timeout=30,
     )
     assert answer.status_code == 200
     checked = packhorse("config", "check", data=up.data).stdout

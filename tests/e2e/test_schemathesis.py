@@ -28,10 +28,11 @@ def attacked(databases: Databases) -> Iterator[tuple[Site, Attacked]]:
         pipeline = built.rooms.reports()
         topology = built.rooms.topology(built.author_url)
         jobs = built.rooms.jobs(built.author_url)
+        # Before its service: that is ready once there is a folder.
+        measure(Location.parse(pipeline.environment["PACKHORSE_TABLES_URL"]), "delivery", {})
         built.start()
         built.put("/site/page", properties={"title": "Page"})
         built.distribute_everywhere("/site/page")
-        measure(Location.parse(pipeline.environment["PACKHORSE_TABLES_URL"]), "delivery", {})
         yield (
             built,
             {

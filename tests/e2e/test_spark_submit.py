@@ -126,12 +126,17 @@ def test_what_a_bare_spark_submit_was_told_is_not_overruled(tmp_path: Path) -> N
     }
 
 
-def test_a_session_that_can_not_start_is_told_in_a_line() -> None:
-    settings = {"PACKHORSE_SPARK_MASTER": "foo://x", "PACKHORSE_TABLES_URL": "/nowhere"}
-    done = run("measures", **settings)
+def test_a_session_that_can_not_start_is_told_in_a_line(tmp_path: Path) -> None:
+    settings = {
+        "PACKHORSE_SPARK_MASTER": "foo://x",
+        "PACKHORSE_JOURNAL_URL": "postgresql://127.0.0.1:9/none",
+        "PACKHORSE_BLOBS_URL": str(tmp_path / "blobs"),
+        "PACKHORSE_TABLES_URL": str(tmp_path / "tables"),
+    }
+    done = run("archive", **settings)
     assert done.returncode == 2
     assert "Traceback" not in done.stderr
-    assert "measures: Spark could not start" in done.stderr.splitlines()[-1]
+    assert "archive: Spark could not start" in done.stderr.splitlines()[-1]
 
 
 @pytest.mark.parametrize(

@@ -12,7 +12,7 @@ from tests.harness.postgres import Databases
 from tests.harness.processes import Room, Rooms, rooms
 from tests.harness.waiting import eventually
 
-WAIT_S = 60.0
+WAIT_S = 180.0
 TIMES = {
     "topology_interval_s": 0.4,
     "topology_timeout_s": 5,
@@ -43,7 +43,7 @@ class Ring:
 
     def ask(self, service: Room) -> dict[str, Any]:
         headers = {"Authorization": f"Bearer {self.rooms.token}"}
-        answer = httpx.get(f"{service.url}/topology", headers=headers, timeout=10)
+        answer = httpx.get(f"{service.url}/topology", headers=headers, timeout=30)
         document: dict[str, Any] = answer.raise_for_status().json()
         return document
 

@@ -13,10 +13,11 @@ from packhorse_services.cli.data_directory import DataDirectory
 from packhorse_services.cli.demo_checks import holdings
 from packhorse_services.cli.embedded import EmbeddedPostgres
 from tests.e2e.conftest import JOURNALS
-from tests.harness.processes import Up, data_folder, packhorse
+from tests.harness.command_line import Up, data_folder, packhorse
 from tests.harness.waiting import eventually
 
 SUBSCRIBERS = ["sub1", "sub2"]
+WAIT_S = 120.0
 
 
 @pytest.fixture
@@ -76,7 +77,9 @@ def test_a_stack_goes_on_after_kill_9_of_everything(folder: Path, journal: list[
     stack.kill_everything()
     stack.start()
     stack.ready()
-    eventually(lambda: _all_equal(stack), what="the package of before the kill is imported")
+    eventually(
+        lambda: _all_equal(stack), timeout=WAIT_S, what="the package of before the kill is imported"
+    )
     pids = stack.pids()
     assert stack.stop() == 0, stack.said()
     assert all(_gone(pid) for pid in pids.values()), "nothing is left behind"
@@ -94,16 +97,18 @@ def test_what_dies_is_renewed_and_what_is_killed_leaves_nothing(folder: Path) ->
             not {first["publisher"], first["sub1"], first["postgres"]} & {*stack.pids().values()}
         ),
         what="all are renewed",
-        timeout=60,
+        timeout=WAIT_S,
     )
-    eventually(lambda: _distributes(stack), what="the renewed stack distributes")
+    eventually(lambda: _distributes(stack), timeout=WAIT_S, what="the renewed stack distributes")
 
     renewed = stack.pids()
     os.kill(stack.pid, signal.SIGKILL)
     stack.wait()
     programs = [pid for name, pid in renewed.items() if name != "postgres"]
     eventually(
-        lambda: all(_gone(pid) for pid in programs), what="no program outlives the supervisor"
+        lambda: all(_gone(pid) for pid in programs),
+        timeout=WAIT_S,
+        what="no program outlives the supervisor",
     )
     stack.start()
     stack.ready()
@@ -124,13 +129,14 @@ def test_a_port_that_is_taken_is_refused_before_anything_runs(up: Up, folder: Pa
     assert f"port {port} is in use" in refused.stderr
 
 
-def test_a_program_that_cannot_start_is_shown(folder: Path) -> None:
-    (folder / "file").touch()
-    options = ("--data", str(folder / "data"), "--port", "0", "--blobs", str(folder / "file"))
-    failed = packhorse("up", *options, check=False)
+def test_a_program_that_cannot_start_is_shown(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("PACKHORSE_OUTBOX_PACKAGES", "0")
+    failed = packhorse("up", "--data", str(folder / "data"), "--port", "0", check=False)
     assert (failed.returncode, failed.stdout) == (1, "")
     assert "ended with exit code" in failed.stderr
-    assert "the blob folder fails" in failed.stderr, "the program's own last words"
+    assert "PACKHORSE_OUTBOX_PACKAGES" in failed.stderr, "the program's own last words"
     assert not EmbeddedPostgres(DataDirectory(folder / "data").postgres).running()
 
 
@@ -162,4 +168,4 @@ def test_its_programs_are_shown_as_instances_of_a_cluster_for_each_database(up: 
         ["cleanup", "content", "jobs", "publisher", "topology"],
         *([f"sub{number}", f"topology-sub{number}"] for number in (1, 2, 3)),
     ]
-    eventually(lambda: clusters() == wanted, timeout=60, what="all are known to all")
+    eventually(lambda: clusters() == wanted, timeout=WAIT_S, what="all are known to all")

@@ -5,6 +5,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
+from unittest.mock import patch
 
 from pyspark.sql import Row, SparkSession
 
@@ -21,6 +22,7 @@ from packhorse_services.pipeline.location import Location
 from packhorse_services.pipeline.progress import Watch
 from tests.harness.archive import everything_in, fill
 from tests.harness.journals import fresh_name
+from tests.harness.s3 import ACCESS_KEY, SECRET_KEY, S3Server
 
 
 @dataclass
@@ -102,3 +104,17 @@ def archive_site(
         yield ArchiveSite(spark, url, journal, tables_url, blobs_url, names)
     finally:
         journal.close()
+
+
+@contextmanager
+def on_s3(site: ArchiveSite, s3: S3Server, name: str) -> Iterator[ArchiveSite]:
+    """Let a site have its tables on S3: Spark and its tasks, which read and write by themselves."""
+    site.tables_url = s3.url(name)
+    hadoop = site.spark.sparkContext._jsc.hadoopConfiguration()  # type: ignore[attr-defined]
+    for key, value in site.location.hadoop_conf().items():
+        hadoop.set(key.removeprefix("spark.hadoop."), value)
+    hadoop.set("fs.s3a.access.key", ACCESS_KEY)
+    hadoop.set("fs.s3a.secret.key", SECRET_KEY)
+    keys = {"AWS_ACCESS_KEY_ID": ACCESS_KEY, "AWS_SECRET_ACCESS_KEY": SECRET_KEY}
+    with patch.dict(site.spark.sparkContext.environment, keys):
+        yield site

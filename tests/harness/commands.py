@@ -4,7 +4,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 
-from packhorse.wire.messages import CommandState
+from packhorse.wire.messages import CommandState, DesiredState, Status
 from packhorse_services.subscriber.commands.follower import CommandFollower
 from packhorse_services.subscriber.commands.orders import Orders
 from tests.harness.feed import TOPICS, Feed
@@ -53,7 +53,7 @@ def following(
         found.catch_up()
         yield found
     finally:
-        follower.stop(10)
+        follower.stop(30)
 
 
 def told(worker: Worker, feed: Feed, command_id: str) -> list[tuple[CommandState, int, str]]:
@@ -64,3 +64,26 @@ def told(worker: Worker, feed: Feed, command_id: str) -> list[tuple[CommandState
         for status in feed.command_statuses()
         if status.command_id == command_id
     ]
+
+
+def removed(worker: Worker, feed: Feed) -> list[tuple[int, str]]:
+    """Return the offset and the command of each package that is told to be removed, in order."""
+    worker.send_statuses()
+    return [(s.offset, s.command_id) for s in feed.statuses() if s.status is Status.REMOVED]
+
+
+def stopped(follower: Following, feed: Feed) -> None:
+    """Stop the lane and end its session."""
+    feed.control("sub", DesiredState.STOP)
+    follower.catch_up()
+    follower.worker.end()
+
+
+def reset(follower: Following, feed: Feed, offset: int) -> tuple[CommandState, int, str]:
+    """Reset a stopped lane, let it run again, and return how the command ended."""
+    stopped(follower, feed)
+    command_id = feed.reset("sub", offset)
+    follower.catch_up()
+    feed.control("sub", DesiredState.RUN)
+    follower.catch_up()
+    return told(follower.worker, feed, command_id)[-1]

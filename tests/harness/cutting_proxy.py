@@ -151,7 +151,7 @@ def cutting_proxy(
     thread = threading.Thread(target=lambda: asyncio.run(serve()), name="cutting-proxy")
     thread.start()
     try:
-        assert ready.wait(10)
+        assert ready.wait(30)
         yield proxy
     finally:
         loop, stopping = stop[0]

@@ -83,12 +83,12 @@ class BlindJournal(FailingJournal):
         super().heal()
         self.blind_after = None
 
-    def bounds(self, topic: str, partition: int = 0) -> Bounds:
+    def bounds(self, topic: str, partition: int = 0, *, after_appends: bool = False) -> Bounds:
         if self.blind_after == 0:
             raise JournalUnavailable("the journal is away")
         if self.blind_after is not None:
             self.blind_after -= 1
-        return self._journal.bounds(topic, partition)
+        return self._journal.bounds(topic, partition, after_appends=after_appends)
 
 
 UNKNOWN = AppendUnknown("the acknowledgement was lost")

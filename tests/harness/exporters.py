@@ -11,5 +11,5 @@ def running(exporters: Sequence[Exporter]) -> Iterator[Sequence[Exporter]]:
     with ExitStack() as stack:
         for exporter in exporters:
             exporter.start()
-            stack.callback(exporter.stop, 20)
+            stack.callback(exporter.stop, 30)
         yield exporters

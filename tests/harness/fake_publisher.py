@@ -2,7 +2,7 @@
 
 import json
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
@@ -20,6 +20,8 @@ class FakePublisher(ThreadingHTTPServer):
         self.packages: list[dict[str, Any]] = []
         self.faults: list[str] = []
         self.tokens: set[str] = set()
+        self.asked: Callable[[], None] = lambda: None
+        """Called before a question is answered."""
 
     @property
     def url(self) -> str:
@@ -54,6 +56,14 @@ _FAULTS = {
 class _Handler(BaseHTTPRequestHandler):
     server: FakePublisher
     protocol_version = "HTTP/1.1"
+
+    def do_GET(self) -> None:
+        self.server.asked()
+        name = self.path.rpartition("/")[2]
+        if name in self.server.epochs:
+            self._answer(200, {"name": name, "last_sequence": self.server.last.get(name)})
+        else:
+            self._answer(404, {"type": "/problems/unknown-producer", "title": "no", "status": 404})
 
     def do_PUT(self) -> None:
         self.server.tokens.add(self.headers.get("Authorization", ""))

@@ -99,13 +99,18 @@ class Feed:
         )
         return PackageMessage(entry, body.body if body else None)
 
+    def renumbered(self, message: PackageMessage) -> PackageMessage:
+        """Return the same package under the next number of our producer."""
+        self.sequence += 1
+        return replace(message, entry=replace(message.entry, sequence=self.sequence))
+
     def append(self, message: PackageMessage) -> int:
         encoded = encode_package(message)
         return self.raw(encoded.value, dict(encoded.headers))
 
     def raw(self, value: bytes, headers: dict[str, bytes]) -> int:
         record = Outgoing(value, headers)
-        return self.journal.append(TOPICS.package, record).result(10).offset
+        return self.journal.append(TOPICS.package, record).result(30).offset
 
     def clear(self, subscriber: str, offset: int, command_id: str = "", agent: str = AGENT) -> str:
         return self.command(ClearCommand(command_id, subscriber, agent, offset))
@@ -126,13 +131,13 @@ class Feed:
         )
         encoded = encode_command(command)
         record = Outgoing(encoded.value, encoded.headers, command.subscriber)
-        self.journal.append(TOPICS.command, record).result(10)
+        self.journal.append(TOPICS.command, record).result(30)
         return command.command_id
 
     def again(self, record: Record) -> None:
         """Append a record once more."""
         outgoing = Outgoing(record.value, record.headers, record.key)
-        self.journal.append(record.topic, outgoing).result(10)
+        self.journal.append(record.topic, outgoing).result(30)
 
     def records(self) -> list[Record]:
         return packages(self.journal, TOPICS.package)

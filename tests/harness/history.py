@@ -1,9 +1,11 @@
 """Packages as the archive holds them, made without a journal, and what they come to."""
 
 import json
+import tempfile
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
+from pathlib import Path
 from typing import Any
 
 import psycopg
@@ -24,8 +26,12 @@ from packhorse.wire.package_codec import encode_package
 from packhorse_services.pipeline import schemas, tables
 from packhorse_services.pipeline.archive.delta import prepare
 from packhorse_services.pipeline.archive.reading import as_batch
-from packhorse_services.pipeline.history.events import kept
+from packhorse_services.pipeline.history.content import Content as Past
+from packhorse_services.pipeline.history.events import kept, package_events
+from packhorse_services.pipeline.history.fetching import Texts
 from packhorse_services.pipeline.history.fold import fold as product_fold
+from packhorse_services.pipeline.history.packages import Packages, package_files
+from packhorse_services.pipeline.history.read import bronze_version
 from packhorse_services.pipeline.location import Location
 from tests.harness.feed import TOPICS
 from tests.harness.fold import Content, fold
@@ -101,11 +107,6 @@ def imported(packages: Iterable[PackageMessage], url: str, blobs: BlobStore) -> 
         return content_in(connection)
 
 
-def bronze(spark: SparkSession, records: Iterable[Record], journal_id: str = JOURNAL) -> DataFrame:
-    """Return records as the archive's table has them."""
-    return spark.createDataFrame([_row(record, journal_id) for record in records], schemas.BRONZE)
-
-
 def archive(location: Location, records: Sequence[Record], journal_id: str = JOURNAL) -> None:
     """Append records to the archive's table, and make the tables beside it; needs no Spark."""
     prepare(location)
@@ -125,6 +126,28 @@ def statuses(location: Location, *said: tuple[str, int, str]) -> None:
     _append_rows(location, tables.STATUSES, schemas.STATUSES, rows)
 
 
+def announcements(location: Location, *said: tuple[str, int]) -> None:
+    """Append announcements without lanes: subscriber, and when the journal took it."""
+    rows = [
+        {
+            "partition": 0,
+            "offset": number,
+            "time": _time(time_ms),
+            "journal_id": JOURNAL,
+            "day": _time(time_ms).date(),
+            "subscriber": subscriber,
+            "lanes": [],
+            "editable": True,
+            "max_retries": -1,
+            "endpoint": "",
+            "announced_ms": time_ms,
+            "subscriber_instance": "",
+        }
+        for number, (subscriber, time_ms) in enumerate(said)
+    ]
+    _append_rows(location, tables.ANNOUNCEMENTS, schemas.ANNOUNCEMENTS, rows)
+
+
 def gap(location: Location, first_missing: int, next_offset: int) -> None:
     """Note a hole that retention left."""
     row = (TOPICS.package, JOURNAL, 0, first_missing, next_offset, _time(BEGIN_MS))
@@ -141,9 +164,18 @@ def content_of(folded: DataFrame) -> Content:
     return content
 
 
-def folded(events: DataFrame) -> Content:
-    with kept(events):
-        return content_of(product_fold(events))
+def packages_of(history: History, folder: Path) -> Packages:
+    """Archive a history at a place of its own in `folder`, and return all of its packages."""
+    location = Location.parse(tempfile.mkdtemp(dir=folder))
+    archive(location, history.records)
+    spans = {history.agent: (-1, history.next_offset)}
+    files = package_files(location, bronze_version(location))
+    return Packages(location, JOURNAL, spans, frozenset(), files)
+
+
+def folded(spark: SparkSession, packages: Packages) -> Content:
+    with kept(package_events(spark, packages)) as events:
+        return content_of(Past(product_fold(events), Texts(packages, "")).unordered())
 
 
 def below(prefix: str, nodes: Iterable[Node]) -> list[Node]:

@@ -1,10 +1,8 @@
 """The programs as real processes, each of which a test may kill, pause and start again.
 
-`Rooms` starts them one by one, with nobody who restarts them behind the test's back; `Up` is
-`packhorse up` as a user runs it.
+`Rooms` starts them one by one, with nobody who restarts them behind the test's back.
 """
 
-import json
 import os
 import shutil
 import signal
@@ -21,12 +19,10 @@ import httpx
 from packhorse.runtime import leash
 from packhorse.runtime.token_file import ensure_token_file
 from packhorse_services.cli.connection import read_token
-from packhorse_services.cli.data_directory import DataDirectory
-from packhorse_services.cli.embedded import EmbeddedPostgres
 from packhorse_services.cli.ports import free_port
 from tests.harness.waiting import eventually
 
-READY_S = 60.0
+READY_S = 180.0
 
 HEEDING = (
     sys.executable,
@@ -91,13 +87,13 @@ class Process:
         """Let it go on."""
         self._signal_group(signal.SIGCONT)
 
-    def stop(self, timeout: float = 30.0) -> int:
+    def stop(self, timeout: float = 60.0) -> int:
         """End it as its operator would; return its exit code."""
         assert self._process is not None
         self._process.terminate()
         return self.wait(timeout)
 
-    def wait(self, timeout: float = 30.0) -> int:
+    def wait(self, timeout: float = 60.0) -> int:
         """Wait for its end; return its exit code."""
         assert self._process is not None
         return self._process.wait(timeout)
@@ -236,70 +232,6 @@ def rooms(journal_url: str, **settings: Any) -> Iterator[Rooms]:
             if room.running:
                 room.kill()
         shutil.rmtree(folder, ignore_errors=True)
-
-
-class Up(Process):
-    """`packhorse up --json` on a data folder that stays over its lives."""
-
-    def __init__(self, folder: Path, *options: str, data: Path | None = None) -> None:
-        self.data = data or folder / "data"
-        command = (
-            *(sys.executable, "-m", "packhorse_services.cli", "up", "--json", "--port", "0"),
-            *("--data", str(self.data), *options),
-        )
-        super().__init__("up", command, {}, folder)
-
-    def ready(self, timeout: float = 2 * READY_S) -> dict[str, Any]:
-        """Wait until everything is up, and return the line it printed."""
-
-        def printed() -> str:
-            assert self.running, self.said()
-            return self.output.read_text()
-
-        lines = eventually(printed, timeout=timeout, what=f"the stack\n{self.said()}").splitlines()
-        assert len(lines) == 1, lines
-        stack: dict[str, Any] = json.loads(lines[0])
-        return stack
-
-    def pids(self) -> dict[str, int]:
-        """Return the process ids as they are now, after restarts."""
-        found: dict[str, int] = json.loads((self.data / "running.json").read_text())["pids"]
-        return found
-
-    def kill_everything(self) -> None:
-        """End the supervisor, the programs and PostgreSQL with SIGKILL, together."""
-        for pid in (self.pid, *self.pids().values()):
-            os.kill(pid, signal.SIGKILL)
-        self.wait()
-
-
-@contextmanager
-def data_folder() -> Iterator[Path]:
-    """Give a folder for `Up`; a server that was left running on it ends with the block."""
-    folder = Path(tempfile.mkdtemp(prefix="packhorse-test-up-"))
-    folder.chmod(0o711)  # as root the server runs as another user, who must get there
-    try:
-        yield folder
-    finally:
-        EmbeddedPostgres(DataDirectory(folder / "data").postgres).stop("immediate")
-        shutil.rmtree(folder, ignore_errors=True)
-
-
-def packhorse(
-    *arguments: str, data: Path | None = None, check: bool = True
-) -> subprocess.CompletedProcess[str]:
-    """Run the command line to its end, on the stack in `data`."""
-    options = ("--data", str(data)) if data else ()
-    done = subprocess.run(
-        (sys.executable, "-m", "packhorse_services.cli", *options, *arguments),
-        capture_output=True,
-        text=True,
-        stdin=subprocess.DEVNULL,
-        timeout=180,
-        check=False,
-    )
-    assert not check or done.returncode == 0, f"{arguments}: {done.returncode}\n{done.stderr}"
-    return done
 
 
 def _is_ready(url: str) -> bool:

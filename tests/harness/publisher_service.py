@@ -95,7 +95,7 @@ class PublisherService:
         return answer.json()
 
     async def until(self, holds: Callable[[], Awaitable[bool]]) -> None:
-        async with asyncio.timeout(20):
+        async with asyncio.timeout(30):
             while not await holds():
                 await asyncio.sleep(0.02)
 
@@ -148,7 +148,7 @@ def _together(components: Sequence[Component]) -> Iterator[None]:
         yield
     finally:
         with ThreadPoolExecutor(len(components)) as pool:
-            list(pool.map(lambda component: component.stop(10), components))
+            list(pool.map(lambda component: component.stop(30), components))
 
 
 def as_(token: str) -> dict[str, str]:

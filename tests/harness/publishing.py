@@ -275,16 +275,16 @@ class AwayJournal(JournalDouble):
 
     def append(self, topic: str, record: Outgoing) -> Future[Appended]:
         self.asked.set()
-        assert self.may_append.wait(30)
+        assert self.may_append.wait(120)
         if not self.away:
             return self._journal.append(topic, record)
         failed: Future[Appended] = Future()
         failed.set_exception(NotAppended("the journal is away"))
         return failed
 
-    def bounds(self, topic: str, partition: int = 0) -> Bounds:
+    def bounds(self, topic: str, partition: int = 0, *, after_appends: bool = False) -> Bounds:
         self._check()
-        return self._journal.bounds(topic, partition)
+        return self._journal.bounds(topic, partition, after_appends=after_appends)
 
     def identity(self, topic: str) -> str:
         self._check()

@@ -81,7 +81,7 @@ def running_s3() -> Iterator[S3Server]:
 
 
 def _await_answer(port: int, process: subprocess.Popen[bytes]) -> None:
-    deadline = time.monotonic() + 30
+    deadline = time.monotonic() + 60
     while time.monotonic() < deadline:
         if process.poll() is not None:
             raise RuntimeError(f"versitygw ended with {process.returncode}")

@@ -46,7 +46,7 @@ class SparkCluster:
 
     def finished(self) -> list[str]:
         """Return the names of the applications that have ended, and how."""
-        state = httpx.get(f"{self.web}/json/").json()
+        state = httpx.get(f"{self.web}/json/", timeout=30).json()
         return [f"{one['name']} {one['state']}" for one in state["completedapps"]]
 
 
@@ -91,12 +91,12 @@ def _process(name: str, kind: str, arguments: tuple[str, ...], folder: Path) -> 
 def _answers(process: Process, web: str) -> bool:
     assert process.running, process.said()
     try:
-        return httpx.get(f"{web}/json/").is_success
+        return httpx.get(f"{web}/json/", timeout=30).is_success
     except httpx.TransportError:
         return False
 
 
 def _workers(process: Process, web: str) -> bool:
     assert process.running, process.said()
-    workers = httpx.get(f"{web}/json/").json()["workers"]
+    workers = httpx.get(f"{web}/json/", timeout=30).json()["workers"]
     return any(worker["state"] == "ALIVE" for worker in workers)

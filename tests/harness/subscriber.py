@@ -14,9 +14,7 @@ from packhorse.blobs.api import BlobStore
 from packhorse.clock import Clock, SystemClock
 from packhorse.content import tree
 from packhorse.messaging.api import Journal
-from packhorse.wire.messages import (
-    Status,
-)
+from packhorse.wire.messages import Status
 from packhorse_services.subscriber.arrivals import Mark
 from packhorse_services.subscriber.attempts import Attempts, RetryPolicy
 from packhorse_services.subscriber.clearances import Clearance, Clearances
@@ -34,6 +32,7 @@ from packhorse_services.subscriber.staging import Gate, OpenGate
 from packhorse_services.subscriber.statuses import StatusSender
 from tests.harness.feed import AGENT, TOPICS, Feed
 from tests.harness.fold import Content, fold, plain
+from tests.harness.waiting import eventually
 
 
 @dataclass
@@ -115,7 +114,7 @@ class Worker:
         self.session = Session(connection, position, prefetch, self.desk)
         return self.session
 
-    def run(self, until: Callable[[], bool] | None = None, deadline_s: float = 20.0) -> None:
+    def run(self, until: Callable[[], bool] | None = None, deadline_s: float = 90.0) -> None:
         """Step until the lane is at the log's end, or until a condition holds."""
         session = self.session or self.begin()
         end = self.journal.bounds(TOPICS.package).next - 1
@@ -152,6 +151,14 @@ class Worker:
         if self.lease_connection is not None:
             self.lease_connection.close()
             self.lease_connection = None
+            eventually(lambda: not self._lease_sessions(), what="its session has ended")
+
+    def _lease_sessions(self) -> list[Any]:
+        """Return the sessions by which others see that this worker lives."""
+        name = LEASE_SESSIONS + self.instance
+        return rows_of(
+            self.url, f"SELECT pid FROM pg_stat_activity WHERE application_name = '{name}'"
+        )
 
     def send_statuses(self) -> None:
         sender = StatusSender(
@@ -207,3 +214,9 @@ def failed(worker: Worker, feed: Feed) -> list[tuple[int, int]]:
         for status in feed.statuses()
         if status.status is Status.REMOVED_FAILED
     ]
+
+
+def tamper(url: str) -> None:
+    """Lose content, as an operator who needs a reset might have."""
+    with psycopg.connect(url) as connection:
+        connection.execute("DELETE FROM content.node WHERE path <> '/'")

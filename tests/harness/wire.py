@@ -104,7 +104,7 @@ class CuttingRelay:
     ) -> None:
         _end(self._listener, *self._sockets)
         for thread in self._threads:
-            thread.join(10)
+            thread.join(30)
 
 
 def _end(*sockets: socket.socket) -> None:

@@ -2,6 +2,7 @@
 
 import json
 import shutil
+import threading
 from collections.abc import Iterator
 from contextlib import closing
 from pathlib import Path
@@ -15,14 +16,14 @@ from packhorse_services.pipeline import tables
 from packhorse_services.pipeline.archive import bronze, silver
 from packhorse_services.pipeline.archive.bronze import Origin
 from packhorse_services.pipeline.archive.checkpoint import Folder, Progress
-from packhorse_services.pipeline.archive.delta import Turn, settle
+from packhorse_services.pipeline.archive.delta import Turn, append
 from packhorse_services.pipeline.archive.task import Choices
-from packhorse_services.pipeline.errors import CheckpointCorrupt, TaskRefused
+from packhorse_services.pipeline.errors import CheckpointCorrupt, Overtaken, TaskRefused
 from tests.harness.archive import fill
-from tests.harness.archive_site import ArchiveSite, archive_site
+from tests.harness.archive_site import ArchiveSite, archive_site, on_s3
 from tests.harness.journals import SqlBackend
 from tests.harness.postgres import Databases
-from tests.harness.s3 import ACCESS_KEY, SECRET_KEY, S3Server
+from tests.harness.s3 import S3Server
 
 pytestmark = pytest.mark.spark
 
@@ -139,13 +140,10 @@ def test_silver_goes_on_after_bronze_was_compacted_and_expired(site: ArchiveSite
 def test_tables_and_checkpoints_on_s3(
     spark: SparkSession, database_url: str, tmp_path: Path, s3: S3Server
 ) -> None:
-    with archive_site(spark, database_url, tmp_path) as site:
-        site.tables_url = s3.url(f"archive-{tmp_path.name}")
-        hadoop = spark.sparkContext._jsc.hadoopConfiguration()  # type: ignore[attr-defined]
-        for name, value in site.location.hadoop_conf().items():
-            hadoop.set(name.removeprefix("spark.hadoop."), value)
-        hadoop.set("fs.s3a.access.key", ACCESS_KEY)
-        hadoop.set("fs.s3a.secret.key", SECRET_KEY)
+    with (
+        archive_site(spark, database_url, tmp_path) as folder,
+        on_s3(folder, s3, f"archive-{tmp_path.name}") as site,
+    ):
         for number in range(2):
             site.fill([number], "package")
             site.archive()
@@ -163,12 +161,87 @@ def test_s8_who_plans_while_another_run_goes_on_is_told_so(
     def meanwhile(checkpoint: Folder) -> Progress | None:
         for log in ("offsets", "commits"):
             shutil.copy(folder / log / "0", folder / log / "1")
-        settle(location, tables.BRONZE, Turn(bronze.QUERY, 0, 1))
+        append(location, tables.BRONZE, Turn(bronze.QUERY, 0, 1))
         return progress_of(checkpoint)
 
     monkeypatch.setattr(bronze, "progress_of", meanwhile)
     with pytest.raises(TaskRefused, match="another run of the archive is at work"):
         bronze.plan(site.spark, location, Origin(site.url, site.topics))
+
+
+def test_s8_bronze_alone_decides_which_of_two_runs_goes_on(site: ArchiveSite) -> None:
+    """Of two live runs each could lose one query: then both would end."""
+    stop, refused = threading.Event(), [f"before {tables.PACKAGES}", f"before {tables.STATUSES}"]
+
+    def elsewhere(point: str) -> None:
+        if point in refused:
+            refused.remove(point)
+            raise Overtaken("another run works on the query silver; end one of the two")
+        if point == f"after {tables.EVENTS}":
+            stop.set()
+
+    site.fill([3])
+    site.archive(Choices(continuous=True, interval_s=0), reached=elsewhere, stop=stop)
+    assert not refused
+    site.require_equal_sets()
+    assert site.places(tables.PACKAGES) == [0, 1, 2, 3]
+
+    def lost(point: str) -> None:
+        if point == "before bronze":
+            raise Overtaken("another run works on the query bronze; end one of the two")
+
+    site.fill([4], "package")
+    with pytest.raises(Overtaken, match="the query bronze"):
+        site.archive(Choices(continuous=True, interval_s=0), reached=lost)
+
+
+def test_s8_who_was_overtaken_on_silver_ends_when_bronze_was_begun_anew(site: ArchiveSite) -> None:
+    """Planning again would take bronze back, and end the other run."""
+
+    def elsewhere(point: str) -> None:
+        if point == f"before {tables.PACKAGES}":
+            origin = Origin(site.url, site.topics)
+            bronze.plan(site.spark, site.location, origin, new_checkpoint=True)
+            raise Overtaken("another run works on the query silver; end one of the two")
+
+    site.fill([3], "package")
+    with pytest.raises(Overtaken, match="another run has begun a new checkpoint of the query bron"):
+        site.archive(Choices(continuous=True, interval_s=0), reached=elsewhere)
+
+
+def test_s8_a_checkpoint_of_silver_that_another_run_has_removed_ends_nobody(
+    site: ArchiveSite,
+) -> None:
+    """Spark then tells of files that are not there."""
+    stop, removed = threading.Event(), threading.Event()
+
+    def elsewhere(point: str) -> None:
+        if point == f"after {tables.EVENTS}" and not removed.is_set():
+            removed.set()
+            silver.plan(site.spark, site.location, site.topics, new_checkpoint=True)
+            site.fill([4])
+        elif point == f"after {tables.EVENTS}":
+            stop.set()
+
+    site.fill([3])
+    site.archive(Choices(continuous=True, interval_s=0), reached=elsewhere, stop=stop)
+    site.require_equal_sets()
+    assert site.places(tables.PACKAGES) == [0, 1, 2, 3, 4]
+
+
+def test_s8_who_never_gets_a_batch_of_silver_through_ends(site: ArchiveSite) -> None:
+    tried: list[str] = []
+
+    def elsewhere(point: str) -> None:
+        if point == f"before {tables.PACKAGES}":
+            tried.append(point)
+            site.fill([3 + len(tried)], "package")  # bronze goes on, which is no excuse
+            raise Overtaken("another run works on the query silver; end one of the two")
+
+    site.fill([3], "package")
+    with pytest.raises(Overtaken, match="the query silver"):
+        site.archive(Choices(continuous=True, interval_s=0), reached=elsewhere)
+    assert len(tried) == 5
 
 
 def test_a_checkpoint_that_did_more_than_the_tables_is_refused(site: ArchiveSite) -> None:

@@ -2,16 +2,17 @@
 
 import itertools
 import os
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from pathlib import Path
 
 import pytest
-from pyspark.sql import DataFrame, SparkSession
+from deltalake.transaction import AddAction
+from pyspark.sql import SparkSession
 
 from packhorse_services.pipeline import tables
 from packhorse_services.pipeline.archive import bronze, silver
-from packhorse_services.pipeline.archive.delta import Turn
+from packhorse_services.pipeline.archive.delta import Turn, stored
 from packhorse_services.pipeline.errors import TaskFailed
 from packhorse_services.pipeline.location import Location
 from tests.harness.archive_site import ArchiveSite, archive_site
@@ -63,9 +64,18 @@ def test_s1_kills_at_commit_points(site: ArchiveSite) -> None:
     assert statuses == list(range(KILLS))
 
 
-def append_again(frame: DataFrame, location: Location, table: str, _turn: Turn) -> None:
+def append_again(
+    location: Location,
+    table: str,
+    _turn: Turn,
+    files: Sequence[AddAction] = (),
+    *,
+    taken: Turn | None = None,
+) -> None:
     """Append as a build would that forgot the transaction's id."""
-    frame.write.format("delta").mode("append").save(location.spark_path(table))
+    del taken
+    held = stored(location, table)
+    held.create_write_transaction(list(files), mode="append", schema=held.schema())
 
 
 def test_a_build_without_transaction_ids_is_caught(

@@ -1,5 +1,6 @@
 """A subtree as it was: shown from the archive, and put back into the author's repository."""
 
+import json
 from contextlib import closing
 from datetime import UTC, datetime
 from hashlib import sha256
@@ -15,14 +16,16 @@ from packhorse.blobs.open import open_blobs
 from packhorse.content import tree
 from packhorse.content.node import Binary, Node
 from packhorse_services.pipeline import tables
-from packhorse_services.pipeline.at.command import moment
+from packhorse_services.pipeline.at.command import moment, show
 from packhorse_services.pipeline.at.restore import require_binaries, restore
 from packhorse_services.pipeline.at.task import Point, subtree_at
-from packhorse_services.pipeline.errors import TaskRefused
+from packhorse_services.pipeline.ending import exit_code
+from packhorse_services.pipeline.errors import NotThere, TaskRefused
 from packhorse_services.pipeline.history.decoding import events_of
-from packhorse_services.pipeline.history.order import in_path_order, partitions_for
+from packhorse_services.pipeline.history.order import in_path_order, partitions_for, placed
 from packhorse_services.pipeline.history.target import target
 from packhorse_services.pipeline.location import Location
+from packhorse_services.pipeline.snapshot.task import Request, make_snapshot
 from tests.harness.feed import page
 from tests.harness.fold import Content
 from tests.harness.history import BEGIN_MS, History, archive, content_of, gap
@@ -61,10 +64,10 @@ def shown(
     spark: SparkSession, location: Location, path: str = "/s", **when: Any
 ) -> tuple[Content, int]:
     blobs = location.blobs_url("blobs")
-    with subtree_at(spark, location, blobs, Point(path, **when)) as (content, target):
-        paths = [row.path for row in content.select("path").collect()]
+    with subtree_at(spark, location, blobs, Point(path, **when)) as found:
+        paths = [row.path for row in found.nodes.select("path").collect()]
         assert paths == sorted(paths)
-        return content_of(content), target.offset
+        return content_of(found.nodes), found.target.offset
 
 
 def test_a_subtree_is_shown_as_it_was(
@@ -102,7 +105,8 @@ def test_it_is_put_back_whole_and_only_with_its_binaries(
         tree.upsert(author, [page("/s/new", 1), page("/t", 1)])
     blobs_url = location.blobs_url("blobs")
     point = Point("/s", offset=1)
-    with subtree_at(spark, location, blobs_url, point) as (content, _):
+    with subtree_at(spark, location, blobs_url, point) as found:
+        content = found.nodes
         with pytest.raises(TaskRefused, match=f"sha256:{PICTURE.sha256} of /s/a/x.*--force"):
             require_binaries(content, blobs_url)
         with closing(open_blobs(blobs_url)) as blobs:
@@ -122,12 +126,52 @@ def test_what_was_not_there_is_not_put_back(
         tree.upsert(author, [page("/t", 1)])
     blobs_url = location.blobs_url("blobs")
     with (
-        subtree_at(spark, location, blobs_url, Point("/t", offset=1)) as (content, _),
-        pytest.raises(TaskRefused, match="nothing was at '/t'"),
+        subtree_at(spark, location, blobs_url, Point("/t", offset=1)) as found,
+        pytest.raises(NotThere, match="nothing was at '/t'"),
     ):
-        restore(content, "/t", database_url)
+        restore(found.nodes, "/t", database_url)
     with psycopg.connect(database_url) as author:
         assert set(content_in(author)) == {"/t"}
+
+
+def test_a_node_names_its_package_or_the_snapshot_that_it_came_with(
+    spark: SparkSession,
+    location: Location,
+    history: History,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    blobs_url = location.blobs_url("blobs")
+    base = make_snapshot(spark, location, blobs_url, Request(offset=0)).snapshot
+    with subtree_at(spark, location, blobs_url, Point("/s/a", offset=1)) as found:
+        show(found, "/s/a", as_json=False)
+        assert capsys.readouterr().out.splitlines() == [
+            f"/s/a  page  snapshot {base.id}",
+            "/s/a/x  page  offset 1",
+        ]
+        show(found, "/s/a", as_json=True)
+    old, new = map(json.loads, capsys.readouterr().out.splitlines())
+    own = history.records[1].headers["package-id"].decode()
+    assert (old["offset"], old["package_id"], old["snapshot"]) == (0, None, base.id)
+    assert (new["offset"], new["package_id"], new["snapshot"]) == (1, own, None)
+
+
+@pytest.mark.parametrize("as_json", [False, True])
+def test_where_nothing_was_it_says_so(
+    spark: SparkSession,
+    location: Location,
+    history: History,
+    capsys: pytest.CaptureFixture[str],
+    as_json: bool,
+) -> None:
+    blobs_url = location.blobs_url("blobs")
+    with (
+        subtree_at(spark, location, blobs_url, Point("/s/nosuch", offset=2)) as found,
+        pytest.raises(NotThere) as ended,
+    ):
+        show(found, "/s/nosuch", as_json=as_json)
+    said = "nothing was at /s/nosuch or below it after the package at offset 2"
+    assert (str(ended.value), exit_code(ended.value)) == (said, 3)
+    assert capsys.readouterr().out == ""
 
 
 def test_a_partition_is_of_bounded_size(spark: SparkSession) -> None:
@@ -136,14 +180,14 @@ def test_a_partition_is_of_bounded_size(spark: SparkSession) -> None:
     content = spark.createDataFrame(
         rows[::-1], "path string, type string, properties string, binaries string"
     )
-    partitions = partitions_for(content, 1000)
-    ordered = in_path_order(content, partitions)
+    partitions = partitions_for(100 * 104, 1000)
+    ordered = in_path_order(placed(content, partitions), partitions).drop("partition")
     sizes = [len(found) for found in ordered.rdd.glom().collect()]
     assert partitions == 1 + 100 * 104 // 1000
     assert len(sizes) == partitions
     assert max(sizes) < 20
     assert [tuple(row) for row in ordered.toLocalIterator()] == rows
-    assert partitions_for(content) == 1
+    assert partitions_for(100 * 104) == 1
 
 
 def test_packages_about_other_paths_are_not_unpacked(history: History) -> None:

@@ -25,7 +25,7 @@ from tests.harness.feed import page
 from tests.harness.history import JOURNAL, History, archive, statuses
 from tests.harness.postgres import Databases
 
-pytestmark = pytest.mark.spark
+pytestmark = [pytest.mark.spark, pytest.mark.usefixtures("interpreted")]
 
 
 @dataclass
@@ -157,6 +157,11 @@ def test_what_cant_be_compared_is_said(site: Site) -> None:
     assert "ahead of the archive" in ahead_.problem
     assert "JOURNAL_MISMATCH" in other_.problem
     assert "no lane yet" in new.problem
+    site.urls["typo"] = "postgresql://u:secret@h:54x/db"
+    site.urls["unknown"] = "postgresql://u:secret@h/db?nosuch=1"
+    for one in site.audit("typo", "unknown"):
+        assert f"no URL of the database of subscriber {one.subscriber}" in one.problem
+        assert "secret" not in one.problem
     assert json.dumps([one.as_json() for one in (ahead_, new, other_)])
 
 
@@ -180,7 +185,7 @@ def test_an_import_goes_on_during_an_audit_and_is_not_seen_by_it(
     assert told(audited) == set()
     monkeypatch.undo()
     [audited] = site.audit("busy", path="/deep", limit=1)
-    assert audited.counts == {"missing": 3, "extra": 0, "different": 0}
+    assert audited.counts == {"missing": 3, "extra": 0, "different": 0, "undecided": 0}
     assert len(audited.findings) == 1
     [audited] = site.audit("busy", path="/a")
     assert told(audited) == set()

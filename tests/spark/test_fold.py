@@ -7,21 +7,26 @@ from typing import Any
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import Row, SparkSession
 from pyspark.sql import functions as f
 
 from packhorse.blobs.open import open_blobs
 from packhorse.content.node import Binary, Node
+from packhorse.content.rows import node_of
+from packhorse.snapshots.snapshot import new_id
 from packhorse.wire.messages import Action
-from packhorse.wire.package_codec import decode_package
+from packhorse.wire.package_codec import AGENT_HEADER, decode_package
 from packhorse_services.pipeline import schemas
 from packhorse_services.pipeline.errors import TaskRefused
 from packhorse_services.pipeline.history import fold as fold_module
+from packhorse_services.pipeline.history.content import Content, base_writes
 from packhorse_services.pipeline.history.events import kept, package_events
+from packhorse_services.pipeline.history.fetching import Texts
 from packhorse_services.pipeline.history.fold import fold
 from tests.harness.feed import page
-from tests.harness.history import History, below, bronze, content_of, folded, imported
+from tests.harness.history import History, below, content_of, folded, imported, packages_of
 from tests.harness.postgres import Databases
+from tests.harness.snapshots import a_snapshot, write_parts
 
 pytestmark = pytest.mark.spark
 
@@ -31,8 +36,10 @@ SEGMENTS = st.sampled_from(["a", "b", "a-b", "é", "0", "😀"])
 PATHS = st.lists(SEGMENTS, min_size=1, max_size=4).map(lambda names: "/" + "/".join(names))
 
 
-def events(spark: SparkSession, history: History, folder: Path) -> DataFrame:
-    return package_events(bronze(spark, history.records), str(folder))
+def nodes(spark: SparkSession, history: History, folder: Path) -> list[Row]:
+    packages = packages_of(history, folder)
+    winners = fold(package_events(spark, packages))
+    return Content(winners, Texts(packages, "")).unordered().collect()
 
 
 def from_postgres(history: History, url: str) -> Any:
@@ -143,7 +150,7 @@ def test_r8_hard_cases_are_what_an_import_makes_of_them(
     hard_cases(history)
     expected = history.model()
     assert from_postgres(history, database_url) == expected
-    assert folded(events(spark, history, tmp_path)) == expected
+    assert folded(spark, packages_of(history, tmp_path)) == expected
 
 
 def test_r8_the_deep_root_makes_what_came_before_irrelevant(
@@ -156,7 +163,7 @@ def test_r8_the_deep_root_makes_what_came_before_irrelevant(
     expected = history.model()
     assert set(expected) == {"/b", "/d", "/d/e"}  # no trace of the first package
     assert from_postgres(history, database_url) == expected
-    assert folded(events(spark, history, tmp_path)) == expected
+    assert folded(spark, packages_of(history, tmp_path)) == expected
 
 
 STEP = st.tuples(
@@ -199,24 +206,31 @@ def test_r8_any_history_folds_to_what_an_import_makes_of_it(
                 _play(history, f"/h{number}", *steps[turn])
     expected = history.model()
     assert from_postgres(history, databases.new()) == expected
-    assert folded(events(spark, history, tmp_path / "bodies")) == expected
+    assert folded(spark, packages_of(history, tmp_path)) == expected
 
 
 def test_a_base_stands_for_the_packages_before_it(spark: SparkSession, tmp_path: Path) -> None:
-    history = History(open_blobs(str(tmp_path)))
+    history = History(open_blobs(str(tmp_path / "blobs")))
     hard_cases(history)
-    with kept(events(spark, history, tmp_path)) as every:
+    packages = packages_of(history, tmp_path)
+    with kept(package_events(spark, packages)) as every:
         for at in (7, 19):
-            content = fold(every.where(f.col("offset") <= at)).select(*schemas.NODES.names)
-            base = spark.createDataFrame(content.collect(), schemas.NODES)
-            assert content_of(fold(every, base, at)) == history.model()
+            winners = fold(every.where(f.col("offset") <= at))
+            rows = Content(winners, Texts(packages, "")).unordered().select(*schemas.NODES.names)
+            given = [node_of(tuple(row)) for row in rows.collect()]
+            blobs_url, name = str(tmp_path / "blobs"), new_id()
+            parts = write_parts(given, open_blobs(blobs_url), name)
+            base = a_snapshot(parts, name, offset=at)
+            after = fold(every, base_writes(spark, base, blobs_url), at)
+            texts = Texts(packages, blobs_url, base)
+            assert content_of(Content(after, texts).unordered()) == history.model()
 
 
 def test_a_node_tells_which_package_wrote_it(spark: SparkSession, tmp_path: Path) -> None:
     history = History(open_blobs(str(tmp_path)))
     history.add(page("/a/b"))
     history.add(page("/c"))
-    rows = {row.path: row for row in fold(events(spark, history, tmp_path)).collect()}
+    rows = {row.path: row for row in nodes(spark, history, tmp_path)}
     first = history.records[0].headers["package-id"].decode()
     assert [(rows[path].offset, rows[path].package_id) for path in ("/a", "/a/b")] == [
         (0, first)
@@ -239,7 +253,7 @@ def test_binaries_are_written_as_postgres_writes_them(
         ((stored,),) = connection.execute(
             "SELECT binaries::text FROM content.node WHERE path = '/x'"
         ).fetchall()
-    (row,) = fold(events(spark, history, tmp_path)).collect()
+    (row,) = nodes(spark, history, tmp_path)
     assert row.binaries == stored
 
 
@@ -247,7 +261,7 @@ BROKEN: dict[str, Callable[..., Any]] = {
     "_covered": lambda paths, *_: paths.withColumn("c", f.lit(-1)),
     "_covered_by_parts": lambda paths, _: paths,
     "_ancestors": lambda _: f.array().cast("array<string>"),
-    "_folders": lambda missing, events: events.limit(0).select(*fold_module._CONTENT),
+    "_folders": lambda missing, events: events.limit(0).select(*fold_module._WON),
 }
 
 
@@ -258,18 +272,18 @@ def test_a_broken_fold_is_caught(
     history = History(open_blobs(str(tmp_path)))
     hard_cases(history)
     monkeypatch.setattr(fold_module, function, BROKEN[function])
-    assert folded(events(spark, history, tmp_path)) != history.model()
+    assert folded(spark, packages_of(history, tmp_path)) != history.model()
 
 
 def test_r14_packages_that_cannot_be_read_are_named(spark: SparkSession, tmp_path: Path) -> None:
     history = History(open_blobs(str(tmp_path)))
     history.add(page("/a"))
-    history.raw(b"\xff", {})
+    history.raw(b"\xff", {AGENT_HEADER: b"main"})
     last = history.records[0]
     history.raw(last.value[:-1], dict(last.headers))
     history.append(Action.ADD, ("/b",), (), [page("/elsewhere")])
     with pytest.raises(TaskRefused) as refused:
-        fold(events(spark, history, tmp_path))
+        nodes(spark, history, tmp_path)
     assert all(f"offset {offset}: " in str(refused.value) for offset in (1, 2, 3))
     assert "offset 0" not in str(refused.value)
     assert "--leave-out" in str(refused.value)

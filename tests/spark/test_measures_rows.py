@@ -271,3 +271,13 @@ def test_hours_become_one_condition() -> None:
     )
     assert hours.hours(None, []) is None
     assert hours.hours(None, [START]) == hours.Hours(START)
+
+
+def test_days_that_are_written_anew() -> None:
+    first, between, last = (at(days * 24 * HOUR).date() for days in (0, 1, 2))
+    found = hours.Hours(START + 50 * HOUR, (START + HOUR,))
+    assert found.partial_days == [first, last]
+    touched = {day: found.touches(day) for day in (first, between, last)}
+    assert touched == {first: True, between: False, last: True}
+    assert found.touches(at(72 * HOUR).date())
+    assert at(72 * HOUR).date() not in found.partial_days

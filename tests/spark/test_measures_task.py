@@ -1,9 +1,11 @@
 """The task on real tables: only what is new, the same after repeats, kills and late rows."""
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from contextlib import contextmanager
+from datetime import date
 from pathlib import Path
 from typing import Any
+from unittest.mock import patch
 
 import pytest
 from pyspark.sql import SparkSession
@@ -12,10 +14,17 @@ from packhorse_services.pipeline import schemas, tables
 from packhorse_services.pipeline.archive.delta import prepare
 from packhorse_services.pipeline.errors import TaskRefused
 from packhorse_services.pipeline.location import Location
+from packhorse_services.pipeline.measures import task
+from packhorse_services.pipeline.measures.kept import NOTHING
 from packhorse_services.pipeline.measures.task import measure
+from packhorse_services.pipeline.measures.writing import Written
+from packhorse_services.pipeline.upkeep.commits import expire
+from packhorse_services.pipeline.upkeep.delta import expire_statuses
 from tests.harness.silver_rows import HOUR, START, announcement, package, status
 
 pytestmark = [pytest.mark.spark, pytest.mark.usefixtures("interpreted")]
+
+DAY = 24 * HOUR
 
 WRITTEN = {
     tables.PUBLISHING: schemas.PUBLISHING,
@@ -30,16 +39,18 @@ class Killed(Exception):
     """Stands for the end of the process."""
 
 
-@dataclass(frozen=True)
-class Dying(Location):
-    """A place at which the process dies when it comes to one of the tables."""
+@contextmanager
+def dying(table: str) -> Iterator[None]:
+    """Let the process die when it comes to write one of the tables."""
+    replace = Written.replace
 
-    dies_at: str = ""
-
-    def spark_path(self, name: str) -> str:
-        if name == self.dies_at:
+    def die(self: Written, name: str, *given: Any) -> None:
+        if name == table:
             raise Killed
-        return Location.spark_path(self, name)
+        replace(self, name, *given)
+
+    with patch.object(Written, "replace", die), pytest.raises(Killed):
+        yield
 
 
 def append(spark: SparkSession, location: Location, name: str, rows: list[Any]) -> None:
@@ -82,9 +93,8 @@ def test_new_rows_change_their_hours_and_no_others(spark: SparkSession, location
 
     append(spark, location, tables.STATUSES, [status(1, 3 * HOUR, "REMOVED_FAILED", reason="no")])
     append(spark, location, tables.PACKAGES, [package(3, 4 * HOUR)])
-    dying = Dying(location.base, dies_at=tables.DELIVERY)
-    with pytest.raises(Killed):
-        measure(spark, dying)
+    with dying(tables.DELIVERY):
+        measure(spark, location)
     torn = contents(spark, location)
     assert torn[tables.FAILURES] != before[tables.FAILURES]
     assert torn[tables.DELIVERY] == before[tables.DELIVERY]
@@ -104,3 +114,47 @@ def test_without_an_archive_there_is_nothing_to_measure(
 ) -> None:
     with pytest.raises(TaskRefused, match="run packhorse-pipeline archive first"):
         measure(spark, Location.parse(str(tmp_path / "none")))
+
+
+def expired_and_measured(spark: SparkSession, location: Location) -> tuple[Any, Any]:
+    """Measure, expire two days, measure all hours; return the contents before and the last run."""
+    append(spark, location, tables.PACKAGES, [package(1, HOUR), package(2, 2 * DAY)])
+    append(
+        *(spark, location, tables.STATUSES),
+        [status(1, 2 * HOUR, "REMOVED_FAILED", reason="no"), status(2, 2 * DAY + HOUR)],
+    )
+    append(
+        *(spark, location, tables.ANNOUNCEMENTS),
+        [announcement(0, 0), announcement(3 * HOUR, 1), announcement(2 * DAY + 2 * HOUR, 2)],
+    )
+    measure(spark, location)
+    before = contents(spark, location)
+
+    first = date(2026, 1, 3)
+    for table in (tables.PACKAGES, tables.ANNOUNCEMENTS):
+        expire(location, table, first)
+    expire_statuses(spark, location, first)  # the failure stays
+    made = measure(spark, location, all_hours=True)
+    return before, made
+
+
+def test_hours_whose_rows_have_expired_are_kept(spark: SparkSession, location: Location) -> None:
+    before, made = expired_and_measured(spark, location)
+    assert made is not None
+    assert made.begin_ms == START + 2 * DAY
+    assert contents(spark, location) == before
+
+    append(spark, location, tables.STATUSES, [status(2, 2 * DAY + 3 * HOUR, "REMOVED")])
+    append(spark, location, tables.ANNOUNCEMENTS, [announcement(3 * DAY, 2)])
+    measure(spark, location)
+    after = contents(spark, location)
+    assert set(before[tables.PUBLISHING]) == set(after[tables.PUBLISHING])
+    assert set(before[tables.FAILURES]) <= set(after[tables.FAILURES])
+
+
+def test_a_build_that_makes_expired_hours_anew_is_caught(
+    spark: SparkSession, location: Location, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(task, "kept_before", lambda *_, **__: NOTHING)
+    before, _ = expired_and_measured(spark, location)
+    assert contents(spark, location) != before

@@ -103,6 +103,17 @@ def test_a_snapshot_goes_on_from_the_newest_before_it(site: Site) -> None:
     assert site.content_of(site.make(offset=1).snapshot) == site.history.model(up_to=1)
 
 
+def test_a_snapshot_that_lost_a_part_is_made_again(site: Site) -> None:
+    site.history.add(page("/a", 1))
+    site.archive()
+    lost = site.make().snapshot
+    site.blobs.delete(lost.parts[0].key)
+    made = site.make()
+    assert (made.is_new, made.base) == (True, None)
+    assert site.content_of(made.snapshot) == site.history.model()
+    assert [one.id for one in all_of(site.blobs)] == [made.snapshot.id]
+
+
 def test_what_a_subscriber_removed_is_left_out_for_it_alone(site: Site) -> None:
     site.history.add(page("/a", 1))
     site.history.add(page("/a", 2))
@@ -130,7 +141,20 @@ def test_a_snapshot_for_one_says_what_was_heard_of_that_one(site: Site) -> None:
     heard = site.make(subscriber="live").snapshot
     assert heard.told == (Told("main", 3, BEGIN_MS + 1),)
     assert site.content_of(heard) == site.history.model(removed=[1])
+    statuses(site.location, ("new", 3, "IMPORTED"))  # what it said of the first is on its way
     assert site.make(subscriber="new").snapshot.told == (Told("main", -1, 0),)
+
+
+def test_a_name_that_nobody_has_heard_of_is_refused(site: Site) -> None:
+    site.history.add(page("/a", 1))
+    site.archive()
+    with pytest.raises(TaskRefused, match="'nosuch', it knows none yet"):
+        site.make(subscriber="nosuch")
+    statuses(site.location, ("live", 0, "IMPORTED"))
+    with pytest.raises(TaskRefused, match=r"'nosuch', it knows live; .*leave --subscriber out"):
+        site.make(subscriber="nosuch")
+    assert list(all_of(site.blobs)) == []
+    assert site.make(subscriber="live").is_new
 
 
 def test_an_incomplete_history_is_refused_until_the_whole_tree_is_replaced(site: Site) -> None:

@@ -11,9 +11,11 @@ from pyspark.sql import SparkSession
 from packhorse.content.node import Binary
 from packhorse_services.pipeline import tables
 from packhorse_services.pipeline.errors import TaskRefused
+from packhorse_services.pipeline.history.content import Choice, content_at
+from packhorse_services.pipeline.history.target import target
 from packhorse_services.pipeline.upkeep import delta
 from tests.harness.feed import page
-from tests.harness.history import statuses
+from tests.harness.history import content_of, statuses
 from tests.spark.test_snapshot import Site
 
 pytestmark = pytest.mark.spark
@@ -92,3 +94,28 @@ def test_a_snapshot_of_an_older_offset_has_all_its_binaries(site: Site) -> None:
     with pytest.raises(TaskRefused, match=r"sha256:abab.* of /a"):
         site.make(offset=0)
     assert site.make().is_new
+
+
+def test_what_did_not_count_has_not_replaced_the_tree(site: Site) -> None:
+    site.history.next_offset = 5  # what came before is unknown
+    site.history.producer = "second"
+    site.history.add(page("/x", 1))
+    site.history.producer = "first"
+    site.history.add(page("/b", 1), deep=["/"])
+    site.history.add(page("/c", 1))
+    site.history.add(page("/d", 1), deep=["/"])
+    site.history.again(6)
+    site.history.again(5)
+    site.archive()
+    made = site.make(leave_out=(8,))
+    assert set(site.content_of(made.snapshot)) == {"/b", "/c"}
+
+
+def test_what_expires_meanwhile_is_still_read(site: Site) -> None:
+    for path in ("/a", "/b"):
+        site.history.add(page(path, 1))
+    site.archive()
+    point = target(site.spark, site.location)
+    expire(site, up_to=0)
+    with content_at(site.spark, site.location, site.blobs_url, point, Choice()) as (content, _):
+        assert content_of(content.unordered()) == site.history.model()

@@ -17,10 +17,10 @@ from packhorse.blobs.open import open_blobs
 from packhorse_services.pipeline import schemas, tables
 from packhorse_services.pipeline.archive.delta import prepare
 from packhorse_services.pipeline.location import Location
-from packhorse_services.pipeline.measures import task as measures_task
 from packhorse_services.pipeline.measures.changes import Sources
 from packhorse_services.pipeline.measures.task import measure
-from packhorse_services.pipeline.upkeep import bodies, delta
+from packhorse_services.pipeline.measures.writing import Written
+from packhorse_services.pipeline.upkeep import bodies, commits, delta
 from packhorse_services.pipeline.upkeep.task import keep_up, plan
 from tests.harness.processes import Process
 from tests.harness.silver_rows import HOUR, START, announcement, package, status
@@ -85,7 +85,7 @@ def test_s1_measures_that_are_killed_come_to_the_same(
     spark: SparkSession, measured: tuple[Location, dict[str, list[str]]], tmp_path: Path
 ) -> None:
     location, expected = copied(measured[0], str(tmp_path / "tables")), measured[1]
-    killed(location, "measures.task:_replace@after2", "measures")
+    killed(location, "measures.writing:Written.replace@after2", "measures")
     torn = contents(spark, location)
     assert torn[tables.FAILURES] == expected[tables.FAILURES]
     assert torn[tables.DELIVERY] != expected[tables.DELIVERY]
@@ -101,11 +101,11 @@ def test_a_build_that_notes_its_measures_first_is_caught(
 ) -> None:
     location, expected = copied(measured[0], str(tmp_path / "tables")), measured[1]
 
-    def first(*_given: Any) -> None:
-        Sources(spark, location).note()
+    def first(self: Written, *_given: Any) -> None:
+        self.note(Sources(spark, location).to_note())
         raise Killed
 
-    monkeypatch.setattr(measures_task, "_replace", first)
+    monkeypatch.setattr(Written, "replace", first)
     with pytest.raises(Killed):
         measure(spark, location)
     monkeypatch.undo()
@@ -184,7 +184,7 @@ def test_a_build_that_deletes_bodies_before_rows_is_caught(
         bodies.delete(bodies.expired(bodies.listed(spark, url), young, int(eight_days_ago)), url)
         raise Killed
 
-    monkeypatch.setattr(delta, "expire", bodies_first)
+    monkeypatch.setattr(commits, "expire", bodies_first)
     with pytest.raises(Killed):
         keep(spark, location)
     with pytest.raises(AssertionError, match="lacks its body"):

@@ -9,8 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from pyspark.errors import PySparkException
-from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import SparkSession
 
 from packhorse.blobs.api import package_key
 from packhorse.blobs.open import open_blobs
@@ -19,7 +18,7 @@ from packhorse_services.pipeline import schemas, tables
 from packhorse_services.pipeline.archive.delta import prepare
 from packhorse_services.pipeline.errors import TaskRefused
 from packhorse_services.pipeline.location import Location
-from packhorse_services.pipeline.upkeep import bodies, delta
+from packhorse_services.pipeline.upkeep import bodies, compaction, delta
 from packhorse_services.pipeline.upkeep.needed import covered, first_needed
 from packhorse_services.pipeline.upkeep.task import expected, keep_up, plan
 from tests.harness.silver_rows import HOUR, START, package, status
@@ -89,8 +88,8 @@ def there(location: Location) -> list[str]:
 def test_expired_days_go_and_needed_ones_stay(spark: SparkSession, tmp_path: Path) -> None:
     location = Location.parse(str(tmp_path / "tables"))
     prepare(location)
-    # The bodies are stored now: a retention that begins tomorrow finds them old.
-    now = datetime.now(UTC) + timedelta(days=9)
+    # The bodies are stored now: a retention that begins a week after tomorrow finds them old.
+    now = datetime.now(UTC) + timedelta(days=16)
     days = [(now - timedelta(days=age)).timestamp() * 1000 for age in (30, 20, 1)]
     keys = [stored(location, f"dstrpck-1-{number:016x}") for number in range(3)]
     for number, (moment, key) in enumerate(zip(days, keys, strict=True)):
@@ -108,7 +107,12 @@ def test_expired_days_go_and_needed_ones_stay(spark: SparkSession, tmp_path: Pat
         tables.PACKAGES: 2,
     }
 
+    a_day_earlier = {**wanted, "now": now - timedelta(days=1)}
+    younger = expected(spark, location, plan(spark, location, [snapshot(1)], **a_day_earlier))
+    assert younger[tables.BODIES] == 0
+
     free = plan(spark, location, [snapshot(1)], **wanted)
+    assert expected(spark, location, free)[tables.BODIES] == 2
     assert (free.held_by, free.archive_from) == (None, (now - timedelta(days=8)).date())
     stream = [Path(tmp_path, "checkpoint"), Path(tmp_path, "copy")]
     assert streamed(spark, location, *stream) == 6
@@ -187,28 +191,26 @@ def test_statuses_go_but_for_those_of_packages_not_imported(
     assert files[0] == files[1]
 
 
-class Contended:
-    """A session whose first statements lose against another writer."""
-
-    def __init__(self, session: SparkSession, losing: int) -> None:
-        self.session, self.losing = session, losing
-
-    def sql(self, statement: str) -> DataFrame:
-        if self.losing > 0:
-            self.losing -= 1
-            raise PySparkException("[DELTA_CONCURRENT_DELETE_READ] a file was deleted meanwhile")
-        return self.session.sql(statement)
-
-
-def test_who_loses_against_another_writer_tries_again(spark: SparkSession, tmp_path: Path) -> None:
+def test_who_loses_against_another_upkeep_begins_anew(
+    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     location = Location.parse(str(tmp_path / "tables"))
     prepare(location)
-    append(spark, location, package(1, 0))
-    append(spark, location, package(2, 60 * DAY))
-    contended: Any = Contended(spark, 1)
-    delta.expire(contended, location, tables.PACKAGES, date(2026, 1, 15))
-    assert contended.losing == 0
-    assert list(delta.days(location, tables.PACKAGES)) == [date(2026, 3, 2)]
+    for offset in (1, 2, 3):
+        append(spark, location, package(offset, 0))
+    rewritten, runs = compaction._rewritten, []
+
+    def meanwhile(*arguments: Any) -> Any:
+        runs.append(arguments)
+        if len(runs) == 1:  # another run does the same
+            assert compaction.compact(spark, location, tables.PACKAGES, date(2026, 1, 15)) == 2
+        return rewritten(*arguments)
+
+    monkeypatch.setattr(compaction, "_rewritten", meanwhile)
+    assert compaction.compact(spark, location, tables.PACKAGES, date(2026, 1, 15)) == 0
+    assert len(runs) == 2
+    rows = spark.read.format("delta").load(location.spark_path(tables.PACKAGES))
+    assert sorted(row["offset"] for row in rows.collect()) == [1, 2, 3]
 
 
 def test_a_retention_that_is_too_short_is_refused(spark: SparkSession, tmp_path: Path) -> None:

@@ -2,22 +2,26 @@
 
 import sys
 
-from packhorse.runtime.startup import WRONG_CONFIGURATION, plain_refusals
+from packhorse.runtime.startup import WRONG_CONFIGURATION, plain_refusals, typed
+from packhorse_services.pipeline.advice import PROGRAM, remember_typed
+from packhorse_services.pipeline.ending import plain_ends
 
 _EXTRA = frozenset({"pyspark", "py4j", "pyarrow", "deltalake", "matplotlib", "numpy", "pandas"})
 
 
 def main() -> None:
     """Run the program; an error that it expects becomes one line and an exit code."""
-    with plain_refusals():
+    name = typed(PROGRAM, "packhorse_services.pipeline")
+    remember_typed(name)
+    with plain_refusals(), plain_ends():
         try:
             from packhorse_services.pipeline.program import commands
         except ModuleNotFoundError as error:
             if error.name is None or error.name.partition(".")[0] not in _EXTRA:
                 raise
-            sys.stderr.write(f"{error.name} is missing; pip install 'packhorse[pipeline]'\n")
+            sys.stderr.write(f"error: {error.name} is missing; pip install 'packhorse[pipeline]'\n")
             raise SystemExit(WRONG_CONFIGURATION) from None
-        commands()
+        commands(prog_name=name)
 
 
 if __name__ == "__main__":

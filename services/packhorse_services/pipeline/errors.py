@@ -31,5 +31,21 @@ class TaskRefused(Permanent):
     """A task can't do what it was asked for; the text says what to do instead."""
 
 
+class NotThere(TaskRefused):
+    """What a task was asked for is not there, or not yet."""
+
+
+class Conflict(Permanent):
+    """Somebody else's work is in the way of a task; the text says whose, or what to do."""
+
+
+class Overtaken(TaskRefused):
+    """Another run of a task has done what this one was about to do."""
+
+
+class NotYet(Transient):
+    """It is too early for what a task was asked for; later the same command does it."""
+
+
 class TaskFailed(Transient):
     """Spark gave up a task; running it again goes on where it stopped."""

@@ -1,20 +1,26 @@
 """What Spark, Delta and Hadoop say when a task fails, in one line that tells what to do."""
 
 import importlib
+import logging
 import re
 from collections.abc import Iterator
 from contextlib import contextmanager
 
+from deltalake.exceptions import DeltaError
 from py4j.protocol import Py4JError
 from pyspark.errors import PySparkException
+from pyspark.logger import PySparkLogger
 
 from packhorse.errors import PackhorseError, Permanent, Transient
+from packhorse.messaging.api import JournalUnavailable, TopicMissing
 from packhorse_services.pipeline import errors
+from packhorse_services.pipeline.databases import journal_away, unusable
 from packhorse_services.pipeline.errors import (
     CheckpointCorrupt,
     HistoryGap,
     JarsMissing,
     JavaUnusable,
+    Overtaken,
     SchemaChanged,
     TablesUnusable,
     TaskFailed,
@@ -33,8 +39,13 @@ _MEANINGS: tuple[_Meaning, ...] = (
     (
         r"CONCURRENT_STREAM_LOG_UPDATE|ConcurrentTransactionException|CONCURRENT_QUERY|"
         r"DELTA_CONCURRENT_TRANSACTION|[Mm]ultiple streaming queries are concurrently",
-        TaskRefused,
+        Overtaken,
         "another run of the same task is at work on this checkpoint; wait for it, or end it first",
+    ),
+    (
+        r"DELTA_PROTOCOL_CHANGED",
+        TaskFailed,
+        "another run has made the same table at the same moment; run it again",
     ),
     (
         r"[Dd]ata may have been lost|KAFKA_DATA_LOSS|OffsetOutOfRangeException|OffsetOutOfRange\b",
@@ -117,10 +128,18 @@ def translated(task: str) -> Iterator[None]:
     Errors that are packhorse's already, also those raised inside Spark's workers and batches,
     keep their text. What nobody foresaw becomes `TaskFailed` with Spark's own words.
     """
+    _tell_once()
     try:
         yield
-    except (PySparkException, Py4JError) as error:
+    except (PySparkException, Py4JError, DeltaError, OSError) as error:
         raise meaning(str(error), task) from error
+
+
+def _tell_once() -> None:
+    """Keep PySpark and py4j from printing the exceptions that they hand on: we tell them."""
+    logging.getLogger("py4j.clientserver").setLevel(logging.CRITICAL)
+    for name in ("DataFrameQueryContextLogger", "SQLQueryContextLogger"):
+        PySparkLogger.getLogger(name).setLevel(logging.CRITICAL)
 
 
 def meaning(said: str, task: str) -> PackhorseError:
@@ -142,6 +161,10 @@ def _own_error(module: str, name: str, text: str) -> PackhorseError:
         kind = None
     if module == errors.__name__ and isinstance(kind, type) and issubclass(kind, PackhorseError):
         return kind(text)
+    if isinstance(kind, type) and issubclass(kind, JournalUnavailable):
+        return unusable(journal_away(text), text)
+    if kind is TopicMissing:
+        return TopicMissing(text)
     if isinstance(kind, type) and issubclass(kind, Transient):
         return TaskFailed(text)
     if isinstance(kind, type) and issubclass(kind, Permanent):

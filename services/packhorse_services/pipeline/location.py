@@ -21,8 +21,12 @@ class Location:
     allow_http: bool = False
 
     @classmethod
-    def parse(cls, url: str) -> "Location":
-        """Return what `url` names. Raises `TablesUnusable`; a folder is created."""
+    def parse(cls, url: str, *, only_read: bool = False) -> "Location":
+        """Return what `url` names; a folder that is not there is created, to be written.
+
+        With `only_read` nothing is created, and nothing is asked of the folder. Raises
+        `TablesUnusable`.
+        """
         parsed = urlsplit(url)
         if not url:
             raise TablesUnusable("there is no place for tables; set PACKHORSE_TABLES_URL")
@@ -32,14 +36,11 @@ class Location:
             raise TablesUnusable(
                 f"{parsed.scheme}://… is no place for tables; use a folder or s3://bucket/prefix"
             )
-        folder = Path(unquote(parsed.path) if parsed.scheme else url).absolute()
-        try:
-            folder.mkdir(parents=True, exist_ok=True)
-        except OSError as error:
-            raise TablesUnusable(f"{folder} can't hold the tables: {error.strerror}") from error
-        if not os.access(folder, os.W_OK):
-            raise TablesUnusable(f"{folder} can't be written; choose another PACKHORSE_TABLES_URL")
-        return cls(str(folder))
+        found = cls(str(Path(unquote(parsed.path) if parsed.scheme else url).absolute()))
+        if not only_read:
+            found._create()
+            found.require_writable()
+        return found
 
     @classmethod
     def _s3(cls, bucket: str, prefix: str, options: dict[str, str]) -> "Location":
@@ -48,6 +49,8 @@ class Location:
                 f"PACKHORSE_TABLES_URL has the unknown option {unknown[0]!r}; "
                 f"known are {', '.join(sorted(_OPTIONS))}"
             )
+        if "%" in prefix:
+            raise TablesUnusable("PACKHORSE_TABLES_URL has a % in its prefix; name it without")
         if not bucket:
             raise TablesUnusable("PACKHORSE_TABLES_URL names no bucket; use s3://bucket/prefix")
         return cls(
@@ -57,6 +60,28 @@ class Location:
             region=options.get("region", "us-east-1"),
             allow_http=options.get("allow_http", "false") == "true",
         )
+
+    def _create(self) -> None:
+        try:
+            Path(self.base).mkdir(parents=True, exist_ok=True)
+        except OSError as error:
+            raise TablesUnusable(f"{self.base} can't hold the tables: {error.strerror}") from error
+
+    def is_there(self) -> bool:
+        """Tell whether the folder is there; of S3, where nobody makes any, it always is."""
+        return self.is_s3 or Path(self.base).is_dir()
+
+    def require_writable(self) -> None:
+        """Raise `TablesUnusable` for a folder that can't be written; S3 tells when it is."""
+        if not self.is_s3 and not os.access(self.base, os.W_OK):
+            raise TablesUnusable(
+                f"{self.base} can't be written; choose another PACKHORSE_TABLES_URL"
+            )
+
+    @property
+    def shown(self) -> str:
+        """The place as a person names it."""
+        return f"s3://{self.base}" if self.is_s3 else self.base
 
     def spark_path(self, name: str) -> str:
         """Return where Spark finds `name`, a table's or a checkpoint's."""

@@ -5,9 +5,11 @@ import logging
 import sys
 import threading
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
 from typing import Any
 
+from py4j.protocol import Py4JError
 from pyspark.sql import SparkSession
 from pyspark.sql.streaming.listener import (
     QueryIdleEvent,
@@ -28,6 +30,16 @@ from packhorse.runtime.metrics import (
 
 logger = logging.getLogger(__name__)
 
+_TELLING_MS = 10_000
+
+
+@dataclass(frozen=True, slots=True)
+class Done:
+    """What the batches of one query have dealt with."""
+
+    records: int = 0
+    batches: int = 0
+
 
 class Watch:
     """Tells how the streaming queries of one run go on.
@@ -39,6 +51,7 @@ class Watch:
         wanted = sys.stderr.isatty() if bar is None else bar
         self._bar = _bar() if wanted else None
         self._tasks: dict[str, Any] = {}
+        self._done: dict[str, Done] = {}
         self._lock = threading.Lock()
 
     def expect(self, query: str, records: int) -> None:
@@ -51,15 +64,22 @@ class Watch:
     def passed(self, query: str, records: int) -> None:
         """Count records that a batch has dealt with."""
         PIPELINE_RECORDS.labels(query).inc(records)
+        with self._lock:
+            before = self.done(query)
+            self._done[query] = Done(before.records + records, before.batches + 1)
         if self._bar is not None:
             with self._lock:
                 if query not in self._tasks:
                     self._tasks[query] = self._bar.add_task(query, total=None)
                 self._bar.advance(self._tasks[query], records)
 
+    def done(self, query: str) -> Done:
+        """Return what `query` has done; all of it, once the block of `of` has ended."""
+        return self._done.get(query, Done())
+
     @contextmanager
     def of(self, spark: SparkSession) -> Iterator[None]:
-        """Watch the queries of `spark` while the block runs."""
+        """Watch the queries of `spark` while the block runs, their last batches included."""
         listener = _Listener(self)
         spark.streams.addListener(listener)
         if self._bar is not None:
@@ -67,6 +87,7 @@ class Watch:
         try:
             yield
         finally:
+            _let_spark_tell(spark)
             if self._bar is not None:
                 self._bar.stop()
             spark.streams.removeListener(listener)
@@ -110,6 +131,13 @@ class _Listener(StreamingQueryListener):
 
     def onQueryTerminated(self, event: QueryTerminatedEvent) -> None:  # noqa: N802 - Spark's name
         """Leave it to whoever awaits the query to tell why."""
+
+
+def _let_spark_tell(spark: SparkSession) -> None:
+    """Wait for what Spark has still to tell its listeners, which it does on a thread of its own."""
+    session: Any = spark
+    with suppress(Py4JError):  # a JVM that has ended tells nobody anything
+        session._jsparkSession.sparkContext().listenerBus().waitUntilEmpty(_TELLING_MS)
 
 
 def _lag(source: Any) -> int | None:

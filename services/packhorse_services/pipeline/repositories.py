@@ -9,7 +9,14 @@ from psycopg import IsolationLevel, sql
 
 from packhorse.db.connect import connect
 from packhorse.db.engine import Timeouts
-from packhorse_services.pipeline.errors import TaskFailed
+from packhorse_services.pipeline.databases import (
+    AUTHOR,
+    AUTHOR_SETTING,
+    SUBSCRIBERS_SETTING,
+    advised,
+    require_url,
+    unusable,
+)
 
 _APPLICATION = "packhorse-pipeline"
 _UNHURRIED = Timeouts(statement_ms=0, lock_ms=10_000, idle_in_transaction_ms=0)
@@ -20,8 +27,10 @@ def reading(database_url: str, name: str, snapshot: str = "") -> Iterator[psycop
     """Give a transaction that reads one state of a database and locks nothing that others want.
 
     With `snapshot`, the state that another transaction has exported. Raises `TaskFailed`, which
-    names the database by `name`.
+    names the database by `name`, and `TaskRefused` for a URL that is not that of a database.
     """
+    setting = AUTHOR_SETTING if name == AUTHOR else SUBSCRIBERS_SETTING
+    require_url(database_url, setting, name)
     try:
         connection = connect(database_url, _APPLICATION, timeouts=_UNHURRIED)
         connection.isolation_level = IsolationLevel.REPEATABLE_READ
@@ -33,8 +42,8 @@ def reading(database_url: str, name: str, snapshot: str = "") -> Iterator[psycop
                 )
             yield connection
     except psycopg.Error as error:
-        told = str(error).strip().partition("\n")[0]
-        raise TaskFailed(f"the database of {name} can't be read: {told}") from error
+        what = f"the database of {name} can't be read"
+        raise unusable(advised(what, error, setting), error) from error
 
 
 def export_snapshot(connection: psycopg.Connection) -> str:

@@ -107,16 +107,22 @@ def _resident_mib(pid: int) -> float:
 
 
 def emit(
-    name: str, value: float, unit: str, *, size: int, anchor: float | None = None, **more: object
+    name: str,
+    value: float | None,
+    unit: str,
+    *,
+    size: int,
+    anchor: float | None = None,
+    **more: object,
 ) -> dict[str, object]:
     """Print one measurement as a JSON line, and return it."""
     line: dict[str, object] = {
         "name": name,
         "size": size,
-        "value": round(value),
+        "value": None if value is None else round(value),
         "unit": unit,
         "anchor": None if anchor is None else round(anchor),
-        "ratio": None if not anchor else round(value / anchor, 2),
+        "ratio": None if not anchor or value is None else round(value / anchor, 2),
         **more,
         "load_before": round(os.getloadavg()[0], 1),
     }

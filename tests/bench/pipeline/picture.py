@@ -11,15 +11,15 @@ from rich.table import Table
 
 def show(lines: list[dict[str, Any]], plot: Path) -> None:
     """Print how every figure grows with the size, and draw the same into `plot`."""
-    table = Table("figure", "size", "value", "unit", "anchor", "ratio", "driver MiB", "JVM MiB")
+    columns = ("name", "size", "value", "unit", "whole", "anchor", "ratio", "python_mib", "jvm_mib")
+    table = Table(*columns)
     for line in sorted(lines, key=lambda each: (each["name"], each["size"])):
-        cells = (line["name"], line["size"], line["value"], line["unit"], line["anchor"])
-        more = (line["ratio"], line.get("python_mib"), line.get("jvm_mib"))
-        table.add_row(*("" if cell is None else str(cell) for cell in (*cells, *more)))
+        cells = [line.get(column) for column in columns]
+        table.add_row(*("" if cell is None else str(cell) for cell in cells))
     Console(width=140).print(table)
     figure = Figure(figsize=(11, 5))
     rates, memory = figure.subplots(1, 2)
-    _draw(rates, lines, "value", "per second")
+    _draw(rates, lines, "whole", "per second, the start included")
     _draw(memory, lines, "python_mib", "MiB at the driver, at most")
     plot.parent.mkdir(parents=True, exist_ok=True)
     figure.tight_layout()

@@ -4,6 +4,7 @@ import json
 import random
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +15,7 @@ from packhorse.content.node import Binary, Node
 from packhorse.packages.body import pack
 from packhorse.snapshots.parts import write_part
 from packhorse.snapshots.snapshot import part_key
-from packhorse_services.pipeline.errors import TaskRefused
+from packhorse_services.pipeline.errors import NotYet, TaskRefused
 from packhorse_services.pipeline.sweep.report import State
 from packhorse_services.pipeline.sweep.stores import Stores
 from packhorse_services.pipeline.sweep.sweeping import PATIENCE, Patience
@@ -135,7 +136,7 @@ def test_r22_a_mark_is_not_swept_while_an_older_export_goes_on(yard: Yard) -> No
     yard.remove("/a")
     report = yard.mark()
     assert len(report.candidates) == 1
-    with pytest.raises(TaskRefused, match=r"older than the end of the mark \(packhorse-publisher"):
+    with pytest.raises(NotYet, match=r"older than the end of the mark \(packhorse-publisher"):
         yard.sweep(report)
     yard.commit_export(export)
     assert yard.sweep(report).count == 0
@@ -148,7 +149,7 @@ def test_r22_marks_that_may_not_be_swept(yard: Yard) -> None:
     with pytest.raises(TaskRefused, match="no such mark"):
         yard.sweep(PlainReport())
     report = yard.mark()
-    with pytest.raises(TaskRefused, match="may not be in the log yet"):
+    with pytest.raises(NotYet, match="may not be in the log yet"):
         yard.sweep(report, patience=PATIENCE)
     with pytest.raises(TaskRefused, match="too old to be swept"):
         yard.sweep(report, patience=Patience(0, -1))
@@ -173,7 +174,8 @@ def test_r22_a_log_that_was_cut_above_the_mark_is_another_log(yard: Yard) -> Non
 
 def test_a_subscriber_that_would_not_be_read_is_named(yard: Yard) -> None:
     yard.author.execute(
-        "INSERT INTO bookkeeping.known_subscriber VALUES ('main', 'forgotten', '', now())"
+        "INSERT INTO bookkeeping.known_subscriber VALUES "
+        "('main', 'forgotten', '', now() - interval '5 minutes')"
     )
     with pytest.raises(TaskRefused, match="would not be read: forgotten"):
         yard.mark()
@@ -181,6 +183,26 @@ def test_a_subscriber_that_would_not_be_read_is_named(yard: Yard) -> None:
     with pytest.raises(TaskRefused, match="would not be read: forgotten"):
         yard.sweep(report)
     yard.sweep(report, gone=["forgotten"])
+
+
+def test_a_name_that_is_gone_for_nothing_is_known(yard: Yard) -> None:
+    yard.author.execute(
+        "INSERT INTO bookkeeping.known_subscriber VALUES ('main', 'known', '', now()), "
+        "('bulk', 'known', '', now())"
+    )
+    assert yard.stores.unheard_of(["typo", "known", "more"]) == ["more", "typo"]
+    assert yard.stores.unheard_of(["known"]) == []
+
+
+def test_r22_who_is_there_is_not_gone(yard: Yard) -> None:
+    """What only it refers to would lose its protection by a wrong name."""
+    report = yard.mark()
+    yard.author.execute(
+        "INSERT INTO bookkeeping.known_subscriber VALUES ('main', 'alive', '', now())"
+    )
+    for again in (yard.mark, partial(yard.sweep, report)):
+        with pytest.raises(TaskRefused, match=r"alive has announced itself .* not gone; end it"):
+            again(gone=["alive"])
 
 
 @pytest.mark.parametrize("years", [1, -1])

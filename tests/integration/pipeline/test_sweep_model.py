@@ -24,7 +24,7 @@ from packhorse.blobs.filesystem import FilesystemBlobs
 from packhorse.content.node import Binary, Node
 from packhorse.snapshots.parts import write_part
 from packhorse.snapshots.snapshot import part_key
-from packhorse_services.pipeline.errors import TaskRefused
+from packhorse_services.pipeline.errors import NotYet
 from packhorse_services.pipeline.sweep.stores import Stores
 from tests.harness.postgres import Databases
 from tests.harness.sweep import EMPTY, Export, PlainReport, Yard, keys_in
@@ -144,7 +144,7 @@ class Sweeping(RuleBasedStateMachine):
     @precondition(lambda self: self.report is not None)
     @rule()
     def sweep(self) -> None:
-        with suppress(TaskRefused):  # an export that is older than the mark goes on
+        with suppress(NotYet):  # an export that is older than the mark goes on
             self.yard.sweep(self.report)
             self.report = None
 

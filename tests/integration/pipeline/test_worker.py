@@ -1,5 +1,6 @@
 """Tasks of the pipeline as jobs: a process each, whose end and output the job tells."""
 
+import json
 import os
 import signal
 import sys
@@ -9,6 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import httpx
 import psycopg
 import pytest
 
@@ -115,6 +117,7 @@ def worker(database_url: str, tmp_path: Path) -> Iterator[Callable[[], Process]]
         "PACKHORSE_DATABASE_URL": database_url,
         "PACKHORSE_TABLES_URL": str(tmp_path / "tables"),
         "PACKHORSE_INSTANCE_ID": "pipeline-0",
+        "PACKHORSE_AUTHENTICATION": "false",
     }
     command = (sys.executable, "-m", "packhorse_services.pipeline", "worker")
     process = Process("worker", command, environment, tmp_path)
@@ -142,5 +145,7 @@ def test_the_worker_declares_suspended_schedules_and_what_it_consumes(
             ).fetchall()
         )
     assert set(told.split(",")) == {task.topic for task in TASKS}
+    ready = json.loads(eventually(process.output.read_text, what="it is ready"))
+    assert httpx.get(f"{ready['url']}/readyz", timeout=30).status_code == 200
     os.kill(process.pid, signal.SIGTERM)
     assert process.wait() == 0

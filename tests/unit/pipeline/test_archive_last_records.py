@@ -4,6 +4,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, closing
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pyarrow as pa
 import pytest
@@ -18,6 +19,7 @@ from packhorse_services.pipeline.archive import start
 from packhorse_services.pipeline.archive.delta import prepare
 from packhorse_services.pipeline.archive.last_records import require_same_records
 from packhorse_services.pipeline.archive.reading import as_batch
+from packhorse_services.pipeline.archive.times import LATEST_MS
 from packhorse_services.pipeline.errors import TaskRefused
 from packhorse_services.pipeline.location import Location
 from tests.harness.archive import append
@@ -25,6 +27,8 @@ from tests.harness.journals import fresh_name
 
 TOPIC = "it's-package"
 KEYS = ("s-0", "s-1", "s-2", "s-3")
+YEAR_10000 = 253_402_300_800_000
+"""More than Python tells."""
 
 
 @pytest.fixture
@@ -46,6 +50,34 @@ def archived(folder: Path, records: Sequence[Record]) -> Location:
     location = Location.parse(str(folder))
     prepare(location)
     rows = pa.Table.from_batches([as_batch(records, "j")])
+    write_deltalake(location.delta_uri(tables.BRONZE), rows, mode="append")
+    return location
+
+
+class Foreign:
+    """A journal whose senders have all said one time."""
+
+    def __init__(self, journal: Journal, time_ms: int) -> None:
+        self._journal, self._time_ms = journal, time_ms
+
+    def read_at(self, topic: str, offset: int, partition: int = 0) -> Record | None:
+        found = self._journal.read_at(topic, offset, partition)
+        return found and replace(found, time_ms=self._time_ms)
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._journal, name)
+
+
+def archived_as_said(folder: Path, records: Sequence[Record], time_ms: int) -> Location:
+    """Archive records as the builds did that took every time as it was."""
+    location = Location.parse(str(folder))
+    prepare(location)
+    rows = pa.Table.from_batches([as_batch(records, "j")])
+    for name, said in {"time": time_ms * 1000, "day": time_ms // (24 * 3600 * 1000)}.items():
+        at = rows.schema.get_field_index(name)
+        kind = rows.schema.field(at).type
+        numbers = pa.array([said] * len(rows), pa.int64() if name == "time" else pa.int32())
+        rows = rows.set_column(at, rows.schema.field(at), numbers.cast(kind))
     write_deltalake(location.delta_uri(tables.BRONZE), rows, mode="append")
     return location
 
@@ -80,6 +112,17 @@ def test_another_last_record_is_refused(journal: Journal, tmp_path: Path, change
         require(location, journal)
     journal.truncate(TOPIC, last.offset + 1, last.partition)
     require(location, journal)
+
+
+@pytest.mark.parametrize("time_ms", [-5_000, LATEST_MS + 5_000, YEAR_10000])
+def test_a_time_that_an_older_build_took_as_it_was_is_the_same(
+    journal: Journal, tmp_path: Path, time_ms: int
+) -> None:
+    foreign: Any = Foreign(journal, time_ms)
+    location = archived_as_said(tmp_path, all_of(foreign), time_ms)
+    require(location, foreign)
+    with pytest.raises(TaskRefused, match="has another record"):
+        require(location, journal)
 
 
 def test_nothing_archived_is_nothing_to_compare(journal: Journal, tmp_path: Path) -> None:

@@ -1,14 +1,27 @@
 """The archive's tables without Spark: made once, checked, and fenced by transaction versions."""
 
+import itertools
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import deltalake
 import pyarrow as pa
 import pytest
+from deltalake.exceptions import CommitFailedError
 
 from packhorse_services.pipeline import tables
-from packhorse_services.pipeline.archive.delta import ARCHIVE, Turn, begin, last_turn, prepare
-from packhorse_services.pipeline.errors import SchemaChanged, TablesUnusable
+from packhorse_services.pipeline.archive import delta
+from packhorse_services.pipeline.archive.delta import (
+    ARCHIVE,
+    Turn,
+    append,
+    begin,
+    last_turn,
+    prepare,
+)
+from packhorse_services.pipeline.errors import Overtaken, SchemaChanged, TablesUnusable
+from packhorse_services.pipeline.history.target import nothing_archived
 from packhorse_services.pipeline.location import Location
 
 
@@ -51,3 +64,64 @@ def test_tables_remember_the_turn_that_begins(tmp_path: Path) -> None:
     begin(location, [tables.BRONZE], Turn("q", 3))
     assert last_turn(location, tables.BRONZE, "q") == Turn("q", 3)
     assert last_turn(location, tables.BRONZE, "other") is None
+
+
+class LostAnswer(deltalake.DeltaTable):
+    """A commit is done, and its client, which heard nothing, tries it again and is refused."""
+
+    def create_write_transaction(self, *given: Any, **options: Any) -> None:
+        super().create_write_transaction(*given, **options)
+        raise CommitFailedError("a concurrent transaction has committed")
+
+
+class Late(deltalake.DeltaTable):
+    """Another run commits the same turn a moment before."""
+
+    def create_write_transaction(self, *given: Any, **options: Any) -> None:
+        other = deltalake.DeltaTable(self.table_uri)
+        mark = deltalake.Transaction(delta.application("q"), Turn("q", 0, 1).version)
+        theirs = deltalake.CommitProperties({"packhorse-commit": "theirs"}, app_transactions=[mark])
+        other.create_write_transaction([], "append", other.schema(), commit_properties=theirs)
+        super().create_write_transaction(*given, **options)
+
+
+def test_a_commit_whose_answer_was_lost_is_not_another_runs(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    location = Location.parse(str(tmp_path))
+    prepare(location)
+    begin(location, [tables.BRONZE], Turn("q", 0))
+    monkeypatch.setattr(deltalake, "DeltaTable", LostAnswer)
+    append(location, tables.BRONZE, Turn("q", 0, 0))
+    assert last_turn(location, tables.BRONZE, "q") == Turn("q", 0, 0)
+
+
+def test_a_commit_that_another_run_was_first_with_is(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    location = Location.parse(str(tmp_path))
+    prepare(location)
+    begin(location, [tables.BRONZE], Turn("q", 0))
+    monkeypatch.setattr(delta, "stored", _late_once())
+    with pytest.raises(Overtaken, match="another run works on the query q"):
+        append(location, tables.BRONZE, Turn("q", 0, 1))
+
+
+def _late_once() -> Callable[[Location, str], deltalake.DeltaTable]:
+    kinds = itertools.chain([Late], itertools.repeat(deltalake.DeltaTable))
+    return lambda location, table: next(kinds)(location.delta_uri(table))
+
+
+def test_an_archive_without_a_package_says_whether_it_ever_ran(tmp_path: Path) -> None:
+    location = Location.parse(str(tmp_path))
+    prepare(location)
+    never = "no package is archived yet; run packhorse-pipeline archive"
+    assert nothing_archived(location) == never
+    begin(location, [tables.BRONZE], Turn("bronze", 0))
+    assert nothing_archived(location) == never
+    append(location, tables.BRONZE, Turn("bronze", 0, 0))
+    said = nothing_archived(location)
+    assert said.startswith(
+        "the archive has no package left: all have expired (upkeep's --retention"
+    )
+    assert said.endswith("as / as a deep path, and run packhorse-pipeline archive")

@@ -56,6 +56,7 @@ def test_tls_and_the_rest_go_by_the_drivers_names() -> None:
         ("postgresql://editor:s3cret@db/a?target_session_attrs=read-only", "target_session_attrs"),
         ("postgresql://editor:s3cret@a/a?host=a,b,c&port=1,2", "as many ports as hosts"),
         ("s3cret", "no URL of a database"),
+        ("postgresql://editor:s3cret@db:54x/a", "no URL of a database"),
     ],
 )
 def test_what_jdbc_can_not_have_is_refused_in_one_line_without_values(url: str, said: str) -> None:

@@ -4,6 +4,7 @@ import pytest
 from pyspark.errors import PySparkException
 
 from packhorse.errors import PackhorseError
+from packhorse.messaging.api import TopicMissing
 from packhorse_services.pipeline import errors
 from packhorse_services.pipeline.failures import meaning, translated
 
@@ -31,8 +32,19 @@ Traceback (most recent call last):
         ),
         (
             "packhorse.messaging.api.TopicMissing: topic t does not exist",
-            errors.TaskRefused,
+            TopicMissing,
             "topic t does not exist",
+        ),
+        (
+            "packhorse.messaging.api.JournalUnavailable: the journal's database says: no\nmore",
+            errors.TaskFailed,
+            "the journal can't be used: no; look at PACKHORSE_JOURNAL_URL, and run it again",
+        ),
+        (
+            "packhorse.messaging.api.JournalUnavailable: offset 3 does not come; try again later",
+            errors.TaskFailed,
+            "the journal can't be used: offset 3 does not come; look at PACKHORSE_JOURNAL_URL, "
+            "and run it again",
         ),
         ("packhorse.nothing.Strange: who knows", errors.TaskFailed, "Strange: who knows"),
     ],
@@ -47,8 +59,9 @@ def test_errors_of_our_own_keep_their_text(
 @pytest.mark.parametrize(
     ("said", "kind", "advice"),
     [
-        ("[CONCURRENT_STREAM_LOG_UPDATE] x", errors.TaskRefused, "another run"),
-        ("[DELTA_CONCURRENT_TRANSACTION] y", errors.TaskRefused, "another run"),
+        ("[CONCURRENT_STREAM_LOG_UPDATE] x", errors.Overtaken, "another run"),
+        ("[DELTA_CONCURRENT_TRANSACTION] y", errors.Overtaken, "another run"),
+        ("[DELTA_PROTOCOL_CHANGED] y", errors.TaskFailed, "at the same moment"),
         ("Some data may have been lost because", errors.HistoryGap, "--accept-gap"),
         ("Caused by: Log file was malformed: failed", errors.CheckpointCorrupt, "--new-checkpoint"),
         ("[DELTA_SCHEMA_CHANGED] z", errors.SchemaChanged, "PACKHORSE_TABLES_URL"),

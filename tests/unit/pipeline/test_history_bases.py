@@ -4,7 +4,14 @@ import pytest
 
 from packhorse.snapshots.manifest import decode, encode
 from packhorse.snapshots.snapshot import Snapshot, left_out, new_id
-from packhorse_services.pipeline.history.bases import began, known_agents, leaves_out, serves
+from packhorse_services.pipeline.history.bases import (
+    Added,
+    began,
+    known_agents,
+    leaves_out,
+    serves,
+    suits_added,
+)
 from packhorse_services.pipeline.upkeep.needed import held
 
 
@@ -51,6 +58,15 @@ def test_a_base_lacks_what_must_be_absent_and_nothing_else() -> None:
     assert not leaves_out(snapshot(5, "a", absent=(4,)), "", ())
 
 
+def test_who_began_with_a_snapshot_goes_on_from_what_lacks_the_same() -> None:
+    start = snapshot(5, "a", subscriber="golden", absent=(2,))
+    assert leaves_out(start, "s", (4,), start)
+    assert leaves_out(snapshot(9, "a", absent=(2,)), "s", (4, 10), start)
+    assert not leaves_out(snapshot(9, "a", absent=(2,)), "s", (8,), start)
+    assert not leaves_out(snapshot(9, "a"), "s", (), start)
+    assert not leaves_out(snapshot(4, "a", absent=(2,)), "s", (), start)
+
+
 def test_a_manifest_says_what_was_left_out_and_older_ones_are_read() -> None:
     made = snapshot(5, "a", absent=(4,))
     assert decode(encode(made)) == made
@@ -69,3 +85,25 @@ def test_upkeep_lets_go_only_what_every_set_of_agents_finds_in_a_snapshot() -> N
     assert held("j", first, more, []) == {"a": 5, "b": 5}
     assert held("j", {**first, "c": 8}, made, []) == {"a": 5, "b": 5, "c": 5}
     assert held("j", {"a": 6}, made, []) == {"a": 5, "b": 5}
+
+
+@pytest.mark.parametrize(
+    ("agents", "lane", "first", "unknown", "good"),
+    [
+        (("a",), Added(2, 9), {"b": 0}, -1, True),
+        (("a",), Added(2, 9), {"b": 0}, 2, True),
+        (("a",), Added(2, 9), {"b": 0}, 3, False),  # some of what it imported has expired
+        (("a",), Added(2, 9), {"b": 6}, 3, True),  # there was nothing of it before the base
+        (("a", "b"), Added(2, 9), {"b": 3}, 4, True),  # it has all of b that is known
+        (("a", "b"), Added(3, 9), {"b": 3}, -1, False),  # the base has some that it has not
+        (("a", "b"), Added(2, 4), {"b": 3}, -1, False),  # it is not there yet
+        (("a", "b"), Added(2, 9, frozenset({5})), {"b": 3}, -1, False),
+        (("a", "b"), Added(2, 9, frozenset({6})), {"b": 3}, -1, True),
+    ],
+)
+def test_onto_which_base_a_lane_may_be_folded_that_was_added_later(
+    agents: tuple[str, ...], lane: Added, first: dict[str, int], unknown: int, *, good: bool
+) -> None:
+    base = snapshot(5, *agents)
+    suits = suits_added(base, {"b": lane}, first, unknown=unknown, start=base)
+    assert suits == good

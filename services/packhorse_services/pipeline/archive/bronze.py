@@ -2,10 +2,11 @@
 
 import json
 import logging
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from contextlib import closing
 from dataclasses import dataclass
 
+import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming.readwriter import DataStreamWriter
 
@@ -21,8 +22,9 @@ from packhorse_services.pipeline.archive.delta import (
     append,
     begin,
     newest_turn,
-    settle,
+    overtaken,
 )
+from packhorse_services.pipeline.archive.files import Files, Write, written
 from packhorse_services.pipeline.archive.journal_source import (
     IDENTITIES,
     MAX_OFFSETS,
@@ -36,7 +38,8 @@ from packhorse_services.pipeline.archive.journal_source import (
 from packhorse_services.pipeline.archive.kafka_source import kafka_stream
 from packhorse_services.pipeline.archive.last_records import require_same_records
 from packhorse_services.pipeline.archive.places import Places
-from packhorse_services.pipeline.errors import TaskRefused
+from packhorse_services.pipeline.archive.reading import ranges, read_batches
+from packhorse_services.pipeline.errors import CheckpointCorrupt, Overtaken
 from packhorse_services.pipeline.location import Location
 from packhorse_services.pipeline.session import cores
 
@@ -47,6 +50,9 @@ QUERY = "bronze"
 _FEW_TASKS = 2
 _RECORDS_A_TASK = 10_000
 """A task costs a tenth of a second and makes a file, so few records are read by few tasks."""
+
+OVERFLOW = "ArithmeticException: long overflow"
+"""What Spark's source of Kafka says of a time that has no 64 bits in microseconds."""
 
 Reached = Callable[[str], None]
 """Told at each point where a kill may leave things half done: before and after every commit."""
@@ -63,12 +69,19 @@ class Origin:
     url: str
     topics: Topics
     max_offsets: int = 100_000
+    own_reader: bool = False
+    """Read Kafka as other journals are read. It costs more, and can tell any time (`OVERFLOW`)."""
 
     @property
     def names(self) -> tuple[str, ...]:
         """The five topics."""
         one = self.topics
         return (one.package, one.status, one.discovery, one.command, one.event)
+
+    @property
+    def is_sparks(self) -> bool:
+        """Tell whether Spark's own source reads it."""
+        return self.url.startswith("kafka://") and not self.own_reader
 
     def open(self) -> "closing[Journal]":
         """Return a connection to the journal."""
@@ -79,7 +92,8 @@ class Origin:
 class Plan:
     """Where the query goes on: under which generation, and from where if that is a new one."""
 
-    generation: int
+    taken: Turn
+    """The last turn that bronze has: the next batch is the one after it, or the same again."""
     starting: Places
     identities: Mapping[str, str]
     waiting: int
@@ -110,14 +124,13 @@ def plan(
     missing = start.sort_holes(
         at.holes(extent, expected), expected, origin.topics.discovery, accept=accept_gap
     )
-    start.record(spark, location, missing, identities)
-    generation = 0 if turn is None else turn.generation
+    start.record(location, missing, identities)
     if turn is None or reached is None or at.holes(extent, reached):
-        generation = _begin(spark, location, turn)
+        turn = begin_anew(spark, location, QUERY, [tables.BRONZE], turn)
         # Only now can nobody else write any more.
         expected = at.furthest(start.held_by_bronze(location).places, reached or {})
     starting = at.starts(extent, expected)
-    return Plan(generation, starting, identities, at.distance(starting, at.ends(extent)))
+    return Plan(turn, starting, identities, at.distance(starting, at.ends(extent)))
 
 
 def folder_of(spark: SparkSession, location: Location, turn: Turn) -> Folder:
@@ -131,14 +144,17 @@ def progress(
 ) -> Progress | None:
     """Return how far a generation has come; `turn` is the last one of the tables `written`.
 
-    Raises `CheckpointCorrupt`, also when it is foreign; `TaskRefused` when another run goes on.
+    Raises `CheckpointCorrupt`, also when it is foreign; `Overtaken` when another run goes on.
     """
     folder = folder_of(spark, location, turn)
-    found = progress_of(folder)
+    try:
+        found = progress_of(folder)
+    except CheckpointCorrupt as error:  # perhaps it was removed meanwhile
+        raise overtaken(location, written, turn) or error from error
     if found is None or found.batch <= turn.batch:
         return found
     if newest_turn(location, written, turn.query) != turn:
-        raise TaskRefused(
+        raise Overtaken(
             f"another run of the archive is at work on the query {turn.query}; wait for it, or "
             "end it first"
         )
@@ -156,14 +172,24 @@ def _reached(spark: SparkSession, location: Location, turn: Turn) -> Places | No
         raise folder.corrupt(f"offsets/{found.batch}", "it is another query's") from error
 
 
-def _begin(spark: SparkSession, location: Location, last: Turn | None) -> int:
-    """Begin a checkpoint anew, and let go of the last one. Returns its generation."""
-    fresh = Turn(QUERY, 0 if last is None else last.generation + 1)
+def begin_anew(
+    spark: SparkSession,
+    location: Location,
+    query: str,
+    names: Collection[str],
+    last: Turn | None,
+) -> Turn:
+    """Begin a query's checkpoint anew, and let go of the last one. Returns its first turn.
+
+    `names` are the tables that the query writes. Raises `Overtaken` when another run begins the
+    same one: its folder is left alone.
+    """
+    fresh = Turn(query, 0 if last is None else last.generation + 1)
+    begin(location, names, fresh)
     folder_of(spark, location, fresh).remove()
-    begin(location, [tables.BRONZE], fresh)
     if last is not None:
         folder_of(spark, location, last).remove()
-    return fresh.generation
+    return fresh
 
 
 def query(
@@ -176,15 +202,15 @@ def query(
     """Return the query, ready to be given a trigger and started."""
 
     def write(batch: DataFrame, number: int) -> None:
-        turn = Turn(QUERY, found.generation, number)
+        turn = Turn(QUERY, found.taken.generation, number)
         with origin.open() as journal:
             require_same(journal, found.identities)
+        files = written(batch, location, _writing(origin, found))
         reached("before bronze")
-        append(batch, location, tables.BRONZE, turn)
+        append(*(location, tables.BRONZE, turn, [file.action for file in files]), taken=found.taken)
         reached("after bronze")
-        settle(location, tables.BRONZE, turn)
 
-    checkpoint = folder_of(spark, location, Turn(QUERY, found.generation)).path
+    checkpoint = folder_of(spark, location, found.taken).path
     return (
         source(spark, origin, found)
         .writeStream.queryName(QUERY)
@@ -193,11 +219,26 @@ def query(
     )
 
 
+def _writing(origin: Origin, found: Plan) -> Write:
+    """Return what makes files of rows of `source`."""
+
+    def write(files: Files, rows: Iterator[pa.RecordBatch]) -> None:
+        for batch in rows if origin.is_sparks else read(rows):
+            files.add(tables.BRONZE, batch)
+
+    def read(places: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        with origin.open() as journal:
+            for wanted in ranges(places):
+                yield from read_batches(journal, wanted, found.identities[wanted.topic])
+
+    return write
+
+
 def source(spark: SparkSession, origin: Origin, found: Plan) -> DataFrame:
-    """Return the journal as a stream with the columns of bronze."""
+    """Return the journal as a stream: Kafka's records in the columns of bronze, else places."""
     tasks = min(cores(spark), max(_FEW_TASKS, found.waiting // _RECORDS_A_TASK))
     starting = at.as_json(found.starting)
-    if origin.url.startswith("kafka://"):
+    if origin.is_sparks:
         return kafka_stream(
             spark,
             origin.url,

@@ -1,22 +1,17 @@
 """`packhorse-pipeline archive`."""
 
-import signal
-import threading
-from collections.abc import Iterator
-from contextlib import contextmanager
-from types import FrameType
 from typing import Annotated
 
 import typer
 
 from packhorse.runtime import logs
 from packhorse.runtime.configuration import loaded
+from packhorse.runtime.signals import set_by_signals
 from packhorse.wire.topics import Topics
 from packhorse_services.pipeline.errors import TaskRefused
 from packhorse_services.pipeline.location import Location
+from packhorse_services.pipeline.progress import Done
 from packhorse_services.pipeline.settings import Settings
-
-_SIGNALS = (signal.SIGINT, signal.SIGTERM)
 
 
 def archive(
@@ -37,9 +32,10 @@ def archive(
     ] = 0,
 ) -> None:
     """Archive what is in the journal, each record once: raw, and decoded."""
+    from packhorse_services.pipeline.archive import bronze, silver
     from packhorse_services.pipeline.archive.bronze import Origin
     from packhorse_services.pipeline.archive.task import Archive, Choices
-    from packhorse_services.pipeline.session import spark_session
+    from packhorse_services.pipeline.session import running_spark
 
     settings = loaded(Settings)
     logs.configure(settings.log_format, settings.log_level)
@@ -48,13 +44,28 @@ def archive(
     origin = Origin(settings.journal_url, Topics.prefixed(settings.topic_prefix), max_offsets)
     choices = Choices(accept_gap, new_checkpoint, continuous, interval)
     _serve_metrics(settings.host, metrics_port)
-    spark = spark_session(settings, location, "archive")
-    run = Archive(spark, location, origin, settings.blobs_url, choices)
-    try:
-        with _stopping(run.stop):
+    with running_spark(settings, location, "archive") as spark:
+        run = Archive(spark, location, origin, settings.blobs_url, choices)
+        with set_by_signals(run.stop):
             run.run()
-    finally:
-        spark.stop()
+    if not continuous:
+        raw, decoded = run.watch.done(bronze.QUERY), run.watch.done(silver.QUERY)
+        typer.echo(said(raw, decoded, location.shown, stopped=run.stop.is_set()))
+
+
+def said(raw: Done, decoded: Done, place: str, *, stopped: bool) -> str:
+    """Return what both queries of a run have done, which a signal may have `stopped`."""
+    if not raw.batches and not decoded.batches:
+        if stopped:
+            return "ended by a signal before anything was archived"
+        return f"nothing was waiting; the archive at {place} is up to date"
+    early = "; ended by a signal, the rest is for the next run" if stopped else ""
+    return f"archived {_counted(raw)}; decoded {_counted(decoded)}; to {place}{early}"
+
+
+def _counted(done: Done) -> str:
+    records = "1 record" if done.records == 1 else f"{done.records} records"
+    return f"{records} in {done.batches} {'batch' if done.batches == 1 else 'batches'}"
 
 
 def _require(settings: Settings) -> None:
@@ -76,20 +87,3 @@ def _serve_metrics(host: str, port: int) -> None:
         raise TaskRefused(
             f"metrics can't be served on {host}:{port}: {error.strerror}; choose another port"
         ) from error
-
-
-@contextmanager
-def _stopping(stop: threading.Event) -> Iterator[None]:
-    """Set `stop` on the first signal; the second one ends the process at once."""
-
-    def heed(_number: int, _frame: FrameType | None) -> None:
-        for number in _SIGNALS:
-            signal.signal(number, signal.SIG_DFL)
-        stop.set()
-
-    before = {number: signal.signal(number, heed) for number in _SIGNALS}
-    try:
-        yield
-    finally:
-        for number, handler in before.items():
-            signal.signal(number, handler)

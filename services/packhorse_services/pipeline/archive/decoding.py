@@ -4,6 +4,7 @@ Pure functions: the row's columns are those of `schemas` without the place.
 """
 
 from collections.abc import Callable, Mapping
+from functools import cache
 from typing import Any
 
 from packhorse.wire.codec import decode_discovery, decode_distributed, decode_status
@@ -12,10 +13,9 @@ from packhorse.wire.messages import (
     ClearCommand,
     CommandStatusMessage,
     ControlCommand,
-    PackageMessage,
     SubscriberState,
 )
-from packhorse.wire.package_codec import decode_package
+from packhorse.wire.package_codec import decode_package_row
 from packhorse.wire.record import Undecodable, message_type
 from packhorse.wire.topics import Topics
 from packhorse_services.pipeline import tables
@@ -29,49 +29,25 @@ def decoded(topics: Topics, topic: str, headers: Headers, value: bytes) -> tuple
 
     Raises `Undecodable`, and nothing else, for what is no message of that topic (R30).
     """
-    decoders: Mapping[str, Callable[[Headers, bytes], tuple[str, Row]]] = {
+    decode = _decoders(topics).get(topic)
+    if decode is None:
+        raise Undecodable(f"topic {topic} is none of the five")
+    return decode(headers, value)
+
+
+@cache
+def _decoders(topics: Topics) -> Mapping[str, Callable[[Headers, bytes], tuple[str, Row]]]:
+    return {
         topics.package: _package,
         topics.status: _status,
         topics.discovery: _announcement,
         topics.command: _command,
         topics.event: _event,
     }
-    decode = decoders.get(topic)
-    if decode is None:
-        raise Undecodable(f"topic {topic} is none of the five")
-    table, row = decode(headers, value)
-    _require_storable(row)
-    return table, row
 
 
 def _package(headers: Headers, value: bytes) -> tuple[str, Row]:
-    return tables.PACKAGES, package_row(decode_package(headers, value))
-
-
-def package_row(message: PackageMessage) -> Row:
-    """Return the row of a package; its body stays where it is."""
-    entry, body = message.entry, message.body
-    return {
-        "package_id": entry.package_id,
-        "publisher_agent": entry.publisher_agent,
-        "action": entry.action.value,
-        "paths": list(entry.paths),
-        "deep_paths": list(entry.deep_paths),
-        "range_from": entry.range_from,
-        "range_to": entry.range_to,
-        "user": entry.user,
-        "producer": entry.producer,
-        "epoch": entry.epoch,
-        "sequence": entry.sequence,
-        "body_length": entry.body_length,
-        "node_count": entry.node_count,
-        "accepted_ms": entry.accepted_ms,
-        "publisher_instance": message.publisher_instance,
-        "package_type": message.package_type,
-        "body_sha256": body.sha256.hex() if body else "",
-        "content_length": body.content_length if body else 0,
-        "body_reference": body.reference if body else None,
-    }
+    return tables.PACKAGES, decode_package_row(headers, value)._asdict()
 
 
 def _status(headers: Headers, value: bytes) -> tuple[str, Row]:
@@ -161,7 +137,7 @@ def _event(headers: Headers, value: bytes) -> tuple[str, Row]:
     return tables.EVENTS, {
         "package_id": event.package_id,
         "publisher_agent": event.publisher_agent,
-        "package_offset": event.offset,
+        "package_offset": _storable(event.offset),
         "paths": list(event.paths),
         "deep_paths": list(event.deep_paths),
         "action": event.action,
@@ -173,8 +149,8 @@ def _event(headers: Headers, value: bytes) -> tuple[str, Row]:
     }
 
 
-def _require_storable(row: Row) -> None:
-    """Raise `Undecodable` for a number that no column of 64 bits holds."""
-    for name, value in row.items():
-        if isinstance(value, int) and not -(2**63) <= value < 2**63:
-            raise Undecodable(f"{name} is no number of 64 bits")
+def _storable(offset: int) -> int:
+    """Return a number of an event's JSON; those of protobuf have 64 bits by themselves."""
+    if not -(2**63) <= offset < 2**63:
+        raise Undecodable("offset is no number of 64 bits")
+    return offset

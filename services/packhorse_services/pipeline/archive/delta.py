@@ -2,20 +2,22 @@
 
 A query writes each batch under one application id and a growing version, so that Delta takes it
 once. The version's upper half is the generation of the query's checkpoint: beginning one anew
-raises it, and whoever still works on the old one finds his writes skipped.
+raises it, and whoever still works on the old one is refused.
 """
 
 import json
-from collections.abc import Iterable, Mapping
+import uuid
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 import deltalake
-from deltalake.exceptions import DeltaError
+from deltalake.exceptions import CommitFailedError, DeltaError
+from deltalake.transaction import AddAction
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.types import StructType
 
 from packhorse_services.pipeline import schemas, tables
-from packhorse_services.pipeline.errors import TablesUnusable, TaskRefused
+from packhorse_services.pipeline.errors import Overtaken, TablesUnusable
 from packhorse_services.pipeline.location import Location
 
 SILVER: Mapping[str, StructType] = {
@@ -36,6 +38,8 @@ ARCHIVE: Mapping[str, StructType] = {
 }
 
 _GENERATION = 2**32
+_COMMIT = "packhorse-commit"
+"""Where the log of a table has the id that its writer gave a commit."""
 
 _FEED = "delta.enableChangeDataFeed"
 """Of silver: the measures ask which rows are new. It costs nothing where rows are only added."""
@@ -55,11 +59,6 @@ class Turn:
         """The version of the transaction."""
         return self.generation * _GENERATION + self.batch + 1
 
-    @property
-    def options(self) -> dict[str, str]:
-        """What makes Delta take a write once."""
-        return {"txnAppId": application(self.query), "txnVersion": str(self.version)}
-
     @classmethod
     def of(cls, query: str, version: int) -> "Turn":
         """Return the turn that a version stands for."""
@@ -72,9 +71,9 @@ def application(query: str) -> str:
     return f"packhorse-archive-{query}"
 
 
-def prepare(location: Location) -> None:
+def prepare(location: Location, wanted: Mapping[str, StructType] = ARCHIVE) -> None:
     """Make the tables that are not there. Raises `TablesUnusable`, `SchemaChanged`."""
-    for name, schema in ARCHIVE.items():
+    for name, schema in wanted.items():
         try:
             _prepare(location, name, schema)
         except (DeltaError, OSError) as error:
@@ -119,36 +118,72 @@ def newest_turn(location: Location, names: Iterable[str], query: str) -> Turn | 
     return max(turns, key=lambda turn: turn.version, default=None)
 
 
-def append(frame: DataFrame, location: Location, table: str, turn: Turn) -> None:
-    """Append the rows to a table, unless it has taken this turn or a later one already."""
-    frame.write.format("delta").mode("append").options(**turn.options).save(
-        location.spark_path(table)
-    )
+def append(
+    location: Location,
+    table: str,
+    turn: Turn,
+    files: Sequence[AddAction] = (),
+    *,
+    taken: Turn | None = None,
+) -> None:
+    """Let a table take a turn with its files, in one commit; with none, it takes the turn alone.
 
-
-def settle(location: Location, table: str, turn: Turn) -> None:
-    """Make sure that a table has taken the turn, also one that had no rows for it.
-
-    Whoever looks at the table later knows by that how far the query is. Raises `TaskRefused` when
-    it has taken a later turn: another run has taken over.
+    Whoever looks at the table later knows by that how far the query is. A turn that the tables had
+    `taken` when the run was planned is repeated after a kill, and not taken twice; its files are
+    nobody's. A commit that is refused because it was done before, its answer lost, is done. Raises
+    `Overtaken` for any other turn that is taken: by another run.
     """
-    last = last_turn(location, table, turn.query)
-    if last is None or last.version < turn.version:
-        begin(location, [table], turn)
-    elif last.version > turn.version:
-        does = "has begun a new checkpoint of" if last.generation > turn.generation else "works on"
-        raise TaskRefused(f"another run {does} the query {turn.query}; end one of the two")
+    held = stored(location, table)
+    last = held.transaction_version(application(turn.query))
+    if last is not None and last >= turn.version:
+        repeated = last == turn.version and taken is not None and turn.version <= taken.version
+        if not repeated:
+            raise _overtaken(turn, Turn.of(turn.query, last))
+        return
+    mark = deltalake.Transaction(application(turn.query), turn.version)
+    commit = {_COMMIT: uuid.uuid4().hex}
+    try:
+        held.create_write_transaction(
+            list(files),
+            mode="append",
+            schema=held.schema(),
+            commit_properties=deltalake.CommitProperties(commit, app_transactions=[mark]),
+        )
+    except CommitFailedError as error:
+        if _has(stored(location, table), held.version(), commit):
+            return
+        newest = last_turn(location, table, turn.query)
+        if newest is None or newest.version < turn.version:
+            raise
+        raise _overtaken(turn, newest) from error
+
+
+def _has(table: deltalake.DeltaTable, after: int, commit: Mapping[str, str]) -> bool:
+    """Tell whether a table has a commit, by its id, among those that came after a version."""
+    later = table.version() - after
+    return later > 0 and any(commit.items() <= one.items() for one in table.history(later))
+
+
+def _overtaken(turn: Turn, last: Turn) -> Overtaken:
+    does = "has begun a new checkpoint of" if last.generation > turn.generation else "works on"
+    return Overtaken(f"another run {does} the query {turn.query}; end one of the two")
+
+
+def overtaken(location: Location, names: Iterable[str], turn: Turn) -> Overtaken | None:
+    """Return the error for who works on a checkpoint since which another run has begun one."""
+    newest = newest_turn(location, names, turn.query)
+    if newest is None or newest.generation <= turn.generation:
+        return None
+    return _overtaken(turn, newest)
 
 
 def begin(location: Location, names: Iterable[str], turn: Turn) -> None:
-    """Let the tables take a turn without rows; earlier ones can write no more."""
-    mark = deltalake.Transaction(application(turn.query), turn.version)
-    properties = deltalake.CommitProperties(app_transactions=[mark])
+    """Let the tables take a turn without rows; earlier ones can write no more.
+
+    Raises `Overtaken` when one of them has taken it already: another run begins it, too.
+    """
     for name in names:
-        table = stored(location, name)
-        table.create_write_transaction(
-            [], mode="append", schema=table.schema(), commit_properties=properties
-        )
+        append(location, name, turn)
 
 
 def load(spark: SparkSession, location: Location, table: str) -> DataFrame:

@@ -1,22 +1,23 @@
-"""The journal as Spark's source, read with the product's own reader: in a stream or at once.
+"""The journal's places as Spark's source: which records there are, and who is to read them.
 
-Offsets are `{topic: {partition: next}}`. A stream's reader lives on the driver; `read` runs
-wherever the ranges go, with a connection of its own.
+Offsets are `{topic: {partition: next}}`. A row names a record, and does not have it: whoever
+writes it reads it himself (ADR 0033).
 """
 
 import json
+import os
+import sys
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import closing
-from dataclasses import dataclass
-from typing import Any, cast
+from typing import Any
 
 import pyarrow as pa
 from pyspark.sql.datasource import (
     DataSource,
-    DataSourceReader,
     DataSourceStreamReader,
     InputPartition,
 )
+from pyspark.sql.pandas.types import to_arrow_schema
 from pyspark.sql.streaming.datasource import (
     ReadAllAvailable,
     ReadLimit,
@@ -28,8 +29,7 @@ from pyspark.sql.types import StructType
 from packhorse.messaging.api import Journal
 from packhorse.messaging.open import open_journal
 from packhorse_services.pipeline.archive import places as at
-from packhorse_services.pipeline.archive.places import Places
-from packhorse_services.pipeline.archive.reading import read_batches
+from packhorse_services.pipeline.archive.places import Places, Range
 from packhorse_services.pipeline.errors import HistoryGap, TaskRefused
 from packhorse_services.pipeline.schemas import BRONZE
 
@@ -41,22 +41,16 @@ STARTING = "starting"
 MAX_OFFSETS = "max_offsets"
 MIN_PARTITIONS = "min_partitions"
 
+PLACES = StructType([BRONZE[name] for name in ("topic", "partition", "offset")])
+_COLUMNS = to_arrow_schema(PLACES)
+_NAMED_AT_ONCE = 2_000
+
 _LEAST_ROWS = 2_000
 """Fewer are not worth a task of their own."""
 
 
-@dataclass
-class OffsetRange(InputPartition):
-    """Offsets of one partition from `start` up to, not including, `end`."""
-
-    topic: str
-    partition: int
-    start: int
-    end: int
-
-
 class JournalSource(DataSource):
-    """Columns as in `schemas.BRONZE`.
+    """A stream with the columns `PLACES`: a row for each record, in ranges of offsets.
 
     Options: the journal's URL, the topics and their identities, where to start (else at the
     oldest offsets), how many offsets a batch takes at most, into how many tasks a batch is cut.
@@ -69,15 +63,11 @@ class JournalSource(DataSource):
 
     def schema(self) -> StructType:
         """Return the columns."""
-        return BRONZE
+        return PLACES
 
     def streamReader(self, schema: StructType) -> "JournalStream":  # noqa: N802, ARG002 - Spark's
         """Return the reader of a stream."""
         return JournalStream(_Plan(self.options))
-
-    def reader(self, schema: StructType) -> "JournalBatch":  # noqa: ARG002 - Spark's
-        """Return the reader of all that the journal holds."""
-        return JournalBatch(_Plan(self.options))
 
 
 class _Plan:
@@ -98,24 +88,17 @@ class _Plan:
             require_same(journal, self.identities)
             return at.extent_of(journal, self.identities)
 
-    def ranges(self, start: Places, end: Places) -> list[OffsetRange]:
+    def ranges(self, start: Places, end: Places) -> list[Range]:
         """Cut what lies between. Raises `HistoryGap` when some of it is gone."""
         if missing := at.holes(self.extent(), start):
             raise HistoryGap("; ".join(map(str, missing)))
         rows = max(_LEAST_ROWS, -(-at.distance(start, end) // self.tasks))
         return [
-            OffsetRange(topic, number, first, min(first + rows, last))
+            Range(topic, number, first, min(first + rows, last))
             for topic, partitions in end.items()
             for number, last in partitions.items()
             for first in range(at.place(start, topic, number) or 0, last, rows)
         ]
-
-    def read(self, wanted: OffsetRange) -> Iterator[pa.RecordBatch]:
-        """Read one range, in batches of bounded size."""
-        with self._open() as journal:
-            identity = self.identities[wanted.topic]
-            ends = wanted.start, wanted.end
-            yield from read_batches(journal, wanted.topic, wanted.partition, ends, identity)
 
     def _open(self) -> "closing[Journal]":
         return closing(open_journal(self.url, client_name="packhorse-archive"))
@@ -155,30 +138,29 @@ class JournalStream(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> Sequence[InputPartition]:
         """Cut a batch into ranges. Raises `HistoryGap`."""
-        return self._plan.ranges(at.from_document(start), at.from_document(end))
+        ranges = self._plan.ranges(at.from_document(start), at.from_document(end))
+        return [InputPartition(one) for one in ranges]
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
-        """Read one range."""
-        return self._plan.read(cast(OffsetRange, partition))
+        """Name the records of one range."""
+        wanted: Range = partition.value
+        for first in range(wanted.start, wanted.end, _NAMED_AT_ONCE):
+            offsets = range(first, min(first + _NAMED_AT_ONCE, wanted.end))
+            topics = pa.repeat(wanted.topic, len(offsets))
+            numbers = pa.repeat(pa.scalar(wanted.partition, pa.int32()), len(offsets))
+            columns = [topics, numbers, pa.array(offsets, pa.int64())]
+            yield pa.RecordBatch.from_arrays(columns, schema=_COLUMNS)
 
     def commit(self, end: dict[str, Any]) -> None:
         """Do nothing: the journal keeps no positions."""
 
+    def stop(self) -> None:
+        """End the process that plans, in silence when Spark has left it.
 
-class JournalBatch(DataSourceReader):
-    """All that the journal holds when the query is planned."""
-
-    def __init__(self, plan: _Plan) -> None:
-        self._plan = plan
-
-    def partitions(self) -> Sequence[InputPartition]:
-        """Cut the journal into ranges."""
-        extent = self._plan.extent()
-        return self._plan.ranges(self._plan.starting or at.starts(extent, {}), at.ends(extent))
-
-    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
-        """Read one range."""
-        return self._plan.read(cast(OffsetRange, partition))
+        Otherwise it tells a traceback of that to a closed socket, and another one of the socket.
+        """
+        if isinstance(sys.exception(), EOFError):
+            os._exit(0)
 
 
 def require_same(journal: Journal, identities: Mapping[str, str]) -> None:

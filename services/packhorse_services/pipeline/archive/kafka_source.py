@@ -3,10 +3,11 @@
 from collections.abc import Mapping
 from pathlib import Path
 
-from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as f
 
 from packhorse.messaging.open import kafka_settings
+from packhorse_services.pipeline.archive.times import plausible_columns
 from packhorse_services.pipeline.errors import TaskRefused
 from packhorse_services.pipeline.schemas import BRONZE
 
@@ -38,7 +39,8 @@ _LOGINS = {
 }
 
 _READING = {
-    "kafka.max.partition.fetch.bytes": str(8 * 1024 * 1024),
+    # More would be large objects for the JVM's collector; measured: a quarter more processor time.
+    "kafka.max.partition.fetch.bytes": str(2 * 1024 * 1024),
     "kafka.max.poll.records": "2000",
     # As the product's own readers: everybody sees the same records (R1).
     "kafka.isolation.level": "read_uncommitted",
@@ -139,24 +141,29 @@ def as_bronze(records: DataFrame, identities: Mapping[str, str]) -> DataFrame:
     What is null is empty, but for the key; a key that is no UTF-8 has replacement characters.
     """
     pairs = [part for pair in identities.items() for part in map(f.lit, pair)]
-    header = f.struct  # one for each name and value
+    time, headers = plausible_columns(f.col("timestamp"), _headers())
     return records.select(
         "topic",
         "partition",
         "offset",
-        f.col("timestamp").alias("time"),
+        time.alias("time"),
         f.element_at(f.create_map(*pairs), f.col("topic")).alias("journal_id"),
-        f.to_date("timestamp").alias("day"),
+        f.to_date(time).alias("day"),
         f.make_valid_utf8(f.col("key").cast("string")).alias("key"),
-        f.coalesce(
-            f.transform(
-                "headers",
-                lambda one: header(
-                    one["key"].alias("key"),
-                    f.coalesce(one["value"], f.lit(b"")).alias("value"),
-                ),
-            ),
-            f.array().cast(BRONZE["headers"].dataType),
-        ).alias("headers"),
+        headers.alias("headers"),
         f.coalesce("value", f.lit(b"")).alias("value"),
+    )
+
+
+def _headers() -> Column:
+    header = f.struct  # one for each name and value
+    return f.coalesce(
+        f.transform(
+            "headers",
+            lambda one: header(
+                one["key"].alias("key"),
+                f.coalesce(one["value"], f.lit(b"")).alias("value"),
+            ),
+        ),
+        f.array().cast(BRONZE["headers"].dataType),
     )

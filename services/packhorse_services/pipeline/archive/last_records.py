@@ -7,17 +7,21 @@ fall from one record to the next, so it is enough to look at the last one that w
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from datetime import datetime
 
 from packhorse.messaging.api import Journal
 from packhorse_services.pipeline import tables
 from packhorse_services.pipeline.archive.delta import stored
 from packhorse_services.pipeline.archive.places import Extent, Places
+from packhorse_services.pipeline.archive.times import plausible, plausible_ms, same_headers
 from packhorse_services.pipeline.errors import TaskRefused
 from packhorse_services.pipeline.location import Location
 from packhorse_services.pipeline.queries import RELATION, rows
 
-_RECORDS = f'SELECT topic, partition, "offset", time, headers FROM {RELATION}'  # noqa: S608 - a constant
+_RECORDS = (
+    'SELECT topic, partition, "offset", CAST(time AS BIGINT) AS time_us, headers '  # noqa: S608
+    f"FROM {RELATION}"
+)
+"""Times as numbers: older builds have archived some that Python's calendar does not know."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,7 +31,7 @@ class Archived:
     topic: str
     partition: int
     offset: int
-    time: datetime
+    time_ms: int
     headers: Mapping[str, bytes]
 
 
@@ -50,8 +54,8 @@ def require_same_records(
         found = journal.read_at(one.topic, one.offset, one.partition)
         if found is None:  # forgotten meanwhile
             continue
-        time_ms = round(one.time.timestamp() * 1000)
-        if (found.time_ms, dict(found.headers)) != (time_ms, one.headers):
+        time_ms, headers = plausible(found)
+        if time_ms != plausible_ms(one.time_ms) or not same_headers(headers, one.headers):
             raise TaskRefused(
                 f"{one.topic}/{one.partition} has another record at offset {one.offset} than the "
                 "one that was archived: the journal was restored from a backup and has grown "
@@ -70,7 +74,8 @@ def _archived(location: Location, known: Mapping[tuple[str, int], int]) -> Itera
     query = f"{_RECORDS} WHERE {wanted}"
     for row in rows(stored(location, tables.BRONZE), query):
         headers = {one["key"]: bytes(one["value"]) for one in row["headers"]}
-        yield Archived(row["topic"], row["partition"], row["offset"], row["time"], headers)
+        time_ms = row["time_us"] // 1000
+        yield Archived(row["topic"], row["partition"], row["offset"], time_ms, headers)
 
 
 def _literal(text: str) -> str:

@@ -14,6 +14,16 @@ Extent = Mapping[str, Mapping[int, Bounds]]
 
 
 @dataclass(frozen=True, slots=True)
+class Range:
+    """Offsets of one partition from `start` up to, not including, `end`."""
+
+    topic: str
+    partition: int
+    start: int
+    end: int
+
+
+@dataclass(frozen=True, slots=True)
 class Hole:
     """Offsets that the journal has forgotten before they were archived."""
 

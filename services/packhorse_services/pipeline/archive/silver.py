@@ -1,39 +1,52 @@
 """Bronze to silver: each record decoded once, into the table of its kind or into quarantine."""
 
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-from pyspark.sql import Column, DataFrame, Row, SparkSession
+import pyarrow as pa
+from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as f
 from pyspark.sql.streaming.readwriter import DataStreamWriter
 
 from packhorse.wire.topics import Topics
-from packhorse_services.pipeline import tables
+from packhorse_services.pipeline import storage, tables
 from packhorse_services.pipeline.archive import places as at
-from packhorse_services.pipeline.archive.bronze import Reached, folder_of, progress, unheeded
+from packhorse_services.pipeline.archive.bronze import (
+    Reached,
+    begin_anew,
+    folder_of,
+    progress,
+    unheeded,
+)
 from packhorse_services.pipeline.archive.delta import (
     SILVER,
     Turn,
     append,
-    begin,
     load,
     newest_turn,
-    settle,
 )
+from packhorse_services.pipeline.archive.files import File, Files, written
+from packhorse_services.pipeline.archive.known import tables_of
 from packhorse_services.pipeline.archive.places import Places
-from packhorse_services.pipeline.archive.silver_frame import belongs, decode, rows_of
+from packhorse_services.pipeline.archive.silver_files import Decoder, Source
+from packhorse_services.pipeline.errors import TablesUnusable
 from packhorse_services.pipeline.location import Location
+from packhorse_services.pipeline.session import cores
 
 QUERY = "silver"
 
 _FILES_A_BATCH = "200"
-_BYTES_A_BATCH = "512m"
+_BYTES_A_BATCH = "2g"
+_BYTES_A_TASK = 16 * 1024 * 1024
+"""A task makes files, so little is decoded by few of them."""
 
 
 @dataclass(frozen=True, slots=True)
 class SilverPlan:
     """Under which generation the query goes on, and which records silver may have already."""
 
-    generation: int
+    taken: Turn
+    """The last turn that a table of silver has: some may have to be done again."""
     repeated: Places
     """Below these, an earlier checkpoint may have written; each table is asked."""
 
@@ -51,26 +64,18 @@ def plan(
         and not new_checkpoint
         and progress(spark, location, last, SILVER) is not None
     ):
-        generation = last.generation
+        taken = last
     else:
-        generation = _begin(spark, location, last)
-    return SilverPlan(generation, _held(spark, location, topics) if generation else {})
-
-
-def _begin(spark: SparkSession, location: Location, last: Turn | None) -> int:
-    fresh = Turn(QUERY, 0 if last is None else last.generation + 1)
-    folder_of(spark, location, fresh).remove()
-    begin(location, SILVER, fresh)
-    if last is not None:
-        folder_of(spark, location, last).remove()
-    return fresh.generation
+        taken = begin_anew(spark, location, QUERY, SILVER, last)
+    return SilverPlan(taken, _held(spark, location, topics) if taken.generation else {})
 
 
 def _held(spark: SparkSession, location: Location, topics: Topics) -> Places:
     """Return the places behind what silver has of each partition."""
     found: list[Places] = []
+    topic_of = {name: topic for topic, names in tables_of(topics).items() for name in names}
     for table in SILVER:
-        topic = f.col("topic") if table == tables.QUARANTINE else f.lit(_topic(table, topics))
+        topic = f.col("topic") if table == tables.QUARANTINE else f.lit(topic_of[table])
         rows = (
             load(spark, location, table)
             .groupBy(topic.alias("topic"), "partition")
@@ -79,17 +84,6 @@ def _held(spark: SparkSession, location: Location, topics: Topics) -> Places:
         )
         found += [{row["topic"]: {row["partition"]: row["last"] + 1}} for row in rows]
     return at.furthest(*found)
-
-
-def _topic(table: str, topics: Topics) -> str:
-    return {
-        tables.PACKAGES: topics.package,
-        tables.STATUSES: topics.status,
-        tables.COMMAND_STATUSES: topics.status,
-        tables.ANNOUNCEMENTS: topics.discovery,
-        tables.COMMANDS: topics.command,
-        tables.EVENTS: topics.event,
-    }[table]
 
 
 def query(
@@ -103,16 +97,15 @@ def query(
 ) -> DataStreamWriter:
     """Return the query, ready to be given a trigger and started.
 
-    Commits of bronze that rewrite or delete are passed over: compaction and expiry.
+    Its stream tells the files; what is in them is read by the tasks that decode it. Commits of
+    bronze that rewrite or delete are passed over: compaction and expiry.
     """
-    bodies_url = location.blobs_url(tables.BODIES)
+    decoder = Decoder(location, topics, blobs_url, found.repeated)
 
     def write(batch: DataFrame, number: int) -> None:
-        rows = decode(batch, topics, blobs_url, bodies_url).persist()
-        try:
-            _write(rows, location, Turn(QUERY, found.generation, number), found.repeated, reached)
-        finally:
-            rows.unpersist()
+        files = _decode(batch, decoder)
+        turn = Turn(QUERY, found.taken.generation, number)
+        _append(files, location, turn, found.taken, reached)
 
     return (
         spark.readStream.format("delta")
@@ -120,56 +113,69 @@ def query(
         .option("maxFilesPerTrigger", _FILES_A_BATCH)
         .option("maxBytesPerTrigger", _BYTES_A_BATCH)
         .load(location.spark_path(tables.BRONZE))
+        .select(f.input_file_name().alias("file"), "topic", "day")
         .writeStream.queryName(QUERY)
-        .option(
-            "checkpointLocation", folder_of(spark, location, Turn(QUERY, found.generation)).path
-        )
+        .option("checkpointLocation", folder_of(spark, location, found.taken).path)
         .foreachBatch(write)
     )
 
 
-def _write(
-    rows: DataFrame, location: Location, turn: Turn, repeated: Places, reached: Reached
-) -> None:
-    counts = _counted(rows, repeated)
-    if not any(counts[table] for table in SILVER):  # a commit of bronze that added nothing
-        settle(location, tables.QUARANTINE, turn)
-    for table in SILVER:
-        if counts[table]:
-            fresh = rows_of(table, rows)
-            if counts["repeated"]:
-                fresh = _unknown(fresh, load(rows.sparkSession, location, table), counts, table)
-            reached(f"before {table}")
-            append(fresh, location, table, turn)
-            reached(f"after {table}")
-            settle(location, table, turn)
+def _decode(batch: DataFrame, decoder: Decoder) -> list[File]:
+    """Write the files of silver for those of bronze that a batch names; it names whole files."""
+    spark = batch.sparkSession
+    sources = _sources(batch, decoder.location)
+    size = sum(size for _, size in sources)
+    tasks = min(cores(spark), len(sources), 1 + size // _BYTES_A_TASK)
+    shares = shared(sources, tasks)
+
+    def run(files: Files, batches: Iterator[pa.RecordBatch]) -> None:
+        for one in batches:
+            for number in one.column(0).to_pylist():
+                decoder.run(files, shares[number])
+
+    return written(spark.range(tasks, numPartitions=tasks or 1), decoder.location, run)
 
 
-def _counted(rows: DataFrame, repeated: Places) -> Row:
-    """Count what a batch has for each table; this is where it is decoded."""
-    (found,) = rows.agg(
-        *(f.count_if(belongs(table)).alias(table) for table in SILVER),
-        f.count_if(_below(repeated)).alias("repeated"),
-        f.min("day").alias("first_day"),
-        f.max("day").alias("last_day"),
-    ).collect()
+def _sources(batch: DataFrame, location: Location) -> list[tuple[Source, int]]:
+    """Return the files that a batch names, and how large they are; the largest come first.
+
+    Raises `TablesUnusable` when one of them is gone.
+    """
+    named = sorted(batch.distinct().collect())
+    paths = [storage.path_of(one["file"]) for one in named]
+    infos = storage.filesystem(location).get_file_info(paths)
+    if gone := [info.path for info in infos if not info.is_file]:
+        raise TablesUnusable(
+            f"{gone[0]} is gone, and was still to be decoded; restore it, or run the archive with "
+            "--new-checkpoint if somebody has vacuumed it"
+        )
+    found = [
+        (Source(path, one["topic"], one["day"]), info.size)
+        for path, one, info in zip(paths, named, infos, strict=True)
+    ]
+    return sorted(found, key=lambda each: each[1], reverse=True)
+
+
+def shared(sources: Sequence[tuple[Source, int]], shares: int) -> list[list[Source]]:
+    """Share sources, the largest first, by their sizes: each goes where least is yet."""
+    found: list[list[Source]] = [[] for _ in range(shares)]
+    sizes = [0] * shares
+    for source, size in sources:
+        least = sizes.index(min(sizes))
+        found[least].append(source)
+        sizes[least] += size
     return found
 
 
-def _below(repeated: Places) -> Column:
-    """Return whether an earlier checkpoint may have written the record already."""
-    below = f.lit(False)
-    for topic, partitions in repeated.items():
-        for number, offset in partitions.items():
-            here = (f.col("topic") == topic) & (f.col("partition") == number)
-            below = below | (here & (f.col("offset") < offset))
-    return below
-
-
-def _unknown(fresh: DataFrame, known: DataFrame, batch: Row, table: str) -> DataFrame:
-    """Return the rows that the table does not have."""
-    key = (
-        ["partition", "offset"] if table != tables.QUARANTINE else ["topic", "partition", "offset"]
-    )
-    days = f.col("day").between(batch["first_day"], batch["last_day"])
-    return fresh.join(known.where(days).select(*key), key, "left_anti").select(*fresh.columns)
+def _append(
+    files: Sequence[File], location: Location, turn: Turn, taken: Turn, reached: Reached
+) -> None:
+    """Add the files to their tables; a batch without any is noted in one of them."""
+    if not files:  # a commit of bronze that added nothing
+        append(location, tables.QUARANTINE, turn, taken=taken)
+    for table in SILVER:
+        if added := [file.action for file in files if file.table == table]:
+            reached(f"before {table}")
+            append(location, table, turn, added, taken=taken)
+            reached(f"after {table}")
+    reached(f"after {QUERY}")

@@ -11,7 +11,9 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any
 
-from pyspark.sql import SparkSession
+import pyarrow as pa
+from deltalake import write_deltalake
+from pyspark.sql.pandas.types import to_arrow_schema
 
 from packhorse.messaging.api import Journal
 from packhorse_services.pipeline import schemas, tables
@@ -111,21 +113,27 @@ def sort_holes(
     return list(found)
 
 
-def record(
-    spark: SparkSession, location: Location, found: Collection[Hole], identities: Mapping[str, str]
-) -> None:
+def record(location: Location, found: Collection[Hole], identities: Mapping[str, str]) -> None:
     """Write holes into the table of gaps."""
     if not found:
         return
     now = datetime.now(UTC)
     records = [
-        (
-            *(hole.topic, identities[hole.topic], hole.partition),
-            *(hole.first_missing, hole.next_offset, now),
-        )
+        {
+            "topic": hole.topic,
+            "journal_id": identities[hole.topic],
+            "partition": hole.partition,
+            "first_missing": hole.first_missing,
+            "next_offset": hole.next_offset,
+            "accepted_at": now,
+        }
         for hole in found
     ]
-    frame = spark.createDataFrame(records, schemas.GAPS)
-    frame.write.format("delta").mode("append").save(location.spark_path(tables.GAPS))
+    write_deltalake(
+        location.delta_uri(tables.GAPS),
+        pa.Table.from_pylist(records, to_arrow_schema(schemas.GAPS, timezone="UTC")),
+        mode="append",
+        storage_options=location.delta_options(),
+    )
     for hole in found:
         logger.warning("records are missing from the archive", extra={"hole": str(hole)})

@@ -2,19 +2,23 @@
 
 import logging
 import threading
-from collections.abc import Sequence
-from contextlib import suppress
-from dataclasses import dataclass, field
+from collections import Counter
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass, field, replace
+from typing import Any
 
 from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 from pyspark.sql.streaming.readwriter import DataStreamWriter
 
+from packhorse.errors import PackhorseError
+from packhorse_services.pipeline import tables
 from packhorse_services.pipeline.archive import bronze, silver
 from packhorse_services.pipeline.archive.bronze import Origin, Reached, unheeded
-from packhorse_services.pipeline.archive.delta import prepare
-from packhorse_services.pipeline.errors import HistoryGap
+from packhorse_services.pipeline.archive.delta import SILVER, Turn, overtaken, prepare
+from packhorse_services.pipeline.errors import HistoryGap, Overtaken, TaskFailed
 from packhorse_services.pipeline.failures import translated
 from packhorse_services.pipeline.location import Location
 from packhorse_services.pipeline.progress import Watch
@@ -24,11 +28,17 @@ logger = logging.getLogger(__name__)
 _LOOK_S = 0.2
 _BATCH_END_S = 300.0
 _ATTEMPTS = 5
-"""How often a run begins again because records left the journal while it was read."""
+"""How often in a row a run begins again, no batch being finished between."""
+
+_WRITES = {bronze.QUERY: (tables.BRONZE,), silver.QUERY: tuple(SILVER)}
 
 
 class RunStopped(Exception):
-    """Ends a query before its next commit, since the run is to stop."""
+    """Ends a query before its next commit, since the run is to stop, or the other one has."""
+
+
+class _SilverOvertaken(Overtaken):
+    """Another run has decoded what this one was about to; bronze tells which of them goes on."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,39 +63,68 @@ class Archive:
     watch: Watch = field(default_factory=Watch)
     reached: Reached = unheeded
     stop: threading.Event = field(default_factory=threading.Event)
+    _turns: dict[str, Turn] = field(default_factory=dict)
+    """Where each query began: under which generation of its checkpoint."""
+    _failures: Counter[str] = field(default_factory=Counter)
+    """How often in a row each query has made the run begin again."""
+    _ending: bool = False
 
     def run(self) -> None:
         """Archive what the journal holds now, or with `continuous` until it is stopped.
 
         Raises `HistoryGap`, `CheckpointCorrupt`, `SchemaChanged`, `TablesUnusable`,
-        `TaskRefused`, `TaskFailed`, and the journal's own errors.
+        `TaskRefused` (`Overtaken` among it), `TaskFailed`, and the journal's own errors.
         """
         with translated("archive"), self.watch.of(self.spark):
             prepare(self.location)
             self._archive()
             if not self.choices.continuous and not self.stop.is_set():
-                self._work([self._silver(first=True)])
+                self._work({silver.QUERY: self._silver(first=True)})
 
     def _archive(self) -> None:
-        """Run the first query, in a continuous run both.
+        """Run the first query, in a continuous run both, and again where they may go on.
 
         Where records leave the journal while they are read, planning anew tells which they are:
-        it raises `HistoryGap` for those that matter, and passes announcements over.
+        it raises `HistoryGap` for those that matter, and passes announcements over. Of two runs
+        the first query alone tells which goes on: if each lost one query, both would end (S8).
         """
-        for attempt in range(_ATTEMPTS):
-            first, last = attempt == 0, attempt == _ATTEMPTS - 1
-            writers = [self._bronze(first=first)]
-            if self.choices.continuous:
-                writers.append(self._silver(first=first))
+        first = True
+        while not self.stop.is_set():
+            writers = {bronze.QUERY: self._bronze(first=first)}
             try:
-                with translated("archive"):
-                    self._work(writers)
-            except HistoryGap:
-                if last:
-                    raise
-                logger.warning("records left the journal while they were read; looking which")
-            else:
+                if self.choices.continuous:
+                    writers[silver.QUERY] = self._silver(first=first)
+                self._work(writers)
                 return
+            except (HistoryGap, _SilverOvertaken) as error:
+                self._failed(error)
+            except TaskFailed as error:
+                self._read_otherwise(error)
+            first = False
+
+    def _failed(self, error: HistoryGap | _SilverOvertaken) -> None:
+        """Let the run begin again; raise `error`, or that bronze is another run's, where it can't.
+
+        Who was overtaken lets the other run end a batch first.
+        """
+        if self.stop.is_set():
+            return
+        query = silver.QUERY if isinstance(error, Overtaken) else bronze.QUERY
+        self._failures[query] += 1
+        if self._failures[query] == _ATTEMPTS:
+            raise error
+        if other := self._overtaken(bronze.QUERY):
+            raise other from error
+        logger.warning("goes on from where it has come", extra={"why": str(error)})
+        if isinstance(error, Overtaken):
+            self.stop.wait(self.choices.interval_s * self._failures[query])
+
+    def _read_otherwise(self, error: TaskFailed) -> None:
+        """Leave Spark's own source when it can't tell the time of a record; else raise `error`."""
+        if not (self.origin.is_sparks and bronze.OVERFLOW in str(error)):
+            raise error
+        logger.warning("a record says an impossible time; Kafka is read without Spark's source")
+        self.origin = replace(self.origin, own_reader=True)
 
     def _bronze(self, *, first: bool) -> DataStreamWriter:
         found = bronze.plan(
@@ -95,44 +134,74 @@ class Archive:
             accept_gap=self.choices.accept_gap,
             new_checkpoint=self.choices.new_checkpoint and first,
         )
+        self._turns[bronze.QUERY] = found.taken
         self.watch.expect(bronze.QUERY, found.waiting)
         return bronze.query(self.spark, self.location, self.origin, found, self._reached)
 
     def _silver(self, *, first: bool) -> DataStreamWriter:
         topics = self.origin.topics
-        found = silver.plan(
-            self.spark,
-            self.location,
-            topics,
-            new_checkpoint=self.choices.new_checkpoint and first,
-        )
+        with self._telling(silver.QUERY):
+            found = silver.plan(
+                self.spark,
+                self.location,
+                topics,
+                new_checkpoint=self.choices.new_checkpoint and first,
+            )
+        self._turns[silver.QUERY] = found.taken
         return silver.query(
             self.spark, self.location, topics, self.blobs_url, found, reached=self._reached
         )
 
-    def _work(self, writers: Sequence[DataStreamWriter]) -> None:
-        """Run queries until all are done, one has failed, or the run is to stop."""
-        queries: list[StreamingQuery] = []
+    def _work(self, writers: Mapping[str, DataStreamWriter]) -> None:
+        """Run queries until all are done, one has failed, or the run is to stop.
+
+        When one has failed, the other begins no commit any more: bronze may be another run's.
+        """
+        queries: dict[str, StreamingQuery] = {}
+        self._ending = False
         try:
-            for writer in writers:
-                queries.append(self._triggered(writer).start())
-            while all(query.exception() is None for query in queries):
-                if self.stop.is_set() or not any(query.isActive for query in queries):
+            for name, writer in writers.items():
+                with self._telling(name):
+                    queries[name] = self._triggered(writer).start()
+            while all(query.exception() is None for query in queries.values()):
+                if self.stop.is_set() or not any(query.isActive for query in queries.values()):
                     break
                 self.stop.wait(_LOOK_S)
         finally:
-            for query in queries:
+            self._ending = True
+            for query in queries.values():
                 _end(query)
-        for query in queries:
+        for name, query in queries.items():
             error = query.exception()
             if error is not None and RunStopped.__name__ not in str(error):
-                raise error
+                with self._telling(name):
+                    raise error
+
+    @contextmanager
+    def _telling(self, query: str) -> Iterator[None]:
+        """Tell of a query's errors whether another run is the reason, and of which query it is.
+
+        Who begins a checkpoint anew removes the last one; Spark then only tells of missing files.
+        """
+        try:
+            with translated("archive"):
+                yield
+        except PackhorseError as error:
+            other = error if isinstance(error, Overtaken) else self._overtaken(query)
+            if other is None:
+                raise
+            raise (_SilverOvertaken if query == silver.QUERY else Overtaken)(str(other)) from error
+
+    def _overtaken(self, query: str) -> Overtaken | None:
+        turn = self._turns.get(query)
+        return None if turn is None else overtaken(self.location, _WRITES[query], turn)
 
     def _reached(self, point: str) -> None:
-        """Pass a commit point, unless the run is to stop."""
-        if self.stop.is_set() and point.startswith("before"):
+        """Pass a commit point, unless the queries are to end."""
+        if (self.stop.is_set() or self._ending) and point.startswith("before"):
             raise RunStopped(point)
         self.reached(point)
+        self._failures.pop(point.removeprefix("after "), None)
 
     def _triggered(self, writer: DataStreamWriter) -> DataStreamWriter:
         if self.choices.continuous:
@@ -141,11 +210,15 @@ class Archive:
 
 
 def _end(query: StreamingQuery) -> None:
-    """Let the batch under way end, then the query."""
+    """Let the batch under way end, then the query; one that only looks for records has none."""
     waited = threading.Event()
     patience = _BATCH_END_S
-    while patience > 0 and query.isActive and query.status["isTriggerActive"]:
+    while patience > 0 and query.isActive and _has_batch(query.status):
         waited.wait(_LOOK_S)
         patience -= _LOOK_S
     with suppress(PySparkException):  # told by whoever asks for its exception
         query.stop()
+
+
+def _has_batch(status: Mapping[str, Any]) -> bool:
+    return bool(status["isTriggerActive"] and status["isDataAvailable"])

@@ -8,8 +8,9 @@ import psycopg
 import typer
 
 from packhorse.runtime.configuration import loaded
-from packhorse_services.pipeline.errors import TaskRefused
-from packhorse_services.pipeline.location import Location
+from packhorse_services.pipeline.databases import AUTHOR_SETTING, require_url
+from packhorse_services.pipeline.errors import NotThere, TaskRefused
+from packhorse_services.pipeline.presence import archive_at
 from packhorse_services.pipeline.settings import Settings
 from packhorse_services.pipeline.snapshot.command import AgentOption, LeaveOutOption, require_blobs
 
@@ -36,29 +37,30 @@ def at(
         bool, typer.Option("--json", help="Print each node as one line of JSON.")
     ] = False,
 ) -> None:
-    """Show a subtree as it was at a point of the history, or put it back."""
+    """Show a subtree as it was at a point of the history, or put it back.
+
+    Exits with 3 when nothing was there.
+    """
     if (offset is None) == (time is None):
         raise typer.BadParameter("give either --offset or --time")
     settings = loaded(Settings)
-    blobs_url, location = require_blobs(settings), Location.parse(settings.tables_url)
-    if restore and settings.database_url is None:
-        raise TaskRefused("set PACKHORSE_DATABASE_URL to the author's database to restore into it")
+    blobs_url, location = require_blobs(settings), archive_at(settings.tables_url, only_read=True)
+    if restore:
+        _require_author(settings)
     from packhorse_services.pipeline.at.task import Point, subtree_at
-    from packhorse_services.pipeline.session import spark_session
+    from packhorse_services.pipeline.session import running_spark
 
     agents, left_out = tuple(sorted(set(agent or ()))), tuple(leave_out or ())
     when = None if time is None else moment(time)
     point = Point(path, offset, when, agents, left_out)
-    spark = spark_session(settings, location, "at")
-    try:
-        with subtree_at(spark, location, blobs_url, point) as (content, _):
-            if restore:
-                _restore(content, path, settings, force=force, as_json=as_json)
-            else:
-                for row in content.toLocalIterator(prefetchPartitions=False):
-                    typer.echo(_shown(row, as_json=as_json))
-    finally:
-        spark.stop()
+    with (
+        running_spark(settings, location, "at") as spark,
+        subtree_at(spark, location, blobs_url, point) as found,
+    ):
+        if restore:
+            _restore(found.nodes, path, settings, force=force, as_json=as_json)
+        else:
+            show(found, path, as_json=as_json)
 
 
 def moment(text: str) -> datetime:
@@ -71,6 +73,12 @@ def moment(text: str) -> datetime:
     except ValueError as error:
         raise TaskRefused(f"{text!r} is no time; say it as 2026-05-01T12:00:00Z") from error
     return found if found.tzinfo else found.replace(tzinfo=UTC)
+
+
+def _require_author(settings: Settings) -> None:
+    if settings.database_url is None:
+        raise TaskRefused("set PACKHORSE_DATABASE_URL to the author's database to restore into it")
+    require_url(settings.database_url.get_secret_value(), AUTHOR_SETTING)
 
 
 def _restore(content: Any, path: str, settings: Settings, *, force: bool, as_json: bool) -> None:
@@ -90,15 +98,31 @@ def _restore(content: Any, path: str, settings: Settings, *, force: bool, as_jso
         typer.echo(f"restored {nodes} nodes at {path}; send them to all subscribers: {advice}")
 
 
-def _shown(row: Any, *, as_json: bool) -> str:
+def show(found: Any, path: str, *, as_json: bool) -> None:
+    """Print the nodes. Raises `NotThere` when there is none."""
+    base = None if found.base is None else found.base.id
+    empty = True
+    for row in found.nodes.toLocalIterator(prefetchPartitions=False):
+        typer.echo(_shown(row, base, as_json=as_json))
+        empty = False
+    if empty:
+        last = found.target.offset
+        raise NotThere(f"nothing was at {path} or below it after the package at offset {last}")
+
+
+def _shown(row: Any, base: str | None, *, as_json: bool) -> str:
+    """Return a node as a line: of a package it has the offset, else the id of its snapshot."""
+    came_with = None if row.package_id else base
     if not as_json:
-        return f"{row.path}  {row.type}  offset {row.offset}"
+        by = f"offset {row.offset}" if came_with is None else f"snapshot {came_with}"
+        return f"{row.path}  {row.type}  {by}"
     node = {
         "path": row.path,
         "type": row.type,
         "properties": json.loads(row.properties),
         "binaries": json.loads(row.binaries),
         "offset": row.offset,
-        "package_id": row.package_id,
+        "package_id": row.package_id or None,
+        "snapshot": came_with,
     }
     return json.dumps(node, ensure_ascii=False)

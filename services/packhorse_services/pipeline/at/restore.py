@@ -12,7 +12,8 @@ from packhorse.db.connect import connect
 from packhorse.db.engine import Timeouts
 from packhorse.db.metadata import IMPORTER
 from packhorse.db.roles import act_as
-from packhorse_services.pipeline.errors import TaskRefused
+from packhorse_services.pipeline.databases import author_away, first_line, unusable
+from packhorse_services.pipeline.errors import NotThere, TaskFailed, TaskRefused
 from packhorse_services.pipeline.history.binaries import missing_binaries
 
 _UNHURRIED = Timeouts(statement_ms=600_000, lock_ms=60_000, idle_in_transaction_ms=600_000)
@@ -36,21 +37,29 @@ def require_binaries(content: DataFrame, blobs_url: str) -> None:
 def restore(content: DataFrame, path: str, database_url: str) -> int:
     """Make the author's subtree at `path` exactly `content`, and return how many nodes it has.
 
-    One transaction: other writers see all of it or nothing. Raises `TaskRefused` when `content`
-    is empty, `psycopg.Error` when the database is away or refuses.
+    One transaction: other writers see all of it or nothing. Raises `NotThere` when `content` is
+    empty, `TaskFailed` when the database can't be connected to, and `psycopg.Error`, for which
+    see `refused`, when something happens later.
     """
     columns = content.select("path", "type", "properties", "binaries")
     nodes = _Counted(columns.toLocalIterator(prefetchPartitions=False))
     with (
-        connect(database_url, "packhorse-pipeline", timeouts=_UNHURRIED) as connection,
+        _connected(database_url) as connection,
         connection.transaction(),
     ):
         connection.execute(SHAPE_CHANGED)
         act_as(connection, IMPORTER)
         tree.replace(connection, path, map(node_of, nodes))
         if not nodes.count:
-            raise TaskRefused(f"nothing was at {path!r} then; delete what is there instead")
+            raise NotThere(f"nothing was at {path!r} then; delete what is there instead")
     return nodes.count
+
+
+def _connected(database_url: str) -> psycopg.Connection:
+    try:
+        return connect(database_url, "packhorse-pipeline", timeouts=_UNHURRIED)
+    except psycopg.OperationalError as error:
+        raise unusable(author_away(error), error) from error
 
 
 class _Counted:
@@ -64,7 +73,15 @@ class _Counted:
             yield (row[0], row[1], row[2], row[3])
 
 
-def refused(error: psycopg.Error) -> TaskRefused:
-    """Return what to tell when the author's database refuses."""
-    said = str(error).strip().splitlines()[0] if str(error).strip() else type(error).__name__
+def refused(error: psycopg.Error) -> TaskFailed | TaskRefused:
+    """Return what to tell when the author's database refuses, where all is as it was, or fails.
+
+    A connection that is lost while it commits tells nobody whether it did (R26).
+    """
+    said = first_line(error) or type(error).__name__
+    if isinstance(error, psycopg.OperationalError):
+        return TaskFailed(
+            f"the author's database failed: {said}; it is not known whether the subtree was "
+            "restored; look at it, or run it again"
+        )
     return TaskRefused(f"the author's database refuses: {said}; nothing was changed")

@@ -9,10 +9,11 @@ from pyspark.sql import DataFrame, SparkSession
 
 from packhorse.blobs.open import open_blobs
 from packhorse.content.node import check_path
+from packhorse.snapshots.snapshot import Snapshot
 from packhorse.snapshots.store import all_of
 from packhorse_services.pipeline.failures import translated
 from packhorse_services.pipeline.history.content import Choice, content_at
-from packhorse_services.pipeline.history.order import in_path_order, partitions_for
+from packhorse_services.pipeline.history.events import kept
 from packhorse_services.pipeline.history.target import Target, target
 from packhorse_services.pipeline.location import Location
 
@@ -28,11 +29,22 @@ class Point:
     leave_out: tuple[int, ...] = ()
 
 
+@dataclass(frozen=True, slots=True)
+class Subtree:
+    """What was there."""
+
+    nodes: DataFrame
+    """As `NODES`, in path order, with `offset` and `package_id` of what put each node there."""
+    target: Target
+    base: Snapshot | None
+    """What the fold went on from: of its nodes `offset` is its own, and there is no package id."""
+
+
 @contextmanager
 def subtree_at(
     spark: SparkSession, location: Location, blobs_url: str, point: Point
-) -> Iterator[tuple[DataFrame, Target]]:
-    """Lend the nodes in path order, in the columns of `fold`, and say which package was the last.
+) -> Iterator[Subtree]:
+    """Lend the subtree as it was.
 
     A partition is of bounded size, so that one may be brought to the driver after the other. Only
     packages about the subtree are unpacked. Raises `InvalidPath`, `TaskRefused` when the archive
@@ -50,5 +62,8 @@ def subtree_at(
             snapshots=snapshots,
         )
         choice = Choice(leave_out=point.leave_out, within=path)
-        with content_at(spark, location, blobs_url, found, choice) as (content, _):
-            yield in_path_order(content, partitions_for(content)), found
+        with (
+            content_at(spark, location, blobs_url, found, choice) as (content, begin),
+            kept(content.ordered()[0]) as nodes,
+        ):
+            yield Subtree(nodes, found, begin.base)

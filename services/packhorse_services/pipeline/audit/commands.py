@@ -2,7 +2,8 @@
 
 import json
 import secrets
-import sys
+from collections.abc import Sequence
+from contextlib import closing
 from typing import Annotated
 
 import typer
@@ -11,10 +12,13 @@ from packhorse.clock import SystemClock
 from packhorse.content.node import ROOT, check_path
 from packhorse.errors import Transient
 from packhorse.runtime.configuration import loaded
-from packhorse_services.pipeline.audit.outcome import Audited, ExitCode, exit_code
+from packhorse_services.pipeline.audit.outcome import Audited, ExitCode, exit_code, shortfall
+from packhorse_services.pipeline.ending import tell_error, told
 from packhorse_services.pipeline.errors import TaskRefused
-from packhorse_services.pipeline.location import Location
+from packhorse_services.pipeline.presence import archive_at
 from packhorse_services.pipeline.settings import Settings
+
+_TOLD = 20
 
 
 def audit_command(
@@ -35,26 +39,50 @@ def audit_command(
 ) -> None:
     """Compare subscribers with the archive, each at its own offset, without locking them.
 
-    Exits with 0 when all are equal, 1 when one differs, 3 when one could not be compared.
+    Exits with 0 when all are equal, 1 when one differs, 3 when one could not be compared; why,
+    says a line on stderr. Of subscribers without a database in the settings it tells the names,
+    whatever it exits with.
     """
     settings = loaded(Settings)
     databases = _chosen(settings, subscriber or [])
     run = f"audit-{SystemClock().wall_ms()}-{secrets.token_hex(4)}"
     try:
-        audited = _audited(
-            settings, databases, run=run, top=check_path(path), since_start=since_start, limit=limit
+        audited, others = _audited(
+            *(settings, databases),
+            run=run,
+            top=check_path(path),
+            since_start=since_start,
+            limit=limit,
+            only=bool(subscriber),
         )
     except Transient as error:
-        sys.stderr.write(f"the audit failed: {error}\n")
+        tell_error(f"the audit failed: {told(error)}")
         raise typer.Exit(ExitCode.UNKNOWN) from None
+    tell(run, audited, others, as_json=as_json)
+    code = exit_code(audited)
+    if code is not ExitCode.EQUAL:
+        tell_error(shortfall(run, audited))
+    raise typer.Exit(code)
+
+
+def tell(run: str, audited: Sequence[Audited], others: Sequence[str], *, as_json: bool) -> None:
+    """Print what was found, and who was not audited for want of a database; that on stderr too."""
     if as_json:
-        shown = {"run": run, "subscribers": [one.as_json() for one in audited]}
-        typer.echo(json.dumps(shown))
+        subscribers = [one.as_json() for one in audited]
+        typer.echo(json.dumps({"run": run, "subscribers": subscribers, "not_audited": others}))
     else:
         typer.echo(f"table audit/{run}")
         for line in (line for one in audited for line in one.lines()):
             typer.echo(line)
-    raise typer.Exit(exit_code(audited))
+        for name in others:
+            typer.echo(f"{name}: not audited")
+    if others:
+        more = f" and {len(others) - _TOLD} more" if len(others) > _TOLD else ""
+        typer.echo(
+            f"not audited: {', '.join(others[:_TOLD])}{more}; live, but not in "
+            "PACKHORSE_SUBSCRIBER_DATABASES: add their databases there",
+            err=True,
+        )
 
 
 def _chosen(settings: Settings, wanted: list[str]) -> dict[str, str]:
@@ -77,16 +105,21 @@ def _audited(
     top: str,
     since_start: bool,
     limit: int,
-) -> list[Audited]:
+    only: bool,
+) -> tuple[list[Audited], list[str]]:
+    """Return what was found and, unless it is `only` for some, who is live without a database."""
     from packhorse_services.pipeline.audit.expected import Expectations
     from packhorse_services.pipeline.audit.task import Audit
-    from packhorse_services.pipeline.session import spark_session
+    from packhorse_services.pipeline.audit.unaudited import unaudited
+    from packhorse_services.pipeline.session import running_spark
 
-    location = Location.parse(settings.tables_url)
-    spark = spark_session(settings, location, "audit")
-    expectations = Expectations(spark, location, settings.blobs_url, since_start=since_start)
-    try:
-        return Audit(spark, location, run, expectations, top, limit).all(databases)
-    finally:
-        expectations.close()
-        spark.stop()
+    location = archive_at(settings.tables_url)
+    with (
+        running_spark(settings, location, "audit") as spark,
+        closing(
+            Expectations(spark, location, settings.blobs_url, since_start=since_start)
+        ) as expectations,
+    ):
+        known = settings.subscriber_databases.keys()
+        others = [] if only else unaudited(spark, location, known)
+        return Audit(spark, location, run, expectations, top, limit).all(databases), others

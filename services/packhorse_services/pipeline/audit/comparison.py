@@ -1,7 +1,7 @@
 """Content against content: hashes over ranges of paths, digests of paths, and what they tell.
 
-The same expression in Postgres and in Spark: 60 bits of the SHA-256 of path, type, properties and
-binaries, each on a line. A range's hash is how many nodes it has and the sum of theirs.
+A node's hash is computed alike in Postgres and by `hash_of`. A range's is how many nodes it has,
+and the sum of theirs.
 """
 
 from bisect import bisect_right
@@ -21,13 +21,7 @@ NODE_HASH = """
     ('x' || left(encode(sha256(convert_to(path || chr(10) || type || chr(10) || properties::text
     || chr(10) || binaries::text, 'UTF8')), 'hex'), 15))::bit(60)::bigint
 """
-"""SQL: a node's hash, as `node_hash` computes it."""
-
-
-def node_hash() -> Column:
-    """Return a node's hash, a long below 2 to the 60."""
-    text = f.concat_ws("\n", "path", "type", "properties", "binaries")
-    return f.conv(f.substring(f.sha2(text.cast("binary"), 256), 1, 15), 16, 10).cast("long")
+"""SQL: a node's hash, as `hash_of` computes it."""
 
 
 def within(path: str) -> Column:
@@ -52,7 +46,7 @@ def in_ranges(content: DataFrame, starts: Sequence[str]) -> DataFrame:
             places = pa.array([bisect_right(held, path) - 1 for path in paths], pa.int32())
             yield batch.append_column("range", places)
 
-    hashed = content.select("path", node_hash().alias("hash"), "offset", "package_id")
+    hashed = content.select("path", "hash", "offset", "package_id")
     return hashed.mapInArrow(
         number, "path string, hash long, offset long, package_id string, range int"
     )

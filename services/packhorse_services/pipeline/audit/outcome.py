@@ -5,6 +5,9 @@ from dataclasses import asdict, dataclass, field
 from enum import IntEnum
 from typing import Any
 
+UNDECIDED = "undecided"
+_NAMED = 5
+
 
 class ExitCode(IntEnum):
     """What a monitor goes by."""
@@ -12,20 +15,33 @@ class ExitCode(IntEnum):
     EQUAL = 0
     DIFFERENT = 1
     UNKNOWN = 3
-    """Nothing differs that could be compared, but not everything could be."""
+    """Nothing is certain to differ, but not everything could be compared, or decided."""
 
 
 @dataclass(frozen=True, slots=True)
 class Finding:
     """A path that is not as it must be; the package put it there, or should have removed it.
 
-    `offset` None: nothing in the history that was read has put it there or removed it.
+    One of kind `undecided` is as one lane alone has left it, while another one has written or
+    removed it, too: then it may be right, for no offset tells which of them came last.
+
+    `offset` None: nothing in the history that was read has put it there or removed it. Without a
+    `package_id` it came with the snapshot of that offset, and the package is at or before it.
     """
 
     path: str
     kind: str
     offset: int | None
     package_id: str
+
+    @property
+    def origin(self) -> str:
+        """What put it there or removed it, as text."""
+        if self.offset is None:
+            return "no package"
+        if not self.package_id:
+            return f"a package up to offset {self.offset}, by its snapshot"
+        return f"offset {self.offset} {self.package_id}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,22 +57,26 @@ class Audited:
 
     @property
     def differs(self) -> bool:
-        """Tell whether any path is not as it must be."""
-        return any(self.counts.values())
+        """Tell whether any path is certain not to be as it must be."""
+        return any(count for _, count in _certain(self))
+
+    @property
+    def is_equal(self) -> bool:
+        """Tell whether every path was compared and is as it must be."""
+        return not self.problem and not any(self.counts.values())
 
     def lines(self) -> Iterator[str]:
         """Yield it as text."""
         at = ", ".join(f"{agent} at {offset}" for agent, offset in self.offsets.items())
         if self.problem:
             yield f"{self.subscriber}: not compared: {self.problem}"
-        elif not self.differs:
+        elif self.is_equal:
             yield f"{self.subscriber}: equal ({at})"
         else:
             counts = ", ".join(f"{count} {kind}" for kind, count in self.counts.items() if count)
             yield f"{self.subscriber}: {counts} ({at})"
         for finding in self.findings:
-            by = "no package" if finding.offset is None else f"offset {finding.offset}"
-            yield f"  {finding.kind} {finding.path} ({by} {finding.package_id})".replace(" )", ")")
+            yield f"  {finding.kind} {finding.path} ({finding.origin})"
         hidden = sum(self.counts.values()) - len(self.findings)
         if hidden:
             yield f"  and {hidden} more, in the table"
@@ -65,11 +85,40 @@ class Audited:
 
     def as_json(self) -> dict[str, Any]:
         """Return it as `--json` shows it."""
-        return {**asdict(self), "equal": not self.problem and not self.differs}
+        return {**asdict(self), "equal": self.is_equal}
+
+
+def shortfall(run: str, audited: Sequence[Audited]) -> str:
+    """Return in one line why an audit ends with another code than 0: what, how many, and where."""
+    every = len(audited)
+    if differing := [one for one in audited if one.differs]:
+        paths = sum(count for one in differing for kind, count in _certain(one))
+        return (
+            f"{len(differing)} of {every} subscribers differ ({_names(differing)}), in {paths} "
+            f"paths, which the table audit/{run} has; distribute these paths again"
+        )
+    missed = [one for one in audited if one.problem]
+    unclear = [one for one in audited if not one.problem and not one.is_equal]
+    parts = []
+    if missed:
+        first = f"{missed[0].subscriber}: {missed[0].problem}"
+        parts.append(f"{len(missed)} of {every} subscribers could not be compared ({first})")
+    if unclear:
+        parts.append(f"{len(unclear)} of {every} have undecided paths ({_names(unclear)})")
+    return f"nothing differs for certain, but {' and '.join(parts)}; see the report"
+
+
+def _certain(one: Audited) -> Iterator[tuple[str, int]]:
+    return ((kind, count) for kind, count in one.counts.items() if kind != UNDECIDED)
+
+
+def _names(some: Sequence[Audited]) -> str:
+    more = f" and {len(some) - _NAMED} more" if len(some) > _NAMED else ""
+    return ", ".join(one.subscriber for one in some[:_NAMED]) + more
 
 
 def exit_code(audited: Sequence[Audited]) -> ExitCode:
     """Return what all of it together comes to."""
     if any(one.differs for one in audited):
         return ExitCode.DIFFERENT
-    return ExitCode.UNKNOWN if any(one.problem for one in audited) else ExitCode.EQUAL
+    return ExitCode.EQUAL if all(one.is_equal for one in audited) else ExitCode.UNKNOWN

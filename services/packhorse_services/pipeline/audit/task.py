@@ -8,6 +8,7 @@ from pyspark.sql import functions as f
 
 from packhorse.content.node import ROOT
 from packhorse.errors import PackhorseError
+from packhorse_services.pipeline.advice import as_typed
 from packhorse_services.pipeline.audit.comparison import (
     DIFFERENT,
     EXTRA,
@@ -20,10 +21,13 @@ from packhorse_services.pipeline.audit.comparison import (
     within,
 )
 from packhorse_services.pipeline.audit.expected import Expectations, Expected
-from packhorse_services.pipeline.audit.outcome import Audited, Finding
+from packhorse_services.pipeline.audit.joining import notes_of
+from packhorse_services.pipeline.audit.orders import judged
+from packhorse_services.pipeline.audit.outcome import UNDECIDED, Audited, Finding
 from packhorse_services.pipeline.audit.repository import Repository, range_starts
 from packhorse_services.pipeline.audit.situation import Situation, read_situation
 from packhorse_services.pipeline.failures import translated
+from packhorse_services.pipeline.history.content import Content
 from packhorse_services.pipeline.history.events import kept
 from packhorse_services.pipeline.location import Location
 from packhorse_services.pipeline.repositories import export_snapshot, reading
@@ -64,7 +68,9 @@ class Audit:
                 expected = self.expectations.of(subscriber, situation)
                 return self._compared(subscriber, situation, expected, here, starts)
         except PackhorseError as error:
-            return Audited(subscriber, _offsets(situation), problem=str(error))
+            return Audited(
+                subscriber, _offsets(situation), problem=as_typed(" ".join(str(error).split()))
+            )
 
     def _compared(
         self,
@@ -74,17 +80,18 @@ class Audit:
         here: Repository,
         starts: Sequence[str],
     ) -> Audited:
-        content = expected.content.where(within(self.top))
-        ranged = in_ranges(content, starts)
+        content = Content(expected.content.winners.where(within(self.top)), expected.content.texts)
+        ranged = in_ranges(_with_origins(content), starts)
         wanted, found = _rows(range_hashes(ranged)), _rows(here.hashes(self.spark, starts))
         ranges = differing(wanted, found)
-        notes = _notes(situation)
+        notes = [*notes_of(situation), *expected.notes]
         if not ranges:
             return Audited(subscriber, _offsets(situation), notes=notes)
         digests = here.digests(self.spark, starts, ranges)
         with (
             kept(difference(ranged, digests, ranges)) as suspected,
-            kept(_confirmed(suspected, content, expected.clears, here)) as findings,
+            kept(_confirmed(suspected, content, expected.clears, here)) as certain,
+            judged(certain, expected, situation.agents, here) as findings,
         ):
             self._save(findings.withColumn("subscriber", f.lit(subscriber)))
             counts = {row["kind"]: row["count"] for row in _counted(findings)}
@@ -92,7 +99,7 @@ class Audit:
         return Audited(
             subscriber,
             _offsets(situation),
-            {kind: counts.get(kind, 0) for kind in (MISSING, EXTRA, DIFFERENT)},
+            {kind: counts.get(kind, 0) for kind in (MISSING, EXTRA, DIFFERENT, UNDECIDED)},
             [Finding(*(row[name] for name in _COLUMNS)) for row in shown],
             notes,
         )
@@ -104,14 +111,14 @@ class Audit:
 
 
 def _confirmed(
-    suspected: DataFrame, content: DataFrame, clears: DataFrame, here: Repository
+    suspected: DataFrame, content: Content, clears: DataFrame, here: Repository
 ) -> DataFrame:
     """Return the findings: without what is equal as JSON, extra paths with who should remove them.
 
     A package that cleared a path counts, though others may have written below it since.
     """
     unlike = suspected.where(f.col("kind") == DIFFERENT)
-    really = here.confirmed(content.join(unlike.select("path"), "path", "left_semi"))
+    really = here.confirmed(content.only(unlike).unordered())
     extra = suspected.where(f.col("kind") == EXTRA).select("path", "kind")
     extra = extra.join(removals_of(extra, clears), "path", "left")
     told = suspected.where(f.col("kind") == MISSING).unionByName(unlike.join(really, "path"))
@@ -135,17 +142,10 @@ def _offsets(situation: Situation | None) -> dict[str, int]:
     return {lane.agent: lane.offset for lane in situation.lanes} if situation else {}
 
 
-def _notes(situation: Situation) -> list[str]:
-    notes = []
-    if len({lane.offset for lane in situation.lanes}) > 1:
-        notes.append(
-            "its lanes are at different offsets; where two publisher agents write the same paths "
-            "it may hold another one's for now"
-        )
-    for lane in situation.lanes:
-        if lane.started >= 0:
-            notes.append(
-                f"the lane of {lane.agent} began behind offset {lane.started} (a snapshot, a copy "
-                "or the start policy latest); with --since-start only what came later counts"
-            )
-    return notes
+def _with_origins(content: Content) -> DataFrame:
+    """Return the winners; what came with a snapshot has that one's offset."""
+    if content.texts.base is None:
+        return content.winners
+    own = f.lit(content.texts.base.offset).cast("long")
+    offset = f.when(f.col("package_id") == "", own).otherwise(f.col("offset"))
+    return content.winners.withColumn("offset", offset)

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 import stamina
 
-from packhorse_services.pipeline.bulk.errors import BulkStopped, PartBusy
+from packhorse_services.pipeline.bulk.errors import BulkCancelled, BulkStopped, PartBusy
 from packhorse_services.pipeline.bulk.progress import Amount
 from packhorse_services.pipeline.bulk.publisher_api import Publisher, StalePart
 from packhorse_services.pipeline.bulk.state import BulkState, Prepared, StoredPart
@@ -52,7 +52,7 @@ class Appending:
         """Send the parts that no run has sent yet; `reached` is told how many are out.
 
         Raises:
-            BulkStopped: it was interrupted or cancelled; says how many parts went out.
+            BulkStopped, BulkCancelled: it was; says how many parts went out.
             BulkConflict: another run has registered the producer, or has sent the package.
             PartBusy, PublisherAway, PublisherRefused, PathMissing.
         """
@@ -67,8 +67,8 @@ class Appending:
                 self._send(part, producer, epoch)
                 out, nodes = out + 1, nodes + part.node_count
                 reached(Amount(out, nodes))
-        except BulkStopped as error:
-            raise BulkStopped(f"{error}: {out} of {prepared.parts} parts went out") from error
+        except (BulkStopped, BulkCancelled) as error:
+            raise type(error)(f"{error}: {out} of {prepared.parts} parts went out") from error
         return Appended(
             out - earlier, earlier, self._exported_again, total, time.monotonic() - began
         )

@@ -5,8 +5,6 @@ import re
 import secrets
 import sys
 import time
-from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import asdict
 from typing import Annotated
 
@@ -14,26 +12,16 @@ import stamina
 import typer
 from pydantic import ByteSize, SecretStr, TypeAdapter, ValidationError
 
-from packhorse.content.node import InvalidPath, check_path
-from packhorse.errors import PackhorseError
-from packhorse.packages.build import PathMissing
+from packhorse.content.node import check_path
 from packhorse.runtime import logs
 from packhorse.runtime.configuration import loaded
-from packhorse_services.pipeline.bulk.errors import BulkConflict, BulkUnknown
 from packhorse_services.pipeline.bulk.request import Export
+from packhorse_services.pipeline.databases import AUTHOR_SETTING, require_url
 from packhorse_services.pipeline.errors import TaskRefused
+from packhorse_services.pipeline.location import Location
 from packhorse_services.pipeline.settings import Settings
 
-FAILED, USAGE, NOT_FOUND, CONFLICT = 1, 2, 3, 4
-
 _ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,89}")
-_CODES: dict[type[PackhorseError], int] = {
-    TaskRefused: USAGE,
-    InvalidPath: USAGE,
-    PathMissing: NOT_FOUND,
-    BulkUnknown: NOT_FOUND,
-    BulkConflict: CONFLICT,
-}
 
 
 def _bytes(text: str) -> int:
@@ -81,21 +69,20 @@ def bulk(
 ) -> None:
     """Distribute a subtree as many packages, exported in parallel from one snapshot.
 
-    Prints its id; with that it goes on after an interruption.
+    Prints its id once it begins; with that it goes on after an interruption.
     """
     settings = loaded(Settings)
     _quiet(settings)
-    with _plain_end():
-        if bulk_id is not None and not _ID.fullmatch(bulk_id):
-            raise TaskRefused("--id is up to 90 letters, digits, dots, dashes and underscores")
-        if cancel:
-            _cancel(settings, bulk_id, deep)
-            return
-        if deep is None:
-            raise TaskRefused("name the path to distribute with --deep")
-        export = _export(settings, check_path(deep), bulk_id, part_nodes, part_bytes)
-        publisher = _publisher(settings, server, token)
-        _distribute(settings, export, *publisher, as_json=as_json)
+    if bulk_id is not None and not _ID.fullmatch(bulk_id):
+        raise TaskRefused("--id is up to 90 letters, digits, dots, dashes and underscores")
+    if cancel:
+        _cancel(settings, bulk_id, deep, *_publisher(settings, server, token))
+        return
+    if deep is None:
+        raise TaskRefused("name the path to distribute with --deep")
+    export = _export(settings, check_path(deep), bulk_id, part_nodes, part_bytes)
+    publisher = _publisher(settings, server, token)
+    _distribute(settings, export, *publisher, as_json=as_json)
 
 
 def _export(
@@ -104,6 +91,7 @@ def _export(
     database_url = _secret(settings.database_url)
     if not database_url:
         raise TaskRefused("name the author's database with PACKHORSE_DATABASE_URL")
+    require_url(database_url, AUTHOR_SETTING)
     if not settings.blobs_url:
         raise TaskRefused("name the blob store with PACKHORSE_BLOBS_URL")
     return Export(
@@ -137,10 +125,12 @@ def _distribute(
 ) -> None:
     from packhorse_services.pipeline.bulk.run import distribute
 
-    if not as_json:
-        _print(export.bulk_id)
-    _say(f"bulk distribution {export.bulk_id}; after an interruption go on with --id")
-    done = distribute(settings, export, server, token)
+    def begins() -> None:
+        if not as_json:
+            _print(export.bulk_id)
+        _say(f"bulk distribution {export.bulk_id}; after an interruption go on with --id")
+
+    done = distribute(settings, export, server, token, begins)
     if as_json:
         _print(json.dumps({"id": export.bulk_id, "deep_path": export.deep_path, **asdict(done)}))
     again = f", {done.exported_again} exports again" if done.exported_again else ""
@@ -148,25 +138,16 @@ def _distribute(
     _say(f"{done.sent} parts sent{earlier}{again}; {done.nodes} nodes in {done.seconds:.1f} s")
 
 
-def _cancel(settings: Settings, bulk_id: str | None, deep: str | None) -> None:
-    from packhorse_services.pipeline.bulk.run import cancel
+def _cancel(
+    settings: Settings, bulk_id: str | None, deep: str | None, server: str, token: str | None
+) -> None:
+    from packhorse_services.pipeline.bulk.cancelling import cancel
+    from packhorse_services.pipeline.bulk.state import BulkState
 
     if bulk_id is None:
         raise TaskRefused("name what to cancel with --id")
-    cancel(settings, bulk_id, deep)
-    _say(f"{bulk_id} is cancelled: no further part goes out")
-
-
-@contextmanager
-def _plain_end() -> Iterator[None]:
-    """Turn an expected error into one line and the exit code of the command line's table."""
-    try:
-        yield
-    except PackhorseError as error:
-        _say(" ".join(str(error).split()))
-        raise SystemExit(
-            next((code for kind, code in _CODES.items() if isinstance(error, kind)), FAILED)
-        ) from None
+    state = BulkState(Location.parse(settings.tables_url), bulk_id)
+    _say(cancel(state, bulk_id, deep, server, token))
 
 
 def _quiet(settings: Settings) -> None:

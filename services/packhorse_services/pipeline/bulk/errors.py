@@ -1,17 +1,22 @@
 """How a bulk distribution ends other than done."""
 
 from packhorse.errors import Permanent, Transient
+from packhorse_services.pipeline.errors import Conflict, NotThere
 
 
 class BulkStopped(Transient):
-    """Somebody has stopped or cancelled it; the text says how far it came."""
+    """Somebody has interrupted it; the text says how far it came."""
 
 
-class BulkConflict(Permanent):
+class BulkConflict(Conflict):
     """Another bulk distribution has the id, or it is at work somewhere else, or cancelled."""
 
 
-class BulkUnknown(Permanent):
+class BulkCancelled(BulkConflict):
+    """Somebody has cancelled it; the text says how far it came."""
+
+
+class BulkUnknown(NotThere):
     """There is no bulk distribution of that id."""
 
 

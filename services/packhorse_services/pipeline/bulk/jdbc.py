@@ -70,7 +70,7 @@ def jdbc_database(url: str) -> JdbcDatabase:
 def _parameters(url: str) -> dict[str, str]:
     try:
         return {name: str(value) for name, value in conninfo_to_dict(conninfo(url)).items()}
-    except (ArgumentError, ProgrammingError):  # their words may quote the password
+    except (ArgumentError, ValueError, ProgrammingError):  # their words may quote the password
         raise TaskRefused(
             "PACKHORSE_DATABASE_URL is no URL of a database; use "
             "postgresql://user:password@host:port/database"

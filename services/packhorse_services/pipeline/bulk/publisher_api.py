@@ -16,9 +16,12 @@ from packhorse_services.pipeline.errors import TaskRefused
 PATIENCE_S = 300.0
 """How long a publisher may be away; a full queue (429) is waited for as long as it takes."""
 
+NOTHING_SENT = -1
+
 _WAIT_MAX_S = 10.0
 _AWAY = (502, 503, 504)
 _FULL = 429
+_UNKNOWN = "unknown-producer"
 _STALE = ("stale-package", "stored-package-missing", "stored-package-differs")
 _BEGUN_ELSEWHERE = (
     "the part is out already, under another token's name or at another agent; go on with the "
@@ -42,9 +45,11 @@ class Publisher:
     def __init__(
         self, url: str, token: str | None, waiting: Callable[[str], None], *, timeout: float = 60.0
     ) -> None:
-        """Connect to nothing yet. Raises `TaskRefused` for what is no URL."""
-        if httpx.URL(url).scheme not in ("http", "https"):
+        """Connect to nothing yet. Raises `TaskRefused` for what is no URL, or no token."""
+        if _scheme(url) not in ("http", "https"):
             raise TaskRefused("name the publisher with PACKHORSE_PUBLISHER_URL=http://host:port")
+        if token and not token.isascii():
+            raise TaskRefused("the publisher's token has characters that no token has; look at it")
         headers = {"Authorization": f"Bearer {token}"} if token else {}
         self._client = httpx.Client(base_url=url, headers=headers, timeout=timeout)
         self._waiting = waiting
@@ -52,11 +57,25 @@ class Publisher:
     def register(self, producer: str) -> tuple[int, int]:
         """Register a producer, which fences an earlier run; return its epoch and last sequence.
 
-        The sequence is -1 before the first. Raises `PublisherRefused`, `PublisherAway`.
+        The sequence is `NOTHING_SENT` before the first. Raises `PublisherRefused`, `PublisherAway`.
         """
-        answer = self._patiently("PUT", f"/producers/{quote(producer, safe='')}")
-        last = answer["last_sequence"]
-        return answer["epoch"], -1 if last is None else last
+        answer = self._patiently("PUT", _path(producer))
+        return answer["epoch"], _last_sequence(answer)
+
+    def last_sequence(self, producer: str) -> int | None:
+        """Return how far this token's producer has come; None when it has none of that name here.
+
+        Asks once, and registers nothing: a run that is under way goes on. Raises `PublisherAway`
+        when the publisher does not tell.
+        """
+        try:
+            answer = self._client.get(_path(producer))
+            if answer.status_code == 404 and _problem(answer)[0] == _UNKNOWN:
+                return None
+            return _last_sequence(answer.raise_for_status().json())
+        except (httpx.HTTPError, httpx.InvalidURL, ValueError, KeyError, TypeError) as error:
+            why = " ".join(str(error).partition("\n")[0].split()) or type(error).__name__
+            raise PublisherAway(f"{self._client.base_url} does not tell it ({why})") from error
 
     def append(self, part: StoredPart, producer: str, epoch: int) -> None:
         """Have a stored package published under its part's number, once.
@@ -121,6 +140,22 @@ class Publisher:
     ) -> None:
         """Let go of the connection."""
         self._client.close()
+
+
+def _scheme(url: str) -> str:
+    try:
+        return httpx.URL(url).scheme
+    except httpx.InvalidURL:
+        return ""
+
+
+def _path(producer: str) -> str:
+    return f"/producers/{quote(producer, safe='')}"
+
+
+def _last_sequence(document: Mapping[str, Any]) -> int:
+    last = document["last_sequence"]
+    return NOTHING_SENT if last is None else int(last)
 
 
 def _checked(answer: httpx.Response) -> Any:

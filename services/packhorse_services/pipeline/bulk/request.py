@@ -13,3 +13,8 @@ class Export:
     blobs_url: str = field(repr=False)
     part_nodes: int
     part_bytes: int
+
+
+def producer_of(bulk_id: str) -> str:
+    """Return the name under which the publisher numbers its parts."""
+    return f"bulk-{bulk_id}"

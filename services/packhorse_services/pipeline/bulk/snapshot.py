@@ -18,6 +18,7 @@ from packhorse.db.metadata import BOOKKEEPER, EXPORTER
 from packhorse.db.roles import act_as
 from packhorse.packages.build import PathMissing
 from packhorse_services.pipeline.bulk.plan import condition
+from packhorse_services.pipeline.databases import author_away, unusable
 from packhorse_services.pipeline.errors import TaskFailed, TaskRefused
 
 _HELD_MS = 300_000
@@ -96,8 +97,8 @@ class AuthorSnapshot:
 def author_snapshot(database_url: str) -> Iterator[AuthorSnapshot]:
     """Take a snapshot that lasts as long as the block.
 
-    Raises `TaskFailed` when the database is away, also inside the block, and `TaskRefused` for an
-    author that no publisher has ever worked for.
+    Raises `TaskFailed` when the database is away, also inside the block, and `TaskRefused` when the
+    URL names none of ours, and for an author that no publisher has ever worked for.
     """
     timeouts = Timeouts(idle_in_transaction_ms=_HELD_MS)
     try:
@@ -105,8 +106,8 @@ def author_snapshot(database_url: str) -> Iterator[AuthorSnapshot]:
             connection.isolation_level = IsolationLevel.REPEATABLE_READ
             connection.read_only = True
             yield AuthorSnapshot(connection)
-    except psycopg.OperationalError as error:
-        raise TaskFailed(f"the author's database is away; run it again ({error})") from error
+    except psycopg.Error as error:
+        raise unusable(author_away(error), error) from error
 
 
 def _seen(connection: Connection) -> Seen:

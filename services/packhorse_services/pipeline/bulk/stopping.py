@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from types import FrameType
 
-from packhorse_services.pipeline.bulk.errors import BulkStopped
+from packhorse_services.pipeline.bulk.errors import BulkCancelled, BulkStopped
 from packhorse_services.pipeline.bulk.state import BulkState
 
 
@@ -17,11 +17,11 @@ class Stopping:
         self._interrupted = False
 
     def check(self) -> None:
-        """Raise `BulkStopped` once somebody has interrupted this run or cancelled the work."""
+        """Raise `BulkStopped` once somebody has interrupted this run, `BulkCancelled` the work."""
         if self._interrupted:
             raise BulkStopped("interrupted")
         if self._state.cancelled():
-            raise BulkStopped("cancelled")
+            raise BulkCancelled("cancelled")
 
     @contextmanager
     def heeding_signals(self) -> Iterator[None]:

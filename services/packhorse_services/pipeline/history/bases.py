@@ -1,8 +1,38 @@
 """Which snapshots hold just the content that a fold goes on from, whoever else is archived."""
 
 from collections.abc import Collection, Iterable, Mapping
+from dataclasses import dataclass
+from typing import Protocol
 
 from packhorse.snapshots.snapshot import Snapshot, left_out
+
+
+class Start(Protocol):
+    """The snapshot that a subscriber began with: a `Snapshot`, or what is left of it."""
+
+    @property
+    def id(self) -> str:
+        """Its id."""
+
+    @property
+    def offset(self) -> int:
+        """Up to where it holds the history."""
+
+    @property
+    def left_out(self) -> str:
+        """Which packages up to there it lacks, as in a `Snapshot`."""
+
+
+@dataclass(frozen=True, slots=True)
+class Added:
+    """A lane that a subscriber got after its snapshot: it has imported `started` + 1 to `offset`.
+
+    `removed` are the packages in there that it did not import.
+    """
+
+    started: int
+    offset: int
+    removed: frozenset[int] = frozenset()
 
 
 def known_agents(
@@ -36,8 +66,42 @@ def serves(base: Snapshot, agents: Collection[str], began: Mapping[str, int]) ->
     )
 
 
-def leaves_out(base: Snapshot, subscriber: str, offsets: Collection[int]) -> bool:
-    """Tell whether a snapshot lacks exactly the packages of `offsets` that are not above it."""
-    return base.subscriber in ("", subscriber) and base.left_out == left_out(
-        offset for offset in offsets if offset <= base.offset
-    )
+def leaves_out(
+    base: Snapshot, subscriber: str, offsets: Collection[int], start: Start | None = None
+) -> bool:
+    """Tell whether a snapshot lacks exactly the packages of `offsets` that are not above it.
+
+    With `start`, those that this one lacks are absent up to its offset, whatever `offsets` say.
+    """
+    if start is None:
+        return base.subscriber in ("", subscriber) and base.left_out == left_out(
+            offset for offset in offsets if offset <= base.offset
+        )
+    if base.id == start.id:
+        return True
+    more = any(start.offset < offset <= base.offset for offset in offsets)
+    return base.offset >= start.offset and base.left_out == start.left_out and not more
+
+
+def suits_added(
+    base: Snapshot,
+    added: Mapping[str, Added],
+    began: Mapping[str, int],
+    *,
+    unknown: int,
+    start: Start | None,
+) -> bool:
+    """Tell whether added lanes can be folded onto a snapshot; the archive is whole since `unknown`.
+
+    One that is in the snapshot must have begun with its agent's first package, as far as anybody
+    knows, and be past it; of any other the archive must have all that it imported.
+    """
+
+    def suits(agent: str, lane: Added) -> bool:
+        first = began.get(agent, max(lane.started, base.offset) + 1)
+        if agent not in base.publisher_agents:
+            return unknown <= lane.started or base.offset < first
+        differs = start is not None and any(offset <= base.offset for offset in lane.removed)
+        return lane.started < first and base.offset <= lane.offset and not differs
+
+    return all(suits(agent, lane) for agent, lane in added.items())

@@ -4,8 +4,8 @@ What the archive lacks is never passed over: a hole behind the beginning means t
 can't be told.
 """
 
-from collections.abc import Collection, Iterable, Iterator
-from dataclasses import dataclass
+from collections.abc import Collection, Iterable, Iterator, Mapping
+from dataclasses import dataclass, replace
 
 import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
@@ -19,8 +19,15 @@ from packhorse.wire.messages import Action, PackageEntry
 from packhorse.wire.package_codec import decode_entry
 from packhorse.wire.record import Undecodable
 from packhorse_services.pipeline.errors import TaskRefused
-from packhorse_services.pipeline.history.bases import began, leaves_out, serves
-from packhorse_services.pipeline.history.read import gaps, package_records
+from packhorse_services.pipeline.history.bases import (
+    Added,
+    Start,
+    began,
+    leaves_out,
+    serves,
+    suits_added,
+)
+from packhorse_services.pipeline.history.read import gaps, package_records, without_repeats
 from packhorse_services.pipeline.history.target import Target
 from packhorse_services.pipeline.location import Location
 
@@ -33,6 +40,13 @@ class Beginning:
     base: Snapshot | None = None
     left_out: str = ""
     """Which packages up to the target do not count, as in a `Snapshot`."""
+    whole_after: int = -1
+    """Above which offset the archive lacks nothing, up to the target; `after` is not below it."""
+
+    @property
+    def numbered_after(self) -> int:
+        """Up to which offset the base tells the numbers of producers; above it the archive does."""
+        return self.base.offset if self.base else -1
 
 
 def beginning(
@@ -44,14 +58,19 @@ def beginning(
     subscriber: str = "",
     left_out: Collection[int] = (),
     below: int | None = None,
+    start: Start | None = None,
+    added: Mapping[str, Added] | None = None,
 ) -> Beginning:
     """Return where the fold that ends at `target` begins, with the newest base there is.
 
     A base is a snapshot for everybody or for `subscriber`, of the target's agents as far as they
     had begun, that the archive continues without a hole, that lacks the packages of `left_out` and
-    no others, and is not above `below`. Raises `TaskRefused` when there is no beginning.
+    no others, and is not above `below`. With `start` it is this one, or lacks just what this one
+    lacks. A base need not have the agents of `added`, whose packages then count from where
+    each lane began. Raises `TaskRefused` when there is no beginning.
     """
-    records = package_records(spark, location, target.journal_id)
+    added = added or {}
+    records = package_records(spark, location, target.journal_id, target.version)
     holes = _holes(spark, location, records, target)
     unknown = max((end - 1 for _, end in holes), default=-1)
     snapshots = list(all_of(blobs))
@@ -61,22 +80,48 @@ def beginning(
         if (
             base.journal_id == target.journal_id
             and unknown <= base.offset <= last
-            and serves(base, target.agents, begun)
-            and leaves_out(base, subscriber, left_out)
+            and serves(base, _of_base(base, target, added), begun)
+            and leaves_out(base, subscriber, _absent(base, left_out, added), start)
+            and suits_added(base, added, begun, unknown=unknown, start=start)
             and _is_archived(base, records)
         ):
-            return Beginning(base.offset, base)
-    if not holes:
+            return Beginning(base.offset, base, whole_after=unknown)
+    if not holes and start is None:
         return Beginning(-1)
-    replaced = _last_replacement(records, target, unknown)
+    behind = unknown if start is None else max(unknown, start.offset)
+    if any(lane.started < unknown for lane in added.values()):
+        raise TaskRefused(_lacking(holes, target, start))
+    held = replace(target, agents=tuple(set(target.agents) - added.keys()))
+    replaced = _last_replacement(records, held, behind, frozenset(left_out))
     if replaced is None:
-        first, end = holes[-1]
-        raise TaskRefused(
-            f"the archive lacks offsets {first} to {end - 1} of the package topic, so the content "
-            f"at {target.offset} can't be told; make a snapshot of a later state once everything "
-            "was distributed again: packhorse distribute --deep /"
+        raise TaskRefused(_lacking(holes, target, start))
+    return Beginning(replaced - 1, whole_after=unknown)
+
+
+def _of_base(base: Snapshot, target: Target, added: Mapping[str, Added]) -> set[str]:
+    """Return the agents that a base must hold, or who began behind it."""
+    return set(target.agents) - (added.keys() - set(base.publisher_agents))
+
+
+def _absent(base: Snapshot, left_out: Collection[int], added: Mapping[str, Added]) -> set[int]:
+    """Return the offsets that count as left out of a base: not those of an agent it has not."""
+    others = [lane.removed for agent, lane in added.items() if agent not in base.publisher_agents]
+    return set(left_out).difference(*others)
+
+
+def _lacking(holes: list[tuple[int, int]], target: Target, start: Start | None) -> str:
+    """Return why the content can't be told."""
+    if start is not None:
+        return (
+            f"it began with snapshot {start.id} at {start.offset}, which leaves packages out, and "
+            "the archive no longer continues that one; load a newer snapshot there"
         )
-    return Beginning(replaced - 1)
+    first, end = holes[-1]
+    return (
+        f"the archive lacks offsets {first} to {end - 1} of the package topic, so the content "
+        f"at {target.offset} can't be told; make a snapshot of a later state once everything "
+        "was distributed again: packhorse distribute --deep /"
+    )
 
 
 def _holes(
@@ -105,27 +150,33 @@ def _is_archived(base: Snapshot, records: DataFrame) -> bool:
     return all((row.package_id or "") == base.package_id for row in found)
 
 
-def _last_replacement(records: DataFrame, target: Target, unknown: int) -> int | None:
-    """Return the offset of the last package that replaced or removed the whole tree, if any."""
+def _last_replacement(
+    records: DataFrame, target: Target, unknown: int, absent: frozenset[int]
+) -> int | None:
+    """Return the offset of the last package that replaced or removed the whole tree, if any.
+
+    One of `absent` has replaced nothing, nor has one that repeats a producer's number (R27).
+    """
     own = records.where(
-        f.col("publisher_agent").isin(list(target.agents))
-        & (f.col("offset") > unknown)
-        & (f.col("offset") <= target.offset)
+        f.col("publisher_agent").isin(list(target.agents)) & (f.col("offset") <= target.offset)
     )
-    found = own.select("offset", "headers").mapInArrow(_replacements, "offset bigint")
+
+    def look(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        for batch in batches:
+            kept = [offset for offset in _replacements(batch) if offset not in absent]
+            yield pa.RecordBatch.from_arrays([pa.array(kept, pa.int64())], names=["offset"])
+
+    wanted = without_repeats(own).where(f.col("offset") > unknown).select("offset", "headers")
+    found = wanted.mapInArrow(look, "offset bigint")
     offset = found.agg(f.max("offset").alias("offset")).collect()[0].offset
     return None if offset is None else int(offset)
 
 
-def _replacements(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    for batch in batches:
-        offsets, listed = (column.to_pylist() for column in batch.columns)
-        kept = [
-            offset
-            for offset, headers in zip(offsets, listed, strict=True)
-            if _replaces_all({one["key"]: one["value"] or b"" for one in headers})
-        ]
-        yield pa.RecordBatch.from_arrays([pa.array(kept, pa.int64())], names=["offset"])
+def _replacements(batch: pa.RecordBatch) -> Iterator[int]:
+    columns = (column.to_pylist() for column in batch.columns)
+    for offset, headers in zip(*columns, strict=True):
+        if _replaces_all({one["key"]: one["value"] or b"" for one in headers}):
+            yield offset
 
 
 def _replaces_all(headers: dict[str, bytes]) -> bool:

@@ -1,8 +1,9 @@
 """The content at a point of the history, folded from the archive and the newest usable base."""
 
+import itertools
 from collections.abc import Iterable, Iterator
 from contextlib import closing, contextmanager
-from dataclasses import astuple, dataclass, replace
+from dataclasses import dataclass, replace
 
 import pyarrow as pa
 from pyspark.sql import Column, DataFrame, SparkSession
@@ -11,20 +12,28 @@ from pyspark.sql import functions as f
 from packhorse.blobs.open import open_blobs
 from packhorse.content.node import ROOT, Node, is_within
 from packhorse.snapshots.parts import read_part
-from packhorse.snapshots.snapshot import Part, Snapshot, left_out
-from packhorse_services.pipeline import schemas, tables
+from packhorse.snapshots.snapshot import Snapshot, left_out
 from packhorse_services.pipeline.history.beginning import Beginning, beginning
 from packhorse_services.pipeline.history.decoding import binaries_text
 from packhorse_services.pipeline.history.events import kept, package_events
+from packhorse_services.pipeline.history.fetching import Texts, characters_of
 from packhorse_services.pipeline.history.fold import fold
-from packhorse_services.pipeline.history.read import packages_up_to, removed_by, without
+from packhorse_services.pipeline.history.hashes import hash_of
+from packhorse_services.pipeline.history.order import (
+    PARTITION_CHARACTERS,
+    in_path_order,
+    partitions_for,
+    placed,
+)
+from packhorse_services.pipeline.history.read import counted, removed_by
 from packhorse_services.pipeline.history.target import Target
 from packhorse_services.pipeline.location import Location
 
-_PART = "key string, sha256 string, length bigint, content_length bigint, nodes bigint"
-_BATCH_ROWS = 2_000
-_BATCH_CHARACTERS = 8 * 1024**2
-_NODES = pa.schema([(name, pa.string()) for name in schemas.NODES.names])
+_BASE = "path string, position int, size bigint, hash bigint"
+_BATCH_ROWS = 4_000
+_ARROW = pa.schema(
+    [("path", pa.string()), ("position", pa.int32()), ("size", pa.int64()), ("hash", pa.int64())]
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,6 +47,34 @@ class Choice:
     within: str = ROOT
 
 
+@dataclass(frozen=True, slots=True)
+class Content:
+    """What is where at a point of the history."""
+
+    winners: DataFrame
+    """As `fold` gives them, kept."""
+    texts: Texts
+
+    def only(self, paths: DataFrame) -> "Content":
+        """Return what is at some paths."""
+        return Content(self.winners.join(paths.select("path"), "path", "left_semi"), self.texts)
+
+    def ordered(self, characters: int = PARTITION_CHARACTERS) -> tuple[DataFrame, int]:
+        """Return the nodes (`NODES`) in path order, and in how many partitions of that size.
+
+        Texts are read and moved once; what is sorted at a time is a partition.
+        """
+        every = characters_of(self.winners)
+        partitions = partitions_for(every, characters)
+        found = self.texts.fetched(placed(self.winners, partitions), every)
+        return in_path_order(found, partitions), partitions
+
+    def unordered(self) -> DataFrame:
+        """Return the nodes (`NODES`), in no order; each reading reads the archive again."""
+        somewhere = self.winners.withColumn("partition", f.lit(0))
+        return self.texts.fetched(somewhere, characters_of(self.winners))
+
+
 @contextmanager
 def content_at(
     spark: SparkSession,
@@ -45,10 +82,10 @@ def content_at(
     blobs_url: str,
     target: Target,
     choice: Choice,
-) -> Iterator[tuple[DataFrame, Beginning]]:
-    """Lend the content at `target`, in the columns of `fold`, and say where its fold began.
+) -> Iterator[tuple[Content, Beginning]]:
+    """Lend the content at `target`, and say where its fold began.
 
-    It is kept on the workers' disks meanwhile, so that reading it twice folds once. Raises
+    What won is kept on the workers' disks meanwhile, so that reading it twice folds once. Raises
     `TaskRefused` when the history is incomplete or holds packages that can't be read.
     """
     absent = _absent(spark, location, target, choice)
@@ -56,35 +93,38 @@ def content_at(
         begin = beginning(
             *(spark, location, blobs, target), subscriber=choice.subscriber, left_out=absent
         )
-    packages = _packages(spark, location, target, begin)
-    if absent:
-        gone = [(offset,) for offset in absent]
-        packages = without(packages, spark.createDataFrame(gone, "offset long"))
-    base = base_nodes(spark, begin.base, blobs_url, choice.within) if begin.base else None
-    events = package_events(packages, location.blobs_url(tables.BODIES), choice.within)
-    with kept(events):
-        content = fold(events, base, begin.after).where(_is_within(choice.within))
-        with kept(content):
+    packages = counted(
+        *(spark, location, target.journal_id),
+        version=target.version,
+        spans=dict.fromkeys(target.agents, (begin.after, target.offset)),
+        numbered_after=dict.fromkeys(target.agents, begin.numbered_after),
+        applied=begin.base.sequences if begin.base else (),
+        absent=absent,
+    )
+    base = base_writes(spark, begin.base, blobs_url, choice.within) if begin.base else None
+    with kept(package_events(spark, packages, choice.within)) as events:
+        winners = fold(events, base, begin.after).where(_is_within(choice.within))
+        with kept(winners):
+            content = Content(winners, Texts(packages, blobs_url, begin.base))
             yield content, replace(begin, left_out=left_out(absent))
 
 
-def base_nodes(
+def base_writes(
     spark: SparkSession, snapshot: Snapshot, blobs_url: str, within: str = ROOT
 ) -> DataFrame:
-    """Return the nodes of a snapshot as `schemas.NODES`; a task reads and verifies each part."""
+    """Return path, position (which part has it), size and hash of the nodes of a snapshot.
+
+    A task reads and verifies each part.
+    """
+    held = snapshot.parts
 
     def read(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        blobs = open_blobs(blobs_url)
-        try:
+        with closing(open_blobs(blobs_url)) as blobs:
             for batch in batches:
-                for row in batch.to_pylist():
-                    yield from _batches(read_part(Part(**row), blobs), within)
-        finally:
-            blobs.close()
+                for number in batch.column(0).to_pylist():
+                    yield from _batches(number, read_part(held[number], blobs), within)
 
-    rows = [astuple(part) for part in snapshot.parts]
-    parts = spark.createDataFrame(rows, _PART).repartition(max(1, len(rows)))
-    return parts.mapInArrow(read, schemas.NODES)
+    return spark.range(0, len(held), 1, max(1, len(held))).mapInArrow(read, _BASE)
 
 
 def _absent(
@@ -100,40 +140,20 @@ def _absent(
     return tuple(sorted(offsets))
 
 
-def _packages(
-    spark: SparkSession, location: Location, target: Target, begin: Beginning
-) -> DataFrame:
-    return packages_up_to(
-        spark,
-        location,
-        agents=target.agents,
-        after=begin.after,
-        up_to=target.offset,
-        journal_id=target.journal_id,
-        applied=begin.base.sequences if begin.base else (),
-    )
-
-
 def _is_within(path: str) -> Column:
     below = ROOT if path == ROOT else f"{path}/"
     return (f.col("path") == path) | f.col("path").startswith(below)
 
 
-def _batches(nodes: Iterable[Node], within: str) -> Iterator[pa.RecordBatch]:
-    rows: list[tuple[str, str, str, str]] = []
-    size = 0
-    for node in nodes:
-        if not is_within(node.path, within):
-            continue
-        rows.append((node.path, node.type, node.properties, binaries_text(node.binaries)))
-        size += node.size
-        if len(rows) >= _BATCH_ROWS or size >= _BATCH_CHARACTERS:
-            yield _batch(rows)
-            rows, size = [], 0
-    if rows:
-        yield _batch(rows)
+def _batches(part: int, nodes: Iterable[Node], within: str) -> Iterator[pa.RecordBatch]:
+    rows = (_row(part, node) for node in nodes if is_within(node.path, within))
+    while some := list(itertools.islice(rows, _BATCH_ROWS)):
+        columns = zip(zip(*some, strict=True), _ARROW, strict=True)
+        arrays = [pa.array(column, one.type) for column, one in columns]
+        yield pa.RecordBatch.from_arrays(arrays, schema=_ARROW)
 
 
-def _batch(rows: list[tuple[str, str, str, str]]) -> pa.RecordBatch:
-    columns = [pa.array(column, pa.string()) for column in zip(*rows, strict=True)]
-    return pa.RecordBatch.from_arrays(columns, schema=_NODES)
+def _row(part: int, node: Node) -> tuple[str, int, int, int]:
+    binaries = binaries_text(node.binaries)
+    size = len(node.path) + len(node.properties) + len(binaries)
+    return node.path, part, size, hash_of(node.path, node.type, node.properties, binaries)

@@ -1,18 +1,22 @@
-"""Archived packages to events: what each does to which path, for Spark to sort and join."""
+"""Archived packages to events: what each does to which path, for Spark to sort and join.
+
+An event of a write has no texts: what is decided needs paths and numbers alone.
+"""
 
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
-from typing import Any
 
 import pyarrow as pa
 from pyspark import StorageLevel
-from pyspark.sql import DataFrame
+from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import types as t
 
-from packhorse.blobs.api import BlobStore
 from packhorse.blobs.open import open_blobs
 from packhorse.content.node import ROOT
-from packhorse_services.pipeline.history.decoding import Event, events_of
+from packhorse_services.pipeline import tables
+from packhorse_services.pipeline.history.decoding import WRITE, Event, events_of
+from packhorse_services.pipeline.history.hashes import hash_of
+from packhorse_services.pipeline.history.packages import Packages, Share
 
 EVENTS = t.StructType(
     [
@@ -21,51 +25,49 @@ EVENTS = t.StructType(
         t.StructField("path", t.StringType(), False),
         t.StructField("range_from", t.StringType(), False),
         t.StructField("range_to", t.StringType(), False),
-        t.StructField("type", t.StringType()),
-        t.StructField("properties", t.StringType()),
-        t.StructField("binaries", t.StringType()),
         t.StructField("package_id", t.StringType(), False),
         t.StructField("position", t.IntegerType(), False),
+        t.StructField("size", t.LongType(), False),
+        t.StructField("hash", t.LongType(), False),
     ]
 )
 """`kind` is write, clear, or unreadable: then `path` says why, and `fold` refuses to go on.
 
 A clear removes `path` and all below it, or of that only what is >= `range_from` and <
-`range_to` by bytes (empty: no bound). `position` orders the writes of one package.
+`range_to` by bytes (empty: no bound). `position` orders the writes of one package; `size` is
+how many characters the node has, `hash` as `hash_of` has it.
 """
 
 _BATCH_ROWS = 4_000
-_BATCH_CHARACTERS = 8 * 1024**2
+_MOST_TASKS = 5_000
 
 _ARROW = pa.schema(
     [
         pa.field("offset", pa.int64(), False),
         *[pa.field(name, pa.string(), False) for name in ("kind", "path")],
         *[pa.field(name, pa.string(), False) for name in ("range_from", "range_to")],
-        *[pa.field(name, pa.string()) for name in ("type", "properties", "binaries")],
         pa.field("package_id", pa.string(), False),
         pa.field("position", pa.int32(), False),
+        *[pa.field(name, pa.int64(), False) for name in ("size", "hash")],
     ]
 )
 
 
-def package_events(packages: DataFrame, bodies_url: str, within: str = ROOT) -> DataFrame:
+def package_events(spark: SparkSession, packages: Packages, within: str = ROOT) -> DataFrame:
     """Return what the packages do, as `EVENTS`; clears of a package count before its writes.
 
-    `packages` has the columns of `schemas.BRONZE`, all records of the package topic. Bodies that
-    went by reference are streamed from the blob store at `bodies_url`. A package that can't be
-    read becomes an event of kind unreadable. Only what changes `within` and below it is told;
+    Bodies that went by reference are streamed from the archive's. A package that can't be read
+    becomes an event of kind unreadable. Only what changes `within` and below it is told;
     packages about other paths are passed over without a look at their bodies.
     """
+    shares = packages.shares()
 
     def decode(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        bodies = open_blobs(bodies_url)
-        try:
-            yield from _batches(_decoded(batches, bodies, within))
-        finally:
-            bodies.close()
+        own = (shares[at] for batch in batches for at in batch.column(0).to_pylist())
+        yield from _batches(_decoded(packages, own, within))
 
-    return packages.select("offset", "headers", "value").mapInArrow(decode, EVENTS)
+    tasks = max(1, min(len(shares), _MOST_TASKS))
+    return spark.range(0, len(shares), 1, tasks).mapInArrow(decode, EVENTS)
 
 
 @contextmanager
@@ -78,33 +80,35 @@ def kept(frame: DataFrame) -> Iterator[DataFrame]:
         frame.unpersist()
 
 
-def _decoded(batches: Iterable[pa.RecordBatch], bodies: BlobStore, within: str) -> Iterator[Event]:
-    for batch in batches:
-        offsets, listed, values = batch.columns
-        for row in range(batch.num_rows):
-            headers = _headers(listed[row].as_py())
-            yield from events_of(offsets[row].as_py(), headers, values[row].as_py(), bodies, within)
-
-
-def _headers(listed: list[dict[str, Any]]) -> dict[str, bytes]:
-    return {header["key"]: header["value"] or b"" for header in listed}
+def _decoded(packages: Packages, shares: Iterable[Share], within: str) -> Iterator[Event]:
+    bodies = open_blobs(packages.location.blobs_url(tables.BODIES))
+    try:
+        for share in shares:
+            for package in packages.read(share):
+                yield from events_of(*package, bodies, within)
+    finally:
+        bodies.close()
 
 
 def _batches(events: Iterable[Event]) -> Iterator[pa.RecordBatch]:
-    """Group events into batches of bounded size."""
-    waiting: list[Event] = []
-    size = 0
+    """Group events into batches; texts are let go at once."""
+    waiting: list[tuple[object, ...]] = []
     for event in events:
-        waiting.append(event)
-        size += event.size
-        if len(waiting) >= _BATCH_ROWS or size >= _BATCH_CHARACTERS:
+        waiting.append(_row(event))
+        if len(waiting) >= _BATCH_ROWS:
             yield _batch(waiting)
-            waiting, size = [], 0
+            waiting = []
     if waiting:
         yield _batch(waiting)
 
 
-def _batch(events: list[Event]) -> pa.RecordBatch:
-    columns = zip(*events, strict=True)
+def _row(event: Event) -> tuple[object, ...]:
+    texts = (event.type or "", event.properties or "", event.binaries or "")
+    measured = (event.size, hash_of(event.path, *texts)) if event.kind == WRITE else (0, 0)
+    return (*event[:5], event.package_id, event.position, *measured)
+
+
+def _batch(rows: list[tuple[object, ...]]) -> pa.RecordBatch:
+    columns = zip(*rows, strict=True)
     arrays = [pa.array(column, field.type) for column, field in zip(columns, _ARROW, strict=True)]
     return pa.RecordBatch.from_arrays(arrays, schema=_ARROW)

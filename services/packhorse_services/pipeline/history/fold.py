@@ -2,8 +2,8 @@
 
 Of a path, let w be its last write, c the last clear that covers it, d the last write below it.
 It holds what w wrote if w >= c; else it is a folder if d >= c, for every write makes the folders
-above it that are missing; else it is absent. All of that is decided on paths and offsets; bodies
-are moved once, and only to be joined with the writes that have won (ADR 0020).
+above it that are missing; else it is absent. All of that is decided on paths and numbers; texts
+are fetched afterwards, of the writes that have won (ADR 0020).
 """
 
 from collections.abc import Iterable, Iterator
@@ -16,22 +16,28 @@ from packhorse.content.node import ROOT
 from packhorse.content.tree import FOLDER
 from packhorse_services.pipeline.errors import TaskRefused
 from packhorse_services.pipeline.history.decoding import CLEAR, UNREADABLE, WRITE
+from packhorse_services.pipeline.history.hashes import node_hash
 from packhorse_services.pipeline.history.parts import Parts
 
 MAX_PARTS = 500_000
 """Clears of parts that the driver holds; 100 bytes or so each."""
 
+MERE_FOLDER = -1
+"""The `position` of a node that nothing wrote: it is there for what lies below it."""
+
 _TOLD = 20
-_CONTENT = ("path", "type", "properties", "binaries", "offset", "package_id")
+_WON = ("path", "offset", "position", "package_id", "size", "hash")
 
 
 def fold(events: DataFrame, base: DataFrame | None = None, base_offset: int = -1) -> DataFrame:
-    """Return the content after `events`: path, type, properties, binaries, offset, package_id.
+    """Return the places that have content after `events`, and what put it there.
 
-    `base` is the content at `base_offset` (columns of `schemas.NODES`); then only events above
-    that count. `offset` and `package_id` are those of the package that wrote the node, or of the
-    last one that wrote below it where the node is a mere folder; a node of the base has
-    `base_offset` and no id. Each path comes once, in no order.
+    Columns: path, offset, position, package_id, size, hash; where the node's texts are, how many
+    characters they have, and its hash (`hash_of`). `base` is the content at `base_offset` (columns
+    path, position, size, hash); then only events above that count. `offset` and `package_id` are
+    those of the package that wrote the node, or of the last one that wrote below it where the node
+    is a mere folder; a node of the base has `base_offset` and no id. Each path comes once, in no
+    order.
 
     Reads the events at once for what can't be joined, so hand it frames that are `kept`. Raises
     `TaskRefused` naming the packages that can't be read.
@@ -42,8 +48,10 @@ def fold(events: DataFrame, base: DataFrame | None = None, base_offset: int = -1
     decided = _covered(_last_writes(events, written), events, parts)
     alive = decided.where((f.col("w.offset") >= f.col("c")) | (f.col("d") >= f.col("c")))
     by_write = f.coalesce(f.col("w.offset") >= f.col("c"), f.lit(False))
-    return _with_bodies(alive.where(by_write), written).unionByName(
-        _folders(alive.where(~by_write), events)
+    return (
+        alive.where(by_write)
+        .select("path", *[f"w.{name}" for name in _WON[1:]])
+        .unionByName(_folders(alive.where(~by_write), events))
     )
 
 
@@ -87,29 +95,23 @@ def _is_part() -> Column:
 
 
 def _written(events: DataFrame, base: DataFrame | None, base_offset: int) -> DataFrame:
-    """Return all writes, those of the base among them, with their bodies."""
-    columns = (*_CONTENT, "position")
-    writes = events.where(f.col("kind") == WRITE).select(*columns)
+    """Return all writes, those of the base among them."""
+    writes = events.where(f.col("kind") == WRITE).select(*_WON)
     if base is None:
         return writes
-    placed = base.withColumns(
-        {
-            "offset": f.lit(base_offset).cast("long"),
-            "package_id": f.lit(""),
-            "position": f.lit(0).cast("int"),
-        }
-    )
-    return placed.select(*columns).unionByName(writes)
+    placed = base.withColumns({"offset": f.lit(base_offset).cast("long"), "package_id": f.lit("")})
+    return placed.select(*_WON).unionByName(writes)
 
 
 def _last_writes(events: DataFrame, written: DataFrame) -> DataFrame:
-    """Return path, w (offset and position of its last write), d (offset of the last one below)."""
-    at = written.select(
-        "path", f.struct("offset", "position").alias("w"), f.lit(None).cast("long").alias("d")
-    )
-    nothing = f.lit(None).cast("struct<offset: bigint, position: int>")
-    below = events.where(f.col("kind") == WRITE).select(
-        f.explode(_ancestors("path")).alias("path"), nothing.alias("w"), f.col("offset").alias("d")
+    """Return path, w (its last write), d (offset of the last one below)."""
+    at = written.select("path", f.struct(*_WON[1:]).alias("w"), f.lit(None).cast("long").alias("d"))
+    below = (
+        events.where(f.col("kind") == WRITE)
+        .select(f.explode(_ancestors("path")).alias("path"), f.col("offset").alias("d"))
+        .groupBy("path")
+        .agg(f.max("d").alias("d"))  # few: they are many writes' folders
+        .select("path", f.lit(None).cast(at.schema["w"].dataType).alias("w"), "d")
     )
     return at.unionByName(below).groupBy("path").agg(f.max("w").alias("w"), f.max("d").alias("d"))
 
@@ -150,11 +152,6 @@ def _ddl(frame: DataFrame) -> str:
     return ", ".join(f"{field.name} {field.dataType.simpleString()}" for field in frame.schema)
 
 
-def _with_bodies(winners: DataFrame, written: DataFrame) -> DataFrame:
-    places = winners.select("path", "w.offset", "w.position")
-    return written.join(places, ["path", "offset", "position"], "left_semi").select(*_CONTENT)
-
-
 def _folders(missing: DataFrame, events: DataFrame) -> DataFrame:
     """Return the nodes that exist only because something lies below them."""
     ids = events.where(f.col("kind") == WRITE).select("offset", "package_id").distinct()
@@ -164,11 +161,11 @@ def _folders(missing: DataFrame, events: DataFrame) -> DataFrame:
         .join(ids, "offset")
         .select(
             "path",
-            f.lit(FOLDER).alias("type"),
-            nothing.alias("properties"),
-            nothing.alias("binaries"),
             "offset",
+            f.lit(MERE_FOLDER).alias("position"),
             "package_id",
+            (f.length("path") + f.lit(4)).cast("long").alias("size"),
+            node_hash("path", f.lit(FOLDER), nothing, nothing).alias("hash"),
         )
     )
 

@@ -9,13 +9,18 @@ PARTITION_CHARACTERS = 32 * 1024**2
 _MOST_PARTITIONS = 5_000
 
 
-def partitions_for(content: DataFrame, characters: int = PARTITION_CHARACTERS) -> int:
-    """Return how many partitions hold about that much of the content each; reads all of it."""
-    size = sum((f.length(name) for name in ("path", "properties", "binaries")), f.lit(0))
-    found = content.agg(f.sum(size).alias("size")).collect()[0].size
-    return min(_MOST_PARTITIONS, 1 + int(found or 0) // characters)
+def partitions_for(characters: int, each: int = PARTITION_CHARACTERS) -> int:
+    """Return how many partitions hold about `each` characters of so many."""
+    return min(_MOST_PARTITIONS, 1 + characters // each)
+
+
+def placed(winners: DataFrame, partitions: int) -> DataFrame:
+    """Add `partition`, from 0: the one of at most that many that the path belongs to, in order."""
+    return winners.repartitionByRange(partitions, "path").withColumn(
+        "partition", f.spark_partition_id()
+    )
 
 
 def in_path_order(content: DataFrame, partitions: int) -> DataFrame:
-    """Return the content in path order, within and across that many partitions at most."""
-    return content.repartitionByRange(partitions, "path").sortWithinPartitions("path")
+    """Return content in path order, within and across the partitions that each node tells."""
+    return content.repartitionById(partitions, "partition").sortWithinPartitions("path")

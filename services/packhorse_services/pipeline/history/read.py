@@ -1,8 +1,10 @@
 """The archive as history: which packages there are between two offsets, and who removed them."""
 
-from collections.abc import Collection, Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator, Mapping
+from functools import reduce
 
 import pyarrow as pa
+from deltalake.exceptions import TableNotFoundError
 from pyspark.errors import AnalysisException
 from pyspark.sql import Column, DataFrame, SparkSession, Window
 from pyspark.sql import functions as f
@@ -18,7 +20,10 @@ from packhorse.wire.package_codec import (
 )
 from packhorse.wire.record import Undecodable
 from packhorse_services.pipeline import schemas, tables
+from packhorse_services.pipeline.archive.delta import stored
+from packhorse_services.pipeline.archive.reading import headers_of
 from packhorse_services.pipeline.errors import TablesUnusable
+from packhorse_services.pipeline.history.packages import Packages, package_files
 from packhorse_services.pipeline.location import Location
 
 REMOVED = [Status.REMOVED.value, Status.REMOVED_FAILED.value, Status.SKIPPED.value]
@@ -37,24 +42,52 @@ NUMBERS = t.StructType(
 
 
 def archived(
-    spark: SparkSession, location: Location, table: str, schema: t.StructType
+    spark: SparkSession,
+    location: Location,
+    table: str,
+    schema: t.StructType,
+    version: int | None = None,
 ) -> DataFrame:
-    """Return a table of the archive. Raises `TablesUnusable` when it isn't there yet."""
+    """Return a table of the archive, as it is now or was at a version.
+
+    Raises `TablesUnusable` when it isn't there yet.
+    """
+    reader = spark.read.format("delta")
+    if version is not None:
+        reader = reader.option("versionAsOf", version)
     try:
-        frame = spark.read.format("delta").load(location.spark_path(table))
+        frame = reader.load(location.spark_path(table))
         return schemas.require(frame, schema, table)
     except AnalysisException as error:
-        raise TablesUnusable(
-            f"there is no table {table} at {location.base}; run packhorse-pipeline archive first"
-        ) from error
+        raise _no_table(location, table) from error
 
 
-def package_records(spark: SparkSession, location: Location, journal_id: str) -> DataFrame:
+def bronze_version(location: Location) -> int:
+    """Return bronze's newest version; its files stay for days when others replace them.
+
+    Raises `TablesUnusable` when it isn't there yet.
+    """
+    try:
+        return int(stored(location, tables.BRONZE).version())
+    except TableNotFoundError as error:
+        raise _no_table(location, tables.BRONZE) from error
+
+
+def _no_table(location: Location, table: str) -> TablesUnusable:
+    return TablesUnusable(
+        f"there is no table {table} at {location.base}; run packhorse-pipeline archive first"
+    )
+
+
+def package_records(
+    spark: SparkSession, location: Location, journal_id: str, version: int | None = None
+) -> DataFrame:
     """Return the bronze rows of one package topic, with what their headers say of them.
 
-    That is `publisher_agent` and `package_id`, null where the header is missing.
+    `version` is bronze's, without it the newest. Added are `publisher_agent` and `package_id`, null
+    where the header is missing.
     """
-    bronze = archived(spark, location, tables.BRONZE, schemas.BRONZE)
+    bronze = archived(spark, location, tables.BRONZE, schemas.BRONZE, version)
     return with_headers(bronze.where(f.col("journal_id") == journal_id))
 
 
@@ -76,23 +109,35 @@ def gaps(spark: SparkSession, location: Location, journal_id: str) -> DataFrame:
     return found.select("first_missing", "next_offset").distinct()
 
 
-def packages_up_to(
+def counted(
     spark: SparkSession,
     location: Location,
-    *,
-    agents: Collection[str],
-    after: int,
-    up_to: int,
     journal_id: str,
+    *,
+    version: int,
+    spans: Mapping[str, tuple[int, int]],
+    numbered_after: Mapping[str, int] | None = None,
     applied: Iterable[AppliedSequence] = (),
-) -> DataFrame:
-    """Return the packages of `agents` with an offset above `after` and up to `up_to`.
+    absent: Iterable[int] = (),
+) -> Packages:
+    """Return the packages of agents, of each above an offset and up to another (`spans`).
 
-    The columns are those of `schemas.BRONZE`. A package that repeats a producer's number is none
-    (R27); `applied` are the highest numbers up to `after`.
+    They are those of a version of bronze, whatever is rewritten or expires meanwhile.
+
+    A package that repeats a producer's number is none (R27), nor is one of `absent`. Numbers of
+    an agent count from `numbered_after` on where its span begins later; `applied` are the highest
+    ones before.
     """
-    records = _between(package_records(spark, location, journal_id), agents, after, up_to)
-    return without_repeats(records, applied).select(*schemas.BRONZE.fieldNames())
+    inside = [
+        (f.col("publisher_agent") == agent)
+        & f.col("offset").between(min(after, (numbered_after or {}).get(agent, after)) + 1, up_to)
+        for agent, (after, up_to) in spans.items()
+    ]
+    records = package_records(spark, location, journal_id, version)
+    own = records.where(reduce(Column.__or__, inside, f.lit(False)))
+    gone = {int(row["offset"]) for row in repeats(own, applied).collect()}  # little
+    files = package_files(location, version)
+    return Packages(location, journal_id, spans, frozenset(gone.union(absent)), files)
 
 
 def numbers_up_to(
@@ -103,9 +148,11 @@ def numbers_up_to(
     after: int,
     up_to: int,
     journal_id: str,
+    version: int,
 ) -> DataFrame:
     """Return each producer's highest number in that range, and where it is: `NUMBERS`."""
-    records = _between(package_records(spark, location, journal_id), agents, after, up_to)
+    archive = package_records(spark, location, journal_id, version)
+    records = _between(archive, agents, after, up_to)
     highest = f.max(f.struct("epoch", "sequence", -f.col("offset")))
     found = numbers(records).groupBy("publisher_agent", "producer").agg(highest.alias("highest"))
     return found.select(
@@ -163,7 +210,12 @@ def without(packages: DataFrame, offsets: DataFrame) -> DataFrame:
 
 
 def without_repeats(records: DataFrame, applied: Iterable[AppliedSequence] = ()) -> DataFrame:
-    """Return the records whose number is above all that their producer gave before (R27).
+    """Return the records that are no `repeats`."""
+    return without(records, repeats(records, applied))
+
+
+def repeats(records: DataFrame, applied: Iterable[AppliedSequence] = ()) -> DataFrame:
+    """Return the offsets whose number is not above all that their producer gave before (R27).
 
     A package without a producer is always new. The bodies stay where they are: what repeats is
     found from the headers, and is little.
@@ -180,10 +232,11 @@ def without_repeats(records: DataFrame, applied: Iterable[AppliedSequence] = ())
         .rowsBetween(Window.unboundedPreceding, -1)
     )
     number = f.struct("epoch", "sequence")
-    repeats = known.withColumn("highest", f.max(number).over(before)).where(
-        number <= f.col("highest")
+    return (
+        known.withColumn("highest", f.max(number).over(before))
+        .where(number <= f.col("highest"))
+        .select("offset")
     )
-    return without(records, repeats)
 
 
 def numbers(records: DataFrame) -> DataFrame:
@@ -206,19 +259,24 @@ def _between(records: DataFrame, agents: Collection[str], after: int, up_to: int
 
 
 def _numbers(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    names = NUMBERS.fieldNames()
     for batch in batches:
-        rows = []
         offsets, headers = batch.columns
-        for offset, listed in zip(offsets.to_pylist(), headers.to_pylist(), strict=True):
-            try:
-                entry = decode_entry({one["key"]: one["value"] or b"" for one in listed})
-            except Undecodable:
-                continue  # whoever decodes the package tells of it
-            if entry.producer and is_producer(entry.producer):
-                number = (entry.producer, entry.epoch, entry.sequence)
-                rows.append(dict(zip(names, (offset, entry.publisher_agent, *number), strict=True)))
-        yield pa.RecordBatch.from_pylist(rows, schema=_NUMBERS)
+        given = zip(offsets.to_pylist(), headers_of(headers), strict=True)
+        rows = [row for offset, named in given if (row := _number(offset, named))]
+        if rows:
+            columns = zip(zip(*rows, strict=True), _NUMBERS, strict=True)
+            arrays = [pa.array(column, one.type) for column, one in columns]
+            yield pa.RecordBatch.from_arrays(arrays, schema=_NUMBERS)
+
+
+def _number(offset: int, headers: Mapping[str, bytes]) -> tuple[int, str, str, int, int] | None:
+    try:
+        entry = decode_entry(headers)
+    except Undecodable:
+        return None  # whoever decodes the package tells of it
+    if not (entry.producer and is_producer(entry.producer)):
+        return None
+    return offset, entry.publisher_agent, entry.producer, entry.epoch, entry.sequence
 
 
 _NUMBERS = pa.schema(

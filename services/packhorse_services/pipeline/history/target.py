@@ -9,9 +9,16 @@ from pyspark.sql import functions as f
 
 from packhorse.snapshots.snapshot import Snapshot
 from packhorse_services.pipeline import schemas, tables
-from packhorse_services.pipeline.errors import TaskRefused
+from packhorse_services.pipeline.archive import bronze
+from packhorse_services.pipeline.archive.delta import last_turn
+from packhorse_services.pipeline.errors import NotThere, TaskRefused
 from packhorse_services.pipeline.history.bases import known_agents
-from packhorse_services.pipeline.history.read import archived, gaps, with_headers
+from packhorse_services.pipeline.history.read import (
+    archived,
+    bronze_version,
+    gaps,
+    with_headers,
+)
 from packhorse_services.pipeline.location import Location
 
 
@@ -23,6 +30,8 @@ class Target:
     agents: tuple[str, ...]
     offset: int
     package_id: str
+    version: int
+    """Of bronze: everything about the content there is read from this one."""
 
 
 def target(
@@ -37,17 +46,20 @@ def target(
     """Return the newest archived package at or before an offset, or a time of the journal (R28).
 
     Without either, the newest one. Without `agents`, those of every publisher agent count, also of
-    one whose packages have expired and are in some of `snapshots`. Raises `TaskRefused` when
-    nothing is archived there, when the point lies behind all that is archived, or when packages
-    between it and the one found are missing; `TablesUnusable` when there is no archive.
+    one whose packages have expired and are in some of `snapshots`. Raises `NotThere` when nothing
+    is archived there, or when the point lies behind all that is archived; `TaskRefused` when
+    packages between it and the one found are missing; `TablesUnusable` when there is no archive.
     """
-    lanes = _lanes(spark, location, offset, time)
+    version = bronze_version(location)
+    lanes = _lanes(spark, location, version, offset, time)
+    if not lanes:
+        raise NotThere(nothing_archived(location, snapshots))
     archive = [lane for lane in lanes if lane.journal_id == _newest_journal(lanes)]
     journal_id = archive[0].journal_id
     names = (lane.publisher_agent for lane in archive)
     known = tuple(sorted(known_agents(names, snapshots, journal_id)))
     if unknown := sorted(set(agents) - set(known)):
-        raise TaskRefused(
+        raise NotThere(
             f"the archive has no package of publisher agent {unknown[0]!r}; it has those of "
             f"{', '.join(known)}"
         )
@@ -55,16 +67,20 @@ def target(
     chosen = tuple(sorted(agents)) or known
     found = [lane.wanted for lane in archive if lane.publisher_agent in chosen and lane.wanted]
     if not found:
-        raise TaskRefused(
+        raise NotThere(
             f"there is no archived package of {', '.join(chosen)} that early; choose a later point"
         )
     last = max(found, key=lambda package: int(package.offset))
     _require_no_gap(spark, location, archive, last.offset, offset)
-    return Target(journal_id, chosen, last.offset, last.package_id or "")
+    return Target(journal_id, chosen, last.offset, last.package_id or "", version)
 
 
 def _lanes(
-    spark: SparkSession, location: Location, offset: int | None, time: datetime | None
+    spark: SparkSession,
+    location: Location,
+    version: int,
+    offset: int | None,
+    time: datetime | None,
 ) -> list[Row]:
     """Return what is archived of each journal and publisher agent, and the last that is wanted.
 
@@ -75,8 +91,8 @@ def _lanes(
         within &= f.col("offset") <= offset
     if time is not None:
         within &= f.col("time") <= f.lit(time)
-    bronze = archived(spark, location, tables.BRONZE, schemas.BRONZE)
-    rows = with_headers(bronze).groupBy("journal_id", "publisher_agent")
+    raw = archived(spark, location, tables.BRONZE, schemas.BRONZE, version)
+    rows = with_headers(raw).groupBy("journal_id", "publisher_agent")
     return rows.agg(
         f.min("offset").alias("first"),
         f.max("offset").alias("last"),
@@ -89,15 +105,27 @@ def _lanes(
 
 def _newest_journal(lanes: Sequence[Row]) -> str:
     """Return the identity of the package topic that was archived last (R24)."""
-    if not lanes:
-        raise TaskRefused("no package is archived yet; run packhorse-pipeline archive")
     return str(max(lanes, key=lambda lane: lane.until_ms).journal_id)
+
+
+def nothing_archived(location: Location, snapshots: Collection[Snapshot] = ()) -> str:
+    """Return why the archive holds no package of any journal, and what to do."""
+    turn = last_turn(location, tables.BRONZE, bronze.QUERY)
+    if turn is None or (turn.generation, turn.batch) == (0, -1):
+        return "no package is archived yet; run packhorse-pipeline archive"
+    last = max(snapshots, key=lambda one: one.made_ms, default=None)
+    held = "" if last is None else f", and snapshot {last.id} holds the content up to {last.offset}"
+    return (
+        "the archive has no package left: all have expired (upkeep's --retention-days), or none "
+        f"had been published{held}; distribute what is needed, such as / as a deep path, and run "
+        "packhorse-pipeline archive"
+    )
 
 
 def _require_archived(archive: Sequence[Row], offset: int | None, time: datetime | None) -> None:
     first, last = min(lane.first for lane in archive), max(lane.last for lane in archive)
     if offset is not None and not first <= offset <= last:
-        raise TaskRefused(
+        raise NotThere(
             f"offset {offset} is not archived: the archive holds {first} to {last}; "
             "run packhorse-pipeline archive for later ones"
         )
@@ -106,18 +134,16 @@ def _require_archived(archive: Sequence[Row], offset: int | None, time: datetime
 
 
 def _require_time(archive: Sequence[Row], time: datetime, last: int) -> None:
-    """Raise `TaskRefused` for a time before the archive begins, or after its newest package.
+    """Raise `NotThere` for a time before the archive begins, or after its newest package.
 
     What came after that one, up to `time`, nobody has archived: there may be more.
     """
     since = _moment(min(lane.since_ms for lane in archive))
     until = _moment(max(lane.until_ms for lane in archive))
     if time < since:
-        raise TaskRefused(
-            f"the archive begins at {_shown(since)}; choose a later time, or an offset"
-        )
+        raise NotThere(f"the archive begins at {_shown(since)}; choose a later time, or an offset")
     if time > until:
-        raise TaskRefused(
+        raise NotThere(
             f"the newest archived package is of {_shown(until)}, and what came after it the "
             "archive can't know; run packhorse-pipeline archive, or name that package by "
             f"--offset {last}"

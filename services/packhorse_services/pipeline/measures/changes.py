@@ -1,15 +1,19 @@
 """What of the silver tables is new since the measures were made last."""
 
 import time
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from datetime import date
+from typing import Any
 
 from deltalake import DeltaTable
 from deltalake.exceptions import DeltaError, TableNotFoundError
-from pyspark.sql import DataFrame, Row, SparkSession
+from pyspark.sql import DataFrame, SparkSession
 
 from packhorse_services.pipeline import schemas, tables
 from packhorse_services.pipeline.errors import TablesUnusable
 from packhorse_services.pipeline.location import Location
+from packhorse_services.pipeline.whole import whole_from
 
 SOURCES = {
     tables.PACKAGES: schemas.PACKAGES,
@@ -32,6 +36,8 @@ class Version:
     table_id: str = ""
     version: int = -1
     has_feed: bool = False
+    whole_from: date | None = None
+    """Days before it have lost rows to the upkeep."""
 
 
 class Sources:
@@ -63,31 +69,33 @@ class Sources:
         rows = reader.load(self._location.spark_path(name)).where("_change_type = 'insert'")
         return schemas.require(rows, SOURCES[name], name)
 
-    def measured(self) -> dict[str, int] | None:
-        """Return the versions of the last run; None when what is new since can't be told."""
-        if current(self._location, tables.MEASURED).version < 0:
-            return None
-        reader = self._spark.read.format("delta")
-        rows = reader.load(self._location.spark_path(tables.MEASURED)).collect()
+    def measured(self, noted: Iterable[Mapping[str, Any]]) -> dict[str, int] | None:
+        """Return the versions of the last run; None when what is new since can't be told.
+
+        `noted` are the rows of `schemas.MEASURED` that it left.
+        """
         earliest = time.time() * 1000 - REMEMBERED_MS
-        known = {row["table"]: row for row in rows if row["measured_ms"] >= earliest}
+        known = {row["table"]: row for row in noted if row["measured_ms"] >= earliest}
         for name, there in self.versions.items():
             if name not in known or not _follows(there, known[name]):
                 return None
         return {name: known[name]["version"] for name in SOURCES}
 
-    def note(self) -> None:
-        """Write down that the measures are made up to these versions."""
+    def to_note(self) -> list[dict[str, Any]]:
+        """Return the rows of `schemas.MEASURED` that stand for these versions."""
         now_ms = int(time.time() * 1000)
-        rows = [
-            (each.table, each.table_id, each.version, now_ms) for each in self.versions.values()
+        return [
+            {
+                "table": each.table,
+                "table_id": each.table_id,
+                "version": each.version,
+                "measured_ms": now_ms,
+            }
+            for each in self.versions.values()
         ]
-        frame = self._spark.createDataFrame(rows, schemas.MEASURED).coalesce(1)
-        path = self._location.spark_path(tables.MEASURED)
-        frame.write.format("delta").mode("overwrite").save(path)
 
 
-def _follows(there: Version, measured: Row) -> bool:
+def _follows(there: Version, measured: Mapping[str, Any]) -> bool:
     """Tell whether the rows that came between two versions of a table can be told."""
     if measured["version"] < 0:
         return there.has_feed or there.version < 0
@@ -115,4 +123,4 @@ def current(location: Location, name: str) -> Version:
         return Version(name)
     metadata = table.metadata()
     has_feed = metadata.configuration.get(_FEED) == "true"
-    return Version(name, str(metadata.id), table.version(), has_feed)
+    return Version(name, str(metadata.id), table.version(), has_feed, whole_from(table))

@@ -6,27 +6,24 @@ from typing import Annotated
 import typer
 
 from packhorse.runtime.configuration import loaded
-from packhorse_services.pipeline.location import Location
 from packhorse_services.pipeline.measures.hours import Hours
 from packhorse_services.pipeline.measures.task import measure
-from packhorse_services.pipeline.session import spark_session
+from packhorse_services.pipeline.presence import archive_at
+from packhorse_services.pipeline.session import running_spark
 from packhorse_services.pipeline.settings import Settings
 
 
 def measures(
     all_hours: Annotated[
         bool,
-        typer.Option("--all", help="Make all hours anew that the archive still holds."),
+        typer.Option("--all", help="Make all hours anew that the archive still holds whole."),
     ] = False,
 ) -> None:
     """Bring the hourly measures up to what the archive holds."""
     settings = loaded(Settings)
-    location = Location.parse(settings.tables_url)
-    spark = spark_session(settings, location, "measures")
-    try:
+    location = archive_at(settings.tables_url)
+    with running_spark(settings, location, "measures") as spark:
         typer.echo(_said(measure(spark, location, all_hours=all_hours)))
-    finally:
-        spark.stop()
 
 
 def _said(made: Hours | None) -> str:

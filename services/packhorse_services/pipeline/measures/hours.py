@@ -30,6 +30,15 @@ class Hours:
         """The day of the first of them."""
         return _at(self.begin_ms).date()
 
+    @property
+    def partial_days(self) -> list[date]:
+        """The days of which it may be only some hours; after `since_ms` it is whole days."""
+        return sorted({_at(each).date() for each in (self.since_ms, *self.single_ms)})
+
+    def touches(self, day: date) -> bool:
+        """Tell whether one of them is on this day."""
+        return day >= _at(self.since_ms).date() or day in self.partial_days
+
     def condition(self) -> str:
         """Return the SQL condition that rows with `day` and `hour` must meet."""
         single = ", ".join(map(_literal, self.single_ms))
@@ -51,6 +60,14 @@ def hours(since_ms: int | None, single_ms: list[int]) -> Hours | None:
     if len(earlier) > _MOST_SINGLE:
         return Hours(earlier[0])
     return Hours(since_ms, tuple(earlier))
+
+
+def not_before(found: Hours | None, moment_ms: int) -> Hours | None:
+    """Return of these hours the ones from a moment on; None for None."""
+    if found is None or moment_ms <= found.begin_ms:
+        return found
+    later = tuple(each for each in found.single_ms if each >= moment_ms)
+    return Hours(max(found.since_ms, moment_ms), later)
 
 
 def since(new_rows: DataFrame) -> Column:

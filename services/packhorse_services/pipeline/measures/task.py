@@ -7,7 +7,7 @@ from contextlib import contextmanager
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as f
 
-from packhorse_services.pipeline import schemas, tables
+from packhorse_services.pipeline import tables
 from packhorse_services.pipeline.errors import TaskRefused
 from packhorse_services.pipeline.failures import translated
 from packhorse_services.pipeline.location import Location
@@ -15,7 +15,9 @@ from packhorse_services.pipeline.measures import hourly, hours, outcomes, told
 from packhorse_services.pipeline.measures.backlog import backlog
 from packhorse_services.pipeline.measures.changes import Sources, current
 from packhorse_services.pipeline.measures.hours import Hours
+from packhorse_services.pipeline.measures.kept import kept_before
 from packhorse_services.pipeline.measures.times import day_of, milliseconds
+from packhorse_services.pipeline.measures.writing import Written
 
 logger = logging.getLogger(__name__)
 
@@ -25,31 +27,27 @@ def measure(spark: SparkSession, location: Location, *, all_hours: bool = False)
 
     None when nothing is new. What had been made is remembered at the very end, so that a run that
     was killed is made again, with the same result. `all_hours` makes anew all that the archive
-    still holds. Raises `TaskRefused` when there is no archive, and what `translated` raises.
+    still holds whole; what was made of days that have expired since is kept. Raises `TaskRefused`
+    when there is no archive, `Overtaken` when another run is at work, and what `translated` raises.
     """
     with translated("measures"):
-        sources = Sources(spark, location)
-        if sources.versions[tables.PACKAGES].version < 0:
+        if current(location, tables.PACKAGES).version < 0:
             raise TaskRefused(
                 "there is no archive to measure; run packhorse-pipeline archive first"
             )
-        known = None if all_hours else sources.measured()
-        lanes = _lanes(spark, location)
+        written = Written.find(spark, location)
+        sources = Sources(spark, location)
+        known = None if all_hours else sources.measured(written.noted())
+        lanes = written.rows(tables.LANES)
         wanted = _wanted(sources, known, lanes)
+        wanted = hours.not_before(wanted, kept_before(sources, lanes, all_hours=known is None))
         if wanted is not None:
             with _made(sources, lanes, wanted) as made:
                 for name, frame in made.items():
-                    _replace(frame, location.spark_path(name), wanted)
+                    written.replace(name, frame, wanted)
                     logger.info("measures written", extra={"table": name})
-        sources.note()
+        written.note(sources.to_note())
         return wanted
-
-
-def _lanes(spark: SparkSession, location: Location) -> DataFrame:
-    if current(location, tables.LANES).version < 0:
-        return spark.createDataFrame([], schemas.LANES)
-    frame = spark.read.format("delta").load(location.spark_path(tables.LANES))
-    return schemas.require(frame, schemas.LANES, tables.LANES)
 
 
 def _wanted(sources: Sources, known: dict[str, int] | None, lanes: DataFrame) -> Hours | None:
@@ -88,9 +86,7 @@ def _made(sources: Sources, lanes: DataFrame, wanted: Hours) -> Iterator[dict[st
     """
     begin = f.timestamp_millis(f.lit(wanted.begin_ms))
     announcements = _from(sources.all(tables.ANNOUNCEMENTS), wanted)
-    # Cut off from its table: writing that would throw away all that is kept and was made from it.
-    before = told.last_before(lanes, begin).localCheckpoint()
-    rows = told.told(announcements, before).persist()
+    rows = told.told(announcements, told.last_before(lanes, begin)).persist()
     statuses, packages = _needed(sources, rows, wanted)
     happened = outcomes.outcomes(rows, statuses, packages).persist()
     failed = hourly.failures(happened, told.failed_attempts(rows)).persist()
@@ -129,10 +125,3 @@ def _needed(sources: Sources, rows: DataFrame, wanted: Hours) -> tuple[DataFrame
         statuses.where((f.col("package_offset") >= min(lows)) | (f.col("time") >= recent)),
         packages.where((f.col("offset") >= min(lows)) | (f.col("time") >= recent)),
     )
-
-
-def _replace(frame: DataFrame, path: str, wanted: Hours) -> None:
-    """Put the rows of the wanted hours in the place of those that a table has, in one commit."""
-    condition = wanted.condition()
-    writer = frame.where(condition).repartition("day").write.format("delta").mode("overwrite")
-    writer.partitionBy("day").option("replaceWhere", condition).save(path)

@@ -10,13 +10,14 @@ import typer
 from packhorse.runtime import logs
 from packhorse.runtime.auth import authenticator_for
 from packhorse.runtime.configuration import loaded
-from packhorse.runtime.problems import Problem
 from packhorse.runtime.serve import run as run_service
 from packhorse_services.pipeline.errors import TaskRefused
 from packhorse_services.pipeline.location import Location
+from packhorse_services.pipeline.presence import archive_at
 from packhorse_services.pipeline.reports import document, reading
 from packhorse_services.pipeline.reports.app import reports_app
-from packhorse_services.pipeline.reports.period import period
+from packhorse_services.pipeline.reports.known import require_measured
+from packhorse_services.pipeline.reports.period import WrongPeriod, period
 from packhorse_services.pipeline.reports.query import Selection
 from packhorse_services.pipeline.reports.reading import MOST_ROWS, Asked, Page
 from packhorse_services.pipeline.reports.schemas import REPORTS
@@ -45,9 +46,8 @@ def serve(
     """Serve reports over HTTP until told to end."""
     settings = loaded(Settings)
     logs.configure(settings.log_format, settings.log_level)
-    app = reports_app(
-        Location.parse(settings.tables_url), authenticator_for(settings), docs=settings.docs
-    )
+    location = Location.parse(settings.tables_url, only_read=True)
+    app = reports_app(location, authenticator_for(settings), docs=settings.docs)
     run_service(app, host=settings.host, port=settings.port if port is None else port)
 
 
@@ -63,11 +63,14 @@ def report(
     ] = "json",
 ) -> None:
     """Print a report from the tables themselves."""
-    tables = ReportTables(Location.parse(loaded(Settings).tables_url))
     try:
         hours = period(begin, end, datetime.now(UTC))
-    except Problem as problem:
-        raise TaskRefused(problem.errors[0]["detail"]) from None
+    except WrongPeriod as error:
+        raise TaskRefused(f"--{error}") from None
+    measured = [one.table for one in REPORTS.values()]
+    url = loaded(Settings).tables_url
+    tables = ReportTables(archive_at(url, only_read=True, or_else=measured))
+    require_measured(tables, subscriber, agent)
     selection = Selection(*hours, subscriber, None if agent is None else (agent,))
     if form == "html":
         sys.stdout.write(document.render(document.versions_of(tables), selection))

@@ -1,10 +1,9 @@
 """The hours that a report is about."""
 
 import re
-from collections.abc import Mapping
 from datetime import UTC, datetime, timedelta
 
-from packhorse.runtime.problems import Problem
+from packhorse.errors import Permanent
 
 DAYS = 92
 """The most that one report is about."""
@@ -14,17 +13,26 @@ _DAY = timedelta(days=1)
 _TIME = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(\.\d{1,9})?(Z|[+-]\d\d:\d\d)", re.IGNORECASE)
 
 
+class WrongPeriod(Permanent):
+    """There are no such hours to tell of: `name` is which end of them is wrong, `why` says more."""
+
+    def __init__(self, name: str, why: str) -> None:
+        super().__init__(f"{name}: {why}")
+        self.name, self.why = name, why
+
+
 def period(begin: str | None, end: str | None, now: datetime) -> tuple[datetime, datetime]:
     """Return the whole hours that overlap [begin, end); the last 24 of them by default.
 
-    Raises `Problem` 422 for what is no RFC 3339 time, for no time between, and for too much.
+    Raises `WrongPeriod` for what is no RFC 3339 time, for no time between, and for too much.
     """
     last = _whole(_time("to", end), up=True) if end is not None else _whole(now, up=True)
     first = _whole(_time("from", begin), up=False) if begin is not None else last - _DAY
     if first >= last:
-        raise refusal({"from": f"{text(first)} is not before {text(last)}"})
+        raise WrongPeriod("from", f"{text(first)} is not before {text(last)}")
     if last - first > timedelta(days=DAYS):
-        raise refusal({"from": f"ask for {DAYS} days at most; this is {(last - first).days}"})
+        days = (last - first).days
+        raise WrongPeriod("from", f"ask for {DAYS} days at most; this is {days}")
     return first, last
 
 
@@ -33,22 +41,15 @@ def text(time: datetime) -> str:
     return time.astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
 
 
-def refusal(wrong: Mapping[str, str]) -> Problem:
-    """Return the problem that parameters of the query are wrong."""
-    errors = [{"pointer": f"query/{name}", "detail": why} for name, why in wrong.items()]
-    return Problem(422, detail="the query can't be answered; see errors", errors=errors)
-
-
 def _time(name: str, given: str) -> datetime:
     try:
         if not _TIME.fullmatch(given):
             raise ValueError
         found = datetime.fromisoformat(given.upper()).astimezone(UTC)
     except (ValueError, OverflowError):
-        wanted = "no RFC 3339 time such as 2026-11-21T10:00:00Z (a + is written %2B in a URL)"
-        raise refusal({name: wanted}) from None
+        raise WrongPeriod(name, "no RFC 3339 time such as 2026-11-21T10:00:00Z") from None
     if not 1970 <= found.year < 9000:
-        raise refusal({name: "name a year from 1970 on"})
+        raise WrongPeriod(name, "name a year from 1970 on")
     return found
 
 

@@ -13,7 +13,7 @@ from packhorse.runtime.problems import Problem, documented
 from packhorse.runtime.validation import StrictRoute
 from packhorse_services.pipeline.reports import document, reading, spreadsheet
 from packhorse_services.pipeline.reports.cursor import read_cursor, write_cursor
-from packhorse_services.pipeline.reports.period import period, text
+from packhorse_services.pipeline.reports.period import WrongPeriod, period, text
 from packhorse_services.pipeline.reports.query import Selection
 from packhorse_services.pipeline.reports.reading import MOST_ROWS, Asked, Form
 from packhorse_services.pipeline.reports.schemas import (
@@ -59,7 +59,17 @@ Subscriber = Annotated[str | None, Query(max_length=200)]
 async def hours(caller: Reader, begin: Begin = None, end: End = None) -> tuple[datetime, datetime]:
     """Return the hours that the caller asks for."""
     del caller  # known before anything is said about the query
-    return period(begin, end, datetime.now(UTC))
+    try:
+        return period(begin, end, datetime.now(UTC))
+    except WrongPeriod as error:
+        given = begin if error.name == "from" else end
+        became_space = " (a + is written %2B in a URL)" if " " in (given or "") else ""
+        raise _refused(error.name, error.why + became_space) from None
+
+
+def _refused(name: str, why: str) -> Problem:
+    errors = [{"pointer": f"query/{name}", "detail": why}]
+    return Problem(422, detail="the query can't be answered; see errors", errors=errors)
 
 
 async def agents(caller: Reader, publisher_agent: Agent = None) -> tuple[str, ...] | None:

@@ -48,7 +48,10 @@ class ReportTables:
         if self.location.is_s3:
             self.latest("measures", ())
         elif not Path(self.location.base).is_dir():
-            raise TablesAway(f"the folder {self.location.base} is not there")
+            raise TablesAway(
+                f"the folder {self.location.base} is not there; check PACKHORSE_TABLES_URL, or "
+                "make an archive there with packhorse-pipeline archive"
+            )
 
     def latest(self, name: str, columns: Sequence[str]) -> TableVersion | None:
         """Return the table's newest version, or None for a table that nobody has written yet.

@@ -1,14 +1,17 @@
 """`packhorse-pipeline snapshot`."""
 
 import json
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from packhorse.runtime.configuration import loaded
 from packhorse_services.pipeline.errors import TaskRefused
-from packhorse_services.pipeline.location import Location
+from packhorse_services.pipeline.presence import archive_at
 from packhorse_services.pipeline.settings import Settings
+
+if TYPE_CHECKING:
+    from packhorse_services.pipeline.snapshot.task import Made
 
 AgentOption = Annotated[
     list[str] | None,
@@ -40,19 +43,28 @@ def snapshot(
     """Make a snapshot of the content in the blob store, for subscribers to begin with."""
     settings = loaded(Settings)
     blobs_url = require_blobs(settings)
-    location = Location.parse(settings.tables_url)
-    from packhorse_services.pipeline.session import spark_session
-    from packhorse_services.pipeline.snapshot.task import Made, Request, make_snapshot
+    location = archive_at(settings.tables_url, only_read=True)
+    from packhorse_services.pipeline.session import running_spark
+    from packhorse_services.pipeline.snapshot.task import Request, make_snapshot
 
     request = Request(
         offset, tuple(sorted(set(agent or ()))), subscriber, tuple(leave_out or ()), keep
     )
-    spark = spark_session(settings, location, "snapshot")
-    try:
-        made: Made = make_snapshot(spark, location, blobs_url, request)
-    finally:
-        spark.stop()
-    result = {
+    with running_spark(settings, location, "snapshot") as spark:
+        made = make_snapshot(spark, location, blobs_url, request)
+    result = _result(made)
+    typer.echo(json.dumps(result) if as_json else _said(result))
+
+
+def require_blobs(settings: Settings) -> str:
+    """Return the URL of the product's blob store. Raises `TaskRefused` when none is set."""
+    if not settings.blobs_url:
+        raise TaskRefused("there is no blob store; set PACKHORSE_BLOBS_URL to the author's")
+    return settings.blobs_url
+
+
+def _result(made: "Made") -> dict[str, object]:
+    return {
         "snapshot": made.snapshot.id,
         "offset": made.snapshot.offset,
         "nodes": made.snapshot.nodes,
@@ -62,14 +74,6 @@ def snapshot(
         "pruned": made.pruned,
         "leftovers_removed": made.leftovers,
     }
-    typer.echo(json.dumps(result) if as_json else _said(result))
-
-
-def require_blobs(settings: Settings) -> str:
-    """Return the URL of the product's blob store. Raises `TaskRefused` when none is set."""
-    if not settings.blobs_url:
-        raise TaskRefused("there is no blob store; set PACKHORSE_BLOBS_URL to the author's")
-    return settings.blobs_url
 
 
 def _said(result: dict[str, object]) -> str:

@@ -1,10 +1,13 @@
 """What the archive has heard of a subscriber, for it and its followers to judge a snapshot by."""
 
+from collections.abc import Iterable
+
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as f
 
-from packhorse.snapshots.snapshot import Told
+from packhorse.snapshots.snapshot import Snapshot, Told
 from packhorse_services.pipeline import schemas, tables
+from packhorse_services.pipeline.errors import TaskRefused
 from packhorse_services.pipeline.history.read import (
     REMOVED,
     archived,
@@ -14,6 +17,31 @@ from packhorse_services.pipeline.history.read import (
 )
 from packhorse_services.pipeline.history.target import Target
 from packhorse_services.pipeline.location import Location
+
+_TOLD = 20
+
+
+def require_heard_of(
+    spark: SparkSession, location: Location, subscriber: str, snapshots: Iterable[Snapshot]
+) -> None:
+    """Raise `TaskRefused` for a name that no subscriber has ever told the archive of.
+
+    A snapshot that was made for it before is proof enough: what it told may have expired.
+    """
+    if not subscriber or any(one.subscriber == subscriber for one in snapshots):
+        return
+    said = archived(spark, location, tables.STATUSES, schemas.STATUSES).select("subscriber")
+    announced = archived(spark, location, tables.ANNOUNCEMENTS, schemas.ANNOUNCEMENTS)
+    named = said.unionByName(announced.select("subscriber"))
+    if not named.where(f.col("subscriber") == subscriber).isEmpty():
+        return
+    rows = named.distinct().orderBy("subscriber").limit(_TOLD + 1).collect()
+    known = [row.subscriber for row in rows[:_TOLD]] + ["…"] * (len(rows) > _TOLD)
+    raise TaskRefused(
+        f"the archive has never heard of a subscriber {subscriber!r}, it knows "
+        f"{', '.join(known) or 'none yet'}; correct the name, or leave --subscriber out: a new "
+        "one takes the snapshot for everybody (if it has begun, packhorse-pipeline archive first)"
+    )
 
 
 def heard(
@@ -43,7 +71,8 @@ def _first_undecided(
     spark: SparkSession, location: Location, target: Target, subscriber: str, said: DataFrame
 ) -> dict[str, int]:
     """Return the offset of the first package without a status, of the agents that have one."""
-    records = package_records(spark, location, target.journal_id).where(
+    archive = package_records(spark, location, target.journal_id, target.version)
+    records = archive.where(
         f.col("publisher_agent").isin(list(target.agents)) & (f.col("offset") <= target.offset)
     )
     first = f.min("offset").alias("offset")

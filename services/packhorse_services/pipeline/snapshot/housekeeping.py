@@ -32,6 +32,22 @@ def remove_leftovers(blobs: BlobStore, older_than_ms: int = LEFTOVER_MS) -> int:
     return removed
 
 
+def without_lost(blobs: BlobStore) -> list[Snapshot]:
+    """Return the snapshots, newest first; one whose parts are not all there is removed.
+
+    Nobody can load it, and who finds it would not make it again.
+    """
+    found = []
+    for snapshot in all_of(blobs):
+        if all(blobs.head(part.key) is not None for part in snapshot.parts):
+            found.append(snapshot)
+        else:
+            remove(snapshot, blobs)
+            about = {"snapshot": snapshot.id, "offset": snapshot.offset}
+            logger.warning("snapshot removed: parts of it are gone", extra=about)
+    return found
+
+
 def prune(blobs: BlobStore, made: Snapshot, keep: int) -> list[Snapshot]:
     """Remove all but the newest `keep` snapshots of the same agents and subscriber as `made`.
 

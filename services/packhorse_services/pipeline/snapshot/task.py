@@ -9,17 +9,17 @@ from pyspark.sql import DataFrame, SparkSession
 from packhorse.blobs.api import BlobStore
 from packhorse.blobs.open import open_blobs
 from packhorse.snapshots.snapshot import AppliedSequence, Snapshot, Told, left_out, new_id
-from packhorse.snapshots.store import all_of, publish
+from packhorse.snapshots.store import publish
 from packhorse_services.pipeline.errors import TaskRefused
 from packhorse_services.pipeline.failures import translated
 from packhorse_services.pipeline.history.beginning import Beginning
 from packhorse_services.pipeline.history.binaries import missing_binaries
-from packhorse_services.pipeline.history.content import Choice, content_at
+from packhorse_services.pipeline.history.content import Choice, Content, content_at
 from packhorse_services.pipeline.history.read import numbers_up_to
 from packhorse_services.pipeline.history.target import Target, target
 from packhorse_services.pipeline.location import Location
-from packhorse_services.pipeline.snapshot.hearing import heard
-from packhorse_services.pipeline.snapshot.housekeeping import prune, remove_leftovers
+from packhorse_services.pipeline.snapshot.hearing import heard, require_heard_of
+from packhorse_services.pipeline.snapshot.housekeeping import prune, remove_leftovers, without_lost
 from packhorse_services.pipeline.snapshot.writing import PART_CHARACTERS, write_parts
 
 logger = logging.getLogger(__name__)
@@ -60,8 +60,8 @@ def make_snapshot(
 ) -> Made:
     """Make the snapshot, and then tidy up. Killed anywhere, it may be run again.
 
-    Raises `TaskRefused` when the history is incomplete or unreadable, or nothing is archived; the
-    blob store's errors; and what `translated` raises.
+    Raises `TaskRefused` when the history is incomplete or unreadable, nothing is archived, or the
+    archive has never heard of the subscriber; the blob store's errors; what `translated` raises.
     """
     blobs = open_blobs(blobs_url)
     try:
@@ -83,7 +83,8 @@ class _Run:
 
     def run(self) -> Made:
         wanted = self.request
-        snapshots = list(all_of(self.blobs))
+        snapshots = without_lost(self.blobs)
+        require_heard_of(self.spark, self.location, wanted.subscriber, snapshots)
         point = target(
             *(self.spark, self.location),
             agents=wanted.agents,
@@ -98,7 +99,7 @@ class _Run:
         with content_at(self.spark, self.location, self.blobs_url, point, choice) as found:
             content, begin = found
             if wanted.offset is not None:
-                _require_binaries(content, self.blobs_url)
+                _require_binaries(content.unordered(), self.blobs_url)
             made = self._written(content, point, begin, told)
         publish(made, self.blobs)
         about = {"snapshot": made.id, "offset": made.offset, "nodes": made.nodes}
@@ -106,7 +107,7 @@ class _Run:
         return Made(made, is_new=True, base=begin.base)
 
     def _written(
-        self, content: DataFrame, point: Target, begin: Beginning, told: tuple[Told, ...]
+        self, content: Content, point: Target, begin: Beginning, told: tuple[Told, ...]
     ) -> Snapshot:
         snapshot_id = new_id()
         parts = write_parts(content, snapshot_id, self.blobs_url, self.request.part_characters)
@@ -164,9 +165,10 @@ def _sequences(
         spark,
         location,
         agents=point.agents,
-        after=begin.base.offset if begin.base else -1,
+        after=begin.numbered_after,
         up_to=point.offset,
         journal_id=point.journal_id,
+        version=point.version,
     )
     for row in found.collect():  # one for each producer
         one = AppliedSequence(

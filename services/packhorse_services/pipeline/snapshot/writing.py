@@ -6,7 +6,6 @@ from dataclasses import astuple
 
 import pyarrow as pa
 from pyspark import TaskContext
-from pyspark.sql import DataFrame
 
 from packhorse.blobs.open import open_blobs
 from packhorse.content.node import Node
@@ -14,11 +13,8 @@ from packhorse.content.rows import node_of
 from packhorse.snapshots.parts import write_part
 from packhorse.snapshots.snapshot import MAX_PARTS, Part, part_key
 from packhorse_services.pipeline.errors import TaskRefused
-from packhorse_services.pipeline.history.order import (
-    PARTITION_CHARACTERS,
-    in_path_order,
-    partitions_for,
-)
+from packhorse_services.pipeline.history.content import Content
+from packhorse_services.pipeline.history.order import PARTITION_CHARACTERS
 
 PART_CHARACTERS = PARTITION_CHARACTERS
 """What a part holds about; a subscriber reads one after the other, in constant memory."""
@@ -39,14 +35,14 @@ _DDL = (
 
 
 def write_parts(
-    content: DataFrame, snapshot_id: str, blobs_url: str, part_characters: int = PART_CHARACTERS
+    content: Content, snapshot_id: str, blobs_url: str, part_characters: int = PART_CHARACTERS
 ) -> list[Part]:
-    """Store the content (columns of `schemas.NODES`) as parts, and return them in path order.
+    """Store the content as parts, and return them in path order.
 
-    `content` is read twice, for its size and for its nodes. A task that is repeated writes the
-    same bytes under the same keys. Raises `TaskRefused` for more than a snapshot can hold.
+    A task that is repeated writes the same bytes under the same keys. Raises `TaskRefused` for
+    more than a snapshot can hold.
     """
-    partitions = partitions_for(content, part_characters)
+    ordered, partitions = content.ordered(part_characters)
     each = MAX_PARTS // partitions
 
     def write(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
@@ -65,9 +61,8 @@ def write_parts(
         finally:
             blobs.close()
 
-    nodes = content.select("path", "type", "properties", "binaries")
-    ordered = in_path_order(nodes, partitions)
-    rows = ordered.mapInArrow(write, _DDL).collect()  # what the manifest will hold
+    nodes = ordered.select("path", "type", "properties", "binaries")
+    rows = nodes.mapInArrow(write, _DDL).collect()  # what the manifest will hold
     return [Part(*row[1:]) for row in sorted(rows)]
 
 

@@ -16,7 +16,7 @@ from packhorse_services.pipeline.settings import Settings
 from packhorse_services.pipeline.sweep import marking, sweeping
 from packhorse_services.pipeline.sweep.marking import HOUR_MS
 from packhorse_services.pipeline.sweep.report import Summary, Totals
-from packhorse_services.pipeline.sweep.stores import stores_of
+from packhorse_services.pipeline.sweep.stores import Stores, stores_of
 
 JsonOption = Annotated[bool, typer.Option("--json", help="Print the result as one line of JSON.")]
 GoneOption = Annotated[
@@ -36,6 +36,7 @@ def mark_command(
     """Find the blobs that nobody refers to, write a report, and delete nothing."""
     settings = loaded(Settings)
     with stores_of(settings) as stores:
+        _tell_unheard_of(stores, gone)
         mark_id = marking.new_mark_id(stores.now_ms())
         with _session(settings, "mark") as (spark, location):
             from packhorse_services.pipeline.sweep.spark_report import SparkReport
@@ -69,30 +70,40 @@ def sweep_command(
         raise TaskRefused(f"{mark_id[:80]!r} is no id of a mark")
     settings = loaded(Settings)
     patience = sweeping.Patience(round(after_minutes * 60_000), round(max_age_hours * HOUR_MS))
-    with stores_of(settings) as stores, _session(settings, "sweep") as (spark, location):
-        from packhorse_services.pipeline.sweep.spark_report import SparkReport
+    with stores_of(settings) as stores:
+        _tell_unheard_of(stores, gone)
+        with _session(settings, "sweep") as (spark, location):
+            from packhorse_services.pipeline.sweep.spark_report import SparkReport
 
-        summary, going = sweeping.sweep(
-            SparkReport(spark, location, mark_id),
-            stores,
-            gone=gone or (),
-            patience=patience,
-            dry_run=dry_run,
-            parts=_parts(spark),
-        )
+            summary, going = sweeping.sweep(
+                SparkReport(spark, location, mark_id),
+                stores,
+                gone=gone or (),
+                patience=patience,
+                dry_run=dry_run,
+                parts=_parts(spark),
+            )
     _tell(summary, "would_remove" if dry_run else "removed", going, as_json=as_json)
+
+
+def _tell_unheard_of(stores: Stores, gone: list[str] | None) -> None:
+    """Name those that --gone names for nothing; the author may also have forgotten them since."""
+    unheard_of = stores.unheard_of(gone) if gone else []
+    if unheard_of:
+        typer.echo(
+            f"--gone {', '.join(unheard_of)}: the author knows no such subscriber; correct the "
+            "name, or leave it out",
+            err=True,
+        )
 
 
 @contextmanager
 def _session(settings: Settings, name: str) -> Iterator[tuple[SparkSession, Location]]:
-    from packhorse_services.pipeline.session import spark_session
+    from packhorse_services.pipeline.session import running_spark
 
     location = Location.parse(settings.tables_url)
-    spark = spark_session(settings, location, name)
-    try:
+    with running_spark(settings, location, name) as spark:
         yield spark, location
-    finally:
-        spark.stop()
 
 
 def _parts(spark: SparkSession) -> int:

@@ -12,7 +12,7 @@ from packhorse.db.metadata import BOOKKEEPER
 from packhorse.db.roles import act_as
 from packhorse.messaging.api import Journal
 from packhorse.wire.topics import Topics
-from packhorse_services.pipeline.errors import TaskRefused
+from packhorse_services.pipeline.errors import NotYet, TaskRefused
 from packhorse_services.pipeline.repositories import reading
 from packhorse_services.pipeline.settings import Settings
 
@@ -45,14 +45,23 @@ class Stores:
         return after
 
     def check_subscribers(self, gone: Collection[str]) -> None:
-        """Raise `TaskRefused` when somebody is known whose repository would not be read."""
+        """Raise `TaskRefused` when somebody is known whose repository would not be read.
+
+        Also when one that is said to be gone has just announced itself.
+        """
         with reading(self.author_url, "the author") as connection:
             act_as(connection, BOOKKEEPER)
+            alive = connection.execute(_ALIVE, ([*gone], _ALIVE_S)).fetchone()
             rows = connection.execute(
                 "SELECT DISTINCT subscriber FROM bookkeeping.known_subscriber "
                 "WHERE NOT subscriber = ANY(%s) ORDER BY subscriber LIMIT 5",
                 ([*self.subscriber_urls, *gone],),
             ).fetchall()
+        if alive:
+            raise TaskRefused(
+                f"subscriber {alive[0]} has announced itself a moment ago, so it is not gone; end "
+                "it first, or add it to PACKHORSE_SUBSCRIBER_DATABASES"
+            )
         if rows:
             names = ", ".join(name for (name,) in rows)
             raise TaskRefused(
@@ -60,10 +69,22 @@ class Stores:
                 "to PACKHORSE_SUBSCRIBER_DATABASES, or say --gone NAME of one that is gone for good"
             )
 
-    def check_in_flight(self, ended_ms: int) -> None:
-        """Raise `TaskRefused` while an export that is older than the mark's end may go on.
+    def unheard_of(self, names: Collection[str]) -> list[str]:
+        """Return those of the names that no subscriber has that the author knows, in order."""
+        with reading(self.author_url, "the author") as connection:
+            act_as(connection, BOOKKEEPER)
+            rows = connection.execute(
+                "SELECT DISTINCT subscriber FROM bookkeeping.known_subscriber "
+                "WHERE subscriber = ANY(%s)",
+                ([*names],),
+            ).fetchall()
+        return sorted(set(names).difference(name for (name,) in rows))
 
-        It may put an old reference into the log, which neither scan has seen.
+    def check_in_flight(self, ended_ms: int) -> None:
+        """Raise `NotYet` while an export that is older than the mark's end may go on.
+
+        It may put an old reference into the log, which neither scan has seen. Raises `TaskRefused`
+        when nobody could see such an export.
         """
         with reading(self.author_url, "the author") as connection:
             hidden = _one(connection, _HIDDEN)
@@ -74,7 +95,7 @@ class Stores:
                 )
             older = _one(connection, _OLDER, ended_ms)
         if older is not None:
-            raise TaskRefused(
+            raise NotYet(
                 f"a transaction at the author is older than the end of the mark ({older}); what "
                 "it exports may refer to what was marked: sweep when it has ended"
             )
@@ -88,6 +109,12 @@ class Stores:
 
 
 _NOW = "SELECT (extract(epoch FROM clock_timestamp()) * 1000)::bigint"
+_ALIVE_S = 60
+_ALIVE = (
+    "SELECT subscriber FROM bookkeeping.known_subscriber WHERE subscriber = ANY(%s) "
+    "AND seen_at > clock_timestamp() - make_interval(secs => %s) ORDER BY subscriber LIMIT 1"
+)
+
 _HIDDEN = """
     SELECT pid FROM pg_stat_activity WHERE datname = current_database()
     AND backend_type = 'client backend' AND query = '<insufficient privilege>' LIMIT 1

@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 
 from packhorse.blobs.api import BlobStore, StoredBlob
 from packhorse.blobs.open import open_blobs
-from packhorse_services.pipeline.errors import TaskRefused
+from packhorse_services.pipeline.errors import NotThere, NotYet, TaskRefused
 from packhorse_services.pipeline.sweep.marking import HOUR_MS, Round
 from packhorse_services.pipeline.sweep.report import Removal, Report, State, Summary, Totals
 from packhorse_services.pipeline.sweep.stores import Stores
@@ -60,8 +60,8 @@ def sweep(
     """Remove what the mark found and nobody refers to now; returns the mark and what went.
 
     Killed and run again it goes on. With `dry_run` it returns what would go. Raises `TaskRefused`
-    for a mark that may not be swept, and whatever a source raises that can't be read; then
-    nothing was removed.
+    for a mark that may not be swept, `NotYet` where it may be later, and whatever a source raises
+    that can't be read; then nothing was removed.
     """
     summary = _sweepable(report, stores)
     check_age(summary, stores, patience)
@@ -83,7 +83,7 @@ def sweep(
 def _sweepable(report: Report, stores: Stores) -> Summary:
     summary = report.state()
     if summary is None:
-        raise TaskRefused("there is no such mark; packhorse-pipeline mark prints the id of one")
+        raise NotThere("there is no such mark; packhorse-pipeline mark prints the id of one")
     if summary.state is State.SWEPT:
         raise TaskRefused(f"{summary.id} has been swept already; make a new mark")
     if summary.state is not State.COMPLETE:
@@ -98,10 +98,10 @@ def _sweepable(report: Report, stores: Stores) -> Summary:
 
 
 def check_age(summary: Summary, stores: Stores, patience: Patience) -> None:
-    """Raise `TaskRefused` when it is too early or too late to sweep the mark."""
+    """Raise `NotYet` when it is too early to sweep the mark, `TaskRefused` when it is too late."""
     age_ms = stores.now_ms() - summary.ended_ms
     if age_ms < patience.earliest_ms:
-        raise TaskRefused(
+        raise NotYet(
             f"{summary.id} ended {age_ms // 1000} s ago; packages that were under way then may not "
             f"be in the log yet: sweep it after {patience.earliest_ms // 1000} s"
         )

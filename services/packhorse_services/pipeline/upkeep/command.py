@@ -10,8 +10,9 @@ from packhorse.blobs.open import open_blobs
 from packhorse.runtime.configuration import InvalidConfiguration, loaded
 from packhorse.snapshots.snapshot import Snapshot
 from packhorse.snapshots.store import all_of
-from packhorse_services.pipeline.location import Location
-from packhorse_services.pipeline.session import spark_session
+from packhorse_services.pipeline.advice import as_typed
+from packhorse_services.pipeline.presence import archive_at
+from packhorse_services.pipeline.session import running_spark
 from packhorse_services.pipeline.settings import Settings
 from packhorse_services.pipeline.upkeep.task import LEAST_DAYS, Plan, expected, keep_up, plan
 
@@ -38,32 +39,36 @@ def upkeep(
 ) -> None:
     """Compact the tables, delete days that have expired, and delete files that nobody reads."""
     settings = loaded(Settings)
-    location = Location.parse(settings.tables_url)
-    with _snapshots(settings, needed=not even_without_snapshot) as snapshots:
-        spark = spark_session(settings, location, "upkeep")
-        try:
-            planned = plan(
-                *(spark, location, snapshots),
-                retention_days=retention_days,
-                measures_days=measures_days,
-            )
-            _tell_what_is_held(planned)
-            if dry_run:
-                for name, count in expected(spark, location, planned).items():
-                    typer.echo(f"{name}: {count} would be deleted")
-            else:
-                keep_up(spark, location, planned, typer.echo)
-        finally:
-            spark.stop()
+    location = archive_at(settings.tables_url)
+    with (
+        _snapshots(settings, needed=not even_without_snapshot) as snapshots,
+        running_spark(settings, location, "upkeep") as spark,
+    ):
+        planned = plan(
+            *(spark, location, snapshots),
+            retention_days=retention_days,
+            measures_days=measures_days,
+        )
+        _tell_what_is_held(planned)
+        if dry_run:
+            for name, count in expected(spark, location, planned).items():
+                typer.echo(f"{name}: {count} would be deleted")
+        else:
+            keep_up(spark, location, planned, typer.echo)
 
 
 def _tell_what_is_held(planned: Plan) -> None:
-    held = planned.held_by
+    held, unread = planned.held_by, planned.unread_from
+    if unread is not None and unread == planned.archive_from:
+        typer.echo(
+            f"everything from {unread} on is kept: silver has not read all of bronze from that day "
+            + as_typed("on; let packhorse-pipeline archive run to its end first")
+        )
     if held is not None:
         typer.echo(
             f"everything from {held.day} on is kept although it has expired: no snapshot for "
             f"everybody holds the packages of {held.publisher_agent} from offset {held.offset} on; "
-            "make one with packhorse-pipeline snapshot"
+            + as_typed("make one with packhorse-pipeline snapshot")
         )
 
 

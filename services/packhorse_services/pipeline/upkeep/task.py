@@ -9,28 +9,29 @@ from pyspark.sql import functions as f
 
 from packhorse.snapshots.snapshot import Snapshot
 from packhorse_services.pipeline import schemas, tables
+from packhorse_services.pipeline.archive.delta import SILVER
 from packhorse_services.pipeline.errors import TaskRefused
 from packhorse_services.pipeline.failures import translated
 from packhorse_services.pipeline.history.read import archived
 from packhorse_services.pipeline.location import Location
+from packhorse_services.pipeline.measures import writing
 from packhorse_services.pipeline.measures.changes import current
-from packhorse_services.pipeline.upkeep import bodies, delta
+from packhorse_services.pipeline.upkeep import bodies, commits, compaction, delta
 from packhorse_services.pipeline.upkeep.needed import (
     Needed,
     covered,
     followed,
     needed,
 )
+from packhorse_services.pipeline.upkeep.unread import first_unread
 
 LEAST_DAYS = 8
 """Of a retention: what is younger may still be read by a stream, or corrected by a late record."""
 
-ARCHIVE = (
-    *(tables.BRONZE, tables.QUARANTINE, tables.PACKAGES, tables.STATUSES),
-    *(tables.COMMAND_STATUSES, tables.ANNOUNCEMENTS, tables.COMMANDS, tables.EVENTS),
-)
-MEASURES = (*(tables.DELIVERY, tables.FAILURES, tables.SLOWEST, tables.PUBLISHING, tables.LANES),)
+ARCHIVE = (tables.BRONZE, *SILVER)
+"""What has days and expires; the accepted gaps have none, and stay."""
 _UNPARTITIONED = (tables.MEASURED,)
+MEASURES = tuple(name for name in writing.MEASURES if name not in _UNPARTITIONED)
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,6 +43,8 @@ class Plan:
     measures_from: date | None
     held_by: Needed | None
     """What keeps days that the retention would have let go."""
+    unread_from: date | None = None
+    """The first day of bronze that silver has not read; it is neither let go nor rewritten."""
 
 
 def plan(
@@ -71,9 +74,11 @@ def plan(
             told = archived(spark, location, tables.ANNOUNCEMENTS, schemas.ANNOUNCEMENTS)
             sets = followed(told.where(f.col("day") >= f.lit(begin)))
             held = needed(packages, covered(packages, snapshots, sets))
-    if held is not None and held.day < begin:
-        return Plan(today, held.day, measures_from, held)
-    return Plan(today, begin, measures_from, None)
+        unread = first_unread(spark, location)
+    if held is not None and held.day >= begin:
+        held = None
+    days = [begin, *([held.day] if held else []), *([unread] if unread else [])]
+    return Plan(today, min(days), measures_from, held, unread)
 
 
 def expected(spark: SparkSession, location: Location, planned: Plan) -> dict[str, int]:
@@ -103,17 +108,23 @@ def keep_up(
             if table == tables.STATUSES:
                 delta.expire_statuses(spark, location, before)
             else:
-                delta.expire(spark, location, table, before)
+                commits.expire(location, table, before)
         tell(f"the archive begins at {planned.archive_from}")
         gone = _expired_bodies(spark, location, _packages(spark, location), planned)
         bodies.delete(gone, location.blobs_url(tables.BODIES))
         tell("bodies of packages that are gone are deleted")
         for table in _there(location, (*ARCHIVE, *MEASURES)):
-            fewer = delta.compact(spark, location, table, planned.today)
-            delta.vacuum(spark, location, table)
-            tell(f"{table} has {fewer} files less")
+            tell(f"{table} has {_compact(spark, location, table, planned)} files less")
+            delta.vacuum(location, table)
         for table in _there(location, _UNPARTITIONED):
-            delta.vacuum(spark, location, table)
+            delta.vacuum(location, table)
+
+
+def _compact(spark: SparkSession, location: Location, table: str, planned: Plan) -> int:
+    before = planned.today
+    if table == tables.BRONZE and planned.unread_from is not None:
+        before = min(before, planned.unread_from)
+    return compaction.compact(spark, location, table, before)
 
 
 def _expiring(location: Location, planned: Plan) -> list[tuple[str, date]]:
@@ -135,6 +146,8 @@ def _packages(spark: SparkSession, location: Location) -> DataFrame:
 def _expired_bodies(
     spark: SparkSession, location: Location, packages: DataFrame, planned: Plan
 ) -> DataFrame:
+    """Return the bodies that nobody needs, a fold that still reads expired rows included."""
     midnight = datetime.combine(planned.archive_from, datetime.min.time(), UTC)
+    midnight -= timedelta(hours=delta.VACUUM_HOURS)
     found = bodies.listed(spark, location.blobs_url(tables.BODIES))
     return bodies.expired(found, packages, int(midnight.timestamp() * 1000))

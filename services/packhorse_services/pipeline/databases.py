@@ -1,0 +1,90 @@
+"""What a database says that can't be used, in one line that names the setting to look at."""
+
+import re
+
+from sqlalchemy.engine import make_url
+from sqlalchemy.exc import ArgumentError
+
+from packhorse.db.engine import BadDatabaseUrl, check_database_url
+from packhorse_services.pipeline.errors import TaskFailed, TaskRefused
+
+AUTHOR = "the author"
+"""What the author's database is called where subscribers' are told apart by their names."""
+
+AUTHOR_SETTING = "PACKHORSE_DATABASE_URL"
+JOURNAL_SETTING = "PACKHORSE_JOURNAL_URL"
+SUBSCRIBERS_SETTING = "PACKHORSE_SUBSCRIBER_DATABASES"
+
+_BY_SQLALCHEMY = "(psycopg.OperationalError) "
+_BY_THE_JOURNAL = "the journal's database says: "
+_AGAIN = re.compile(r"; (?:try|poll) again(?: later)?$")
+"""What the journal advises, which `journal_away` says once, and better."""
+_NOT_THERE = re.compile(r'\b(?:(?:database|relation) ".*"|role "packhorse_\w+") does not exist')
+
+
+def first_line(said: object) -> str:
+    """Return what a database says, without the same again for each address that was tried."""
+    line = " ".join(str(said).strip().partition("\n")[0].split())
+    return line.removeprefix(_BY_SQLALCHEMY).removeprefix(_BY_THE_JOURNAL)
+
+
+def is_misnamed(said: object) -> bool:
+    """Tell whether a URL names no database of ours, or none at all, so that no later try helps."""
+    return _NOT_THERE.search(first_line(said)) is not None
+
+
+def unusable(text: str, said: object) -> TaskFailed | TaskRefused:
+    """Return the error with `text` for a database that can't be used, and says why."""
+    return TaskRefused(text) if is_misnamed(said) else TaskFailed(text)
+
+
+def advised(what: str, said: object, setting: str) -> str:
+    """Return `what` is the matter, what the database says of it, and what to do."""
+    return f"{what}: {first_line(said)}; look at {setting}, and run it again"
+
+
+def require_url(url: str, setting: str, name: str = AUTHOR) -> None:
+    """Raise `TaskRefused` for what can't be the URL of `name`'s database; quotes nothing of it."""
+    try:
+        check_database_url(url)
+    except BadDatabaseUrl as error:
+        raise TaskRefused(
+            f"that is no URL of the database of {name} ({setting}): {error}"
+        ) from None
+
+
+def author_away(said: object) -> str:
+    """Return that the author's database can't be used, and what to do."""
+    return advised("the author's database can't be used", said, AUTHOR_SETTING)
+
+
+def no_topic(said: object, whose: str) -> str:
+    """Return that a topic is not there, and why: the journal's URL may be that of something else.
+
+    `whose` is what the database of the URL is, where that is known; "" elsewhere. A topic that
+    was there, or that lacks a partition, is told as the journal tells it.
+    """
+    line = first_line(said)
+    found = line.partition(";")[0]
+    if not found.endswith("does not exist"):
+        return line
+    named = f" ({JOURNAL_SETTING} names {whose})" if whose else ""
+    return (
+        f"{found}{named}; set {JOURNAL_SETTING} to the journal that the publishers use, and "
+        "PACKHORSE_TOPIC_PREFIX as they have it; only a new journal needs packhorse topics create"
+    )
+
+
+def is_same(url: str, other: str) -> bool:
+    """Tell whether two URLs name one database; not so of what is no database's URL."""
+    try:
+        found = [make_url(one) for one in (url, other)]
+    except (ArgumentError, ValueError):  # ValueError: several brokers, each with a port
+        return False
+    first, second = ((one.host, one.port or 5432, one.database) for one in found)
+    return first == second
+
+
+def journal_away(said: object) -> str:
+    """Return that the journal can't be used, and what to do."""
+    return advised("the journal can't be used", _AGAIN.sub("", first_line(said)), JOURNAL_SETTING)

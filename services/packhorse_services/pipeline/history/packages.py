@@ -1,0 +1,153 @@
+"""The packages that count, as tasks read them: by Arrow from the archive's own files.
+
+Rows of whole bodies never pass through the JVM to be decoded (ADR 0020).
+"""
+
+from collections.abc import Collection, Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+from pyarrow import fs
+
+from packhorse.wire.package_codec import AGENT_HEADER
+from packhorse_services.pipeline import storage, tables
+from packhorse_services.pipeline.archive.delta import stored
+from packhorse_services.pipeline.archive.reading import headers_of
+from packhorse_services.pipeline.kept_files import Kept, files_of
+from packhorse_services.pipeline.location import Location
+
+SHARE_BYTES = 32 * 1024**2
+"""What a share of a file has about, compressed."""
+
+_ROWS = 256
+_COLUMNS = ["offset", "journal_id", "headers", "value"]
+_OFFSET = "offset"
+
+
+class Package(NamedTuple):
+    """An archived record of a package topic."""
+
+    offset: int
+    headers: dict[str, bytes]
+    value: bytes
+
+
+@dataclass(frozen=True, slots=True)
+class Share:
+    """The `number`th of `count` shares of the row groups of a file, from 0."""
+
+    path: str
+    number: int
+    count: int
+
+
+@dataclass(frozen=True, slots=True)
+class Packages:
+    """Which packages of a journal count, and the files that they are in."""
+
+    location: Location
+    journal_id: str
+    spans: Mapping[str, tuple[int, int]]
+    """Of each publisher agent: above which offset, and up to which."""
+    absent: frozenset[int]
+    """Offsets of packages that do not count."""
+    files: tuple[Kept, ...]
+
+    def shares(self) -> list[Share]:
+        """Return what tasks may read side by side; all of them are all packages."""
+        first = min((after for after, _ in self.spans.values()), default=0) + 1
+        last = max((up_to for _, up_to in self.spans.values()), default=-1)
+        found = []
+        for file in self.files:
+            if file.overlaps(first, last):
+                count = 1 + file.size // SHARE_BYTES
+                path = _path(self.location, file)
+                found += [Share(path, number, count) for number in range(count)]
+        return found
+
+    def read(self, share: Share) -> Iterator[Package]:
+        """Yield the packages of a share; memory is bounded by a row group of the file."""
+        with _opened(self.location, share.path) as file:
+            each = file.num_row_groups / share.count
+            first, end = int(share.number * each), int((share.number + 1) * each)
+            if share.number + 1 == share.count:
+                end = file.num_row_groups
+            yield from self._counting(file, range(first, end))
+
+    def at(self, offsets: Collection[int]) -> Iterator[Package]:
+        """Yield the packages at some offsets, which are held in memory; in no order."""
+        first, last = min(offsets), max(offsets)
+        held = pa.array(sorted(offsets), pa.int64())
+        for known in self.files:
+            if known.overlaps(first, last):
+                with _opened(self.location, _path(self.location, known)) as file:
+                    groups = [
+                        number
+                        for number in range(file.num_row_groups)
+                        if _may_hold(file, number, first, last)
+                    ]
+                    yield from self._counting(file, groups, held)
+
+    def _counting(
+        self, file: pq.ParquetFile, groups: Iterable[int], held: pa.Array | None = None
+    ) -> Iterator[Package]:
+        for batch in _rows(file, groups):
+            wanted = pc.equal(batch.column("journal_id"), self.journal_id)
+            if held is not None:
+                wanted = pc.and_(wanted, pc.is_in(batch.column(_OFFSET), value_set=held))
+            rows = batch.filter(wanted)
+            columns = rows.column(_OFFSET).to_pylist(), headers_of(rows.column("headers"))
+            for number, (offset, headers) in enumerate(zip(*columns, strict=False)):
+                if self._counts(offset, headers):
+                    yield Package(offset, headers, rows.column("value")[number].as_py())
+
+    def _counts(self, offset: int, headers: Mapping[str, bytes]) -> bool:
+        agent = headers.get(AGENT_HEADER, b"").decode(errors="replace")
+        after, up_to = self.spans.get(agent, (0, -1))
+        return after < offset <= up_to and offset not in self.absent
+
+
+def package_files(location: Location, version: int) -> tuple[Kept, ...]:
+    """Return the files of the archive's package topics at a version of bronze."""
+    bronze = stored(location, tables.BRONZE)
+    bronze.load_as_version(version)
+    return tuple(one for one in files_of(bronze) if one.partition["topic"].endswith("_package"))
+
+
+def _path(location: Location, file: Kept) -> str:
+    return storage.path(location, f"{tables.BRONZE}/{file.path}")
+
+
+class _opened:  # noqa: N801 - a context manager
+    """Lends a file, opened so that no more of it is held than is being read."""
+
+    def __init__(self, location: Location, path: str) -> None:
+        self._raw: fs.NativeFile = storage.filesystem(location).open_input_file(path)
+
+    def __enter__(self) -> pq.ParquetFile:
+        return pq.ParquetFile(self._raw)
+
+    def __exit__(self, *_: object) -> None:
+        self._raw.close()
+
+
+def _rows(file: pq.ParquetFile, groups: Iterable[int]) -> Iterator[pa.RecordBatch]:
+    """Yield rows group by group: a batch over several would hold all of their bodies."""
+    for group in groups:
+        yield from file.iter_batches(_ROWS, [group], _COLUMNS, use_threads=False)
+
+
+def _may_hold(file: pq.ParquetFile, group: int, first: int, last: int) -> bool:
+    at = file.schema_arrow.get_field_index(_OFFSET)
+    column: Any = next(
+        one
+        for one in (file.metadata.row_group(group).column(n) for n in range(at, at + 4))
+        if one.path_in_schema == _OFFSET
+    )
+    found = column.statistics
+    if found is None or not found.has_min_max:
+        return True
+    return bool(found.min <= last and first <= found.max)

@@ -1,0 +1,121 @@
+"""How the tables of measures are written, beside an upkeep and against a second run.
+
+Commits are delta-rs', like those of the archive and the upkeep: on S3 Spark's would overwrite what
+another program commits at that moment (ADR 0017). Each has a transaction of the measures. A table
+that another run has committed on since this one began is not touched: of two runs at once one ends,
+and notes nothing. What it has written already is made anew by whoever comes next, as after a kill.
+"""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import pyarrow as pa
+from deltalake import CommitProperties, DeltaTable, Transaction, write_deltalake
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as f
+from pyspark.sql.pandas.types import to_arrow_schema
+from pyspark.sql.types import StructType
+
+from packhorse_services.pipeline import schemas, tables
+from packhorse_services.pipeline.archive.delta import prepare, stored
+from packhorse_services.pipeline.archive.files import as_they_are, written
+from packhorse_services.pipeline.errors import Overtaken
+from packhorse_services.pipeline.kept_files import fence, files_of, taken_out, tried_again
+from packhorse_services.pipeline.location import Location
+from packhorse_services.pipeline.measures.hours import Hours
+from packhorse_services.pipeline.queries import RELATION, rows
+
+MEASURES: Mapping[str, StructType] = {
+    tables.MEASURED: schemas.MEASURED,
+    tables.PUBLISHING: schemas.PUBLISHING,
+    tables.FAILURES: schemas.FAILURES,
+    tables.SLOWEST: schemas.SLOWEST,
+    tables.DELIVERY: schemas.DELIVERY,
+    tables.LANES: schemas.LANES,
+}
+"""What a run writes. It looks first at what it writes last: that is never older than the rest."""
+
+_RUN = "packhorse-measures"
+"""The id of the transactions; a table's version grows by one with each commit of a run."""
+
+
+@dataclass(frozen=True, slots=True)
+class Written:
+    """The tables of measures as a run has found them. Look at the archive only after this."""
+
+    spark: SparkSession
+    location: Location
+    found: Mapping[str, DeltaTable]
+
+    @classmethod
+    def find(cls, spark: SparkSession, location: Location) -> "Written":
+        """Return them; those that are not there are made. Raises as `prepare` does."""
+        prepare(location, MEASURES)
+        return cls(spark, location, {name: stored(location, name) for name in MEASURES})
+
+    def rows(self, name: str) -> DataFrame:
+        """Return what a table had. Raises `SchemaChanged`."""
+        return self._rows(name, self.found[name].version())
+
+    def noted(self) -> list[dict[str, Any]]:
+        """Return the rows of `schemas.MEASURED`."""
+        return list(rows(self.found[tables.MEASURED], f"SELECT * FROM {RELATION}"))  # noqa: S608 - a constant
+
+    @tried_again
+    def replace(self, name: str, made: DataFrame, wanted: Hours) -> None:
+        """Put the rows of the wanted hours in the place of those that a table has, in one commit.
+
+        The days in question are written anew, other hours' rows with them. Raises `Overtaken`.
+        """
+        held = self._held(name)
+        gone = [one for one in files_of(held) if wanted.touches(one.day)]
+        condition = wanted.condition()
+        others = self._rows(name, held.version()).where(f.col("day").isin(*wanted.partial_days))
+        whole = made.where(condition).unionByName(others.where(f"NOT ({condition})"))
+        # One file a day, and few open at a time.
+        sorted_rows = whole.repartition("day").sortWithinPartitions("day")
+        added = written(sorted_rows, self.location, as_they_are(name, MEASURES[name]))
+        removed = taken_out(gone, rows_go=True)
+        held.create_write_transaction(
+            [*removed, *(file.action for file in added)],
+            mode="append",
+            schema=held.schema(),
+            commit_properties=_mark(held),
+        )
+
+    @tried_again
+    def note(self, versions: Iterable[Mapping[str, Any]]) -> None:
+        """Write down what the measures are made up to now. Raises `Overtaken`."""
+        held = self._held(tables.MEASURED)
+        shape = to_arrow_schema(schemas.MEASURED)
+        write_deltalake(
+            held,
+            pa.Table.from_pylist(list(versions), schema=shape),
+            mode="overwrite",
+            commit_properties=_mark(held),
+        )
+
+    def _rows(self, name: str, version: int) -> DataFrame:
+        reader = self.spark.read.format("delta").option("versionAsOf", version)
+        there = reader.load(self.location.spark_path(name))
+        return schemas.require(there, MEASURES[name], name)
+
+    def _held(self, name: str) -> DeltaTable:
+        """Return a table as it is now, unless another run has committed on it."""
+        held = stored(self.location, name)
+        if _last(held) != _last(self.found[name]):
+            raise Overtaken(
+                "another run of measures is at work on these tables: let it, or end it and run "
+                "this one again"
+            )
+        return held
+
+
+def _last(table: DeltaTable) -> int:
+    return table.transaction_version(_RUN) or 0
+
+
+def _mark(held: DeltaTable) -> CommitProperties:
+    """Return what lets a commit fail when a run or an upkeep has come since `held` was read."""
+    return CommitProperties(app_transactions=[Transaction(_RUN, _last(held) + 1), fence(held)])

@@ -1,0 +1,75 @@
+"""`packhorse pipeline TASK` on the stack of `packhorse up`, one after the other, as documented."""
+
+import json
+import subprocess
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+
+from packhorse_services.cli.connection import read_token
+from tests.harness.command_line import Up, packhorse
+from tests.harness.spark import spark_environment
+
+pytestmark = pytest.mark.spark
+
+TOP = "/tasks"
+NAMES = ("a", "b", "c")
+
+
+def content(up: Up, method: str, path: str, **options: Any) -> Any:
+    """Ask the author's content service."""
+    stack = json.loads(up.output.read_text())
+    headers = {"Authorization": f"Bearer {read_token(Path(stack['token_file']))}"}
+    answer = httpx.request(
+        method, f"{stack['content']}/content{path}", headers=headers, timeout=60, **options
+    )
+    return answer.raise_for_status().json()
+
+
+def write(up: Up, path: str, title: str) -> None:
+    content(up, "PUT", path, json={"type": "page", "properties": {"title": title}})
+
+
+@pytest.fixture
+def history(up: Up, monkeypatch: pytest.MonkeyPatch) -> Up:
+    """Three pages that every subscriber has, one of them in two versions."""
+    for name, value in spark_environment().items():
+        monkeypatch.setenv(name, value)
+    for name in NAMES:
+        write(up, f"{TOP}/{name}", "first")
+    packhorse("distribute", "--deep", TOP, "--wait", data=up.data)
+    write(up, f"{TOP}/a", "second")
+    packhorse("distribute", f"{TOP}/a", "--wait", data=up.data)
+    return up
+
+
+def test_every_task_one_after_the_other(history: Up) -> None:
+    def task(*arguments: str, code: int = 0) -> subprocess.CompletedProcess[str]:
+        done = packhorse("pipeline", *arguments, data=history.data, check=False)
+        assert done.returncode == code, f"{arguments}: {done.stdout}{done.stderr}"
+        return done
+
+    def documents(*arguments: str) -> list[Any]:
+        return [json.loads(line) for line in task(*arguments, "--json").stdout.splitlines()]
+
+    assert "archived" in task("archive").stdout
+    assert "measures made anew" in task("measures").stdout
+    assert "sub1" in packhorse("report", "delivery", data=history.data).stdout
+
+    [made] = documents("snapshot")
+    assert made["new"]
+    assert made["nodes"] >= len(NAMES)
+
+    before = str(made["offset"] - 1)
+    [restored] = documents("at", "--path", TOP, "--offset", before, "--restore")
+    assert restored["distribute"] == f"packhorse distribute --deep {TOP}"
+    assert content(history, "GET", f"{TOP}/a")["properties"]["title"] == "first"
+
+    [audited] = documents("audit")
+    assert [one["subscriber"] for one in audited["subscribers"]] == ["sub1", "sub2", "sub3"]
+    assert all(one["equal"] for one in audited["subscribers"]), audited
+    [mark] = documents("mark")
+    assert "error: " in task("sweep", "--mark", mark["id"], code=1).stderr
+    assert "would be deleted" in task("upkeep", "--dry-run").stdout

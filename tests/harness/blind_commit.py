@@ -1,0 +1,34 @@
+"""A commit that keeps nobody else's: what a table on S3 has without conditional puts."""
+
+import json
+from collections.abc import Iterable
+
+from deltalake import DeltaTable
+from deltalake.transaction import AddAction
+
+from packhorse_services.pipeline import storage
+from packhorse_services.pipeline.kept_files import Kept
+from packhorse_services.pipeline.location import Location
+
+
+def commit_blindly(
+    location: Location, held: DeltaTable, removed: Iterable[Kept], added: Iterable[AddAction]
+) -> None:
+    """Write the version after the one that was read, over whatever may be there by now."""
+    gone = [{"path": one.path, "dataChange": True, "deletionTimestamp": 1} for one in removed]
+    new = [
+        {
+            "path": one.path,
+            "partitionValues": dict(one.partition_values),
+            "size": one.size,
+            "modificationTime": 1,
+            "dataChange": True,
+        }
+        for one in added
+    ]
+    lines = [{"remove": one} for one in gone] + [{"add": one} for one in new]
+    log = f"{storage.path_of(held.table_uri).rstrip('/')}/_delta_log"
+    with storage.filesystem(location).open_output_stream(
+        f"{log}/{held.version() + 1:020}.json"
+    ) as written:
+        written.write("\n".join(map(json.dumps, lines)).encode())

@@ -1,0 +1,146 @@
+"""Upkeep beside a running archive on one S3 location: nothing is lost, and nothing is there twice.
+
+On S3 only a conditional put keeps one writer's commit from overwriting another's. Spark's own log
+store looks first and writes afterwards.
+"""
+
+import os
+import threading
+from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from datetime import UTC, date, datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+import pytest
+from deltalake import DeltaTable
+from pyspark.sql import SparkSession
+
+from packhorse_services.pipeline import tables
+from packhorse_services.pipeline.archive.delta import prepare, stored
+from packhorse_services.pipeline.archive.files import File
+from packhorse_services.pipeline.kept_files import Kept
+from packhorse_services.pipeline.upkeep import compaction
+from packhorse_services.pipeline.upkeep.task import keep_up, plan
+from tests.harness.archive_site import ArchiveSite, archive_site, on_s3
+from tests.harness.blind_commit import commit_blindly
+from tests.harness.s3 import S3Server
+
+pytestmark = pytest.mark.spark
+
+ROUNDS = int(os.environ.get("PACKHORSE_UPKEEP_ROUNDS", "3"))
+SILVER = (tables.PACKAGES, tables.STATUSES, tables.COMMAND_STATUSES, tables.EVENTS)
+
+
+@pytest.fixture
+def site(
+    spark: SparkSession, database_url: str, tmp_path: Path, s3: S3Server
+) -> Iterator[ArchiveSite]:
+    with (
+        archive_site(spark, database_url, tmp_path) as folder,
+        on_s3(folder, s3, f"upkeep-{tmp_path.name}") as found,
+    ):
+        yield found
+
+
+def tomorrow() -> datetime:
+    """Return a time at which today is a finished day."""
+    return datetime.now(UTC) + timedelta(days=1)
+
+
+def require_whole(site: ArchiveSite) -> None:
+    """Fail unless bronze is the journal, and silver has each record of bronze once."""
+    site.require_equal_sets()
+    records = Counter(
+        (row["topic"], row["partition"], row["offset"]) for row in site.rows("bronze")
+    )
+    found: Counter[str] = Counter()
+    for table in SILVER:
+        rows = site.rows(table)
+        places = {(row["partition"], row["offset"]) for row in rows}
+        assert len(places) == len(rows), f"a record is in {table} twice"
+        found[table] = len(rows)
+    assert sum(found.values()) == len(records), "silver lacks records"
+
+
+def test_r3_archive_and_upkeep_at_the_same_time(site: ArchiveSite) -> None:
+    prepare(site.location)
+    ending, said = threading.Event(), list[str]()
+
+    def keep() -> None:
+        while not ending.is_set():
+            planned = plan(
+                *(site.spark, site.location, None),
+                retention_days=30,
+                measures_days=None,
+                now=tomorrow(),
+            )
+            keep_up(site.spark, site.location, planned, said.append)
+
+    with ThreadPoolExecutor(1) as threads:
+        working = threads.submit(keep)
+        try:
+            for number in range(ROUNDS):
+                site.fill(range(number * 5, number * 5 + 5), "package", "status", "event")
+                site.archive()
+        finally:
+            ending.set()
+            working.result()
+    require_whole(site)
+    assert stored(site.location, tables.BRONZE).transaction_version("packhorse-upkeep")
+
+
+Replace = Callable[[DeltaTable, Sequence[Kept], Sequence[File]], None]
+
+
+def compact_while_archiving(
+    site: ArchiveSite, monkeypatch: pytest.MonkeyPatch, replace: Replace | None
+) -> None:
+    """Let the archive commit between upkeep's look at the table and its commit."""
+    for number in range(2):
+        site.fill([number], "package")
+        site.archive()
+    rewritten = compaction._rewritten
+
+    def meanwhile(*arguments: Any) -> list[File]:
+        monkeypatch.setattr(compaction, "_rewritten", rewritten)
+        site.fill([2], "package")
+        site.archive()
+        return rewritten(*arguments)
+
+    monkeypatch.setattr(compaction, "_rewritten", meanwhile)
+    if replace is not None:
+        monkeypatch.setattr(compaction, "replace", replace)
+    before = tomorrow().date()
+    assert compaction.compact(site.spark, site.location, tables.BRONZE, before) == 1
+
+
+def test_what_the_archive_adds_during_a_compaction_stays(
+    site: ArchiveSite, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    compact_while_archiving(site, monkeypatch, None)
+    site.require_equal_sets()
+    assert site.places(tables.PACKAGES) == [0, 1, 2]
+
+
+def test_a_build_whose_commits_overwrite_is_caught(
+    site: ArchiveSite, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def overwrite(held: DeltaTable, gone: Sequence[Kept], added: Sequence[File]) -> None:
+        commit_blindly(site.location, held, gone, [one.action for one in added])
+
+    compact_while_archiving(site, monkeypatch, overwrite)
+    with pytest.raises(AssertionError):
+        site.require_equal_sets()
+
+
+def test_shares_have_no_more_files_than_a_compaction_leaves() -> None:
+    sizes = [1, 70, 140, 3, 128, 127, 1]
+    files = [
+        Kept(f"f{number}", size * 2**20, 1, {"day": date(2026, 1, 1).isoformat()}, number)
+        for number, size in enumerate(sizes)
+    ]
+    shared = compaction.shares(reversed(files))
+    assert [one.first for share in shared for one in share] == list(range(7))
+    assert [len(share) for share in shared] == [3, 2, 2]

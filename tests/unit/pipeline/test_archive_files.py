@@ -1,0 +1,156 @@
+"""The files that tasks write: complete, partitioned as their table, and of bounded memory."""
+
+import random
+from datetime import UTC, date, datetime
+from pathlib import Path
+
+import pyarrow as pa
+import pytest
+from pyarrow import fs
+
+from packhorse.messaging.api import Record
+from packhorse_services.pipeline import storage, tables
+from packhorse_services.pipeline.archive import files as made
+from packhorse_services.pipeline.archive.delta import Turn, append, begin, prepare, stored
+from packhorse_services.pipeline.archive.files import File, Files
+from packhorse_services.pipeline.archive.reading import as_batch
+from packhorse_services.pipeline.errors import TaskRefused
+from packhorse_services.pipeline.location import Location
+from packhorse_services.pipeline.queries import RELATION, rows
+
+DAY_MS = 24 * 3600 * 1000
+FIRST = date(2024, 5, 1)
+FIRST_MS = int(datetime(2024, 5, 1, tzinfo=UTC).timestamp() * 1000)
+
+
+@pytest.fixture
+def location(tmp_path: Path) -> Location:
+    found = Location.parse(str(tmp_path / "with a space"))
+    prepare(found)
+    return found
+
+
+def record(offset: int, topic: str = "t", *, day: int = 0, size: int = 10) -> Record:
+    headers = {"name": b"n%d" % offset} if offset % 2 else {}
+    value = random.Random(offset).randbytes(size)
+    return Record(topic, 0, offset, FIRST_MS + day * DAY_MS, None, headers, value)
+
+
+def written(location: Location, *batches: list[Record]) -> list[File]:
+    files = Files(location)
+    for batch in batches:
+        files.add(tables.BRONZE, as_batch(batch, "j"))
+    return files.close()
+
+
+def added(location: Location, files: list[File], batch: int = 0) -> None:
+    append(location, tables.BRONZE, Turn("q", 0, batch), [file.action for file in files])
+
+
+def held(location: Location) -> list[tuple[str, date, int, bytes]]:
+    query = f'SELECT topic, day, "offset", value FROM {RELATION}'
+    found = rows(stored(location, tables.BRONZE), query)
+    return sorted((row["topic"], row["day"], row["offset"], bytes(row["value"])) for row in found)
+
+
+def test_every_row_is_in_a_file_of_its_topic_and_day(location: Location) -> None:
+    records = [record(n, "ab"[n % 2], day=n // 5) for n in range(10)]
+    files = written(location, records)
+    assert sorted((one.partition["topic"], one.partition["day"], one.rows) for one in files) == [
+        ("a", "2024-05-01", 3),
+        ("a", "2024-05-02", 2),
+        ("b", "2024-05-01", 2),
+        ("b", "2024-05-02", 3),
+    ]
+    added(location, files)
+    assert held(location) == sorted(
+        (one.topic, date(2024, 5, 1 + one.offset // 5), one.offset, one.value) for one in records
+    )
+
+
+def test_a_files_statistics_let_readers_pass_it_over(location: Location) -> None:
+    files = written(location, [record(7), record(8)], [record(9)])
+    added(location, files)
+    (found,) = pa.table(stored(location, tables.BRONZE).get_add_actions(flatten=True)).to_pylist()
+    assert (found["num_records"], found["min.offset"], found["max.offset"]) == (3, 7, 9)
+    assert found["size_bytes"] == files[0].size
+
+
+def test_what_no_commit_adds_is_not_in_the_table(location: Location) -> None:
+    written(location, [record(1)])
+    assert held(location) == []
+
+
+def test_a_turn_is_taken_once_and_repeated_only_after_a_kill(location: Location) -> None:
+    added(location, written(location, [record(0)]), batch=3)
+    action = written(location, [record(0)])[0].action
+    append(location, tables.BRONZE, Turn("q", 0, 3), [action], taken=Turn("q", 0, 3))
+    assert [offset for _, _, offset, _ in held(location)] == [0]
+
+
+@pytest.mark.parametrize("taken", [None, Turn("q", 0, 2)])
+def test_a_turn_that_another_run_has_taken_is_refused(
+    location: Location, taken: Turn | None
+) -> None:
+    added(location, written(location, [record(0)]), batch=3)
+    with pytest.raises(TaskRefused, match="another run works on the query q"):
+        append(location, tables.BRONZE, Turn("q", 0, 3), taken=taken)
+    with pytest.raises(TaskRefused, match="another run works on the query q"):
+        append(location, tables.BRONZE, Turn("q", 0, 2), taken=taken)
+    begin(location, [tables.BRONZE], Turn("q", 1))
+    with pytest.raises(TaskRefused, match="another run has begun a new checkpoint"):
+        begin(location, [tables.BRONZE], Turn("q", 0, 4))
+
+
+def test_two_runs_do_not_begin_the_same_generation(location: Location) -> None:
+    begin(location, [tables.BRONZE], Turn("q", 1))
+    with pytest.raises(TaskRefused, match="another run"):
+        begin(location, [tables.BRONZE], Turn("q", 1))
+
+
+def test_r30_no_more_than_a_group_of_rows_is_held(
+    location: Location, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(made, "GROUP_BYTES", 4_000)
+    files = Files(location)
+    for number in range(200):
+        files.add(tables.BRONZE, as_batch([record(number, "ab"[number % 2], size=1_000)], "j"))
+        assert sum(sum(rows.nbytes for rows in one.held) for one in files._open.values()) < 4_000
+    added(location, files.close())
+    assert len(held(location)) == 200
+
+
+def test_a_large_file_ends_and_an_idle_one_too(
+    location: Location, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(made, "GROUP_BYTES", 4_000)
+    monkeypatch.setattr(made, "FILE_BYTES", 10_000)
+    days = [[record(n, day=n // 20, size=1_000)] for n in range(60)]
+    files = written(location, *days)
+    assert len(files) > 3
+    assert max(one.rows for one in files) < 20
+    added(location, files)
+    assert [offset for _, _, offset, _ in held(location)] == list(range(60))
+
+
+def test_r30_rows_are_read_a_bounded_number_of_bytes_at_a_time(
+    location: Location, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Also of values that compress well, and across the row groups of a file."""
+    monkeypatch.setattr(made, "GROUP_BYTES", 100_000)
+    records = [Record("t", 0, n, FIRST_MS, None, {}, bytes(10_000)) for n in range(100)]
+    (file,) = written(location, *(records[n : n + 5] for n in range(0, 100, 5)))
+    shape = made.columns(tables.BRONZE)
+    with fs.LocalFileSystem().open_input_file(storage.path(location, f"bronze/{file.path}")) as raw:
+        read = list(made.rows_in(raw, {"topic": "t", "day": FIRST}, shape, 1_000))
+    assert sum(batch.num_rows for batch in read) == 100
+    assert max(batch.nbytes for batch in read) < 200_000
+
+
+def test_files_that_nobody_finished_are_let_go(location: Location) -> None:
+    files = Files(location)
+    files.add(tables.BRONZE, as_batch([record(1)], "j"))
+    (unfinished,) = files._open.values()
+    files.abandon()
+    assert unfinished.sink.closed
+    assert held(location) == []

@@ -1,0 +1,78 @@
+"""Who reads an archive refuses a place that has none, and makes nothing there."""
+
+import os
+from pathlib import Path
+
+import pytest
+from typer.testing import CliRunner
+
+from packhorse_services.pipeline import tables
+from packhorse_services.pipeline.archive.delta import prepare
+from packhorse_services.pipeline.errors import TablesUnusable
+from packhorse_services.pipeline.location import Location
+from packhorse_services.pipeline.presence import archive_at
+from packhorse_services.pipeline.program import commands
+from tests.harness.measures import measure
+
+READING = (
+    ("at", "--path", "/a", "--offset", "1"),
+    ("snapshot",),
+    ("audit",),
+    ("measures",),
+    ("upkeep",),
+    ("report",),
+)
+
+
+@pytest.mark.parametrize("arguments", READING, ids=lambda arguments: str(arguments[0]))
+def test_a_reader_makes_nothing_where_there_is_no_archive(
+    arguments: tuple[str, ...], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    settings = {
+        "TABLES_URL": str(tmp_path / "typo" / "tables"),
+        "BLOBS_URL": str(tmp_path / "blobs"),
+        "SUBSCRIBER_DATABASES": '{"sub": "postgresql://nobody@127.0.0.1:1/none"}',
+    }
+    for name, value in settings.items():
+        monkeypatch.setenv(f"PACKHORSE_{name}", value)
+    refused = CliRunner().invoke(commands, arguments)
+    assert isinstance(refused.exception, TablesUnusable), refused.output
+    said = str(refused.exception)
+    assert said.startswith(f"there is no archive at {tmp_path}/typo/tables; check PACKHORSE_TABLES")
+    assert "\n" not in said
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_place_is_shown_as_the_setting_names_it() -> None:
+    assert Location.parse("/some/tables", only_read=True).shown == "/some/tables"
+    assert Location.parse("s3://bucket/some/tables?region=x").shown == "s3://bucket/some/tables"
+
+
+def test_a_folder_of_something_else_is_no_archive(tmp_path: Path) -> None:
+    (tmp_path / "bronze").mkdir()
+    (tmp_path / "bronze" / "notes.txt").write_text("none")
+    with pytest.raises(TablesUnusable, match="no archive"):
+        archive_at(str(tmp_path))
+    with pytest.raises(TablesUnusable, match="no archive"):
+        archive_at(f"{tmp_path}/bronze/notes.txt", only_read=True)
+
+
+def test_an_archive_is_found_and_measures_alone_only_by_who_asks_for_them(tmp_path: Path) -> None:
+    location = Location.parse(str(tmp_path / "tables"))
+    measure(location, "delivery", {})
+    with pytest.raises(TablesUnusable, match="no archive"):
+        archive_at(location.base)
+    assert archive_at(location.base, or_else=[tables.DELIVERY]) == location
+    prepare(location)
+    assert archive_at(location.base) == location
+
+
+def test_only_a_reader_takes_an_archive_that_cant_be_written(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    location = Location.parse(str(tmp_path / "tables"))
+    prepare(location)
+    monkeypatch.setattr(os, "access", lambda *_: False)  # rights mean nothing to root
+    assert archive_at(location.base, only_read=True) == location
+    with pytest.raises(TablesUnusable, match="can't be written"):
+        archive_at(location.base)

@@ -1,0 +1,46 @@
+"""A report of a name that the tables have no measures of says so, for the name may be wrong."""
+
+from pathlib import Path
+
+import pytest
+from typer.testing import CliRunner
+
+from packhorse_services.pipeline.errors import NotThere
+from packhorse_services.pipeline.location import Location
+from packhorse_services.pipeline.program import commands
+from tests.harness.measures import WHEN, measure
+
+HOURS = ("--from", WHEN["from"], "--to", WHEN["to"])
+LATER = ("--from", WHEN["to"], "--to", "2026-11-23T00:00:00Z")
+
+
+@pytest.fixture
+def measured(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PACKHORSE_TABLES_URL", str(tmp_path))
+    location = Location.parse(str(tmp_path))
+    measure(location, "failures", {"subscriber": "o'hara"})
+    measure(location, "publishing", {"publisher_agent": "bulk"})
+
+
+@pytest.mark.usefixtures("measured")
+@pytest.mark.parametrize("form", ["json", "csv", "html"])
+@pytest.mark.parametrize(
+    ("asked", "what"),
+    [(("--subscriber", "typo"), "subscriber 'typo'"), (("--agent", "x"), "publisher agent 'x'")],
+)
+def test_a_name_of_nobody_is_refused(form: str, asked: tuple[str, str], what: str) -> None:
+    ended = CliRunner().invoke(commands, ["report", "delivery", *HOURS, "--format", form, *asked])
+    assert isinstance(ended.exception, NotThere)
+    assert str(ended.exception).startswith(
+        f"the tables have no measures of {what}; correct the name"
+    )
+    assert ended.stdout == ""
+
+
+@pytest.mark.usefixtures("measured")
+@pytest.mark.parametrize("asked", [("--subscriber", "o'hara"), ("--agent", "bulk")])
+def test_who_was_silent_in_these_hours_has_an_empty_report(asked: tuple[str, str]) -> None:
+    for hours in (HOURS, LATER):
+        ended = CliRunner().invoke(commands, ["report", "delivery", *hours, *asked])
+        assert ended.exit_code == 0, ended.exception
+        assert '"rows": []' in ended.stdout
