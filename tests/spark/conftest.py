@@ -1,11 +1,14 @@
 """A Spark session for the tests of the pipeline."""
 
+import gc
 from collections.abc import Iterator
 
 import pytest
+from pyspark import SparkContext
 from pyspark.sql import SparkSession
 
-from tests.harness.spark import end_spark, spark_for_tests
+from packhorse_services.pipeline.session import end_spark
+from tests.harness.spark import spark_for_tests
 
 
 @pytest.fixture(scope="session")
@@ -14,6 +17,19 @@ def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
     session = spark_for_tests(tmp_path_factory.mktemp("spark"))
     yield session
     end_spark(session)
+
+
+@pytest.fixture(autouse=True, scope="module")
+def forgotten() -> Iterator[None]:
+    """Let the session forget each module's tables: Delta keeps their states for an hour.
+
+    What Python still refers to, the JVM keeps: plans, and with them what was broadcast.
+    """
+    yield
+    gc.collect()
+    context = SparkContext._active_spark_context
+    if context is not None and context._jvm is not None:
+        context._jvm.org.apache.spark.sql.delta.DeltaLog.clearCache()
 
 
 @pytest.fixture

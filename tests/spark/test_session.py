@@ -1,9 +1,17 @@
 """The session that the product starts, and the tables it can keep."""
 
+import os
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
-from pyspark.sql import SparkSession
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql.functions import col
+
+from packhorse_services.pipeline.errors import SchemaChanged, TaskRefused
+from packhorse_services.pipeline.failures import translated
+from tests.harness.spark import spark_environment
 
 pytestmark = pytest.mark.spark
 
@@ -14,3 +22,52 @@ def test_a_delta_table_takes_a_batch_once(spark: SparkSession, tmp_path: Path) -
             "txnVersion", 7
         ).save(str(tmp_path / "table"))
     assert spark.read.format("delta").load(str(tmp_path / "table")).count() == 3
+
+
+def test_a_failure_is_raised_and_not_printed_besides(
+    spark: SparkSession,
+    tmp_path: Path,
+    capfd: pytest.CaptureFixture[str],
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    def refuse(_frame: DataFrame, _number: int) -> None:
+        raise TaskRefused("another run is at work")
+
+    rows = spark.readStream.format("rate-micro-batch").options(rowsPerBatch=1).load()
+    writer = rows.writeStream.foreachBatch(refuse).trigger(availableNow=True)
+    with pytest.raises(TaskRefused, match="another run is at work"), translated("test"):
+        writer.option("checkpointLocation", str(tmp_path)).start().awaitTermination()
+    with pytest.raises(SchemaChanged), translated("test"):
+        spark.range(1).select(col("missing")).count()
+    assert (capfd.readouterr().err, caplog.text) == ("", "")
+
+
+TWICE = """
+from pathlib import Path
+from packhorse_services.pipeline.location import Location
+from packhorse_services.pipeline.session import running_spark
+from packhorse_services.pipeline.settings import Settings
+
+def children():
+    return Path("/proc/self/task").glob("*/children")
+
+for _ in range(2):
+    with running_spark(Settings(), Location.parse("/nowhere"), "twice") as spark:
+        began = any(file.read_text() for file in children())
+        print(spark.range(3).count(), began)
+    print([file.read_text() for file in children() if file.read_text()])
+"""
+
+
+def test_a_session_leaves_no_jvm_and_another_may_follow() -> None:
+    done = subprocess.run(
+        (sys.executable, "-c", TWICE),
+        env={**os.environ, **spark_environment()},
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=300,
+    )
+    assert done.stdout == "3 True\n[]\n" * 2, done.stderr
+    assert done.returncode == 0, done.stderr
+    assert "Traceback" not in done.stderr

@@ -2,9 +2,11 @@
 
 import os
 import re
+import subprocess
 import sys
 import tempfile
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -23,14 +25,10 @@ _DEFAULTS = {
     "spark.sql.session.timeZone": "UTC",
     # Delta plans its own bookkeeping for 50 tasks; ours is small (measured: 3 times slower).
     "spark.databricks.delta.snapshotPartitions": "2",
-    "spark.databricks.delta.vacuum.parallelDelete.enabled": "false",
     "spark.sql.execution.arrow.maxRecordsPerBatch": "2000",
     # A record may have 1 MiB: what is read at a time is bounded in bytes (R30).
     "spark.sql.execution.arrow.maxBytesPerBatch": str(16 * 1024 * 1024),
     "spark.sql.parquet.columnarReaderBatchSize": "256",
-    # A task's rows are of few days: written as they come they need no sort, which would hold and
-    # copy whole bodies (300,000 records of 5 KB ended a heap of 1 GiB; 1.5 times as fast).
-    "spark.sql.maxConcurrentOutputFileWriters": "2",
     "spark.hadoop.parquet.block.size": str(32 * 1024 * 1024),
     "spark.sql.streaming.metricsEnabled": "true",
     "spark.ui.showConsoleProgress": "false",
@@ -41,11 +39,16 @@ _LOCAL = {
     "spark.driver.host": "127.0.0.1",
     "spark.driver.bindAddress": "127.0.0.1",
     "spark.ui.enabled": "false",
+    # Plans of the last 1,000 queries are kept for the UI, also where there is none.
+    "spark.sql.ui.retainedExecutions": "10",
     "spark.sql.shuffle.partitions": "8",
     "spark.default.parallelism": "2",
     "spark.sql.sources.parallelPartitionDiscovery.parallelism": "2",
 }
 _JAVA_OPTIONS = "spark.driver.extraJavaOptions"
+_DEFAULT_JAVA_OPTIONS = "spark.driver.defaultJavaOptions"
+_JAVA_VARIABLES = ("JAVA_TOOL_OPTIONS", "JDK_JAVA_OPTIONS")
+_JVM_ENDS_S = 60.0
 _S3_KEYS = ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY", "AWS_SESSION_TOKEN")
 
 
@@ -57,6 +60,36 @@ def spark_session(settings: Settings, location: Location, name: str) -> SparkSes
     """
     with translated(name):
         return _session(settings, location, name)
+
+
+@contextmanager
+def running_spark(settings: Settings, location: Location, name: str) -> Iterator[SparkSession]:
+    """Give a `spark_session` that ends with the block. Raises what that raises."""
+    spark = spark_session(settings, location, name)
+    try:
+        yield spark
+    finally:
+        end_spark(spark)
+
+
+def end_spark(spark: SparkSession) -> None:
+    """End the session, and the JVM that this process has started for it.
+
+    A JVM that ends later than its session still hands on what Spark's workers say of that, after
+    the last words of the program.
+    """
+    gateway = SparkContext._gateway
+    spark.stop()
+    jvm = getattr(gateway, "proc", None)  # none where `spark-submit` is the JVM
+    if gateway is None or jvm is None:
+        return
+    gateway.shutdown()
+    SparkContext._gateway = SparkContext._jvm = None
+    jvm.stdin.close()
+    try:
+        jvm.wait(_JVM_ENDS_S)
+    except subprocess.TimeoutExpired:
+        jvm.kill()
 
 
 def cores(spark: SparkSession) -> int:
@@ -82,7 +115,7 @@ def _session(settings: Settings, location: Location, name: str) -> SparkSession:
         keys = {key: os.environ[key] for key in _S3_KEYS if key in os.environ}
         conf |= {f"spark.executorEnv.{key}": value for key, value in keys.items()}
     return _build(
-        _with_own_logs(conf | settings.spark_conf, master),
+        _with_java_options(conf | settings.spark_conf, master),
         dict(submitted.getAll()),
         f"packhorse {name}",
     )
@@ -105,13 +138,21 @@ def _launch(settings: Settings, master: str) -> dict[str, str]:
     return {**conf, "spark.jars": ",".join(str(jar) for jar in sorted(folder.glob("*.jar")))}
 
 
-def _with_own_logs(conf: Mapping[str, str], master: str) -> dict[str, str]:
-    """Return `conf` with the JVM's own log lines cut down to what the user needs."""
+def _with_java_options(conf: Mapping[str, str], master: str) -> dict[str, str]:
+    """Return `conf` with the JVM's own log lines cut down, and a collector for batches of work.
+
+    Options that say something of either win.
+    """
     if not master.startswith("local"):
         return dict(conf)
-    quiet = f"-Dlog4j2.configurationFile=file:{Path(__file__).with_name('log4j2.properties')}"
     options = conf.get(_JAVA_OPTIONS, "")
-    return {**conf, _JAVA_OPTIONS: options if "log4j2" in options else f"{options} {quiet}"}
+    if "log4j2" not in options:
+        file = Path(__file__).with_name("log4j2.properties")
+        options += f" -Dlog4j2.configurationFile=file:{file}"
+    said = (options, conf.get(_DEFAULT_JAVA_OPTIONS, ""), *map(os.environ.get, _JAVA_VARIABLES))
+    if not any(re.search(r"-XX:[+]Use\w+GC\b", each or "") for each in said):
+        options += " -XX:+UseParallelGC"
+    return {**conf, _JAVA_OPTIONS: options}
 
 
 def _build(conf: Mapping[str, str], submitted: Mapping[str, Any], name: str) -> SparkSession:

@@ -16,12 +16,11 @@ from packhorse.packages.body import pack
 from packhorse.packages.build import export
 from packhorse.wire.messages import Action
 from packhorse_services.pipeline.location import Location
-from packhorse_services.pipeline.session import spark_session
+from packhorse_services.pipeline.session import end_spark, spark_session
 from packhorse_services.pipeline.settings import Settings
 from tests.bench.pipeline.material import ROOT, TOPICS
 from tests.harness.kafka import runtime
 from tests.harness.kafka.broker import RunningKafka
-from tests.harness.spark import end_spark
 
 _HERE = Path(__file__).parent
 

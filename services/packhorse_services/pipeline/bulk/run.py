@@ -1,5 +1,6 @@
 """One bulk distribution from its beginning, or from where an earlier run was ended, to its end."""
 
+from collections.abc import Callable
 from contextlib import ExitStack, closing
 from functools import partial
 from typing import Any
@@ -9,17 +10,19 @@ from pyspark.sql import SparkSession
 
 from packhorse.db.connect import connect
 from packhorse_services.pipeline.bulk.append import Appended, Appending
-from packhorse_services.pipeline.bulk.errors import BulkConflict, BulkStopped, BulkUnknown
+from packhorse_services.pipeline.bulk.cancelling import is_out
+from packhorse_services.pipeline.bulk.errors import BulkCancelled, BulkConflict, BulkStopped
 from packhorse_services.pipeline.bulk.prepare import prepare
 from packhorse_services.pipeline.bulk.progress import Amount, Telling
 from packhorse_services.pipeline.bulk.publisher_api import Publisher
 from packhorse_services.pipeline.bulk.reexport import export_again
-from packhorse_services.pipeline.bulk.request import Export
+from packhorse_services.pipeline.bulk.request import Export, producer_of
 from packhorse_services.pipeline.bulk.state import BulkState, Prepared
 from packhorse_services.pipeline.bulk.stopping import Stopping
+from packhorse_services.pipeline.databases import author_away, unusable
 from packhorse_services.pipeline.errors import TaskFailed
 from packhorse_services.pipeline.location import Location
-from packhorse_services.pipeline.session import spark_session
+from packhorse_services.pipeline.session import end_spark, spark_session
 from packhorse_services.pipeline.settings import Settings
 
 RESUMED_WITHIN_DAYS = 7
@@ -28,25 +31,30 @@ RESUMED_WITHIN_DAYS = 7
 _DAY_MS = 24 * 3600 * 1000
 
 
-def distribute(settings: Settings, export: Export, server: str, token: str | None) -> Appended:
+def distribute(
+    settings: Settings, export: Export, server: str, token: str | None, begins: Callable[[], None]
+) -> Appended:
     """Prepare what is not prepared yet, and send what has not been sent yet.
+
+    `begins` is called once, when there is something that may be interrupted and gone on with.
 
     Raises:
         BulkConflict: the id is another path's, cancelled, too old, or at work elsewhere.
-        BulkStopped: it was interrupted or cancelled.
+        BulkStopped, BulkCancelled: it was.
         PathMissing, PartBusy, PublisherAway, PublisherRefused, TaskRefused, TaskFailed,
         TablesUnusable.
     """
     location = Location.parse(settings.tables_url)
     state = BulkState(location, export.bulk_id)
-    if state.cancelled():
-        raise BulkConflict(f"{export.bulk_id} was cancelled; begin anew with another --id")
     prepared = state.prepared()
+    if state.cancelled() and not (prepared and is_out(export.bulk_id, prepared, server, token)):
+        raise BulkConflict(f"{export.bulk_id} was cancelled; begin anew with another --id")
     if prepared is None:
-        _prepare(settings, location, export, Stopping(state))
+        _prepare(settings, location, export, Stopping(state), begins)
         prepared = state.prepared()
     else:
         _require_same(prepared, export)
+        begins()
     if prepared is None:
         raise TaskFailed("the parts that were exported are gone; run it again")
     return send(state, export, prepared, server, token)
@@ -70,31 +78,20 @@ def send(
                 export_again, database_url=export.database_url, blobs_url=export.blobs_url
             )
             appending = Appending(publisher, state, reexport, stopping)
-            return appending.run(f"bulk-{export.bulk_id}", prepared, telling.reached)
+            return appending.run(producer_of(export.bulk_id), prepared, telling.reached)
 
 
-def cancel(settings: Settings, bulk_id: str, deep_path: str | None) -> None:
-    """Let no further part of a bulk distribution go out; one that is at work ends.
-
-    Raises `BulkUnknown` for one that nothing is known of, as long as its path is not named, and
-    `BulkConflict` when it is of another path.
-    """
-    state = BulkState(Location.parse(settings.tables_url), bulk_id)
-    prepared = state.prepared()
-    if prepared is None and deep_path is None:
-        raise BulkUnknown(
-            f"no bulk distribution {bulk_id} has exported anything; to cancel one that is still "
-            "at it, name its path too"
-        )
-    if prepared is not None and deep_path not in (None, prepared.deep_path):
-        raise BulkConflict(f"{bulk_id} is of {prepared.deep_path}, not of {deep_path}")
-    state.cancel()
-
-
-def _prepare(settings: Settings, location: Location, export: Export, stopping: Stopping) -> None:
+def _prepare(
+    settings: Settings,
+    location: Location,
+    export: Export,
+    stopping: Stopping,
+    begins: Callable[[], None],
+) -> None:
     def start() -> SparkSession:
         spark = spark_session(settings, location, "bulk")
-        ending.callback(spark.stop)
+        ending.callback(end_spark, spark)
+        begins()
         # Only now: Spark brings a handler of its own, which cuts through what the driver is told.
         ending.enter_context(stopping.heeding_signals())
         return spark
@@ -102,8 +99,8 @@ def _prepare(settings: Settings, location: Location, export: Export, stopping: S
     try:
         with ExitStack() as ending:
             prepare(start, location, export, stopping.check)
-    except BulkStopped as error:
-        raise BulkStopped(f"{error} while it exported: no part went out") from error
+    except (BulkStopped, BulkCancelled) as error:
+        raise type(error)(f"{error} while it exported: no part went out") from error
     except KeyboardInterrupt:
         raise BulkStopped("interrupted before it exported: no part went out") from None
 
@@ -129,5 +126,5 @@ def _author_ms(database_url: str) -> int:
                 "SELECT (extract(epoch FROM clock_timestamp()) * 1000)::bigint"
             ).fetchone()
     except psycopg.OperationalError as error:
-        raise TaskFailed("the author's database is away; run it again") from error
+        raise unusable(author_away(error), error) from error
     return int(row[0])
