@@ -1,5 +1,6 @@
 """The few fixtures that everybody uses."""
 
+import os
 from collections.abc import Iterator
 
 import pytest
@@ -11,6 +12,14 @@ from tests.harness.s3 import ACCESS_KEY, SECRET_KEY, S3Server, running_s3
 
 _SPARK_TIMEOUT_S = 1_800
 """Spark does little work at great cost, and more so beside two other workers on two cores."""
+
+
+def pytest_configure() -> None:
+    """Give each worker of a parallel run ports of its own: who is given one listens only later."""
+    worker = int(os.environ.get("PYTEST_XDIST_WORKER", "gw0").removeprefix("gw"))
+    each = 20_000 // int(os.environ.get("PYTEST_XDIST_WORKER_COUNT", "1"))
+    first = 10_000 + each * worker
+    os.environ["PACKHORSE_PORTS"] = f"{first}-{first + each - 1}"
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:

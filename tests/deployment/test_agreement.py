@@ -29,10 +29,12 @@ def where(container: Container) -> str:
     return container.where
 
 
-def settings_of(container: Container) -> type[BaseSettings]:
+def settings_of(container: Container) -> list[type[BaseSettings]]:
+    """Return what reads the variables: a worker reads some, and the tasks that it starts."""
     room = SCRIPTS[container.command[0]].rpartition(".")[0]
-    found: type[BaseSettings] = import_module(f"{room}.settings").Settings
-    return found
+    module = import_module(f"{room}.settings")
+    worker = [module.WorkerSettings] if "worker" in container.command else []
+    return [module.Settings, *worker]
 
 
 def variables_of(model: Any) -> set[str]:
@@ -67,12 +69,14 @@ def test_every_command_is_a_program(container: Container) -> None:
 
 @pytest.mark.parametrize("container", PROGRAMS, ids=where)
 def test_every_variable_is_a_setting_of_its_program(container: Container) -> None:
-    assert set(container.settings) <= variables_of(settings_of(container))
+    read = [variables_of(model) for model in settings_of(container)]
+    assert set(container.settings) <= set.union(*read)
 
 
 @pytest.mark.parametrize("environment", PROGRAMS, ids=where, indirect=True)
 def test_every_value_is_one_that_its_program_takes(environment: Container) -> None:
-    settings_of(environment)()
+    for model in settings_of(environment):
+        model()
 
 
 @pytest.mark.parametrize("container", COMMANDS, ids=where)

@@ -161,7 +161,7 @@ def test_every_secret_is_a_file_of_a_secret_that_exists_already(rendered: list[M
 
 
 def test_a_program_gets_only_its_own_database(rendered: list[Manifest]) -> None:
-    authors = {"publisher", "content", "cleanup", "topology", "jobs"}
+    authors = {"publisher", "content", "cleanup", "topology", "jobs", "pipeline-worker"}
     seen: dict[str, str] = {}
     for name, deployment in of_kind(rendered, "Deployment").items():
         volumes = deployment["spec"]["template"]["spec"]["volumes"]
@@ -225,6 +225,17 @@ def test_one_task_of_a_kind_runs_at_a_time_and_is_one_that_the_program_has() -> 
         program, task, *arguments = pod["containers"][0]["command"]
         assert program == "packhorse-pipeline"
         TASKS[task].make_context(task, arguments)  # which refuses what it doesn't take
+
+
+def test_the_worker_of_the_pipeline_is_off_unless_asked_for() -> None:
+    off = manifests({"pipeline": {"enabled": True}})
+    assert not [name for name in of_kind(off, "Deployment") if "worker" in name]
+    on = manifests({"pipeline": {"enabled": True, "worker": {"enabled": True}}})
+    worker = of_kind(on, "Deployment")["release-packhorse-pipeline-worker"]
+    pod = pod_of(worker)
+    assert pod is not None
+    assert pod["containers"][0]["command"] == ["packhorse-pipeline", "worker"]
+    assert pod["volumes"][0]["emptyDir"] == {"sizeLimit": "10Gi"}  # Spark spills there
 
 
 WRONG: dict[str, dict[str, Any]] = {

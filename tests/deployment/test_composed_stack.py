@@ -7,13 +7,15 @@ import httpx
 import pytest
 
 from packhorse_services.cli.connection import read_token
+from packhorse_services.pipeline.worker.tasks import TASKS
 from tests.harness.composed import ComposedStack, composed_secrets, prepared_postgres
 from tests.harness.deployment import compose, is_ours
 from tests.harness.kafka.broker import running_kafka
 from tests.harness.waiting import eventually
 
 SUBSCRIBERS = ("sub1", "sub2", "sub3")
-PROGRAMS = ("publisher", "content", "cleanup", "topology", "jobs", "pipeline", *SUBSCRIBERS)
+PIPELINE = ("pipeline", "pipeline-worker")
+PROGRAMS = ("publisher", "content", "cleanup", "topology", "jobs", *PIPELINE, *SUBSCRIBERS)
 
 pytestmark = [pytest.mark.kafka, pytest.mark.s3]
 
@@ -45,6 +47,9 @@ def test_it_starts_distributes_and_ends_cleanly(stack: ComposedStack, tmp_path: 
         distribute(client, stack)
         report = client.get(f"{stack.url('pipeline')}/reports/delivery")
         assert report.json()["rows"] == []  # no task has run
+        schedules = client.get(f"{stack.url('jobs')}/schedules").json()
+        worked = [s for s in schedules["schedules"] if s["name"].startswith("packhorse.pipeline.")]
+        assert [s["suspended"] for s in worked] == [True] * len(TASKS)
     assert set(stack.stop().values()) <= {0}, stack.said()
 
 

@@ -15,6 +15,7 @@ from packhorse_services.pipeline import tables
 from packhorse_services.pipeline.bulk import append, publisher_api
 from packhorse_services.pipeline.bulk.append import Appended, Appending
 from packhorse_services.pipeline.bulk.errors import (
+    BulkCancelled,
     BulkConflict,
     BulkStopped,
     PartBusy,
@@ -159,7 +160,7 @@ def test_a_later_run_fences_an_earlier_one(run: Run) -> None:
 
 def test_cancel_stops_before_the_next_part_and_says_how_many_went_out(run: Run) -> None:
     run.at = lambda out: run.state.cancel() if out == 2 else None
-    with pytest.raises(BulkStopped, match="cancelled: 2 of 5 parts went out"):
+    with pytest.raises(BulkCancelled, match="cancelled: 2 of 5 parts went out"):
         run.run()
     assert run.sent() == WHOLE[:2]
     run.state.cancel()
@@ -169,7 +170,7 @@ def test_cancel_stops_before_the_next_part_and_says_how_many_went_out(run: Run) 
 def test_cancel_ends_the_wait_for_a_full_queue(run: Run) -> None:
     run.fake.faults = ["full"] * 1000
     threading.Timer(0.2, run.state.cancel).start()
-    with pytest.raises(BulkStopped, match="0 of 5"):
+    with pytest.raises(BulkCancelled, match="0 of 5"):
         run.run()
     assert run.sent() == []
 
@@ -193,9 +194,15 @@ def test_a_state_that_can_not_be_read_is_one_line(run: Run) -> None:
     assert "\n" not in str(refused.value)
 
 
-def test_a_url_of_no_publisher_is_refused() -> None:
+@pytest.mark.parametrize("url", ["", "http://h:abc", "ftp://h"])
+def test_a_url_of_no_publisher_is_refused(url: str) -> None:
     with pytest.raises(TaskRefused, match="PACKHORSE_PUBLISHER_URL"):
-        Publisher("", None, lambda _: None)
+        Publisher(url, None, lambda _: None)
+
+
+def test_a_token_that_is_none_is_refused() -> None:
+    with pytest.raises(TaskRefused, match="token"):
+        Publisher("http://127.0.0.1:9", "s€cret", lambda _: None)
 
 
 def test_ranges_of_the_state_are_parts_of_the_subtree(run: Run) -> None:

@@ -72,7 +72,7 @@ def prepared(location: Location, bulk_id: str, parts: int = 3, days: int = 0) ->
         (("--deep", "/top", "--id", "../x"), 2, "--id is up to"),
         (("--deep", "/top", "--part-bytes", "many"), 2, "no size"),
         (("--cancel",), 2, "--id"),
-        (("--cancel", "--id", "unknown"), 3, "unknown"),
+        (("--cancel", "--id", "unknown"), 3, "there is no bulk distribution unknown"),
     ],
 )
 def test_a_wrong_command_says_what_is_wrong(
@@ -90,12 +90,17 @@ def test_nothing_is_started_for_what_can_not_be_done(
     code, _, err = run("--deep", TOP)
     assert (code, "no publisher has worked" in err) == (2, True)
     written(database_url, odd_nodes(flat=1))
-    code, _, err = run("--deep", "/content/none")
-    assert (code, "does not exist" in err) == (3, True)
+    code, out, err = run("--deep", "/content/none")
+    assert (code, out, "does not exist" in err) == (3, "", True), "an id of nothing is not printed"
     code, _, err = run("--deep", TOP, DATABASE_URL="postgresql://me:s3cret@/db?host=/run")
     assert (code, "need TCP" in err, "s3cret" in err) == (2, True, False)
     code, _, err = run("--deep", TOP, DATABASE_URL="postgresql://me:s3cret@127.0.0.1:1/db")
-    assert (code, "is away" in err, "s3cret" in err) == (1, True, False)
+    assert (code, "PACKHORSE_DATABASE_URL" in err, "s3cret" in err) == (1, True, False)
+    assert len(err.splitlines()) == 1, "nothing began"
+    other = database_url.rpartition("/")[0]
+    for name, said in (("typo", "does not exist"), ("postgres", "bookkeeping.slot")):
+        code, out, err = run("--deep", TOP, DATABASE_URL=f"{other}/{name}")
+        assert (code, out, said in err, "PACKHORSE_DATABASE_URL" in err) == (2, "", True, True), err
 
 
 def test_an_id_stands_for_one_path_and_for_a_week(run: Run, location: Location) -> None:
@@ -115,6 +120,54 @@ def test_what_is_cancelled_stays_so_even_before_it_has_exported(
     assert run("--cancel", "--id", "soon", "--deep", "/top")[0] == 0
     code, _, err = run("--deep", "/top", "--id", "soon")
     assert (code, "was cancelled" in err) == (4, True)
+
+
+def test_cancel_says_what_is_out_and_what_stays(
+    run: Run, location: Location, fake: FakePublisher
+) -> None:
+    prepared(location, "some")
+    code, _, err = run("--cancel", "--id", "some", PUBLISHER_URL=fake.url)
+    assert (code, "knows of none that this token sent" in err) == (0, True)
+    fake.register("bulk-some")
+    fake.last["bulk-some"] = 1
+    code, _, err = run("--cancel", "--id", "some")
+    assert (code, "is cancelled: 2 of 3 parts are out, and stay" in err) == (0, True)
+    assert fake.epochs == {"bulk-some": 1}, "looking fences nobody"
+    assert BulkState(location, "some").cancelled()
+    code, _, err = run("--cancel", "--id", "some", PUBLISHER_URL="http://127.0.0.1:9")
+    assert (code, "is not known: http://127.0.0.1:9 does not tell" in err) == (0, True)
+
+
+@pytest.mark.parametrize("url", ["", "nowhere", "http://h:abc", "http://h..x", "http://[::1"])
+def test_a_publisher_that_is_none_does_not_keep_from_cancelling(
+    run: Run, location: Location, url: str
+) -> None:
+    prepared(location, "some")
+    code, _, err = run("--cancel", "--id", "some", PUBLISHER_URL=url)
+    assert (code, "how many are out is not known" in err) == (0, True)
+    assert len(err.splitlines()) == 1
+    assert run("--deep", "/top", "--id", "some", PUBLISHER_URL=url)[0] == 4
+
+
+def test_it_is_cancelled_before_the_publisher_is_asked(
+    run: Run, location: Location, fake: FakePublisher
+) -> None:
+    prepared(location, "some")
+    found: list[bool] = []
+    fake.asked = lambda: found.append(BulkState(location, "some").cancelled())
+    run("--cancel", "--id", "some", PUBLISHER_URL=fake.url)
+    assert found == [True]
+
+
+def test_what_is_out_can_not_be_cancelled(
+    run: Run, location: Location, fake: FakePublisher
+) -> None:
+    prepared(location, "whole")
+    assert run("--deep", "/top", "--id", "whole", PUBLISHER_URL=fake.url)[0] == 0
+    code, _, err = run("--cancel", "--id", "whole")
+    assert (code, "all 3 parts of whole are out already, and stay" in err) == (4, True)
+    assert run("--deep", "/top", "--id", "whole")[0] == 0
+    assert run("--deep", "/top", "--id", "whole", PUBLISHER_URL="http://127.0.0.1:9")[0] == 4
 
 
 @pytest.fixture

@@ -185,7 +185,7 @@ def test_the_journals_retention_is_enforced(stage: Stage) -> None:
     [_, _, retention] = service.components
     retention.start()
     try:
-        assert called.wait(10)
+        assert called.wait(30)
     finally:
         retention.stop(10)
         service.app.state.pool.close()

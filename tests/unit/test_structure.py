@@ -7,7 +7,7 @@ from pathlib import Path
 ROOT = Path(__file__).parents[2]
 SOURCES = ("shared", "services", "tests")
 OTHER_FOLDERS = ("helm", "openapi", "proto", ".ci")
-MOST_LINES = 400
+MOST_LINES = 300
 EMPTY_NAMES = {"utils", "util", "helpers", "helper", "common", "core", "base", "manager", "misc"}
 TEXT = {".py", ".pyi", ".proto", ".toml", ".txt", ".yml", ".yaml", ".json", ".sh", ".sql", ".tpl"}
 

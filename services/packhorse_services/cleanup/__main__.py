@@ -22,7 +22,7 @@ from packhorse.runtime import logs
 from packhorse.runtime.auth import authenticator_for
 from packhorse.runtime.configuration import loaded
 from packhorse.runtime.serve import run as run_service
-from packhorse.runtime.startup import plain_refusals
+from packhorse.runtime.startup import plain_refusals, typed
 from packhorse.topology.own_cluster import Announced, join
 from packhorse.wire.topics import Topics
 from packhorse_services.cleanup import ledger
@@ -114,7 +114,7 @@ def _backends(settings: Settings) -> Iterator[tuple[Journal, BlobStore]]:
 def main() -> None:
     """Run the program; an error that it expects becomes one line and an exit code."""
     with plain_refusals():
-        commands()
+        commands(prog_name=typed("packhorse-cleanup", "packhorse_services.cleanup"))
 
 
 if __name__ == "__main__":

@@ -11,6 +11,7 @@ from packhorse.errors import PackhorseError
 from packhorse.runtime import logs
 from packhorse.runtime.auth import authenticator_for
 from packhorse.runtime.serve import run
+from packhorse.runtime.startup import typed
 from packhorse.topology.own_cluster import Announced, join
 from packhorse_services.content.app import create
 from packhorse_services.content.migration import migrate
@@ -49,7 +50,7 @@ def serve(context: typer.Context) -> None:
 def main() -> None:
     """Run the program; an error that it expects becomes one line and exit code 1."""
     try:
-        commands()
+        commands(prog_name=typed("packhorse-content", "packhorse_services.content"))
     except (PackhorseError, psycopg.OperationalError, OperationalError) as error:
         sys.exit(f"packhorse-content: {str(error).strip()}")
 

@@ -235,6 +235,10 @@ def _endpoint(endpoint: str | None, allow_http: bool) -> dict[str, Any]:
     """Return the setting; without one, obstore takes the environment's or Amazon's."""
     if endpoint is None:
         return {}
+    if "@" in endpoint:  # not quoted: a password would be, and by the client's errors too
+        raise InvalidBlobsUrl(
+            "leave the user out of the S3 endpoint; credentials come from the environment"
+        )
     if endpoint.startswith("https://") or (allow_http and endpoint.startswith("http://")):
         return {"endpoint": endpoint}
     raise InvalidBlobsUrl("the S3 endpoint needs https://, or http:// with allow_http=true")

@@ -6,7 +6,7 @@ A URL is the name of a view followed by the node's path: `/content` + `/site/hom
 
 from collections.abc import Awaitable, Callable
 from typing import Annotated
-from urllib.parse import quote, urlencode
+from urllib.parse import quote
 
 from fastapi import APIRouter, FastAPI, Query, Request
 from pydantic import BaseModel, ConfigDict, Field
@@ -23,6 +23,7 @@ from packhorse.content.queries import (
 )
 from packhorse.content.requests import KnownTags, ReadablePath, entity_tag
 from packhorse.content.schemas import NodeDocument
+from packhorse.runtime.paging import link_to, page_url
 from packhorse.runtime.problems import Problem, documented
 from packhorse.runtime.validation import StrictRoute
 
@@ -100,9 +101,9 @@ async def list_node_children(
     children = [Listed(path=child.path, type=child.type) for child in found[: page.limit]]
     if len(found) <= page.limit:
         return Listing(children=children, next=None)
-    position = {"after": children[-1].path.rpartition("/")[2], "limit": page.limit}
-    following = f"/children{quote(path)}?{urlencode(position)}"
-    response.headers["Link"] = f'<{following}>; rel="next"'
+    last = children[-1].path.rpartition("/")[2]
+    following = page_url(f"/children{quote(path)}", after=last, limit=page.limit)
+    response.headers.update(link_to(following))
     return Listing(children=children, next=following)
 
 

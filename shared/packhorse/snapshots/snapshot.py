@@ -115,7 +115,12 @@ def part_key(snapshot_id: str, part: int) -> str:
 
 def manifest_key(snapshot: Snapshot) -> str:
     """Return the key of a snapshot's manifest: keys sort as the offsets do."""
-    return f"{MANIFESTS}{snapshot.offset:020d}-{_check_id(snapshot.id)}"
+    return manifest_key_of(snapshot.offset, snapshot.id)
+
+
+def manifest_key_of(offset: int, snapshot_id: str) -> str:
+    """Return the key of the manifest of the snapshot `snapshot_id`. Raises `InvalidSnapshot`."""
+    return f"{MANIFESTS}{offset:020d}-{_check_id(snapshot_id)}"
 
 
 def offset_of(manifest: str) -> int:

@@ -18,7 +18,7 @@ from packhorse.topology.lease.member import LeaseMember
 from packhorse.topology.lease.succession import LeaseSuccession
 from packhorse.topology.open import TopologySettings, open_discovery
 from packhorse.topology.properties import FixedProperties
-from packhorse.topology.view import InstanceDescription
+from packhorse.topology.view import InstanceDescription, TopologyView
 from packhorse.topology.voting.member import VotingMember
 from packhorse.topology.voting.succession import VotingSuccession
 
@@ -74,10 +74,7 @@ class OwnCluster:
         Good for a preference. Work that must not be done twice asks `duty`.
         """
         view = self.discovery.current_view()
-        if view is None:
-            return None
-        able = (one for one in view.local_cluster.instances if duty in _duties(one))
-        return next(able, None)
+        return None if view is None else first_with(view, duty)
 
     def end_with_us(self, connection: Connection) -> None:
         """Let a session end when this run of the program is declared dead, with all its locks."""
@@ -109,6 +106,12 @@ def _succession(discovery: Discovery) -> Succession:
     if isinstance(member, VotingMember):
         return VotingSuccession(member.instance_id, member.runtime_id)
     raise AssertionError(f"{type(member).__name__} has no order of succession")
+
+
+def first_with(view: TopologyView, duty: str) -> InstanceDescription | None:
+    """Return whose duty it is by a view: the first instance that announces it; None: nobody's."""
+    able = (one for one in view.local_cluster.instances if duty in _duties(one))
+    return next(able, None)
 
 
 def _duties(instance: InstanceDescription) -> set[str]:

@@ -42,8 +42,10 @@ from packhorse.wire.messages import (
 from packhorse.wire.node_codec import BinaryRecord, NodeRecord, decode_node, encode_node
 from packhorse.wire.package_codec import (
     ENTRY_HEADER,
+    PackageRow,
     decode_entry,
     decode_package,
+    decode_package_row,
     encode_package,
 )
 from packhorse.wire.record import Encoded, Undecodable, message_type, type_headers
@@ -91,6 +93,44 @@ KINDS = st.sampled_from(list(DECODERS))
 def test_a_package_survives(message: PackageMessage) -> None:
     encoded = encode_package(message)
     assert decode_package(encoded.headers, encoded.value) == message
+
+
+def row_of(message: PackageMessage) -> PackageRow:
+    entry, body = message.entry, message.body
+    told: dict[str, Any] = {"body_sha256": "", "content_length": 0, "body_reference": None}
+    kind: dict[str, Any] = {"package_type": message.package_type}
+    kind["publisher_instance"] = message.publisher_instance
+    if body is not None:
+        told["body_sha256"], told["content_length"] = body.sha256.hex(), body.content_length
+        told["body_reference"] = body.reference
+    of_entry: dict[str, Any] = {
+        name: getattr(entry, name) for name in PackageRow._fields if hasattr(entry, name)
+    }
+    of_entry |= {"action": entry.action.value, "paths": [*entry.paths]}
+    of_entry |= {"deep_paths": [*entry.deep_paths]}
+    return PackageRow(**told, **of_entry, **kind)
+
+
+@given(packages)
+def test_a_packages_row_tells_what_the_message_does(message: PackageMessage) -> None:
+    encoded = encode_package(message)
+    assert decode_package_row(encoded.headers, encoded.value) == row_of(message)
+
+
+@settings(max_examples=300)
+@given(st.binary(max_size=200), st.data())
+def test_a_packages_row_is_refused_where_the_message_is(tail: bytes, data: Any) -> None:
+    """Damaged at one place: both read the same of it, or both refuse."""
+    encoded = SAMPLES[PackageMessage]
+    at = data.draw(st.integers(0, len(encoded.value)))
+    value = encoded.value[:at] + tail
+    try:
+        expected = row_of(decode_package(encoded.headers, value))
+    except Undecodable:
+        with pytest.raises(Undecodable):
+            decode_package_row(encoded.headers, value)
+    else:
+        assert decode_package_row(encoded.headers, value) == expected
 
 
 @given(packages)
