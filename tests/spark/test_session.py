@@ -43,31 +43,58 @@ def test_a_failure_is_raised_and_not_printed_besides(
 
 
 TWICE = """
+from contextlib import suppress
 from pathlib import Path
 from packhorse_services.pipeline.location import Location
 from packhorse_services.pipeline.session import running_spark
 from packhorse_services.pipeline.settings import Settings
 
 def children():
-    return Path("/proc/self/task").glob("*/children")
+    found = []
+    for file in Path("/proc/self/task").glob("*/children"):
+        with suppress(OSError):  # the thread has ended
+            found += file.read_text().split()
+    return found
 
 for _ in range(2):
     with running_spark(Settings(), Location.parse("/nowhere"), "twice") as spark:
-        began = any(file.read_text() for file in children())
-        print(spark.range(3).count(), began)
-    print([file.read_text() for file in children() if file.read_text()])
+        print(spark.range(3).count(), bool(children()))
+    print(children())
+"""
+DIES = """
+from packhorse_services.pipeline.ending import plain_ends
+from packhorse_services.pipeline.failures import translated
+from packhorse_services.pipeline.location import Location
+from packhorse_services.pipeline.session import SparkContext, running_spark
+from packhorse_services.pipeline.settings import Settings
+
+settings = Settings(), Location.parse("/nowhere"), "dies"
+with plain_ends(), running_spark(*settings) as spark, translated("dies"):
+    SparkContext._gateway.proc.kill()
+    SparkContext._gateway.proc.wait()
+    spark.range(3).count()
 """
 
 
-def test_a_session_leaves_no_jvm_and_another_may_follow() -> None:
-    done = subprocess.run(
-        (sys.executable, "-c", TWICE),
+def run(program: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        (sys.executable, "-c", program),
         env={**os.environ, **spark_environment()},
         capture_output=True,
         text=True,
         check=False,
-        timeout=300,
+        timeout=1200,
     )
+
+
+def test_a_session_leaves_no_jvm_and_another_may_follow() -> None:
+    done = run(TWICE)
     assert done.stdout == "3 True\n[]\n" * 2, done.stderr
     assert done.returncode == 0, done.stderr
     assert "Traceback" not in done.stderr
+
+
+def test_a_jvm_that_dies_is_told_in_a_line_that_is_the_last() -> None:
+    done = run(DIES)
+    assert done.returncode == 1, done.stderr
+    assert done.stderr.splitlines()[-1].startswith("error: dies"), done.stderr

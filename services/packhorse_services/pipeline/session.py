@@ -6,14 +6,16 @@ import subprocess
 import sys
 import tempfile
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
+from py4j.protocol import Py4JError
 from pyspark import SparkContext
 from pyspark.conf import SparkConf
 from pyspark.sql import SparkSession
 
+from packhorse.errors import PackhorseError
 from packhorse_services.pipeline.failures import translated
 from packhorse_services.pipeline.jars import java, require_jars
 from packhorse_services.pipeline.location import Location
@@ -32,6 +34,8 @@ _DEFAULTS = {
     "spark.hadoop.parquet.block.size": str(32 * 1024 * 1024),
     "spark.sql.streaming.metricsEnabled": "true",
     "spark.ui.showConsoleProgress": "false",
+    # Within it a result is fetched from the JVM; a busy machine may stand still for Spark's 15 s.
+    "spark.python.authenticate.socketTimeout": "300s",
 }
 _LOCAL = {
     # Nothing is kept there, but Spark makes the folder, by default where the program was started.
@@ -58,8 +62,13 @@ def spark_session(settings: Settings, location: Location, name: str) -> SparkSes
     What `spark-submit` was told, the master and the jars among it, is not overruled; else they
     are the settings'. Raises `JarsMissing`, `JavaUnusable`, and what `translated` raises.
     """
-    with translated(name):
-        return _session(settings, location, name)
+    try:
+        with translated(name):
+            return _session(settings, location, name)
+    except PackhorseError:
+        if SparkContext._active_spark_context is None:
+            _end_jvm()
+        raise
 
 
 @contextmanager
@@ -73,13 +82,18 @@ def running_spark(settings: Settings, location: Location, name: str) -> Iterator
 
 
 def end_spark(spark: SparkSession) -> None:
-    """End the session, and the JVM that this process has started for it.
+    """End the session, and the JVM that this process has started for it. Raises nothing.
 
     A JVM that ends later than its session still hands on what Spark's workers say of that, after
     the last words of the program.
     """
+    with suppress(Py4JError, OSError):  # a JVM that has died is told of by whoever needed it
+        spark.stop()
+    _end_jvm()
+
+
+def _end_jvm() -> None:
     gateway = SparkContext._gateway
-    spark.stop()
     jvm = getattr(gateway, "proc", None)  # none where `spark-submit` is the JVM
     if gateway is None or jvm is None:
         return
@@ -90,6 +104,7 @@ def end_spark(spark: SparkSession) -> None:
         jvm.wait(_JVM_ENDS_S)
     except subprocess.TimeoutExpired:
         jvm.kill()
+        jvm.wait()
 
 
 def cores(spark: SparkSession) -> int:
