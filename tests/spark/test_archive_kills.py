@@ -2,6 +2,7 @@
 
 import itertools
 import os
+import sys
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from pathlib import Path
@@ -62,6 +63,22 @@ def test_s1_kills_at_commit_points(site: ArchiveSite) -> None:
     assert site.places(tables.PACKAGES) == list(range(KILLS))
     statuses = sorted(row["package_offset"] for row in site.rows(tables.STATUSES))
     assert statuses == list(range(KILLS))
+
+
+def test_a_process_that_begins_too_late_for_spark_ends_no_run(
+    site: ArchiveSite, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Spark gives up after 10 s, as it does on a busy machine."""
+    late, been = tmp_path / "late", tmp_path / "been"
+    planning = f"*python_streaming_source_runner*) mkdir {been} && exec sleep 30;;"
+    late.write_text(f'#!/bin/sh\ncase "$*" in {planning} esac\nexec {sys.executable} "$@"\n')
+    late.chmod(0o700)
+    monkeypatch.setattr(site.spark.sparkContext, "pythonExec", str(late))
+    site.fill([0], "package")
+    site.archive()
+    assert been.is_dir()
+    site.require_equal_sets()
+    assert site.places(tables.PACKAGES) == [0]
 
 
 def append_again(

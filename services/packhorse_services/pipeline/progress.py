@@ -30,7 +30,7 @@ from packhorse.runtime.metrics import (
 
 logger = logging.getLogger(__name__)
 
-_TELLING_MS = 10_000
+_TELLING_MS = 120_000
 
 
 @dataclass(frozen=True, slots=True)

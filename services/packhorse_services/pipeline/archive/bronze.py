@@ -54,6 +54,10 @@ _RECORDS_A_TASK = 10_000
 OVERFLOW = "ArithmeticException: long overflow"
 """What Spark's source of Kafka says of a time that has no 64 bits in microseconds."""
 
+STARVED = "Python worker failed to connect back"
+"""What Spark says when the process that plans took more than 10 s to begin; it can't be told to
+wait any longer."""
+
 Reached = Callable[[str], None]
 """Told at each point where a kill may leave things half done: before and after every commit."""
 

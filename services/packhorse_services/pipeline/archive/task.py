@@ -99,10 +99,10 @@ class Archive:
             except (HistoryGap, _SilverOvertaken) as error:
                 self._failed(error)
             except TaskFailed as error:
-                self._read_otherwise(error)
+                self._begin_otherwise(error)
             first = False
 
-    def _failed(self, error: HistoryGap | _SilverOvertaken) -> None:
+    def _failed(self, error: HistoryGap | _SilverOvertaken | TaskFailed) -> None:
         """Let the run begin again; raise `error`, or that bronze is another run's, where it can't.
 
         Who was overtaken lets the other run end a batch first.
@@ -119,8 +119,14 @@ class Archive:
         if isinstance(error, Overtaken):
             self.stop.wait(self.choices.interval_s * self._failures[query])
 
-    def _read_otherwise(self, error: TaskFailed) -> None:
-        """Leave Spark's own source when it can't tell the time of a record; else raise `error`."""
+    def _begin_otherwise(self, error: TaskFailed) -> None:
+        """Leave Spark's own source when it can't tell the time of a record; else raise `error`.
+
+        What only a busy machine was the reason of may begin again as it was.
+        """
+        if bronze.STARVED in str(error):
+            self._failed(error)
+            return
         if not (self.origin.is_sparks and bronze.OVERFLOW in str(error)):
             raise error
         logger.warning("a record says an impossible time; Kafka is read without Spark's source")
