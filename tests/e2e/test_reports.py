@@ -167,7 +167,7 @@ def test_a_task_is_ended_in_order(number: signal.Signals, tmp_path: Path) -> Non
         assert process.stdout is not None
         url = json.loads(process.stdout.readline())["url"]
         (os.killpg if number == signal.SIGINT else os.kill)(process.pid, number)
-        assert process.wait(60) == 0
+        assert process.wait(300) == 0
     with pytest.raises(httpx.TransportError):
         httpx.get(f"{url}/livez")
 

@@ -18,6 +18,7 @@ from packhorse_services.pipeline.jars import java
 from packhorse_services.pipeline.location import Location
 from tests.harness.archive import everything_in, fill
 from tests.harness.spark_cluster import SparkCluster, spark_cluster
+from tests.harness.waiting import eventually
 
 pytestmark = pytest.mark.spark
 
@@ -77,7 +78,8 @@ def test_the_archive_runs_on_a_cluster(
     found = [((r["topic"], r["partition"], r["offset"]), r["value"]) for r in bronze]
     assert dict(found) == wanted
     assert len(found) == len(wanted)
-    assert cluster.finished() == ["packhorse archive FINISHED"]
+    wanted_end = ["packhorse archive FINISHED"]  # the master hears of it on its own
+    eventually(lambda: cluster.finished() == wanted_end, what="the application's end")
     assert list(cluster.work.glob("app-*/*/stderr")), "an executor of the worker did it"
 
 

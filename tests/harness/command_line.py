@@ -75,7 +75,7 @@ def packhorse(
         capture_output=True,
         text=True,
         stdin=subprocess.DEVNULL,
-        timeout=180,
+        timeout=540,
         check=False,
     )
     assert not check or done.returncode == 0, f"{arguments}: {done.returncode}\n{done.stderr}"

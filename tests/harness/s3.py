@@ -49,15 +49,14 @@ def versitygw() -> Path:
             "the S3 tests need the server versitygw, which is built with Go: install Go 1.24 or "
             f"newer, or put versitygw {VERSION} at {binary}"
         )
-    with tempfile.TemporaryDirectory(prefix="packhorse-go-") as built:
+    TOOLS.mkdir(parents=True, exist_ok=True)
+    with tempfile.TemporaryDirectory(dir=TOOLS, prefix="go-") as built:  # others build it, too
         subprocess.run(
             ["go", "install", f"github.com/versity/versitygw/cmd/versitygw@{VERSION}"],
             env={**os.environ, "GOBIN": built},
             check=True,
         )
-        TOOLS.mkdir(parents=True, exist_ok=True)
-        shutil.move(Path(built) / "versitygw", binary.with_suffix(".new"))
-    return binary.with_suffix(".new").rename(binary)
+        return Path(built, "versitygw").rename(binary)
 
 
 @contextmanager
@@ -81,7 +80,7 @@ def running_s3() -> Iterator[S3Server]:
 
 
 def _await_answer(port: int, process: subprocess.Popen[bytes]) -> None:
-    deadline = time.monotonic() + 60
+    deadline = time.monotonic() + 300
     while time.monotonic() < deadline:
         if process.poll() is not None:
             raise RuntimeError(f"versitygw ended with {process.returncode}")

@@ -46,7 +46,7 @@ class SparkCluster:
 
     def finished(self) -> list[str]:
         """Return the names of the applications that have ended, and how."""
-        state = httpx.get(f"{self.web}/json/", timeout=30).json()
+        state = httpx.get(f"{self.web}/json/", timeout=120).json()
         return [f"{one['name']} {one['state']}" for one in state["completedapps"]]
 
 
@@ -98,5 +98,5 @@ def _answers(process: Process, web: str) -> bool:
 
 def _workers(process: Process, web: str) -> bool:
     assert process.running, process.said()
-    workers = httpx.get(f"{web}/json/", timeout=30).json()["workers"]
+    workers = httpx.get(f"{web}/json/", timeout=120).json()["workers"]
     return any(worker["state"] == "ALIVE" for worker in workers)

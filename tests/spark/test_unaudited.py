@@ -42,7 +42,7 @@ def test_who_announced_itself_within_a_day_and_has_no_database_is_named(
 def test_a_time_to_come_hides_nobody(spark: SparkSession, tmp_path: Path) -> None:
     location = Location.parse(str(tmp_path / "tables"))
     prepare(location)
-    soon_ms = SystemClock().wall_ms() + 60_000  # the day may have begun
+    soon_ms = SystemClock().wall_ms() + 3_600_000  # the day may have begun
     announcements(location, ("live", BEGIN_MS), ("odd", LATEST_MS), ("early", soon_ms))
     assert unaudited(spark, location, ["known"]) == ["live"]
 
