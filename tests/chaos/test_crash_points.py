@@ -26,7 +26,8 @@ from tests.harness.postgres import Databases
 from tests.harness.subscriber import content_of, rows_of
 
 STRIDE = int(os.environ.get("PACKHORSE_CRASH_STRIDE", "13"))
-MOST_POINTS = 400
+MOST_POINTS = 4000
+"""Ten times what a subject sends that has to wait for nobody."""
 
 pytestmark = [pytest.mark.chaos, pytest.mark.timeout(3600)]
 
