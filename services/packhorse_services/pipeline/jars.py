@@ -96,7 +96,7 @@ def java() -> Path:
 def _major_version(candidate: str) -> int:
     try:
         said = subprocess.run(
-            [candidate, "-version"], capture_output=True, text=True, check=False, timeout=60
+            [candidate, "-version"], capture_output=True, text=True, check=False, timeout=300
         ).stderr
     except (OSError, subprocess.TimeoutExpired):
         return 0

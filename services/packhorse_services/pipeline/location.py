@@ -8,6 +8,8 @@ from urllib.parse import parse_qsl, unquote, urlencode, urlsplit
 from packhorse_services.pipeline.errors import TablesUnusable
 
 _OPTIONS = frozenset({"endpoint", "region", "allow_http"})
+_ANSWER = "120s"
+"""How long delta-rs waits for S3. What it asks again after that may have been done before."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,6 +98,7 @@ class Location:
         if not self.is_s3:
             return {}
         options = {"region": self.region, "allow_http": str(self.allow_http).lower()}
+        options["timeout"] = _ANSWER
         return {**options, "endpoint": self.endpoint} if self.endpoint else options
 
     def blobs_url(self, name: str) -> str:

@@ -6,6 +6,9 @@ from pyarrow import fs
 
 from packhorse_services.pipeline.location import Location
 
+_CONNECT_S, _ANSWER_S = 10.0, 60.0
+"""Arrow's own are 1 s and 3 s: three tries would be over before a busy server has answered."""
+
 
 def filesystem(location: Location) -> fs.FileSystem:
     """Return what opens files there; S3's credentials come from the environment, as for delta-rs.
@@ -19,6 +22,8 @@ def filesystem(location: Location) -> fs.FileSystem:
         region=location.region,
         scheme=endpoint.scheme or "https",
         endpoint_override=endpoint.netloc or None,
+        connect_timeout=_CONNECT_S,
+        request_timeout=_ANSWER_S,
     )
 
 
