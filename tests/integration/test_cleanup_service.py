@@ -124,7 +124,7 @@ def test_a_run_that_is_asked_for_is_done_and_can_be_read(
             lambda: (found := _ask(service, "GET", where).json())["state"] == "SUCCEEDED" and found
         )
     finally:
-        runs.stop(10)
+        runs.stop(60)
     assert report["origin"] == "request of admin"
     assert report["dry_run"] is True
     [_, first] = _ask(service, "GET", "/cleanup/runs").json()
@@ -185,9 +185,9 @@ def test_the_journals_retention_is_enforced(stage: Stage) -> None:
     [_, _, retention] = service.components
     retention.start()
     try:
-        assert called.wait(30)
+        assert called.wait(120)
     finally:
-        retention.stop(10)
+        retention.stop(60)
         service.app.state.pool.close()
 
 
@@ -209,7 +209,7 @@ def _command(environment: dict[str, str], *arguments: str) -> "subprocess.Comple
         env=environment,
         capture_output=True,
         text=True,
-        timeout=60,
+        timeout=300,
         check=False,
     )
 

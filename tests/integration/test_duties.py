@@ -53,7 +53,7 @@ def taking_part(url: str, name: str, announced: Announced = CLEANER) -> Iterator
         eventually(lambda: cluster.holder(announced.duties[0]), what=f"{name} has a view")
         yield cluster
     finally:
-        cluster.stop(10)
+        cluster.stop(60)
 
 
 @dataclass(frozen=True)

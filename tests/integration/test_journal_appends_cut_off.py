@@ -122,7 +122,9 @@ def test_r3_nobody_knows_while_the_database_stays_away(
     relay: CuttingRelay, direct: Journal, topic: str
 ) -> None:
     session = Session(relay.url, "impatient", APPENDER_TIMEOUTS)
-    writer = GroupWriter(session, DEFAULT_LIMITS, settle_s=0.5)
+    writer = GroupWriter(
+        session, DEFAULT_LIMITS, settle_s=5.0
+    )  # time to queue another one behind it
     appender = Appender(writer)
     appender.submit(topic, Outgoing(b"first")).result(DEADLINE_S)
     relay.refuse_after_cut = True

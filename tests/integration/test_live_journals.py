@@ -59,7 +59,7 @@ class Installation:
 
     def stop(self) -> None:
         for tail in self.tails:
-            tail.stop(10)
+            tail.stop(60)
         self.desk.close()
 
     def append(self, source: Source, *package_ids: str) -> None:

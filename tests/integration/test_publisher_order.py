@@ -198,7 +198,7 @@ def test_r6_the_checker_catches_a_publisher_without_the_slot(author: Author) -> 
     quick = author.replica(slot=NoSlot(author.slot_connection))
     with ThreadPoolExecutor(1) as pool:
         slowly = pool.submit(publish, slow, request(PATHS[0]))
-        assert held_back.asked.wait(30)
+        assert held_back.asked.wait(120)
         author.write(page(PATHS[0], 1))
         publish(quick, request(PATHS[0]))
         held_back.may_append.set()
@@ -212,7 +212,7 @@ def test_r6_the_slot_orders_what_the_checker_saw(author: Author) -> None:
     slow, quick = author.replica(journal=held_back), author.replica()
     with ThreadPoolExecutor(2) as pool:
         slowly = pool.submit(publish, slow, request(PATHS[0]))
-        assert held_back.asked.wait(30)
+        assert held_back.asked.wait(120)
         author.write(page(PATHS[0], 1))
         quickly = pool.submit(publish, quick, request(PATHS[0]))
         eventually(lambda: author.rows(WAITS_FOR_THE_SLOT))

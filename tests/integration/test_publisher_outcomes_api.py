@@ -173,7 +173,7 @@ def test_another_replica_shows_the_same_and_takes_over(site: Site) -> None:
             return [queue["errors"] for queue in (await s.get("/queues"))["queues"]] == [1]
 
         await s.until(counted)
-        leader.keeper.stop(10)
+        leader.keeper.stop(60)
         s.status("sub1", 1, Status.REMOVED, package_id=ids[1])
         await s.announce("sub1", 1)
         assert await states(s, ids[1]) == {"sub1": "REMOVED"}

@@ -68,7 +68,7 @@ def _resize_on_kafka(url: str) -> Resize:
         resource = ConfigResource(ConfigResource.Type.TOPIC, topic, incremental_configs=[entry])
         client = AdminClient({"bootstrap.servers": url.removeprefix("kafka://")})
         (altered,) = client.incremental_alter_configs([resource]).values()
-        altered.result(30)
+        altered.result(120)
 
     return resize
 

@@ -43,7 +43,7 @@ def test_stopping_reaches_another_instance(database_url: str) -> None:
     with psycopg.connect(database_url, autocommit=True) as listening:
         listening.execute(f"LISTEN {JOBS}")
         assert jobs.stop(number).stop_requested
-        assert list(listening.notifies(timeout=30, stop_after=1)), "workers were told"
+        assert list(listening.notifies(timeout=120, stop_after=1)), "workers were told"
     assert [holding.stop_requested for holding in worker.renew()] == [True]
     assert worker.finish(claimed, Outcome.FAILED).state is JobState.STOPPED
     with pytest.raises(WrongState, match=f"job {number} is STOPPED: only a job that is QUEUED"):

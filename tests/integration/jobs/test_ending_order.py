@@ -34,7 +34,7 @@ def test_who_ends_and_who_stops_do_not_wait_for_each_other(database_url: str) ->
         ending.start()
         eventually(lambda: _waits(database_url), what="the end waits for the stop")
         request_stop(stopping, [second.claim.number])
-    ending.join(30)
+    ending.join(120)
     assert failures == []
 
 

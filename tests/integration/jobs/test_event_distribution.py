@@ -175,13 +175,13 @@ def test_what_was_handed_out_and_not_remembered_is_not_handed_out_again(database
         lambda: kinds.pop().connect(conninfo(database_url), autocommit=True), "a", bus, QUICK
     )
     receiver.start()
-    assert receiver.wait_until_current(30)
+    assert receiver.wait_until_current(120)
     tell_all(database_url, *"abc")
     eventually(lambda: not kinds, what="it has connected for the third time")
     tell_all(database_url, "d")
     eventually(lambda: len(heard) >= 4)
-    receiver.stop(10)
-    bus.stop(10)
+    receiver.stop(60)
+    bus.stop(60)
     assert [event.properties["name"] for event in heard] == list("abcd")
 
 
@@ -224,7 +224,7 @@ def test_events_that_nobody_knows_to_be_stored_are_stored_once(database_url: str
     outbox = Outbox(lambda: next(connections), "a")
     outbox.start()
     outbox.carry(named("once"), wait=True)
-    outbox.stop(10)
+    outbox.stop(60)
     with bookkeeper(database_url) as connection:
         rows = connection.execute("SELECT properties ->> 'name' FROM jobs.event").fetchall()
     assert rows == [("once",)]
@@ -237,7 +237,7 @@ def test_a_database_that_takes_no_writes_for_now_is_waited_for(database_url: str
     outbox = Outbox(lambda: next(connections), "a")
     outbox.start()
     outbox.carry(named("patient"), wait=True)
-    outbox.stop(10)
+    outbox.stop(60)
     with bookkeeper(database_url) as connection:
         assert connection.execute("SELECT count(*) FROM jobs.event").fetchall() == [(1,)]
 
@@ -252,7 +252,7 @@ def test_an_event_that_the_database_refuses_holds_up_no_other(database_url: str)
     outbox.start()
     with pytest.raises(EventNotStored, match="refused"):
         outbox.carry(Event("t/refused"), wait=True)
-    outbox.stop(10)
+    outbox.stop(60)
     with bookkeeper(database_url) as connection:
         assert connection.execute("SELECT topic FROM jobs.event").fetchall() == [("t/x",)]
 

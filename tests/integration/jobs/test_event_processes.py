@@ -52,7 +52,7 @@ class Subject:
         assert self._process.stdin is not None
         with suppress(BrokenPipeError):
             self._process.stdin.close()
-        return self._process.wait(30)
+        return self._process.wait(120)
 
     def until_heard(self, *names: str) -> None:
         eventually(lambda: {*names} <= {*self.said("heard")}, timeout=60, what=f"{names}")

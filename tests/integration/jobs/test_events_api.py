@@ -204,5 +204,5 @@ def test_streams_end_cleanly_when_the_process_is_told_to(database_url: str) -> N
         own.service.app.state.parts.hub.end_streams()
         eventually(lambda: client.clean_end is not None, what="its end")
         assert client.clean_end is True
-        assert httpx.get(f"{own.url}/livez", timeout=30).is_success
+        assert httpx.get(f"{own.url}/livez", timeout=120).is_success
         client.close()

@@ -26,7 +26,7 @@ def hints(database_url: str) -> Iterator[Hints]:
     made = Hints(database_url)
     made.start()
     yield made
-    made.stop(10)
+    made.stop(60)
     assert made.failure() is None
     assert not made.listening
 
@@ -95,6 +95,6 @@ def test_it_waits_for_a_database_that_is_away_and_ends_at_once() -> None:
     hints = Hints("postgresql://nobody@127.0.0.1:1/none")
     hints.on("c", lambda _: called.set())
     hints.start()
-    hints.stop(10)
+    hints.stop(60)
     assert not called.is_set()
     assert hints.failure() is None

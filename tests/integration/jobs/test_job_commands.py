@@ -36,7 +36,7 @@ def command(site: JobsSite, *arguments: str) -> subprocess.CompletedProcess[str]
 
 def streams(site: JobsSite) -> bool:
     headers = {"Authorization": "Bearer operator"}
-    text = httpx.get(f"{site.url}/metrics", headers=headers, timeout=30).text
+    text = httpx.get(f"{site.url}/metrics", headers=headers, timeout=120).text
     return "\npackhorse_jobs_event_streams 1.0" in text
 
 

@@ -44,7 +44,7 @@ def post(
         "Content-Type": "application/x-www-form-urlencoded",
         "Sec-Fetch-Site": sent_from,
     }
-    with httpx.Client(cookies={"packhorse_page": cookie}, timeout=30) as client:
+    with httpx.Client(cookies={"packhorse_page": cookie}, timeout=120) as client:
         return client.post(f"{site.url}/pages/{path}", data=form, headers=headers)
 
 

@@ -2,7 +2,7 @@
 
 import threading
 from collections.abc import Callable
-from datetime import timedelta
+from datetime import UTC, datetime, timedelta
 
 import psycopg
 import pytest
@@ -147,14 +147,14 @@ def test_progress_log_and_properties_are_seen_while_it_works(database_url: str) 
         context.log("began")
         context.set_property("pages", [1, 2])
         told.set()
-        assert go_on.wait(30)
+        assert go_on.wait(120)
         context.progress(4, "all")
         context.log("ended")
         return Outcome.OK
 
     with hosted(database_url, {"test/**": consume}, queues=[QUICK]) as host:
         number = host.jobs.add_job("test/a").job.number
-        assert told.wait(30)
+        assert told.wait(120)
 
         def shown() -> Job:
             job = host.jobs.get(number)
@@ -165,7 +165,7 @@ def test_progress_log_and_properties_are_seen_while_it_works(database_url: str) 
         assert (job.progress.step, job.progress.steps, job.progress.message) == (1, 4, "one")
         assert job.progress.eta is not None
         assert job.started_at is not None
-        assert timedelta(seconds=60) <= job.progress.eta - job.started_at < timedelta(seconds=90)
+        assert job.started_at <= job.progress.eta - timedelta(minutes=1) <= datetime.now(UTC)
         assert job.extra == {"pages": [1, 2]}
         go_on.set()
         done = until(host, number, JobState.SUCCEEDED)

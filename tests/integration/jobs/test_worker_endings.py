@@ -176,14 +176,14 @@ def test_what_was_claimed_without_an_answer_is_given_back(database_url: str) -> 
 
 def test_an_attempt_is_lost_once_its_lease_may_be_over(database_url: str) -> None:
     waits = Waits(Outcome.OK)
-    short = replace(FAST, lease_s=1.0, renewal_s=0.3)
+    short = replace(FAST, lease_s=8.0, renewal_s=1.0)
     with (
         hosted(database_url, {"test/**": waits}, queues=[QUEUE], settings=short) as host,
         hosted(database_url, {}) as other,
     ):
         number = host.jobs.add_job("test/a").job.number
         waits.await_begin()
-        host.worker.keeper.stop(5)  # as if its thread, or the network, had stalled
+        host.worker.keeper.stop(60)  # as if its thread, or the network, had stalled
         with psycopg.connect(database_url) as connection:
             connection.execute(
                 "UPDATE jobs.worker SET lease_until = '-infinity' WHERE instance = %s",

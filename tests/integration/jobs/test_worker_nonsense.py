@@ -1,6 +1,7 @@
 """Consumers that return or say nonsense: their attempt fails, the worker goes on."""
 
 from collections.abc import Callable
+from dataclasses import replace
 from datetime import timedelta
 from typing import Any
 
@@ -9,10 +10,13 @@ import pytest
 from packhorse.jobs.consumer import JobContext, Outcome, Result
 from packhorse.jobs.job import Job, JobState
 from packhorse.jobs.store.queues import QueueConfiguration, QueueType
-from tests.harness.jobs.hosted import hosted, until
+from tests.harness.jobs.hosted import FAST, hosted, until
 from tests.harness.waiting import eventually
 
-WAIT_S = 20.0  # less than a lease: nobody but the worker itself may end what went wrong
+WAIT_S = 120.0
+LONG = replace(FAST, lease_s=3600.0)
+"""Nobody but the worker itself may end what went wrong: a lease outlasts the wait."""
+
 QUEUE = QueueConfiguration(
     "quick", ("test/**",), type=QueueType.UNORDERED, max_retries=1, retry_delay_s=0.0
 )
@@ -53,7 +57,7 @@ def test_nonsense_is_a_failed_attempt_and_the_next_job_is_done(
     database_url: str, what: str
 ) -> None:
     consumers = {"test/bad": _says(NONSENSE[what]), "test/good": _says(lambda _: None)}
-    with hosted(database_url, consumers, queues=[QUEUE]) as host:
+    with hosted(database_url, consumers, queues=[QUEUE], settings=LONG) as host:
         bad = host.jobs.add_job("test/bad").job.number
         until(host, bad, JobState.GIVEN_UP, timeout=WAIT_S)
         good = host.jobs.add_job("test/good").job.number
@@ -63,7 +67,7 @@ def test_nonsense_is_a_failed_attempt_and_the_next_job_is_done(
 
 def test_a_step_may_be_any_whole_number(database_url: str) -> None:
     says = _says(lambda context: context.progress(Seven()))  # type: ignore[arg-type]
-    with hosted(database_url, {"test/**": says}, queues=[QUEUE]) as host:
+    with hosted(database_url, {"test/**": says}, queues=[QUEUE], settings=LONG) as host:
         done = until(
             host, host.jobs.add_job("test/a").job.number, JobState.SUCCEEDED, timeout=WAIT_S
         )
@@ -78,7 +82,7 @@ def test_a_handle_refuses_nonsense_and_can_still_be_used(database_url: str) -> N
         handle.finish(Result(Outcome.OK, "done"))
         return Outcome.ASYNC
 
-    with hosted(database_url, {"test/**": consume}, queues=[QUEUE]) as host:
+    with hosted(database_url, {"test/**": consume}, queues=[QUEUE], settings=LONG) as host:
         done = until(
             host, host.jobs.add_job("test/a").job.number, JobState.SUCCEEDED, timeout=WAIT_S
         )

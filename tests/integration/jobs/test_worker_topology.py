@@ -35,7 +35,7 @@ def member(
             eventually(cluster.discovery.is_current, what="a view")
             yield host, cluster
     finally:
-        cluster.stop(10)
+        cluster.stop(60)
 
 
 class Records:

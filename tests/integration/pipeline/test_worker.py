@@ -146,6 +146,6 @@ def test_the_worker_declares_suspended_schedules_and_what_it_consumes(
         )
     assert set(told.split(",")) == {task.topic for task in TASKS}
     ready = json.loads(eventually(process.output.read_text, what="it is ready"))
-    assert httpx.get(f"{ready['url']}/readyz", timeout=30).status_code == 200
+    assert httpx.get(f"{ready['url']}/readyz", timeout=120).status_code == 200
     os.kill(process.pid, signal.SIGTERM)
     assert process.wait() == 0

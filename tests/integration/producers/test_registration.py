@@ -49,7 +49,7 @@ def test_a_registration_waits_for_a_group_that_is_being_committed(
         eventually(lambda: waits_for_a_lock(author))
         producers.advance(slot, [number])
         slot.commit()
-        assert registering.result(30).last_sequence == 1
+        assert registering.result(120).last_sequence == 1
 
 
 def waits_for_a_lock(author: Author) -> bool:

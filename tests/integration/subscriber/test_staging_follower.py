@@ -61,14 +61,14 @@ def following(
         yield staging
         assert follower.failure() is None
     finally:
-        follower.stop(10)
+        follower.stop(60)
 
 
 def tell(journal: Journal, *messages: StatusMessage | bytes) -> None:
     for message in messages:
         encoded = encode_status(message if isinstance(message, StatusMessage) else status(0, *ONE))
         value = message if isinstance(message, bytes) else encoded.value
-        journal.append(TOPICS.status, Outgoing(value, encoded.headers)).result(30)
+        journal.append(TOPICS.status, Outgoing(value, encoded.headers)).result(120)
 
 
 ONE = (Status.IMPORTED,)
@@ -77,7 +77,7 @@ ONE = (Status.IMPORTED,)
 def announce(journal: Journal, message: DiscoveryMessage) -> None:
     encoded = encode_discovery(message)
     record = Outgoing(encoded.value, encoded.headers, message.subscriber)
-    journal.append(TOPICS.discovery, record).result(30)
+    journal.append(TOPICS.discovery, record).result(120)
 
 
 def becomes(staging: Staging, offset: int, verdict: Verdict, time_ms: int = 2**60) -> None:
@@ -106,7 +106,7 @@ def test_statuses_and_silence_are_read_from_each_journal(journal: Journal) -> No
         announce(journal, DiscoveryMessage(f"not-{golden}", said.states, editable=True))
         heard.clear()
         announce(journal, DiscoveryMessage(golden, said.states, editable=True))
-        assert heard.wait(30)
+        assert heard.wait(120)
         becomes(staging, 2, Verdict.ACCEPT)
 
 
@@ -128,7 +128,7 @@ def test_what_became_of_a_command_leaves_the_proof_by_silence_as_it_is() -> None
     command = encode_command_status(
         CommandStatusMessage("c1", "golden", "main", CommandState.APPLIED)
     )
-    journal.append(TOPICS.status, Outgoing(command.value, command.headers)).result(30)
+    journal.append(TOPICS.status, Outgoing(command.value, command.headers)).result(120)
     tell(journal, status(2, Status.IMPORTED))
     announce(journal, announcement(5))
     with following(journal) as staging:
@@ -185,7 +185,7 @@ def test_a_follower_that_the_topic_has_overtaken_reads_it_again() -> None:
         tell(held._journal, status(0, Status.IMPORTED))
         becomes(staging, 0, Verdict.ACCEPT)
         held.open.clear()
-        assert held.waiting.wait(30)
+        assert held.waiting.wait(120)
         tell(held._journal, *(status(n, Status.IMPORTED) for n in range(1, 6)))
         held._journal.truncate(TOPICS.status, 4)
         held.open.set()
@@ -201,7 +201,7 @@ def test_a_follower_outlives_an_outage() -> None:
         becomes(staging, 0, Verdict.ACCEPT)
         held.failing = True
         tell(held._journal, status(1, Status.REMOVED))
-        assert held.failed.wait(30)
+        assert held.failed.wait(120)
         held.failing = False
         becomes(staging, 1, Verdict.SKIP)
 
@@ -212,7 +212,7 @@ def test_an_announcement_counts_only_once_the_statuses_before_it_are_read() -> N
         becomes(staging, 0, Verdict.WAIT)
         eventually(lambda: "announced" in staging.ruling(START, arrival(0)).reason, "read")
         held.open.clear()
-        assert held.waiting.wait(30)
+        assert held.waiting.wait(120)
         tell(held._journal, status(0, Status.REMOVED_FAILED))
         announce(held._journal, announcement(0))
         held.open.set()
@@ -245,5 +245,5 @@ def test_nothing_is_read_before_a_lane_asks() -> None:
     with following(held) as staging:
         assert not held.waiting.wait(0.5)
         staging.ruling(START, arrival(0))
-        assert held.waiting.wait(30)
+        assert held.waiting.wait(120)
         held.open.set()

@@ -193,7 +193,7 @@ def test_r24_a_command_means_offsets_of_its_own_journal_only(feed: Feed, workers
 def test_r14_an_unreadable_command_is_passed_over(feed: Feed, worker: Worker) -> None:
     with following(worker) as follower:
         first = feed.add(page("/a"))
-        feed.journal.append(TOPICS.command, Outgoing(b"\xff\xff", {}, worker.name)).result(30)
+        feed.journal.append(TOPICS.command, Outgoing(b"\xff\xff", {}, worker.name)).result(120)
         feed.clear(worker.name, first, "c\0\ud800"[:2])
         follower.catch_up()
         worker.run()

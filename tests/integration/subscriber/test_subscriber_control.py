@@ -264,7 +264,7 @@ def test_a_standby_obeys_nothing_and_takes_over_what_was_asked(
             shows(first, LaneState.PAUSED)
             feed.add(page("/b"))
             for component in reversed(first.components):
-                component.stop(10)
+                component.stop(60)
             shows(second, LaneState.PAUSED)
             feed.control("sub", RUN)
             imported(second, 1)
@@ -291,5 +291,5 @@ def test_a_lane_that_may_run_again_just_as_it_stops_does_run(
     with running(feed, database_url, lease_s=3600.0) as subscriber:
         imported(subscriber, feed.add(page("/a")))
         feed.control("sub", DesiredState.STOP)
-        assert late.wait(30)
+        assert late.wait(120)
         imported(subscriber, feed.add(page("/b")))

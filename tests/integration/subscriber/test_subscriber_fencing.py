@@ -120,12 +120,12 @@ class Pause:
             if connection is worker.session._connection:  # type: ignore[union-attr]
                 connection.execute("SELECT 1").fetchone()  # what was sent has been done
                 self.reached.set()
-                self.over.wait(30)
+                self.over.wait(120)
 
         monkeypatch.setattr(importer, "apply", paused_apply)
         self._thread = threading.Thread(target=self._run, args=(worker,))
         self._thread.start()
-        assert self.reached.wait(30)
+        assert self.reached.wait(120)
 
     def _run(self, worker: Worker) -> None:
         try:
@@ -135,7 +135,7 @@ class Pause:
 
     def end(self) -> None:
         self.over.set()
-        self._thread.join(30)
+        self._thread.join(120)
         assert not self._thread.is_alive()
 
 

@@ -68,7 +68,7 @@ class HeldOpen:
         monkeypatch.setattr(importer, "apply", apply_and_wait)
         self._pool = ThreadPoolExecutor(1)
         self._running = self._pool.submit(worker.run)
-        assert self.reached.wait(30)
+        assert self.reached.wait(120)
 
     def end(self) -> None:
         self.over.set()
@@ -168,7 +168,7 @@ def meet_after_first_flush(monkeypatch: pytest.MonkeyPatch) -> None:
         flush(self)
         if not hasattr(met, "once"):
             met.once = True
-            barrier.wait(30)
+            barrier.wait(120)
 
     monkeypatch.setattr(changes.Changes, "flush", flush_and_meet)
 

@@ -154,10 +154,10 @@ def test_the_http_service_shows_content_and_state_to_those_who_may(
     reached(database_url, journal_feed.add(page("/site/home", 7)))
     room.ready()
     bearer = {"Authorization": f"Bearer {programs.token}"}
-    with httpx.Client(timeout=30, base_url=room.url) as anybody:
+    with httpx.Client(timeout=120, base_url=room.url) as anybody:
         assert anybody.get("/status").status_code == 401
         assert anybody.get("/content/site/home").status_code == 401
-    with httpx.Client(timeout=30, base_url=room.url, headers=bearer) as client:
+    with httpx.Client(timeout=120, base_url=room.url, headers=bearer) as client:
         node = client.get("/content/site/home").json()
         assert (node["type"], node["properties"]) == ("page", {"version": 7})
         assert client.get("/children/site").json()["children"][0]["path"] == "/site/home"

@@ -95,7 +95,7 @@ def test_r11_a_standby_waits_and_takes_over(feed: Feed, database_url: str) -> No
             assert lane(second).state is LaneState.WAITING_FOR_LEASE
             imported(first, feed.add(page("/b")))
             for component in reversed(first.components):
-                component.stop(30)
+                component.stop(60)
             imported(second, feed.add(page("/c")))
             assert second.lease.epoch() == 2
     assert_is_the_fold(database_url, feed)

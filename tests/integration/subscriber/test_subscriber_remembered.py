@@ -136,7 +136,7 @@ def test_old_ids_are_forgotten_in_batches_by_the_databases_clock(
     )
     forgetting.start()
     eventually(lambda: rows_of(database_url, REMEMBERED) == [("young",)], "only the young is left")
-    forgetting.stop(10)
+    forgetting.stop(60)
 
 
 def test_a_worker_without_the_lease_forgets_nothing(database_url: str, workers: Workers) -> None:

@@ -192,7 +192,7 @@ def test_statuses_that_were_on_their_way_do_not_hide_those_that_come_after_a_res
         found = unsent(*arguments)  # type: ignore[arg-type]
         if found:
             read.set()
-            assert may_go_on.wait(30)
+            assert may_go_on.wait(120)
         return found
 
     offsets = [feed.add(page(f"/n{number}")) for number in range(4)]
@@ -201,12 +201,12 @@ def test_statuses_that_were_on_their_way_do_not_hide_those_that_come_after_a_res
         monkeypatch.setattr(statuses, "_unsent", slowly)
         sending = threading.Thread(target=worker.send_statuses)
         sending.start()
-        assert read.wait(30)
+        assert read.wait(120)
         stopped(follower, feed)
         feed.reset("sub", 0)
         follower.catch_up()
         may_go_on.set()
-        sending.join(30)
+        sending.join(120)
         monkeypatch.undo()
         feed.control("sub", DesiredState.RUN)
         follower.catch_up()

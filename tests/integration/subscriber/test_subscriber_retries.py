@@ -259,7 +259,7 @@ def test_passed_over_records_are_stored_in_their_own_time(feed: Feed, workers: W
     assert worker.session is not None
     worker.arrived.clear()
     last = feed.add(page("/b"), agent="other")
-    assert worker.arrived.wait(30)
+    assert worker.arrived.wait(120)
     worker.session.step()
     assert position_of(worker.url).offset == worker.report.state.offset == mine
     clock.advance(10.0)

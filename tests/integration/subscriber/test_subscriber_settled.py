@@ -141,7 +141,7 @@ def a_slow_round(monkeypatch: pytest.MonkeyPatch) -> Iterator[threading.Event]:
     with monkeypatch.context() as patch:
         patch.setattr(statuses, "_unsent", slowly)
         try:
-            assert read.wait(30), "no round began"
+            assert read.wait(120), "no round began"
             yield go_on
         finally:
             go_on.set()

@@ -194,7 +194,7 @@ def test_turns_are_one_loads_or_many_steps() -> None:
         with turns.alone() as mine:
             assert mine
             entered.set()
-            go_on.wait(10)
+            go_on.wait(120)
 
     with turns.step() as first, turns.step() as second:
         assert first
@@ -205,11 +205,11 @@ def test_turns_are_one_loads_or_many_steps() -> None:
         with turns.step() as late, turns.alone() as other:
             assert (late, other) == (False, False)
         assert not entered.is_set()
-    assert entered.wait(10)
+    assert entered.wait(120)
     with turns.step() as late, turns.alone() as other:
         assert (late, other) == (False, False)
     assert turns.is_loading()
     go_on.set()
-    loader.join(10)
+    loader.join(120)
     with turns.step() as after:
         assert after

@@ -97,7 +97,7 @@ def test_who_listens_for_invalidations_hears_of_the_roots(
         listener.execute(f"LISTEN {INVALIDATE_CHANNEL}")
         with psycopg.connect(database_url, autocommit=True) as connection:
             load(connection, feed.blobs, work, epoch_of(database_url))
-        (heard,) = listener.notifies(timeout=30, stop_after=1)
+        (heard,) = listener.notifies(timeout=120, stop_after=1)
     assert json.loads(heard.payload) == {"package_id": work.snapshot.package_id, "paths": ["/"]}
 
 

@@ -52,7 +52,7 @@ def test_it_is_declared_dead_all_the_same(
         def pauses(who: LeaseSuccession, connection: Connection, duty: str, *, keep: bool) -> bool:
             found = asked(who, connection, duty, keep=keep)
             if keep and who == a.succession:  # its row is locked until its session ends
-                pool.submit(b.retire, "a").result(30)
+                pool.submit(b.retire, "a").result(120)
             return found
 
         monkeypatch.setattr(LeaseSuccession, "is_first", pauses)

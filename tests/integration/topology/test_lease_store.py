@@ -171,7 +171,7 @@ def test_a_hint_that_comes_while_the_connection_is_used_is_heard(
         a.look()
         waiting = pool.submit(a.wait, 3600)
         try:
-            waiting.result(30)
+            waiting.result(120)
         finally:
             a.wake()
 

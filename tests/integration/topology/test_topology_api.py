@@ -30,7 +30,7 @@ class Site:
 
     def ask(self, method: str, path: str, token: str = "admin", **more: Any) -> httpx.Response:
         headers = {"Authorization": f"Bearer {token}", **more.pop("headers", {})}
-        return httpx.request(method, f"{self.url}{path}", headers=headers, timeout=30, **more)
+        return httpx.request(method, f"{self.url}{path}", headers=headers, timeout=120, **more)
 
     def instances(self) -> list[str]:
         document = self.ask("GET", "/topology", "viewer").json()

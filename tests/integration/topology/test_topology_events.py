@@ -80,7 +80,7 @@ def test_streams_are_bounded(site: Site) -> None:
     with site.follow() as one, site.follow() as two:
         for client in (one, two):
             client.until(told)
-        refused = httpx.get(f"{site.url}/topology/events", headers=headers, timeout=30)
+        refused = httpx.get(f"{site.url}/topology/events", headers=headers, timeout=120)
         assert refused.status_code == 429
         assert refused.json()["type"] == "/problems/too-many-streams"
         assert int(refused.headers["Retry-After"]) > 0

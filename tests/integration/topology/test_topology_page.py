@@ -274,7 +274,7 @@ def test_the_form_says_where_it_comes_from(
     site: Served, headers: dict[str, str], status: int
 ) -> None:
     form = {"token": "viewer", "next": "//elsewhere.example"}
-    answer = httpx.post(f"{site.url}/pages/sign-in", data=form, headers=headers, timeout=30)
+    answer = httpx.post(f"{site.url}/pages/sign-in", data=form, headers=headers, timeout=120)
     assert answer.status_code == status
     assert answer.headers.get("location", "/pages/topology") == "/pages/topology"
 
@@ -285,6 +285,6 @@ def test_behind_an_encrypted_connection_the_cookie_is_for_such_only(site: Served
         f"{site.url}/pages/sign-in",
         data={"token": "viewer"},
         headers={"Origin": f"https://{host}"},
-        timeout=30,
+        timeout=120,
     )
     assert "; Secure" in answer.headers["set-cookie"]

@@ -42,7 +42,7 @@ class Cluster:
 
     def ask(self, room: Room, method: str, path: str, **more: Any) -> httpx.Response:
         headers = {"Authorization": f"Bearer {self.rooms.token}"}
-        return httpx.request(method, f"{room.url}{path}", headers=headers, timeout=30, **more)
+        return httpx.request(method, f"{room.url}{path}", headers=headers, timeout=120, **more)
 
     def instances(self, room: Room) -> list[str]:
         found = self.ask(room, "GET", "/topology").json()
@@ -141,7 +141,7 @@ def test_the_command_line_shows_and_follows_it(both: Cluster) -> None:
         following = [json.loads(watch.stdout.readline())["event"] for _ in range(2)]
         assert following[-2:] in (["CHANGING", "gap"], ["gap", "INIT"])
         watch.send_signal(signal.SIGINT)
-        _, said = watch.communicate(timeout=30)
+        _, said = watch.communicate(timeout=120)
         assert watch.returncode == 130
         assert "Traceback" not in said
     finally:
@@ -150,7 +150,7 @@ def test_the_command_line_shows_and_follows_it(both: Cluster) -> None:
 
 
 def test_the_page_is_there_with_its_style_and_its_script(both: Cluster) -> None:
-    with httpx.Client(base_url=both.one.url, follow_redirects=True, timeout=30) as browser:
+    with httpx.Client(base_url=both.one.url, follow_redirects=True, timeout=120) as browser:
         assert "Sign in" in browser.get("/pages/topology").text
         form = {"token": both.rooms.token}
         shown = browser.post("/pages/sign-in", data=form, headers={"Origin": both.one.url})

@@ -76,7 +76,7 @@ class Gate:
 
     def __call__(self, group: Sequence[Pending]) -> None:
         self.reached.set()
-        assert self.open.wait(20)
+        assert self.open.wait(120)
         answer_all(group)
 
 
@@ -87,7 +87,7 @@ def running(publishing: ScriptedPublishing, **options: Any) -> Iterator[Exporter
     try:
         yield exporter
     finally:
-        exporter.stop(20)
+        exporter.stop(120)
         assert exporter.failure() is None
         assert publishing.closed
 
@@ -97,12 +97,12 @@ def test_requests_gather_while_a_group_is_under_way() -> None:
     publishing = ScriptedPublishing(gate)
     with running(publishing) as exporter:
         pendings = [exporter.submit(request("/a"))]
-        assert gate.reached.wait(20)
+        assert gate.reached.wait(120)
         pendings += [exporter.submit(request("/a")) for _ in range(70)]
         pendings[1].future.cancel()
         gate.open.set()
         for pending in pendings[:1] + pendings[2:]:
-            assert pending.future.result(20).offset == 1
+            assert pending.future.result(120).offset == 1
     assert publishing.groups == [1, 63, 6]
 
 
@@ -111,11 +111,11 @@ def test_what_one_round_leaves_the_next_one_takes() -> None:
     publishing = ScriptedPublishing(gate, answer_first, answer_first)
     with running(publishing) as exporter:
         exporter.submit(request("/a"))
-        assert gate.reached.wait(20)
+        assert gate.reached.wait(120)
         pendings = [exporter.submit(request("/a")) for _ in range(3)]
         gate.open.set()
         for pending in pendings:
-            pending.future.result(20)
+            pending.future.result(120)
     assert publishing.groups == [1, 3, 2, 1]
 
 
@@ -123,7 +123,7 @@ def test_what_one_round_leaves_the_next_one_takes() -> None:
 def test_r26_a_round_that_failed_is_played_again(error: Exception) -> None:
     publishing = ScriptedPublishing(fail_with(error), answer_all)
     with running(publishing) as exporter:
-        assert exporter.submit(request("/a")).future.result(20).offset == 1
+        assert exporter.submit(request("/a")).future.result(120).offset == 1
     assert publishing.groups == [1, 1]
 
 
@@ -131,21 +131,21 @@ def test_a_database_that_stays_away_is_told() -> None:
     cut = psycopg.OperationalError("cut")
     with running(ScriptedPublishing(*[fail_with(cut)] * 100), give_up_s=0.0) as exporter:
         future = exporter.submit(request("/a")).future
-        assert future.exception(20) is cut
+        assert future.exception(120) is cut
 
 
 def test_a_bug_fails_its_group_and_not_the_thread() -> None:
     with running(ScriptedPublishing(fail_with(ZeroDivisionError()))) as exporter:
         with pytest.raises(ZeroDivisionError):
-            exporter.submit(request("/a")).future.result(20)
-        assert exporter.submit(request("/a")).future.result(20).offset == 1
+            exporter.submit(request("/a")).future.result(120)
+        assert exporter.submit(request("/a")).future.result(120).offset == 1
 
 
 def test_a_journal_that_refuses_fails_requests_and_not_the_thread() -> None:
     publishing = RefusedPublishing()
     with running(publishing) as exporter:
-        assert publishing.settled.wait(20)
-        assert exporter.submit(request("/a")).future.result(20).offset == 1
+        assert publishing.settled.wait(120)
+        assert exporter.submit(request("/a")).future.result(120).offset == 1
     assert exporter.failure() is None
 
 
@@ -156,11 +156,11 @@ def test_r5_a_key_is_free_again_when_its_request_is_answered() -> None:
         with pytest.raises(KeyInProgress):
             exporter.submit(request("/a", key="k"))
         gate.open.set()
-        first.future.result(20)
+        first.future.result(120)
         second = exporter.submit(request("/a", key="k"))
         with pytest.raises(ZeroDivisionError):
-            second.future.result(20)
-        exporter.submit(request("/a", key="k")).future.result(20)
+            second.future.result(120)
+        exporter.submit(request("/a", key="k")).future.result(120)
 
 
 def test_stopping_answers_everybody() -> None:
@@ -168,7 +168,7 @@ def test_stopping_answers_everybody() -> None:
     publishing = ScriptedPublishing(gate)
     with running(publishing) as exporter:
         first = exporter.submit(request("/a"))
-        assert gate.reached.wait(20)
+        assert gate.reached.wait(120)
         waiting = exporter.submit(request("/a"))
         threading.Timer(0.1, gate.open.set).start()
     assert first.future.result(0).offset == 1

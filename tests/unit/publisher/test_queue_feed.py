@@ -34,7 +34,7 @@ class WatchedJournal(JournalDouble):
 
     def reader(self, topic: str, start: Any, **options: Any) -> Any:
         assert options["values"] is False, "bodies are not needed"
-        assert self.may_read.wait(20)
+        assert self.may_read.wait(120)
         self.read_from.append(start)
         return self._journal.reader(topic, start, **options)
 
@@ -67,7 +67,7 @@ def running(journal: Any, clock: ManualClock, *, max_bytes: int = 2**29) -> Iter
         yield feed
     finally:
         journal.may_read.set()
-        feed.stop(10)
+        feed.stop(120)
 
 
 def test_r17_only_the_missing_range_is_fetched_once_for_all(journal: WatchedJournal) -> None:

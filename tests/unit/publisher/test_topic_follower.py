@@ -75,7 +75,7 @@ def test_an_empty_poll_is_no_proof_of_the_end(journal: SlowJournal) -> None:
         journal.append("topic", Outgoing(b"f", key="f"))
         eventually(lambda: heard[-1] == (b"f", True), what="the fresh record")
     finally:
-        follower.stop(10)
+        follower.stop(120)
 
 
 def test_an_empty_topic_is_caught_up_at_once(journal: SlowJournal) -> None:
@@ -83,7 +83,7 @@ def test_an_empty_topic_is_caught_up_at_once(journal: SlowJournal) -> None:
     try:
         eventually(lambda: is_caught_up(follower), what="the follower to catch up")
     finally:
-        follower.stop(10)
+        follower.stop(120)
     assert heard == []
 
 
@@ -96,5 +96,5 @@ def test_records_that_retention_took_are_not_waited_for(journal: SlowJournal) ->
     try:
         eventually(lambda: is_caught_up(follower), what="the follower to catch up")
     finally:
-        follower.stop(10)
+        follower.stop(120)
     assert heard == []

@@ -87,13 +87,15 @@ async def flood() -> AsyncIterator[bytes]:
 
 if __name__ == "__main__":
     logs.configure()
-    if sys.argv[1] == "impatient":
-        connection.STALL_TIMEOUT_S = connection.HEAD_TIMEOUT_S = 0.2
+    if sys.argv[1] == "impatient with readers":
+        connection.STALL_TIMEOUT_S = 0.2
+    if sys.argv[1] == "impatient with heads":
+        connection.HEAD_TIMEOUT_S = 0.2
     with plain_refusals():
         serve.run(
             create(),
             host="127.0.0.1",
             port=0,
             components=[Announced(), Worker("mortal", mortal)],
-            grace_s=2 if sys.argv[1] == "deaf" else 20,
+            grace_s=2 if sys.argv[1] == "deaf" else 120,
         )

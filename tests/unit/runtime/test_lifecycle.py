@@ -8,7 +8,7 @@ from packhorse.runtime.lifecycle import Lifecycle, Worker
 from packhorse.runtime.periodic import Periodic
 from tests.harness.clock import ManualClock
 
-DEADLINE_S = 10.0
+DEADLINE_S = 120.0
 
 
 class Recorded:

@@ -9,6 +9,9 @@ from packhorse.runtime.readiness import Readiness
 from tests.harness.clock import ManualClock
 from tests.unit.runtime.apps import call, sample_app
 
+_GENEROUS_S = 2.0
+"""What a check that does nothing may take where threads start late."""
+
 
 def _fail() -> None:
     raise ConnectionError("host=db password=secret")
@@ -47,7 +50,7 @@ def test_a_check_that_hangs_has_failed_and_is_not_started_again() -> None:
         release.wait()
 
     clock = ManualClock()
-    subject = Readiness({"x": hang, "y": lambda: None}, clock, timeout_s=0.05)
+    subject = Readiness({"x": hang, "y": lambda: None}, clock, timeout_s=_GENEROUS_S)
 
     async def ask() -> None:
         for _ in range(3):

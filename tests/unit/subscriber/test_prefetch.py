@@ -25,7 +25,7 @@ def journal() -> MemoryJournal:
 
 def append(journal: Journal, size: int = 1, agent: str = "main") -> None:
     headers = {AGENT_HEADER: agent.encode(), PACKAGE_ID_HEADER: uuid.uuid4().hex.encode()}
-    journal.append(TOPIC, Outgoing(b"x" * size, headers)).result(10)
+    journal.append(TOPIC, Outgoing(b"x" * size, headers)).result(120)
 
 
 class Ahead:
@@ -59,7 +59,7 @@ def ahead(journal: MemoryJournal) -> Iterator[Ahead]:
 def test_arrivals_come_in_order_and_wake_the_lane(journal: Journal, ahead: Ahead) -> None:
     for _ in range(30):
         append(journal)
-    assert ahead.arrived.wait(10)
+    assert ahead.arrived.wait(120)
     assert [arrival.offset for arrival in ahead.take(30)] == list(range(30))
 
 

@@ -1,7 +1,6 @@
 """Listeners that are quick, slow, late, broken, or never come back."""
 
 import threading
-import time
 
 from packhorse.topology.events import EventKind, TopologyEvent
 from packhorse.topology.listeners import Listeners
@@ -29,11 +28,12 @@ class Stuck(Recorder):
 
     def __init__(self) -> None:
         super().__init__()
-        self.go = threading.Event()
+        self.go, self.back = threading.Event(), threading.Event()
 
     def __call__(self, event: TopologyEvent) -> None:
         super().__call__(event)
-        self.go.wait(60)
+        self.go.wait(300)
+        self.back.set()
 
 
 def change(listeners: Listeners, times: int = 1) -> None:
@@ -52,7 +52,7 @@ def test_a_stuck_listener_delays_nobody_and_keeps_two_events_at_most() -> None:
     eventually(lambda: quick.heard and quick.heard[-1].new == SECOND, what="the quick one")
     assert stuck.kinds() == [INIT]
     stuck.go.set()
-    listeners.stop(10.0)
+    listeners.stop(120.0)
     assert stuck.kinds() == [INIT, CHANGING, CHANGED]
 
 
@@ -61,9 +61,8 @@ def test_stop_does_not_wait_for_a_stuck_listener() -> None:
     listeners.add(stuck)
     listeners.post(TopologyEvent(INIT, None, FIRST))
     eventually(lambda: stuck.heard)
-    began = time.monotonic()
     listeners.stop(0.05)
-    assert time.monotonic() - began < 30.0
+    assert not stuck.back.is_set()
     stuck.go.set()
 
 
@@ -78,7 +77,7 @@ def test_a_listener_that_raises_hears_the_next_event() -> None:
     listeners.post(TopologyEvent(INIT, None, FIRST))
     eventually(lambda: heard.kinds() == [INIT])
     change(listeners)
-    listeners.stop(10.0)
+    listeners.stop(120.0)
     assert heard.kinds() == [INIT, CHANGING, CHANGED]
 
 
@@ -90,7 +89,7 @@ def test_a_late_listener_begins_with_init_or_waits_for_a_view() -> None:
     listeners.post(TopologyEvent(CHANGING, FIRST, None))
     listeners.add(later)
     listeners.post(TopologyEvent(CHANGED, FIRST, SECOND))
-    listeners.stop(10.0)
+    listeners.stop(120.0)
     assert late.kinds() == [INIT, CHANGING, CHANGED]
     assert later.heard == [TopologyEvent(INIT, None, SECOND)]
 
@@ -103,7 +102,7 @@ def test_a_listener_that_was_removed_hears_nothing_more() -> None:
     eventually(lambda: gone.heard)
     listeners.remove(gone)
     change(listeners)
-    listeners.stop(10.0)
+    listeners.stop(120.0)
     assert gone.kinds() == [INIT]
     assert quick.heard[-1].new == SECOND
 
@@ -112,8 +111,8 @@ def test_after_the_end_nobody_is_added_and_no_thread_is_left() -> None:
     listeners, quick = Listeners(), Recorder()
     listeners.add(quick)
     listeners.post(TopologyEvent(INIT, None, FIRST))
-    listeners.stop(10.0)
-    listeners.stop(10.0)
+    listeners.stop(120.0)
+    listeners.stop(120.0)
     listeners.add(Recorder())
     names = [thread.name for thread in threading.enumerate()]
     assert "topology-listener" not in names
