@@ -1,5 +1,6 @@
 """A real S3 server for the tests: versitygw over a temporary folder."""
 
+import fcntl
 import os
 import shutil
 import subprocess
@@ -40,23 +41,29 @@ class S3Server:
 
 
 def versitygw() -> Path:
-    """Return the server's binary, built from its Go module the first time."""
+    """Return the server's binary, built from its Go module the first time, by one that asks."""
     binary = TOOLS / "versitygw"
-    if binary.exists():
-        return binary
+    TOOLS.mkdir(parents=True, exist_ok=True)
+    with (TOOLS / "versitygw.lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        if not binary.exists():
+            _build(binary)
+    return binary
+
+
+def _build(binary: Path) -> None:
     if shutil.which("go") is None:
         raise RuntimeError(
             "the S3 tests need the server versitygw, which is built with Go: install Go 1.24 or "
             f"newer, or put versitygw {VERSION} at {binary}"
         )
-    TOOLS.mkdir(parents=True, exist_ok=True)
-    with tempfile.TemporaryDirectory(dir=TOOLS, prefix="go-") as built:  # others build it, too
+    with tempfile.TemporaryDirectory(dir=TOOLS, prefix="go-") as built:
         subprocess.run(
             ["go", "install", f"github.com/versity/versitygw/cmd/versitygw@{VERSION}"],
             env={**os.environ, "GOBIN": built},
             check=True,
         )
-        return Path(built, "versitygw").rename(binary)
+        Path(built, "versitygw").rename(binary)
 
 
 @contextmanager
