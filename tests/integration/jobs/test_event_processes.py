@@ -31,7 +31,7 @@ class Subject:
         self._process = subprocess.Popen(
             [*self._command, str(self._file)], stdin=subprocess.PIPE, text=True, cwd=_ROOT
         )
-        eventually(lambda: len(self.said("ready")) > lives, timeout=60, what=f"{self.name} ready")
+        eventually(lambda: len(self.said("ready")) > lives, timeout=180, what=f"{self.name} ready")
 
     def tell(self, *names: str) -> None:
         assert self._process is not None
@@ -55,7 +55,7 @@ class Subject:
         return self._process.wait(120)
 
     def until_heard(self, *names: str) -> None:
-        eventually(lambda: {*names} <= {*self.said("heard")}, timeout=60, what=f"{names}")
+        eventually(lambda: {*names} <= {*self.said("heard")}, timeout=180, what=f"{names}")
 
     def said(self, word: str) -> list[str]:
         lines = [line.partition(" ") for line in self._file.read_text().splitlines()]
@@ -94,7 +94,7 @@ def test_three_processes_hear_each_other_through_a_kill_a_pause_and_cuts(
         b.kill()
         c.signal(signal.SIGSTOP)
         a.tell(*(f"a{n}" for n in range(100, 300)))
-        eventually(lambda: len(a.said("sent")) == 300, timeout=60)
+        eventually(lambda: len(a.said("sent")) == 300, timeout=180)
         _cut_sessions(databases, url)
         c.signal(signal.SIGCONT)
         b.start()

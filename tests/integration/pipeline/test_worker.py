@@ -136,7 +136,7 @@ def test_the_worker_declares_suspended_schedules_and_what_it_consumes(
 ) -> None:
     process = worker()
     names = {f"packhorse.pipeline.{task.name}": (True, task.topic) for task in TASKS}
-    eventually(lambda: schedules(database_url) == names, timeout=60, what="they are declared")
+    eventually(lambda: schedules(database_url) == names, timeout=180, what="they are declared")
     with psycopg.connect(database_url) as connection:
         [(told,)] = eventually(
             lambda: connection.execute(

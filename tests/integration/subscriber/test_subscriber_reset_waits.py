@@ -37,7 +37,7 @@ def test_r11_a_reset_that_waits_for_a_long_import_costs_no_lease(
             eventually(lambda: waits_for_a_lock(database_url), what="the reset is under way")
             eventually(
                 lambda: expiry(database_url) > waiting_since + timedelta(seconds=9),
-                timeout=60,
+                timeout=180,
                 what="the lease is renewed all the while",
             )
             assert (first.lease.epoch(), second.lease.epoch()) == (1, None)

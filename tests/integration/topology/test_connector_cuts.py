@@ -55,4 +55,4 @@ def test_a_connector_goes_on_when_the_network_is_back(
         assert connector.outcome().reason == "the own database is away"
         until_known(one, [])
         proxy.heal()
-        until_known(one, ["two"], timeout=60)
+        until_known(one, ["two"], timeout=180)

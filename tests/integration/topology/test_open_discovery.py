@@ -48,7 +48,7 @@ def running(*instances: Instance) -> Iterator[None]:
     try:
         for number, one in enumerate(instances, start=1):
             one.discovery.start()
-            eventually(lambda one=one, number=number: len(one.order()) == number, timeout=60)
+            eventually(lambda one=one, number=number: len(one.order()) == number, timeout=180)
         yield
     finally:
         for one in instances:
@@ -61,12 +61,12 @@ def test_all_hear_the_same_of_joining_and_leaving(database_url: str, store: Stor
     instances = c, a, b = [Instance(database_url, store, name) for name in "cab"]
     with running(*instances):
         for one in instances:
-            eventually(lambda one=one: one.order() == ("c", "a", "b"), timeout=60)
+            eventually(lambda one=one: one.order() == ("c", "a", "b"), timeout=180)
         a.discovery.set_property("load", "7")
-        eventually(lambda: load_of_a(b) == "7", timeout=60)
+        eventually(lambda: load_of_a(b) == "7", timeout=180)
         c.discovery.stop(30.0)
         for one in (a, b):
-            eventually(lambda one=one: one.order() == ("a", "b"), timeout=60)
+            eventually(lambda one=one: one.order() == ("a", "b"), timeout=180)
     for one in instances:
         kinds = [event.kind for event in one.heard]
         assert kinds[0] is EventKind.INIT

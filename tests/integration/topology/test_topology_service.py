@@ -19,7 +19,7 @@ FAST = {
     "lease": {"topology_interval_s": "0.2", "topology_timeout_s": "5"},
     "voting": {"topology_interval_s": "0.5", "topology_timeout_s": "5"},
 }
-WAIT_S = 60.0
+WAIT_S = 180.0
 
 
 class Cluster:
@@ -121,7 +121,7 @@ def test_the_command_line_shows_and_follows_it(both: Cluster) -> None:
         both.packhorse("get", "instances", "-o", "name"),
         capture_output=True,
         text=True,
-        timeout=60,
+        timeout=180,
         check=True,
     )
     assert sorted(shown.stdout.split()) == ["one", "two"]
