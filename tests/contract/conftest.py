@@ -5,8 +5,10 @@ from collections.abc import Iterator
 import pytest
 
 from packhorse.messaging.api import Journal
+from packhorse.messaging.kafka import inquiry, lookup, provision
 from packhorse.messaging.sql.segments import SegmentLimits
 from tests.harness.journals import (
+    DEADLINE_S,
     Desk,
     JournalBackend,
     KafkaBackend,
@@ -41,8 +43,12 @@ def kafka_backend(kafka: RunningKafka) -> KafkaBackend:
 
 
 @pytest.fixture(params=JOURNALS)
-def journal_backend(request: pytest.FixtureRequest) -> JournalBackend:
+def journal_backend(
+    request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch
+) -> JournalBackend:
     """Each journal in turn: `<name>_backend` is asked for only by the tests that run on it."""
+    for module in (inquiry, lookup, provision):  # no broker is away here; a busy one may be slow
+        monkeypatch.setattr(module, "ANSWER_SECONDS", DEADLINE_S)
     backend: JournalBackend = request.getfixturevalue(f"{request.param}_backend")
     return backend
 
