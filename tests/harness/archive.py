@@ -30,7 +30,7 @@ from packhorse.wire.record import Encoded
 from packhorse.wire.topics import Topics
 
 AGENT = "main"
-DEADLINE_S = 60.0
+DEADLINE_S = 180.0
 
 Addressed = tuple[str, str | None, Encoded]
 """The topic, the record's key, and the message."""

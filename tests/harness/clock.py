@@ -40,7 +40,7 @@ class ManualClock:
             self._wall_ms += int(seconds * 1000)
             self._moved.notify_all()
 
-    def until_waited_on(self, threads: int = 1, timeout: float = 10.0) -> None:
+    def until_waited_on(self, threads: int = 1, timeout: float = 120.0) -> None:
         """Return once that many threads wait on this clock."""
         deadline = time.monotonic() + timeout
         with self._moved:

@@ -46,7 +46,7 @@ class Site:
     def distribute(self, room: Room, *paths: str) -> str:
         body = {"action": "INVALIDATE", "paths": list(paths)}
         bearer = {"Authorization": f"Bearer {self.programs.token}"}
-        answer = httpx.post(f"{room.url}/distribute", json=body, headers=bearer, timeout=30)
+        answer = httpx.post(f"{room.url}/distribute", json=body, headers=bearer, timeout=120)
         assert answer.status_code == 202, answer.text
         return str(answer.json()["id"])
 

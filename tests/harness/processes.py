@@ -87,13 +87,13 @@ class Process:
         """Let it go on."""
         self._signal_group(signal.SIGCONT)
 
-    def stop(self, timeout: float = 60.0) -> int:
+    def stop(self, timeout: float = 180.0) -> int:
         """End it as its operator would; return its exit code."""
         assert self._process is not None
         self._process.terminate()
         return self.wait(timeout)
 
-    def wait(self, timeout: float = 60.0) -> int:
+    def wait(self, timeout: float = 180.0) -> int:
         """Wait for its end; return its exit code."""
         assert self._process is not None
         return self._process.wait(timeout)

@@ -30,7 +30,7 @@ class Site:
         self.subscribers: dict[str, Room] = {}
         self.database_urls: dict[str, str] = {}
         headers = {"Authorization": f"Bearer {made.token}"}
-        self.http = httpx.Client(headers=headers, timeout=30)
+        self.http = httpx.Client(headers=headers, timeout=120)
 
     def subscriber(self, name: str, database_url: str | None = None, **settings: Any) -> Room:
         """Return a new subscriber, not started."""

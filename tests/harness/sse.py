@@ -20,7 +20,7 @@ class EventClient:
         headers = {"Authorization": f"Bearer {token}"} if token else {}
         if last_id:
             headers["Last-Event-ID"] = last_id
-        self._client = httpx.Client(timeout=httpx.Timeout(30, read=60))
+        self._client = httpx.Client(timeout=httpx.Timeout(120, read=300))
         request = self._client.build_request("GET", f"{url}/events", headers=headers, params=query)
         self.response = self._client.send(request, stream=True)
         if self.response.status_code != 200:

@@ -24,7 +24,7 @@ def ask(
 ) -> httpx.Response:
     """Return the answer to a caller, by default to the operator."""
     headers = {"Authorization": f"Bearer {token}", **more.pop("headers", {})}
-    return httpx.request(method, site.url + path, headers=headers, timeout=30, **more)
+    return httpx.request(method, site.url + path, headers=headers, timeout=120, **more)
 
 
 def add(site: JobsSite, topic: str = "images/thumbnail", **more: Any) -> dict[str, Any]:

@@ -12,8 +12,8 @@ from packhorse.jobs.work.worker_settings import WorkerSettings
 from packhorse.topology.own_cluster import OwnCluster
 from tests.harness.waiting import eventually
 
-FAST = WorkerSettings(lease_s=30.0, renewal_s=10.0, poll_s=0.1, rescue_s=0.2, places=16, cores=4)
-FINAL_S = 30.0
+FAST = WorkerSettings(lease_s=120.0, renewal_s=10.0, poll_s=0.1, rescue_s=0.2, places=16, cores=4)
+FINAL_S = 120.0
 
 
 @contextmanager

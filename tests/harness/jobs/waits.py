@@ -20,10 +20,10 @@ class Waits:
         self.contexts.append(context)
         self.begun.release()
         if self.obeys:
-            assert context.wait(60)
+            assert context.wait(300)
         else:
-            assert self.go_on.wait(60)
+            assert self.go_on.wait(300)
         return Result(self.outcome, f"attempt {job.attempts}")
 
     def await_begin(self) -> None:
-        assert self.begun.acquire(timeout=90)
+        assert self.begun.acquire(timeout=300)

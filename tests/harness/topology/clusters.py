@@ -161,7 +161,7 @@ def running(*clusters: Cluster) -> Iterator[None]:
             one.stop()
 
 
-def until_known(one: Cluster, others: Sequence[str], timeout: float = 30.0) -> float:
+def until_known(one: Cluster, others: Sequence[str], timeout: float = 120.0) -> float:
     """Wait until a cluster knows exactly the others; return how many seconds it took."""
     began = time.monotonic()
     eventually(

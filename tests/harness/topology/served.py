@@ -35,7 +35,7 @@ class Served:
         self._thread.start()
         eventually(lambda: self._server.started, what="the server")
 
-    def end(self, timeout: float = 20.0) -> bool:
+    def end(self, timeout: float = 120.0) -> bool:
         """End it, and tell whether it did in time."""
         if not self._thread.is_alive():
             return True

@@ -23,7 +23,7 @@ class Stranger:
     def __init__(self, peer: Cluster, name: str = "far") -> None:
         self.peer, self.name = peer, name
         self.instance = f"{name}-1"
-        self._client = httpx.Client(timeout=30)
+        self._client = httpx.Client(timeout=120)
 
     def announcement(self) -> Announcement:
         return Announcement(self.instance, cluster(self.name), backoff_interval_s=0.2)
