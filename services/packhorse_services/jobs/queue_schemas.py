@@ -95,7 +95,7 @@ class QueueList(BaseModel):
     all: FiguresDocument
 
 
-class MissingPlaceDocument(BaseModel):
+class MissingDoerDocument(BaseModel):
     """Who alone may do some jobs of a topic, and does not."""
 
     only_on: str = Field(description="An instance that is away or has no consumer; or @leader")
@@ -111,7 +111,7 @@ class TopicDocument(BaseModel):
     unconsumed_since: datetime | None = Field(
         description="Jobs have waited since then because no live instance has a consumer for it"
     )
-    unconsumed_on: list[MissingPlaceDocument] = Field(
+    unconsumed_on: list[MissingDoerDocument] = Field(
         description="Other instances do jobs of it; these jobs wait for one that does not"
     )
 
@@ -133,7 +133,7 @@ def topic_document(topic: str, figures: Figures, waiting: Sequence[Unconsumed]) 
         statistics=figures_document(figures),
         unconsumed_since=next((one.since for one in waiting if not one.only_on), None),
         unconsumed_on=[
-            MissingPlaceDocument(only_on=one.only_on, waiting=one.waiting, since=one.since)
+            MissingDoerDocument(only_on=one.only_on, waiting=one.waiting, since=one.since)
             for one in waiting
             if one.only_on
         ],

@@ -13,6 +13,7 @@ from packhorse.jobs.consumer import Consumer
 from packhorse.jobs.names import closeness, matches, require_pattern
 from packhorse.topology.discovery import Discovery
 from packhorse.topology.properties import CONSUMERS, LARGEST_VALUE
+from packhorse.topology.view import TopologyView
 
 _EXCEPT = "!"
 
@@ -53,8 +54,11 @@ def reach_of(announcement: str) -> Reach:
 def live_reaches(discovery: Discovery) -> Mapping[str, Reach] | None:
     """Return the live instances of the own cluster and what they do; None where not known."""
     view = discovery.current_view()
-    if view is None:
-        return None
+    return None if view is None else reaches_in(view)
+
+
+def reaches_in(view: TopologyView) -> Mapping[str, Reach]:
+    """Return the instances of the own cluster in a view, and what they do."""
     return {
         one.id: reach_of(one.properties.get(CONSUMERS, "")) for one in view.local_cluster.instances
     }

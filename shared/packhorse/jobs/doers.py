@@ -2,12 +2,11 @@
 
 from collections.abc import Mapping
 
-from packhorse.jobs.consumers import Reach, reach_of
+from packhorse.jobs.consumers import Reach, reaches_in
 from packhorse.jobs.scheduling.scheduler import DUTY
 from packhorse.jobs.store.given import LEADER
 from packhorse.topology.discovery import Discovery
 from packhorse.topology.own_cluster import first_with
-from packhorse.topology.properties import CONSUMERS
 
 Doers = Mapping[str, Reach]
 """What each instance of the own cluster does, by its id; `LEADER` is there if somebody leads."""
@@ -18,9 +17,7 @@ def live_doers(discovery: Discovery) -> Doers | None:
     view = discovery.current_view()
     if view is None:
         return None
-    doers = {
-        one.id: reach_of(one.properties.get(CONSUMERS, "")) for one in view.local_cluster.instances
-    }
+    doers = reaches_in(view)
     leader = first_with(view, DUTY)
     return doers if leader is None else {**doers, LEADER: doers[leader.id]}
 

@@ -22,7 +22,10 @@ WITH RECURSIVE named (topic, only_on) AS (
 
 
 def named_with_topics(connection: Connection, most: int) -> list[tuple[str, str]]:
-    """Return topics and their `only_on`, `LEADER` too; at most so many pairs."""
+    """Return topics and their `only_on`, `LEADER` too.
+
+    At most so many pairs: of more, which ones is chance.
+    """
     return connection.execute(
         f"{_NAMED} SELECT topic, only_on FROM named WHERE only_on <> '' LIMIT %s",  # noqa: S608
         (most,),
