@@ -1,6 +1,6 @@
 """Staging with programs: a golden subscriber first, then the one that waits for it (ADR 0014)."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 import pytest
 
@@ -20,9 +20,13 @@ def staged(databases: Databases, journal_url: str) -> Iterator[Site]:
         yield built
 
 
-def waits(staged: Site) -> Document:
+def waits(staged: Site, sent: Sequence[Document]) -> Document:
+    """Return the queue of `late` once it waits with these; what it announced before is older."""
+    wanted = [one["offset"] for one in sent]
+
     def look() -> Document | None:
         queue = staged.queue("late")
+        assert [entry["offset"] for entry in queue["entries"]] == wanted
         return queue if queue["state"] == "WAITING_FOR_SUBSCRIBER" else None
 
     found = eventually(look, what="late waits")
@@ -40,8 +44,7 @@ def test_p11_golden_first_then_the_one_that_waits(staged: Site) -> None:
     for number in range(5):
         staged.put(f"/staged/{number}")
         sent.append(staged.distribute(f"/staged/{number}"))
-    queue = waits(staged)
-    assert [entry["offset"] for entry in queue["entries"]] == [one["offset"] for one in sent]
+    queue = waits(staged, sent)
     assert queue["head"]["attempts"] == 0
     assert "golden" in queue["head"]["last_error"]
     assert staged.at("late", "/staged/0") is None
@@ -54,7 +57,7 @@ def test_p11_golden_first_then_the_one_that_waits(staged: Site) -> None:
     staged.subscribers["golden"].kill()
     staged.put("/staged/more")
     more = staged.distribute("/staged/more")
-    assert waits(staged)["entries"][0]["offset"] == more["offset"]
+    waits(staged, [more])
     staged.subscribers["late"].kill()
     staged.start()
     staged.everywhere(more)

@@ -111,7 +111,7 @@ class Site:
             mine = [states.get(name) for name in self.subscribers]
             return found if all(state in _DONE for state in mine) else None
 
-        found = eventually(done, timeout=60, what=f"{accepted} everywhere")
+        found = eventually(done, timeout=180, what=f"{accepted} everywhere")
         assert found is not None
         return found
 
