@@ -2,6 +2,7 @@
 
 `--broken` makes it a wrong build, for the checkers to catch: `unfenced` finishes jobs without
 looking at the epoch, `unflagged` forgets that an earlier attempt may have done the work.
+`--until-resumed` lets the jobs of `paused` go on at SIGCONT, however late the test pauses it.
 """
 
 import argparse
@@ -59,8 +60,9 @@ def tell(*words: object) -> None:
 class Effects:
     """The consumers."""
 
-    def __init__(self, url: str, instance: str) -> None:
-        self._url, self._instance = url, instance
+    def __init__(self, url: str, instance: str, pause_s: float) -> None:
+        self._url, self._instance, self._pause_s = url, instance, pause_s
+        self.resumed = threading.Event()
         self._chance = random.Random(os.getpid())
 
     def in_completion(self, job: Job, context: JobContext) -> Outcome:
@@ -86,7 +88,7 @@ class Effects:
     def paused(self, job: Job, context: JobContext) -> Outcome:
         """Give the test time to pause the process between the beginning and the effect."""
         tell("begun", job.number, job.epoch)
-        threading.Event().wait(1.0)
+        self.resumed.wait(self._pause_s)
         try:
             with context.completion() as connection:
                 self._write(connection, job)
@@ -100,7 +102,7 @@ class Effects:
         """The same between the effect and the end."""
         self.free(job, context)
         tell("begun", job.number, job.epoch)
-        threading.Event().wait(1.0)
+        self.resumed.wait(self._pause_s)
         return Outcome.OK
 
     def crashes(self, job: Job, context: JobContext) -> Outcome:
@@ -145,9 +147,12 @@ def main() -> None:
     parser.add_argument("url")
     parser.add_argument("name")
     parser.add_argument("--broken", default="")
+    parser.add_argument("--until-resumed", action="store_true")
     given: Any = parser.parse_args()
     break_build(given.broken)
-    effects, consumers = Effects(given.url, given.name), Consumers()
+    effects = Effects(given.url, given.name, 300.0 if given.until_resumed else 1.0)
+    signal.signal(signal.SIGCONT, lambda *_: effects.resumed.set())
+    consumers = Consumers()
     consumers.add("once/**", effects.in_completion)
     consumers.add("once/paused", effects.paused)
     consumers.add("once/crash", effects.crashes)
