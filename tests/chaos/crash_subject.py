@@ -49,7 +49,7 @@ def main(database: str, journal_url: str, blobs_url: str, clear_up_to: str, *how
     session = worker.begin()
     clearance = Clearance(int(clear_up_to), COMMAND)
     worker.clearances.add(worker.agent, session.position.journal_id, clearance)
-    worker.run(deadline_s=60)
+    worker.run(deadline_s=600)
     worker.send_statuses()
     worker.die()
     journal.close()

@@ -138,9 +138,8 @@ def _take_samples(run: Scene, samples: dict[str, list[ledger.Sample]]) -> None:
 
 
 def _settle(run: Scene) -> None:
-    _supervise(run)
     for room in (*run.publishers, *run.subscribers):
-        room.ready()
+        eventually(lambda room=room: _revived(run, room), timeout=SETTLED_S, what=room.name)  # type: ignore[misc]
     journal = open_journal(run.journal_url, client_name="chaos")
     try:
         end = journal.bounds(Topics().package).next - 1
@@ -153,6 +152,15 @@ def _settle(run: Scene) -> None:
             )
     finally:
         journal.close()
+
+
+def _revived(run: Scene, room: Room) -> bool:
+    """Tell whether it is ready; one that began without a database may end only now."""
+    _supervise(run)
+    try:
+        return bool(room.ready(timeout=1.0))
+    except RuntimeError:
+        return False
 
 
 def _check(
@@ -170,7 +178,7 @@ def _check(
         for name in run.databases:
             eventually(
                 lambda name=name: _statuses_are_right(journal, found, name),  # type: ignore[misc]
-                timeout=60,
+                timeout=SETTLED_S,
                 what=f"statuses of {name}",
             )
         return found

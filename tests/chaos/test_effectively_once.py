@@ -96,15 +96,17 @@ def _sources(servers: list[str], token: str, paths: Sequence[str]) -> list[Sourc
 
 def _kill_until_done(publishers: Sequence[Room], sources: Sequence[Source]) -> int:
     """End publishers in whatever they do, again and again; return how often."""
-    chance, kills = random.Random(SEED), 0
+    chance, kills, served = random.Random(SEED), 0, 0
     next_kill = time.monotonic() + 1.0
     while any(source.running for source in sources):
         time.sleep(0.05)
-        if time.monotonic() >= next_kill:
+        accepted = sum(len(source.offsets) for source in sources)
+        # Where programs start slowly, nobody would ever answer if time alone decided.
+        if time.monotonic() >= next_kill and (kills == 0 or accepted > served):
             victim = chance.choice(publishers)
             victim.kill()
             victim.start()
-            kills += 1
+            kills, served = kills + 1, accepted
             next_kill = time.monotonic() + KILL_EVERY_S
     for room in publishers:
         room.ready()

@@ -17,6 +17,8 @@ from tests.harness.waiting import eventually
 
 pytestmark = pytest.mark.chaos
 
+WAIT_S = 180.0
+
 PERIOD = timedelta(seconds=1)
 NAMES = ("a", "b", "c")
 
@@ -61,12 +63,21 @@ class Site(Schedules):
             name = self.fired_by("leader")
             return "" if name == but else name
 
-        return eventually(look, timeout=60, what="another instance leads")
+        return eventually(look, timeout=WAIT_S, what="another instance leads")
 
     def more(self, schedule: str, number: int = 3) -> None:
         """Wait for more moments."""
         before = len(self.ticks(schedule))
-        eventually(lambda: len(self.ticks(schedule)) >= before + number, timeout=60)
+        eventually(lambda: len(self.ticks(schedule)) >= before + number, timeout=WAIT_S)
+
+    def alone(self) -> bool:
+        """Tell whether nobody else is connected to the database."""
+        with psycopg.connect(self.url) as connection:
+            rows = connection.execute(
+                "SELECT pid FROM pg_stat_activity WHERE datname = current_database() "
+                "AND backend_type = 'client backend' AND pid <> pg_backend_pid()"
+            ).fetchall()
+        return not rows
 
     def misfires(self) -> int:
         """Return how often an instance fired for the leader that was not the leader."""
@@ -97,6 +108,8 @@ def running(site: Site) -> Iterator[Site]:
     finally:
         for process in site.processes.values():
             process.kill() if process.running else None
+        # What they had told the server to commit may still be committed.
+        eventually(site.alone, timeout=WAIT_S, what="the server has noticed that they are dead")
 
 
 @pytest.fixture
@@ -124,5 +137,5 @@ def test_i14_leaders_that_are_paused_and_killed_at_a_moment(make: Callable[..., 
 
 def test_the_broken_build_without_a_fence_is_caught(make: Callable[..., Site]) -> None:
     with running(make("--unfenced")) as site:
-        eventually(lambda: site.misfires() > 0, timeout=60)
+        eventually(lambda: site.misfires() > 0, timeout=WAIT_S)
     site.check("leader")
