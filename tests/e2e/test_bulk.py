@@ -25,8 +25,9 @@ pytestmark = pytest.mark.spark
 ID = "huge"
 PART_NODES = 100
 ROOM = "packhorse_services.pipeline"
-POINT = f"{ROOM}.bulk.publisher_api:Publisher._sent@after4"
-"""It has registered and sent three parts; of the last one it never learns that it is out."""
+SENT = f"{ROOM}.bulk.publisher_api:Publisher._sent"
+"""Before the 1st call nothing can be out, however late the test's own kill comes. After the 4th it
+has registered and sent three parts; of the last one it never learns that it is out."""
 
 
 class BulkSite:
@@ -45,10 +46,11 @@ class BulkSite:
             "PACKHORSE_PUBLISHER_TOKEN": built.rooms.token,
         }
         command = ("bulk", "--deep", TOP, "--id", ID, "--part-nodes", str(PART_NODES))
-        whole = (sys.executable, "-m", ROOM, *command)
-        deadly = (sys.executable, "-m", "tests.harness.killed_program", POINT, ROOM, *command)
-        self.program = Process("bulk", whole, self.environment, folder)
-        self.killed = Process("killed", deadly, self.environment, folder)
+        deadly = (sys.executable, "-m", "tests.harness.killed_program")
+        first = (*deadly, f"{SENT}@before1", ROOM, *command)
+        second = (*deadly, f"{SENT}@after4", ROOM, *command)
+        self.program = Process("bulk", first, self.environment, folder)
+        self.killed = Process("killed", second, self.environment, folder)
 
     def resumed(self) -> tuple[str, ...]:
         """Return the arguments of `packhorse` that go on with it."""

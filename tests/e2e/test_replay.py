@@ -1,7 +1,6 @@
 """`packhorse distribute --from-file`: killed in the middle, run again, nothing is sent twice."""
 
 import json
-import os
 import signal
 import subprocess
 import sys
@@ -18,9 +17,11 @@ from packhorse.messaging.open import open_journal
 from packhorse_services.cli.connection import read_token
 from packhorse_services.cli.data_directory import DataDirectory
 from tests.harness.command_line import Up, packhorse
-from tests.harness.waiting import eventually
+from tests.harness.processes import Process
 
 LINES = 400
+SEND = "packhorse_services.cli.replay:_Replay._send"
+"""What sends a line: at so many calls of it a replay ends itself, however slow the test is."""
 
 
 @pytest.fixture
@@ -31,7 +32,7 @@ def paths(up: Up, tmp_path: Path) -> Path:
     for name in ("a", "b"):
         body = {"type": "page", "properties": {"title": name}}
         httpx.put(
-            f"{stack['content']}/content/replay/{name}", json=body, headers=headers, timeout=30
+            f"{stack['content']}/content/replay/{name}", json=body, headers=headers, timeout=120
         )
     file = tmp_path / "paths.txt"
     texts = ["# what to send", '{"deep_paths": ["/replay"]}', *["/replay/a", "/replay/b"] * LINES]
@@ -61,7 +62,7 @@ def publisher(up: Up) -> Iterator[httpx.Client]:
     settings = DataDirectory(up.data).author_settings()
     headers = {"Authorization": f"Bearer {settings['PACKHORSE_PUBLISHER_TOKEN']}"}
     url = settings["PACKHORSE_PUBLISHER_URL"]
-    with httpx.Client(base_url=url, headers=headers, timeout=30) as client:
+    with httpx.Client(base_url=url, headers=headers, timeout=120) as client:
         yield client
 
 
@@ -71,28 +72,17 @@ def last_sequence(publisher: httpx.Client, producer: str) -> int:
 
 
 def test_r5_a_replay_that_is_killed_goes_on_and_sends_nothing_twice(
-    up: Up, paths: Path, publisher: httpx.Client
+    up: Up, paths: Path, publisher: httpx.Client, tmp_path: Path
 ) -> None:
     command = ("distribute", "--from-file", str(paths), "--producer", "killed")
-    for part in ("first", "second"):
-        enough = last_sequence(publisher, "killed") + 20
-        killed = subprocess.Popen(
-            (sys.executable, "-m", "packhorse_services.cli", "--data", str(up.data), *command),
-            stdin=subprocess.DEVNULL,
-            stderr=subprocess.DEVNULL,
-        )
-        try:
-            eventually(
-                lambda enough=enough: last_sequence(publisher, "killed") > enough,  # type: ignore[misc]
-                timeout=90,
-                interval=0.01,
-                what=f"the {part} replay is under way",
-            )
-        finally:
-            os.kill(killed.pid, signal.SIGKILL)
-            killed.wait()
+    program = ("packhorse_services.cli", "--data", str(up.data), *command)
+    for point in ("before20", "after20"):
+        deadly = (sys.executable, "-m", "tests.harness.killed_program", f"{SEND}@{point}")
+        killed = Process(point, (*deadly, *program), {}, tmp_path)
+        killed.start()
+        assert killed.wait(540) == -signal.SIGKILL, killed.said()
     sent = last_sequence(publisher, "killed")
-    assert sent < LINES, "it was killed too late to prove anything"
+    assert 0 < sent < LINES
     said = packhorse(*command, data=up.data).stderr
     assert "dealt with by an earlier replay" in said
     assert sequences(up, "killed") == list(range(2, LINES + 1))
@@ -106,7 +96,7 @@ def test_r5_replays_that_race_fence_each_other_and_send_each_line_once(up: Up, p
         subprocess.Popen(whole, stdin=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True)
         for _ in range(2)
     ]
-    ended = [(process.communicate(timeout=120)[1], process.returncode) for process in racing]
+    ended = [(process.communicate(timeout=540)[1], process.returncode) for process in racing]
     codes = Counter(code for _, code in ended)
     assert codes in ({0: 1, 4: 1}, {0: 2}), ended
     assert sequences(up, "raced") == list(range(2, LINES + 1))
@@ -133,7 +123,7 @@ def test_stdin_is_a_file_too(up: Up) -> None:
         *("distribute", "--from-file", "-", "--producer", "piped", "--action", "test"),
     )
     done = subprocess.run(
-        command, input="/a\n/b\n", capture_output=True, text=True, timeout=60, check=False
+        command, input="/a\n/b\n", capture_output=True, text=True, timeout=540, check=False
     )
     assert done.returncode == 0, done.stderr
     assert sequences(up, "piped") == [1, 2]
