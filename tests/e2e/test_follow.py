@@ -33,8 +33,9 @@ def test_events_are_followed_over_kill_9_without_a_loss(site: Site, tmp_path: Pa
     follower.start()
 
     def told() -> list[str]:
-        lines = follower.output.read_text().splitlines()
-        return [json.loads(line)["data"]["package_id"] for line in lines]
+        lines = follower.output.read_text().splitlines(keepends=True)
+        whole = [line for line in lines if line.endswith("\n")]
+        return [json.loads(line)["data"]["package_id"] for line in whole]
 
     expected: list[str] = []
 
@@ -50,7 +51,7 @@ def test_events_are_followed_over_kill_9_without_a_loss(site: Site, tmp_path: Pa
             room.start()
             room.ready()
             expected += [site.distribute(room, path) for path in ("/a", "/b")]
-        eventually(all_told, timeout=90, what=follower.said())
+        eventually(all_told, timeout=180, what=follower.said())
         assert told() == expected
     finally:
         follower.kill()
@@ -63,12 +64,21 @@ def streams(site: Site, room: Room) -> float:
     return float(found[1])
 
 
-def test_following_ends_after_the_given_seconds_and_says_what_is_wrong(site: Site) -> None:
+def test_following_ends_after_the_given_seconds_and_says_what_is_wrong(
+    site: Site, tmp_path: Path
+) -> None:
     room = site.publisher()
     site.announce("sub", -1)
     eventually(lambda: site.ask(room, "/subscribers").json()["subscribers"])
-    done = packhorse(*reaching(site, room, "events", "--seconds", "10", "--types", "subscriber"))
-    assert "sub is" in done.stdout
+    arguments = reaching(site, room, "events", "--types", "subscriber")
+    command = (sys.executable, "-m", "packhorse_services.cli", *arguments)
+    follower = Process("subscriber-events", command, {}, tmp_path)
+    follower.start()
+    try:
+        eventually(lambda: "sub is" in follower.output.read_text(), what=follower.said())
+    finally:
+        follower.kill()
+    packhorse(*arguments, "--seconds", "1")
     wrong = packhorse(*reaching(site, room, "events", "--types", "nonsense"), check=False)
     assert (wrong.returncode, wrong.stdout) == (2, "")
     assert "query/types" in wrong.stderr

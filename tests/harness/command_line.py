@@ -8,7 +8,7 @@ import subprocess
 import sys
 import tempfile
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -34,7 +34,8 @@ class Up(Process):
 
         def printed() -> str:
             assert self.running, self.said()
-            return self.output.read_text()
+            text = self.output.read_text()
+            return text if text.endswith("\n") else ""
 
         lines = eventually(printed, timeout=timeout, what=f"the stack\n{self.said()}").splitlines()
         assert len(lines) == 1, lines
@@ -49,7 +50,8 @@ class Up(Process):
     def kill_everything(self) -> None:
         """End the supervisor, the programs and PostgreSQL with SIGKILL, together."""
         for pid in (self.pid, *self.pids().values()):
-            os.kill(pid, signal.SIGKILL)
+            with suppress(ProcessLookupError):  # a program ends by itself without its supervisor
+                os.kill(pid, signal.SIGKILL)
         self.wait()
 
 
