@@ -95,6 +95,7 @@ def test_r5_a_repeated_request_is_one_package(running: Site) -> None:
 
 
 def test_the_queue_of_a_subscriber_that_is_away_waits_for_it(running: Site) -> None:
+    eventually(lambda: running.queue("sub2")["length"] == 0, what="what was before is done")
     running.subscribers["sub2"].stop()
     running.put("/away/page")
     offsets = [running.distribute("/away/page")["offset"] for _ in range(3)]

@@ -49,7 +49,7 @@ def test_r19_clearing_lets_a_blocked_queue_go_on(running: Site) -> None:
     running.everywhere(behind)
     assert running.at("narrow", "/clear/open") is not None
     assert running.at("narrow", "/clear/closed") is None
-    became = running.get(f"/distributions/{refused['id']}")["subscribers"]
+    became = running.everywhere(refused)["subscribers"]
     assert {one["subscriber"]: one["state"] for one in became}["narrow"] == "REMOVED"
     running.leave("narrow")
 

@@ -70,7 +70,9 @@ def test_each_program_announces_itself_in_the_cluster_of_its_database(running: S
         "cleanup-0": ("cleanup", None, "cleanup,scheduler"),
         "cleanup-1": ("cleanup", None, "cleanup,scheduler"),
     }
-    [subscriber] = active(running.database_urls["sub1"]).values()
+    [subscriber] = eventually(
+        lambda: active(running.database_urls["sub1"]).values(), timeout=WAIT_S, what="it has joined"
+    )
     assert subscriber["packhorse.role"] == "subscriber"
     assert subscriber["packhorse.agent"] == "sub1"
     assert subscriber["packhorse.endpoint"] == running.subscribers["sub1"].url
@@ -140,7 +142,7 @@ def test_without_a_topology_content_is_published_and_imported(running: Site) -> 
     running.put("/page")
     running.distribute_everywhere("/page")
     assert running.at("sub1", "/page") is not None
-    answer = httpx.get(f"{running.publisher.url}/readyz", timeout=30)
+    answer = httpx.get(f"{running.publisher.url}/readyz", timeout=120)
     assert answer.is_success, answer.text
 
     for url in databases:
