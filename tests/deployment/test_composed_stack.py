@@ -11,6 +11,7 @@ from packhorse_services.pipeline.worker.tasks import TASKS
 from tests.harness.composed import ComposedStack, composed_secrets, prepared_postgres
 from tests.harness.deployment import compose, is_ours
 from tests.harness.kafka.broker import running_kafka
+from tests.harness.processes import READY_S
 from tests.harness.waiting import eventually
 
 SUBSCRIBERS = ("sub1", "sub2", "sub3")
@@ -41,9 +42,10 @@ def test_it_starts_distributes_and_ends_cleanly(stack: ComposedStack, tmp_path: 
     for name in PROGRAMS:
         stack.start(name)
     for name in PROGRAMS:
-        eventually(lambda name=name: stack.healthy(name), timeout=60, interval=0.3, what=name)
+        eventually(lambda name=name: stack.healthy(name), timeout=READY_S, interval=0.3, what=name)
     token = read_token(tmp_path / "secrets" / "tokens")
-    with httpx.Client(headers={"authorization": f"Bearer {token}"}, trust_env=False) as client:
+    headers = {"authorization": f"Bearer {token}"}
+    with httpx.Client(headers=headers, trust_env=False, timeout=120) as client:
         distribute(client, stack)
         report = client.get(f"{stack.url('pipeline')}/reports/delivery")
         assert report.json()["rows"] == []  # no task has run

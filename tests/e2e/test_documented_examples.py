@@ -11,6 +11,8 @@ import pytest
 
 from tests.harness.command_line import Up
 
+pytestmark = pytest.mark.timeout(1800)
+
 ROOT = Path(__file__).parents[2]
 _FILE = re.compile(r"^```python (\S+)\n(.*?)^```", re.MULTILINE | re.DOTALL)
 _BLOCK = re.compile(r"^```console\n(.*?)^```", re.MULTILINE | re.DOTALL)
@@ -45,7 +47,7 @@ def test_the_commands_of_a_page_work(up: Up, tmp_path: Path, page: str) -> None:
         },
         capture_output=True,
         text=True,
-        timeout=300,
+        timeout=1500,
         check=False,
     )
     assert done.returncode == 0, f"{done.stderr[-3000:]}\n{done.stdout[-1000:]}"

@@ -15,6 +15,7 @@ from tests.harness.spark import spark_environment
 pytestmark = pytest.mark.spark
 
 TOP = "/tasks"
+WAIT = ("--wait", "--timeout", "300")
 NAMES = ("a", "b", "c")
 
 
@@ -39,9 +40,9 @@ def history(up: Up, monkeypatch: pytest.MonkeyPatch) -> Up:
         monkeypatch.setenv(name, value)
     for name in NAMES:
         write(up, f"{TOP}/{name}", "first")
-    packhorse("distribute", "--deep", TOP, "--wait", data=up.data)
+    packhorse("distribute", "--deep", TOP, *WAIT, data=up.data)
     write(up, f"{TOP}/a", "second")
-    packhorse("distribute", f"{TOP}/a", "--wait", data=up.data)
+    packhorse("distribute", f"{TOP}/a", *WAIT, data=up.data)
     return up
 
 

@@ -66,8 +66,8 @@ def test_the_forms_of_a_report(service: Room) -> None:
 
 
 def test_the_service_shows_its_measures_to_who_has_a_token(service: Room) -> None:
-    assert httpx.get(f"{service.url}/metrics", timeout=30).status_code == 401
-    assert httpx.get(f"{service.url}/reports/delivery", timeout=30).status_code == 401
+    assert httpx.get(f"{service.url}/metrics", timeout=120).status_code == 401
+    assert httpx.get(f"{service.url}/reports/delivery", timeout=120).status_code == 401
 
 
 def test_reports_need_no_right_to_write(tmp_path: Path) -> None:
@@ -81,7 +81,7 @@ def test_reports_need_no_right_to_write(tmp_path: Path) -> None:
         room.start(rights)
         headers = {"Authorization": f"Bearer {made.token}"}
         served = httpx.get(
-            f"{room.ready().url}/reports/delivery", params=WHEN, headers=headers, timeout=30
+            f"{room.ready().url}/reports/delivery", params=WHEN, headers=headers, timeout=120
         )
         assert [row["delivered"] for row in served.json()["rows"]] == [4711]
         program = (*rights, sys.executable, "-m", "packhorse_services.pipeline")
@@ -120,7 +120,7 @@ def test_after_up_reports_need_no_setting(up: Up, tmp_path: Path) -> None:
     answer = httpx.get(
         f"{settings['PACKHORSE_PUBLISHER_URL']}/queues",
         headers={"Authorization": f"Bearer {settings['PACKHORSE_PUBLISHER_TOKEN']}"},
-        timeout=30,
+        timeout=120,
     )
     assert answer.status_code == 200
     checked = packhorse("config", "check", data=up.data).stdout

@@ -13,6 +13,8 @@ from tests.harness.postgres import Databases
 from tests.harness.processes import Room
 from tests.harness.site import Site, site
 
+pytestmark = pytest.mark.timeout(1800)
+
 CONFIGURATION = Path(__file__).parents[2] / "schemathesis.toml"
 EXAMPLES = 25
 
@@ -64,7 +66,7 @@ def _attack(room: Room, token: str, folder: Path) -> subprocess.CompletedProcess
         *(Path(sys.executable).parent / "schemathesis", "--config-file", CONFIGURATION),
         *("run", f"{room.url}/openapi.json", "-H", f"Authorization: Bearer {token}"),
         *("--seed", "1", "--max-examples", str(EXAMPLES), "--no-color"),
-        *("--generation-database", "none", "--request-timeout", "30"),
+        *("--generation-database", "none", "--request-timeout", "120"),
     ]
     return subprocess.run(
         [str(part) for part in command],
@@ -72,7 +74,7 @@ def _attack(room: Room, token: str, folder: Path) -> subprocess.CompletedProcess
         cwd=folder,
         capture_output=True,
         text=True,
-        timeout=500,
+        timeout=1500,
     )
 
 
@@ -93,7 +95,7 @@ def test_an_undocumented_answer_is_noticed(tmp_path: Path, attacked: tuple[Site,
         cwd=tmp_path,
         capture_output=True,
         text=True,
-        timeout=300,
+        timeout=1500,
     )
     assert done.returncode == 1, done.stdout[-3000:]
     assert "Undocumented Content-Type" in done.stdout, done.stdout[-3000:]

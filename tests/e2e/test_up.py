@@ -17,7 +17,8 @@ from tests.harness.command_line import Up, data_folder, packhorse
 from tests.harness.waiting import eventually
 
 SUBSCRIBERS = ["sub1", "sub2"]
-WAIT_S = 120.0
+WAIT_S = 180.0
+WAIT = ("--wait", "--timeout", "300")
 
 
 @pytest.fixture
@@ -69,7 +70,7 @@ def test_a_stack_goes_on_after_kill_9_of_everything(folder: Path, journal: list[
     stack.start()
     stack.ready()
     _import(stack, folder, "before")
-    packhorse("distribute", "--deep", "/site", "--wait", data=stack.data)
+    packhorse("distribute", "--deep", "/site", *WAIT, data=stack.data)
     assert _all_equal(stack)
 
     _import(stack, folder, "after")
