@@ -120,6 +120,23 @@ def test_r30_no_more_than_a_group_of_rows_is_held(
     assert len(held(location)) == 200
 
 
+def test_r30_no_more_than_some_files_are_open_whatever_the_number_of_days(
+    location: Location, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(made, "OPEN_FILES", 8)
+    files = Files(location)
+    for number in range(60):
+        days = ((number, 0), (500 + number, 1 + number))  # one in all batches, and one of its own
+        files.add(tables.BRONZE, as_batch([record(n, day=day) for n, day in days], "j"))
+        assert len(files._open) <= 8
+        held_now = sum(sum(rows.nbytes for rows in one.held) for one in files._open.values())
+        assert files._held == held_now
+    finished = files.close()
+    assert sorted(one.rows for one in finished) == [1] * 60 + [60]
+    added(location, finished)
+    assert len(held(location)) == 120
+
+
 def test_a_large_file_ends_and_an_idle_one_too(
     location: Location, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -154,3 +171,18 @@ def test_files_that_nobody_finished_are_let_go(location: Location) -> None:
     files.abandon()
     assert unfinished.sink.closed
     assert held(location) == []
+
+
+def test_a_file_that_cannot_be_finished_keeps_no_other_one_open(
+    location: Location, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    files = Files(location)
+    files.add(tables.BRONZE, as_batch([record(1, "a"), record(2, "b")], "j"))
+    broken, other = files._open.values()
+
+    def refuse() -> None:
+        raise pa.ArrowInvalid("no more rows fit")
+
+    monkeypatch.setattr(broken.writer, "close", refuse)
+    files.abandon()
+    assert other.sink.closed

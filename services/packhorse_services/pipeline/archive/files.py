@@ -32,6 +32,9 @@ GROUP_BYTES = 16 * 1024 * 1024
 FILE_BYTES = 128 * 1024 * 1024
 """A file ends once it is as large: whoever reads the table shares the work by files."""
 
+OPEN_FILES = 64
+"""More are not open at a time, though records of a foreign topic may name any number of days."""
+
 _PARTITIONED = ("topic", "day")
 _MEASURED = ("partition", "offset")
 """The columns whose least and greatest values let a reader pass a file over."""
@@ -70,7 +73,8 @@ class File:
 class Files:
     """Takes rows of the archive's tables, and makes files of them, each of one topic and day.
 
-    Holds no more than `GROUP_BYTES` of rows and one batch, whatever the number of tables.
+    Holds no more than `GROUP_BYTES` of rows and one batch, and `OPEN_FILES` files, whatever the
+    number of tables and days.
     """
 
     def __init__(self, location: Location) -> None:
@@ -84,10 +88,13 @@ class Files:
         """Take rows with the columns of the table's schema."""
         for values, rows in _partitions(batch):
             folder = "/".join(f"{name}={value}" for name, value in values.items())
-            if (table, folder) not in self._open:
-                self._open[table, folder] = self._begin(table, folder, values, rows.schema)
-            self._open[table, folder].hold(rows)
+            file = self._open.pop((table, folder), None)
+            file = file or self._begin(table, folder, values, rows.schema)
+            self._open[table, folder] = file  # the last one to be let go
+            file.hold(rows)
             self._held += rows.nbytes
+            if len(self._open) > OPEN_FILES:
+                self._let_go()
         if self._held >= GROUP_BYTES:
             self._write()
 
@@ -101,7 +108,7 @@ class Files:
     def abandon(self) -> None:
         """Let go of unfinished files, so that no upload stays open; the upkeep deletes them."""
         for file in self._open.values():
-            with suppress(OSError):
+            with suppress(OSError, pa.ArrowException):
                 file.finish()
 
     def _begin(
@@ -120,6 +127,14 @@ class Files:
             if not file.held or file.write() >= FILE_BYTES:
                 self._finish(key)
         self._held = 0
+
+    def _let_go(self) -> None:
+        """Finish the file that has been given no rows for the longest time."""
+        key, file = next(iter(self._open.items()))
+        if file.held:
+            self._held -= sum(rows.nbytes for rows in file.held)
+            file.write()
+        self._finish(key)
 
     def _finish(self, key: tuple[str, str]) -> None:
         self.finished.append(self._open.pop(key).finish())
