@@ -15,6 +15,7 @@ from unittest.mock import patch
 import pyarrow as pa
 import pytest
 from deltalake import DeltaTable, write_deltalake
+from deltalake.exceptions import CommitFailedError
 from deltalake.transaction import AddAction
 from pyspark.sql import SparkSession
 from pyspark.sql.pandas.types import to_arrow_schema
@@ -224,3 +225,20 @@ def test_of_two_measures_at_once_one_ends_and_says_so(site: ArchiveSite) -> None
         measure(site.spark, site.location)
     assert published(site) == [("main", 0), ("main", 24)]
     assert measure(site.spark, site.location) is None, "the other run has done all"
+
+
+def test_a_commit_whose_answer_was_lost_is_not_another_runs(
+    site: ArchiveSite, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    measured(site)
+    commit, lost = DeltaTable.create_write_transaction, list[str]()
+
+    def unanswered(held: DeltaTable, *given: Any, **options: Any) -> None:
+        commit(held, *given, **options)
+        lost.append(held.table_uri)
+        raise CommitFailedError("a concurrent transaction has committed")
+
+    monkeypatch.setattr(DeltaTable, "create_write_transaction", unanswered)
+    measure(site.spark, site.location)
+    assert len(lost) == len(set(lost)) > 0, "a table was written twice"
+    assert published(site) == [("main", 0), ("main", 24), ("main", 29)]

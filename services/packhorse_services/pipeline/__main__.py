@@ -2,6 +2,8 @@
 
 import sys
 
+import stamina
+
 from packhorse.runtime.startup import WRONG_CONFIGURATION, plain_refusals, typed
 from packhorse_services.pipeline.advice import PROGRAM, remember_typed
 from packhorse_services.pipeline.ending import plain_ends
@@ -13,6 +15,7 @@ def main() -> None:
     """Run the program; an error that it expects becomes one line and an exit code."""
     name = typed(PROGRAM, "packhorse_services.pipeline")
     remember_typed(name)
+    stamina.instrumentation.set_on_retry_hooks([])  # they would print to stdout, which is data's
     with plain_refusals(), plain_ends():
         try:
             from packhorse_services.pipeline.program import commands

@@ -2,6 +2,7 @@
 
 import re
 
+from psycopg import errors
 from sqlalchemy.engine import make_url
 from sqlalchemy.exc import ArgumentError
 
@@ -20,6 +21,13 @@ _BY_THE_JOURNAL = "the journal's database says: "
 _AGAIN = re.compile(r"; (?:try|poll) again(?: later)?$")
 """What the journal advises, which `journal_away` says once, and better."""
 _NOT_THERE = re.compile(r'\b(?:(?:database|relation) ".*"|role "packhorse_\w+") does not exist')
+_FOR_SOMEBODY = (
+    errors.InsufficientPrivilege,
+    errors.InvalidSchemaName,
+    errors.UndefinedColumn,
+    errors.UndefinedFunction,
+)
+"""What stays so until somebody changes it; not all of its kind: a snapshot that ended is, too."""
 
 
 def first_line(said: object) -> str:
@@ -35,12 +43,16 @@ def is_misnamed(said: object) -> bool:
 
 def unusable(text: str, said: object) -> TaskFailed | TaskRefused:
     """Return the error with `text` for a database that can't be used, and says why."""
-    return TaskRefused(text) if is_misnamed(said) else TaskFailed(text)
+    refused = is_misnamed(said) or isinstance(said, _FOR_SOMEBODY)
+    return TaskRefused(text) if refused else TaskFailed(text)
 
 
 def advised(what: str, said: object, setting: str) -> str:
     """Return `what` is the matter, what the database says of it, and what to do."""
-    return f"{what}: {first_line(said)}; look at {setting}, and run it again"
+    told = f"{what}: {first_line(said)}; look at {setting}"
+    if isinstance(said, errors.InsufficientPrivilege):
+        return f"{told}: its user lacks a right; use the one that the services have there"
+    return f"{told}, and run it again"
 
 
 def require_url(url: str, setting: str, name: str = AUTHOR) -> None:

@@ -6,6 +6,8 @@ from contextvars import copy_context
 
 import psycopg
 import pytest
+import stamina
+from psycopg import errors
 from sqlalchemy import exc
 
 from packhorse.errors import PackhorseError, Transient
@@ -13,6 +15,7 @@ from packhorse.messaging.api import JournalUnavailable, TopicMissing
 from packhorse.packages.build import PathMissing
 from packhorse.runtime.configuration import InvalidConfiguration
 from packhorse.runtime.startup import TYPED, typed
+from packhorse_services.pipeline.__main__ import main
 from packhorse_services.pipeline.advice import remember_typed
 from packhorse_services.pipeline.bulk.errors import (
     BulkConflict,
@@ -115,6 +118,45 @@ def test_a_database_that_is_away_is_one_line_with_its_setting(
 
 
 NO_DATABASE = SAID.partition("FATAL:")[0] + 'FATAL:  database "typo" does not exist'
+
+
+def test_a_right_that_is_missing_is_for_somebody_to_give(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    denied = errors.InsufficientPrivilege("permission denied for table node")
+    code, line = ended(unusable(author_away(denied), denied), capsys)
+    assert code == 2
+    assert line == (
+        "error: the author's database can't be used: permission denied for table node; look at "
+        "PACKHORSE_DATABASE_URL: its user lacks a right; use the one that the services have there"
+    )
+
+
+@pytest.mark.parametrize(
+    ("said", "code"),
+    [
+        (errors.UndefinedColumn('column "x" does not exist'), 2),
+        (errors.UndefinedObject('snapshot "1-2-3" does not exist'), 1),
+        (errors.AdminShutdown("terminating connection"), 1),
+    ],
+    ids=["another build's", "a snapshot that ended", "away"],
+)
+def test_a_refusal_that_may_pass_may_be_run_again(
+    said: psycopg.Error, code: int, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert ended(unusable(author_away(said), said), capsys)[0] == code
+
+
+def test_what_is_tried_again_writes_nothing_to_stdout(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sys, "argv", ["packhorse-pipeline", "--help"])
+    stamina.instrumentation.set_on_retry_hooks(None)
+    try:
+        with pytest.raises(SystemExit):
+            copy_context().run(main)
+        assert stamina.instrumentation.get_on_retry_hooks() == ()
+    finally:
+        stamina.instrumentation.set_on_retry_hooks(None)
+
 
 NO_ROLE = 'role "packhorse_bookkeeper" does not exist'
 

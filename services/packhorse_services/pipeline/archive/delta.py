@@ -7,7 +7,8 @@ raises it, and whoever still works on the old one is refused.
 
 import json
 import uuid
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 
 import deltalake
@@ -141,21 +142,36 @@ def append(
             raise _overtaken(turn, Turn.of(turn.query, last))
         return
     mark = deltalake.Transaction(application(turn.query), turn.version)
-    commit = {_COMMIT: uuid.uuid4().hex}
     try:
-        held.create_write_transaction(
-            list(files),
-            mode="append",
-            schema=held.schema(),
-            commit_properties=deltalake.CommitProperties(commit, app_transactions=[mark]),
-        )
+        with answered(location, table, held) as commit:
+            held.create_write_transaction(
+                list(files),
+                mode="append",
+                schema=held.schema(),
+                commit_properties=deltalake.CommitProperties(commit, app_transactions=[mark]),
+            )
     except CommitFailedError as error:
-        if _has(stored(location, table), held.version(), commit):
-            return
         newest = last_turn(location, table, turn.query)
         if newest is None or newest.version < turn.version:
             raise
         raise _overtaken(turn, newest) from error
+
+
+@contextmanager
+def answered(
+    location: Location, table: str, held: deltalake.DeltaTable
+) -> Iterator[dict[str, str]]:
+    """Lend what the one commit of the block on `held` has to carry as its metadata.
+
+    When it is refused because it was done before, its answer lost, it is done; else
+    `CommitFailedError` goes on.
+    """
+    after, commit = held.version(), {_COMMIT: uuid.uuid4().hex}
+    try:
+        yield commit
+    except CommitFailedError:
+        if not _has(stored(location, table), after, commit):
+            raise
 
 
 def _has(table: deltalake.DeltaTable, after: int, commit: Mapping[str, str]) -> bool:

@@ -13,7 +13,7 @@ from packhorse.wire.topics import Topics
 from packhorse_services.pipeline import tables
 from packhorse_services.pipeline.archive.delta import stored
 from packhorse_services.pipeline.location import Location
-from packhorse_services.pipeline.queries import RELATION, rows
+from packhorse_services.pipeline.queries import RELATION, literal, rows
 
 Known = Mapping[str, Mapping[int, pa.Array]]
 """By table and partition: the offsets of the records that it has, 8 bytes each."""
@@ -64,8 +64,8 @@ def _offsets(location: Location, table: str, extent: Extent) -> dict[int, pa.Arr
         f'"offset" BETWEEN {extent.first} AND {extent.last}',
     ]
     if table == tables.QUARANTINE:
-        conditions.append(f"topic = '{extent.topic}'")
-    query = f'SELECT partition, "offset" FROM {RELATION} WHERE {" AND ".join(conditions)}'  # noqa: S608 - topics have no quotes
+        conditions.append(f"topic = {literal(extent.topic)}")
+    query = f'SELECT partition, "offset" FROM {RELATION} WHERE {" AND ".join(conditions)}'  # noqa: S608 - quoted
     found: defaultdict[int, array[int]] = defaultdict(lambda: array("q"))
     for row in rows(stored(location, table), query):
         found[row["partition"]].append(row["offset"])

@@ -15,7 +15,7 @@ from packhorse_services.pipeline.archive.places import Extent, Places
 from packhorse_services.pipeline.archive.times import plausible, plausible_ms, same_headers
 from packhorse_services.pipeline.errors import TaskRefused
 from packhorse_services.pipeline.location import Location
-from packhorse_services.pipeline.queries import RELATION, rows
+from packhorse_services.pipeline.queries import RELATION, literal, rows
 
 _RECORDS = (
     'SELECT topic, partition, "offset", CAST(time AS BIGINT) AS time_us, headers '  # noqa: S608
@@ -68,7 +68,7 @@ def _archived(location: Location, known: Mapping[tuple[str, int], int]) -> Itera
     if not known:
         return
     wanted = " OR ".join(
-        f'(topic = {_literal(topic)} AND partition = {number} AND "offset" = {offset})'
+        f'(topic = {literal(topic)} AND partition = {number} AND "offset" = {offset})'
         for (topic, number), offset in known.items()
     )
     query = f"{_RECORDS} WHERE {wanted}"
@@ -76,7 +76,3 @@ def _archived(location: Location, known: Mapping[tuple[str, int], int]) -> Itera
         headers = {one["key"]: bytes(one["value"]) for one in row["headers"]}
         time_ms = row["time_us"] // 1000
         yield Archived(row["topic"], row["partition"], row["offset"], time_ms, headers)
-
-
-def _literal(text: str) -> str:
-    return "'" + text.replace("'", "''") + "'"

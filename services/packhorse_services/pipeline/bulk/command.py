@@ -8,7 +8,6 @@ import time
 from dataclasses import asdict
 from typing import Annotated
 
-import stamina
 import typer
 from pydantic import ByteSize, SecretStr, TypeAdapter, ValidationError
 
@@ -152,7 +151,6 @@ def _cancel(
 
 def _quiet(settings: Settings) -> None:
     logs.configure("console" if sys.stderr.isatty() else settings.log_format, settings.log_level)
-    stamina.instrumentation.set_on_retry_hooks([])  # they would print to stdout, which is data's
 
 
 def _secret(value: SecretStr | None) -> str | None:

@@ -7,10 +7,9 @@ from pyspark.sql import functions as f
 
 from packhorse_services.pipeline import tables
 from packhorse_services.pipeline.measures.changes import Sources
-from packhorse_services.pipeline.measures.times import milliseconds
+from packhorse_services.pipeline.measures.times import HOUR_MS, milliseconds
 
 NOTHING = -(2**62)
-_HOUR_MS = 3_600_000
 
 
 def kept_before(sources: Sources, lanes: DataFrame, *, all_hours: bool) -> int:
@@ -45,4 +44,4 @@ def _of_expired_packages(sources: Sources) -> int:
     )
     times = decided.select(said["time"]).unionByName(behind.select("time"))
     last = times.agg(f.max(milliseconds(f.col("time")))).collect()[0][0]
-    return NOTHING if last is None else (int(last) // _HOUR_MS + 1) * _HOUR_MS
+    return NOTHING if last is None else (int(last) // HOUR_MS + 1) * HOUR_MS

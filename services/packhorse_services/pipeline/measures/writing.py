@@ -18,7 +18,7 @@ from pyspark.sql.pandas.types import to_arrow_schema
 from pyspark.sql.types import StructType
 
 from packhorse_services.pipeline import schemas, tables
-from packhorse_services.pipeline.archive.delta import prepare, stored
+from packhorse_services.pipeline.archive.delta import answered, prepare, stored
 from packhorse_services.pipeline.archive.files import as_they_are, written
 from packhorse_services.pipeline.errors import Overtaken
 from packhorse_services.pipeline.kept_files import fence, files_of, taken_out, tried_again
@@ -77,24 +77,26 @@ class Written:
         sorted_rows = whole.repartition("day").sortWithinPartitions("day")
         added = written(sorted_rows, self.location, as_they_are(name, MEASURES[name]))
         removed = taken_out(gone, rows_go=True)
-        held.create_write_transaction(
-            [*removed, *(file.action for file in added)],
-            mode="append",
-            schema=held.schema(),
-            commit_properties=_mark(held),
-        )
+        with answered(self.location, name, held) as commit:
+            held.create_write_transaction(
+                [*removed, *(file.action for file in added)],
+                mode="append",
+                schema=held.schema(),
+                commit_properties=_mark(held, commit),
+            )
 
     @tried_again
     def note(self, versions: Iterable[Mapping[str, Any]]) -> None:
         """Write down what the measures are made up to now. Raises `Overtaken`."""
         held = self._held(tables.MEASURED)
         shape = to_arrow_schema(schemas.MEASURED)
-        write_deltalake(
-            held,
-            pa.Table.from_pylist(list(versions), schema=shape),
-            mode="overwrite",
-            commit_properties=_mark(held),
-        )
+        with answered(self.location, tables.MEASURED, held) as commit:
+            write_deltalake(
+                held,
+                pa.Table.from_pylist(list(versions), schema=shape),
+                mode="overwrite",
+                commit_properties=_mark(held, commit),
+            )
 
     def _rows(self, name: str, version: int) -> DataFrame:
         reader = self.spark.read.format("delta").option("versionAsOf", version)
@@ -116,6 +118,7 @@ def _last(table: DeltaTable) -> int:
     return table.transaction_version(_RUN) or 0
 
 
-def _mark(held: DeltaTable) -> CommitProperties:
+def _mark(held: DeltaTable, commit: dict[str, str]) -> CommitProperties:
     """Return what lets a commit fail when a run or an upkeep has come since `held` was read."""
-    return CommitProperties(app_transactions=[Transaction(_RUN, _last(held) + 1), fence(held)])
+    marks = [Transaction(_RUN, _last(held) + 1), fence(held)]
+    return CommitProperties(commit, app_transactions=marks)

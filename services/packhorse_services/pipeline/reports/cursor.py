@@ -8,7 +8,7 @@ from datetime import UTC, datetime
 from typing import Any
 
 from packhorse.runtime.problems import Problem
-from packhorse_services.pipeline.reports.query import Value
+from packhorse_services.pipeline.queries import Value
 from packhorse_services.pipeline.reports.schemas import Report
 
 _NUMBERS = frozenset({"hour", "rank"})

@@ -1,8 +1,7 @@
 """Whether the tables have measures of those whom a report is asked for: a name may be wrong."""
 
 from packhorse_services.pipeline.errors import NotThere
-from packhorse_services.pipeline.queries import RELATION
-from packhorse_services.pipeline.reports.query import literal
+from packhorse_services.pipeline.queries import RELATION, literal
 from packhorse_services.pipeline.reports.schemas import REPORTS
 from packhorse_services.pipeline.reports.source import ReportTables
 

@@ -4,10 +4,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime
 
-from packhorse_services.pipeline.queries import RELATION
+from packhorse_services.pipeline.queries import RELATION, Value, literal
 from packhorse_services.pipeline.reports.schemas import Report
 
-Value = str | int | datetime
 _MOST_TEXT = 1000
 """Characters of a text that are shown: texts come from whoever wrote to the journal."""
 
@@ -49,16 +48,6 @@ def page(
 def select(columns: Sequence[str], where: str, rest: str) -> str:
     """Return a query; every value in it must have come through `literal`."""
     return " ".join(["SELECT", ", ".join(columns), "FROM", RELATION, "WHERE", where, rest])
-
-
-def literal(value: Value) -> str:
-    """Return a value as SQL; in a text only the quote means something, and it is doubled."""
-    if isinstance(value, datetime):
-        micros = int(value.timestamp()) * 1_000_000
-        return f"arrow_cast({micros}, 'Timestamp(Microsecond, Some(\"UTC\"))')"
-    if isinstance(value, int):
-        return str(value)
-    return "'" + value.replace("'", "''") + "'"
 
 
 def one_of(column: str, values: Sequence[str]) -> str:

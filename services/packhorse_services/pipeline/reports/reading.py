@@ -7,8 +7,9 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any, Literal
 
+from packhorse_services.pipeline.queries import Value
 from packhorse_services.pipeline.reports import period, spreadsheet
-from packhorse_services.pipeline.reports.query import Selection, Value, page
+from packhorse_services.pipeline.reports.query import Selection, page
 from packhorse_services.pipeline.reports.schemas import Report
 from packhorse_services.pipeline.reports.source import ReportTables, Row, TableVersion
 
