@@ -1,7 +1,9 @@
 """Operating subscribers as processes: clear, pause, stop and reset, told from issue to end."""
 
+import sys
 import uuid
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import httpx
@@ -9,6 +11,7 @@ import pytest
 
 from packhorse.db.connect import connect
 from tests.harness.command_line import Up, packhorse
+from tests.harness.processes import Process
 from tests.harness.site import Document, Site
 from tests.harness.waiting import eventually
 
@@ -88,6 +91,28 @@ def test_r8_stop_reset_resume_imports_again(running: Site, name: str) -> None:
         return hashes[name] == hashes["author"]
 
     eventually(is_equal, timeout=WAIT_S, what="everything is imported again")
+
+
+def test_a_publisher_that_is_killed_sends_nobody_away_who_waits(
+    running: Site, name: str, tmp_path: Path
+) -> None:
+    becomes(running, put(running, name, "pause"), "APPLIED")
+    running.put(f"/{name}/open/page")
+    settings = {"PACKHORSE_SERVER": running.publisher.url, "PACKHORSE_TOKEN": running.rooms.token}
+    arguments = ("distribute", f"/{name}/open/page", *WAIT)
+    command = (sys.executable, "-m", "packhorse_services.cli", *arguments)
+    waiter = Process("waiter", command, settings, tmp_path)
+    waiter.start()
+    try:
+        eventually(waiter.output.read_text, timeout=WAIT_S, what="it is accepted")
+        running.publisher.kill()
+        running.publisher.start()
+        running.publisher.ready()
+        becomes(running, put(running, name, "resume"), "APPLIED")
+        assert waiter.wait(360) == 0, waiter.said()
+    finally:
+        if waiter.running:
+            waiter.kill()
 
 
 def test_a_pause_survives_kill_9(running: Site, name: str) -> None:

@@ -2,6 +2,7 @@
 
 import enum
 import json
+import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from types import TracebackType
@@ -53,6 +54,10 @@ class Refused(CommandFailed):
 
 _SILENCE_S = 45.0
 """A stream that is silent for longer is lost: there is a ping every 15 s."""
+
+AWAY = frozenset({502, 503, 504})
+"""Statuses of a service that may be there again soon, or of what stands before it."""
+_AGAIN_S = 0.5
 
 _CODES = {404: Exit.NOT_FOUND, 409: Exit.CONFLICT, 412: Exit.CONFLICT, 422: Exit.USAGE}
 
@@ -154,6 +159,24 @@ class Api:
     ) -> None:
         """Close the client."""
         self.close()
+
+
+def awaited(service: Api, path: str, deadline: float) -> Any:
+    """Return the answer to a GET, asked again until `deadline` while the service is away.
+
+    Who waits for what was accepted already loses nothing by that. `deadline` is of
+    `time.monotonic`. Raises `CommandFailed`.
+    """
+    while True:
+        try:
+            return service.get(path)
+        except CommandFailed as error:
+            away = (
+                error.status in AWAY if isinstance(error, Refused) else isinstance(error, NoAnswer)
+            )
+            if not away or time.monotonic() > deadline:
+                raise
+        time.sleep(_AGAIN_S)
 
 
 def gathered(service: Api, path: str, rows: str, limit: int, most: int) -> dict[str, Any]:

@@ -14,7 +14,7 @@ from typing import Annotated, Any
 import typer
 
 from packhorse_services.cli import output, replay, rooms
-from packhorse_services.cli.api import Api, CommandFailed, Exit, NoAnswer
+from packhorse_services.cli.api import Api, CommandFailed, Exit, NoAnswer, awaited
 from packhorse_services.cli.connection import Connection
 from packhorse_services.cli.options import Key, Timeout, WaitForAll
 
@@ -195,7 +195,7 @@ def wait(publisher: Api, distribution_id: str, timeout: float) -> None:
     deadline = time.monotonic() + timeout
     while True:
         left = max(0, min(_LOOK_S, math.ceil(deadline - time.monotonic())))
-        found = publisher.get(f"/distributions/{distribution_id}?wait={left}")
+        found = awaited(publisher, f"/distributions/{distribution_id}?wait={left}", deadline)
         failed = [one for one in found["subscribers"] if one["state"] in _FAILED]
         if failed:
             raise CommandFailed(

@@ -6,7 +6,7 @@ from typing import Annotated, Any
 import typer
 
 from packhorse_services.cli import output
-from packhorse_services.cli.api import Api, CommandFailed, Exit, segment
+from packhorse_services.cli.api import Api, CommandFailed, Exit, awaited, segment
 from packhorse_services.cli.connection import Connection
 from packhorse_services.cli.options import SubscriberName, Timeout, Yes
 
@@ -73,7 +73,7 @@ def await_end(publisher: Api, command_id: str, timeout: float) -> dict[str, Any]
     """
     deadline = time.monotonic() + timeout
     while True:
-        found: dict[str, Any] = publisher.get(f"/commands/{command_id}")
+        found: dict[str, Any] = awaited(publisher, f"/commands/{command_id}", deadline)
         if found["state"] == "APPLIED":
             return found
         if found["state"] == "REJECTED":
@@ -98,7 +98,7 @@ def _control(context: typer.Context, name: str, action: str, timeout: float | No
 def _await_announcement(publisher: Api, path: str, action: str, deadline: float) -> None:
     """Return once the subscriber says what it was told: a reset is refused before it does."""
     while True:
-        state = publisher.get(path)["state"]
+        state = awaited(publisher, path, deadline)["state"]
         standing = state if state in _ANNOUNCED.values() else None
         if standing == _ANNOUNCED.get(action):
             return

@@ -6,7 +6,7 @@ a replay that was killed goes on behind the last line that was committed, and se
 
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -15,7 +15,7 @@ from typing import IO, Any
 import stamina
 
 from packhorse_services.cli import output, replay_file
-from packhorse_services.cli.api import Api, CommandFailed, Exit, NoAnswer, Refused, segment
+from packhorse_services.cli.api import AWAY, Api, CommandFailed, Exit, NoAnswer, Refused, segment
 from packhorse_services.cli.replay_file import BadLine, Line
 from packhorse_services.cli.replay_news import News, Tally
 
@@ -24,8 +24,7 @@ PATIENCE_S = 300.0
 """How long one line is tried again before the replay gives up; another replay goes on there."""
 
 _WAIT_MAX_S = 10.0
-_AWAY = {502, 503, 504}
-_AGAIN = {429, *_AWAY}
+_AGAIN = {429, *AWAY}
 _LINE_AT_FAULT = {400, 403, 404, 413, 415, 422}
 
 
@@ -78,7 +77,7 @@ class _Replay:
     def _register(self) -> None:
         """Register, which fences an earlier replay, and learn how far that one has come."""
         path = f"/producers/{segment(self._request.producer)}"
-        registered = _patiently(lambda: self._publisher.put(path), _AWAY, self._news)
+        registered = _patiently(lambda: self._publisher.put(path), AWAY, self._news)
         self._epoch = registered["epoch"]
         last = registered["last_sequence"]
         self._last = -1 if last is None else int(last)
@@ -134,7 +133,7 @@ def _code_of_line(error: Refused) -> Exit:
     return Exit.FAILED if error.code is Exit.USAGE else error.code
 
 
-def _patiently(send: Callable[[], Any], again_on: set[int], news: News) -> Any:
+def _patiently(send: Callable[[], Any], again_on: Collection[int], news: News) -> Any:
     """Send again what may not have arrived, and what is answered with one of these statuses."""
 
     def again(error: Exception) -> bool | float:

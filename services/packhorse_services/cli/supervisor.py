@@ -8,7 +8,8 @@ import httpx
 from packhorse.errors import Permanent
 from packhorse_services.cli.child import Child, bound_log
 
-START_TIMEOUT_S = 120.0
+START_TIMEOUT_S = 300.0
+"""Who ends is told of at once; a slow machine may need minutes for ten programs."""
 STOP_TIMEOUT_S = 20.0
 _FIRST_DELAY_S = 0.5
 _LONGEST_DELAY_S = 30.0

@@ -5,13 +5,13 @@ from typing import Any
 import pytest
 
 from packhorse_services.cli import distribute
-from packhorse_services.cli.api import CommandFailed, Exit, NoAnswer
+from packhorse_services.cli.api import CommandFailed, Exit, NoAnswer, Refused
 
 
 class Publisher:
     """Gives prepared answers."""
 
-    def __init__(self, *documents: dict[str, Any]) -> None:
+    def __init__(self, *documents: dict[str, Any] | CommandFailed) -> None:
         self._documents = list(documents)
         self.sent: list[dict[str, str]] = []
 
@@ -21,7 +21,10 @@ class Publisher:
 
     def get(self, path: str) -> dict[str, Any]:
         assert path.startswith("/distributions/id?wait=")
-        return self._documents.pop(0)
+        answer = self._documents.pop(0)
+        if isinstance(answer, CommandFailed):
+            raise answer
+        return answer
 
 
 def document(state: str, **subscribers: str) -> dict[str, Any]:
@@ -59,6 +62,19 @@ def test_it_waits_for_all_that_live_and_names_the_others(
     )
     distribute.wait(publisher, "id", 60)  # type: ignore[arg-type]
     assert "c is silent" in capsys.readouterr().err
+
+
+AWAY = NoAnswer("nobody answers")
+STARTING = Refused("not yet", Exit.FAILED, status=503, kind="unavailable", retry_after_s=None)
+GONE = Refused("no such distribution", Exit.NOT_FOUND, status=404, kind="x", retry_after_s=None)
+
+
+def test_a_publisher_that_is_away_meanwhile_ends_no_wait() -> None:
+    distribute.wait(Publisher(AWAY, STARTING, document("DISTRIBUTED")), "id", 60)  # type: ignore[arg-type]
+    with pytest.raises(NoAnswer):
+        distribute.wait(Publisher(AWAY, AWAY), "id", 0)  # type: ignore[arg-type]
+    with pytest.raises(CommandFailed, match="no such distribution"):
+        distribute.wait(Publisher(GONE), "id", 60)  # type: ignore[arg-type]
 
 
 def test_a_failure_ends_the_wait_at_once_and_time_does_too() -> None:
