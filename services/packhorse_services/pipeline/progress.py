@@ -52,6 +52,7 @@ class Watch:
         self._bar = _bar() if wanted else None
         self._tasks: dict[str, Any] = {}
         self._done: dict[str, Done] = {}
+        self._counts: dict[tuple[str, int], int] = {}
         self._lock = threading.Lock()
 
     def expect(self, query: str, records: int) -> None:
@@ -60,6 +61,14 @@ class Watch:
         if self._bar is not None:
             with self._lock:
                 self._tasks[query] = self._bar.add_task(query, total=records)
+
+    def counts(self, query: str, batch: int, records: int) -> None:
+        """Tell how many records a batch has whose rows Spark itself does not read."""
+        self._counts[query, batch] = records
+
+    def counted(self, query: str, batch: int) -> int:
+        """Return, once, what `counts` told of a batch; 0 where it told nothing."""
+        return self._counts.pop((query, batch), 0)
 
     def passed(self, query: str, records: int) -> None:
         """Count records that a batch has dealt with."""
@@ -110,17 +119,18 @@ class _Listener(StreamingQueryListener):
         lag = _lag(done.sources[0]) if done.sources else None
         if lag is not None:
             PIPELINE_LAG_RECORDS.labels(query).set(lag)
-        if done.numInputRows == 0:
+        records = self._watch.counted(query, done.batchId) or done.numInputRows
+        if records == 0:
             return
         PIPELINE_BATCH_SECONDS.labels(query).observe(seconds)
         PIPELINE_LAST_BATCH.labels(query).set_to_current_time()
-        self._watch.passed(query, done.numInputRows)
+        self._watch.passed(query, records)
         logger.info(
             "batch done",
             extra={
                 "query": query,
                 "batch": done.batchId,
-                "records": done.numInputRows,
+                "records": records,
                 "seconds": round(seconds, 3),
                 "lag": lag,
             },

@@ -49,6 +49,8 @@ _LOCAL = {
     "spark.default.parallelism": "2",
     "spark.sql.sources.parallelPartitionDiscovery.parallelism": "2",
 }
+_LITTLE_JAVA = frozenset({"archive"})
+"""Tasks whose rows pass the JVM by: its second compiler would cost more than it wins."""
 _JAVA_OPTIONS = "spark.driver.extraJavaOptions"
 _DEFAULT_JAVA_OPTIONS = "spark.driver.defaultJavaOptions"
 _JAVA_VARIABLES = ("JAVA_TOOL_OPTIONS", "JDK_JAVA_OPTIONS")
@@ -130,7 +132,7 @@ def _session(settings: Settings, location: Location, name: str) -> SparkSession:
         keys = {key: os.environ[key] for key in _S3_KEYS if key in os.environ}
         conf |= {f"spark.executorEnv.{key}": value for key, value in keys.items()}
     return _build(
-        _with_java_options(conf | settings.spark_conf, master),
+        _with_java_options(conf | settings.spark_conf, master, name),
         dict(submitted.getAll()),
         f"packhorse {name}",
     )
@@ -153,8 +155,8 @@ def _launch(settings: Settings, master: str) -> dict[str, str]:
     return {**conf, "spark.jars": ",".join(str(jar) for jar in sorted(folder.glob("*.jar")))}
 
 
-def _with_java_options(conf: Mapping[str, str], master: str) -> dict[str, str]:
-    """Return `conf` with the JVM's own log lines cut down, and a collector for batches of work.
+def _with_java_options(conf: Mapping[str, str], master: str, name: str) -> dict[str, str]:
+    """Return `conf` with the JVM's own log lines cut down, collector and compiler fit for the work.
 
     Options that say something of either win.
     """
@@ -167,6 +169,8 @@ def _with_java_options(conf: Mapping[str, str], master: str) -> dict[str, str]:
     said = (options, conf.get(_DEFAULT_JAVA_OPTIONS, ""), *map(os.environ.get, _JAVA_VARIABLES))
     if not any(re.search(r"-XX:[+]Use\w+GC\b", each or "") for each in said):
         options += " -XX:+UseParallelGC"
+    if name in _LITTLE_JAVA and not any("Tiered" in (each or "") for each in said):
+        options += " -XX:TieredStopAtLevel=1"
     return {**conf, _JAVA_OPTIONS: options}
 
 

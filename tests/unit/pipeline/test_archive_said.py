@@ -44,3 +44,13 @@ def test_batches_are_counted_by_their_query() -> None:
     assert watch.done("said-a") == Done(7, 2)
     assert watch.done("said-b") == Done(1, 1)
     assert watch.done("said-c") == Done()
+
+
+def test_records_that_spark_did_not_read_are_counted_once() -> None:
+    watch = Watch(bar=False)
+    watch.counts("said-d", 0, 5)
+    watch.counts("said-d", 1, 7)
+    assert watch.counted("said-d", 0) == 5
+    assert watch.counted("said-d", 0) == 0
+    assert watch.counted("said-d", 1) == 7
+    assert watch.counted("said-e", 1) == 0

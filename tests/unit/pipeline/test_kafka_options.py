@@ -4,7 +4,8 @@ from pathlib import Path
 
 import pytest
 
-from packhorse_services.pipeline.archive.kafka_source import client_options
+from packhorse.messaging.open import kafka_settings
+from packhorse_services.pipeline.archive.kafka_source import client_options, self_contained
 from packhorse_services.pipeline.errors import TaskRefused
 
 
@@ -58,3 +59,28 @@ def test_a_clients_own_certificate(tmp_path: Path) -> None:
 def test_what_java_has_nothing_for_is_refused(query: str, named: str) -> None:
     with pytest.raises(TaskRefused, match=named):
         client_options(f"kafka://a:1?{query}")
+
+
+def test_a_task_elsewhere_needs_no_file_of_the_driver(tmp_path: Path) -> None:
+    authority, password = tmp_path / "ca.pem", tmp_path / "password"
+    authority.write_text("-----BEGIN\nCERTIFICATE & more-----\n")
+    password.write_text("pa&ss=%\n")
+    url = self_contained(
+        "kafka://a:1,b:2?security.protocol=sasl_ssl&sasl.username=ann"
+        f"&sasl.password.file={password}&ssl.ca.location={authority}"
+    )
+    assert str(tmp_path) not in url
+    servers, settings = kafka_settings(url)
+    assert servers == "a:1,b:2"
+    assert settings == {
+        "security.protocol": "sasl_ssl",
+        "sasl.username": "ann",
+        "sasl.password": "pa&ss=%",
+        "ssl.ca.pem": "-----BEGIN\nCERTIFICATE & more-----\n",
+    }
+    assert self_contained(url) == url
+
+
+@pytest.mark.parametrize("url", ["kafka://a:1", "postgresql://ann:secret@a/journal?x=1"])
+def test_a_url_without_files_stays_as_it_is(url: str) -> None:
+    assert self_contained(url) == url

@@ -2,11 +2,10 @@
 
 import json
 import logging
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from contextlib import closing
 from dataclasses import dataclass
 
-import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming.readwriter import DataStreamWriter
 
@@ -16,7 +15,12 @@ from packhorse.wire.topics import Topics
 from packhorse_services.pipeline import tables
 from packhorse_services.pipeline.archive import places as at
 from packhorse_services.pipeline.archive import start
-from packhorse_services.pipeline.archive.checkpoint import Folder, Progress, progress_of
+from packhorse_services.pipeline.archive.checkpoint import (
+    Folder,
+    Progress,
+    offset_of,
+    progress_of,
+)
 from packhorse_services.pipeline.archive.delta import (
     Turn,
     append,
@@ -24,21 +28,20 @@ from packhorse_services.pipeline.archive.delta import (
     newest_turn,
     overtaken,
 )
-from packhorse_services.pipeline.archive.files import Files, Write, written
+from packhorse_services.pipeline.archive.files import Files, written_by_share
 from packhorse_services.pipeline.archive.journal_source import (
     IDENTITIES,
     MAX_OFFSETS,
-    MIN_PARTITIONS,
     NAME,
     STARTING,
     URL,
     JournalSource,
     require_same,
 )
-from packhorse_services.pipeline.archive.kafka_source import kafka_stream
+from packhorse_services.pipeline.archive.kafka_source import kafka_stream, self_contained
 from packhorse_services.pipeline.archive.last_records import require_same_records
 from packhorse_services.pipeline.archive.places import Places
-from packhorse_services.pipeline.archive.reading import ranges, read_batches
+from packhorse_services.pipeline.archive.reading import read_batches
 from packhorse_services.pipeline.errors import CheckpointCorrupt, Overtaken
 from packhorse_services.pipeline.location import Location
 from packhorse_services.pipeline.session import cores
@@ -51,9 +54,6 @@ _FEW_TASKS = 2
 _RECORDS_A_TASK = 10_000
 """A task costs a tenth of a second and makes a file, so few records are read by few tasks."""
 
-OVERFLOW = "ArithmeticException: long overflow"
-"""What Spark's source of Kafka says of a time that has no 64 bits in microseconds."""
-
 STARVED = "Python worker failed to connect back"
 """What Spark says when the process that plans took more than 10 s to begin; it can't be told to
 wait any longer."""
@@ -62,8 +62,16 @@ Reached = Callable[[str], None]
 """Told at each point where a kill may leave things half done: before and after every commit."""
 
 
+Counted = Callable[[int, int], None]
+"""Told the number of each batch, and how many records it has archived."""
+
+
 def unheeded(_point: str) -> None:
     """Let a commit point pass."""
+
+
+def uncounted(_batch: int, _records: int) -> None:
+    """Let a number pass."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,9 +80,7 @@ class Origin:
 
     url: str
     topics: Topics
-    max_offsets: int = 100_000
-    own_reader: bool = False
-    """Read Kafka as other journals are read. It costs more, and can tell any time (`OVERFLOW`)."""
+    max_offsets: int = 250_000
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -82,14 +88,14 @@ class Origin:
         one = self.topics
         return (one.package, one.status, one.discovery, one.command, one.event)
 
-    @property
-    def is_sparks(self) -> bool:
-        """Tell whether Spark's own source reads it."""
-        return self.url.startswith("kafka://") and not self.own_reader
-
     def open(self) -> "closing[Journal]":
         """Return a connection to the journal."""
-        return closing(open_journal(self.url, client_name="packhorse-archive"))
+        return opened(self.url)
+
+
+def opened(url: str) -> "closing[Journal]":
+    """Return a connection to the journal."""
+    return closing(open_journal(url, client_name="packhorse-archive"))
 
 
 @dataclass(frozen=True, slots=True)
@@ -169,11 +175,15 @@ def _reached(spark: SparkSession, location: Location, turn: Turn) -> Places | No
     found = progress(spark, location, turn, [tables.BRONZE])
     if found is None:
         return None
+    return _end_of(folder_of(spark, location, turn), found.batch)
+
+
+def _end_of(folder: Folder, batch: int) -> Places:
+    """Return where a batch of the query ends. Raises `CheckpointCorrupt`."""
     try:
-        return at.from_document(found.offset)
+        return at.from_document(offset_of(folder, batch))
     except (ValueError, TypeError) as error:
-        folder = folder_of(spark, location, turn)
-        raise folder.corrupt(f"offsets/{found.batch}", "it is another query's") from error
+        raise folder.corrupt(f"offsets/{batch}", "it is another query's") from error
 
 
 def begin_anew(
@@ -201,57 +211,65 @@ def query(
     location: Location,
     origin: Origin,
     found: Plan,
+    *,
     reached: Reached = unheeded,
+    counted: Counted = uncounted,
 ) -> DataStreamWriter:
-    """Return the query, ready to be given a trigger and started."""
+    """Return the query, ready to be given a trigger and started.
+
+    Spark's source tells the offsets of each batch, and its checkpoint keeps them; its rows are
+    left alone. Tasks read the records by the journal's own reader (ADR 0034).
+    """
+    folder = folder_of(spark, location, found.taken)
 
     def write(batch: DataFrame, number: int) -> None:
         turn = Turn(QUERY, found.taken.generation, number)
         with origin.open() as journal:
             require_same(journal, found.identities)
-        files = written(batch, location, _writing(origin, found))
+        start = _end_of(folder, number - 1) if number else found.starting
+        end = _end_of(folder, number)
+        shares = at.shares(start, end, _tasks(spark, at.distance(start, end)))
+        reading = Reading(self_contained(origin.url), found.identities)
+        files = written_by_share(batch.sparkSession, location, shares, reading.write)
         reached("before bronze")
         append(*(location, tables.BRONZE, turn, [file.action for file in files]), taken=found.taken)
+        counted(number, sum(file.rows for file in files))
         reached("after bronze")
 
-    checkpoint = folder_of(spark, location, found.taken).path
     return (
         source(spark, origin, found)
         .writeStream.queryName(QUERY)
-        .option("checkpointLocation", checkpoint)
+        .option("checkpointLocation", folder.path)
         .foreachBatch(write)
     )
 
 
-def _writing(origin: Origin, found: Plan) -> Write:
-    """Return what makes files of rows of `source`."""
+@dataclass(frozen=True, slots=True)
+class Reading:
+    """Takes records from the journal to bronze's files, in a task."""
 
-    def write(files: Files, rows: Iterator[pa.RecordBatch]) -> None:
-        for batch in rows if origin.is_sparks else read(rows):
-            files.add(tables.BRONZE, batch)
+    url: str
+    identities: Mapping[str, str]
 
-    def read(places: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        with origin.open() as journal:
-            for wanted in ranges(places):
-                yield from read_batches(journal, wanted, found.identities[wanted.topic])
+    def write(self, files: Files, share: Iterable[at.Range]) -> None:
+        """Read ranges, one after the other."""
+        with opened(self.url) as journal:
+            for wanted in share:
+                for batch in read_batches(journal, wanted, self.identities[wanted.topic]):
+                    files.add(tables.BRONZE, batch)
 
-    return write
+
+def _tasks(spark: SparkSession, records: int) -> int:
+    return min(cores(spark), max(_FEW_TASKS, records // _RECORDS_A_TASK))
 
 
 def source(spark: SparkSession, origin: Origin, found: Plan) -> DataFrame:
-    """Return the journal as a stream: Kafka's records in the columns of bronze, else places."""
-    tasks = min(cores(spark), max(_FEW_TASKS, found.waiting // _RECORDS_A_TASK))
+    """Return the journal as a stream that is asked for its offsets alone."""
     starting = at.as_json(found.starting)
-    if origin.is_sparks:
-        return kafka_stream(
-            spark,
-            origin.url,
-            found.identities,
-            starting,
-            max_offsets=origin.max_offsets,
-            tasks=tasks,
-        )
+    if origin.url.startswith("kafka://"):
+        limit = {"maxOffsetsPerTrigger": str(origin.max_offsets)}
+        return kafka_stream(spark, origin.url, found.identities, starting, limit)
     spark.dataSource.register(JournalSource)
     options = {URL: origin.url, STARTING: starting, IDENTITIES: json.dumps(found.identities)}
-    options |= {MAX_OFFSETS: str(origin.max_offsets), MIN_PARTITIONS: str(tasks)}
+    options |= {MAX_OFFSETS: str(origin.max_offsets)}
     return spark.readStream.format(NAME).options(**options).load()

@@ -81,20 +81,21 @@ def progress_of(folder: Folder) -> Progress | None:
     # In this order: each is planned before it is finished, also by who is at work meanwhile.
     finished, planned = _batches(folder, "commits"), _batches(folder, "offsets")
     for batch in planned[-2:]:
-        _offset(folder, batch)
+        offset_of(folder, batch)
     if not finished:
         return None
     if finished[-1] not in planned or "metadata" not in names:
         raise folder.corrupt("offsets", f"batch {finished[-1]} is not there")
     _versioned(folder, f"commits/{finished[-1]}")
-    return Progress(finished[-1], _offset(folder, finished[-1]))
+    return Progress(finished[-1], offset_of(folder, finished[-1]))
 
 
 def _batches(folder: Folder, log: str) -> list[int]:
     return sorted(int(name) for name in folder.names(log) if name.isdecimal())
 
 
-def _offset(folder: Folder, batch: int) -> Any:
+def offset_of(folder: Folder, batch: int) -> Any:
+    """Return what the source keeps of a batch's end. Raises `CheckpointCorrupt`."""
     name = f"offsets/{batch}"
     lines = _versioned(folder, name)
     if len(lines) != 2:

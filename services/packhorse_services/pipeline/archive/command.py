@@ -26,7 +26,7 @@ def archive(
     interval: Annotated[int, typer.Option(min=1, help="Seconds between continuous batches.")] = 10,
     max_offsets: Annotated[
         int, typer.Option(min=1, help="Records a batch takes at most.")
-    ] = 100_000,
+    ] = 250_000,
     metrics_port: Annotated[
         int, typer.Option(min=0, max=65535, help="Serve Prometheus' metrics here; 0: don't.")
     ] = 0,

@@ -8,17 +8,18 @@ import itertools
 import json
 import time
 import uuid
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import asdict, dataclass, field
 from datetime import date
+from typing import TypeVar
 
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 from deltalake.transaction import AddAction
 from pyarrow import fs
-from pyspark.sql import DataFrame
+from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.pandas.types import to_arrow_schema
 from pyspark.sql.types import StructType
 
@@ -213,6 +214,8 @@ def _text(value: str | date) -> str:
     return value if isinstance(value, str) else value.isoformat()
 
 
+T = TypeVar("T")
+
 Write = Callable[[Files, Iterator[pa.RecordBatch]], None]
 """Makes files of what a task has been given."""
 
@@ -235,6 +238,21 @@ def written(given: DataFrame, location: Location, write: Write) -> list[File]:
     return [
         File(**json.loads(row["file"])) for row in given.mapInArrow(run, "file string").collect()
     ]
+
+
+def written_by_share(
+    spark: SparkSession, location: Location, shares: Sequence[T], write: Callable[[Files, T], None]
+) -> list[File]:
+    """Let a task for each share write its files, and return them all; no table has them yet."""
+
+    def run(files: Files, numbers: Iterator[pa.RecordBatch]) -> None:
+        for batch in numbers:
+            for number in batch.column(0).to_pylist():
+                write(files, shares[number])
+
+    if not shares:
+        return []
+    return written(spark.range(len(shares), numPartitions=len(shares)), location, run)
 
 
 _NAMED = pa.schema([("file", pa.string())])

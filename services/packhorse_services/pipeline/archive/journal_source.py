@@ -1,7 +1,7 @@
-"""The journal's places as Spark's source: which records there are, and who is to read them.
+"""The journal's places as Spark's source: how far a batch goes, and nothing of what is in it.
 
-Offsets are `{topic: {partition: next}}`. A row names a record, and does not have it: whoever
-writes it reads it himself (ADR 0033).
+Offsets are `{topic: {partition: next}}`. There are no rows: the tasks that write records read them
+themselves (ADR 0034).
 """
 
 import json
@@ -11,13 +11,11 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import closing
 from typing import Any
 
-import pyarrow as pa
 from pyspark.sql.datasource import (
     DataSource,
     DataSourceStreamReader,
     InputPartition,
 )
-from pyspark.sql.pandas.types import to_arrow_schema
 from pyspark.sql.streaming.datasource import (
     ReadAllAvailable,
     ReadLimit,
@@ -29,9 +27,8 @@ from pyspark.sql.types import StructType
 from packhorse.messaging.api import Journal
 from packhorse.messaging.open import open_journal
 from packhorse_services.pipeline.archive import places as at
-from packhorse_services.pipeline.archive.places import Places, Range
-from packhorse_services.pipeline.errors import HistoryGap, TaskRefused
-from packhorse_services.pipeline.schemas import BRONZE
+from packhorse_services.pipeline.archive.places import Places
+from packhorse_services.pipeline.errors import TaskRefused
 
 NAME = "packhorse_journal"
 URL = "secret_journal_url"
@@ -39,21 +36,13 @@ URL = "secret_journal_url"
 IDENTITIES = "identities"
 STARTING = "starting"
 MAX_OFFSETS = "max_offsets"
-MIN_PARTITIONS = "min_partitions"
-
-PLACES = StructType([BRONZE[name] for name in ("topic", "partition", "offset")])
-_COLUMNS = to_arrow_schema(PLACES)
-_NAMED_AT_ONCE = 2_000
-
-_LEAST_ROWS = 2_000
-"""Fewer are not worth a task of their own."""
 
 
 class JournalSource(DataSource):
-    """A stream with the columns `PLACES`: a row for each record, in ranges of offsets.
+    """A stream of offsets without rows.
 
     Options: the journal's URL, the topics and their identities, where to start (else at the
-    oldest offsets), how many offsets a batch takes at most, into how many tasks a batch is cut.
+    oldest offsets), how many offsets a batch takes at most.
     """
 
     @classmethod
@@ -61,9 +50,9 @@ class JournalSource(DataSource):
         """Return what `format` takes."""
         return NAME
 
-    def schema(self) -> StructType:
-        """Return the columns."""
-        return PLACES
+    def schema(self) -> str:
+        """Return the column that Spark wants a source to have."""
+        return "topic string"
 
     def streamReader(self, schema: StructType) -> "JournalStream":  # noqa: N802, ARG002 - Spark's
         """Return the reader of a stream."""
@@ -76,7 +65,6 @@ class _Plan:
     def __init__(self, options: Mapping[str, str]) -> None:
         self.url = options[URL]
         self.identities: dict[str, str] = json.loads(options[IDENTITIES])
-        self.tasks = int(options.get(MIN_PARTITIONS, "1"))
         limit = options.get(MAX_OFFSETS)
         self.limit = int(limit) if limit else None
         starting = options.get(STARTING)
@@ -87,18 +75,6 @@ class _Plan:
         with self._open() as journal:
             require_same(journal, self.identities)
             return at.extent_of(journal, self.identities)
-
-    def ranges(self, start: Places, end: Places) -> list[Range]:
-        """Cut what lies between. Raises `HistoryGap` when some of it is gone."""
-        if missing := at.holes(self.extent(), start):
-            raise HistoryGap("; ".join(map(str, missing)))
-        rows = max(_LEAST_ROWS, -(-at.distance(start, end) // self.tasks))
-        return [
-            Range(topic, number, first, min(first + rows, last))
-            for topic, partitions in end.items()
-            for number, last in partitions.items()
-            for first in range(at.place(start, topic, number) or 0, last, rows)
-        ]
 
     def _open(self) -> "closing[Journal]":
         return closing(open_journal(self.url, client_name="packhorse-archive"))
@@ -136,20 +112,13 @@ class JournalStream(DataSourceStreamReader, SupportsTriggerAvailableNow):
         """Take the present end of the journal for this run's."""
         self._target = at.ends(self._plan.extent())
 
-    def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> Sequence[InputPartition]:
-        """Cut a batch into ranges. Raises `HistoryGap`."""
-        ranges = self._plan.ranges(at.from_document(start), at.from_document(end))
-        return [InputPartition(one) for one in ranges]
+    def partitions(self, *_places: dict[str, Any]) -> Sequence[InputPartition]:
+        """Tell that there are no rows between two places."""
+        return []
 
-    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
-        """Name the records of one range."""
-        wanted: Range = partition.value
-        for first in range(wanted.start, wanted.end, _NAMED_AT_ONCE):
-            offsets = range(first, min(first + _NAMED_AT_ONCE, wanted.end))
-            topics = pa.repeat(wanted.topic, len(offsets))
-            numbers = pa.repeat(pa.scalar(wanted.partition, pa.int32()), len(offsets))
-            columns = [topics, numbers, pa.array(offsets, pa.int64())]
-            yield pa.RecordBatch.from_arrays(columns, schema=_COLUMNS)
+    def read(self, _partition: InputPartition) -> Iterator[tuple[Any, ...]]:
+        """Return no rows."""
+        return iter(())
 
     def commit(self, end: dict[str, Any]) -> None:
         """Do nothing: the journal keeps no positions."""

@@ -1,15 +1,13 @@
-"""Kafka as Spark's source: the journal's URL in the Java client's words, its rows as bronze's."""
+"""Kafka as Spark's source: the journal's URL in the Java client's words."""
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from pathlib import Path
+from urllib.parse import quote
 
-from pyspark.sql import Column, DataFrame, SparkSession
-from pyspark.sql import functions as f
+from pyspark.sql import DataFrame, SparkSession
 
 from packhorse.messaging.open import kafka_settings
-from packhorse_services.pipeline.archive.times import plausible_columns
 from packhorse_services.pipeline.errors import TaskRefused
-from packhorse_services.pipeline.schemas import BRONZE
 
 _SAME = frozenset(
     {"client.id", "ssl.key.password", "ssl.cipher.suites", "sasl.kerberos.service.name"}
@@ -20,9 +18,9 @@ _RENAMED = {
     "socket.timeout.ms": "request.timeout.ms",
 }
 _FILES = {
-    "ssl.ca.location": "ssl.truststore.certificates",
-    "ssl.certificate.location": "ssl.keystore.certificate.chain",
-    "ssl.key.location": "ssl.keystore.key",
+    "ssl.ca.location": "ssl.ca.pem",
+    "ssl.certificate.location": "ssl.certificate.pem",
+    "ssl.key.location": "ssl.key.pem",
 }
 _TEXTS = {
     "ssl.ca.pem": "ssl.truststore.certificates",
@@ -38,15 +36,27 @@ _LOGINS = {
     "SCRAM-SHA-512": "org.apache.kafka.common.security.scram.ScramLoginModule",
 }
 
-_READING = {
-    # More would be large objects for the JVM's collector; measured: a quarter more processor time.
-    "kafka.max.partition.fetch.bytes": str(2 * 1024 * 1024),
-    "kafka.max.poll.records": "2000",
+_PLANNING = {
     # As the product's own readers: everybody sees the same records (R1).
     "kafka.isolation.level": "read_uncommitted",
-    "includeHeaders": "true",
     "failOnDataLoss": "true",
 }
+
+
+def self_contained(url: str) -> str:
+    """Return the journal's URL with what its files hold: an executor has none of them.
+
+    Raises `TaskRefused` when one can't be read.
+    """
+    if not url.startswith("kafka://"):
+        return url
+    servers, settings = kafka_settings(url)
+    pairs = (
+        (_FILES[name], _content(name, value)) if name in _FILES else (name, value)
+        for name, value in settings.items()
+    )
+    query = "&".join(f"{quote(name)}={quote(value, safe='')}" for name, value in pairs)
+    return f"kafka://{servers}?{query}" if query else f"kafka://{servers}"
 
 
 def client_options(url: str) -> dict[str, str]:
@@ -54,7 +64,7 @@ def client_options(url: str) -> dict[str, str]:
 
     Raises `TaskRefused` for a setting that the Java client has nothing for.
     """
-    servers, settings = kafka_settings(url)
+    servers, settings = kafka_settings(self_contained(url))
     options = {"bootstrap.servers": servers}
     options |= _login(settings) | _encryption(settings)
     for name, value in settings.items():
@@ -86,13 +96,8 @@ def _login(settings: dict[str, str]) -> dict[str, str]:
 
 
 def _encryption(settings: dict[str, str]) -> dict[str, str]:
-    """Take what concerns TLS out of the settings, and return it for Java: PEM, by its content."""
-    found = {
-        java: _content(name, settings.pop(name))
-        for name, java in _FILES.items()
-        if name in settings
-    }
-    found |= {java: settings.pop(name) for name, java in _TEXTS.items() if name in settings}
+    """Take what concerns TLS out of the settings, and return it for Java."""
+    found = {java: settings.pop(name) for name, java in _TEXTS.items() if name in settings}
     if protocol := settings.pop("security.protocol", ""):
         found["security.protocol"] = protocol.upper()
     for store, part in (("truststore", "certificates"), ("keystore", "key")):
@@ -117,53 +122,9 @@ def _quoted(text: str) -> str:
 
 
 def kafka_stream(
-    spark: SparkSession,
-    url: str,
-    identities: Mapping[str, str],
-    starting: str,
-    *,
-    max_offsets: int,
-    tasks: int,
+    spark: SparkSession, url: str, topics: Iterable[str], starting: str, limit: Mapping[str, str]
 ) -> DataFrame:
-    """Return the topics that `identities` names as a stream with the columns of bronze.
-
-    `starting` tells by JSON where a query without a checkpoint begins.
-    """
-    options = {**_READING, **client_options(url)}
-    options |= {"subscribe": ",".join(identities), "startingOffsets": starting}
-    options |= {"maxOffsetsPerTrigger": str(max_offsets), "minPartitions": str(tasks)}
-    return as_bronze(spark.readStream.format("kafka").options(**options).load(), identities)
-
-
-def as_bronze(records: DataFrame, identities: Mapping[str, str]) -> DataFrame:
-    """Return Kafka's records in the columns of bronze, as the product's own reader tells them.
-
-    What is null is empty, but for the key; a key that is no UTF-8 has replacement characters.
-    """
-    pairs = [part for pair in identities.items() for part in map(f.lit, pair)]
-    time, headers = plausible_columns(f.col("timestamp"), _headers())
-    return records.select(
-        "topic",
-        "partition",
-        "offset",
-        time.alias("time"),
-        f.element_at(f.create_map(*pairs), f.col("topic")).alias("journal_id"),
-        f.to_date(time).alias("day"),
-        f.make_valid_utf8(f.col("key").cast("string")).alias("key"),
-        headers.alias("headers"),
-        f.coalesce("value", f.lit(b"")).alias("value"),
-    )
-
-
-def _headers() -> Column:
-    header = f.struct  # one for each name and value
-    return f.coalesce(
-        f.transform(
-            "headers",
-            lambda one: header(
-                one["key"].alias("key"),
-                f.coalesce(one["value"], f.lit(b"")).alias("value"),
-            ),
-        ),
-        f.array().cast(BRONZE["headers"].dataType),
-    )
+    """Return the topics as a stream; `starting` tells where one without a checkpoint begins."""
+    options = {**_PLANNING, **client_options(url), **limit}
+    options |= {"subscribe": ",".join(topics), "startingOffsets": starting}
+    return spark.readStream.format("kafka").options(**options).load()

@@ -1,8 +1,8 @@
 """Where readers of the journal stand: the next offset of every partition of every topic."""
 
 import json
-from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, replace
 
 from packhorse.messaging.api import Bounds, Journal
 
@@ -114,6 +114,34 @@ def distance(start: Places, end: Places) -> int:
         for topic, partitions in end.items()
         for number, offset in partitions.items()
     )
+
+
+def shares(start: Places, end: Places, count: int) -> list[list[Range]]:
+    """Cut what lies between into up to `count` shares, each as long as the others."""
+    whole = distance(start, end)
+    cuts = sorted({whole * number // count for number in range(1, count)} - {0})
+    found: list[list[Range]] = [[]]
+    passed = 0
+    for one in _ranges(start, end):
+        first = one.start
+        while cuts and passed + one.end - first >= cuts[0]:
+            cut = first + cuts.pop(0) - passed
+            passed += cut - first
+            found[-1].append(replace(one, start=first, end=cut))
+            found.append([])
+            first = cut
+        if first < one.end:
+            found[-1].append(replace(one, start=first))
+            passed += one.end - first
+    return [share for share in found if share]
+
+
+def _ranges(start: Places, end: Places) -> Iterator[Range]:
+    for topic, partitions in end.items():
+        for number, last in partitions.items():
+            first = place(start, topic, number) or 0
+            if first < last:
+                yield Range(topic, number, first, last)
 
 
 def as_json(places: Places) -> str:

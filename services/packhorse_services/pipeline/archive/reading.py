@@ -2,7 +2,7 @@
 
 import itertools
 import time
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 import pyarrow as pa
@@ -18,25 +18,12 @@ from packhorse_services.pipeline.schemas import BRONZE
 _BATCH_BYTES = 8 * 1024 * 1024
 _BATCH_RECORDS = 5_000
 _POLL_S = 1.0
-_PATIENCE_S = 20.0
+_PATIENCE_S = 60.0
+"""How long a restart of the journal may take."""
+_BACK_OFF_S = 0.5
 _DAY_MS = 24 * 3600 * 1000
 
 _COLUMNS = to_arrow_schema(BRONZE, timezone="UTC")
-
-
-def ranges(places: Iterable[pa.RecordBatch]) -> Iterator[Range]:
-    """Yield the ranges that batches of topic, partition and offset make up, in their order."""
-    lists = ([column.to_pylist() for column in batch.columns] for batch in places)
-    rows = (row for columns in lists for row in zip(*columns, strict=True))
-    for (topic, number, _), run in itertools.groupby(enumerate(rows), _together):
-        offsets = [offset for _, (_, _, offset) in run]
-        yield Range(topic, number, offsets[0], offsets[-1] + 1)
-
-
-def _together(counted: tuple[int, tuple[str, int, int]]) -> tuple[str, int, int]:
-    """Return what is the same for records that follow one another."""
-    count, (topic, number, offset) = counted
-    return topic, number, offset - count
 
 
 def read_batches(journal: Journal, wanted: Range, identity: str) -> Iterator[pa.RecordBatch]:
@@ -48,7 +35,7 @@ def read_batches(journal: Journal, wanted: Range, identity: str) -> Iterator[pa.
     with journal.reader(topic, wanted.start, partition=partition) as reader:
         patience = time.monotonic() + _PATIENCE_S
         while (position := reader.position(partition)) < end:
-            records = _poll(reader, end - position)
+            records = _poll(reader, end - position, until=patience)
             found = [record for record in records if record.offset < end]
             if found:
                 yield as_batch(found, identity)
@@ -59,7 +46,8 @@ def read_batches(journal: Journal, wanted: Range, identity: str) -> Iterator[pa.
                 )
 
 
-def _poll(reader: Reader, left: int) -> Sequence[Record]:
+def _poll(reader: Reader, left: int, *, until: float) -> Sequence[Record]:
+    """Return the next records: none while the journal is away, which `until` then is no error."""
     try:
         return reader.poll(_POLL_S, max_records=min(left, _BATCH_RECORDS), max_bytes=_BATCH_BYTES)
     except OffsetOutOfRange as error:
@@ -67,6 +55,11 @@ def _poll(reader: Reader, left: int) -> Sequence[Record]:
             f"offset {error.wanted} of {error.topic}/{error.partition} left the journal while it "
             f"was read; it goes on at {error.bounds.oldest}"
         ) from error
+    except JournalUnavailable:
+        if time.monotonic() > until:
+            raise
+        time.sleep(_BACK_OFF_S)
+        return ()
 
 
 def as_batch(records: Sequence[Record], identity: str) -> pa.RecordBatch:

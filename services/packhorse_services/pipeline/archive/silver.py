@@ -1,9 +1,8 @@
 """Bronze to silver: each record decoded once, into the table of its kind or into quarantine."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 
-import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as f
 from pyspark.sql.streaming.readwriter import DataStreamWriter
@@ -25,7 +24,7 @@ from packhorse_services.pipeline.archive.delta import (
     load,
     newest_turn,
 )
-from packhorse_services.pipeline.archive.files import File, Files, written
+from packhorse_services.pipeline.archive.files import File, written_by_share
 from packhorse_services.pipeline.archive.known import tables_of
 from packhorse_services.pipeline.archive.places import Places
 from packhorse_services.pipeline.archive.silver_files import Decoder, Source
@@ -128,12 +127,7 @@ def _decode(batch: DataFrame, decoder: Decoder) -> list[File]:
     tasks = min(cores(spark), len(sources), 1 + size // _BYTES_A_TASK)
     shares = shared(sources, tasks)
 
-    def run(files: Files, batches: Iterator[pa.RecordBatch]) -> None:
-        for one in batches:
-            for number in one.column(0).to_pylist():
-                decoder.run(files, shares[number])
-
-    return written(spark.range(tasks, numPartitions=tasks or 1), decoder.location, run)
+    return written_by_share(spark, decoder.location, shares, decoder.run)
 
 
 def _sources(batch: DataFrame, location: Location) -> list[tuple[Source, int]]:
@@ -141,7 +135,7 @@ def _sources(batch: DataFrame, location: Location) -> list[tuple[Source, int]]:
 
     Raises `TablesUnusable` when one of them is gone.
     """
-    named = sorted(batch.distinct().collect())
+    named = sorted(batch.coalesce(1).distinct().collect())
     paths = [storage.path_of(one["file"]) for one in named]
     infos = storage.filesystem(location).get_file_info(paths)
     if gone := [info.path for info in infos if not info.is_file]:

@@ -5,7 +5,8 @@ import threading
 from collections import Counter
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
+from functools import partial
 from typing import Any
 
 from pyspark.errors import PySparkException
@@ -99,7 +100,9 @@ class Archive:
             except (HistoryGap, _SilverOvertaken) as error:
                 self._failed(error)
             except TaskFailed as error:
-                self._begin_otherwise(error)
+                if bronze.STARVED not in str(error):
+                    raise
+                self._failed(error)  # a busy machine was the reason
             first = False
 
     def _failed(self, error: HistoryGap | _SilverOvertaken | TaskFailed) -> None:
@@ -119,19 +122,6 @@ class Archive:
         if isinstance(error, Overtaken):
             self.stop.wait(self.choices.interval_s * self._failures[query])
 
-    def _begin_otherwise(self, error: TaskFailed) -> None:
-        """Leave Spark's own source when it can't tell the time of a record; else raise `error`.
-
-        What only a busy machine was the reason of may begin again as it was.
-        """
-        if bronze.STARVED in str(error):
-            self._failed(error)
-            return
-        if not (self.origin.is_sparks and bronze.OVERFLOW in str(error)):
-            raise error
-        logger.warning("a record says an impossible time; Kafka is read without Spark's source")
-        self.origin = replace(self.origin, own_reader=True)
-
     def _bronze(self, *, first: bool) -> DataStreamWriter:
         found = bronze.plan(
             self.spark,
@@ -142,7 +132,11 @@ class Archive:
         )
         self._turns[bronze.QUERY] = found.taken
         self.watch.expect(bronze.QUERY, found.waiting)
-        return bronze.query(self.spark, self.location, self.origin, found, self._reached)
+        return bronze.query(
+            *(self.spark, self.location, self.origin, found),
+            reached=self._reached,
+            counted=partial(self.watch.counts, bronze.QUERY),
+        )
 
     def _silver(self, *, first: bool) -> DataStreamWriter:
         topics = self.origin.topics

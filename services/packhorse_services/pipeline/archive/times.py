@@ -8,9 +8,6 @@ upkeep may let go, and one from after `LATEST_MS` is of a day that no upkeep rea
 
 from collections.abc import Mapping
 
-from pyspark.sql import Column
-from pyspark.sql import functions as f
-
 from packhorse.messaging.api import Record
 
 LATEST_MS = 253_370_764_800_000
@@ -31,18 +28,6 @@ def plausible(record: Record) -> tuple[int, Mapping[str, bytes]]:
     if time_ms == record.time_ms:
         return time_ms, record.headers
     return time_ms, {**record.headers, SAID: str(record.time_ms).encode()}
-
-
-def plausible_columns(time: Column, headers: Column) -> tuple[Column, Column]:
-    """Return the same of columns; of times before 1582 the header is some days off (Spark's)."""
-    said = f.unix_millis(time)
-    fits = said.between(0, LATEST_MS)
-    latest = f.least(f.greatest(said, f.lit(0)), f.lit(LATEST_MS))
-    pair = f.struct(f.lit(SAID).alias("key"), f.encode(said.cast("string"), "utf-8").alias("value"))
-    return (
-        f.when(fits, time).otherwise(f.timestamp_millis(latest)),
-        f.when(fits, headers).otherwise(f.concat(headers, f.array(pair))),
-    )
 
 
 def same_headers(one: Mapping[str, bytes], other: Mapping[str, bytes]) -> bool:

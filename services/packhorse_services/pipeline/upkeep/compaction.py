@@ -1,10 +1,9 @@
 """Small files of finished days put together, by the tasks that read them."""
 
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from datetime import date
 
-import pyarrow as pa
 from deltalake import DeltaTable
 from pyspark.sql import SparkSession
 from pyspark.sql.pandas.types import to_arrow_schema
@@ -16,7 +15,7 @@ from packhorse_services.pipeline.archive.files import (
     File,
     Files,
     rows_in,
-    written,
+    written_by_share,
 )
 from packhorse_services.pipeline.kept_files import Kept, files_of, tried_again
 from packhorse_services.pipeline.location import Location
@@ -88,15 +87,12 @@ def _rewritten(
 ) -> list[File]:
     shape = to_arrow_schema({**ARCHIVE, **MEASURES}[table], timezone="UTC")
 
-    def run(files: Files, batches: Iterator[pa.RecordBatch]) -> None:
+    def run(files: Files, share: Sequence[Kept]) -> None:
         filesystem = storage.filesystem(location)
-        for batch in batches:
-            for number in batch.column(0).to_pylist():
-                for one in work[number]:
-                    with filesystem.open_input_file(
-                        storage.path(location, f"{table}/{one.path}")
-                    ) as raw:
-                        for rows in rows_in(raw, one.partition, shape, _MOST_ROWS):
-                            files.add(table, rows)
+        for one in share:
+            place = storage.path(location, f"{table}/{one.path}")
+            with filesystem.open_input_file(place) as raw:
+                for rows in rows_in(raw, one.partition, shape, _MOST_ROWS):
+                    files.add(table, rows)
 
-    return written(spark.range(len(work), numPartitions=len(work)), location, run)
+    return written_by_share(spark, location, work, run)

@@ -1,0 +1,36 @@
+"""The options that a local JVM is started with; what the operator says wins."""
+
+import pytest
+
+from packhorse_services.pipeline.session import _with_java_options
+
+OPTIONS = "spark.driver.extraJavaOptions"
+C1_ALONE = "-XX:TieredStopAtLevel=1"
+
+
+@pytest.fixture(autouse=True)
+def _nothing_said(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("JAVA_TOOL_OPTIONS", "JDK_JAVA_OPTIONS"):
+        monkeypatch.delenv(name, raising=False)
+
+
+def test_a_task_whose_rows_pass_the_jvm_by_has_one_compiler() -> None:
+    assert C1_ALONE in _with_java_options({}, "local[*]", "archive")[OPTIONS]
+    assert C1_ALONE not in _with_java_options({}, "local[*]", "measures")[OPTIONS]
+
+
+@pytest.mark.parametrize("said", ["-XX:-TieredCompilation", "-XX:TieredStopAtLevel=4"])
+def test_what_is_said_of_the_compiler_wins(said: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    assert C1_ALONE not in _with_java_options({OPTIONS: said}, "local[*]", "archive")[OPTIONS]
+    monkeypatch.setenv("JDK_JAVA_OPTIONS", said)
+    assert C1_ALONE not in _with_java_options({}, "local[*]", "archive")[OPTIONS]
+
+
+def test_what_is_said_of_the_collector_wins() -> None:
+    assert "-XX:+UseParallelGC" in _with_java_options({}, "local[2]", "audit")[OPTIONS]
+    found = _with_java_options({OPTIONS: "-XX:+UseZGC"}, "local[2]", "audit")[OPTIONS]
+    assert "ParallelGC" not in found
+
+
+def test_a_cluster_has_its_own_options() -> None:
+    assert _with_java_options({OPTIONS: "-Xss2m"}, "yarn", "archive") == {OPTIONS: "-Xss2m"}
