@@ -15,8 +15,9 @@ import psycopg
 from packhorse.blobs.api import StoredBlob, Written, package_key
 from packhorse.blobs.filesystem import FilesystemBlobs
 from packhorse.db.connect import connect
-from packhorse.messaging.api import Edge, Journal, Outgoing
+from packhorse.messaging.api import Journal, Outgoing
 from packhorse.messaging.open import open_journal
+from packhorse.messaging.ranges import read_range
 from packhorse.messaging.topics import standard_topics
 from packhorse.wire.package_codec import PACKAGE_ID_HEADER
 from packhorse.wire.topics import Topics
@@ -193,14 +194,8 @@ class Stage:
     def named(self) -> set[str]:
         """Return the packages that the log names."""
         bounds = self.journal.bounds(TOPIC)
-        found: set[str] = set()
-        with self.journal.reader(TOPIC, Edge.OLDEST, partition=0) as reader:
-            while bounds.oldest < bounds.next:
-                records = reader.poll(5.0)
-                found |= {record.headers[PACKAGE_ID_HEADER].decode() for record in records}
-                if not records or records[-1].offset >= bounds.next - 1:
-                    break
-        return found
+        records = read_range(self.journal, TOPIC, bounds.oldest, bounds.next)
+        return {record.headers[PACKAGE_ID_HEADER].decode() for record in records}
 
 
 @contextmanager
