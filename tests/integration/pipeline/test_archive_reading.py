@@ -1,7 +1,8 @@
-"""Ranges of Kafka's log as tasks of the archive read them: markers, and a broker that restarts."""
+"""Ranges of a journal as tasks of the archive read them: Kafka's markers, servers that restart."""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 
 import pytest
 from confluent_kafka import Producer
@@ -12,6 +13,7 @@ from packhorse_services.pipeline.archive.places import Range
 from packhorse_services.pipeline.archive.reading import read_batches
 from tests.harness.journals import DEADLINE_S, append_all, create
 from tests.harness.kafka.broker import RunningKafka
+from tests.harness.postgres import Databases, running_postgres
 
 pytestmark = pytest.mark.kafka
 
@@ -56,13 +58,27 @@ def test_r1_a_range_may_end_with_a_marker(kafka: RunningKafka, journal: Journal)
     assert offsets(journal, topic, 4, 7) == [4, 5]
 
 
-def test_a_restart_of_the_broker_is_waited_for(kafka: RunningKafka, journal: Journal) -> None:
+def read_over_a_restart(
+    journal: Journal, kill: Callable[[], None], start: Callable[[], None]
+) -> None:
+    """Read large records, while who keeps them is killed and comes back."""
     topic = create(journal)
     append_all(journal, topic, [b"x" * LARGE] * MANY)
     batches = read_batches(journal, Range(topic, 0, 0, MANY), "identity")
     found = next(batches).num_rows
-    kafka.kill()
+    kill()
     with ThreadPoolExecutor(1) as elsewhere:
         rest = elsewhere.submit(lambda: sum(batch.num_rows for batch in batches))
-        kafka.start()  # by this thread: with the one that starts it a broker ends
+        start()  # by this thread: with the one that starts it a broker ends
     assert found + rest.result() == MANY
+
+
+def test_a_restart_of_kafka_is_waited_for(kafka: RunningKafka, journal: Journal) -> None:
+    read_over_a_restart(journal, kafka.kill, kafka.start)
+
+
+def test_a_restart_of_postgres_is_waited_for() -> None:
+    with running_postgres() as server:
+        journal = open_journal(Databases(server).new(), client_name="integration")
+        read_over_a_restart(journal, partial(server.stop, "immediate"), server.start)
+        journal.close()
