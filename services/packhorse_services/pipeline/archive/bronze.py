@@ -175,13 +175,17 @@ def _reached(spark: SparkSession, location: Location, turn: Turn) -> Places | No
     found = progress(spark, location, turn, [tables.BRONZE])
     if found is None:
         return None
-    return _end_of(folder_of(spark, location, turn), found.batch)
+    return _as_places(folder_of(spark, location, turn), found.batch, found.offset)
 
 
 def _end_of(folder: Folder, batch: int) -> Places:
     """Return where a batch of the query ends. Raises `CheckpointCorrupt`."""
+    return _as_places(folder, batch, offset_of(folder, batch))
+
+
+def _as_places(folder: Folder, batch: int, offset: object) -> Places:
     try:
-        return at.from_document(offset_of(folder, batch))
+        return at.from_document(offset)
     except (ValueError, TypeError) as error:
         raise folder.corrupt(f"offsets/{batch}", "it is another query's") from error
 
