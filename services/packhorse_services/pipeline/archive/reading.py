@@ -47,7 +47,7 @@ def read_batches(journal: Journal, wanted: Range, identity: str) -> Iterator[pa.
 
 
 def _poll(reader: Reader, left: int, *, until: float) -> Sequence[Record]:
-    """Return the next records: none while the journal is away, which `until` then is no error."""
+    """Return the next records; none while the journal is away, which is an error after `until`."""
     try:
         return reader.poll(_POLL_S, max_records=min(left, _BATCH_RECORDS), max_bytes=_BATCH_BYTES)
     except OffsetOutOfRange as error:
