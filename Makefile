@@ -13,8 +13,8 @@ PROTOC := $(BIN)/python -m grpc_tools.protoc -I proto
 PROTOS := $(wildcard proto/packhorse/wire/v1/*.proto)
 export PATH := $(CURDIR)/$(BIN):$(PATH)
 
-.PHONY: help setup demo up test check format unit contract integration e2e chaos bench bench-full bench-pipeline \
-	proto openapi dev-kafka constraints clean
+.PHONY: help setup demo up test check format unit contract integration e2e proofs chaos bench bench-full bench-pipeline \
+	proto openapi tables migration dev-kafka constraints clean
 
 help: ## Show this list
 	@grep -hE '^[a-z0-9-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 14
@@ -33,7 +33,7 @@ $(VENV)/.dev: pyproject.toml constraints.txt | $(BIN)/python
 	@$(PIP) install -c constraints.txt -e '.[dev]'
 	@touch $@ $(VENV)/.embedded
 
-$(VENV)/.jars: services/packhorse_services/pipeline/ivy.xml $(VENV)/.dev
+$(VENV)/.jars: services/packhorse_services/pipeline/engine/ivy.xml $(VENV)/.dev
 	@echo "Fetching the pipeline's jars …"
 	@$(BIN)/packhorse-pipeline jars
 	@touch $@
@@ -47,11 +47,11 @@ up: $(VENV)/.embedded ## Start the embedded stack and stay (ARGS="--data DIR --s
 	@$(BIN)/packhorse up $(ARGS)
 
 test: $(VENV)/.dev $(VENV)/.jars ## Run the whole test suite: real Postgres, real Kafka, real S3 server, Spark
-	pytest -n 3 --dist loadfile --no-loadscope-reorder -m 'not spark' $(ARGS) || [ $$? -eq 5 ]
-	pytest -n 2 --dist loadfile --no-loadscope-reorder -m spark $(ARGS) || [ $$? -eq 5 ]
+	pytest -n 3 --dist loadfile --no-loadscope-reorder -m 'not spark and not depth' --proofs changed $(ARGS) || [ $$? -eq 5 ]
+	pytest -n 2 --dist loadfile --no-loadscope-reorder -m 'spark and not depth' --proofs changed $(ARGS) || [ $$? -eq 5 ]
 
 unit: $(VENV)/.dev ## Run the tests that need no server
-	pytest tests/unit $(ARGS)
+	pytest -n 2 --dist loadfile --proofs changed tests/unit $(ARGS)
 
 contract: $(VENV)/.dev ## Run one suite a port against every backend
 	pytest tests/contract $(ARGS)
@@ -62,13 +62,24 @@ integration: $(VENV)/.dev ## Run the tests of one part against real servers
 e2e: $(VENV)/.dev ## Run the programs as processes, over HTTP
 	pytest tests/e2e $(ARGS)
 
-chaos: $(VENV)/.dev $(VENV)/.jars ## Kill, pause and cut during 20,000 packages (long; test runs a short version)
-	PACKHORSE_CHAOS_PACKAGES=$${PACKHORSE_CHAOS_PACKAGES:-20000} PACKHORSE_CRASH_STRIDE=1 \
-		PACKHORSE_LARGE_MIB=1024 PACKHORSE_CHAOS_REQUESTS=10000 PACKHORSE_CHAOS_JOBS=20000 \
-		PACKHORSE_ARCHIVE_KILLS=20 \
-		pytest tests/chaos tests/e2e/test_archive_kill.py tests/spark/test_archive_kills.py $(ARGS)
+proofs: $(VENV)/.dev $(VENV)/.jars ## Show that the checkers catch builds that are broken on purpose
+	pytest -n 2 --dist loadfile -m proof $(ARGS)
 
-check: $(VENV)/.dev ## Format, lint, types, import rules, module lengths, generated code
+chaos: export PYTEST_ADDOPTS = -o faulthandler_timeout=0
+chaos: $(VENV)/.dev $(VENV)/.jars ## Kill, pause and cut during 20,000 packages (long; test runs a short version)
+	TEST_CHAOS_PACKAGES=$${TEST_CHAOS_PACKAGES:-20000} TEST_CRASH_STRIDE=1 \
+		TEST_LARGE_MIB=1024 TEST_CHAOS_REQUESTS=10000 TEST_CHAOS_JOBS=20000 \
+		TEST_SIMULATOR_SEEDS=100 \
+		pytest -m 'not proof' tests/chaos tests/unit/topology/test_simulator.py $(ARGS)
+	TEST_ARCHIVE_KILLS=20 TEST_UPKEEP_ROUNDS=10 TEST_SPARK_EXAMPLES=20 TEST_SPARK_AS_IN_PRODUCTION=1 \
+		pytest -m 'spark and not proof' tests/spark tests/e2e $(ARGS)
+	TEST_E2E_JOURNAL=kafka pytest tests/e2e/test_main_job.py tests/e2e/test_operating.py \
+		tests/e2e/test_staging.py tests/e2e/test_subscribers.py $(ARGS)
+	TEST_DEPTH=full pytest -n 2 --dist loadfile -m 'not proof' \
+		$$(grep -rl --include='test_*.py' 'harness.depth import' tests) $(ARGS)
+	$(MAKE) proofs
+
+check: $(VENV)/.dev ## Format, lint, types, import rules, module lengths, generated code, figures
 	ruff format --check
 	ruff check
 	mypy
@@ -79,6 +90,7 @@ check: $(VENV)/.dev ## Format, lint, types, import rules, module lengths, genera
 		&& $(PROTOC) --python_out="$$generated" --mypy_out="$$generated" $(PROTOS) \
 		&& for file in $$(cd "$$generated" && find . -type f); do \
 			cmp "$$generated/$$file" "shared/$$file" || { echo "run make proto" >&2; exit 1; }; done
+	@python -m tests.harness.figures
 
 format: $(VENV)/.dev ## Format the code and mend what ruff can mend
 	ruff format
@@ -105,8 +117,14 @@ bench-pipeline: $(VENV)/.dev $(VENV)/.jars ## Measure the pipeline's tasks (ARGS
 proto: $(VENV)/.dev ## Generate the messages' code from proto/
 	$(PROTOC) --python_out=shared --mypy_out=shared $(PROTOS)
 
+migration: $(VENV)/.dev ## Write the next migration from the described tables: make migration NAME="what it does"
+	@python -m tests.harness.schema "$(NAME)"
+
 openapi: $(VENV)/.dev ## Write openapi/*.yaml from the running code
 	python -m tests.harness.openapi
+
+tables: $(VENV)/.dev ## Write the columns in docs/tables.md from the schemas of the pipeline
+	python -m tests.harness.table_page
 
 dev-kafka: $(VENV)/.dev ## Start a real Kafka broker on this machine and print its address
 	python -m tests.harness.kafka up $(ARGS)

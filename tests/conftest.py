@@ -4,8 +4,10 @@ import os
 from collections.abc import Iterator
 
 import pytest
+from hypothesis import HealthCheck, settings
 
-from packhorse_services.cli.embedded import EmbeddedPostgres
+from packhorse_services.cli.stack.embedded import EmbeddedPostgres
+from tests.harness import proofs
 from tests.harness.kafka.broker import RunningKafka, running_kafka
 from tests.harness.postgres import Databases, running_postgres
 from tests.harness.s3 import ACCESS_KEY, SECRET_KEY, S3Server, running_s3
@@ -20,10 +22,30 @@ def pytest_configure() -> None:
     each = 20_000 // int(os.environ.get("PYTEST_XDIST_WORKER_COUNT", "1"))
     first = 10_000 + each * worker
     os.environ["PACKHORSE_PORTS"] = f"{first}-{first + each - 1}"
+    # How fast examples are made says how busy the machine is, not whether the product is right.
+    settings.register_profile(
+        "untimed", deadline=None, suppress_health_check=[HealthCheck.too_slow]
+    )
+    settings.load_profile("untimed")
 
 
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Give tests with Spark the time that a busy machine needs."""
+def pytest_addoption(parser: pytest.Parser) -> None:
+    """Let the gate leave out the proofs that the change does not ask for."""
+    parser.addoption(
+        "--proofs",
+        choices=("all", "changed"),
+        default="all",
+        help="which tests marked `proof` to run: those that differ from the main branch, or all",
+    )
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Leave out proofs that nobody asks for, and give tests with Spark the time they need."""
+    if config.getoption("proofs") == "changed":
+        left_out = [one for one in items if one.get_closest_marker("proof")]
+        left_out = [one for one in left_out if not proofs.is_asked_for(one.path)]
+        config.hook.pytest_deselected(items=left_out)
+        items[:] = [one for one in items if one not in left_out]
     for item in items:
         if item.get_closest_marker("spark"):
             item.add_marker(pytest.mark.timeout(_SPARK_TIMEOUT_S))

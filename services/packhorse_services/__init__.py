@@ -1,1 +1,1 @@
-"""The programs of packhorse; each package here is one room and imports no other."""
+"""The programs of packhorse; each package here is one service and imports no other."""

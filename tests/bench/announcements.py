@@ -1,4 +1,4 @@
-"""F12: what 1,000 subscribers that announce themselves every 10 s cost a publisher.
+"""What 1,000 subscribers that announce themselves every 10 s cost a publisher.
 
     python -m tests.bench.announcements [SECONDS]
 
@@ -52,8 +52,8 @@ class Announcer:
     def beat(self) -> None:
         """Announce as many as are due in a tenth of a second."""
         for number in itertools.islice(self._numbers, SUBSCRIBERS // EVERY_S // BEATS_A_S):
-            name, lanes = f"s{number}", (SubscriberState(AGENT, -1),)
-            message = encode_discovery(DiscoveryMessage(name, lanes, endpoint="http://s"))
+            name, subscriptions = f"s{number}", (SubscriberState(AGENT, -1),)
+            message = encode_discovery(DiscoveryMessage(name, subscriptions, endpoint="http://s"))
             self._journal.append(TOPICS.discovery, Outgoing(message.value, message.headers, name))
 
 

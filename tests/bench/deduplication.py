@@ -17,8 +17,8 @@ from contextlib import ExitStack, closing, contextmanager
 
 from packhorse.messaging.api import Journal, Outgoing
 from packhorse.messaging.deduplicated import Answer, DeduplicatedLog
-from packhorse.messaging.deduplication import Deduplication, Verdict
-from packhorse.messaging.known_log import Limits
+from packhorse.messaging.deduplication import Deduplication, DeduplicationVerdict
+from packhorse.messaging.known_log import MemoryLimits
 from packhorse.messaging.numbered import Numbered
 from packhorse.messaging.open import open_journal
 from tests.harness.deduplication import MemorySnapshots
@@ -59,13 +59,13 @@ def verdicts() -> None:
     def new() -> None:
         for sequence in range(rounds):
             for name in names:
-                assert state.check(name, sequence) is Verdict.NOT_DUP
+                assert state.check(name, sequence) is DeduplicationVerdict.NOT_DUP
                 state.persisted(name, sequence)
 
     def duplicates() -> None:
         for sequence in range(rounds):
             for name in names:
-                assert state.check(name, sequence) is Verdict.DUP
+                assert state.check(name, sequence) is DeduplicationVerdict.DUP
 
     for what, work in (("new", new), ("duplicate", duplicates)):
         start = time.process_time()
@@ -115,7 +115,7 @@ def restarts(journal: Journal, records: int) -> None:
         part = range(begin, min(begin + 500, records))
         first.append_all([Numbered(names[n], 1, n, Outgoing(_VALUE)) for n in part])
     for what in ("replay", "snapshot"):
-        restarted = DeduplicatedLog(journal, topic, store, name="bench", limits=Limits())
+        restarted = DeduplicatedLog(journal, topic, store, name="bench", limits=MemoryLimits())
         began, used = time.perf_counter(), time.process_time()
         assert restarted.last_sequence(names[-1]) == records - 1
         emit(f"restart_by_{what}", (time.perf_counter() - began) * 1000, "ms")

@@ -1,4 +1,4 @@
-"""F10: how many small files a second a folder import takes, new and again.
+"""How many small files a second a folder import takes, new and again.
 
     python -m tests.bench.folder_import [FILES]
 
@@ -20,8 +20,9 @@ from typing import Any
 
 from packhorse.blobs.open import open_blobs
 from packhorse.db.connect import connect
-from packhorse_services.content.folder_import import Counts, FolderImport
-from packhorse_services.content.sources import open_source
+from packhorse_services.content.transfer.folder_import import FolderImport, ImportCounts
+from packhorse_services.content.transfer.local_tree import LocalTree
+from packhorse_services.content.transfer.sources import open_source
 from tests.harness.postgres import Databases, running_postgres
 
 
@@ -61,13 +62,13 @@ def run(url: str, blobs_url: str, folder: Path) -> None:
     def refuse(name: str, reason: str) -> None:
         raise RuntimeError(f"{name}: {reason}")
 
-    def report(_: Counts) -> None: ...
+    def report(_: ImportCounts) -> None: ...
 
     blobs = open_blobs(blobs_url)
     with contextlib.closing(connect(url, "bench", autocommit=True)) as conn:
-        FolderImport(conn, blobs, "/content/bench", report=report, refuse=refuse).run(
-            open_source(folder)
-        )
+        FolderImport(
+            LocalTree(conn, blobs), "/content/bench", report=report, refuse=refuse, skip=refuse
+        ).run(open_source(folder))
     blobs.close()
 
 

@@ -1,4 +1,4 @@
-"""F1, F1b: importing a backlog of packages into one subscriber, durable and exactly once.
+"""Importing a backlog of packages into one subscriber, durable and exactly once.
 
 `python -m tests.bench.import_packages [--packages N] [--nodes 1,11] [--journal URL] [--rounds N]`
 prints one JSON line a measurement. The anchor is the same importer with one package a transaction.
@@ -18,20 +18,19 @@ from pathlib import Path
 from statistics import median
 
 from packhorse.blobs.open import open_blobs
-from packhorse.content.node import Node
 from packhorse.messaging.open import open_journal
 from packhorse.wire.messages import Action
 from packhorse.wire.package_codec import encode_package
-from packhorse_services.cli.embedded import EmbeddedPostgres
-from packhorse_services.subscriber.desk import GroupLimits
+from packhorse_services.cli.stack.embedded import EmbeddedPostgres
+from packhorse_services.subscriber.importing.context import GroupLimits
 from tests.harness.feed import Feed
 from tests.harness.postgres import Databases, running_postgres
+from tests.harness.realistic_pages import page
 from tests.harness.subscriber import Worker, rows_of
 from tests.harness.waiting import eventually
 
 _TICKS = os.sysconf("SC_CLK_TCK")
 _PACKAGE_BYTES = 5_000
-_WORDS = [uuid.UUID(int=number**5).hex[:7] for number in range(3000)]
 
 
 @dataclass(frozen=True)
@@ -41,10 +40,6 @@ class Cost:
     python_s: float
     postgres_s: float
     wall_s: float
-
-
-def page(path: str, source: random.Random, size: int) -> Node:
-    return Node(path, "page", json.dumps({"text": " ".join(source.choices(_WORDS, k=size // 8))}))
 
 
 def fill(feed: Feed, packages: int, nodes: int) -> None:

@@ -25,13 +25,12 @@ from packhorse.db.roles import act_as
 from packhorse.jobs.consumer import Outcome, Result
 from packhorse.jobs.consumers import Consumers
 from packhorse.jobs.host import open_jobs
-from packhorse.jobs.queue import QueueConfiguration, QueueType
+from packhorse.jobs.queue import MAIN, QueueConfiguration, QueueType
 from packhorse.jobs.store.adding import NewJob, add_jobs
-from packhorse.jobs.store.claims import Claimed, Wish, claim
+from packhorse.jobs.store.claims import Claimed, ClaimRequest, claim
 from packhorse.jobs.store.finishing import Ended, finish
-from packhorse.jobs.store.leases import Run, renew
+from packhorse.jobs.store.leases import WorkerRun, renew
 from packhorse.jobs.store.queues import declare_queue, suspend_queue
-from packhorse.jobs.work.worker_settings import WorkerSettings
 from tests.bench.publish import postgres_time
 from tests.bench.queues import emit
 from tests.harness.postgres import Databases, running_postgres
@@ -39,7 +38,7 @@ from tests.harness.postgres import Databases, running_postgres
 BATCH = 50
 TOPICS = [f"bench/topic_{number}" for number in range(5)]
 QUEUE = QueueConfiguration("bench", ("bench/**",), type=QueueType.UNORDERED, max_parallel=64)
-WISH = Wish("bench", TOPICS, BATCH, type=QueueType.UNORDERED)
+CLAIM_REQUEST = ClaimRequest("bench", TOPICS, BATCH, type=QueueType.UNORDERED)
 OK = Result(Outcome.OK)
 
 
@@ -55,6 +54,7 @@ def main() -> None:
                 throughput(url, jobs, workers, history)
             with cpu_of(server.pid(), "jobs_done_by_workers_cpu", jobs):
                 whole_workers(url, jobs, workers, history)
+            whole_workers(url, jobs, workers, history, MAIN)
         claims_among(url, 10_000)
         claims_among(url, 1_000_000)
 
@@ -116,10 +116,10 @@ def throughput(url: str, jobs: int, workers: int, history: int) -> None:
         assert left == 0, left
 
 
-def whole_workers(url: str, jobs: int, workers: int, history: int) -> None:
+def whole_workers(url: str, jobs: int, workers: int, history: int, queue: str = QUEUE.name) -> None:
     """Measure `JobWorker`s whose consumer does nothing; they begin when the queue is resumed."""
-    in_transaction(url, lambda connection: suspend_queue(connection, "bench", suspended=True))
-    add_all(url, jobs)
+    in_transaction(url, lambda connection: suspend_queue(connection, queue, suspended=True))
+    add_all(url, jobs, queue)
     ending, ready = multiprocessing.Event(), multiprocessing.Barrier(workers + 1)
     processes = [
         multiprocessing.Process(target=whole_worker, args=(url, ready, ending))
@@ -129,7 +129,7 @@ def whole_workers(url: str, jobs: int, workers: int, history: int) -> None:
         process.start()
     ready.wait()
     began = time.perf_counter()
-    in_transaction(url, lambda connection: suspend_queue(connection, "bench", suspended=False))
+    in_transaction(url, lambda connection: suspend_queue(connection, queue, suspended=False))
     with psycopg.connect(url, autocommit=True) as connection:
         while connection.execute("SELECT FROM jobs.job LIMIT 1").fetchone() is not None:
             time.sleep(0.05)
@@ -138,31 +138,33 @@ def whole_workers(url: str, jobs: int, workers: int, history: int) -> None:
     for process in processes:
         process.join()
         assert process.exitcode == 0
-    emit("jobs_done_by_workers", jobs / took, "jobs/s", workers=workers, history=history)
+    told: dict[str, Any] = {"workers": workers, "history": history, "queue": queue}
+    emit("jobs_done_by_workers", jobs / took, "jobs/s", **told)
 
 
 def whole_worker(url: str, ready: Any, ending: Any) -> None:
     consumers = Consumers()
-    consumers.add("bench/**", lambda _job, _context: Outcome.OK)
-    host = open_jobs(url, None, consumers=consumers, settings=WorkerSettings(places=64))
+    consumers.add("**", lambda _job, _context: Outcome.OK)
+    host = open_jobs(url, None, consumers=consumers)
     host.start()
     ready.wait()
     ending.wait()
     host.stop(10.0)
 
 
-def add_all(url: str, jobs: int) -> None:
+def add_all(url: str, jobs: int, queue: str = QUEUE.name) -> None:
     for first in range(0, jobs, 1_000):
-        batch = new_jobs(min(1_000, jobs - first))
+        batch = new_jobs(min(1_000, jobs - first), queue)
         in_transaction(url, lambda connection, given=batch: add_jobs(connection, "bench", given))
 
 
-def new_jobs(count: int) -> list[NewJob]:
-    return [NewJob(TOPICS[number % 5], {"path": f"/content/{number}"}) for number in range(count)]
+def new_jobs(count: int, queue: str = QUEUE.name) -> list[NewJob]:
+    topics = [topic.replace(QUEUE.name, queue) for topic in TOPICS]
+    return [NewJob(topics[number % 5], {"path": f"/content/{number}"}) for number in range(count)]
 
 
 def work(url: str, name: str) -> None:
-    run = Run.begin(name)
+    run = WorkerRun.begin(name)
     done: list[Claimed] = []
     with psycopg.connect(url) as connection:
         while True:
@@ -171,7 +173,7 @@ def work(url: str, name: str) -> None:
                 if not done:
                     renew(connection, run)
                 finish(connection, [Ended(one.claim, OK) for one in done])
-                done = claim(connection, run, [WISH])
+                done = claim(connection, run, [CLAIM_REQUEST])
             if not done:
                 return
 
@@ -244,15 +246,15 @@ def claims_among(url: str, waiting: int) -> None:
                 (topics, len(topics), number),
             )
     vacuum(url)
-    wish = Wish("bench", TOPICS, 1, type=QueueType.UNORDERED)
-    run, times = Run.begin("one"), []
+    request = ClaimRequest("bench", TOPICS, 1, type=QueueType.UNORDERED)
+    run, times = WorkerRun.begin("one"), []
     with psycopg.connect(url) as connection:
         for _ in range(300):
             began = time.perf_counter()
             with connection.transaction():
                 act_as(connection, BOOKKEEPER)
                 renew(connection, run)
-                assert claim(connection, run, [wish])
+                assert claim(connection, run, [request])
             times.append(time.perf_counter() - began)
     emit("claim_of_one", statistics.median(times) * 1e3, "ms (median)", waiting=2 * waiting)
 

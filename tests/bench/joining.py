@@ -25,9 +25,8 @@ from packhorse_services.subscriber.assembly import assemble
 from packhorse_services.subscriber.settings import Settings
 from tests.harness.feed import TOPICS, Feed
 from tests.harness.postgres import Databases, running_postgres
+from tests.harness.realistic_pages import properties
 from tests.harness.snapshots import snapshot_of
-
-_WORDS = [uuid.UUID(int=number**5).hex[:7] for number in range(3000)]
 
 
 def fill(feed: Feed, packages: int, nodes: int) -> int:
@@ -35,7 +34,7 @@ def fill(feed: Feed, packages: int, nodes: int) -> int:
     source = random.Random(1)
     for number in range(packages):
         page = number % nodes
-        text = {"text": " ".join(source.choices(_WORDS, k=60)), "number": number}
+        text = {**properties(source, 500), "number": number}
         last = feed.add(Node(f"/site/s{page // 1000}/p{page}", "page", json.dumps(text)))
     return last
 

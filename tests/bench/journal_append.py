@@ -1,4 +1,4 @@
-"""F8, F7: what the SQL journal appends and reads, and what that costs in CPU.
+"""What the SQL journal appends and reads, and what that costs in CPU.
 
     python -m tests.bench.journal_append [RECORDS]
 
@@ -22,9 +22,9 @@ from pathlib import Path
 
 import psycopg
 
-from packhorse.messaging.api import Appended, Edge, Journal, Outgoing
+from packhorse.messaging.api import Appended, Journal, LogEnd, Outgoing
 from packhorse.messaging.open import open_journal
-from packhorse_services.cli.embedded import EmbeddedPostgres
+from packhorse_services.cli.stack.embedded import EmbeddedPostgres
 from tests.harness.journals import create
 from tests.harness.postgres import Databases, running_postgres
 
@@ -53,7 +53,7 @@ def latencies(journal: Journal) -> None:
     topic = create(journal)
     journal.append(topic, Outgoing(_VALUE)).result()
     acknowledged, delivered = [], []
-    with journal.reader(topic, Edge.NEXT) as reader:
+    with journal.reader(topic, LogEnd.NEXT) as reader:
         reader.poll(0.5)
         for _ in range(300):
             start = time.perf_counter()
@@ -142,7 +142,7 @@ def reads(server: EmbeddedPostgres, url: str, journal: Journal, records: int) ->
 
 
 def read(journal: Journal, topic: str, records: int, values: bool) -> None:
-    with journal.reader(topic, Edge.OLDEST, values=values) as reader:
+    with journal.reader(topic, LogEnd.OLDEST, values=values) as reader:
         while records > 0:
             records -= len(reader.poll(10.0))
 

@@ -19,7 +19,7 @@ from pathlib import Path
 
 from confluent_kafka import Consumer, Producer, TopicPartition
 
-from packhorse.messaging.api import Appended, Edge, Journal, Outgoing
+from packhorse.messaging.api import Appended, Journal, LogEnd, Outgoing
 from packhorse.messaging.open import open_journal
 from tests.harness.journals import create
 from tests.harness.kafka.broker import RunningKafka, running_kafka
@@ -59,7 +59,7 @@ def latencies(journal: Journal) -> None:
     topic = create(journal)
     journal.append(topic, Outgoing(_VALUE)).result()
     acknowledged, delivered = [], []
-    with journal.reader(topic, Edge.NEXT) as reader:
+    with journal.reader(topic, LogEnd.NEXT) as reader:
         for _ in range(300):
             start = time.perf_counter()
             future = journal.append(topic, Outgoing(_VALUE, _HEADERS))
@@ -103,7 +103,7 @@ def append_bare(broker: RunningKafka, topic: str, records: int) -> None:
 
 
 def read(journal: Journal, topic: str, records: int) -> None:
-    with journal.reader(topic, Edge.OLDEST) as reader:
+    with journal.reader(topic, LogEnd.OLDEST) as reader:
         while records > 0:
             records -= len(reader.poll(10.0))
 

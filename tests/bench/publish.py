@@ -1,4 +1,4 @@
-"""F4: what a POST /distribute of one page costs, with 32 clients, acknowledged by the journal.
+"""What a POST /distribute of one page costs, with 32 clients, acknowledged by the journal.
 
     python -m tests.bench.publish [REQUESTS]
 
@@ -11,6 +11,7 @@ import asyncio
 import itertools
 import json
 import os
+import random
 import statistics
 import subprocess
 import sys
@@ -23,9 +24,9 @@ from time import perf_counter
 from urllib.parse import urlsplit
 
 from packhorse.content import tree
-from packhorse.content.node import Node
 from packhorse.db.connect import connect
 from tests.harness.postgres import Databases, running_postgres
+from tests.harness.realistic_pages import page
 
 CLIENTS, ROUNDS, PAGES = 32, 5, 500
 TICKS = os.sysconf("SC_CLK_TCK")
@@ -54,9 +55,9 @@ def main() -> None:
 
 
 def fill(url: str) -> None:
-    text = json.dumps({"body": "lorem ipsum dolor sit amet " * 180})
+    source = random.Random(1)
     with connect(url, "bench") as connection:
-        tree.upsert(connection, [Node(f"/content/p{n}", "page", text) for n in range(PAGES)])
+        tree.upsert(connection, [page(f"/content/p{n}", source, 5_000) for n in range(PAGES)])
 
 
 @contextmanager
@@ -92,7 +93,7 @@ def measure(url: str, count: int, pids: tuple[int, int]) -> None:
         return distribute(number, f"Idempotency-Key: key-{next(numbers)}\r\n")
 
     kinds: dict[str, Request] = {
-        "empty": lambda _: b"GET /livez HTTP/1.1\r\nHost: p\r\n\r\n",
+        "empty": lambda _: b"GET /livez HTTP/1.1\r\nHost: localhost\r\n\r\n",
         "distribute": distribute,
         "distribute_with_key": with_key,
     }
@@ -108,7 +109,7 @@ def measure(url: str, count: int, pids: tuple[int, int]) -> None:
 
 def post(path: str, body: bytes, headers: str) -> bytes:
     head = (
-        f"POST {path} HTTP/1.1\r\nHost: p\r\nContent-Type: application/json\r\n"
+        f"POST {path} HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n"
         f"{headers}Content-Length: {len(body)}\r\n\r\n"
     )
     return head.encode() + body

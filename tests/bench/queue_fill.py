@@ -1,4 +1,4 @@
-"""F7: what it costs to fill the queue cache from a journal, reading included.
+"""What it costs to fill the queue cache from a journal, reading included.
 
     python -m tests.bench.queue_fill [RECORDS]
 
@@ -17,8 +17,8 @@ from concurrent.futures import Future
 from packhorse.messaging.api import Appended, Journal
 from packhorse.messaging.open import open_journal
 from packhorse.wire.package_codec import decode_entry
-from packhorse_services.publisher.queues.cache import QueueCache
-from packhorse_services.publisher.queues.ranges import RangeFetch, Ranges
+from packhorse_services.publisher.queues.cache.queue_cache import QueueCache
+from packhorse_services.publisher.queues.cache.ranges import RangeFetch, Ranges
 from tests.bench.queues import AGENT, emit, package, spent
 from tests.harness.journals import create
 from tests.harness.kafka.broker import running_kafka

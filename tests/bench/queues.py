@@ -1,4 +1,4 @@
-"""F6: what queues cost: memory, lengths, the overview, a page.
+"""What queues cost: memory, lengths, the overview, a page.
 
     python -m tests.bench.queues [ENTRIES]
 
@@ -34,10 +34,10 @@ from packhorse.wire.messages import (
     SubscriberState,
 )
 from packhorse.wire.package_codec import decode_entry, encode_package
-from packhorse_services.publisher import queue_routes
-from packhorse_services.publisher.queues.cache import Extent, QueueCache
-from packhorse_services.publisher.queues.errors import ErrorCounts
-from packhorse_services.publisher.queues.feed import QueueFeed
+from packhorse_services.publisher.http import queue_routes
+from packhorse_services.publisher.queues.cache.queue_cache import QueueCache, QueueLength
+from packhorse_services.publisher.queues.cache.queue_feed import QueueFeed
+from packhorse_services.publisher.queues.error_counts import ErrorCounts
 from packhorse_services.publisher.queues.queue import Queues
 from packhorse_services.publisher.queues.subscribers import Subscribers
 
@@ -91,7 +91,7 @@ def filled(entries: int) -> QueueCache:
 
 
 def memory(entries: int) -> None:
-    """F6: bytes an entry beside its path, against a list of objects."""
+    """Bytes an entry beside its path, against a list of objects."""
     taken = traced(lambda: filled(entries)) / entries - len(PATH % 0)
     naive = traced(lambda: objects(entries // 10)) * 10 / entries - len(PATH % 0)
     emit("queue_memory", taken, "bytes/entry beside paths", anchor=round(naive))
@@ -114,7 +114,7 @@ def traced(make: Callable[[], object]) -> int:
 
 
 def lengths(entries: int) -> None:
-    """F6: the length of a queue, for caches of three sizes."""
+    """The length of a queue, for caches of three sizes."""
     for size in (entries // 100, entries // 10, entries):
         cache = filled(size)
         offsets, walked = itertools.cycle(range(0, size, max(1, size // 997))), range(size)
@@ -123,7 +123,7 @@ def lengths(entries: int) -> None:
         emit(f"queue_length_{size}", measured, "us", anchor=round(naive))
 
 
-def length(cache: QueueCache, offsets: Iterator[int]) -> Extent:
+def length(cache: QueueCache, offsets: Iterator[int]) -> QueueLength:
     return cache.extent(next(offsets))
 
 
@@ -133,7 +133,7 @@ def walk(offsets: Iterable[int]) -> int:
 
 
 def overview(entries: int) -> None:
-    """F6: what a request costs the service, JSON and all, with 100 and with 1,000 subscribers."""
+    """What a request costs the service, JSON and all, with 100 and with 1,000 subscribers."""
     cache = filled(entries)
     for count in (100, SUBSCRIBERS):
         app = application(cache, count)

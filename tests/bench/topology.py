@@ -1,4 +1,4 @@
-"""F13: what a cluster of many instances costs its database, and how soon all know of a change.
+"""What a cluster of many instances costs its database, and how soon all know of a change.
 
     python -m tests.bench.topology [INSTANCES] [SECONDS]
 
@@ -19,7 +19,7 @@ from pathlib import Path
 from packhorse.topology.lease.member import INTERVAL_S, LEASE_S, LeaseMember
 from packhorse.topology.lease.sql import SqlLeaseStore
 from packhorse.topology.membership import Observation, StoreUnavailable
-from packhorse_services.cli.embedded import EmbeddedPostgres
+from packhorse_services.cli.stack.embedded import EmbeddedPostgres
 from tests.bench.publish import processor_time
 from tests.bench.queues import emit
 from tests.harness.postgres import Databases, running_postgres

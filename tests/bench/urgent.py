@@ -3,13 +3,14 @@
     python -m tests.bench.urgent [NODES]
 
 One client distributes a page at a time. Beside it NODES nodes are exported: by the same process,
-or by another one of another agent; before the append slot is taken, or under it, as it was before
+or by another one of another agent; before the append lock is taken, or under it, as it was before
 ADR 0012. Prints one JSON line a measurement. The anchor is the same client without a bulk export.
 """
 
 import json
 import multiprocessing
 import os
+import random
 import statistics
 import sys
 import tempfile
@@ -27,10 +28,11 @@ from packhorse.content import tree
 from packhorse.content.node import Node
 from packhorse.db.connect import connect
 from packhorse.messaging.open import open_journal
-from packhorse_services.publisher.exporter import Exporter
+from packhorse_services.publisher.publish.request_intake import RequestIntake
 from tests.harness.exporters import running
 from tests.harness.postgres import Databases, running_postgres
 from tests.harness.publishing import AGENT, Author, request
+from tests.harness.realistic_pages import page
 
 _PAGES, _QUIET = 500, 300
 _SPAWN = multiprocessing.get_context("spawn")
@@ -59,20 +61,19 @@ def main() -> None:
         fill(place.database, nodes)
         anchor = report("quiet", quiet(place), None)
         for early in (False, True):
-            name = "early" if early else "under_slot"
+            name = "early" if early else "under_lock"
             report(f"same_process.{name}", same_process(place, early=early), anchor)
             report(f"other_agent.{name}", other_process(place, early=early), anchor)
 
 
 def fill(url: str, nodes: int) -> None:
-    text = json.dumps({"body": "lorem ipsum dolor sit amet " * 40})
+    source = random.Random(1)
     with connect(url, "bench") as connection:
-        tree.upsert(connection, [Node(f"/content/p{n}", "page", text) for n in range(_PAGES)])
+        tree.upsert(connection, [page(f"/content/p{n}", source, 1_000) for n in range(_PAGES)])
         tree.upsert(connection, [Node("/bulk", "folder")])
         for first in range(0, nodes, 5_000):
             batch = range(first, min(first + 5_000, nodes))
-            random = [Node(f"/bulk/n{n}", "page", noisy(n)) for n in batch]
-            tree.upsert(connection, random)
+            tree.upsert(connection, [Node(f"/bulk/n{n}", "page", noisy(n)) for n in batch])
 
 
 def noisy(number: int) -> str:
@@ -81,11 +82,11 @@ def noisy(number: int) -> str:
 
 
 @contextmanager
-def exporter(place: Place, agent: str, *, early: bool) -> Iterator[Exporter]:
+def intake(place: Place, agent: str, *, early: bool) -> Iterator[RequestIntake]:
     journal = open_journal(place.journal, client_name="bench")
     author = Author(place.database, journal, open_blobs(place.blobs))
-    before_slot = author.early(agent=agent) if early else None
-    made = Exporter(author.replica(agent=agent), SystemClock(), early=before_slot)
+    before_lock = author.early(agent=agent) if early else None
+    made = RequestIntake(author.replica(agent=agent), SystemClock(), early=before_lock)
     with running([made]):
         made.submit(request("/content/p0")).future.result(60)
         yield made
@@ -94,12 +95,12 @@ def exporter(place: Place, agent: str, *, early: bool) -> Iterator[Exporter]:
 
 
 def quiet(place: Place) -> Measured:
-    with exporter(place, AGENT, early=True) as one:
+    with intake(place, AGENT, early=True) as one:
         return Measured([urgent(one, number) for number in range(_QUIET)], 0.0)
 
 
 def same_process(place: Place, *, early: bool) -> Measured:
-    with exporter(place, AGENT, early=early) as one:
+    with intake(place, AGENT, early=early) as one:
         began = perf_counter()
         bulk = one.submit(request(deep=["/bulk"])).future
         times = [urgent(one, 0)]
@@ -113,7 +114,7 @@ def other_process(place: Place, *, early: bool) -> Measured:
     ready, go, done = _SPAWN.Event(), _SPAWN.Event(), _SPAWN.Event()
     child = _SPAWN.Process(target=export_bulk, args=(place, early, ready, go, done))
     child.start()
-    with exporter(place, AGENT, early=True) as one:
+    with intake(place, AGENT, early=True) as one:
         ready.wait(60)
         began = perf_counter()
         go.set()
@@ -127,14 +128,14 @@ def other_process(place: Place, *, early: bool) -> Measured:
 
 
 def export_bulk(place: Place, early: bool, ready: Event, go: Event, done: Event) -> None:
-    with exporter(place, "bulk", early=early) as one:
+    with intake(place, "bulk", early=early) as one:
         ready.set()
         go.wait(60)
         one.submit(request(deep=["/bulk"])).future.result(600)
         done.set()
 
 
-def urgent(one: Exporter, number: int) -> float:
+def urgent(one: RequestIntake, number: int) -> float:
     began = perf_counter()
     one.submit(request(f"/content/p{number % _PAGES}")).future.result(600)
     return 1e3 * (perf_counter() - began)

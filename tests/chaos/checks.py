@@ -1,4 +1,4 @@
-"""The invariants, checked over what a run has left (reliability: I1-I6, I13, I20)."""
+"""The invariants, checked over what a run has left."""
 
 import json
 from collections.abc import Iterable, Mapping, Sequence
@@ -55,7 +55,7 @@ def history(journal: Journal, topic: str, blobs: BlobStore) -> History:
 
 
 def check_journal(found: History, accepted: Mapping[str, int | None]) -> None:
-    """I1, R5: every accepted package is in the journal once, at the offset that was answered."""
+    """R5: every accepted package is in the journal once, at the offset that was answered."""
     assert len(found.ids) == len(set(found.ids)), "a package is in the journal under two numbers"
     assert set(found.ids) == set(accepted), "journal and accepted requests differ"
     offsets = {d.package.entry.package_id: d.offset for d in found.packages}
@@ -68,7 +68,7 @@ def check_journal(found: History, accepted: Mapping[str, int | None]) -> None:
 
 
 def check_order(found: History) -> None:
-    """R6, I20: of each path, no package has an older version than one before it."""
+    """R6: of each path, no package has an older version than one before it."""
     newest: dict[str, int] = {}
     for delivered in found.packages:
         for path, properties in delivered.nodes.items():
@@ -78,7 +78,7 @@ def check_order(found: History) -> None:
 
 
 def check_samples(found: History, samples: Iterable[Sample]) -> None:
-    """R8, I3, I4: at every moment the content was the fold of the packages up to the offset."""
+    """R8: at every moment the content was the fold of the packages up to the offset."""
     model: dict[str, Any] = {}
     ahead = iter(found.packages)
     upcoming = next(ahead, None)
@@ -98,7 +98,7 @@ def _difference(taken: Sample, model: Mapping[str, Any]) -> str:
 
 
 def check_once(counts: Mapping[str, int], expected: Sequence[str]) -> None:
-    """I3: every once-only path was written exactly once."""
+    """Every once-only path was written exactly once."""
     twice = {path: count for path, count in counts.items() if count != 1}
     assert not twice, f"written more than once: {twice}"
     assert set(counts) == set(expected), "the ledger lacks packages, or has some nobody sent"

@@ -13,13 +13,13 @@ from packhorse.db.metadata import BOOKKEEPER, IMPORTER
 from packhorse.db.roles import act_as
 from packhorse.messaging.open import open_journal
 from packhorse.packages.apply import apply
-from packhorse_services.subscriber import importer
-from packhorse_services.subscriber import position as positions
-from packhorse_services.subscriber.attempts import RetryPolicy
-from packhorse_services.subscriber.clearances import Clearance
-from packhorse_services.subscriber.importer import Import, Importer
-from packhorse_services.subscriber.position import Position
-from packhorse_services.subscriber.statuses import record_statuses
+from packhorse_services.subscriber.announce.statuses import record_statuses
+from packhorse_services.subscriber.commands.clearances import Clearance
+from packhorse_services.subscriber.importing import importer
+from packhorse_services.subscriber.importing.attempts import RetryPolicy
+from packhorse_services.subscriber.importing.importer import Import, Importer
+from packhorse_services.subscriber.journal import position as positions
+from packhorse_services.subscriber.journal.position import Position
 from tests.harness.subscriber import Worker
 
 COMMAND = "clear-in-crash"

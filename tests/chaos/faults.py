@@ -6,8 +6,8 @@ import signal
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
-from packhorse_services.cli.embedded import EmbeddedPostgres
-from tests.harness.processes import Room
+from packhorse_services.cli.stack.embedded import EmbeddedPostgres
+from tests.harness.processes import Program
 
 
 @dataclass
@@ -15,15 +15,15 @@ class Faults:
     """A seeded sequence of faults; each is healed before the next begins, or by `heal`."""
 
     seed: int
-    publishers: list[Room]
-    subscribers: list[Room]
+    publishers: list[Program]
+    subscribers: list[Program]
     postgres: EmbeddedPostgres
     kill_broker: Callable[[], None] | None = None
     done: list[str] = field(default_factory=list)
 
     def __post_init__(self) -> None:
         self._chance = random.Random(self.seed)
-        self._paused: list[Room] = []
+        self._paused: list[Program] = []
         self._menu = [self.kill_subscriber, self.kill_publisher, self.pause, self.kill_postgres]
         if self.kill_broker is not None:
             self._menu.append(self._kill_broker)
@@ -52,10 +52,10 @@ class Faults:
 
     def pause(self) -> None:
         """Stop a subscriber or publisher until the next fault, which may be past its lease."""
-        room = self._chance.choice([*self.subscribers, *self.publishers])
-        room.pause()
-        self._paused.append(room)
-        self.done.append(f"pause {room.name}")
+        program = self._chance.choice([*self.subscribers, *self.publishers])
+        program.pause()
+        self._paused.append(program)
+        self.done.append(f"pause {program.name}")
 
     def kill_postgres(self) -> None:
         """End the server's postmaster with SIGKILL, and start it on the same data and port."""
@@ -68,10 +68,10 @@ class Faults:
         self.kill_broker()
         self.done.append("kill kafka")
 
-    def _kill(self, room: Room) -> None:
-        room.kill()
-        room.start()
-        self.done.append(f"kill {room.name}")
+    def _kill(self, program: Program) -> None:
+        program.kill()
+        program.start()
+        self.done.append(f"kill {program.name}")
 
     def _resume(self) -> None:
         while self._paused:

@@ -1,7 +1,7 @@
 """Programs and servers killed and paused again and again, while clients distribute.
 
 `make test` runs the bounded version on both journals; `make chaos` the one of 20,000 packages.
-PACKHORSE_CHAOS_PACKAGES and PACKHORSE_CHAOS_SEED choose another.
+TEST_CHAOS_PACKAGES and TEST_CHAOS_SEED choose another.
 """
 
 import functools
@@ -19,18 +19,18 @@ import pytest
 from packhorse.blobs.open import open_blobs
 from packhorse.messaging.open import open_journal
 from packhorse.wire.topics import Topics
-from packhorse_services.cli.embedded import EmbeddedPostgres
+from packhorse_services.cli.stack.embedded import EmbeddedPostgres
 from tests.chaos import checks, ledger
 from tests.chaos.faults import Faults
 from tests.chaos.workload import Workload
 from tests.harness.fold import packages
 from tests.harness.kafka.broker import RunningKafka, running_kafka
 from tests.harness.postgres import Databases, running_postgres
-from tests.harness.processes import Room, Rooms, rooms
+from tests.harness.processes import Program, Programs, running_programs
 from tests.harness.waiting import eventually
 
-PACKAGES = int(os.environ.get("PACKHORSE_CHAOS_PACKAGES", "1200"))
-SEED = int(os.environ.get("PACKHORSE_CHAOS_SEED", "1"))
+PACKAGES = int(os.environ.get("TEST_CHAOS_PACKAGES", "1200"))
+SEED = int(os.environ.get("TEST_CHAOS_SEED", "1"))
 SETTLED_S = 180.0
 FAULT_EVERY_S = 4.0
 SUBSCRIBERS = ("sub1", "sub2")
@@ -46,9 +46,9 @@ class Scene:
     journal_url: str
     author: str
     databases: dict[str, str]
-    rooms: Rooms
-    publishers: list[Room]
-    subscribers: list[Room]
+    programs: Programs
+    publishers: list[Program]
+    subscribers: list[Program]
     kafka: RunningKafka | None
 
 
@@ -64,7 +64,7 @@ def scene(kind: str) -> Iterator[Scene]:
         own = {name: databases.new(name) for name in SUBSCRIBERS}
         for url in own.values():
             ledger.install(url)
-        made = stack.enter_context(rooms(journal_url))
+        made = stack.enter_context(running_programs(journal_url))
         publishers = [made.publisher(author), made.publisher(author)]
         subscribers = [
             made.subscriber(name, url, editable=True, start="earliest") for name, url in own.items()
@@ -77,7 +77,7 @@ def scene(kind: str) -> Iterator[Scene]:
 def test_nothing_is_lost_or_repeated_whatever_is_killed(kind: str) -> None:
     with scene(kind) as run:
         workload = Workload(
-            run.author, [room.url for room in run.publishers], run.rooms.token, PACKAGES
+            run.author, [program.url for program in run.publishers], run.programs.token, PACKAGES
         )
         kill_broker = functools.partial(_bounce, run.kafka) if run.kafka else None
         faults = Faults(SEED, run.publishers, run.subscribers, run.postgres, kill_broker)
@@ -124,9 +124,9 @@ def _torment(run: Scene, workload: Workload, faults: Faults) -> dict[str, list[l
 
 def _supervise(run: Scene) -> None:
     """Start what has ended by itself, as a supervisor does: nobody starts without a database."""
-    for room in (*run.publishers, *run.subscribers):
-        if not room.running:
-            room.start()
+    for program in (*run.publishers, *run.subscribers):
+        if not program.running:
+            program.start()
 
 
 def _take_samples(run: Scene, samples: dict[str, list[ledger.Sample]]) -> None:
@@ -138,8 +138,10 @@ def _take_samples(run: Scene, samples: dict[str, list[ledger.Sample]]) -> None:
 
 
 def _settle(run: Scene) -> None:
-    for room in (*run.publishers, *run.subscribers):
-        eventually(lambda room=room: _revived(run, room), timeout=SETTLED_S, what=room.name)  # type: ignore[misc]
+    for program in (*run.publishers, *run.subscribers):
+        eventually(
+            lambda program=program: _revived(run, program), timeout=SETTLED_S, what=program.name
+        )  # type: ignore[misc]
     journal = open_journal(run.journal_url, client_name="chaos")
     try:
         end = journal.bounds(Topics().package).next - 1
@@ -154,11 +156,11 @@ def _settle(run: Scene) -> None:
         journal.close()
 
 
-def _revived(run: Scene, room: Room) -> bool:
+def _revived(run: Scene, program: Program) -> bool:
     """Tell whether it is ready; one that began without a database may end only now."""
     _supervise(run)
     try:
-        return bool(room.ready(timeout=1.0))
+        return bool(program.ready(timeout=1.0))
     except RuntimeError:
         return False
 
@@ -167,7 +169,7 @@ def _check(
     run: Scene, workload: Workload, samples: dict[str, list[ledger.Sample]]
 ) -> checks.History:
     journal = open_journal(run.journal_url, client_name="chaos")
-    blobs = open_blobs(str(run.rooms.folder / "blobs"))
+    blobs = open_blobs(str(run.programs.folder / "blobs"))
     try:
         found = checks.history(journal, Topics().package, blobs)
         checks.check_journal(found, workload.accepted)

@@ -1,4 +1,4 @@
-"""A subscriber killed at its n-th send to a server, for every n until it lives (reliability U1).
+"""A subscriber killed at its n-th send to a server, for every n until it lives.
 
 After each kill the database must be exactly the fold of the journal up to its offset, and a second
 run must finish as if nothing had happened. `make chaos` takes every point, `make test` every few.
@@ -22,10 +22,11 @@ from tests.chaos import ledger
 from tests.chaos.crash_subject import COMMAND
 from tests.harness.feed import Feed, page
 from tests.harness.fold import fold
+from tests.harness.noise import noise
 from tests.harness.postgres import Databases
 from tests.harness.subscriber import content_of, rows_of
 
-STRIDE = int(os.environ.get("PACKHORSE_CRASH_STRIDE", "13"))
+STRIDE = int(os.environ.get("TEST_CRASH_STRIDE", "13"))
 MOST_POINTS = 4000
 """Ten times what a subject sends that has to wait for nobody."""
 
@@ -84,7 +85,7 @@ def _feed(feed: Feed) -> Crashes:
     feed.add(page("/content/deep"), page("/content/deep/a"), deep=["/content/deep"])
     feed.add(page("/content/deep"), page("/content/deep/b"), deep=["/content/deep"])
     bad = feed.bad()
-    big = "".join(os.urandom(48).hex() for _ in range(12_000))
+    big = noise()
     stored = feed.add(page(f"{ledger.ONCE}2", text=big), Node("/content/shared/1", "page"))
     kept = [feed.add(page(f"{ledger.ONCE}{number}")) for number in range(3, 9)]
     deleted = feed.delete("/content/deep")
@@ -126,6 +127,7 @@ def test_r9_every_decision_is_told_however_the_subscriber_ended(crashes: Crashes
     assert {(s.status, s.command_id) for s in cleared} == {(Status.REMOVED, COMMAND)}
 
 
+@pytest.mark.proof
 def test_the_crash_points_catch_an_importer_that_commits_content_and_offset_apart(
     crashes: Crashes,
 ) -> None:

@@ -1,7 +1,7 @@
 """Requests through a proxy that cuts, delays and drops answers, to replicas that are killed (R5).
 
 Each idempotency key and each (producer, sequence) is in the journal exactly once. `make test`
-sends a bounded number, `make chaos` 10,000; PACKHORSE_CHAOS_REQUESTS chooses another.
+sends a bounded number, `make chaos` 10,000; TEST_CHAOS_REQUESTS chooses another.
 """
 
 import os
@@ -28,10 +28,10 @@ from tests.chaos.sources import ONCE, Producer, Source
 from tests.harness.cutting_proxy import CuttingProxy, Fate, cutting_proxy
 from tests.harness.fold import packages
 from tests.harness.postgres import Databases
-from tests.harness.processes import Room, rooms
+from tests.harness.processes import Program, running_programs
 
-REQUESTS = int(os.environ.get("PACKHORSE_CHAOS_REQUESTS", "1000"))
-SEED = int(os.environ.get("PACKHORSE_CHAOS_SEED", "1"))
+REQUESTS = int(os.environ.get("TEST_CHAOS_REQUESTS", "1000"))
+SEED = int(os.environ.get("TEST_CHAOS_SEED", "1"))
 SOURCES = 8
 KILL_EVERY_S = 3.0
 
@@ -54,10 +54,10 @@ def test_r5_every_key_and_every_sequence_is_in_the_journal_exactly_once(
     paths = [f"{ONCE}{number:06d}" for number in range(REQUESTS)]
     _write(author, paths)
     with ExitStack() as stack:
-        made = stack.enter_context(rooms(journal_url, topic_prefix=prefix))
+        made = stack.enter_context(running_programs(journal_url, topic_prefix=prefix))
         publishers = [made.publisher(author), made.publisher(author)]
         made.start()
-        proxies = [stack.enter_context(_before(room, n)) for n, room in enumerate(publishers)]
+        proxies = [stack.enter_context(_before(program, n)) for n, program in enumerate(publishers)]
         sources = _sources([f"http://127.0.0.1:{one.port}" for one in proxies], made.token, paths)
         stack.callback(lambda: [source.stop() for source in sources])
         kills = _kill_until_done(publishers, sources)
@@ -76,8 +76,8 @@ def _write(author: str, paths: Sequence[str]) -> None:
         upsert(connection, [Node(path, "page", '{"text": "once"}') for path in paths])
 
 
-def _before(room: Room, number: int) -> AbstractContextManager[CuttingProxy]:
-    parts = urlsplit(room.url)
+def _before(program: Program, number: int) -> AbstractContextManager[CuttingProxy]:
+    parts = urlsplit(program.url)
     return cutting_proxy(parts.hostname or "", parts.port or 0, seed=SEED + number)
 
 
@@ -94,7 +94,7 @@ def _sources(servers: list[str], token: str, paths: Sequence[str]) -> list[Sourc
     return sources
 
 
-def _kill_until_done(publishers: Sequence[Room], sources: Sequence[Source]) -> int:
+def _kill_until_done(publishers: Sequence[Program], sources: Sequence[Source]) -> int:
     """End publishers in whatever they do, again and again; return how often."""
     chance, kills, served = random.Random(SEED), 0, 0
     next_kill = time.monotonic() + 1.0
@@ -108,8 +108,8 @@ def _kill_until_done(publishers: Sequence[Room], sources: Sequence[Source]) -> i
             victim.start()
             kills, served = kills + 1, accepted
             next_kill = time.monotonic() + KILL_EVERY_S
-    for room in publishers:
-        room.ready()
+    for program in publishers:
+        program.ready()
     for source in sources:
         if source.error is not None:
             raise source.error

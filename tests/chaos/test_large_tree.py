@@ -1,6 +1,6 @@
 """A deep tree far larger than any program may hold: exported, stored and imported in flat memory.
 
-`make test` distributes 128 MiB; PACKHORSE_LARGE_MIB=1024 is what `make chaos` does.
+`make test` distributes 128 MiB; TEST_LARGE_MIB=1024 is what `make chaos` does.
 """
 
 import json
@@ -16,7 +16,7 @@ from tests.harness.postgres import Databases
 from tests.harness.site import Site, site
 from tests.harness.waiting import eventually
 
-MIB = int(os.environ.get("PACKHORSE_LARGE_MIB", "128"))
+MIB = int(os.environ.get("TEST_LARGE_MIB", "128"))
 NODE_BYTES = 20_000
 MOST_MIB = 300
 PATIENCE_S = 60 + 3 * MIB
@@ -76,13 +76,13 @@ def test_r7_a_large_tree_reaches_every_subscriber_in_flat_memory(databases: Data
     journal_url = databases.new("journal")
     with site(databases, journal_url) as built:
         names = ["sub1", "sub2", "sub3"]
-        rooms = [built.subscriber(name) for name in names]
+        programs = [built.subscriber(name) for name in names]
         built.start()
         nodes = _grow(built.author_url)
         seconds = _distribute(built)
-        blobs = open_blobs(str(built.rooms.folder / "blobs"))
+        blobs = open_blobs(str(built.programs.folder / "blobs"))
         stored = [blob.length for blob in blobs.list("packages/")]
-        peaks = {room.name: _peak_mib(room.pid) for room in (built.publisher, *rooms)}
+        peaks = {program.name: _peak_mib(program.pid) for program in (built.publisher, *programs)}
         figures = {"nodes": nodes, "mib": MIB, "stored": stored, "s": seconds, "peak_mib": peaks}
         print(json.dumps(figures))
         assert len(stored) == 1

@@ -117,7 +117,7 @@ def make(database_url: str, tmp_path: Path) -> Callable[..., Site]:
     return lambda *flags: Site(database_url, tmp_path, *flags)
 
 
-def test_i14_leaders_that_are_paused_and_killed_at_a_moment(make: Callable[..., Site]) -> None:
+def test_leaders_that_are_paused_and_killed_at_a_moment(make: Callable[..., Site]) -> None:
     with running(make()) as site:
         first = site.another_fires("")
         site.more("leader")
@@ -135,6 +135,7 @@ def test_i14_leaders_that_are_paused_and_killed_at_a_moment(make: Callable[..., 
     site.check("single")
 
 
+@pytest.mark.proof
 def test_the_broken_build_without_a_fence_is_caught(make: Callable[..., Site]) -> None:
     with running(make("--unfenced")) as site:
         eventually(lambda: site.misfires() > 0, timeout=WAIT_S)

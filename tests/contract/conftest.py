@@ -9,8 +9,8 @@ from packhorse.messaging.kafka import inquiry, lookup, provision
 from packhorse.messaging.sql.segments import SegmentLimits
 from tests.harness.journals import (
     DEADLINE_S,
-    Desk,
     JournalBackend,
+    JournalOpener,
     KafkaBackend,
     MemoryBackend,
     SqlBackend,
@@ -54,16 +54,16 @@ def journal_backend(
 
 
 @pytest.fixture
-def desk(journal_backend: JournalBackend) -> Iterator[Desk]:
+def opener(journal_backend: JournalBackend) -> Iterator[JournalOpener]:
     """Opens journals and closes them after the test."""
-    desk = Desk(journal_backend)
-    yield desk
-    desk.close()
+    opener = JournalOpener(journal_backend)
+    yield opener
+    opener.close()
 
 
 @pytest.fixture
-def journal(desk: Desk) -> Journal:
-    return desk.open()
+def journal(opener: JournalOpener) -> Journal:
+    return opener.open()
 
 
 @pytest.fixture

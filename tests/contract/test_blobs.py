@@ -89,7 +89,7 @@ def test_wrong_bytes_for_a_key_that_is_there_are_refused_too(blobs: BlobStore) -
 
 @pytest.mark.parametrize("error", [ValueError("mine"), FileNotFoundError("mine"), OSError("mine")])
 @pytest.mark.parametrize("length", [1, 20])
-def test_b4_a_stream_that_breaks_leaves_nothing(
+def test_a_stream_that_breaks_leaves_nothing(
     blobs: BlobStore, error: Exception, length: int
 ) -> None:
     def broken() -> Iterator[bytes]:
@@ -186,7 +186,7 @@ def test_check_finds_nothing_wrong(blobs: BlobStore) -> None:
         "packages/ab/a\n",
     ],
 )
-def test_m7_a_key_is_never_a_path_or_url(blobs: BlobStore, key: str) -> None:
+def test_a_key_is_never_a_path_or_url(blobs: BlobStore, key: str) -> None:
     for call in (
         lambda: blobs.put(key, [b"x"]),
         lambda: blobs.put_many({key: b"x"}),
@@ -225,7 +225,7 @@ def test_an_s3_server_that_is_away(s3: object) -> None:
 
 
 @pytest.mark.s3
-def test_b1_an_s3_server_that_dies_while_it_is_read(s3: object) -> None:
+def test_an_s3_server_that_dies_while_it_is_read(s3: object) -> None:
     with running_s3() as own:
         store = open_blobs(own.url())
         store.put(KEY, megabytes(40))

@@ -7,14 +7,21 @@ import pytest
 from packhorse.messaging.api import (
     AppendUnknown,
     Bounds,
-    Edge,
     Journal,
+    LogEnd,
     NotAppended,
     Outgoing,
     RecordTooLarge,
     TopicMissing,
 )
-from tests.harness.journals import DEADLINE_S, Desk, append_all, create, fresh_name, read_until
+from tests.harness.journals import (
+    DEADLINE_S,
+    JournalOpener,
+    append_all,
+    create,
+    fresh_name,
+    read_until,
+)
 
 
 def test_r1_records_come_in_the_order_in_which_one_thread_appended_them(
@@ -24,7 +31,7 @@ def test_r1_records_come_in_the_order_in_which_one_thread_appended_them(
     places = append_all(journal, topic, values)
     offsets = [place.offset for place in places]
     assert offsets == sorted(set(offsets))
-    with journal.reader(topic, Edge.OLDEST) as reader:
+    with journal.reader(topic, LogEnd.OLDEST) as reader:
         records = read_until(reader, len(values))
     assert [record.value for record in records] == values
     assert [record.offset for record in records] == offsets
@@ -49,7 +56,7 @@ def test_an_empty_record_without_key_and_headers_is_a_record(journal: Journal, t
 
 def test_times_never_go_back_within_a_partition(journal: Journal, topic: str) -> None:
     append_all(journal, topic, [b"x"] * 50)
-    with journal.reader(topic, Edge.OLDEST) as reader:
+    with journal.reader(topic, LogEnd.OLDEST) as reader:
         times = [record.time_ms for record in read_until(reader, 50)]
     assert times == sorted(times)
     assert times[0] > 1_600_000_000_000
@@ -89,7 +96,7 @@ def test_a_refused_record_takes_no_other_record_with_it(journal: Journal) -> Non
     futures = [journal.append(topic, Outgoing(b"x" * size)) for size in (1, 1001, 2)]
     assert futures[2].result(DEADLINE_S).offset > futures[0].result(DEADLINE_S).offset
     assert isinstance(futures[1].exception(DEADLINE_S), RecordTooLarge)
-    with journal.reader(topic, Edge.OLDEST) as reader:
+    with journal.reader(topic, LogEnd.OLDEST) as reader:
         assert [record.value for record in read_until(reader, 2)] == [b"x", b"xx"]
 
 
@@ -99,11 +106,13 @@ def test_appending_to_a_topic_that_is_missing_says_so(journal: Journal) -> None:
         journal.append(missing, Outgoing(b"x")).result(DEADLINE_S)
 
 
-def test_appending_goes_on_after_a_topic_was_created_late(journal: Journal, desk: Desk) -> None:
+def test_appending_goes_on_after_a_topic_was_created_late(
+    journal: Journal, opener: JournalOpener
+) -> None:
     topic = fresh_name()
     with pytest.raises(TopicMissing):
         journal.append(topic, Outgoing(b"x")).result(DEADLINE_S)
-    created = create(desk.open())
+    created = create(opener.open())
     assert append_all(journal, created, [b"x"])[0].offset == journal.bounds(created).oldest
 
 
@@ -114,7 +123,7 @@ def test_several_threads_append_through_one_journal(journal: Journal, topic: str
     writers = [threading.Thread(target=write, args=(name,)) for name in "abcd"]
     for writer in writers:
         writer.start()
-    with journal.reader(topic, Edge.OLDEST) as reader:
+    with journal.reader(topic, LogEnd.OLDEST) as reader:
         values = [record.value.decode() for record in read_until(reader, 400)]
     for writer in writers:
         writer.join()
@@ -123,21 +132,23 @@ def test_several_threads_append_through_one_journal(journal: Journal, topic: str
         assert own == [f"{name}-{number:03}" for number in range(100)]
 
 
-def test_r3_close_leaves_no_append_undecided(journal: Journal, topic: str, desk: Desk) -> None:
+def test_r3_close_leaves_no_append_undecided(
+    journal: Journal, topic: str, opener: JournalOpener
+) -> None:
     futures = [journal.append(topic, Outgoing(b"x" * 5000)) for _ in range(1000)]
     journal.close()
     assert all(future.done() for future in futures)
     unknown = sum(isinstance(future.exception(), AppendUnknown) for future in futures)
     places = [future.result() for future in futures if future.exception() is None]
     assert len(places) + unknown == len(futures)
-    bounds = desk.open().bounds(topic)
+    bounds = opener.open().bounds(topic)
     assert len(places) <= bounds.next - bounds.oldest <= len(futures)
 
 
 def test_r3_appending_to_a_closed_journal_is_certainly_not_done(
-    journal: Journal, topic: str, desk: Desk
+    journal: Journal, topic: str, opener: JournalOpener
 ) -> None:
     journal.close()
     with pytest.raises(NotAppended, match="closed"):
         journal.append(topic, Outgoing(b"x")).result(DEADLINE_S)
-    assert desk.open().bounds(topic) == Bounds(0, 0)
+    assert opener.open().bounds(topic) == Bounds(0, 0)

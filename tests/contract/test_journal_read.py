@@ -9,8 +9,8 @@ import pytest
 
 from packhorse.messaging.api import (
     Bounds,
-    Edge,
     Journal,
+    LogEnd,
     OffsetOutOfRange,
     Outgoing,
     Position,
@@ -20,7 +20,7 @@ from packhorse.messaging.api import (
 )
 from tests.harness.journals import (
     DEADLINE_S,
-    Desk,
+    JournalOpener,
     append_all,
     create,
     fresh_name,
@@ -45,12 +45,12 @@ def test_r2_a_reader_starts_at_any_offset(journal: Journal, topic: str) -> None:
 
 def test_r2_a_reader_starts_at_the_oldest(journal: Journal, topic: str) -> None:
     append_all(journal, topic, _numbers(5))
-    assert _first(journal, topic, Edge.OLDEST) == b"0"
+    assert _first(journal, topic, LogEnd.OLDEST) == b"0"
 
 
 def test_r2_next_is_what_comes_after_the_reader_was_opened(journal: Journal, topic: str) -> None:
     append_all(journal, topic, _numbers(5))
-    with journal.reader(topic, Edge.NEXT) as reader:
+    with journal.reader(topic, LogEnd.NEXT) as reader:
         append_all(journal, topic, [b"new"])
         assert [record.value for record in read_until(reader, 1)] == [b"new"]
 
@@ -128,9 +128,11 @@ def test_r2_reading_at_the_end_waits_for_what_comes(journal: Journal, topic: str
         assert read_until(reader, 1)[0].value == b"new"
 
 
-def test_a_waiting_reader_is_woken_by_an_append(journal: Journal, topic: str, desk: Desk) -> None:
-    other = desk.open()
-    with journal.reader(topic, Edge.NEXT) as reader:
+def test_a_waiting_reader_is_woken_by_an_append(
+    journal: Journal, topic: str, opener: JournalOpener
+) -> None:
+    other = opener.open()
+    with journal.reader(topic, LogEnd.NEXT) as reader:
         timer = threading.Timer(0.2, lambda: other.append(topic, Outgoing(b"wake")))
         timer.start()
         records = list(reader.poll(DEADLINE_S))
@@ -140,19 +142,19 @@ def test_a_waiting_reader_is_woken_by_an_append(journal: Journal, topic: str, de
 
 def test_seek_moves_forward_and_back(journal: Journal, topic: str) -> None:
     places = append_all(journal, topic, _numbers(10))
-    with journal.reader(topic, Edge.OLDEST) as reader:
+    with journal.reader(topic, LogEnd.OLDEST) as reader:
         read_until(reader, 10)
-        for start, expected in ((places[4].offset, b"4"), (Edge.OLDEST, b"0"), (Since(0), b"0")):
+        for start, expected in ((places[4].offset, b"4"), (LogEnd.OLDEST, b"0"), (Since(0), b"0")):
             reader.seek(start)
             assert read_until(reader, 1)[0].value == expected
-        reader.seek(Edge.NEXT)
+        reader.seek(LogEnd.NEXT)
         append_all(journal, topic, [b"new"])
         assert read_until(reader, 1)[0].value == b"new"
 
 
 def test_a_poll_stops_at_its_number_of_records(journal: Journal, topic: str) -> None:
     append_all(journal, topic, _numbers(25))
-    with journal.reader(topic, Edge.OLDEST) as reader:
+    with journal.reader(topic, LogEnd.OLDEST) as reader:
         polls = list(_polls(reader, 25, max_records=10))
     assert max(map(len, polls)) <= 10
     assert [value for poll in polls for value in poll] == _numbers(25)
@@ -161,7 +163,7 @@ def test_a_poll_stops_at_its_number_of_records(journal: Journal, topic: str) -> 
 def test_r30_a_poll_stops_at_its_number_of_bytes(journal: Journal, topic: str) -> None:
     values = [bytes([number]) * 3000 for number in range(20)]
     append_all(journal, topic, values)
-    with journal.reader(topic, Edge.OLDEST) as reader:
+    with journal.reader(topic, LogEnd.OLDEST) as reader:
         polls = list(_polls(reader, 20, max_bytes=10_000))
     assert max(sum(map(len, poll)) for poll in polls) <= 10_000
     assert [value for poll in polls for value in poll] == values
@@ -170,7 +172,7 @@ def test_r30_a_poll_stops_at_its_number_of_bytes(journal: Journal, topic: str) -
 def test_a_record_larger_than_the_bytes_of_a_poll_comes_alone(journal: Journal, topic: str) -> None:
     values = [b"a", b"B" * 50_000, b"c"]
     append_all(journal, topic, values)
-    with journal.reader(topic, Edge.OLDEST) as reader:
+    with journal.reader(topic, LogEnd.OLDEST) as reader:
         polls = list(_polls(reader, 3, max_bytes=100))
     assert [b"B" * 50_000] in polls
     assert [value for poll in polls for value in poll] == values
@@ -190,7 +192,7 @@ def test_r17_a_reader_without_values_has_everything_else(journal: Journal, topic
     headers = {"entry": b"\x08\x01"}
     futures = [journal.append(topic, Outgoing(b"x" * 4000, headers, "k")) for _ in range(5)]
     offsets = [future.result(DEADLINE_S).offset for future in futures]
-    with journal.reader(topic, Edge.OLDEST, values=False) as reader:
+    with journal.reader(topic, LogEnd.OLDEST, values=False) as reader:
         records = read_until(reader, 5, max_bytes=100_000)
     assert [record.offset for record in records] == offsets
     assert {record.value for record in records} == {b""}
@@ -203,7 +205,7 @@ def test_a_reader_of_all_partitions_sees_each_in_order(journal: Journal) -> None
     for round_ in range(10):
         for key in keys:
             journal.append(topic, Outgoing(f"{key}:{round_}".encode(), key=key))
-    with journal.reader(topic, Edge.OLDEST) as reader:
+    with journal.reader(topic, LogEnd.OLDEST) as reader:
         records = read_until(reader, 120, max_records=7)
     for key in keys:
         own = [record.value.decode() for record in records if record.key == key]
@@ -218,7 +220,7 @@ def test_a_busy_partition_does_not_hide_the_others(journal: Journal) -> None:
     keys = {journal.partition_of(topic, str(number)): str(number) for number in range(20)}
     append_all(journal, topic, _numbers(300), key=keys[0])
     append_all(journal, topic, _numbers(300), key=keys[1])
-    with journal.reader(topic, Edge.OLDEST) as reader:
+    with journal.reader(topic, LogEnd.OLDEST) as reader:
         records = read_until(reader, 200, max_records=50)
     counts = Counter(record.partition for record in records[:200])
     assert min(counts[0], counts[1]) >= 50
@@ -229,7 +231,7 @@ def test_a_reader_of_one_partition_sees_only_that(journal: Journal) -> None:
     for number in range(60):
         journal.append(topic, Outgoing(b"x", key=str(number))).result(DEADLINE_S)
     bounds = journal.bounds(topic, 2)
-    with journal.reader(topic, Edge.OLDEST, partition=2) as reader:
+    with journal.reader(topic, LogEnd.OLDEST, partition=2) as reader:
         records = read_until(reader, bounds.next - bounds.oldest)
     assert {record.partition for record in records} == {2}
 
@@ -248,7 +250,7 @@ def test_reading_a_topic_that_is_missing_says_so(journal: Journal) -> None:
     missing = fresh_name()
     with (
         pytest.raises(TopicMissing, match=missing),
-        journal.reader(missing, Edge.OLDEST) as reader,
+        journal.reader(missing, LogEnd.OLDEST) as reader,
     ):
         reader.poll(1.0)
     with pytest.raises(TopicMissing, match=missing):
@@ -258,7 +260,7 @@ def test_reading_a_topic_that_is_missing_says_so(journal: Journal) -> None:
 def test_a_megabyte_a_record_comes_back_unchanged(journal: Journal, topic: str) -> None:
     values = [bytes([number]) * (1024 * 1024) for number in range(20)]
     append_all(journal, topic, values)
-    with journal.reader(topic, Edge.OLDEST) as reader:
+    with journal.reader(topic, LogEnd.OLDEST) as reader:
         polls = list(_polls(reader, 20))
     assert [value for poll in polls for value in poll] == values
     assert max(map(len, polls)) <= 8

@@ -8,8 +8,8 @@ import pytest
 
 from packhorse.messaging.api import (
     Bounds,
-    Edge,
     Journal,
+    LogEnd,
     OffsetOutOfRange,
     Outgoing,
     Reader,
@@ -18,7 +18,7 @@ from packhorse.messaging.api import (
 )
 from tests.harness.journals import (
     DEADLINE_S,
-    Desk,
+    JournalOpener,
     append_all,
     create,
     eventually,
@@ -60,53 +60,57 @@ def test_a_wrong_topic_is_one_sentence(journal: Journal, wanted: dict[str, int],
     assert word in sentence
 
 
-def test_creating_again_changes_nothing(journal: Journal, desk: Desk) -> None:
+def test_creating_again_changes_nothing(journal: Journal, opener: JournalOpener) -> None:
     name = create(journal, partitions=2)
     append_all(journal, name, [b"kept"])
     before = journal.identity(name)
-    desk.open().create_topics([TopicSpec(name, partitions=5)])
+    opener.open().create_topics([TopicSpec(name, partitions=5)])
     assert journal.identity(name) == before
     assert journal.bounds(name).next > 0
 
 
-def test_two_processes_create_the_same_topics_at_once(desk: Desk) -> None:
+def test_two_processes_create_the_same_topics_at_once(opener: JournalOpener) -> None:
     specs = [TopicSpec(fresh_name(), partitions=2) for _ in range(5)]
     creators = [
-        threading.Thread(target=desk.open().create_topics, args=(order,))
+        threading.Thread(target=opener.open().create_topics, args=(order,))
         for order in (specs, list(reversed(specs)))
     ]
     for creator in creators:
         creator.start()
     for creator in creators:
         creator.join()
-    journal = desk.open()
+    journal = opener.open()
     assert journal.check_topics(specs) == []
 
 
 def test_r24_identity_is_the_same_for_everybody_and_differs_between_topics(
-    journal: Journal, desk: Desk
+    journal: Journal, opener: JournalOpener
 ) -> None:
     one, two = create(journal), create(journal)
-    assert journal.identity(one) == desk.open().identity(one)
+    assert journal.identity(one) == opener.open().identity(one)
     assert journal.identity(one) != journal.identity(two)
 
 
-def test_r24_a_topic_created_anew_has_another_identity(journal: Journal, desk: Desk) -> None:
+def test_r24_a_topic_created_anew_has_another_identity(
+    journal: Journal, opener: JournalOpener
+) -> None:
     name = create(journal)
     append_all(journal, name, [b"old"])
     before = journal.identity(name)
-    desk.backend.remove_topic(name)
-    fresh = desk.open()
+    opener.backend.remove_topic(name)
+    fresh = opener.open()
     fresh.create_topics([TopicSpec(name)])
     eventually(lambda: fresh.identity(name) != before, "another identity")
     assert fresh.bounds(name) == Bounds(0, 0)
 
 
-def test_r24_a_journal_that_stayed_open_sees_the_new_topic(journal: Journal, desk: Desk) -> None:
+def test_r24_a_journal_that_stayed_open_sees_the_new_topic(
+    journal: Journal, opener: JournalOpener
+) -> None:
     name = create(journal)
     append_all(journal, name, [b"old"])
     before = journal.identity(name)
-    desk.backend.remove_topic(name)
+    opener.backend.remove_topic(name)
     eventually(lambda: name in "".join(journal.check_topics([TopicSpec(name)])), "it is gone")
     journal.create_topics([TopicSpec(name)])
     eventually(lambda: _identity(journal, name) not in ("", before), "another identity")
@@ -130,7 +134,7 @@ def test_r4_truncation_moves_the_oldest_up_and_changes_nothing_above(
     journal.truncate(topic, places[6].offset)
     assert journal.bounds(topic) == Bounds(places[6].offset, places[9].offset + 1)
     assert journal.read_at(topic, places[5].offset) is None
-    with journal.reader(topic, Edge.OLDEST) as reader:
+    with journal.reader(topic, LogEnd.OLDEST) as reader:
         records = read_until(reader, 4)
     assert [record.value for record in records] == [b"6", b"7", b"8", b"9"]
     assert [record.offset for record in records] == [place.offset for place in places[6:]]
@@ -149,7 +153,7 @@ def test_r4_an_emptied_topic_goes_on_with_the_next_offset(journal: Journal, topi
     journal.truncate(topic, end)
     assert journal.bounds(topic) == Bounds(end, end)
     assert append_all(journal, topic, [b"y"])[0].offset == end
-    with journal.reader(topic, Edge.OLDEST) as reader:
+    with journal.reader(topic, LogEnd.OLDEST) as reader:
         assert [record.offset for record in read_until(reader, 1)] == [end]
 
 
@@ -170,7 +174,7 @@ def test_r2_a_reader_whose_next_record_is_gone_is_told(journal: Journal, topic: 
                 read_until(reader, 1)
         assert (refused.value.wanted, refused.value.partition) == (places[2].offset, 0)
         assert refused.value.bounds == journal.bounds(topic)
-        reader.seek(Edge.OLDEST)
+        reader.seek(LogEnd.OLDEST)
         assert read_until(reader, 1)[0].value == b"6"
 
 
@@ -180,7 +184,7 @@ def test_r2_a_reader_is_told_also_when_the_log_went_on(journal: Journal, topic: 
     A backend that has fetched ahead may still deliver what is gone, but not leave any of it out.
     """
     places = append_all(journal, topic, [str(number).encode() for number in range(50)])
-    with journal.reader(topic, Edge.OLDEST) as reader:
+    with journal.reader(topic, LogEnd.OLDEST) as reader:
         seen = [record.value for record in read_until(reader, 10, max_records=10)]
         journal.truncate(topic, places[-1].offset + 1)
         append_all(journal, topic, [b"new"])
@@ -208,9 +212,11 @@ def _swept(journal: Journal, topic: str) -> Bounds:
     return journal.bounds(topic)
 
 
-def test_r2_reading_while_retention_passes_never_jumps(journal: Journal, desk: Desk) -> None:
+def test_r2_reading_while_retention_passes_never_jumps(
+    journal: Journal, opener: JournalOpener
+) -> None:
     topic = create(journal)
-    writer, sweeper = desk.open(), desk.open()
+    writer, sweeper = opener.open(), opener.open()
     stop = threading.Event()
 
     def write() -> None:
@@ -236,7 +242,7 @@ def test_r2_reading_while_retention_passes_never_jumps(journal: Journal, desk: D
 def _read_without_jumps(journal: Journal, topic: str, seconds: float) -> None:
     expected = None  # the oldest is whatever retention has left when the reader begins
     end = time.monotonic() + seconds
-    with journal.reader(topic, Edge.OLDEST) as reader:
+    with journal.reader(topic, LogEnd.OLDEST) as reader:
         while time.monotonic() < end or expected is None:  # a busy broker may begin later
             try:
                 records = reader.poll(0.2, max_records=20)
@@ -249,8 +255,8 @@ def _read_without_jumps(journal: Journal, topic: str, seconds: float) -> None:
                 expected = record.offset + 1
 
 
-def test_j9_two_processes_enforce_retention_at_once(desk: Desk) -> None:
-    journal = desk.open()
+def test_two_processes_enforce_retention_at_once(opener: JournalOpener) -> None:
+    journal = opener.open()
     topic = create(journal, retention_ms=300)
     stop = threading.Event()
     failures: list[BaseException] = []
@@ -263,7 +269,7 @@ def test_j9_two_processes_enforce_retention_at_once(desk: Desk) -> None:
                 failures.append(error)
                 return
 
-    sweepers = [threading.Thread(target=sweep, args=(desk.open(),)) for _ in range(2)]
+    sweepers = [threading.Thread(target=sweep, args=(opener.open(),)) for _ in range(2)]
     for sweeper in sweepers:
         sweeper.start()
     for _ in range(20):

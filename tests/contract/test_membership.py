@@ -1,4 +1,4 @@
-"""What every store of the topology promises of the instances of one cluster (seed 002)."""
+"""What every store of the topology promises of the instances of one cluster."""
 
 import threading
 from collections.abc import Iterator

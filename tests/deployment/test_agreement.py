@@ -31,9 +31,9 @@ def where(container: Container) -> str:
 
 def settings_of(container: Container) -> list[type[BaseSettings]]:
     """Return what reads the variables: a worker reads some, and the tasks that it starts."""
-    room = SCRIPTS[container.command[0]].rpartition(".")[0]
-    module = import_module(f"{room}.settings")
-    worker = [module.WorkerSettings] if "worker" in container.command else []
+    service = SCRIPTS[container.command[0]].rpartition(".")[0]
+    module = import_module(f"{service}.settings")
+    worker = [module.PipelineWorkerSettings] if "worker" in container.command else []
     return [module.Settings, *worker]
 
 
@@ -108,7 +108,7 @@ async def answer(path: str) -> int:
         title="t", description="d", authenticator=Authenticator(Nobody()), readiness={}
     )
     transport = httpx.ASGITransport(app=app)
-    async with httpx.AsyncClient(transport=transport, base_url="http://program") as client:
+    async with httpx.AsyncClient(transport=transport, base_url="http://localhost") as client:
         return (await client.get(path)).status_code
 
 

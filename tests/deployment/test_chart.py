@@ -1,6 +1,5 @@
 """The Helm chart: linted, rendered and held against the Kubernetes schemas, without a cluster."""
 
-from collections.abc import Iterator
 from typing import Any
 
 import kubernetes_validate
@@ -9,7 +8,7 @@ import typer
 from helm_python import Chart, HelmError, lint
 
 from packhorse_services.pipeline.program import commands
-from tests.harness.deployment import CHART, full_values, manifests, pod_of
+from tests.harness.deployment import CHART, full_values, manifests, of_kind, pod_of, pods
 
 OLDEST, NEWEST = "1.30", kubernetes_validate.latest_version()
 FOREIGN_KINDS = {"ServiceMonitor"}  # of the Prometheus operator, unknown to Kubernetes itself
@@ -24,16 +23,6 @@ Manifest = dict[str, Any]
 @pytest.fixture(scope="module", params=VALUES)
 def rendered(request: pytest.FixtureRequest) -> list[Manifest]:
     return manifests(VALUES[request.param])
-
-
-def of_kind(documents: list[Manifest], kind: str) -> dict[str, Manifest]:
-    return {d["metadata"]["name"]: d for d in documents if d["kind"] == kind}
-
-
-def pods(documents: list[Manifest]) -> Iterator[Manifest]:
-    for document in documents:
-        if (pod := pod_of(document)) is not None:
-            yield pod
 
 
 @pytest.mark.parametrize("values", VALUES.values(), ids=VALUES)
@@ -215,7 +204,7 @@ def test_the_network_policy_lets_out_dns_and_what_is_listed() -> None:
 
 def test_one_task_of_a_kind_runs_at_a_time_and_is_one_that_the_program_has() -> None:
     assert not of_kind(manifests(), "CronJob")
-    assert len(of_kind(manifests(full_values()), "CronJob")) == 4  # the audit is off
+    assert len(of_kind(manifests(full_values()), "CronJob")) == 5  # the audit is off
     jobs = of_kind(manifests({"pipeline": {"enabled": True}}), "CronJob")
     assert len(jobs) == 5
     for job in jobs.values():

@@ -12,10 +12,9 @@ from urllib.parse import urlsplit
 import psycopg
 import pytest
 
-from packhorse.db.engine import open_engine
 from packhorse.db.migrate import upgrade
 from packhorse.runtime.token_file import TokenFile
-from packhorse_services.cli.embedded import EmbeddedPostgres
+from packhorse_services.cli.stack.embedded import EmbeddedPostgres
 from tests.harness.composed import composed_secrets, prepared_postgres
 from tests.harness.deployment import (
     COMPOSE,
@@ -153,9 +152,7 @@ def databases(server: EmbeddedPostgres, secrets: Path) -> dict[str, str]:
 def test_every_database_is_made_and_takes_the_migrations(databases: dict[str, str]) -> None:
     assert set(databases) == {"author", "sub1", "sub2", "sub3"}
     for url in databases.values():
-        engine = open_engine(url, "tests")
-        upgrade(engine)
-        engine.dispose()
+        upgrade(url, "tests")
         with psycopg.connect(url) as connection:
             found = connection.execute("SELECT count(*) FROM content.node").fetchone()
         assert found == (0,)

@@ -8,13 +8,11 @@ import psycopg
 import pytest
 
 from packhorse.content import tree
-from packhorse.db.engine import open_engine
 from packhorse.db.migrate import upgrade
 from packhorse.messaging.open import open_journal
 from packhorse.wire.messages import Action
-from packhorse_services.cli.embedded import EmbeddedPostgres
-from packhorse_services.publisher.distribute import DistributionRequest
-from packhorse_services.publisher.pending import Pending
+from packhorse_services.cli.stack.embedded import EmbeddedPostgres
+from packhorse_services.publisher.outbox.request import DistributionRequest, Pending
 from tests.harness.cleanup import staged
 from tests.harness.feed import Feed, page
 from tests.harness.postgres import Databases
@@ -38,9 +36,7 @@ def new_database(postgres: EmbeddedPostgres, databases: Databases) -> Iterator[N
         def new(name: str) -> str:
             superuser.execute(f"CREATE DATABASE {name} OWNER restricted")
             url = f"postgresql://restricted:restricted@{address}/{name}"
-            engine = open_engine(url, "tests")
-            upgrade(engine)
-            engine.dispose()
+            upgrade(url, "tests")
             return url
 
         yield new

@@ -14,22 +14,22 @@ _UNUSED = {
     "topology": _NO_LOG_NO_BLOBS,
     "jobs": _NO_LOG_NO_BLOBS,
 }
-_ROOMS = ("publisher", "content", "subscriber", "cleanup", "topology", "jobs", "pipeline")
+_SERVICES = ("publisher", "content", "subscriber", "cleanup", "topology", "jobs", "pipeline")
 
 
-def documented(room: str) -> set[str]:
-    """Return the settings that the table gives to a room."""
+def documented(service: str) -> set[str]:
+    """Return the settings that the table gives to a service."""
     found: set[str] = set()
     for names, programs in _ROW.findall(_PAGE.read_text()):
         everyone, _, but = programs.partition(" but ")
-        has = room != but if everyone == "all" else room in programs.split(", ")
+        has = service != but if everyone == "all" else service in programs.split(", ")
         if has:
             found |= {name.lower() for name in re.findall(r"`PACKHORSE_([A-Z0-9_]+)`", names)}
     return found
 
 
-@pytest.mark.parametrize("room", _ROOMS)
-def test_the_table_has_every_setting_of_a_program_and_no_other(room: str) -> None:
-    fields = set(import_module(f"packhorse_services.{room}.settings").Settings.model_fields)
+@pytest.mark.parametrize("service", _SERVICES)
+def test_the_table_has_every_setting_of_a_program_and_no_other(service: str) -> None:
+    fields = set(import_module(f"packhorse_services.{service}.settings").Settings.model_fields)
     twins = {f"{name}_file" for name in fields}
-    assert fields - twins == (documented(room) | _UNUSED.get(room, set()))
+    assert fields - twins == (documented(service) | _UNUSED.get(service, set()))

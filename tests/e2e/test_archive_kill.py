@@ -1,4 +1,4 @@
-"""S1 for real: the archive's process group, the JVM in it, is killed again and again."""
+"""The archive's process group, the JVM in it, is killed again and again."""
 
 import os
 import random
@@ -11,8 +11,8 @@ import pytest
 
 from packhorse.messaging.open import open_journal
 from packhorse.wire.topics import Topics
-from packhorse_services.pipeline import tables
-from packhorse_services.pipeline.location import Location
+from packhorse_services.pipeline.storage import tables
+from packhorse_services.pipeline.storage.location import Location
 from tests.harness.archive import everything_in, fill
 from tests.harness.journals import fresh_name
 from tests.harness.kafka.broker import RunningKafka
@@ -23,14 +23,14 @@ from tests.harness.waiting import eventually
 
 pytestmark = [pytest.mark.spark, pytest.mark.timeout(1800)]
 
-KILLS = int(os.environ.get("PACKHORSE_ARCHIVE_KILLS", "2"))
+KILLS = int(os.environ.get("TEST_ARCHIVE_KILLS", "1"))
 NUMBERS = range(25)
 """Of which each makes six records."""
 BATCH = 100
 START_S = 600.0
 
 
-@pytest.fixture(params=["sql", "kafka"])
+@pytest.fixture(params=["sql", pytest.param("kafka", marks=[pytest.mark.kafka, pytest.mark.depth])])
 def journal_url(request: pytest.FixtureRequest) -> Iterator[str]:
     if request.param == "kafka":
         broker: RunningKafka = request.getfixturevalue("kafka")
@@ -48,7 +48,7 @@ def commits(location: Location) -> int:
     )
 
 
-def test_s1_killed_with_its_jvm_the_archive_is_whole(journal_url: str, tmp_path: Path) -> None:
+def test_killed_with_its_jvm_the_archive_is_whole(journal_url: str, tmp_path: Path) -> None:
     prefix = fresh_name()
     topics = Topics.prefixed(prefix)
     location = Location.parse(str(tmp_path / "tables"))

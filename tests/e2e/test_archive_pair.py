@@ -1,4 +1,4 @@
-"""S8: two live archives on one checkpoint; `--continuous`, its metrics, and its end by SIGTERM.
+"""Two live archives on one checkpoint; `--continuous`, its metrics, and its end by SIGTERM.
 
 On Kafka with tables on S3, too: there another source plans, and other commits exclude each other.
 """
@@ -15,9 +15,9 @@ import pytest
 from packhorse.messaging.api import Journal
 from packhorse.messaging.open import open_journal
 from packhorse.wire.topics import Topics
-from packhorse_services.cli.ports import free_ports
-from packhorse_services.pipeline import tables
-from packhorse_services.pipeline.location import Location
+from packhorse_services.cli.stack.ports import free_ports
+from packhorse_services.pipeline.storage import tables
+from packhorse_services.pipeline.storage.location import Location
 from tests.e2e.test_archive_kill import places
 from tests.harness.archive import everything_in, fill
 from tests.harness.journals import fresh_name
@@ -116,7 +116,9 @@ def has_fallen(run: Process) -> bool:
     return "packhorse_services/pipeline/__main__.py" in run.log.read_text()
 
 
-@pytest.fixture(params=["sql", pytest.param("kafka-s3", marks=pytest.mark.kafka)])
+@pytest.fixture(
+    params=["sql", pytest.param("kafka-s3", marks=[pytest.mark.kafka, pytest.mark.depth])]
+)
 def pair(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Pair]:
     if request.param == "sql":
         url, tables_url = request.getfixturevalue("database_url"), str(tmp_path / "tables")
@@ -133,7 +135,7 @@ def pair(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Pair]:
         made.journal.close()
 
 
-def test_s8_of_two_live_archives_one_ends_and_nothing_is_there_twice(pair: Pair) -> None:
+def test_of_two_live_archives_one_ends_and_nothing_is_there_twice(pair: Pair) -> None:
     pair.fill()
     first, second = pair.runs
     first.start()

@@ -39,6 +39,7 @@ def archive(settings: dict[str, str], *options: str) -> subprocess.CompletedProc
     )
 
 
+@pytest.mark.depth
 def test_it_says_how_much_it_has_archived_and_then_that_nothing_was_waiting(
     settings: dict[str, str],
 ) -> None:
@@ -60,6 +61,7 @@ def test_it_says_how_much_it_has_archived_and_then_that_nothing_was_waiting(
     assert again.stdout == f"nothing was waiting; the archive at {place} is up to date\n"
 
 
+@pytest.mark.depth
 def test_a_journal_that_can_not_be_used_is_a_line_that_names_its_setting(
     settings: dict[str, str],
 ) -> None:

@@ -7,13 +7,13 @@ from collections.abc import Iterator
 
 import pytest
 
-from packhorse.messaging.api import Edge
+from packhorse.messaging.api import LogEnd
 from packhorse.messaging.numbered import number_of
 from packhorse.messaging.open import open_journal
 from packhorse.wire.messages import PackageEntry
 from packhorse.wire.package_codec import decode_entry
 from tests.harness.bulk import TOP, odd_nodes, written
-from tests.harness.command_line import packhorse
+from tests.harness.command_line import packhorse_program
 from tests.harness.postgres import Databases
 from tests.harness.processes import Process
 from tests.harness.site import Site, site
@@ -24,8 +24,8 @@ pytestmark = pytest.mark.spark
 
 ID = "huge"
 PART_NODES = 100
-ROOM = "packhorse_services.pipeline"
-SENT = f"{ROOM}.bulk.publisher_api:Publisher._sent"
+SERVICE = "packhorse_services.pipeline"
+SENT = f"{SERVICE}.bulk.publisher_api:PublisherClient._sent"
 """Before the 1st call nothing can be out, however late the test's own kill comes. After the 4th it
 has registered and sent three parts; of the last one it never learns that it is out."""
 
@@ -35,7 +35,7 @@ class BulkSite:
 
     def __init__(self, built: Site, journal_url: str) -> None:
         self.site, self.journal_url = built, journal_url
-        folder = built.rooms.folder
+        folder = built.programs.folder
         self.blobs = folder / "blobs"
         self.environment = {
             **spark_environment(),
@@ -43,18 +43,18 @@ class BulkSite:
             "PACKHORSE_BLOBS_URL": str(self.blobs),
             "PACKHORSE_TABLES_URL": str(folder / "tables"),
             "PACKHORSE_PUBLISHER_URL": built.publisher.url,
-            "PACKHORSE_PUBLISHER_TOKEN": built.rooms.token,
+            "PACKHORSE_PUBLISHER_TOKEN": built.programs.token,
         }
         command = ("bulk", "--deep", TOP, "--id", ID, "--part-nodes", str(PART_NODES))
         deadly = (sys.executable, "-m", "tests.harness.killed_program")
-        first = (*deadly, f"{SENT}@before1", ROOM, *command)
-        second = (*deadly, f"{SENT}@after4", ROOM, *command)
+        first = (*deadly, f"{SENT}@before1", SERVICE, *command)
+        second = (*deadly, f"{SENT}@after4", SERVICE, *command)
         self.program = Process("bulk", first, self.environment, folder)
         self.killed = Process("killed", second, self.environment, folder)
 
     def resumed(self) -> tuple[str, ...]:
         """Return the arguments of `packhorse` that go on with it."""
-        connection = ("--server", self.site.publisher.url, "--token", self.site.rooms.token)
+        connection = ("--server", self.site.publisher.url, "--token", self.site.programs.token)
         return (*connection, "distribute", "--deep", TOP, "--bulk", "--id", ID)
 
     def stored(self) -> int:
@@ -62,10 +62,10 @@ class BulkSite:
 
     def published(self) -> list[tuple[int, PackageEntry]]:
         """Return sequence and entry of each package of the bulk producer, as the journal has it."""
-        topic = f"{self.site.rooms.all[0].environment['PACKHORSE_TOPIC_PREFIX']}_package"
+        topic = f"{self.site.programs.all[0].environment['PACKHORSE_TOPIC_PREFIX']}_package"
         journal, found, position = open_journal(self.journal_url, client_name="tests"), [], -1
         end = journal.bounds(topic).next
-        with journal.reader(topic, Edge.OLDEST, partition=0) as reader:
+        with journal.reader(topic, LogEnd.OLDEST, partition=0) as reader:
             while position < end:
                 for record in reader.poll(5):
                     number = number_of(record.headers)
@@ -105,7 +105,7 @@ def test_r5_r6_a_bulk_distribution_that_is_killed_in_both_phases_goes_out_once(
     bulk.site.put(last, properties={"written": "since"})
     bulk.site.distribute(last)  # newer than the last part, which is stale now
 
-    said = packhorse(*bulk.resumed(), data=bulk.site.rooms.folder / "none").stderr
+    said = packhorse_program(*bulk.resumed(), data=bulk.site.programs.folder / "none").stderr
     told = re.search(r"(\d+) parts sent, (\d+) had been sent before, 1 exports again", said)
     assert told is not None, said
     assert int(told[2]) >= len(before) > 0

@@ -5,14 +5,15 @@ import os
 import signal
 import subprocess
 import sys
+import zipfile
 from pathlib import Path
 
 import httpx
 import pytest
 
 from packhorse_services.cli.app import run
-from packhorse_services.cli.connection import read_token
-from tests.harness.command_line import Up, packhorse
+from packhorse_services.cli.client.connection import read_token
+from tests.harness.command_line import Up, packhorse, packhorse_program
 from tests.harness.processes import HEEDING
 from tests.harness.waiting import eventually
 
@@ -83,12 +84,16 @@ def _offsets(up: Up) -> list[int]:
         (["distribute", "/no/such/page"], 3, "'/no/such/page' does not exist"),
         (["distribute", "relative"], 2, "is not absolute"),
         (["errors", "redistribute", "sub1", "0"], 3, "no package with offset 0"),
+        (["errors", "redistribute", "sub1", "0", "1"], 3, "nothing was done"),
+        (["errors", "dismiss", "sub1", "0", "--yes"], 3, "no package with offset 0"),
+        (["forget", "subscriber", "sub1", "--yes"], 4, "announces itself"),
+        (["forget", "subscriber", "nobody", "--yes"], 3, "no subscriber 'nobody'"),
         (["distribute"], 2, "name at least one path"),
         (["get", "queue", "nobody"], 3, "no subscriber 'nobody'"),
         (["get", "errors", "nobody"], 3, "no subscriber 'nobody'"),
         (["get", "distribution", "dstrpck-0-0"], 3, "no such distribution"),
         (["clear", "queue", "nobody", "--yes"], 3, "no subscriber 'nobody'"),
-        (["clear", "queue", "sub1", "--yes", "--up-to", "999999"], 2, "the newest package"),
+        (["clear", "queue", "sub1", "--yes", "--up-to", "999999"], 2, "the log ends at offset"),
         (["--token", "wrong", "get", "queues"], 1, "--token-file"),
         (["--token-file", "/no/such/file", "get", "queues"], 2, "can't be read"),
         (["get", "nonsense"], 2, "No such command"),
@@ -168,11 +173,36 @@ def test_files_come_out_as_they_went_in(up: Up, tmp_path: Path) -> None:
         assert (tmp_path / "out" / name).read_bytes() == content
 
 
-def test_a_room_s_refusal_keeps_its_exit_code(up: Up, tmp_path: Path) -> None:
+def test_a_service_s_refusal_keeps_its_exit_code(up: Up, tmp_path: Path) -> None:
     target = str(tmp_path / "out")
-    refused = packhorse("content", "export", "/no/such/node", target, data=up.data, check=False)
-    assert refused.returncode == 1
-    assert "Traceback" not in refused.stderr
+    words = ("content", "export", "/no/such/node")
+    refused = packhorse_program(*words, target, data=up.data, check=False)
+    assert refused.returncode == 3
+    assert refused.stderr == "packhorse-content: there is nothing at '/no/such/node'\n"
+
+
+def test_content_goes_to_the_server_that_is_named_and_from_a_subscriber(
+    up: Up, tmp_path: Path
+) -> None:
+    stack = json.loads(up.output.read_text())
+    (tmp_path / "in").mkdir()
+    (tmp_path / "in" / "a.html").write_text("<p>a</p>")
+
+    def content(*arguments: str, server: str, code: int = 0) -> str:
+        done = packhorse("--server", server, "content", *arguments, data=up.data, check=False)
+        assert done.returncode == code, done.stderr
+        return done.stderr
+
+    source, target = str(tmp_path / "in"), str(tmp_path / "out.zip")
+    content("import", source, "--at", "/cli/named", server=stack["content"])
+    content("export", "/cli/named", target, server=stack["subscribers"]["sub1"], code=3)
+    packhorse("distribute", "--deep", "/cli/named", "--wait", data=up.data)
+    content("export", "/cli/named", target, server=stack["subscribers"]["sub1"])
+    with zipfile.ZipFile(target) as archive:
+        assert archive.read("a.html") == b"<p>a</p>"
+    refused = packhorse("--server", "http://127.0.0.1:1", "token", data=up.data, check=False)
+    assert refused.returncode == 3, "the stack's token is for the stack's own servers"
+    assert "none of the stack's" in refused.stderr
 
 
 def test_config_check_shows_no_secret(up: Up) -> None:
@@ -194,7 +224,7 @@ def test_topics_are_checked(up: Up) -> None:
 
 
 def test_a_cleanup_can_be_tried_without_removing(up: Up) -> None:
-    said = packhorse("cleanup", "run", "--dry-run", data=up.data).stdout
+    said = packhorse_program("cleanup", "run", "--dry-run", data=up.data).stdout
     assert "the log holds offsets" in said
 
 
@@ -208,10 +238,13 @@ def test_watching_shows_it_again(up: Up) -> None:
     command = [sys.executable, "-m", "packhorse_services.cli", *watching]
     with subprocess.Popen([*HEEDING, *command], stdout=subprocess.PIPE, text=True) as process:
         assert process.stdout is not None
-        shown = [process.stdout.readline().strip() for _ in range(6)]
+        shown = [process.stdout.readline().strip() for _ in range(9)]
         process.send_signal(signal.SIGINT)
         process.wait(300)
-    assert shown == ["sub1", "sub2", "sub3"] * 2
+    headings = [text for text in shown if text.startswith("# ")]
+    names = ["sub1", "sub2", "sub3"]
+    assert shown == [headings[0], *names, "", headings[1], *names]
+    assert headings == sorted(set(headings)), "each time says when it was"
     assert process.returncode == 130
 
 

@@ -11,7 +11,7 @@ import pytest
 from tests.harness.command_line import packhorse
 from tests.harness.live_site import Site, live_site
 from tests.harness.postgres import Databases
-from tests.harness.processes import Process, Room
+from tests.harness.processes import Process, Program
 from tests.harness.waiting import eventually
 
 
@@ -21,13 +21,13 @@ def site(databases: Databases) -> Iterator[Site]:
         yield site
 
 
-def reaching(site: Site, room: Room, *arguments: str) -> tuple[str, ...]:
-    return ("--server", room.url, "--token-file", str(site.programs.tokens), *arguments)
+def reaching(site: Site, program: Program, *arguments: str) -> tuple[str, ...]:
+    return ("--server", program.url, "--token-file", str(site.programs.tokens), *arguments)
 
 
 def test_events_are_followed_over_kill_9_without_a_loss(site: Site, tmp_path: Path) -> None:
-    room = site.publisher()
-    arguments = reaching(site, room, "events", "-o", "json", "--types", "package")
+    program = site.publisher()
+    arguments = reaching(site, program, "events", "-o", "json", "--types", "package")
     command = (sys.executable, "-m", "packhorse_services.cli", *arguments)
     follower = Process("events", command, {}, tmp_path)
     follower.start()
@@ -43,22 +43,22 @@ def test_events_are_followed_over_kill_9_without_a_loss(site: Site, tmp_path: Pa
         return told()[-1:] == expected[-1:]
 
     try:
-        eventually(lambda: streams(site, room) == 1, what=follower.said())
+        eventually(lambda: streams(site, program) == 1, what=follower.said())
         for _ in range(2):
-            expected += [site.distribute(room, path) for path in ("/a", "/b")]
+            expected += [site.distribute(program, path) for path in ("/a", "/b")]
             eventually(all_told, what=follower.said())
-            room.kill()
-            room.start()
-            room.ready()
-            expected += [site.distribute(room, path) for path in ("/a", "/b")]
+            program.kill()
+            program.start()
+            program.ready()
+            expected += [site.distribute(program, path) for path in ("/a", "/b")]
         eventually(all_told, timeout=180, what=follower.said())
         assert told() == expected
     finally:
         follower.kill()
 
 
-def streams(site: Site, room: Room) -> float:
-    text = site.ask(room, "/metrics").text
+def streams(site: Site, program: Program) -> float:
+    text = site.ask(program, "/metrics").text
     found = re.search(r"^packhorse_publisher_event_streams (\S+)", text, re.MULTILINE)
     assert found
     return float(found[1])
@@ -67,10 +67,10 @@ def streams(site: Site, room: Room) -> float:
 def test_following_ends_after_the_given_seconds_and_says_what_is_wrong(
     site: Site, tmp_path: Path
 ) -> None:
-    room = site.publisher()
+    program = site.publisher()
     site.announce("sub", -1)
-    eventually(lambda: site.ask(room, "/subscribers").json()["subscribers"])
-    arguments = reaching(site, room, "events", "--types", "subscriber")
+    eventually(lambda: site.ask(program, "/subscribers").json()["subscribers"])
+    arguments = reaching(site, program, "events", "--types", "subscriber")
     command = (sys.executable, "-m", "packhorse_services.cli", *arguments)
     follower = Process("subscriber-events", command, {}, tmp_path)
     follower.start()
@@ -79,7 +79,7 @@ def test_following_ends_after_the_given_seconds_and_says_what_is_wrong(
     finally:
         follower.kill()
     packhorse(*arguments, "--seconds", "1")
-    wrong = packhorse(*reaching(site, room, "events", "--types", "nonsense"), check=False)
+    wrong = packhorse(*reaching(site, program, "events", "--types", "nonsense"), check=False)
     assert (wrong.returncode, wrong.stdout) == (2, "")
     assert "query/types" in wrong.stderr
     nobody = packhorse("--server", "http://127.0.0.1:1", "events", check=False)
@@ -87,11 +87,13 @@ def test_following_ends_after_the_given_seconds_and_says_what_is_wrong(
 
 
 def test_distributions_are_found_by_path(site: Site) -> None:
-    room = site.publisher()
-    ids = [site.distribute(room, path) for path in ("/a", "/b", "/a")]
+    program = site.publisher()
+    ids = [site.distribute(program, path) for path in ("/a", "/b", "/a")]
     shown = packhorse(
-        *reaching(site, room, "get", "distributions", "--path-prefix", "/a", "-o", "name")
+        *reaching(site, program, "get", "distributions", "--path-prefix", "/a", "-o", "name")
     )
     assert shown.stdout.split() == [ids[2], ids[0]]
-    limited = packhorse(*reaching(site, room, "get", "distributions", "--limit", "1", "-o", "json"))
+    limited = packhorse(
+        *reaching(site, program, "get", "distributions", "--limit", "1", "-o", "json")
+    )
     assert [one["id"] for one in json.loads(limited.stdout)["distributions"]] == [ids[2]]

@@ -82,7 +82,9 @@ def test_r7_a_package_over_800_kib_goes_by_reference(running: Site) -> None:
         running.put(f"/large/{number}", properties={"noise": chance.randbytes(40_000).hex()})
     became = running.distribute_everywhere(deep=["/large"])
     assert became["size"] > 819_200
-    stored = list((running.rooms.folder / "blobs" / "packages").rglob(f"*{became['package_id']}*"))
+    stored = list(
+        (running.programs.folder / "blobs" / "packages").rglob(f"*{became['package_id']}*")
+    )
     assert [path.stat().st_size for path in stored if path.is_file()] == [became["size"]]
     assert _same_everywhere(running, "/large")
 
@@ -110,7 +112,7 @@ def test_the_queue_of_a_subscriber_that_is_away_waits_for_it(running: Site) -> N
 def test_everything_restarted_goes_on_where_it_was(running: Site) -> None:
     running.put("/restart/before")
     running.distribute_everywhere("/restart/before")
-    running.rooms.stop()
+    running.programs.stop()
     running.start()
     running.put("/restart/after")
     running.distribute_everywhere(deep=["/restart"])
@@ -122,7 +124,7 @@ def test_everything_killed_at_once_loses_and_repeats_nothing(running: Site) -> N
     for number in range(20):
         running.put(f"/killed/{number}")
         offsets.append(running.distribute(f"/killed/{number}")["offset"])
-    running.rooms.kill()
+    running.programs.kill()
     running.start()
     running.distribute_everywhere("/killed", action="TEST")
     assert offsets == sorted(set(offsets))

@@ -98,7 +98,10 @@ def test_a_publisher_that_is_killed_sends_nobody_away_who_waits(
 ) -> None:
     becomes(running, put(running, name, "pause"), "APPLIED")
     running.put(f"/{name}/open/page")
-    settings = {"PACKHORSE_SERVER": running.publisher.url, "PACKHORSE_TOKEN": running.rooms.token}
+    settings = {
+        "PACKHORSE_SERVER": running.publisher.url,
+        "PACKHORSE_TOKEN": running.programs.token,
+    }
     arguments = ("distribute", f"/{name}/open/page", *WAIT)
     command = (sys.executable, "-m", "packhorse_services.cli", *arguments)
     waiter = Process("waiter", command, settings, tmp_path)
@@ -120,12 +123,12 @@ def test_a_pause_survives_kill_9(running: Site, name: str) -> None:
     says(running, name, "PAUSED")
     running.put(f"/{name}/open/page")
     distributed = running.distribute(f"/{name}/open/page")
-    room = running.subscribers[name]
-    room.kill()
-    room.start()
-    room.ready()
+    program = running.subscribers[name]
+    program.kill()
+    program.start()
+    program.ready()
     eventually(
-        lambda: _lane(running, name)["state"] == "PAUSED",
+        lambda: _subscription(running, name)["state"] == "PAUSED",
         timeout=WAIT_S,
         what="it stands still again",
     )
@@ -135,13 +138,13 @@ def test_a_pause_survives_kill_9(running: Site, name: str) -> None:
     assert running.at(name, f"/{name}/open/page") is not None
 
 
-def _lane(site: Site, name: str) -> dict[str, Any]:
+def _subscription(site: Site, name: str) -> dict[str, Any]:
     answer = site.http.get(f"{site.subscribers[name].url}/status")
-    lane: dict[str, Any] = answer.json()["lanes"][0]
-    return lane
+    subscription: dict[str, Any] = answer.json()["subscriptions"][0]
+    return subscription
 
 
-def test_lim_6_a_clear_is_told_from_issue_to_end_also_to_one_that_is_away(
+def test_a_clear_is_told_from_issue_to_end_also_to_one_that_is_away(
     running: Site, name: str
 ) -> None:
     running.put(f"/{name}/closed")
@@ -150,15 +153,15 @@ def test_lim_6_a_clear_is_told_from_issue_to_end_also_to_one_that_is_away(
     eventually(
         lambda: running.queue(name)["state"] == "BLOCKED", timeout=WAIT_S, what="it is blocked"
     )
-    room = running.subscribers[name]
-    room.kill()
+    program = running.subscribers[name]
+    program.kill()
     behind = running.distribute(f"/{name}/open/page")
     waiting(running, name, 2)
     issued = command(running, running.clear(name, up_to_offset=refused["offset"]))
     given = becomes(running, issued, "SENT")
     assert given["removed"] is None
-    room.start()
-    room.ready()
+    program.start()
+    program.ready()
     applied = becomes(running, given, "APPLIED")
     assert applied["removed"] == 1
     assert applied["issued_at"] <= applied["seen_at"] <= applied["ended_at"]
@@ -216,6 +219,10 @@ def test_the_command_line_operates(up: Up) -> None:
     assert "APPLIED" in shown
     listed = run("get", "commands", "--subscriber", "sub3", "-o", "name").stdout.split()
     assert identifier in listed
+    retried = run("retry", "subscriber", "sub3", *WAIT)
+    assert "RETRY" in run("get", "command", retried.stdout.strip()).stdout
+    assert "told to retry" in retried.stderr
+    assert run("retry", "subscriber", "nobody", check=False).returncode == 3
     assert run("clear", "queue", "sub3", "--yes", *WAIT).stdout.strip().isdigit()
     assert run("pause", "subscriber", "nobody", check=False).returncode == 3
     assert run("get", "command", "0" * 32, check=False).returncode == 3

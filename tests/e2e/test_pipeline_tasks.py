@@ -8,8 +8,8 @@ from typing import Any
 import httpx
 import pytest
 
-from packhorse_services.cli.connection import read_token
-from tests.harness.command_line import Up, packhorse
+from packhorse_services.cli.client.connection import read_token
+from tests.harness.command_line import Up, packhorse_program
 from tests.harness.spark import spark_environment
 
 pytestmark = pytest.mark.spark
@@ -40,15 +40,15 @@ def history(up: Up, monkeypatch: pytest.MonkeyPatch) -> Up:
         monkeypatch.setenv(name, value)
     for name in NAMES:
         write(up, f"{TOP}/{name}", "first")
-    packhorse("distribute", "--deep", TOP, *WAIT, data=up.data)
+    packhorse_program("distribute", "--deep", TOP, *WAIT, data=up.data)
     write(up, f"{TOP}/a", "second")
-    packhorse("distribute", f"{TOP}/a", *WAIT, data=up.data)
+    packhorse_program("distribute", f"{TOP}/a", *WAIT, data=up.data)
     return up
 
 
 def test_every_task_one_after_the_other(history: Up) -> None:
     def task(*arguments: str, code: int = 0) -> subprocess.CompletedProcess[str]:
-        done = packhorse("pipeline", *arguments, data=history.data, check=False)
+        done = packhorse_program("pipeline", *arguments, data=history.data, check=False)
         assert done.returncode == code, f"{arguments}: {done.stdout}{done.stderr}"
         return done
 
@@ -57,7 +57,7 @@ def test_every_task_one_after_the_other(history: Up) -> None:
 
     assert "archived" in task("archive").stdout
     assert "measures made anew" in task("measures").stdout
-    assert "sub1" in packhorse("report", "delivery", data=history.data).stdout
+    assert "sub1" in packhorse_program("report", "delivery", data=history.data).stdout
 
     [made] = documents("snapshot")
     assert made["new"]

@@ -11,17 +11,17 @@ from pathlib import Path
 import httpx
 import pytest
 
-from packhorse.messaging.api import Edge
+from packhorse.messaging.api import LogEnd
 from packhorse.messaging.numbered import number_of
 from packhorse.messaging.open import open_journal
-from packhorse_services.cli.connection import read_token
-from packhorse_services.cli.data_directory import DataDirectory
+from packhorse_services.cli.client.connection import read_token
+from packhorse_services.cli.client.data_directory import DataDirectory
 from tests.harness.command_line import Up, packhorse
 from tests.harness.processes import Process
 
 LINES = 400
-SEND = "packhorse_services.cli.replay:_Replay._send"
-"""What sends a line: at so many calls of it a replay ends itself, however slow the test is."""
+SEND = "packhorse_services.cli.distribute.replay:_Replay._send"
+"""What sends lines: at so many calls of it a replay ends itself, however slow the test is."""
 
 
 @pytest.fixture
@@ -47,7 +47,7 @@ def sequences(up: Up, producer: str) -> list[int]:
     )
     topic, found = "aemdistribution_package", []
     end, position = journal.bounds(topic).next, -1
-    with journal.reader(topic, Edge.OLDEST, partition=0) as reader:
+    with journal.reader(topic, LogEnd.OLDEST, partition=0) as reader:
         while position < end:
             numbers = [number_of(record.headers) for record in reader.poll(5)]
             found += [n.sequence for n in numbers if n and f"/{producer}/" in n.producer]
@@ -74,7 +74,7 @@ def last_sequence(publisher: httpx.Client, producer: str) -> int:
 def test_r5_a_replay_that_is_killed_goes_on_and_sends_nothing_twice(
     up: Up, paths: Path, publisher: httpx.Client, tmp_path: Path
 ) -> None:
-    command = ("distribute", "--from-file", str(paths), "--producer", "killed")
+    command = ("distribute", "--from-file", str(paths), "--producer", "killed", "--batch", "9")
     program = ("packhorse_services.cli", "--data", str(up.data), *command)
     for point in ("before20", "after20"):
         deadly = (sys.executable, "-m", "tests.harness.killed_program", f"{SEND}@{point}")
@@ -112,9 +112,13 @@ def test_a_refused_line_is_named_and_the_replay_goes_on_from_there(
     assert stopped.returncode == 3
     assert f"{file}:2:" in stopped.stderr
     assert sequences(up, "refused") == [1]
+    with file.open("a") as more:
+        more.write("/nowhere/either\n")
     gone_on = packhorse(*command, "--keep-going", data=up.data, check=False)
     assert gone_on.returncode == 1
+    assert "Value error" not in gone_on.stderr
     assert sequences(up, "refused") == [1, 3]
+    assert "0 published" in packhorse(*command, data=up.data).stderr
 
 
 def test_stdin_is_a_file_too(up: Up) -> None:

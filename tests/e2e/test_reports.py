@@ -11,31 +11,31 @@ from pathlib import Path
 import httpx
 import pytest
 
-from packhorse_services.cli import rooms as cli_rooms
+from packhorse_services.cli import service_commands
 from packhorse_services.cli.app import run
-from packhorse_services.cli.data_directory import DataDirectory
-from packhorse_services.pipeline.location import Location
-from tests.harness.command_line import Up, packhorse
+from packhorse_services.cli.client.data_directory import DataDirectory
+from packhorse_services.pipeline.storage.location import Location
+from tests.harness.command_line import Up, packhorse_program
 from tests.harness.measures import WHEN, measure
-from tests.harness.processes import HEEDING, Room, rooms
+from tests.harness.processes import HEEDING, Program, running_programs
 
 HOURS = ("--from", WHEN["from"], "--to", WHEN["to"])
 
 
 @pytest.fixture(scope="module")
-def service(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Room]:
+def service(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Program]:
     """The service of reports on tables with a delivery more than fits one page."""
     tables = tmp_path_factory.mktemp("tables")
     rows = [{"subscriber": f"sub{number:05}"} for number in range(10_001)]
     measure(Location.parse(str(tables)), "delivery", *rows)
     measure(Location.parse(str(tables)), "slowest", {"path": "=/a,b"})
-    with rooms("", tables_url=str(tables)) as made:
-        room = made.reports(tables_url=str(tables))
+    with running_programs("", tables_url=str(tables)) as made:
+        program = made.reports(tables_url=str(tables))
         made.start()
-        yield room
+        yield program
 
 
-def _both(service: Room, *arguments: str) -> tuple[str, str]:
+def _both(service: Program, *arguments: str) -> tuple[str, str]:
     """Return what a report is from the tables themselves, and through the service."""
     environment = {**os.environ, **service.environment}
     program = (sys.executable, "-m", "packhorse_services.cli", "report", *arguments, *HOURS)
@@ -49,14 +49,14 @@ def _both(service: Room, *arguments: str) -> tuple[str, str]:
 
 
 @pytest.mark.parametrize("form", ["json", "csv"])
-def test_a_report_of_many_pages_is_one_document(service: Room, form: str) -> None:
+def test_a_report_of_many_pages_is_one_document(service: Program, form: str) -> None:
     tables, served = _both(service, "delivery", "--format", form)
     assert tables == served
     count = len(json.loads(tables)["rows"]) if form == "json" else len(tables.splitlines()) - 1
     assert count == 10_001
 
 
-def test_the_forms_of_a_report(service: Room) -> None:
+def test_the_forms_of_a_report(service: Program) -> None:
     text, served = _both(service, "slowest", "--format", "csv")
     assert text == served
     assert '"\'=/a,b"' in text
@@ -65,7 +65,7 @@ def test_the_forms_of_a_report(service: Room) -> None:
     assert page.startswith("<!DOCTYPE html>")
 
 
-def test_the_service_shows_its_measures_to_who_has_a_token(service: Room) -> None:
+def test_the_service_shows_its_measures_to_who_has_a_token(service: Program) -> None:
     assert httpx.get(f"{service.url}/metrics", timeout=120).status_code == 401
     assert httpx.get(f"{service.url}/reports/delivery", timeout=120).status_code == 401
 
@@ -76,23 +76,23 @@ def test_reports_need_no_right_to_write(tmp_path: Path) -> None:
     for folder in (tables, *tables.rglob("*/")):
         folder.chmod(0o555)
     rights = () if os.geteuid() else ("setpriv", "--bounding-set=-dac_override", "--")
-    with rooms("") as made:
-        room = made.reports(tables_url=str(tables))
-        room.start(rights)
+    with running_programs("") as made:
+        service = made.reports(tables_url=str(tables))
+        service.start(rights)
         headers = {"Authorization": f"Bearer {made.token}"}
         served = httpx.get(
-            f"{room.ready().url}/reports/delivery", params=WHEN, headers=headers, timeout=120
+            f"{service.ready().url}/reports/delivery", params=WHEN, headers=headers, timeout=120
         )
         assert [row["delivered"] for row in served.json()["rows"]] == [4711]
         program = (*rights, sys.executable, "-m", "packhorse_services.pipeline")
         asked = subprocess.run(
             [*program, "report", "delivery", *HOURS],
-            env={**os.environ, **room.environment}, capture_output=True, text=True, check=False,
+            env={**os.environ, **service.environment}, capture_output=True, text=True, check=False,
         )  # fmt: skip
         assert "4711" in asked.stdout, asked.stderr
         refused = subprocess.run(
             [*program, "measures"],
-            env={**os.environ, **room.environment}, capture_output=True, text=True, check=False,
+            env={**os.environ, **service.environment}, capture_output=True, text=True, check=False,
         )  # fmt: skip
         assert (refused.returncode, len(refused.stderr.splitlines())) == (2, 1)
         assert "can't be written" in refused.stderr
@@ -100,15 +100,15 @@ def test_reports_need_no_right_to_write(tmp_path: Path) -> None:
 
 def test_after_up_reports_need_no_setting(up: Up, tmp_path: Path) -> None:
     settings = DataDirectory(up.data).author_settings()
-    early = packhorse("report", "delivery", data=up.data, check=False)
+    early = packhorse_program("report", "delivery", data=up.data, check=False)
     assert (early.returncode, early.stdout) == (2, "")
     assert f"no archive at {settings['PACKHORSE_TABLES_URL']}" in early.stderr
     assert not Path(settings["PACKHORSE_TABLES_URL"]).exists()
     measure(Location.parse(settings["PACKHORSE_TABLES_URL"]), "delivery", {"delivered": 4711})
-    assert "4711" in packhorse("report", "delivery", *HOURS, data=up.data).stdout
-    assert "SUBSCRIBER" in packhorse("report", "delivery", data=up.data).stdout
+    assert "4711" in packhorse_program("report", "delivery", *HOURS, data=up.data).stdout
+    assert "SUBSCRIBER" in packhorse_program("report", "delivery", data=up.data).stdout
     file = tmp_path / "report.html"
-    packhorse(
+    packhorse_program(
         *("report", "delivery", *HOURS, "--format", "html", "--output", str(file)), data=up.data
     )
     assert "4,711" in file.read_text()
@@ -123,7 +123,7 @@ def test_after_up_reports_need_no_setting(up: Up, tmp_path: Path) -> None:
         timeout=120,
     )
     assert answer.status_code == 200
-    checked = packhorse("config", "check", data=up.data).stdout
+    checked = packhorse_program("config", "check", data=up.data).stdout
     assert settings["PACKHORSE_PUBLISHER_TOKEN"] not in checked
 
 
@@ -139,13 +139,15 @@ def test_what_is_wrong_is_said_with_exit_code_2(
     arguments: tuple[str, ...], said: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("PACKHORSE_TABLES_URL", str(tmp_path / "tables"))
-    done = packhorse(*arguments, data=tmp_path / "none", check=False)
+    done = packhorse_program(*arguments, data=tmp_path / "none", check=False)
     assert done.returncode == 2
     assert said in done.stderr
 
 
-def test_help_is_that_of_the_room(tmp_path: Path) -> None:
-    assert "PACKHORSE_PORT" in packhorse("pipeline", "serve", "--help", data=tmp_path).stdout
+def test_help_is_that_of_the_service(tmp_path: Path) -> None:
+    assert (
+        "PACKHORSE_PORT" in packhorse_program("pipeline", "serve", "--help", data=tmp_path).stdout
+    )
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
@@ -175,8 +177,9 @@ def test_a_task_is_ended_in_order(number: signal.Signals, tmp_path: Path) -> Non
 def test_where_the_pipeline_is_not_installed_one_line_says_what_to_do(
     monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str], tmp_path: Path
 ) -> None:
-    monkeypatch.setattr(cli_rooms, "find_spec", lambda name: None)
+    monkeypatch.setattr(service_commands, "find_spec", lambda name: None)
     assert run(["--data", str(tmp_path), "pipeline", "archive"]) == 2
     assert capfd.readouterr().err == (
-        "error: the pipeline needs pyspark: pip install 'packhorse[pipeline]'\n"
+        f"error: the pipeline needs pyspark: {sys.executable} -m pip install -e '.[pipeline]' in "
+        "the folder of packhorse's sources\n"
     )

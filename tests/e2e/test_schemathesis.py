@@ -7,10 +7,10 @@ from pathlib import Path
 
 import pytest
 
-from packhorse_services.pipeline.location import Location
+from packhorse_services.pipeline.storage.location import Location
 from tests.harness.measures import measure
 from tests.harness.postgres import Databases
-from tests.harness.processes import Room
+from tests.harness.processes import Program
 from tests.harness.site import Site, site
 
 pytestmark = pytest.mark.timeout(1800)
@@ -18,7 +18,7 @@ pytestmark = pytest.mark.timeout(1800)
 CONFIGURATION = Path(__file__).parents[2] / "schemathesis.toml"
 EXAMPLES = 25
 
-Attacked = dict[str, Room]
+Attacked = dict[str, Program]
 
 
 @pytest.fixture(scope="module")
@@ -26,10 +26,10 @@ def attacked(databases: Databases) -> Iterator[tuple[Site, Attacked]]:
     """A site with something in every place, so that operations have something to find."""
     with site(databases, databases.new("journal")) as built:
         subscriber = built.subscriber("sub1", editable=True)
-        cleanup = built.rooms.cleanup(built.author_url)
-        pipeline = built.rooms.reports()
-        topology = built.rooms.topology(built.author_url)
-        jobs = built.rooms.jobs(built.author_url)
+        cleanup = built.programs.cleanup(built.author_url)
+        pipeline = built.programs.reports()
+        topology = built.programs.topology(built.author_url)
+        jobs = built.programs.jobs(built.author_url)
         # Before its service: that is ready once there is a folder.
         measure(Location.parse(pipeline.environment["PACKHORSE_TABLES_URL"]), "delivery", {})
         built.start()
@@ -50,21 +50,21 @@ def attacked(databases: Databases) -> Iterator[tuple[Site, Attacked]]:
 
 
 @pytest.mark.parametrize(
-    "room", ["publisher", "content", "subscriber", "cleanup", "pipeline", "topology", "jobs"]
+    "program", ["publisher", "content", "subscriber", "cleanup", "pipeline", "topology", "jobs"]
 )
 def test_schemathesis_finds_nothing(
-    room: str, attacked: tuple[Site, Attacked], tmp_path: Path
+    program: str, attacked: tuple[Site, Attacked], tmp_path: Path
 ) -> None:
     built, services = attacked
-    done = _attack(services[room], built.rooms.token, tmp_path)
+    done = _attack(services[program], built.programs.token, tmp_path)
     assert done.returncode == 0, done.stdout[-6000:] + done.stderr[-2000:]
-    assert services[room].running, services[room].said()
+    assert services[program].running, services[program].said()
 
 
-def _attack(room: Room, token: str, folder: Path) -> subprocess.CompletedProcess[str]:
+def _attack(program: Program, token: str, folder: Path) -> subprocess.CompletedProcess[str]:
     command = [
         *(Path(sys.executable).parent / "schemathesis", "--config-file", CONFIGURATION),
-        *("run", f"{room.url}/openapi.json", "-H", f"Authorization: Bearer {token}"),
+        *("run", f"{program.url}/openapi.json", "-H", f"Authorization: Bearer {token}"),
         *("--seed", "1", "--max-examples", str(EXAMPLES), "--no-color"),
         *("--generation-database", "none", "--request-timeout", "120"),
     ]
@@ -78,6 +78,7 @@ def _attack(room: Room, token: str, folder: Path) -> subprocess.CompletedProcess
     )
 
 
+@pytest.mark.proof
 def test_an_undocumented_answer_is_noticed(tmp_path: Path, attacked: tuple[Site, Attacked]) -> None:
     """A checker that can't fail is none: the document of one service, the answers of another."""
     built, services = attacked
@@ -87,7 +88,7 @@ def test_an_undocumented_answer_is_noticed(tmp_path: Path, attacked: tuple[Site,
     command = [
         *(Path(sys.executable).parent / "schemathesis", "run", document),
         *("--url", services["cleanup"].url, "--seed", "1", "--max-examples", "5"),
-        *("-H", f"Authorization: Bearer {built.rooms.token}", "--generation-database", "none"),
+        *("-H", f"Authorization: Bearer {built.programs.token}", "--generation-database", "none"),
     ]
     done = subprocess.run(
         [str(part) for part in command],

@@ -13,9 +13,9 @@ from deltalake import DeltaTable
 
 from packhorse.messaging.open import open_journal
 from packhorse.wire.topics import Topics
-from packhorse_services.pipeline import tables
-from packhorse_services.pipeline.jars import java
-from packhorse_services.pipeline.location import Location
+from packhorse_services.pipeline.engine.jars import java
+from packhorse_services.pipeline.storage import tables
+from packhorse_services.pipeline.storage.location import Location
 from tests.harness.archive import everything_in, fill
 from tests.harness.spark_cluster import SparkCluster, spark_cluster
 from tests.harness.waiting import eventually
@@ -24,8 +24,8 @@ pytestmark = pytest.mark.spark
 
 PROBE = """
 import json
-from packhorse_services.pipeline.location import Location
-from packhorse_services.pipeline.session import spark_session
+from packhorse_services.pipeline.storage.location import Location
+from packhorse_services.pipeline.engine.session import spark_session
 from packhorse_services.pipeline.settings import Settings
 
 spark = spark_session(Settings(), Location.parse("/nowhere"), "probe")
@@ -92,6 +92,7 @@ def test_a_refusal_is_one_line_and_the_exit_code_comes_through(
     assert "PACKHORSE_JOURNAL_URL" in done.stdout  # spark-submit has one stream for its program
 
 
+@pytest.mark.depth
 def test_what_a_bare_spark_submit_was_told_is_not_overruled(tmp_path: Path) -> None:
     probe = tmp_path / "probe.py"
     probe.write_text(PROBE)

@@ -39,7 +39,7 @@ def states(staged: Site, accepted: Document) -> dict[str, str]:
     return {one["subscriber"]: one["state"] for one in became}
 
 
-def test_p11_golden_first_then_the_one_that_waits(staged: Site) -> None:
+def test_golden_first_then_the_one_that_waits(staged: Site) -> None:
     sent = []
     for number in range(5):
         staged.put(f"/staged/{number}")
@@ -64,7 +64,7 @@ def test_p11_golden_first_then_the_one_that_waits(staged: Site) -> None:
     assert len(set(staged.hashes("/staged").values())) == 1
 
 
-def test_p7_what_golden_gives_up_is_skipped_and_says_so(staged: Site) -> None:
+def test_what_golden_gives_up_is_skipped_and_says_so(staged: Site) -> None:
     staged.join("golden", editable=True, max_retries=1, import_roots="/open", **QUICK)
     for path in ("/closed", "/open"):
         staged.put(path)

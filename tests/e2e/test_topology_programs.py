@@ -8,7 +8,7 @@ import psycopg
 import pytest
 
 from tests.harness.postgres import Databases
-from tests.harness.processes import Room
+from tests.harness.processes import Program
 from tests.harness.site import Site, site
 from tests.harness.waiting import eventually
 
@@ -24,9 +24,9 @@ def running(databases: Databases) -> Iterator[Site]:
         names = {"publisher-0": built.publisher, "content-0": built.content}
         names |= {"sub1-0": built.subscribers["sub1"]}
         for number in range(2):
-            names[f"cleanup-{number}"] = built.rooms.cleanup(built.author_url)
-        for name, room in names.items():
-            room.environment["PACKHORSE_INSTANCE_ID"] = name
+            names[f"cleanup-{number}"] = built.programs.cleanup(built.author_url)
+        for name, program in names.items():
+            program.environment["PACKHORSE_INSTANCE_ID"] = name
         built.start()
         yield built
 
@@ -40,7 +40,7 @@ def active(url: str) -> dict[str, dict[str, str]]:
     return dict(rows)
 
 
-def cleaned(built: Site, asked: Room) -> dict[str, Any]:
+def cleaned(built: Site, asked: Program) -> dict[str, Any]:
     """Ask for a run and return what became of it."""
     answer = built.http.post(f"{asked.url}/cleanup/runs", json={"dry_run": True})
     path = answer.raise_for_status().headers["location"]
@@ -80,7 +80,9 @@ def test_each_program_announces_itself_in_the_cluster_of_its_database(running: S
 
 @pytest.mark.parametrize("end", ["kill", "pause"])
 def test_the_cleanup_goes_on_at_another_instance(running: Site, end: str) -> None:
-    services = {room.environment["PACKHORSE_INSTANCE_ID"]: room for room in running.rooms.all}
+    services = {
+        program.environment["PACKHORSE_INSTANCE_ID"]: program for program in running.programs.all
+    }
     first, second = services["cleanup-0"], services["cleanup-1"]
     assert cleaned(running, second)["state"] == "SUCCEEDED"
     getattr(first, end)()
@@ -111,7 +113,7 @@ def recorder(url: str) -> tuple[int, str]:
 
 
 def test_outcomes_go_on_at_another_publisher_when_the_first_is_paused(running: Site) -> None:
-    other = running.rooms.publisher(running.author_url, instance_id="publisher-1")
+    other = running.programs.publisher(running.author_url, instance_id="publisher-1")
     other.start()
     other.ready()
     publishers = {"publisher-0": running.publisher, "publisher-1": other}
@@ -137,8 +139,8 @@ def test_without_a_topology_content_is_published_and_imported(running: Site) -> 
     for url in databases:
         with psycopg.connect(url, autocommit=True) as connection:
             connection.execute("ALTER SCHEMA topology RENAME TO away")
-    for room in (running.publisher, running.content, running.subscribers["sub1"]):
-        room.restart()
+    for program in (running.publisher, running.content, running.subscribers["sub1"]):
+        program.restart()
     running.put("/page")
     running.distribute_everywhere("/page")
     assert running.at("sub1", "/page") is not None

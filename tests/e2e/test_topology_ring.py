@@ -9,7 +9,7 @@ import httpx
 import pytest
 
 from tests.harness.postgres import Databases
-from tests.harness.processes import Room, Rooms, rooms
+from tests.harness.processes import Program, Programs, running_programs
 from tests.harness.waiting import eventually
 
 WAIT_S = 180.0
@@ -27,11 +27,11 @@ CONNECTORS = {
 
 @dataclass(frozen=True)
 class Ring:
-    rooms: Rooms
-    services: list[Room]
-    content: Room
+    programs: Programs
+    services: list[Program]
+    content: Program
 
-    def seen(self, service: Room) -> dict[str, list[str]]:
+    def seen(self, service: Program) -> dict[str, list[str]]:
         """Return the instances of each cluster that a service knows now; empty while it changes."""
         document = self.ask(service)
         if not document["current"]:
@@ -41,13 +41,13 @@ class Ring:
             for one in document["clusters"]
         }
 
-    def ask(self, service: Room) -> dict[str, Any]:
-        headers = {"Authorization": f"Bearer {self.rooms.token}"}
+    def ask(self, service: Program) -> dict[str, Any]:
+        headers = {"Authorization": f"Bearer {self.programs.token}"}
         answer = httpx.get(f"{service.url}/topology", headers=headers, timeout=120)
         document: dict[str, Any] = answer.raise_for_status().json()
         return document
 
-    def agree(self, *services: Room) -> dict[str, list[str]]:
+    def agree(self, *services: Program) -> dict[str, list[str]]:
         """Wait until these see the same: their own clusters and no other."""
 
         def agreed() -> dict[str, list[str]]:
@@ -63,7 +63,7 @@ class Ring:
 def ring(databases: Databases) -> Iterator[Ring]:
     journal_url = databases.new("journal")
     key = secrets.token_hex(32)
-    with rooms(journal_url, **TIMES) as made:
+    with running_programs(journal_url, **TIMES) as made:
         urls = [databases.new("cluster") for _ in range(3)]
         options = {**CONNECTORS, "connector_shared_key": key}
         services = [

@@ -9,14 +9,14 @@ from pathlib import Path
 
 import pytest
 
-from packhorse_services.cli.data_directory import DataDirectory
-from packhorse_services.cli.demo_checks import holdings
-from packhorse_services.cli.embedded import EmbeddedPostgres
-from tests.e2e.conftest import JOURNALS
+from packhorse_services.cli.client.data_directory import DataDirectory
+from packhorse_services.cli.demo.checks import holdings
+from packhorse_services.cli.stack.embedded import EmbeddedPostgres
 from tests.harness.command_line import Up, data_folder, packhorse
 from tests.harness.waiting import eventually
 
 SUBSCRIBERS = ["sub1", "sub2"]
+JOURNALS = ["sql", pytest.param("kafka", marks=pytest.mark.kafka)]
 WAIT_S = 180.0
 WAIT = ("--wait", "--timeout", "300")
 

@@ -5,10 +5,10 @@ from pathlib import Path
 
 import pytest
 
-from tests.harness.command_line import data_folder, packhorse
+from tests.harness.command_line import data_folder, packhorse_program
 
 DATABASE_URL = "error: --journal: a database's URL is postgresql://user:password@host:port/database"
-NO_DATABASE = "error: --journal: the database says: connection failed"
+NO_DATABASE = "error: --journal: the database can't be used: connection failed"
 REFUSED = {
     ("--journal", "nonsense"): "error: --journal: no journal has URLs of the kind 'nonsense'",
     ("--journal", "memory://x"): "error: --journal: memory:// lives in one process",
@@ -38,7 +38,9 @@ def test_a_bad_one_is_refused_in_one_line_and_nothing_is_made(
     folder: Path, option: str, value: str
 ) -> None:
     data = folder / "data"
-    refused = packhorse("up", "--data", str(data), "--port", "0", option, value, check=False)
+    refused = packhorse_program(
+        "up", "--data", str(data), "--port", "0", option, value, check=False
+    )
     assert (refused.returncode, refused.stdout) == (2, "")
     assert refused.stderr.startswith(REFUSED[option, value])
     assert refused.stderr.count("\n") == 1
@@ -64,7 +66,9 @@ def test_one_that_does_not_answer_is_told_and_nothing_is_made(
     monkeypatch.setenv("AWS_ACCESS_KEY_ID", "any")
     monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "any")
     data = folder / "data"
-    refused = packhorse("up", "--data", str(data), "--port", "0", option, value, check=False)
+    refused = packhorse_program(
+        "up", "--data", str(data), "--port", "0", option, value, check=False
+    )
     assert (refused.returncode, refused.stdout) == (1, "")
     assert refused.stderr.startswith(told)
     assert refused.stderr.count("\n") == 1
@@ -73,7 +77,9 @@ def test_one_that_does_not_answer_is_told_and_nothing_is_made(
 
 @pytest.mark.parametrize("verb", ["create", "check"])
 def test_topics_refuse_a_bad_journal_too(verb: str) -> None:
-    refused = packhorse("topics", verb, "--journal", "postgresql://u:secret@h:port/x", check=False)
+    refused = packhorse_program(
+        "topics", verb, "--journal", "postgresql://u:secret@h:port/x", check=False
+    )
     assert (refused.returncode, refused.stdout) == (2, "")
     assert refused.stderr.startswith(DATABASE_URL)
     assert "secret" not in refused.stderr

@@ -15,7 +15,6 @@ from packhorse.wire.messages import (
     ControlCommand,
     DesiredState,
     DiscoveryMessage,
-    LaneState,
     PackageBody,
     PackageDistributed,
     PackageEntry,
@@ -24,6 +23,7 @@ from packhorse.wire.messages import (
     Status,
     StatusMessage,
     SubscriberState,
+    SubscriptionState,
 )
 from packhorse.wire.package_codec import encode_package
 from packhorse.wire.record import Encoded
@@ -67,9 +67,9 @@ def status(number: int, subscriber: str = "s-1") -> StatusMessage:
 
 
 def announcement(number: int, subscriber: str = "s-1") -> DiscoveryMessage:
-    """Return an announcement of one lane that has processed `number`."""
-    lane = SubscriberState(AGENT, number, state=LaneState.IDLE, journal_id="j")
-    return DiscoveryMessage(subscriber, (lane,), editable=True, announced_ms=number)
+    """Return an announcement of one subscription that has processed `number`."""
+    subscription = SubscriberState(AGENT, number, state=SubscriptionState.IDLE, journal_id="j")
+    return DiscoveryMessage(subscriber, (subscription,), editable=True, announced_ms=number)
 
 
 def command(number: int, subscriber: str = "s-1") -> Command:

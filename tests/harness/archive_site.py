@@ -14,12 +14,12 @@ from packhorse.blobs.open import open_blobs
 from packhorse.messaging.api import Journal
 from packhorse.messaging.open import open_journal
 from packhorse.wire.topics import Topics
-from packhorse_services.pipeline import tables
-from packhorse_services.pipeline.archive.bronze import Origin, Reached, unheeded
-from packhorse_services.pipeline.archive.delta import load
+from packhorse_services.pipeline.archive.bronze import ArchivedJournal, Reached, unheeded
 from packhorse_services.pipeline.archive.task import Archive, Choices
-from packhorse_services.pipeline.location import Location
-from packhorse_services.pipeline.progress import Watch
+from packhorse_services.pipeline.engine.stream_progress import QueryWatch
+from packhorse_services.pipeline.storage import tables
+from packhorse_services.pipeline.storage.delta import load
+from packhorse_services.pipeline.storage.location import Location
 from tests.harness.archive import everything_in, fill
 from tests.harness.journals import fresh_name
 from tests.harness.s3 import ACCESS_KEY, SECRET_KEY, S3Server
@@ -58,14 +58,14 @@ class ArchiveSite:
         stop: threading.Event | None = None,
     ) -> None:
         """Run the archive once."""
-        origin = Origin(self.url, self.topics, max_offsets)
+        origin = ArchivedJournal(self.url, self.topics, max_offsets)
         Archive(
             self.spark,
             self.location,
             origin,
             self.blobs_url,
             choices,
-            Watch(bar=False),
+            QueryWatch(bar=False),
             reached,
             stop or threading.Event(),
         ).run()
@@ -83,7 +83,7 @@ class ArchiveSite:
         return Path(self.tables_url) / tables.checkpoint(query) / str(generation)
 
     def require_equal_sets(self) -> None:
-        """Fail unless bronze has every record of the journal, with its value, once (I18)."""
+        """Fail unless bronze has every record of the journal, with its value, once."""
         found = [
             ((row["topic"], row["partition"], row["offset"]), bytes(row["value"]))
             for row in self.rows(tables.BRONZE)

@@ -6,9 +6,9 @@ from collections.abc import Iterable
 from deltalake import DeltaTable
 from deltalake.transaction import AddAction
 
-from packhorse_services.pipeline import storage
-from packhorse_services.pipeline.kept_files import Kept
-from packhorse_services.pipeline.location import Location
+from packhorse_services.pipeline.storage import arrow_files
+from packhorse_services.pipeline.storage.location import Location
+from packhorse_services.pipeline.storage.table_files import Kept
 
 
 def commit_blindly(
@@ -27,8 +27,8 @@ def commit_blindly(
         for one in added
     ]
     lines = [{"remove": one} for one in gone] + [{"add": one} for one in new]
-    log = f"{storage.path_of(held.table_uri).rstrip('/')}/_delta_log"
-    with storage.filesystem(location).open_output_stream(
+    log = f"{arrow_files.path_of(held.table_uri).rstrip('/')}/_delta_log"
+    with arrow_files.filesystem(location).open_output_stream(
         f"{log}/{held.version() + 1:020}.json"
     ) as written:
         written.write("\n".join(map(json.dumps, lines)).encode())

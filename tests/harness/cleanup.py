@@ -12,16 +12,16 @@ from typing import Any
 
 import psycopg
 
-from packhorse.blobs.api import StoredBlob, Written, package_key
+from packhorse.blobs.api import StoredBlob, WrittenBlob, package_key
 from packhorse.blobs.filesystem import FilesystemBlobs
 from packhorse.db.connect import connect
 from packhorse.messaging.api import Journal, Outgoing
 from packhorse.messaging.open import open_journal
-from packhorse.messaging.ranges import read_range
+from packhorse.messaging.reading import read_range
 from packhorse.messaging.topics import standard_topics
 from packhorse.wire.package_codec import PACKAGE_ID_HEADER
 from packhorse.wire.topics import Topics
-from packhorse_services.cleanup.report import Run
+from packhorse_services.cleanup.report import CleanupRun
 from packhorse_services.cleanup.runner import run_by_hand
 from packhorse_services.cleanup.sweep import Sweep
 
@@ -62,10 +62,10 @@ class AgingMemory:
         self._blobs: dict[str, StoredBlob] = {}
         self._now_ms = 1_700_000_000_000
 
-    def put(self, key: str, chunks: Iterable[bytes], *, sha256: str | None = None) -> Written:
+    def put(self, key: str, chunks: Iterable[bytes], *, sha256: str | None = None) -> WrittenBlob:
         length = sum(map(len, chunks))
         self._blobs[key] = StoredBlob(key, length, self._now_ms)
-        return Written(key, length, sha256 or "", created=True)
+        return WrittenBlob(key, length, sha256 or "", created=True)
 
     def head(self, key: str) -> StoredBlob | None:
         return self._blobs.get(key)
@@ -188,7 +188,7 @@ class Stage:
     def sweep(self, *, journal: Any = None, blobs: Any = None, grace: timedelta = GRACE) -> Sweep:
         return Sweep(journal or self.journal, TOPIC, blobs or self.blobs, grace)
 
-    def run(self, *, dry_run: bool = False, **altered: Any) -> Run:
+    def run(self, *, dry_run: bool = False, **altered: Any) -> CleanupRun:
         return run_by_hand(self.url, self.sweep(**altered), dry_run=dry_run)
 
     def named(self) -> set[str]:

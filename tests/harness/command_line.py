@@ -1,5 +1,6 @@
 """The command line as a user runs it: `packhorse up`, which stays, and any other to its end."""
 
+import io
 import json
 import os
 import shutil
@@ -7,13 +8,16 @@ import signal
 import subprocess
 import sys
 import tempfile
-from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, redirect_stderr, redirect_stdout, suppress
 from pathlib import Path
 from typing import Any
 
-from packhorse_services.cli.data_directory import DataDirectory
-from packhorse_services.cli.embedded import EmbeddedPostgres
+import pytest
+
+from packhorse_services.cli.app import run
+from packhorse_services.cli.client.data_directory import DataDirectory
+from packhorse_services.cli.stack.embedded import EmbeddedPostgres
 from tests.harness.processes import READY_S, Process
 from tests.harness.waiting import eventually
 
@@ -70,7 +74,22 @@ def data_folder() -> Iterator[Path]:
 def packhorse(
     *arguments: str, data: Path | None = None, check: bool = True
 ) -> subprocess.CompletedProcess[str]:
-    """Run the command line to its end, on the stack in `data`."""
+    """Run the command line to its end in this process, on the stack in `data`.
+
+    Saves the start of a program each time. Only for the main thread, and for commands that write
+    text and start no program that would write to our own output.
+    """
+    options = ("--data", str(data)) if data else ()
+    out, said = io.StringIO(), io.StringIO()
+    with redirect_stdout(out), redirect_stderr(said), _nothing_to_read(), _own_alarm():
+        code = run([*options, *arguments])
+    return _checked(arguments, code, out.getvalue(), said.getvalue(), check)
+
+
+def packhorse_program(
+    *arguments: str, data: Path | None = None, check: bool = True
+) -> subprocess.CompletedProcess[str]:
+    """Run the command line to its end as a program of its own."""
     options = ("--data", str(data)) if data else ()
     done = subprocess.run(
         (sys.executable, "-m", "packhorse_services.cli", *options, *arguments),
@@ -80,5 +99,28 @@ def packhorse(
         timeout=540,
         check=False,
     )
-    assert not check or done.returncode == 0, f"{arguments}: {done.returncode}\n{done.stderr}"
-    return done
+    return _checked(arguments, done.returncode, done.stdout, done.stderr, check)
+
+
+def _checked(
+    arguments: Sequence[str], code: int, out: str, said: str, check: bool
+) -> subprocess.CompletedProcess[str]:
+    assert not check or code == 0, f"{arguments}: {code}\n{said}"
+    return subprocess.CompletedProcess(arguments, int(code), out, said)
+
+
+@contextmanager
+def _nothing_to_read() -> Iterator[None]:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(sys, "stdin", io.StringIO())
+        yield
+
+
+@contextmanager
+def _own_alarm() -> Iterator[None]:
+    """Give the test its time-out back: a command that waits sets the process's one timer anew."""
+    remaining, interval = signal.getitimer(signal.ITIMER_REAL)
+    try:
+        yield
+    finally:
+        signal.setitimer(signal.ITIMER_REAL, remaining, interval)

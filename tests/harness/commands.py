@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from packhorse.wire.messages import CommandState, DesiredState, Status
 from packhorse_services.subscriber.commands.follower import CommandFollower
-from packhorse_services.subscriber.commands.orders import Orders
+from packhorse_services.subscriber.commands.handler import Orders
 from tests.harness.feed import TOPICS, Feed
 from tests.harness.subscriber import Worker
 
@@ -44,7 +44,7 @@ def following(
         orders,
         worker.lease,
         clearances=worker.clearances,
-        lane_control=worker.control,
+        subscription_control=worker.control,
     )
     worker.take_lease()
     follower.start()
@@ -73,14 +73,14 @@ def removed(worker: Worker, feed: Feed) -> list[tuple[int, str]]:
 
 
 def stopped(follower: Following, feed: Feed) -> None:
-    """Stop the lane and end its session."""
+    """Stop the subscription and end its session."""
     feed.control("sub", DesiredState.STOP)
     follower.catch_up()
     follower.worker.end()
 
 
 def reset(follower: Following, feed: Feed, offset: int) -> tuple[CommandState, int, str]:
-    """Reset a stopped lane, let it run again, and return how the command ended."""
+    """Reset a stopped subscription, let it run again, and return how the command ended."""
     stopped(follower, feed)
     command_id = feed.reset("sub", offset)
     follower.catch_up()

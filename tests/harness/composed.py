@@ -14,8 +14,8 @@ from contextlib import contextmanager
 from importlib.util import find_spec
 from pathlib import Path
 
-from packhorse_services.cli.embedded import EmbeddedPostgres
-from packhorse_services.cli.ports import free_port
+from packhorse_services.cli.stack.embedded import EmbeddedPostgres
+from packhorse_services.cli.stack.ports import free_port
 from tests.harness.deployment import ROOT, compose, image_environment
 from tests.harness.processes import Process
 from tests.harness.s3 import versitygw

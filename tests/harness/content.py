@@ -52,7 +52,7 @@ def serve_content(scenario: Scenario, database_url: str, blobs: Path) -> None:
 async def client_of(app: Any) -> AsyncIterator[httpx.AsyncClient]:
     """Lend a client of any ASGI application, with the admin's token."""
     async with httpx.AsyncClient(
-        transport=httpx.ASGITransport(app), base_url="http://author", headers=as_("admin")
+        transport=httpx.ASGITransport(app), base_url="http://localhost", headers=as_("admin")
     ) as client:
         yield client
 

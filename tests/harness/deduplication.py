@@ -13,22 +13,22 @@ from packhorse.messaging.api import (
     NotAppended,
     Outgoing,
 )
-from packhorse.messaging.deduplication import Snapshot
+from packhorse.messaging.deduplication import DeduplicationSnapshot
 from packhorse.messaging.numbered import Number, Numbered, number_of
-from packhorse.messaging.ranges import read_range
+from packhorse.messaging.reading import read_range
 
 
 class MemorySnapshots:
     """A `SnapshotStore` with a clock that tests move; it outlives the log that uses it."""
 
     def __init__(self) -> None:
-        self.kept: dict[str, Snapshot] = {}
+        self.kept: dict[str, DeduplicationSnapshot] = {}
         self.time_ms = 0
 
-    def load(self, name: str) -> Snapshot | None:
+    def load(self, name: str) -> DeduplicationSnapshot | None:
         return self.kept.get(name)
 
-    def save(self, name: str, snapshot: Snapshot) -> None:
+    def save(self, name: str, snapshot: DeduplicationSnapshot) -> None:
         kept = self.kept.get(name)
         behind = kept is not None and kept.position > snapshot.position
         if kept is None or kept.journal_id != snapshot.journal_id or not behind:

@@ -19,12 +19,12 @@ from packhorse.messaging.deduplicated import (
     Outcome,
 )
 from packhorse.messaging.deduplication import (
+    DeduplicationSnapshot,
     ProducerExpired,
     ProducerFenced,
-    Snapshot,
     SnapshotStore,
 )
-from packhorse.messaging.known_log import Limits
+from packhorse.messaging.known_log import MemoryLimits
 from packhorse.messaging.numbered import Number, Numbered
 from tests.harness.deduplication import UNKNOWN, BlindJournal, MemorySnapshots, numbers_in
 from tests.harness.journals import create
@@ -52,10 +52,10 @@ class CrashingSnapshots:
     store: SnapshotStore
     dies: str = ""
 
-    def load(self, name: str) -> Snapshot | None:
+    def load(self, name: str) -> DeduplicationSnapshot | None:
         return self.store.load(name)
 
-    def save(self, name: str, snapshot: Snapshot) -> None:
+    def save(self, name: str, snapshot: DeduplicationSnapshot) -> None:
         if self.dies != "before":
             self.store.save(name, snapshot)
         if self.dies:
@@ -105,7 +105,7 @@ class DeduplicationMachine(RuleBasedStateMachine):
         self.log = self.start(self.store)
 
     def start(self, store: SnapshotStore) -> DeduplicatedLog:
-        limits = Limits(idle_ms=IDLE_MS)
+        limits = MemoryLimits(idle_ms=IDLE_MS)
         return DeduplicatedLog(self.journal, self.topic, store, name=self.topic, limits=limits)
 
     def message(self, producer: str, sequence: int, epoch: int = 0) -> Numbered:

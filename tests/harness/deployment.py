@@ -60,6 +60,18 @@ def manifests(values: dict[str, Any] | None = None) -> list[dict[str, Any]]:
     return [document for document in documents if document]
 
 
+def of_kind(documents: list[dict[str, Any]], kind: str) -> dict[str, dict[str, Any]]:
+    """Return the documents of one kind by their names."""
+    return {d["metadata"]["name"]: d for d in documents if d["kind"] == kind}
+
+
+def pods(documents: list[dict[str, Any]]) -> Iterator[dict[str, Any]]:
+    """Yield the pods that the documents would start."""
+    for document in documents:
+        if (pod := pod_of(document)) is not None:
+            yield pod
+
+
 def is_ours(service: Mapping[str, Any]) -> bool:
     """Tell whether a service of the compose file is one of our programs."""
     return service["image"].partition(":")[0] in IMAGES

@@ -3,13 +3,13 @@
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 
-from packhorse_services.publisher.exporter import Exporter
+from packhorse_services.publisher.publish.request_intake import RequestIntake
 
 
 @contextmanager
-def running(exporters: Sequence[Exporter]) -> Iterator[Sequence[Exporter]]:
+def running(exporters: Sequence[RequestIntake]) -> Iterator[Sequence[RequestIntake]]:
     with ExitStack() as stack:
-        for exporter in exporters:
-            exporter.start()
-            stack.callback(exporter.stop, 30)
+        for intake in exporters:
+            intake.start()
+            stack.callback(intake.stop, 30)
         yield exporters

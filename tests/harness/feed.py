@@ -9,7 +9,7 @@ from typing import Any
 
 from packhorse.blobs.api import BlobStore
 from packhorse.content.node import Node
-from packhorse.messaging.api import Edge, Journal, Outgoing, Record
+from packhorse.messaging.api import Journal, LogEnd, Outgoing, Record
 from packhorse.messaging.topics import standard_topics
 from packhorse.packages.body import pack
 from packhorse.wire.codec import decode_discovery, decode_status
@@ -26,6 +26,7 @@ from packhorse.wire.messages import (
     PackageEntry,
     PackageMessage,
     ResetCommand,
+    RetryCommand,
     StatusMessage,
 )
 from packhorse.wire.package_codec import encode_package
@@ -55,9 +56,12 @@ class Feed:
     blobs: BlobStore
     producer: str = ""
     sequence: int = 0
+    topics: Topics = TOPICS
+    journal_url: str = ""
+    """Where the journal is, for who does something to it."""
 
     def __post_init__(self) -> None:
-        self.journal.create_topics(standard_topics(TOPICS))
+        self.journal.create_topics(standard_topics(self.topics))
 
     def add(self, *nodes: Node, deep: Sequence[str] = (), agent: str = AGENT) -> int:
         shallow = [node.path for node in nodes if not deep]
@@ -110,7 +114,7 @@ class Feed:
 
     def raw(self, value: bytes, headers: dict[str, bytes]) -> int:
         record = Outgoing(value, headers)
-        return self.journal.append(TOPICS.package, record).result(30).offset
+        return self.journal.append(self.topics.package, record).result(30).offset
 
     def clear(self, subscriber: str, offset: int, command_id: str = "", agent: str = AGENT) -> str:
         return self.command(ClearCommand(command_id, subscriber, agent, offset))
@@ -121,17 +125,20 @@ class Feed:
     def reset(self, subscriber: str, offset: int, agent: str = AGENT) -> str:
         return self.command(ResetCommand("", subscriber, agent, offset))
 
+    def retry(self, subscriber: str, agent: str = AGENT, command_id: str = "") -> str:
+        return self.command(RetryCommand(command_id, subscriber, agent))
+
     def command(self, command: Command) -> str:
         """Append a command for the present log, under a new id when it has none; return the id."""
         command = replace(
             command,
             command_id=command.command_id or uuid.uuid4().hex,
             user="operator",
-            journal_id=command.journal_id or self.journal.identity(TOPICS.package),
+            journal_id=command.journal_id or self.journal.identity(self.topics.package),
         )
         encoded = encode_command(command)
         record = Outgoing(encoded.value, encoded.headers, command.subscriber)
-        self.journal.append(TOPICS.command, record).result(30)
+        self.journal.append(self.topics.command, record).result(30)
         return command.command_id
 
     def again(self, record: Record) -> None:
@@ -140,7 +147,7 @@ class Feed:
         self.journal.append(record.topic, outgoing).result(30)
 
     def records(self) -> list[Record]:
-        return packages(self.journal, TOPICS.package)
+        return packages(self.journal, self.topics.package)
 
     def statuses(self) -> list[StatusMessage]:
         return [decode_status(r.headers, r.value) for r in self._told(StatusMessage)]
@@ -150,15 +157,17 @@ class Feed:
         return [decode_command_status(r.headers, r.value) for r in records]
 
     def _told(self, kind: type[Message]) -> list[Record]:
-        told = packages(self.journal, TOPICS.status)
+        told = packages(self.journal, self.topics.status)
         return [record for record in told if message_type(record.headers) == kind.__name__]
 
     def announcements(self) -> list[DiscoveryMessage]:
         found = []
         for partition in range(4):
-            end = self.journal.bounds(TOPICS.discovery, partition).next
-            if self.journal.bounds(TOPICS.discovery, partition).oldest == end:
+            end = self.journal.bounds(self.topics.discovery, partition).next
+            if self.journal.bounds(self.topics.discovery, partition).oldest == end:
                 continue
-            with self.journal.reader(TOPICS.discovery, Edge.OLDEST, partition=partition) as reader:
+            with self.journal.reader(
+                self.topics.discovery, LogEnd.OLDEST, partition=partition
+            ) as reader:
                 found += [decode_discovery(r.headers, r.value) for r in reader.poll(10.0)]
         return found

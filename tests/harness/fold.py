@@ -9,7 +9,7 @@ from typing import Any
 
 from packhorse.blobs.api import BlobStore
 from packhorse.content.node import Node
-from packhorse.messaging.api import Edge, Journal, Record
+from packhorse.messaging.api import Journal, LogEnd, Record
 from packhorse.packages.body import unpack
 from packhorse.wire.messages import Action, PackageEntry, PackageMessage
 from packhorse.wire.package_codec import decode_package
@@ -39,10 +39,13 @@ def fold(
                 continue
             raise
         entry = package.entry
-        lane, number = (entry.publisher_agent, entry.producer), (entry.epoch, entry.sequence)
-        if entry.producer and number <= known.get(lane, (-1, -1)):
+        subscription, number = (
+            (entry.publisher_agent, entry.producer),
+            (entry.epoch, entry.sequence),
+        )
+        if entry.producer and number <= known.get(subscription, (-1, -1)):
             continue
-        known[lane] = number
+        known[subscription] = number
         if record.offset not in removed:
             _apply(package, content, blobs)
     return content
@@ -91,7 +94,7 @@ def packages(journal: Journal, topic: str) -> list[Record]:
     """Return every record of a topic's partition 0 that is in the log now."""
     end = journal.bounds(topic).next
     records: list[Record] = []
-    with journal.reader(topic, Edge.OLDEST, partition=0) as reader:
+    with journal.reader(topic, LogEnd.OLDEST, partition=0) as reader:
         while journal.bounds(topic).oldest < end and (not records or records[-1].offset < end - 1):
             batch = reader.poll(10.0)
             assert batch, f"{topic} ends at {end}, but nothing comes after {records[-1:]}"

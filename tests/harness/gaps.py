@@ -1,4 +1,4 @@
-"""The gap test (R1, J1): writers race, a reader tails, and nothing acknowledged may be missed.
+"""The gap test (R1): writers race, a reader tails, and nothing acknowledged may be missed.
 
 A log whose offsets are given before the commit, but become visible at it, loses records for a
 reader that goes on from the last offset it saw. `tests/integration/test_journal_gaps.py` shows
@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 
 from tests.harness.journals import DEADLINE_S
 
-SECONDS = float(os.environ.get("PACKHORSE_GAP_SECONDS", "2"))
+SECONDS = float(os.environ.get("TEST_GAP_SECONDS", "2"))
 """How long the writers race; the nightly run gives them longer."""
 
 Write = Callable[[], int]

@@ -18,10 +18,14 @@ from tests.harness.openapi import FOLDER as DOCUMENTS
 from tests.harness.s3 import TOOLS
 
 CLIENTS = Path(__file__).parents[1] / "clients"
+_GENERATOR = "org.openapitools.codegen.OpenAPIGenerator"
 
 
-def run_python_client(folder: Path, *arguments: str, room: str = "publisher") -> str:
-    """Generate the Python client of a room in `folder` and run its program; return its output."""
+def run_python_client(folder: Path, *arguments: str, program: str = "publisher") -> str:
+    """Generate the Python client of a service in `folder` and run its program.
+
+    Return its output.
+    """
     pins = CLIENTS / "python" / "requirements.txt"
     binaries = _environment("python", [pins], _install_python) / "bin"
     _run(
@@ -32,34 +36,85 @@ def run_python_client(folder: Path, *arguments: str, room: str = "publisher") ->
                 "openapi_python_client",
                 "generate",
                 "--path",
-                _document(room),
+                _document(program),
             ),
             *("--meta", "none", "--output-path", folder / "packhorse_client"),
         ],
         folder,
         binaries,
     )
-    program = shutil.copy(CLIENTS / "python" / f"{room}.py", folder)
-    return _run([binaries / "python", program, *arguments], folder, binaries)
+    copied = shutil.copy(CLIENTS / "python" / f"{program}.py", folder)
+    return _run([binaries / "python", copied, *arguments], folder, binaries)
 
 
-def run_typescript_client(folder: Path, *arguments: str, room: str = "publisher") -> str:
-    """Generate the TypeScript client of a room in `folder`, compile and run its program."""
+def run_typescript_client(folder: Path, *arguments: str, program: str = "publisher") -> str:
+    """Generate the TypeScript client of a service in `folder`, compile and run its program."""
     sources = CLIENTS / "typescript"
     pins = [sources / "package.json", sources / "package-lock.json"]
     modules = _environment("typescript", pins, _install_typescript) / "node_modules"
     node = Path(sys.executable).parent
     shutil.copy(sources / "tsconfig.json", folder)
-    shutil.copy(sources / f"{room}.ts", folder / "main.ts")
+    shutil.copy(sources / f"{program}.ts", folder / "main.ts")
     (folder / "node_modules").symlink_to(modules)
     tools = modules / ".bin"
-    _run([tools / "openapi-ts", "-i", _document(room), "-o", folder / "client"], folder, node)
+    _run([tools / "openapi-ts", "-i", _document(program), "-o", folder / "client"], folder, node)
     _run([tools / "tsc", "-p", folder], folder, node)
     return _run([node / "node", folder / "built" / "main.js", *arguments], folder, node)
 
 
-def _document(room: str) -> Path:
-    return DOCUMENTS / f"{room}.yaml"
+def run_go_client(folder: Path, *arguments: str, program: str = "publisher") -> str:
+    """Generate the Go client of a service in `folder`, compile and run its program."""
+    _generate("go", program, folder / "client", "packageName=client,withGoMod=false")
+    for source, target in (("go.mod", "go.mod"), (f"{program}.go", "main.go")):
+        shutil.copy(CLIENTS / "go" / source, folder / target)
+    _run(["go", "build", "-o", folder / "program", "."], folder, folder)
+    return _run([folder / "program", *arguments], folder, folder)
+
+
+def run_java_client(folder: Path, *arguments: str, program: str = "publisher") -> str:
+    """Generate the Java client of a room for the JDK's HttpClient, compile and run its program."""
+    pom = CLIENTS / "java" / "pom.xml"
+    jars = _environment("java", [pom], lambda made: _install_jars(made, pom)) / "*"
+    _generate("java", program, folder / "client", "openApiNullable=true", "--library", "native")
+    main = CLIENTS / "java" / f"{program.capitalize()}.java"
+    sources = [*(folder / "client" / "src" / "main" / "java").rglob("*.java"), main]
+    built = folder / "built"
+    _run(["javac", "-nowarn", "-proc:none", "-cp", jars, "-d", built, *sources], folder, folder)
+    path = f"{jars}{os.pathsep}{built}"
+    return _run(["java", "-cp", path, program.capitalize(), *arguments], folder, folder)
+
+
+def validate_document(program: str, folder: Path) -> None:
+    """Let openapi-generator judge a service's document; fail with what it says."""
+    command = ["java", "-XX:TieredStopAtLevel=1", "-cp", _generator() / "*", _GENERATOR]
+    _run([*command, "validate", "-i", _document(program)], folder, folder)
+
+
+def _generator() -> Path:
+    pom = CLIENTS / "openapi_generator" / "pom.xml"
+    return _environment("openapi-generator", [pom], lambda made: _install_jars(made, pom))
+
+
+def _generate(language: str, program: str, folder: Path, properties: str, *options: str) -> None:
+    code = (
+        "apis,models,supportingFiles,apiDocs=false,modelDocs=false,apiTests=false,modelTests=false"
+    )
+    command = [
+        *("java", "-XX:TieredStopAtLevel=1", "-cp", _generator() / "*"),
+        *(_GENERATOR, "generate", "-g", language, *options),
+        *("-i", _document(program), "-o", folder, "--global-property", code),
+        f"--additional-properties={properties}",
+    ]
+    _run(command, folder.parent, folder.parent)
+
+
+def _install_jars(made: Path, pom: Path) -> None:
+    target = f"-DoutputDirectory={made / 'home'}"
+    _run(["mvn", "-q", "-f", pom, "dependency:copy-dependencies", target], made, made)
+
+
+def _document(program: str) -> Path:
+    return DOCUMENTS / f"{program}.yaml"
 
 
 def _environment(name: str, pins: Sequence[Path], install: Callable[[Path], None]) -> Path:

@@ -23,16 +23,16 @@ from packhorse.packages.body import pack
 from packhorse.packages.limits import PACKAGE_TYPE, PART_TYPE
 from packhorse.wire.messages import Action, PackageEntry, PackageMessage
 from packhorse.wire.package_codec import encode_package
-from packhorse_services.pipeline import schemas, tables
-from packhorse_services.pipeline.archive.delta import prepare
 from packhorse_services.pipeline.archive.reading import as_batch
-from packhorse_services.pipeline.history.content import Content as Past
+from packhorse_services.pipeline.history.content import ContentHistory as Past
 from packhorse_services.pipeline.history.events import kept, package_events
 from packhorse_services.pipeline.history.fetching import Texts
 from packhorse_services.pipeline.history.fold import fold as product_fold
 from packhorse_services.pipeline.history.packages import Packages, package_files
 from packhorse_services.pipeline.history.read import bronze_version
-from packhorse_services.pipeline.location import Location
+from packhorse_services.pipeline.storage import schemas, tables
+from packhorse_services.pipeline.storage.delta import prepare
+from packhorse_services.pipeline.storage.location import Location
 from tests.harness.feed import TOPICS
 from tests.harness.fold import Content, fold
 from tests.harness.subscriber import content_in
@@ -127,7 +127,7 @@ def statuses(location: Location, *said: tuple[str, int, str]) -> None:
 
 
 def announcements(location: Location, *said: tuple[str, int]) -> None:
-    """Append announcements without lanes: subscriber, and when the journal took it."""
+    """Append announcements without subscriptions: subscriber, and when the journal took it."""
     rows = [
         {
             "partition": 0,

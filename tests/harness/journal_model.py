@@ -9,8 +9,8 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 from packhorse.messaging.api import (
     Appended,
     Bounds,
-    Edge,
     Journal,
+    LogEnd,
     OffsetOutOfRange,
     Outgoing,
     Position,
@@ -41,7 +41,7 @@ class JournalMachine(RuleBasedStateMachine):
         self.topic = create(self.journal, partitions=PARTITIONS)
         self.model: list[list[Outgoing]] = [[] for _ in range(PARTITIONS)]
         self.oldest = [0] * PARTITIONS
-        self.reader: Reader = self.journal.reader(self.topic, Edge.OLDEST)
+        self.reader: Reader = self.journal.reader(self.topic, LogEnd.OLDEST)
         self.positions = [0] * PARTITIONS
 
     def teardown(self) -> None:
@@ -69,9 +69,9 @@ class JournalMachine(RuleBasedStateMachine):
         offset = round(fraction * (len(self.model[number]) + 1))
         self._seek(number, offset, offset)
 
-    @rule(number=_partitions, edge=st.sampled_from(Edge))
-    def seek_edge(self, number: int, edge: Edge) -> None:
-        ends = {Edge.OLDEST: self.oldest[number], Edge.NEXT: len(self.model[number])}
+    @rule(number=_partitions, edge=st.sampled_from(LogEnd))
+    def seek_edge(self, number: int, edge: LogEnd) -> None:
+        ends = {LogEnd.OLDEST: self.oldest[number], LogEnd.NEXT: len(self.model[number])}
         self._seek(number, edge, ends[edge])
 
     def _seek(self, number: int, position: Position, offset: int) -> None:

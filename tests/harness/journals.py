@@ -13,7 +13,15 @@ from typing import Protocol
 import psycopg
 from confluent_kafka.admin import AdminClient
 
-from packhorse.messaging.api import Appended, Journal, Outgoing, Reader, Record, TopicSpec
+from packhorse.messaging.api import (
+    Appended,
+    Journal,
+    JournalUnavailable,
+    Outgoing,
+    Reader,
+    Record,
+    TopicSpec,
+)
 from packhorse.messaging.memory import shared_log
 from packhorse.messaging.open import open_journal
 from packhorse.messaging.sql.journal import SqlJournal
@@ -85,7 +93,7 @@ _NUMBERS = itertools.count()
 
 
 @dataclass
-class Desk:
+class JournalOpener:
     """What a test works with: a journal, fresh topics, and more journals on the same log."""
 
     backend: JournalBackend
@@ -116,8 +124,21 @@ def create(
 ) -> str:
     """Create a fresh topic and return its name."""
     name = fresh_name()
-    journal.create_topics([TopicSpec(name, partitions, retention_ms, max_record_bytes)])
+    create_topic(journal, TopicSpec(name, partitions, retention_ms, max_record_bytes))
     return name
+
+
+def create_topic(journal: Journal, topic: TopicSpec) -> None:
+    """Create a topic; on a busy broker it may have no leader at first, and is asked for again."""
+
+    def created() -> bool:
+        try:
+            journal.create_topics([topic])
+        except JournalUnavailable:
+            return False
+        return True
+
+    waiting.eventually(created, timeout=DEADLINE_S, what=f"topic {topic.name} has a leader")
 
 
 def append_all(

@@ -19,28 +19,30 @@ from packhorse.wire.messages import (
 from packhorse.wire.package_codec import encode_package
 from packhorse.wire.record import Encoded
 from packhorse.wire.topics import Topics
+from packhorse_services.publisher.live.agent_log import event_logs
+from packhorse_services.publisher.live.event_id import EventSource, mark_of, read_position
 from packhorse_services.publisher.live.events import EventType
-from packhorse_services.publisher.live.logs import event_logs
-from packhorse_services.publisher.live.position import Source, mark_of, read_position
-from packhorse_services.publisher.live.ring import Ring
-from packhorse_services.publisher.live.subscription import Subscription, Told, Wanted
+from packhorse_services.publisher.live.recent_events import RecentEvents
+from packhorse_services.publisher.live.stream_reader import SseEvent, StreamFilter, StreamReader
 
 TOPICS = Topics()
 AGENT = "main"
 NAMES = {
-    Source.PACKAGE: TOPICS.package,
-    Source.STATUS: TOPICS.status,
-    Source.EVENT: TOPICS.event,
+    EventSource.PACKAGE: TOPICS.package,
+    EventSource.STATUS: TOPICS.status,
+    EventSource.EVENT: TOPICS.event,
 }
-EVERYTHING = Wanted(frozenset({EventType.PACKAGE, EventType.STATUS, EventType.DISTRIBUTED}))
+EVERYTHING = StreamFilter(frozenset({EventType.PACKAGE, EventType.STATUS, EventType.DISTRIBUTED}))
 NEVER = threading.Event()
 
 
-def message(source: Source, package_id: str, agent: str = AGENT, subscriber: str = "s") -> Encoded:
+def message(
+    source: EventSource, package_id: str, agent: str = AGENT, subscriber: str = "s"
+) -> Encoded:
     """Return a message of the topic of `source` about a package."""
-    if source is Source.PACKAGE:
+    if source is EventSource.PACKAGE:
         return encode_package(PackageMessage(PackageEntry(package_id, agent, Action.ADD, ("/a",))))
-    if source is Source.STATUS:
+    if source is EventSource.STATUS:
         return encode_status(StatusMessage(subscriber, agent, 0, Status.REMOVED, package_id))
     told = PackageDistributed(package_id, agent, 0, ("/a",), imported=(subscriber,))
     return encode_distributed(told, source="/tests", time="2026-01-01T00:00:00Z")
@@ -52,20 +54,20 @@ class Logs:
     def __init__(self) -> None:
         self._log = MemoryLog()
         self.journal = MemoryJournal(self._log)
-        self.generation = dict.fromkeys(Source, 0)
-        self.own: dict[tuple[Source, int], list[int]] = {}
+        self.generation = dict.fromkeys(EventSource, 0)
+        self.own: dict[tuple[EventSource, int], list[int]] = {}
         self.generation_of: dict[str, int] = {}
         """Of each mark."""
-        for source in Source:
+        for source in EventSource:
             self._create(source)
 
-    def _create(self, source: Source) -> None:
+    def _create(self, source: EventSource) -> None:
         self.journal.create_topics([TopicSpec(NAMES[source])])
         self.own[source, self.generation[source]] = []
         mark = mark_of(self.journal.identity(NAMES[source]), 0)
         self.generation_of[mark] = self.generation[source]
 
-    def append(self, source: Source, agent: str = AGENT, **more: str) -> None:
+    def append(self, source: EventSource, agent: str = AGENT, **more: str) -> None:
         generation = self.generation[source]
         number = self.journal.bounds(NAMES[source]).next
         encoded = message(source, f"{generation}:{number}", agent, **more)
@@ -73,7 +75,7 @@ class Logs:
         if agent == AGENT:
             self.own[source, generation].append(number)
 
-    def create_anew(self, source: Source) -> None:
+    def create_anew(self, source: EventSource) -> None:
         self._log.remove_topic(NAMES[source])
         self.generation[source] += 1
         self._create(source)
@@ -85,18 +87,18 @@ class Replica:
     def __init__(self, logs: Logs, ring_events: int = 5) -> None:
         self.logs = event_logs(logs.journal, TOPICS, AGENT)
         self._journal = logs.journal
-        self._tails: dict[Source, tuple[str, int]] = {}
+        self._tails: dict[EventSource, tuple[str, int]] = {}
         for source, log in self.logs.items():
-            log.ring = Ring(log.ring.decode, events=ring_events)
+            log.recent = RecentEvents(log.recent.decode, events=ring_events)
             self._begin(source)
 
-    def _begin(self, source: Source) -> None:
+    def _begin(self, source: EventSource) -> None:
         _, mark = self.logs[source].where()
         end = self._journal.bounds(NAMES[source]).next
-        self.logs[source].ring.extend(mark, end, (), end)
+        self.logs[source].recent.extend(mark, end, (), end)
         self._tails[source] = (mark, end)
 
-    def tail(self, source: Source, count: int, *, keep: bool = True) -> None:
+    def tail(self, source: EventSource, count: int, *, keep: bool = True) -> None:
         """Read up to `count` records, as a tail does."""
         mark, start = self._tails[source]
         bounds = self._journal.bounds(NAMES[source])
@@ -106,11 +108,11 @@ class Replica:
         with self._journal.reader(NAMES[source], start, partition=0) as reader:
             records = reader.poll(0, max_records=count)
             end = reader.position()
-        self.logs[source].ring.extend(mark, start, records, end, keep=keep)
+        self.logs[source].recent.extend(mark, start, records, end, keep=keep)
         self._tails[source] = (mark, end)
 
 
-def tell(replica: Replica, subscription: Subscription) -> Iterator[Told]:
+def tell(replica: Replica, subscription: StreamReader) -> Iterator[SseEvent]:
     """Yield one round of a stream, as `EventStream` does."""
     for source in subscription.sources():
         found = subscription.recent(source)
@@ -124,17 +126,17 @@ class Client:
     """Follows replicas, remembers the id it saw last, and checks that it misses nothing."""
 
     logs: Logs
-    wanted: Wanted = EVERYTHING
+    wanted: StreamFilter = EVERYTHING
     last_id: str | None = None
-    expected: dict[Source, tuple[int, int]] = field(default_factory=dict)
+    expected: dict[EventSource, tuple[int, int]] = field(default_factory=dict)
     seen: int = 0
     gaps: int = 0
 
-    def connect(self, replica: Replica) -> Subscription:
+    def connect(self, replica: Replica) -> StreamReader:
         position = read_position(self.last_id) if self.last_id else None
-        subscription = Subscription(replica.logs, self.wanted, position)
+        subscription = StreamReader(replica.logs, self.wanted, position)
         if not self.expected:
-            for source in Source:
+            for source in EventSource:
                 cursor = subscription.cursor(source)  # of an old log until its tail notices
                 generation = self.logs.generation_of[cursor.mark]
                 if generation == self.logs.generation[source]:
@@ -143,7 +145,7 @@ class Client:
         self.last_id = subscription.id
         return subscription
 
-    def take(self, told: Told) -> None:
+    def take(self, told: SseEvent) -> None:
         """Check an event against what must come next, and remember its id."""
         document = json.loads(told.data)
         if told.name == "gap":
@@ -170,14 +172,14 @@ class Client:
         self.expected[source] = now, oldest
         self.gaps += 1
 
-    def next_of(self, source: Source) -> tuple[int, int] | None:
+    def next_of(self, source: EventSource) -> tuple[int, int] | None:
         generation, offset = self.expected[source]
         numbers = [number for number in self.logs.own[source, generation] if number >= offset]
         return (generation, numbers[0]) if numbers else None
 
 
 _SOURCES = {
-    "package": Source.PACKAGE,
-    "status": Source.STATUS,
-    "distributed": Source.EVENT,
+    "package": EventSource.PACKAGE,
+    "status": EventSource.STATUS,
+    "distributed": EventSource.EVENT,
 }

@@ -12,9 +12,9 @@ from packhorse.messaging.api import Journal, Outgoing
 from packhorse.messaging.open import open_journal
 from packhorse.wire.codec import encode_discovery, encode_status
 from packhorse.wire.messages import DiscoveryMessage, Status, StatusMessage, SubscriberState
-from tests.harness.live import Source, message
+from tests.harness.live import EventSource, message
 from tests.harness.postgres import Databases
-from tests.harness.processes import Room, Rooms, rooms
+from tests.harness.processes import Program, Programs, running_programs
 from tests.harness.publishing import AGENT, TOPICS, Author, page
 from tests.harness.sse import EventClient
 
@@ -23,30 +23,30 @@ from tests.harness.sse import EventClient
 class Site:
     """An author with publishers, and the journal from behind."""
 
-    programs: Rooms
+    programs: Programs
     journal: Journal
     database_url: str
     author: Author
     clients: list[EventClient] = field(default_factory=list)
 
-    def publisher(self, **settings: Any) -> Room:
-        room = self.programs.publisher(self.database_url, AGENT, **settings)
-        room.start()
-        return room.ready()
+    def publisher(self, **settings: Any) -> Program:
+        program = self.programs.publisher(self.database_url, AGENT, **settings)
+        program.start()
+        return program.ready()
 
-    def client(self, room: Room, last_id: str = "", **query: str) -> EventClient:
-        found = EventClient(room.url, self.programs.token, last_id, **query)
+    def client(self, program: Program, last_id: str = "", **query: str) -> EventClient:
+        found = EventClient(program.url, self.programs.token, last_id, **query)
         self.clients.append(found)
         return found.until(lambda one: one.blocks)
 
-    def ask(self, room: Room, path: str, **headers: str) -> httpx.Response:
+    def ask(self, program: Program, path: str, **headers: str) -> httpx.Response:
         bearer = {"Authorization": f"Bearer {self.programs.token}"}
-        return httpx.get(f"{room.url}{path}", headers={**bearer, **headers}, timeout=90)
+        return httpx.get(f"{program.url}{path}", headers={**bearer, **headers}, timeout=90)
 
-    def distribute(self, room: Room, *paths: str) -> str:
+    def distribute(self, program: Program, *paths: str) -> str:
         body = {"action": "INVALIDATE", "paths": list(paths)}
         bearer = {"Authorization": f"Bearer {self.programs.token}"}
-        answer = httpx.post(f"{room.url}/distribute", json=body, headers=bearer, timeout=120)
+        answer = httpx.post(f"{program.url}/distribute", json=body, headers=bearer, timeout=120)
         assert answer.status_code == 202, answer.text
         return str(answer.json()["id"])
 
@@ -56,11 +56,11 @@ class Site:
         self._append(TOPICS.status, Outgoing(encoded.value, encoded.headers))
 
     def distributed(self, package_id: str) -> None:
-        encoded = message(Source.EVENT, package_id)
+        encoded = message(EventSource.EVENT, package_id)
         self._append(TOPICS.event, Outgoing(encoded.value, encoded.headers, AGENT))
 
-    def announce(self, subscriber: str, offset: int, **lane: Any) -> None:
-        states = (SubscriberState(AGENT, offset, **lane),)
+    def announce(self, subscriber: str, offset: int, **subscription: Any) -> None:
+        states = (SubscriberState(AGENT, offset, **subscription),)
         encoded = encode_discovery(DiscoveryMessage(subscriber, states))
         self._append(TOPICS.discovery, Outgoing(encoded.value, encoded.headers, subscriber))
 
@@ -72,7 +72,7 @@ class Site:
 def live_site(databases: Databases) -> Iterator[Site]:
     """Give a site with the pages /a and /b on a SQL journal; it all ends with the block."""
     database_url = databases.new()
-    with rooms(databases.new("journal")) as programs:
+    with running_programs(databases.new("journal")) as programs:
         settings = programs._settings
         journal = open_journal(str(settings["journal_url"]), client_name="tests")
         author = Author(database_url, journal, open_blobs(str(settings["blobs_url"])))

@@ -12,10 +12,10 @@ from pyspark.sql.pandas.types import to_arrow_schema
 
 from packhorse.runtime.auth import Authenticator
 from packhorse.runtime.principal import Principal
-from packhorse_services.pipeline import schemas
-from packhorse_services.pipeline.location import Location
 from packhorse_services.pipeline.reports.app import reports_app
 from packhorse_services.pipeline.reports.schemas import REPORTS
+from packhorse_services.pipeline.storage import schemas
+from packhorse_services.pipeline.storage.location import Location
 
 NOON = datetime(2026, 11, 21, 12, tzinfo=UTC)
 WHEN = {"from": "2026-11-21T00:00:00Z", "to": "2026-11-22T00:00:00Z"}
@@ -26,11 +26,11 @@ _SCHEMAS = {
     "publishing": schemas.PUBLISHING,
 }
 _LATENCY = {f"latency_{which}_ms": 1000 for which in ("p50", "p95", "p99", "max")}
-_LANE = {"subscriber": "sub1", "publisher_agent": "main", "hour": NOON}
+_SUBSCRIPTION = {"subscriber": "sub1", "publisher_agent": "main", "hour": NOON}
 _PLAIN: Mapping[str, Mapping[str, Any]] = {
-    "delivery": {**_LANE, **_LATENCY, "delivered": 10, "editable": True},
-    "failures": {**_LANE, "reason": "refused", "count": 1},
-    "slowest": {**_LANE, "rank": 1, "path": "/a", "package_id": "dstrpck-1", "paths": 1},
+    "delivery": {**_SUBSCRIPTION, **_LATENCY, "delivered": 10, "editable": True},
+    "failures": {**_SUBSCRIPTION, "reason": "refused", "count": 1},
+    "slowest": {**_SUBSCRIPTION, "rank": 1, "path": "/a", "package_id": "dstrpck-1", "paths": 1},
     "publishing": {"publisher_agent": "main", "hour": NOON, "packages": 10, **_LATENCY},
 }
 
@@ -74,7 +74,9 @@ class Reports:
         async def ask() -> httpx.Response:
             transport = httpx.ASGITransport(self._app)
             sent = {"Authorization": f"Bearer {token}", **(headers or {})}
-            async with httpx.AsyncClient(transport=transport, base_url="http://reports") as client:
+            async with httpx.AsyncClient(
+                transport=transport, base_url="http://localhost"
+            ) as client:
                 return await client.get(path, params=asked or None, headers=sent)
 
         return asyncio.run(ask())

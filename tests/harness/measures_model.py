@@ -29,16 +29,22 @@ class Model:
     def __init__(self, packages: Rows, statuses: Rows, announcements: Rows) -> None:
         self.packages = packages
         self.statuses = sorted(statuses, key=lambda row: (_ms(row), row["offset"]))
-        self.lanes: dict[tuple[str, str, str], list[Any]] = defaultdict(list)
+        self.subscriptions: dict[tuple[str, str, str], list[Any]] = defaultdict(list)
         for row in sorted(announcements, key=lambda row: (_ms(row), row["offset"])):
-            for lane in row["lanes"]:
-                if lane["journal_id"]:
-                    name = (row["subscriber"], lane["publisher_agent"], lane["journal_id"])
-                    self.lanes[name].append((_ms(row), row["editable"], lane))
+            for subscription in row["lanes"]:
+                if subscription["journal_id"]:
+                    name = (
+                        row["subscriber"],
+                        subscription["publisher_agent"],
+                        subscription["journal_id"],
+                    )
+                    self.subscriptions[name].append((_ms(row), row["editable"], subscription))
         self.outcomes = list(self._outcomes())
 
     def _outcomes(self) -> Any:
-        subscribers = {row["subscriber"] for row in self.statuses} | {key[0] for key in self.lanes}
+        subscribers = {row["subscriber"] for row in self.statuses} | {
+            key[0] for key in self.subscriptions
+        }
         for package in self.packages:
             for subscriber in sorted(subscribers):
                 found = self._outcome(subscriber, package)
@@ -50,12 +56,12 @@ class Model:
                     yield key, status, reason, moment - accepted, package
 
     def _outcome(self, subscriber: str, package: dict[str, Any]) -> tuple[str, str, int] | None:
-        lane = (subscriber, package["publisher_agent"], package["journal_id"])
+        subscription = (subscriber, package["publisher_agent"], package["journal_id"])
         for row in self.statuses:
             about = (row["subscriber"], row["publisher_agent"], row["package_journal_id"])
-            if about == lane and row["package_offset"] == package["offset"]:
+            if about == subscription and row["package_offset"] == package["offset"]:
                 return row["status"], row["reason"], _sane(row["decided_ms"], _ms(row))
-        for number, (moment, editable, told) in enumerate(self.lanes.get(lane, [])):
+        for number, (moment, editable, told) in enumerate(self.subscriptions.get(subscription, [])):
             if told["offset"] >= package["offset"]:
                 known = number > 0 or _ms(package) >= moment - 10_000
                 if editable or not known or package["offset"] <= told["started_offset"]:
@@ -63,12 +69,37 @@ class Model:
                 return "IMPORTED", "", moment
         return None
 
+    def _attempts(self, subscriber: str, package: dict[str, Any]) -> int:
+        """Return the attempts that the first status about a package tells of."""
+        about = (subscriber, package["publisher_agent"], package["journal_id"], package["offset"])
+        names = ("subscriber", "publisher_agent", "package_journal_id", "package_offset")
+        return next(
+            row["attempts"] for row in self.statuses if tuple(row[name] for name in names) == about
+        )
+
+    def _told(self, subscriber: str, package: dict[str, Any]) -> int:
+        """Return the highest `retries` that were told while a package was the first that waits."""
+        subscription = (subscriber, package["publisher_agent"], package["journal_id"])
+        offsets = [
+            one["offset"]
+            for one in self.packages
+            if (one["publisher_agent"], one["journal_id"]) == subscription[1:]
+        ]
+        retries = [
+            told["retries"]
+            for _, _, told in self.subscriptions.get(subscription, [])
+            if min((one for one in offsets if one > told["offset"]), default=None)
+            == package["offset"]
+        ]
+        return max(retries, default=0)
+
     def failures(self) -> Counter[tuple[str, str, int, str]]:
         found: Counter[tuple[str, str, int, str]] = Counter()
-        for key, status, reason, _, _ in self.outcomes:
+        for key, status, reason, _, package in self.outcomes:
             if status == "REMOVED_FAILED":
-                found[(*key, reason)] += 1
-        for (subscriber, agent, _), rows in self.lanes.items():
+                rest = self._attempts(key[0], package) - self._told(key[0], package)
+                found[(*key, reason)] += max(0, rest)
+        for (subscriber, agent, _), rows in self.subscriptions.items():
             before = None
             for moment, _, told in rows:
                 same = before is not None and before["offset"] == told["offset"]
@@ -76,11 +107,11 @@ class Model:
                 if rise > 0:
                     found[subscriber, agent, _hour(moment), told["last_error"]] += rise
                 before = told
-        return found
+        return +found
 
     def blocked(self) -> Counter[Key]:
         found: Counter[Key] = Counter()
-        for (subscriber, agent, _), rows in self.lanes.items():
+        for (subscriber, agent, _), rows in self.subscriptions.items():
             for number, (moment, _, told) in enumerate(rows):
                 running = told["state"] == "RUNNING" and told["blocked_since_ms"] > 0
                 if told["state"] != "BLOCKED" and not running:
@@ -92,7 +123,7 @@ class Model:
 
     def backlog(self) -> dict[Key, tuple[int, bool]]:
         last: dict[Key, tuple[int, bool]] = {}
-        for (subscriber, agent, journal), rows in self.lanes.items():
+        for (subscriber, agent, journal), rows in self.subscriptions.items():
             for moment, editable, told in rows:
                 waiting = [
                     package

@@ -16,10 +16,12 @@ from packhorse.runtime.auth import Authenticator
 from packhorse_services.cleanup.app import cleanup_service
 from packhorse_services.cleanup.settings import Settings as CleanupSettings
 from packhorse_services.content.app import create as content
+from packhorse_services.content.settings import Settings as ContentSettings
 from packhorse_services.jobs.assembly import assemble as assemble_jobs
 from packhorse_services.jobs.settings import Settings as JobsSettings
-from packhorse_services.pipeline.location import Location
 from packhorse_services.pipeline.reports.app import reports_app
+from packhorse_services.pipeline.settings import Settings as PipelineSettings
+from packhorse_services.pipeline.storage.location import Location
 from packhorse_services.publisher.app import Backends, publisher
 from packhorse_services.publisher.settings import Settings as PublisherSettings
 from packhorse_services.subscriber.app import create as subscriber
@@ -86,7 +88,7 @@ def _jobs(_folder: str) -> FastAPI:
     return service.app
 
 
-ROOMS: dict[str, Callable[[str], FastAPI]] = {
+SERVICES: dict[str, Callable[[str], FastAPI]] = {
     "publisher": _publisher,
     "content": _content,
     "subscriber": _subscriber,
@@ -95,20 +97,34 @@ ROOMS: dict[str, Callable[[str], FastAPI]] = {
     "topology": _topology,
     "jobs": _jobs,
 }
-"""How each room's app is made without anything running; it needs a folder for blobs."""
+"""How each service's app is made without anything running; it needs a folder for blobs."""
 
 
-def document(room: str) -> dict[str, Any]:
-    """Return the document of one room."""
+PORTS = {
+    "publisher": PublisherSettings,
+    "content": ContentSettings,
+    "subscriber": SubscriberSettings,
+    "cleanup": CleanupSettings,
+    "pipeline": PipelineSettings,
+    "topology": TopologySettings,
+    "jobs": JobsSettings,
+}
+
+
+def document(service: str) -> dict[str, Any]:
+    """Return the document of one service; the file names the server by its default address."""
     with tempfile.TemporaryDirectory() as folder:
-        return ROOMS[room](folder).openapi()
+        found = SERVICES[service](folder).openapi()
+    port = PORTS[service].model_fields["port"].default
+    server = {"url": f"http://127.0.0.1:{port}", "description": f"A {service} on its default port"}
+    return {**found, "servers": [server]}
 
 
-def text(room: str) -> str:
+def text(service: str) -> str:
     """Return the file's text."""
-    return yaml.safe_dump(document(room), sort_keys=False, allow_unicode=True, width=100)
+    return yaml.safe_dump(document(service), sort_keys=False, allow_unicode=True, width=100)
 
 
 if __name__ == "__main__":
-    for name in ROOMS:
+    for name in SERVICES:
         (FOLDER / f"{name}.yaml").write_text(text(name))

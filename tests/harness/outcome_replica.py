@@ -9,21 +9,20 @@ from psycopg_pool import ConnectionPool
 
 from packhorse.db.connect import connect
 from packhorse.messaging.api import Journal
-from packhorse.messaging.ranges import read_range
+from packhorse.messaging.reading import read_range
 from packhorse.wire.topics import Topics
-from packhorse_services.publisher.commands.store import note_status
-from packhorse_services.publisher.deduplication_store import DatabaseSnapshots
-from packhorse_services.publisher.outcomes.event_log import EventLog
-from packhorse_services.publisher.outcomes.keeper import Keeper
-from packhorse_services.publisher.outcomes.notifier import Notifier
-from packhorse_services.publisher.outcomes.packages import PackageSource
-from packhorse_services.publisher.outcomes.parts import next_epoch
-from packhorse_services.publisher.outcomes.progress import Progress
+from packhorse_services.publisher.assembly.outcome_parts import next_epoch
+from packhorse_services.publisher.commands.command_rows import note_status
+from packhorse_services.publisher.outcomes.event_log import DatabaseSnapshots, EventAppender
+from packhorse_services.publisher.outcomes.event_publisher import EventPublisher
+from packhorse_services.publisher.outcomes.outcome_loop import OutcomeLoop
+from packhorse_services.publisher.outcomes.packages_in_range import PackageSource
+from packhorse_services.publisher.outcomes.progress import RecorderProgress
 from packhorse_services.publisher.outcomes.recorder import Recorder
-from packhorse_services.publisher.outcomes.turn import Turn
-from packhorse_services.publisher.queues.cache import QueueCache
-from packhorse_services.publisher.queues.errors import ErrorCounts
-from packhorse_services.publisher.queues.feed import QueueFeed
+from packhorse_services.publisher.outcomes.recorder_lock import RecorderLock
+from packhorse_services.publisher.queues.cache.queue_cache import QueueCache
+from packhorse_services.publisher.queues.cache.queue_feed import QueueFeed
+from packhorse_services.publisher.queues.error_counts import ErrorCounts
 from packhorse_services.publisher.queues.queue import Queues
 from packhorse_services.publisher.queues.subscribers import Subscribers
 from tests.harness.clock import ManualClock
@@ -49,17 +48,17 @@ class Replica:
         self.feed = QueueFeed(journal, topics.package, QueueCache(AGENT), clock=clock)
         self.feed.identity = journal.identity(topics.package)
         queues = Queues(self.feed, self.subscribers, ErrorCounts(), clock)
-        self._turn = Turn(AGENT, lambda: self._connection(url))
+        self._turn = RecorderLock(AGENT, lambda: self._connection(url))
         snapshots = DatabaseSnapshots(pool)
-        log = EventLog(fragile, topics.event, AGENT, snapshots, partial(next_epoch, pool))
+        log = EventAppender(fragile, topics.event, AGENT, snapshots, partial(next_epoch, pool))
         source = PackageSource(journal, topics.package, self.feed.cache)
         self._recorder = Recorder(journal, topics, AGENT, note_status)
-        self.keeper = Keeper(
+        self.outcome_loop = OutcomeLoop(
             self._turn,
             self._recorder,
-            Notifier(journal, topics, AGENT, packages=source, log=log, clock=clock),
+            EventPublisher(journal, topics, AGENT, packages=source, log=log, clock=clock),
             queues,
-            progress=Progress(),
+            progress=RecorderProgress(),
             clock=clock,
             elsewhere=elsewhere,
         )

@@ -16,15 +16,20 @@ from packhorse.wire.messages import Action, Status
 from packhorse.wire.topics import Topics
 from tests.harness.clock import ManualClock
 from tests.harness.journals import fresh_name
-from tests.harness.outcome_lanes import DECISIONS, NAMES, LanesMachine
 from tests.harness.outcome_replica import Replica
+from tests.harness.outcome_subscriptions import DECISIONS, NAMES, SubscriptionsMachine
 from tests.harness.publishing import AGENT, Crash
 from tests.harness.waiting import eventually
 
-KINDS = {Status.REMOVED: "removed", Status.REMOVED_FAILED: "failed", Status.SKIPPED: "skipped"}
+KINDS = {
+    Status.REMOVED: "removed",
+    Status.REMOVED_FAILED: "failed",
+    Status.SKIPPED: "skipped",
+    Status.DUPLICATE: "skipped",
+}
 
 
-class OutcomesMachine(LanesMachine):
+class OutcomesMachine(SubscriptionsMachine):
     """The table, the cursors and the event topic against a list of what was decided."""
 
     database_url: str
@@ -48,7 +53,7 @@ class OutcomesMachine(LanesMachine):
             "TRUNCATE bookkeeping.outcome, bookkeeping.topic_cursor, bookkeeping.known_subscriber, "
             "bookkeeping.deduplication_snapshot, bookkeeping.command"
         )
-        self.begin_lanes()
+        self.begin_subscriptions()
         self.oldest = 0
         self.replicas = [self.new_replica(), self.new_replica()]
 
@@ -64,7 +69,7 @@ class OutcomesMachine(LanesMachine):
 
     @rule(index=st.sampled_from([0, 1]))
     def round(self, index: int) -> None:
-        self.replicas[index].keeper.round()
+        self.replicas[index].outcome_loop.round()
 
     @rule(index=st.sampled_from([0, 1]), steps=st.integers(0, 100), statuses=DECISIONS)
     def crash(self, index: int, steps: int, statuses: list[Status]) -> None:
@@ -73,7 +78,7 @@ class OutcomesMachine(LanesMachine):
         replica = self.replicas[index]
         replica.arm(steps)
         with suppress(Crash):
-            replica.keeper.round()
+            replica.outcome_loop.round()
         replica.die()
         self.replicas[index] = self.new_replica()
 
@@ -91,7 +96,7 @@ class OutcomesMachine(LanesMachine):
     def status_topic_made_anew(self) -> None:
         """Nothing of it is lost: all was recorded, or is sent again."""
         for index in (0, 1):
-            if self.replicas[index].keeper.round():
+            if self.replicas[index].outcome_loop.round():
                 self.remove_topic(self.topics.status)
                 self.journal.create_topics(standard_topics(self.topics, partitions=2))
                 for replica in self.replicas:
@@ -135,9 +140,11 @@ class OutcomesMachine(LanesMachine):
             offset = event["offset"]
             assert event["package_id"] == self.packages[offset][0]
             for name in NAMES:
-                kinds = [kind for kind in (*KINDS.values(), "imported") if name in event[kind]]
+                kinds = [kind for kind in {*KINDS.values(), "imported"} if name in event[kind]]
                 if kinds:
-                    ever = {KINDS.get(one, "imported") for one in self.lanes[name].ever[offset]}
+                    ever = {
+                        KINDS.get(one, "imported") for one in self.subscriptions[name].ever[offset]
+                    }
                     assert len(kinds) == 1, (name, event)
                     assert kinds[0] in ever, (name, event)
 
@@ -146,7 +153,7 @@ class OutcomesMachine(LanesMachine):
         if not hasattr(self, "journal"):
             return
         for name, offset, status in self.stored():
-            assert Status(status) in self.lanes[name].ever[offset]
+            assert Status(status) in self.subscriptions[name].ever[offset]
 
     def stored(self) -> Iterator[tuple[str, int, str]]:
         yield from self.rows(
@@ -167,21 +174,23 @@ class OutcomesMachine(LanesMachine):
         assert [event["offset"] for event in self.events()] == self.own()
         expected = {
             (name, offset, status.value)
-            for name, lane in self.lanes.items()
-            for offset, status in lane.decided.items()
+            for name, subscription in self.subscriptions.items()
+            for offset, status in subscription.decided.items()
             if status is not Status.IMPORTED
         }
         assert set(self.stored()) == expected
-        for lane in self.lanes.values():
-            last = {one.offset: one for one in sorted(lane.sent, key=lambda one: one.decided_ms)}
-            for status in lane.sent:
+        for subscription in self.subscriptions.values():
+            last = {
+                one.offset: one for one in sorted(subscription.sent, key=lambda one: one.decided_ms)
+            }
+            for status in subscription.sent:
                 if status != last[status.offset]:  # it comes once more, and was overtaken
                     self.append(self.topics.status, encode_status(status))
-        assert self.replicas[0].keeper.round()
+        assert self.replicas[0].outcome_loop.round()
         assert set(self.stored()) == expected
         self.replicas[0].die()
         self.pool.close()
         self.journal.close()
 
     def all_is_told(self) -> bool:
-        return self.replicas[0].keeper.round() and len(self.events()) >= len(self.own())
+        return self.replicas[0].outcome_loop.round() and len(self.events()) >= len(self.own())

@@ -9,9 +9,8 @@ from pathlib import Path
 
 import psycopg
 
-from packhorse.db.engine import open_engine
 from packhorse.db.migrate import upgrade
-from packhorse_services.cli.embedded import EmbeddedPostgres
+from packhorse_services.cli.stack.embedded import EmbeddedPostgres
 
 _TEMPLATE = "template_packhorse"
 
@@ -24,9 +23,7 @@ def running_postgres() -> Iterator[EmbeddedPostgres]:
     server = EmbeddedPostgres(home)
     try:
         server.start()
-        engine = open_engine(server.ensure_database(_TEMPLATE), "tests")
-        upgrade(engine)
-        engine.dispose()
+        upgrade(server.ensure_database(_TEMPLATE), "tests")
         yield server
     finally:
         server.stop("immediate")

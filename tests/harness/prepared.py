@@ -17,8 +17,8 @@ from packhorse.db.connect import connect
 from packhorse.packages.body import unpack
 from packhorse.packages.compression import compress
 from packhorse.packages.format import write_nodes
-from packhorse_services.publisher.distribute import DistributionRequest, PreparedBody
-from packhorse_services.publisher.early import EarlyPublishing
+from packhorse_services.publisher.outbox.request import DistributionRequest, PreparedBody
+from packhorse_services.publisher.publish.early_export import EarlyPublishing
 from tests.harness.producers import Source
 from tests.harness.publishing import Author, page, publish, request
 
@@ -71,17 +71,17 @@ def document(
     }
 
 
-def between_look_and_slot(
+def between_look_and_lock(
     author: Author, monkeypatch: pytest.MonkeyPatch, happen: Callable[[], None]
 ) -> EarlyPublishing:
-    """Return a publisher at which something happens after its own look and before its slot."""
+    """Return a publisher at which something happens after its own look and before its lock."""
     publishing = author.replica()
-    under_slot, happenings = publishing.publish, [happen]
+    under_lock, happenings = publishing.publish, [happen]
 
     def publish_late(*arguments: Any) -> None:
         if happenings:
             happenings.pop()()
-        under_slot(*arguments)
+        under_lock(*arguments)
 
     monkeypatch.setattr(publishing, "publish", publish_late)
     return author.early(publishing=publishing)

@@ -1,6 +1,6 @@
 """The programs as real processes, each of which a test may kill, pause and start again.
 
-`Rooms` starts them one by one, with nobody who restarts them behind the test's back.
+`Programs` starts them one by one, with nobody who restarts them behind the test's back.
 """
 
 import os
@@ -18,8 +18,8 @@ import httpx
 
 from packhorse.runtime import leash
 from packhorse.runtime.token_file import ensure_token_file
-from packhorse_services.cli.connection import read_token
-from packhorse_services.cli.ports import free_port
+from packhorse_services.cli.client.connection import read_token
+from packhorse_services.cli.stack.ports import free_port
 from tests.harness.waiting import eventually
 
 READY_S = 180.0
@@ -108,20 +108,22 @@ class Process:
             os.killpg(self.pid, number)
 
 
-class Room(Process):
+class Program(Process):
     """A program that serves HTTP on a port that stays the same over its lives."""
 
-    def __init__(self, name: str, room: str, environment: Mapping[str, str], folder: Path) -> None:
+    def __init__(
+        self, name: str, service: str, environment: Mapping[str, str], folder: Path
+    ) -> None:
         port = free_port()
         super().__init__(
             name,
-            (sys.executable, "-m", f"packhorse_services.{room}"),
+            (sys.executable, "-m", f"packhorse_services.{service}"),
             {**environment, "PACKHORSE_PORT": str(port)},
             folder,
         )
         self.url = f"http://127.0.0.1:{port}"
 
-    def ready(self, timeout: float = READY_S) -> "Room":
+    def ready(self, timeout: float = READY_S) -> "Program":
         """Wait until it can work, and return it."""
 
         def answers() -> bool:
@@ -139,12 +141,12 @@ class Room(Process):
         self.ready()
 
 
-class Rooms:
+class Programs:
     """The programs of one test: one journal, one blob store, a database for each that asks."""
 
     def __init__(self, folder: Path, journal_url: str, **settings: Any) -> None:
         self.folder = folder
-        self.all: list[Room] = []
+        self.all: list[Program] = []
         self.tokens = folder / "tokens.json"
         ensure_token_file(self.tokens)
         self.token = read_token(self.tokens)
@@ -156,81 +158,83 @@ class Rooms:
             **settings,
         }
 
-    def publisher(self, database_url: str, agent: str = "main", **settings: Any) -> Room:
+    def publisher(self, database_url: str, agent: str = "main", **settings: Any) -> Program:
         """Return a publisher, not started."""
-        return self._room(agent, "publisher", database_url, agent=agent, **settings)
+        return self._program(agent, "publisher", database_url, agent=agent, **settings)
 
-    def content(self, database_url: str, **settings: Any) -> Room:
+    def content(self, database_url: str, **settings: Any) -> Program:
         """Return a content API, not started."""
-        return self._room("content", "content", database_url, **settings)
+        return self._program("content", "content", database_url, **settings)
 
-    def subscriber(self, name: str, database_url: str, **settings: Any) -> Room:
+    def subscriber(self, name: str, database_url: str, **settings: Any) -> Program:
         """Return a subscriber, not started."""
-        return self._room(name, "subscriber", database_url, subscriber=name, **settings)
+        return self._program(name, "subscriber", database_url, subscriber=name, **settings)
 
-    def cleanup(self, database_url: str, **settings: Any) -> Room:
+    def cleanup(self, database_url: str, **settings: Any) -> Program:
         """Return a cleanup service, not started."""
-        return self._room("cleanup", "cleanup", database_url, **settings)
+        return self._program("cleanup", "cleanup", database_url, **settings)
 
-    def topology(self, database_url: str, **settings: Any) -> Room:
+    def topology(self, database_url: str, **settings: Any) -> Program:
         """Return a topology service, not started."""
-        return self._room("topology", "topology", database_url, **settings)
+        return self._program("topology", "topology", database_url, **settings)
 
-    def jobs(self, database_url: str, **settings: Any) -> Room:
+    def jobs(self, database_url: str, **settings: Any) -> Program:
         """Return a jobs service, not started."""
-        return self._room("jobs", "jobs", database_url, **settings)
+        return self._program("jobs", "jobs", database_url, **settings)
 
-    def reports(self, **settings: Any) -> Room:
+    def reports(self, **settings: Any) -> Program:
         """Return the pipeline's service of reports, not started; its tables are in our folder."""
         tables = {"tables_url": str(self.folder / "tables"), **settings}
-        room = self._room("reports", "pipeline", "", **tables)
-        room.command = (*room.command, "serve")
-        return room
+        service = self._program("reports", "pipeline", "", **tables)
+        service.command = (*service.command, "serve")
+        return service
 
     def start(self) -> None:
         """Start all that do not run, and wait until they are ready."""
-        for room in self.all:
-            if not room.running:
-                room.start()
-        for room in self.all:
-            room.ready()
+        for service in self.all:
+            if not service.running:
+                service.start()
+        for service in self.all:
+            service.ready()
 
     def stop(self) -> None:
         """End all that run as their operator would, together."""
-        ending = [room for room in self.all if room.running]
-        for room in ending:
-            os.kill(room.pid, signal.SIGTERM)
-        for room in ending:
-            room.wait()
+        ending = [service for service in self.all if service.running]
+        for service in ending:
+            os.kill(service.pid, signal.SIGTERM)
+        for service in ending:
+            service.wait()
 
     def kill(self) -> None:
         """End all of them with SIGKILL, together."""
-        for room in self.all:
-            if room.running:
-                os.killpg(room.pid, signal.SIGKILL)
-        for room in self.all:
-            room.wait()
+        for service in self.all:
+            if service.running:
+                os.killpg(service.pid, signal.SIGKILL)
+        for service in self.all:
+            service.wait()
 
-    def _room(self, name: str, room: str, database_url: str, **settings: Any) -> Room:
+    def _program(self, name: str, service: str, database_url: str, **settings: Any) -> Program:
         merged = {**self._settings, "database_url": database_url, **settings}
         environment = {f"PACKHORSE_{key.upper()}": _text(value) for key, value in merged.items()}
         replicas = sum(other.name.partition("#")[0] == name for other in self.all)
-        made = Room(f"{name}#{replicas}" if replicas else name, room, environment, self.folder)
+        made = Program(
+            f"{name}#{replicas}" if replicas else name, service, environment, self.folder
+        )
         self.all.append(made)
         return made
 
 
 @contextmanager
-def rooms(journal_url: str, **settings: Any) -> Iterator[Rooms]:
+def running_programs(journal_url: str, **settings: Any) -> Iterator[Programs]:
     """Give an empty set of programs; whatever was started of it ends with the block."""
-    folder = Path(tempfile.mkdtemp(prefix="packhorse-test-rooms-"))
-    made = Rooms(folder, journal_url, **settings)
+    folder = Path(tempfile.mkdtemp(prefix="packhorse-test-programs-"))
+    made = Programs(folder, journal_url, **settings)
     try:
         yield made
     finally:
-        for room in made.all:
-            if room.running:
-                room.kill()
+        for service in made.all:
+            if service.running:
+                service.kill()
         shutil.rmtree(folder, ignore_errors=True)
 
 

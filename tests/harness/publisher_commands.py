@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from packhorse.messaging.api import Edge, Outgoing
+from packhorse.messaging.api import LogEnd, Outgoing
 from packhorse.wire.command_codec import decode_command, encode_command_status
 from packhorse.wire.messages import Command, CommandState, CommandStatusMessage
 from tests.harness.publisher_service import PublisherService
@@ -10,7 +10,7 @@ from tests.harness.publishing import AGENT, TOPICS
 
 
 def commands(s: PublisherService) -> list[Command]:
-    with s.author.journal.reader(TOPICS.command, Edge.OLDEST) as reader:
+    with s.author.journal.reader(TOPICS.command, LogEnd.OLDEST) as reader:
         return [decode_command(record.headers, record.value) for record in reader.poll(0.1)]
 
 

@@ -20,12 +20,13 @@ from packhorse.runtime.principal import Principal
 from packhorse.wire.codec import encode_discovery, encode_status
 from packhorse.wire.messages import DiscoveryMessage, Status, StatusMessage, SubscriberState
 from packhorse.wire.record import Encoded
+from packhorse.wire.topics import Topics
 from packhorse_services.publisher.app import Backends, publisher
-from packhorse_services.publisher.outcomes.keeper import Keeper
-from packhorse_services.publisher.outcomes.settlement import NotSettled, Settlement
-from packhorse_services.publisher.queues.follower import NotCaughtUp, TopicFollower
+from packhorse_services.publisher.outcomes.outcome_loop import OutcomeLoop
+from packhorse_services.publisher.outcomes.status_watermark import NotSettled, StatusWatermark
+from packhorse_services.publisher.queues.topic_follower import NotCaughtUp, TopicFollower
 from packhorse_services.publisher.settings import Settings
-from tests.harness.publishing import AGENT, TOPICS, Author, AwayJournal
+from tests.harness.publishing import AGENT, Author, AwayJournal
 from tests.harness.waiting import eventually
 
 CALLERS = {
@@ -44,10 +45,14 @@ class _Tokens:
 class PublisherService:
     """The service, its author, and subscribers that the test plays."""
 
-    def __init__(self, database_url: str, folder: Path, **settings: Any) -> None:
-        journal = open_journal(f"memory://{folder}", client_name="tests")
+    def __init__(
+        self, database_url: str, folder: Path, *, journal_url: str = "", **settings: Any
+    ) -> None:
+        journal = open_journal(journal_url or f"memory://{folder}", client_name="tests")
         self.journal = AwayJournal(journal)
-        self.author = Author(database_url, journal, open_blobs(str(folder / "blobs")))
+        self.topics = Topics.prefixed(str(settings.get("topic_prefix", "aemdistribution")))
+        blobs = open_blobs(str(folder / "blobs"))
+        self.author = Author(database_url, journal, blobs, self.topics)
         self._settings = Settings.model_validate(
             {"database_url": database_url, "agent": AGENT, "authentication": False, **settings}
         )
@@ -70,9 +75,11 @@ class PublisherService:
             ):
                 await scenario(self)
 
-        followers = [one for one in parts.components if isinstance(one, TopicFollower | Settlement)]
-        self.keeper = next(one for one in parts.components if isinstance(one, Keeper))
-        self.settlement = next(one for one in followers if isinstance(one, Settlement))
+        followers = [
+            one for one in parts.components if isinstance(one, TopicFollower | StatusWatermark)
+        ]
+        self.outcome_loop = next(one for one in parts.components if isinstance(one, OutcomeLoop))
+        self.watermark = next(one for one in followers if isinstance(one, StatusWatermark))
         with _together(parts.components):
             eventually(lambda: all(map(_caught_up, followers)), interval=0.01)
             asyncio.run(play())
@@ -83,6 +90,10 @@ class PublisherService:
     ) -> httpx.Response:
         body = {"action": action, "paths": list(paths), **body}
         return await self.client.post("/distribute", json=body, headers=headers)
+
+    async def dry_run(self, *paths: str, action: str = "ADD", **body: Any) -> httpx.Response:
+        body = {"action": action, "paths": list(paths), **body}
+        return await self.client.post("/distribute/dry-run", json=body)
 
     async def accepted(self, *paths: str, **options: Any) -> dict[str, Any]:
         answer = await self.distribute(*paths, **options)
@@ -103,35 +114,37 @@ class PublisherService:
         self, name: str, offset: int, *, shown: int | None = None, **known: Any
     ) -> None:
         """Announce a subscriber, and wait until the publisher shows its offset, or `shown`."""
-        lane = SubscriberState(AGENT, offset, settled_offset=offset)
-        given = {key: known.pop(key) for key in list(known) if hasattr(lane, key)}
-        lane = replace(lane, **given)
-        self._append(
-            TOPICS.discovery, encode_discovery(DiscoveryMessage(name, (lane,), **known)), name
-        )
+        subscription = SubscriberState(AGENT, offset, settled_offset=offset)
+        given = {key: known.pop(key) for key in list(known) if hasattr(subscription, key)}
+        subscription = replace(subscription, **given)
+        self.tell(DiscoveryMessage(name, (subscription,), **known))
 
         async def heard() -> bool:
             answer = await self.client.get(f"/subscribers/{name}")
             if answer.status_code != 200:
                 return False
             seen = answer.json()
-            wanted = lane.offset if shown is None else shown
-            told = (seen["offset"], seen["attempts"]) == (wanted, lane.retries)
-            certain = self.settlement.settled(name, lane)
-            return told and certain == max(lane.settled_offset, lane.started_offset)
+            wanted = subscription.offset if shown is None else shown
+            told = (seen["offset"], seen["attempts"]) == (wanted, subscription.retries)
+            certain = self.watermark.settled(name, subscription)
+            return told and certain == max(subscription.settled_offset, subscription.started_offset)
 
         await self.until(heard)
 
+    def tell(self, message: DiscoveryMessage) -> None:
+        """Append an announcement."""
+        self._append(self.topics.discovery, encode_discovery(message), message.subscriber)
+
     def status(self, name: str, offset: int, status: Status, **more: Any) -> None:
         message = StatusMessage(name, AGENT, offset, status, **more)
-        self._append(TOPICS.status, encode_status(message), None)
+        self._append(self.topics.status, encode_status(message), None)
 
     def _append(self, topic: str, encoded: Encoded, key: str | None) -> None:
         record = Outgoing(encoded.value, encoded.headers, key)
         self.author.journal.append(topic, record).result()
 
 
-def _caught_up(follower: TopicFollower | Settlement) -> bool:
+def _caught_up(follower: TopicFollower | StatusWatermark) -> bool:
     try:
         follower.check()
     except (NotCaughtUp, NotSettled):

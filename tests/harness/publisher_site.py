@@ -5,7 +5,7 @@ from collections.abc import Awaitable, Callable
 from pathlib import Path
 from typing import Any
 
-from packhorse.messaging.api import Edge, Record
+from packhorse.messaging.api import LogEnd, Record
 from packhorse.messaging.memory import shared_log
 from packhorse.messaging.topics import standard_topics
 from tests.harness.publisher_service import PublisherService
@@ -69,7 +69,7 @@ def until_remembered(s: PublisherService, count: int) -> None:
 def events(s: PublisherService) -> list[Record]:
     end = sum(s.journal.bounds(TOPICS.event, number).next for number in range(4))
     records: list[Record] = []
-    with s.journal.reader(TOPICS.event, Edge.OLDEST) as reader:
+    with s.journal.reader(TOPICS.event, LogEnd.OLDEST) as reader:
         while len(records) < end:
             records += reader.poll(5)
     return records

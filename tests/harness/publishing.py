@@ -21,9 +21,9 @@ from packhorse.messaging.api import (
     Appended,
     AppendUnknown,
     Bounds,
-    Edge,
     Journal,
     JournalUnavailable,
+    LogEnd,
     NotAppended,
     Outgoing,
 )
@@ -31,18 +31,18 @@ from packhorse.messaging.topics import standard_topics
 from packhorse.wire.messages import Action, PackageMessage
 from packhorse.wire.package_codec import decode_package
 from packhorse.wire.topics import Topics
-from packhorse_services.publisher.delivery import Delivery
-from packhorse_services.publisher.distribute import DistributionRequest, Packer
-from packhorse_services.publisher.drafting import Drafter
-from packhorse_services.publisher.early import EarlyPublishing, early_connection
-from packhorse_services.publisher.line import Publishes
-from packhorse_services.publisher.pending import Pending
-from packhorse_services.publisher.publishing import Patience, Publishing
-from packhorse_services.publisher.slot import Slot, slot_connection
+from packhorse_services.publisher.outbox.append_lock import AppendLock, lock_connection
+from packhorse_services.publisher.outbox.journal_appender import JournalAppender
+from packhorse_services.publisher.outbox.request import DistributionRequest, Pending
+from packhorse_services.publisher.publish.draft_export import DraftExporter
+from packhorse_services.publisher.publish.early_export import EarlyPublishing, early_connection
+from packhorse_services.publisher.publish.packer import Packer
+from packhorse_services.publisher.publish.publish_queue import Publishes
+from packhorse_services.publisher.publish.publishing import JournalPatience, Publishing
 
 TOPICS = Topics()
 AGENT = "main"
-IMPATIENT = Patience(settle_s=0.2, retry_s=0.01)
+IMPATIENT = JournalPatience(settle_s=0.2, retry_s=0.01)
 
 
 @dataclass(frozen=True)
@@ -77,17 +77,17 @@ class Author:
         self,
         *,
         journal: Journal | None = None,
-        slot: Slot | None = None,
+        lock: AppendLock | None = None,
         clock: Clock | None = None,
-        patience: Patience = IMPATIENT,
+        patience: JournalPatience = IMPATIENT,
         agent: str = AGENT,
     ) -> Publishing:
         """Return another publisher of this author."""
         clock = clock or SystemClock()
         publishing = Publishing(
-            slot or Slot(self.slot_connection),
+            lock or AppendLock(self.lock_connection),
             Packer(self.blobs, agent, "instance", clock),
-            Delivery(journal or self.journal, self.topics.package),
+            JournalAppender(journal or self.journal, self.topics.package),
             clock=clock,
             patience=patience,
         )
@@ -103,11 +103,11 @@ class Author:
         group_bytes: int = 2**21,
         agent: str = AGENT,
     ) -> EarlyPublishing:
-        """Return another publisher of this author, which exports before it takes the slot."""
+        """Return another publisher of this author, which exports before it takes the lock."""
         packer = packer or Packer(self.blobs, agent, "instance", SystemClock())
         early = EarlyPublishing(
             publishing or self.replica(agent=agent),
-            Drafter(packer, group_bytes=group_bytes),
+            DraftExporter(packer, group_bytes=group_bytes),
             open_connection or self.early_connection,
             agent=agent,
         )
@@ -117,14 +117,14 @@ class Author:
     def early_connection(self) -> psycopg.Connection:
         return early_connection(self.database_url, "tests-early")
 
-    def slot_connection(self) -> psycopg.Connection:
-        return slot_connection(self.database_url, "tests-slot", lock_ms=20_000)
+    def lock_connection(self) -> psycopg.Connection:
+        return lock_connection(self.database_url, "tests-lock", lock_ms=20_000)
 
     def journaled(self) -> list[Placed]:
         """Return every package in the journal, in order."""
         end = self.journal.bounds(self.topics.package).next
         placed: list[Placed] = []
-        with self.journal.reader(self.topics.package, Edge.OLDEST, partition=0) as reader:
+        with self.journal.reader(self.topics.package, LogEnd.OLDEST, partition=0) as reader:
             while not placed or placed[-1].offset < end - 1:
                 records = reader.poll(0.1 if end == 0 else 10)
                 if not records:
@@ -194,9 +194,9 @@ class Fuse:
         return self._left < 0
 
 
-def fragile_slot(author: Author, fuse: Fuse) -> Slot:
-    """Return a slot on whose connection every exchange with the server is a step."""
-    return Slot(lambda: fragile_connection(author.slot_connection(), fuse))
+def fragile_lock(author: Author, fuse: Fuse) -> AppendLock:
+    """Return a lock on whose connection every exchange with the server is a step."""
+    return AppendLock(lambda: fragile_connection(author.lock_connection(), fuse))
 
 
 def fragile_connection(connection: psycopg.Connection, fuse: Fuse) -> psycopg.Connection:

@@ -9,6 +9,7 @@ import pytest
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
 
+from packhorse.messaging import reading
 from packhorse.messaging.api import Outgoing, Record, TopicSpec
 from packhorse.wire.codec import encode_discovery
 from packhorse.wire.messages import (
@@ -19,15 +20,15 @@ from packhorse.wire.messages import (
     SubscriberState,
 )
 from packhorse.wire.package_codec import encode_package
-from packhorse_services.publisher.queues import columns, feed, pages, ranges
-from packhorse_services.publisher.queues.cache import QueueCache
-from packhorse_services.publisher.queues.errors import ErrorCounts
-from packhorse_services.publisher.queues.feed import QueueFeed
-from packhorse_services.publisher.queues.filters import ALL, EntryFilter
-from packhorse_services.publisher.queues.queue import Queue, Queues
+from packhorse_services.publisher.queues.cache import columns, journal_pages, queue_feed, ranges
+from packhorse_services.publisher.queues.cache.filters import ALL, EntryFilter
+from packhorse_services.publisher.queues.cache.queue_cache import QueueCache
+from packhorse_services.publisher.queues.cache.queue_feed import QueueFeed
+from packhorse_services.publisher.queues.error_counts import ErrorCounts
+from packhorse_services.publisher.queues.queue import Queues, SubscriberQueue
 from packhorse_services.publisher.queues.subscribers import Subscribers
 from tests.harness.clock import ManualClock
-from tests.harness.journals import DEADLINE_S, JournalBackend, fresh_name
+from tests.harness.journals import DEADLINE_S, JournalBackend, create_topic, fresh_name
 from tests.harness.queue_shown import Shown, content, flat, matches
 from tests.harness.waiting import eventually
 
@@ -61,7 +62,7 @@ _fractions = st.floats(0, 1)
 
 
 @dataclass
-class Lane:
+class Subscription:
     """What a subscriber announced."""
 
     offset: int
@@ -94,16 +95,17 @@ class QueueMachine(RuleBasedStateMachine):
         self.patches = ExitStack()
         patch = self.patches.enter_context(pytest.MonkeyPatch.context())
         patch.setattr(columns, "_ENTRIES", 4)
-        patch.setattr(feed, "_POLL_S", 0.02)
-        patch.setattr(feed, "_CHECK_S", 0.0)
+        patch.setattr(queue_feed, "_POLL_S", 0.02)
+        patch.setattr(reading, "_POLL_S", 0.02)
+        patch.setattr(reading, "_CHECK_S", 0.0)
         patch.setattr(ranges, "_CHUNK", 7)
-        patch.setattr(pages, "_RECORDS", 9)
+        patch.setattr(journal_pages, "_RECORDS", 9)
         self.journal = self.backend.open()
         self.topic, self.log = fresh_name(), Log()
-        self.lanes: dict[str, Lane] = {}
+        self.subscriptions: dict[str, Subscription] = {}
         self.looks = 0
         self.subscriber_clock = ManualClock()
-        self.journal.create_topics([TopicSpec(self.topic)])
+        create_topic(self.journal, TopicSpec(self.topic))
 
     @initialize(before=st.lists(_entries, max_size=30))
     def begin(self, before: list[PackageEntry]) -> None:
@@ -159,13 +161,17 @@ class QueueMachine(RuleBasedStateMachine):
     @rule(name=st.sampled_from(NAMES), part=_fractions)
     def clear(self, name: str, part: float) -> None:
         """A subscriber that obeyed a clear command announces the offset behind it."""
-        lane = self.lanes.get(name)
-        queue = self.log.above(lane.offset) if lane and lane.log == self.log.number else []
-        if queue and lane:
-            self._announce(name, queue[round(part * (len(queue) - 1))][0], lane.editable)
+        subscription = self.subscriptions.get(name)
+        queue = (
+            self.log.above(subscription.offset)
+            if subscription and subscription.log == self.log.number
+            else []
+        )
+        if queue and subscription:
+            self._announce(name, queue[round(part * (len(queue) - 1))][0], subscription.editable)
 
     def _announce(self, name: str, offset: int, editable: bool) -> None:
-        self.lanes[name] = Lane(offset, editable, self.log.number)
+        self.subscriptions[name] = Subscription(offset, editable, self.log.number)
         state = SubscriberState(AGENT, offset, journal_id=self.journal.identity(self.topic))
         encoded = encode_discovery(DiscoveryMessage(name, (state,), editable=editable))
         record = Record("discovery", 0, 0, 0, None, encoded.headers, encoded.value)
@@ -174,8 +180,8 @@ class QueueMachine(RuleBasedStateMachine):
     @rule()
     def all_fall_silent(self) -> None:
         self.subscriber_clock.advance(31)
-        for lane in self.lanes.values():
-            lane.stale = True
+        for subscription in self.subscriptions.values():
+            subscription.stale = True
 
     @rule()
     def keep_up(self) -> None:
@@ -192,17 +198,17 @@ class QueueMachine(RuleBasedStateMachine):
     def restart(self) -> None:
         self.feed.stop(DEADLINE_S)
         self._start()
-        for name, lane in list(self.lanes.items()):
-            if lane.log == self.log.number and not lane.stale:
-                self._announce(name, lane.offset, lane.editable)
+        for name, subscription in list(self.subscriptions.items()):
+            if subscription.log == self.log.number and not subscription.stale:
+                self._announce(name, subscription.offset, subscription.editable)
             else:
-                del self.lanes[name]
+                del self.subscriptions[name]
 
     @rule(entries=st.lists(_entries, max_size=12))
     def create_anew(self, entries: list[PackageEntry]) -> None:
         if self.recreates:
             self.backend.remove_topic(self.topic)
-            self.journal.create_topics([TopicSpec(self.topic)])
+            create_topic(self.journal, TopicSpec(self.topic))
             self.log = Log(self.log.number + 1)
             self._append(entries)
 
@@ -218,18 +224,18 @@ class QueueMachine(RuleBasedStateMachine):
             and cache.oldest == self.log.oldest
         )
 
-    def _expected(self, lane: Lane) -> list[Shown]:
-        return self.log.above(lane.offset if lane.log == self.log.number else -1)
+    def _expected(self, subscription: Subscription) -> list[Shown]:
+        return self.log.above(subscription.offset if subscription.log == self.log.number else -1)
 
     @invariant()
     def pages_are_parts_of_the_lists(self) -> None:
-        if not self.lanes:
+        if not self.subscriptions:
             return
         self._follow()
         self.looks += 1
-        name = sorted(self.lanes)[self.looks % len(self.lanes)]
+        name = sorted(self.subscriptions)[self.looks % len(self.subscriptions)]
         limit, wanted = 1 + self.looks * 3 % 11, FILTERS[self.looks % len(FILTERS)]
-        expected = self._expected(self.lanes[name])
+        expected = self._expected(self.subscriptions[name])
         shown: list[Shown] = []
         for queue in self._pages(name, limit, wanted):
             assert len(queue.page.entries) <= limit
@@ -238,7 +244,7 @@ class QueueMachine(RuleBasedStateMachine):
             shown += map(flat, queue.page.entries)
         assert shown == [one for one in expected if matches(one, wanted)]
 
-    def _pages(self, name: str, limit: int, wanted: EntryFilter) -> Iterator[Queue]:
+    def _pages(self, name: str, limit: int, wanted: EntryFilter) -> Iterator[SubscriberQueue]:
         behind: int | None = -1
         while behind is not None:
             asked = self.queues.queue(name, limit=limit, skip_to=behind + 1, wanted=wanted)
@@ -253,12 +259,12 @@ class QueueMachine(RuleBasedStateMachine):
             return
         self._follow()
         overview = asyncio.run(self.queues.overview())
-        assert [queue.subscriber.name for queue in overview] == sorted(self.lanes)
+        assert [queue.subscriber.name for queue in overview] == sorted(self.subscriptions)
         for queue in overview:
-            lane = self.lanes[queue.subscriber.name]
-            expected = self._expected(lane)
+            subscription = self.subscriptions[queue.subscriber.name]
+            expected = self._expected(subscription)
             _within(queue, len(expected))
-            assert queue.stale == lane.stale
+            assert queue.stale == subscription.stale
             if queue.head is not None:
                 assert flat(queue.head) == expected[0]
         self._compare_backlog()
@@ -266,7 +272,9 @@ class QueueMachine(RuleBasedStateMachine):
         assert cache.size <= CACHE_BYTES or len(cache._segments) == 1
 
     def _compare_backlog(self) -> None:
-        live = {name: self._offset(one) for name, one in self.lanes.items() if not one.stale}
+        live = {
+            name: self._offset(one) for name, one in self.subscriptions.items() if not one.stale
+        }
         backlog = self.queues.backlog()
         assert backlog.subscriber == min(live, key=lambda name: (live[name], name), default=None)
         waiting = self.log.above(min(live.values(), default=self.log.next))
@@ -277,10 +285,10 @@ class QueueMachine(RuleBasedStateMachine):
             )
         assert backlog.packages <= len(waiting)
 
-    def _offset(self, lane: Lane) -> int:
-        return lane.offset if lane.log == self.log.number else -1
+    def _offset(self, subscription: Subscription) -> int:
+        return subscription.offset if subscription.log == self.log.number else -1
 
 
-def _within(queue: Queue, length: int) -> None:
+def _within(queue: SubscriberQueue, length: int) -> None:
     assert queue.extent.at_least <= length <= queue.extent.at_most
     assert (queue.length is None) == (queue.length_unknown is not None)

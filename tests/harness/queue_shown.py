@@ -4,8 +4,8 @@ from typing import Any
 
 from packhorse.content.node import is_within
 from packhorse.wire.messages import PackageEntry
-from packhorse_services.publisher.queues.columns import QueueEntry
-from packhorse_services.publisher.queues.filters import EntryFilter
+from packhorse_services.publisher.queues.cache.columns import QueueEntry
+from packhorse_services.publisher.queues.cache.filters import EntryFilter
 
 Shown = tuple[Any, ...]
 """Offset, package id, action, size, user, paths, deep paths."""

@@ -3,6 +3,7 @@
 import fcntl
 import os
 import shutil
+import socket
 import subprocess
 import tempfile
 import time
@@ -11,9 +12,8 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-import httpx
-
-from packhorse_services.cli.embedded import free_port
+from packhorse_services.cli.stack.embedded import free_port
+from tests.harness.certificates import write_certificates
 
 VERSION = "v1.8.0"
 TOOLS = Path.home() / ".cache" / "packhorse" / "tools"
@@ -29,10 +29,11 @@ class S3Server:
     port: int
     data: Path
     process: subprocess.Popen[bytes]
+    scheme: str = "http"
 
     @property
     def endpoint(self) -> str:
-        return f"http://127.0.0.1:{self.port}"
+        return f"{self.scheme}://127.0.0.1:{self.port}"
 
     def url(self, prefix: str = "") -> str:
         """Return the URL of a blob store; its credentials are in the environment."""
@@ -67,33 +68,43 @@ def _build(binary: Path) -> None:
 
 
 @contextmanager
-def running_s3() -> Iterator[S3Server]:
-    """Start a server with an empty bucket; end and remove it afterwards."""
+def running_s3(tls: Path | None = None) -> Iterator[S3Server]:
+    """Start a server with an empty bucket; end and remove it afterwards.
+
+    With a folder `tls` it speaks TLS, with a certificate by the `authority.pem` made there.
+    """
     data = Path(tempfile.mkdtemp(prefix="packhorse-test-s3-"))
     (data / BUCKET).mkdir()
     port = free_port()
     process = subprocess.Popen(
-        [versitygw(), "--port", f"127.0.0.1:{port}", "--quiet", "posix", data],
+        [versitygw(), "--port", f"127.0.0.1:{port}", "--quiet", *_tls(tls), "posix", data],
         env={**os.environ, "ROOT_ACCESS_KEY": ACCESS_KEY, "ROOT_SECRET_KEY": SECRET_KEY},
         stdout=subprocess.DEVNULL,
     )
     try:
-        _await_answer(port, process)
-        yield S3Server(port, data, process)
+        _await_listening(port, process)
+        yield S3Server(port, data, process, "https" if tls else "http")
     finally:
         process.kill()
         process.wait()
         shutil.rmtree(data, ignore_errors=True)
 
 
-def _await_answer(port: int, process: subprocess.Popen[bytes]) -> None:
+def _tls(folder: Path | None) -> list[str]:
+    if folder is None:
+        return []
+    key, certificate = write_certificates(folder)
+    return ["--key", str(key), "--cert", str(certificate)]
+
+
+def _await_listening(port: int, process: subprocess.Popen[bytes]) -> None:
     deadline = time.monotonic() + 300
     while time.monotonic() < deadline:
         if process.poll() is not None:
             raise RuntimeError(f"versitygw ended with {process.returncode}")
         try:
-            httpx.get(f"http://127.0.0.1:{port}/")
-        except httpx.TransportError:
+            socket.create_connection(("127.0.0.1", port)).close()
+        except OSError:
             time.sleep(0.02)
         else:
             return

@@ -80,9 +80,9 @@ def status(
     }
 
 
-def announcement(time_ms: int, offset: int, *, editable: bool = False, **lane: Any) -> Any:
-    """Return a row of `schemas.ANNOUNCEMENTS` with one lane."""
-    subscriber = lane.pop("subscriber", "site")
+def announcement(time_ms: int, offset: int, *, editable: bool = False, **subscription: Any) -> Any:
+    """Return a row of `schemas.ANNOUNCEMENTS` with one subscription."""
+    subscriber = subscription.pop("subscriber", "site")
     return {
         **_place(time_ms, "d1"),
         "subscriber": subscriber,
@@ -99,7 +99,7 @@ def announcement(time_ms: int, offset: int, *, editable: bool = False, **lane: A
                 "epoch": 1,
                 "settled_offset": offset,
                 "started_offset": -1,
-                **lane,
+                **subscription,
             }
         ],
         "editable": editable,

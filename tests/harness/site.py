@@ -11,7 +11,7 @@ import httpx
 from packhorse.content.tree import content_hash
 from packhorse.db.connect import connect
 from tests.harness.postgres import Databases
-from tests.harness.processes import Room, Rooms, rooms
+from tests.harness.processes import Program, Programs, running_programs
 from tests.harness.waiting import eventually
 
 Document = dict[str, Any]
@@ -22,40 +22,42 @@ _DONE = ("IMPORTED", "REMOVED", "REMOVED_FAILED", "SKIPPED")
 class Site:
     """One publisher, one content API, subscribers that come and go; topics of its own."""
 
-    def __init__(self, made: Rooms, databases: Databases) -> None:
-        self.rooms, self.databases = made, databases
+    def __init__(self, made: Programs, databases: Databases) -> None:
+        self.programs, self.databases = made, databases
         self.author_url = databases.new("author")
         self.publisher = made.publisher(self.author_url)
         self.content = made.content(self.author_url)
-        self.subscribers: dict[str, Room] = {}
+        self.subscribers: dict[str, Program] = {}
         self.database_urls: dict[str, str] = {}
         headers = {"Authorization": f"Bearer {made.token}"}
         self.http = httpx.Client(headers=headers, timeout=120)
 
-    def subscriber(self, name: str, database_url: str | None = None, **settings: Any) -> Room:
+    def subscriber(self, name: str, database_url: str | None = None, **settings: Any) -> Program:
         """Return a new subscriber, not started."""
         self.database_urls[name] = database_url or self.databases.new(name)
-        self.subscribers[name] = self.rooms.subscriber(name, self.database_urls[name], **settings)
+        self.subscribers[name] = self.programs.subscriber(
+            name, self.database_urls[name], **settings
+        )
         return self.subscribers[name]
 
     def start(self) -> None:
         """Start all that does not run, and wait until the publisher knows the subscribers."""
-        self.rooms.start()
+        self.programs.start()
         eventually(lambda: set(self.subscribers) <= set(self.known()), what="all are known")
 
-    def join(self, name: str, database_url: str | None = None, **settings: Any) -> Room:
+    def join(self, name: str, database_url: str | None = None, **settings: Any) -> Program:
         """Start a new subscriber, and wait until the publisher knows it."""
-        room = self.subscriber(name, database_url, **settings)
-        room.start()
-        room.ready()
+        program = self.subscriber(name, database_url, **settings)
+        program.start()
+        program.ready()
         eventually(lambda: name in self.known(), what=f"the publisher knows {name}")
-        return room
+        return program
 
     def leave(self, name: str) -> None:
         """End a subscriber for good."""
-        room = self.subscribers.pop(name)
-        if room.running:
-            room.stop()
+        program = self.subscribers.pop(name)
+        if program.running:
+            program.stop()
 
     def known(self) -> list[str]:
         """Return the subscribers that the publisher knows."""
@@ -145,7 +147,7 @@ class Site:
 def site(databases: Databases, journal_url: str, **settings: Any) -> Iterator[Site]:
     """Give an author and nothing that runs yet, on topics that nobody else has."""
     prefix = f"t{uuid.uuid4().hex[:12]}"
-    with rooms(journal_url, topic_prefix=prefix, **settings) as made:
+    with running_programs(journal_url, topic_prefix=prefix, **settings) as made:
         built = Site(made, databases)
         with built.http:
             yield built

@@ -12,9 +12,9 @@ from packhorse.content.node import Node
 from packhorse.snapshots.parts import write_part
 from packhorse.snapshots.snapshot import (
     AppliedSequence,
+    ContentSnapshot,
     Part,
-    Snapshot,
-    Told,
+    ReportedState,
     new_id,
     part_key,
 )
@@ -27,7 +27,7 @@ _FAR_MS = 4_000_000_000_000
 _FAR_OFFSET = 2**62
 
 
-def a_snapshot(parts: Sequence[Part], snapshot_id: str, **fields: Any) -> Snapshot:
+def a_snapshot(parts: Sequence[Part], snapshot_id: str, **fields: Any) -> ContentSnapshot:
     """Return a snapshot of these parts, of an agent and a journal that are nobody's."""
     named = {
         "id": snapshot_id,
@@ -42,7 +42,7 @@ def a_snapshot(parts: Sequence[Part], snapshot_id: str, **fields: Any) -> Snapsh
         "sequences": (),
         **fields,
     }
-    return Snapshot(**named)
+    return ContentSnapshot(**named)
 
 
 def write_parts(
@@ -58,7 +58,7 @@ def write_parts(
 
 def snapshot_of(
     url: str, feed: Feed, agents: Sequence[str] = (AGENT,), *, part_nodes: int = 10, **fields: Any
-) -> Snapshot:
+) -> ContentSnapshot:
     """Return a published snapshot of what a subscriber's database holds at its position.
 
     Made for one subscriber, it says that all was heard of that one.
@@ -67,7 +67,9 @@ def snapshot_of(
     with closing(psycopg.connect(url)) as connection:
         nodes = [node for node in tree.stream(connection, "/") if node.path != "/"]
     place = position_of(url, agents[0])
-    told = [Told(agent, _FAR_OFFSET, _FAR_MS) for agent in agents if fields.get("subscriber")]
+    told = [
+        ReportedState(agent, _FAR_OFFSET, _FAR_MS) for agent in agents if fields.get("subscriber")
+    ]
     made = a_snapshot(
         write_parts(nodes, feed.blobs, snapshot_id, part_nodes=part_nodes),
         snapshot_id,

@@ -1,13 +1,14 @@
 """Spark as the product starts it, made quick to start and small."""
 
 import json
+import os
 from pathlib import Path
 
 from pyspark.sql import SparkSession
 
-from packhorse_services.pipeline.location import Location
-from packhorse_services.pipeline.session import spark_session
+from packhorse_services.pipeline.engine.session import spark_session
 from packhorse_services.pipeline.settings import Settings
+from packhorse_services.pipeline.storage.location import Location
 
 QUICK = {
     # Short runs gain nothing from the optimising compiler or a parallel collector. Without the
@@ -18,12 +19,26 @@ QUICK = {
     "spark.sql.shuffle.partitions": "2",
     "spark.databricks.delta.snapshotPartitions": "1",
 }
+AS_IN_PRODUCTION = os.environ.get("TEST_SPARK_AS_IN_PRODUCTION") == "1"
+"""Whether the tests' session compiles its plans and adapts them; in `make chaos` it does.
+
+To compile a plan takes longer than a test's handful of rows. The programs always do it.
+"""
+_SMALL = {
+    "spark.sql.shuffle.partitions": "1",
+    "spark.default.parallelism": "1",
+    "spark.sql.codegen.wholeStage": "false",
+    "spark.sql.codegen.factoryMode": "NO_CODEGEN",
+    "spark.sql.adaptive.enabled": "false",
+}
 
 
 def spark_for_tests(folder: Path) -> SparkSession:
     """Return the session of this process, its warehouse in `folder`."""
+    small = {} if AS_IN_PRODUCTION else _SMALL
     conf = {
         **QUICK,
+        **small,
         "spark.sql.warehouse.dir": str(folder / "warehouse"),
         "spark.driver.memory": "3g",  # what a program does once, this session does a hundred times
     }

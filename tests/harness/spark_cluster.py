@@ -9,8 +9,8 @@ from pathlib import Path
 import httpx
 import pyspark
 
-from packhorse_services.cli.ports import free_ports
-from packhorse_services.pipeline.jars import java
+from packhorse_services.cli.stack.ports import free_ports
+from packhorse_services.pipeline.engine.jars import java
 from tests.harness.processes import Process
 from tests.harness.spark import QUICK
 from tests.harness.waiting import eventually

@@ -13,8 +13,8 @@ from packhorse.wire.messages import (
     SubscriberState,
 )
 from packhorse.wire.package_codec import encode_package
-from packhorse_services.subscriber.arrivals import Arrival, Mark, arrival_of
-from packhorse_services.subscriber.position import Position
+from packhorse_services.subscriber.journal.arrivals import Arrival, Mark, arrival_of
+from packhorse_services.subscriber.journal.position import Position
 
 START = Position("main", "journal", 1, Mark(-1, ""))
 

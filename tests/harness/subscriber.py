@@ -5,7 +5,7 @@ import time
 import uuid
 from collections.abc import Callable, Sequence
 from contextlib import closing
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import psycopg
@@ -14,23 +14,24 @@ from packhorse.blobs.api import BlobStore
 from packhorse.clock import Clock, SystemClock
 from packhorse.content import tree
 from packhorse.messaging.api import Journal
+from packhorse.packages.limits import LIMITS
 from packhorse.wire.messages import Status
-from packhorse_services.subscriber.arrivals import Mark
-from packhorse_services.subscriber.attempts import Attempts, RetryPolicy
-from packhorse_services.subscriber.clearances import Clearance, Clearances
-from packhorse_services.subscriber.commands.control import LaneControl
-from packhorse_services.subscriber.connections import Connections
-from packhorse_services.subscriber.desk import Desk, GroupLimits
-from packhorse_services.subscriber.importer import Importer
-from packhorse_services.subscriber.journal_check import StartPolicy, place, verify
-from packhorse_services.subscriber.lane_report import LaneReport
-from packhorse_services.subscriber.lease import LEASE_SESSIONS, Lease, LeaseSettings
-from packhorse_services.subscriber.prefetch import Prefetch, PrefetchLimits
-from packhorse_services.subscriber.remembered import PackageMemory
-from packhorse_services.subscriber.session import Session
-from packhorse_services.subscriber.staging import Gate, OpenGate
-from packhorse_services.subscriber.statuses import StatusSender
-from tests.harness.feed import AGENT, TOPICS, Feed
+from packhorse_services.subscriber.announce.statuses import StatusSender
+from packhorse_services.subscriber.announce.subscription_report import SubscriptionReport
+from packhorse_services.subscriber.commands.clearances import Clearance, Clearances
+from packhorse_services.subscriber.commands.control import SubscriptionControl
+from packhorse_services.subscriber.importing.attempts import Attempts, RetryPolicy
+from packhorse_services.subscriber.importing.context import GroupLimits, SessionContext
+from packhorse_services.subscriber.importing.imported_ids import ImportedIds, earlier_in
+from packhorse_services.subscriber.importing.importer import Importer
+from packhorse_services.subscriber.importing.remembered import PackageMemory
+from packhorse_services.subscriber.importing.session import Session
+from packhorse_services.subscriber.journal.arrivals import Mark
+from packhorse_services.subscriber.journal.journal_check import StartPolicy, place, verify
+from packhorse_services.subscriber.journal.prefetch import Prefetch, PrefetchLimits
+from packhorse_services.subscriber.lease import LEASE_SESSIONS, Connections, Lease, LeaseSettings
+from packhorse_services.subscriber.staging.staging import Gate, OpenGate
+from tests.harness.feed import AGENT, TOPICS, Feed, page
 from tests.harness.fold import Content, fold, plain
 from tests.harness.waiting import eventually
 
@@ -55,6 +56,7 @@ class Worker:
     lock_ms: int = 10_000
     gate: Gate = field(default_factory=OpenGate)
     remember_h: float = 0.0
+    content_bytes: int = LIMITS.content_bytes
 
     def __post_init__(self) -> None:
         self.instance = uuid.uuid4().hex[:12]
@@ -68,17 +70,22 @@ class Worker:
             self.connections.lease, self.instance, LeaseSettings(self.lease_s), self.clock
         )
         self.lease_connection: psycopg.Connection | None = None
-        self.clearances, self.control = Clearances(), LaneControl()
-        self.report = LaneReport(self.agent)
+        self.clearances, self.control = Clearances(), SubscriptionControl()
+        self.report = SubscriptionReport(self.agent)
         self.attempts = Attempts(self.agent, self.policy, self.clock)
+        self.imported = ImportedIds(earlier_in(self.journal, TOPICS.package))
         self.session: Session | None = None
         self.arrived = threading.Event()
         self._open: list[Any] = []
 
     @property
-    def desk(self) -> Desk:
-        return Desk(
-            Importer(self.name, self.blobs, self.roots, memory=PackageMemory(self.remember_h)),
+    def context(self) -> SessionContext:
+        return SessionContext(
+            Importer(
+                *(self.name, self.blobs, self.roots),
+                replace(LIMITS, content_bytes=self.content_bytes),
+                PackageMemory(self.remember_h),
+            ),
             self.attempts,
             self.clearances,
             self.report,
@@ -87,6 +94,7 @@ class Worker:
             self.limits,
             gate=self.gate,
             control=self.control,
+            imported=self.imported,
         )
 
     def take_lease(self) -> int:
@@ -98,10 +106,10 @@ class Worker:
         return epoch
 
     def begin(self) -> Session:
-        """Take the lease and open a session, as a lane does."""
+        """Take the lease and open a session, as a subscription does."""
         self.end()
         epoch = self.take_lease()
-        connection = self.connections.lane()
+        connection = self.connections.subscription()
         self._open.append(connection)
         position = place(
             connection, self.journal, TOPICS.package, self.agent, epoch=epoch, start=self.start
@@ -111,11 +119,11 @@ class Worker:
         prefetch = Prefetch(reader, self.agent, PrefetchLimits(), self.arrived.set)
         prefetch.start()
         self._open.append(prefetch)
-        self.session = Session(connection, position, prefetch, self.desk)
+        self.session = Session(connection, position, prefetch, self.context)
         return self.session
 
     def run(self, until: Callable[[], bool] | None = None, deadline_s: float = 90.0) -> None:
-        """Step until the lane is at the log's end, or until a condition holds."""
+        """Step until the subscription is at the log's end, or until a condition holds."""
         session = self.session or self.begin()
         end = self.journal.bounds(TOPICS.package).next - 1
         reached = until or (lambda: session.position.offset >= end)
@@ -131,7 +139,7 @@ class Worker:
         self.run(lambda: self.report.state.retries >= attempts)
 
     def step_until_told(self, error: str) -> None:
-        """Step until the lane reports an error that contains this text."""
+        """Step until the subscription reports an error that contains this text."""
         self.run(lambda: error in self.report.state.last_error)
 
     def clear(self, up_to: int, command_id: str = "command") -> None:
@@ -214,6 +222,15 @@ def failed(worker: Worker, feed: Feed) -> list[tuple[int, int]]:
         for status in feed.statuses()
         if status.status is Status.REMOVED_FAILED
     ]
+
+
+def given_up(feed: Feed, worker: Worker, offset: int) -> str:
+    """Assert that exactly this package was given up, and not the next one; return why."""
+    feed.add(page("/next"))
+    worker.run()
+    assert failed(worker, feed) == [(offset, 1)]
+    assert "/next" in content_of(worker.url)
+    return next(status.reason for status in feed.statuses() if status.reason)
 
 
 def tamper(url: str) -> None:

@@ -21,15 +21,15 @@ from packhorse.db.connect import connect
 from packhorse.messaging.open import open_journal
 from packhorse.packages.apply import apply
 from packhorse.wire.messages import Action, PackageMessage
-from packhorse.wire.package_codec import decode_package, encode_package
+from packhorse.wire.package_codec import decode_package, decode_stored_package, encode_package
 from packhorse_services.pipeline.sweep.marking import HOUR_MS, mark
-from packhorse_services.pipeline.sweep.report import List, Remove, Summary, Total, Totals
+from packhorse_services.pipeline.sweep.report import BlobTotal, List, MarkSummary, Remove, Totals
 from packhorse_services.pipeline.sweep.stores import Stores
-from packhorse_services.pipeline.sweep.sweeping import Patience, sweep
-from packhorse_services.pipeline.sweep.work import Kind, Source
+from packhorse_services.pipeline.sweep.sweeping import SweepTimes, sweep
+from packhorse_services.pipeline.sweep.work import FindingKind, ReferenceSource
 from tests.harness.feed import TOPICS, Feed
 
-AT_ONCE = Patience(earliest_ms=0)
+AT_ONCE = SweepTimes(earliest_ms=0)
 _numbers = itertools.count(1)
 
 EMPTY = "TRUNCATE content.node; DELETE FROM bookkeeping.outbox; " + (
@@ -41,18 +41,18 @@ EMPTY = "TRUNCATE content.node; DELETE FROM bookkeeping.outbox; " + (
 class PlainReport:
     """A mark's report in memory: what Spark does with tables, with sets."""
 
-    summary: Summary | None = None
+    summary: MarkSummary | None = None
     blobs: list[StoredBlob] = field(default_factory=list)
-    found: dict[str, dict[Kind, set[str]]] = field(default_factory=dict)
+    found: dict[str, dict[FindingKind, set[str]]] = field(default_factory=dict)
     candidates: list[StoredBlob] = field(default_factory=list)
     doomed: list[StoredBlob] = field(default_factory=list)
     removed: dict[str, int] = field(default_factory=dict)
     read_sources: list[str] = field(default_factory=list)
 
-    def state(self) -> Summary | None:
+    def state(self) -> MarkSummary | None:
         return self.summary
 
-    def note(self, summary: Summary) -> None:
+    def note(self, summary: MarkSummary) -> None:
         self.summary = summary
 
     def list_blobs(self, listing: List, pieces: Sequence[Sequence[str]]) -> Totals:
@@ -60,9 +60,9 @@ class PlainReport:
         return _totals(self.blobs)
 
     def begin(self, round_name: str) -> None:
-        self.found[round_name] = {kind: set() for kind in Kind}
+        self.found[round_name] = {kind: set() for kind in FindingKind}
 
-    def read(self, round_name: str, source: Source) -> None:
+    def read(self, round_name: str, source: ReferenceSource) -> None:
         self.read_sources.append(source.name)
         for piece in source.pieces:
             for one in source.scan(piece):
@@ -70,14 +70,16 @@ class PlainReport:
 
     def body_not_read(self, round_name: str) -> str | None:
         found = self.found[round_name]
-        return min(found[Kind.IN_LOG] - found[Kind.READ], default=None)
+        return min(found[FindingKind.IN_LOG] - found[FindingKind.READ], default=None)
 
     def kept(self, round_name: str) -> set[str]:
         found = self.found[round_name]
-        return found[Kind.REFERENCE] | found[Kind.NAME] | found[Kind.UNREADABLE]
+        return (
+            found[FindingKind.REFERENCE] | found[FindingKind.NAME] | found[FindingKind.UNREADABLE]
+        )
 
     def unreadable(self, round_name: str) -> tuple[int, tuple[str, ...]]:
-        found = sorted(self.found[round_name][Kind.UNREADABLE])
+        found = sorted(self.found[round_name][FindingKind.UNREADABLE])
         return len(found), tuple(found)
 
     def choose_candidates(self, round_name: str, before_ms: int) -> Totals:
@@ -200,8 +202,7 @@ class Yard:
         ).fetchone()
         if row is None:
             return
-        headers = encode_package(self.feed.message(Action.TEST, (), (), None)).headers
-        message = decode_package(headers, row[1])
+        message = decode_stored_package(row[1])
         offset = self.feed.append(message)
         self.author.execute(
             "UPDATE bookkeeping.outbox SET log_offset = %s, value = NULL WHERE package_id = %s",
@@ -247,8 +248,7 @@ class Yard:
             with connection.transaction():
                 nodes += tree.stream(connection, "/")
         messages = [decode_package(one.headers, one.value) for one in self.feed.records()]
-        headers = encode_package(self.feed.message(Action.TEST, (), (), None)).headers
-        messages += [decode_package(headers, value) for _, value in self._unsent()]
+        messages += [decode_stored_package(value) for _, value in self._unsent()]
         return {*keys_of(nodes), *(key for one in messages for key in keys_in(one, self.blobs))}
 
     def _unsent(self) -> list[Any]:
@@ -285,9 +285,9 @@ def _totals(blobs: Iterable[StoredBlob]) -> Totals:
     return Totals(*(_total(listed, kind) for kind in ("binaries/", "packages/")))
 
 
-def _total(blobs: list[StoredBlob], kind: str) -> Total:
+def _total(blobs: list[StoredBlob], kind: str) -> BlobTotal:
     mine = [blob.length for blob in blobs if blob.key.startswith(kind)]
-    return Total(len(mine), sum(mine))
+    return BlobTotal(len(mine), sum(mine))
 
 
 def wait_a_moment() -> None:

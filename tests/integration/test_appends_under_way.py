@@ -67,12 +67,13 @@ def die(author: Author, victim: Journal) -> None:
     replica.close()
 
 
-def test_r5_the_next_holder_of_the_slot_waits_for_the_commit_of_one_that_was_killed(
+def test_r5_the_next_holder_of_the_lock_waits_for_the_commit_of_one_that_was_killed(
     journal_url: str, author: Author, victim: Journal
 ) -> None:
     assert published_by_two(journal_url, author, victim, author.journal) == ["/p0"]
 
 
+@pytest.mark.proof
 def test_r5_the_checker_catches_one_that_does_not_wait(
     journal_url: str, author: Author, victim: Journal
 ) -> None:

@@ -7,13 +7,17 @@ import pytest
 from psycopg import Connection
 
 from packhorse.db.connect import connect
-from packhorse_services.pipeline.audit.situation import Joined, Lane, read_situation
+from packhorse_services.pipeline.audit.subscriber_state import (
+    AuditedSubscription,
+    Joined,
+    read_situation,
+)
 from tests.harness.postgres import Databases
 
 
 @pytest.fixture
 def connection(databases: Databases) -> Iterator[Connection]:
-    """A database with two lanes, of which one began with a snapshot."""
+    """A database with two subscriptions, of which one began with a snapshot."""
     with closing(connect(databases.new("situation"), "tests")) as connection:
         for agent, offset, started in (("main", 9, -1), ("other", 8, 6)):
             connection.execute(
@@ -33,11 +37,11 @@ def record(connection: Connection, journal_id: str) -> None:
     )
 
 
-def test_r13_a_lane_that_the_snapshot_has_not_was_added(connection: Connection) -> None:
+def test_r13_a_subscription_that_the_snapshot_has_not_was_added(connection: Connection) -> None:
     record(connection, "log")
     situation = read_situation(connection)
     assert situation.joined == Joined("0123456789abcdef", 7, ("main",), "digest")
-    assert situation.added == (Lane("other", 8, 6),)
+    assert situation.added == (AuditedSubscription("other", 8, 6),)
     assert situation.lowest == 9
 
 

@@ -83,7 +83,7 @@ def blobs(root: Path) -> Iterator[BlobStore]:
 
 
 @pytest.mark.parametrize("how", ["one", "many"])
-def test_b4_killed_anywhere_a_blob_is_whole_or_not_there(
+def test_killed_anywhere_a_blob_is_whole_or_not_there(
     blobs: BlobStore, root: Path, how: str
 ) -> None:
     seen = set()
@@ -178,7 +178,7 @@ def test_strange_files_are_not_listed(blobs: BlobStore, root: Path) -> None:
     assert [blob.key for blob in blobs.list("")] == [KEY]
 
 
-def test_g4_a_full_disk_leaves_nothing(blobs: BlobStore, root: Path) -> None:
+def test_a_full_disk_leaves_nothing(blobs: BlobStore, root: Path) -> None:
     soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
     resource.setrlimit(resource.RLIMIT_FSIZE, (100_000, hard))
     try:

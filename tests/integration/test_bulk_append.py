@@ -11,9 +11,9 @@ import pytest
 from deltalake import write_deltalake
 
 from packhorse.content.parts import SubtreePart
-from packhorse_services.pipeline import tables
 from packhorse_services.pipeline.bulk import append, publisher_api
-from packhorse_services.pipeline.bulk.append import Appended, Appending
+from packhorse_services.pipeline.bulk.append import AppendedParts, Appending
+from packhorse_services.pipeline.bulk.cancelling import Stopping
 from packhorse_services.pipeline.bulk.errors import (
     BulkCancelled,
     BulkConflict,
@@ -23,12 +23,12 @@ from packhorse_services.pipeline.bulk.errors import (
     PublisherRefused,
 )
 from packhorse_services.pipeline.bulk.progress import Amount
-from packhorse_services.pipeline.bulk.publisher_api import Publisher
-from packhorse_services.pipeline.bulk.snapshot import Seen
+from packhorse_services.pipeline.bulk.publisher_api import PublisherClient
+from packhorse_services.pipeline.bulk.snapshot import LastSeenNumber
 from packhorse_services.pipeline.bulk.state import BulkState, StoredPart
-from packhorse_services.pipeline.bulk.stopping import Stopping
 from packhorse_services.pipeline.errors import TablesUnusable, TaskRefused
-from packhorse_services.pipeline.location import Location
+from packhorse_services.pipeline.storage import tables
+from packhorse_services.pipeline.storage.location import Location
 from tests.harness.bulk import state_table
 from tests.harness.fake_publisher import FakePublisher, fake_publisher
 
@@ -49,7 +49,7 @@ class Run:
         self.state = BulkState(self.location, "b")
         write_deltalake(self.location.delta_uri(tables.bulk_parts("b")), state_table("/top", PARTS))
 
-    def run(self, token: str | None = "secret") -> Appended:
+    def run(self, token: str | None = "secret") -> AppendedParts:
         prepared = self.state.prepared()
         assert prepared is not None
         stopping = Stopping(self.state)
@@ -58,7 +58,10 @@ class Run:
             stopping.check()
             self.said.append(reason)
 
-        with Publisher(self.fake.url, token, waiting) as publisher, stopping.heeding_signals():
+        with (
+            PublisherClient(self.fake.url, token, waiting) as publisher,
+            stopping.heeding_signals(),
+        ):
             appending = Appending(publisher, self.state, self.reexport, stopping)
             return appending.run("bulk-b", prepared, self._reached)
 
@@ -67,7 +70,7 @@ class Run:
         self.at(now.parts)
 
     def reexport(self, part: StoredPart) -> StoredPart:
-        return replace(part, package_id=part.package_id + "-again", seen=Seen(1, 99))
+        return replace(part, package_id=part.package_id + "-again", seen=LastSeenNumber(1, 99))
 
     def sent(self) -> list[tuple[int, str]]:
         return [(one["producer"]["sequence"], one["package_id"]) for one in self.fake.packages]
@@ -197,12 +200,12 @@ def test_a_state_that_can_not_be_read_is_one_line(run: Run) -> None:
 @pytest.mark.parametrize("url", ["", "http://h:abc", "ftp://h"])
 def test_a_url_of_no_publisher_is_refused(url: str) -> None:
     with pytest.raises(TaskRefused, match="PACKHORSE_PUBLISHER_URL"):
-        Publisher(url, None, lambda _: None)
+        PublisherClient(url, None, lambda _: None)
 
 
 def test_a_token_that_is_none_is_refused() -> None:
     with pytest.raises(TaskRefused, match="token"):
-        Publisher("http://127.0.0.1:9", "s€cret", lambda _: None)
+        PublisherClient("http://127.0.0.1:9", "s€cret", lambda _: None)
 
 
 def test_ranges_of_the_state_are_parts_of_the_subtree(run: Run) -> None:

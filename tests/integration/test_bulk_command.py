@@ -9,11 +9,12 @@ from pathlib import Path
 import pytest
 from deltalake import write_deltalake
 
-from packhorse_services.pipeline import session, tables
 from packhorse_services.pipeline.__main__ import main
 from packhorse_services.pipeline.bulk.command import default_id
 from packhorse_services.pipeline.bulk.state import BulkState
-from packhorse_services.pipeline.location import Location
+from packhorse_services.pipeline.engine import session
+from packhorse_services.pipeline.storage import tables
+from packhorse_services.pipeline.storage.location import Location
 from tests.harness.bulk import TOP, odd_nodes, state_table, written
 from tests.harness.fake_publisher import FakePublisher, fake_publisher
 

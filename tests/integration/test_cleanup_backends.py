@@ -1,4 +1,4 @@
-"""R21 with a real publisher, on both journals and both stores; and killed as a process (C1)."""
+"""R21 with a real publisher, on both journals and both stores; and killed as a process."""
 
 import os
 import secrets
@@ -17,17 +17,16 @@ from packhorse.content.node import Node
 from packhorse.messaging.api import Journal
 from packhorse.messaging.open import open_journal
 from packhorse.wire.topics import Topics
-from packhorse_services.cleanup.report import Run, Total
+from packhorse_services.cleanup.report import CleanupRun, ReasonTotal
 from packhorse_services.cleanup.runner import run_by_hand
 from packhorse_services.cleanup.sweep import Sweep
 from tests.harness.cleanup import TOPIC, AgingFolder, Stage
 from tests.harness.kafka.broker import RunningKafka
+from tests.harness.noise import noise
 from tests.harness.postgres import Databases
 from tests.harness.publishing import Author, publish, request
 from tests.harness.s3 import S3Server
 from tests.harness.waiting import eventually
-
-LARGE = 1024 * 1024
 
 
 @pytest.fixture(params=["sql", pytest.param("kafka", marks=pytest.mark.kafka)])
@@ -57,7 +56,7 @@ def _author(database_url: str, journal: Journal, blobs: BlobStore) -> Author:
     return Author(database_url, journal, blobs, Topics.prefixed(f"cleanup-{secrets.token_hex(4)}"))
 
 
-def _run(author: Author, grace: timedelta = timedelta(hours=24)) -> Run:
+def _run(author: Author, grace: timedelta = timedelta(hours=24)) -> CleanupRun:
     sweep = Sweep(author.journal, author.topics.package, author.blobs, grace)
     return run_by_hand(author.database_url, sweep, dry_run=False)
 
@@ -68,7 +67,7 @@ def test_r21_end_to_end(database_url: str, journal: Journal, blobs: BlobStore) -
     try:
         replica = author.replica()
         for name in "ab":
-            text = secrets.token_hex(LARGE)
+            text = noise()
             author.write(Node(f"/content/{name}", "page", f'{{"text": "{text}"}}'))
             publish(replica, request(f"/content/{name}"))
         first, second = author.journaled()
@@ -77,14 +76,14 @@ def test_r21_end_to_end(database_url: str, journal: Journal, blobs: BlobStore) -
         assert _run(author).totals == {}
         journal.truncate(topic, second.offset)
         length = blobs.head(keys[0]).length  # type: ignore[union-attr]
-        assert _run(author).totals == {"forgotten": Total(1, length)}
+        assert _run(author).totals == {"forgotten": ReasonTotal(1, length)}
         assert blobs.head(keys[0]) is None
         assert blobs.head(keys[1]) is not None
     finally:
         author.close()
 
 
-def test_b1_an_orphan_goes_by_the_stores_own_clock(
+def test_an_orphan_goes_by_the_stores_own_clock(
     database_url: str, journal: Journal, blobs: BlobStore
 ) -> None:
     author = _author(database_url, journal, blobs)
@@ -93,18 +92,18 @@ def test_b1_an_orphan_goes_by_the_stores_own_clock(
     assert _run(author).kept["young_orphans"] == 1
     assert blobs.head(key) is not None
     eventually(  # a store may tell whole seconds only
-        lambda: _run(author, timedelta(milliseconds=1)).totals == {"orphan": Total(1, 4)}
+        lambda: _run(author, timedelta(milliseconds=1)).totals == {"orphan": ReasonTotal(1, 4)}
     )
     assert blobs.head(key) is None
     author.close()
 
 
 @pytest.mark.chaos
-def test_c1_killed_at_any_send_it_loses_nothing_and_the_next_run_finishes(
+def test_killed_at_any_send_it_loses_nothing_and_the_next_run_finishes(
     databases: Databases, tmp_path: Path
 ) -> None:
     assert shutil.which("strace"), "the crash points need strace; .ci/run installs it"
-    stride = int(os.environ.get("PACKHORSE_CRASH_STRIDE", "13"))
+    stride = int(os.environ.get("TEST_CRASH_STRIDE", "13"))
     url, journal_url = databases.new(), databases.new("journal")
     stage = Stage(
         url, AgingFolder(tmp_path / "blobs"), open_journal(journal_url, client_name="tests")

@@ -1,4 +1,4 @@
-"""The cleanup when something fails: journal, store, clocks, its own process (C1-C5)."""
+"""The cleanup when something fails: journal, store, clocks, its own process."""
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -11,8 +11,8 @@ import pytest
 from packhorse.blobs.api import BlobStoreUnavailable
 from packhorse.messaging.api import JournalUnavailable
 from packhorse_services.cleanup import ledger
-from packhorse_services.cleanup.report import Run, RunState
-from packhorse_services.cleanup.turn import Turn, TurnLost
+from packhorse_services.cleanup.report import CleanupRun, RunState
+from packhorse_services.cleanup.turn import CleanupLock, TurnLost
 from tests.harness.cleanup import DAY_S, TOPIC, Altered, Crash, Stage, staged
 
 
@@ -22,12 +22,12 @@ def stage(database_url: str, tmp_path: Path) -> Iterator[Stage]:
         yield stage
 
 
-def _last(stage: Stage) -> Run:
+def _last(stage: Stage) -> CleanupRun:
     return ledger.recent(stage.database, 1)[0]
 
 
 @pytest.mark.parametrize("method", ["bounds", "identity", "reader"])
-def test_c3_an_error_of_the_journal_removes_nothing(stage: Stage, method: str) -> None:
+def test_an_error_of_the_journal_removes_nothing(stage: Stage, method: str) -> None:
     old = stage.publish()
     stage.publish()
     stage.forget_log(before=1)
@@ -45,7 +45,7 @@ def test_c3_an_error_of_the_journal_removes_nothing(stage: Stage, method: str) -
 
 
 @pytest.mark.parametrize("clock", ["store", "database"])
-def test_c5_a_clock_that_jumps_alone_removes_nothing(stage: Stage, clock: str) -> None:
+def test_a_clock_that_jumps_alone_removes_nothing(stage: Stage, clock: str) -> None:
     orphan = stage.put()
     stage.run()
     stage.let_pass(365 * DAY_S, store=clock == "store", database=clock == "database")
@@ -53,7 +53,7 @@ def test_c5_a_clock_that_jumps_alone_removes_nothing(stage: Stage, clock: str) -
     assert stage.has(orphan)
 
 
-def test_c5_the_stores_clock_counts_not_this_machines(stage: Stage) -> None:
+def test_the_stores_clock_counts_not_this_machines(stage: Stage) -> None:
     orphan = stage.put()
     stage.run()
     stage.let_pass()
@@ -62,7 +62,7 @@ def test_c5_the_stores_clock_counts_not_this_machines(stage: Stage) -> None:
     assert stage.has(orphan)
 
 
-def test_c4_a_report_that_cannot_be_written_removes_nothing(stage: Stage) -> None:
+def test_a_report_that_cannot_be_written_removes_nothing(stage: Stage) -> None:
     old = stage.publish()
     stage.forget_log()
     stage.database.execute(
@@ -100,7 +100,7 @@ def test_a_store_that_fails_half_way_is_finished_by_the_next_run(stage: Stage) -
     assert stage.rows() == {}
 
 
-def test_c2_a_cleaner_that_was_replaced_stops_removing(
+def test_a_cleaner_that_was_replaced_stops_removing(
     stage: Stage, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("packhorse_services.cleanup.sweep._BATCH", 1)
@@ -124,7 +124,7 @@ def test_c2_a_cleaner_that_was_replaced_stops_removing(
     ]
 
 
-def test_c2_a_cleaner_whose_session_was_ended_stops_removing(
+def test_a_cleaner_whose_session_was_ended_stops_removing(
     stage: Stage, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("packhorse_services.cleanup.sweep._BATCH", 1)
@@ -149,25 +149,25 @@ def test_c2_a_cleaner_whose_session_was_ended_stops_removing(
 def _crashing(monkeypatch: pytest.MonkeyPatch, at: int) -> Iterator[Callable[[], None]]:
     """Crash at the `at`-th step: before a transaction, before its commit, or at a delete."""
     steps = iter(range(1, at))
-    transaction = Turn.transaction
+    transaction = CleanupLock.transaction
 
     def step() -> None:
         if next(steps, None) is None:
             raise Crash
 
     @contextmanager
-    def watched(turn: Turn) -> Iterator[Any]:
+    def watched(turn: CleanupLock) -> Iterator[Any]:
         step()
         with transaction(turn) as connection:
             yield connection
             step()
 
     with monkeypatch.context() as patch:
-        patch.setattr(Turn, "transaction", watched)
+        patch.setattr(CleanupLock, "transaction", watched)
         yield step
 
 
-def test_c1_a_crash_at_any_step_loses_nothing_and_is_finished_later(
+def test_a_crash_at_any_step_loses_nothing_and_is_finished_later(
     stage: Stage, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("packhorse_services.cleanup.sweep._BATCH", 2)

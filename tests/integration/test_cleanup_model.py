@@ -1,4 +1,4 @@
-"""I9, by any interleaving: no blob that somebody needs is gone, and every other one goes."""
+"""By any interleaving: no blob that somebody needs is gone, and every other one goes."""
 
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
@@ -19,9 +19,10 @@ from hypothesis.stateful import (
 from psycopg import sql
 
 from packhorse_services.cleanup.orphans import Orphans
-from packhorse_services.cleanup.report import Candidate, Reason
-from packhorse_services.cleanup.turn import Turn
+from packhorse_services.cleanup.report import Candidate, RemovalReason
+from packhorse_services.cleanup.turn import CleanupLock
 from tests.harness.cleanup import TOPIC, AgingMemory, Altered, Crash, Stage
+from tests.harness.depth import examples
 from tests.harness.postgres import Databases
 
 _EMPTY = """
@@ -142,7 +143,7 @@ class Cleanup(RuleBasedStateMachine):
                 raise Crash
 
         with pytest.MonkeyPatch.context() as patch:
-            patch.setattr(Turn, "transaction", _interrupted(step))
+            patch.setattr(CleanupLock, "transaction", _interrupted(step))
             with suppress(Crash):
                 self.stage.run(blobs=_deleting(self.stage, step))
 
@@ -161,11 +162,11 @@ class Cleanup(RuleBasedStateMachine):
         assert left <= self.stage.named() | waiting
 
 
-def _interrupted(step: Callable[[], None]) -> Callable[[Turn], Any]:
-    transaction = Turn.transaction
+def _interrupted(step: Callable[[], None]) -> Callable[[CleanupLock], Any]:
+    transaction = CleanupLock.transaction
 
     @contextmanager
-    def watched(turn: Turn) -> Iterator[Any]:
+    def watched(turn: CleanupLock) -> Iterator[Any]:
         step()
         with transaction(turn) as connection:
             yield connection
@@ -202,12 +203,12 @@ def _play(databases: Databases, examples: int, phases: Sequence[Phase] = tuple(P
     )
 
 
-def test_i9_holds_whatever_happens_in_whatever_order(databases: Databases) -> None:
-    _play(databases, 40)
+def test_holds_whatever_happens_in_whatever_order(databases: Databases) -> None:
+    _play(databases, examples(40))
 
 
 def _no_grace(orphans: Orphans, connection: Any, found: Any, now_ms: int) -> list[Candidate]:
-    return [Candidate(blob.key, Reason.ORPHAN, blob.length) for blob in found]
+    return [Candidate(blob.key, RemovalReason.ORPHAN, blob.length) for blob in found]
 
 
 def _all_without_offset(connection: Any, limit: int) -> list[str]:
@@ -217,12 +218,13 @@ def _all_without_offset(connection: Any, limit: int) -> list[str]:
     return [key for (key,) in rows]
 
 
+@pytest.mark.proof
 @pytest.mark.parametrize(
     ("what", "broken"),
     [
         ("packhorse_services.cleanup.orphans.Orphans._due", _no_grace),
         ("packhorse_services.cleanup.sweep.last_offsets", lambda *arguments: {}),
-        ("packhorse_services.cleanup.stored.unplaced", _all_without_offset),
+        ("packhorse.bookkeeping.stored_packages.unplaced", _all_without_offset),
         ("packhorse_services.cleanup.orphans.Orphans.see", lambda *arguments: ([], 0)),
     ],
     ids=["no grace", "the log is not read", "pending ones are stamped", "orphans are not seen"],

@@ -18,7 +18,7 @@ from packhorse.messaging.api import JournalUnavailable
 from packhorse.runtime.auth import Authenticator
 from packhorse.runtime.lifecycle import Lifecycle
 from packhorse.topology.open import TopologySettings
-from packhorse.topology.own_cluster import Announced, join
+from packhorse.topology.own_cluster import InstanceProperties, join
 from packhorse_services.cleanup import ledger
 from packhorse_services.cleanup.app import DUTY, cleanup_service
 from packhorse_services.cleanup.report import RunState
@@ -45,7 +45,9 @@ def instances(stage: Stage, *names: str, journal: Any = None) -> Iterator[None]:
     times = TopologySettings(interval_s=0.2, timeout_s=3, min_event_delay_s=0)
     with ExitStack() as stack:
         for _ in names:
-            cluster = join(stage.url, times, Announced("cleanup", duties=(DUTY, "scheduler")))
+            cluster = join(
+                stage.url, times, InstanceProperties("cleanup", duties=(DUTY, "scheduler"))
+            )
             service = cleanup_service(
                 settings, journal or stage.journal, stage.blobs, Authenticator.off(), cluster
             )
@@ -123,7 +125,7 @@ def test_new_settings_are_followed_unless_an_operator_has_changed_the_schedule(
     assert declare(stage, Cron("0 3 * * *")).definition.when == Every(timedelta(hours=1))
 
 
-def test_c3_a_run_that_fails_comes_again_in_a_quarter_of_an_hour(stage: Stage) -> None:
+def test_a_run_that_fails_comes_again_in_a_quarter_of_an_hour(stage: Stage) -> None:
     def fail(*_: Any) -> Any:
         raise JournalUnavailable("the broker is away")
 

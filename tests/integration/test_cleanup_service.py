@@ -7,7 +7,6 @@ import subprocess
 import sys
 import threading
 from collections.abc import Iterator
-from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -18,9 +17,11 @@ from pydantic import ValidationError
 
 from packhorse.messaging.open import open_journal
 from packhorse.runtime.auth import Authenticator
+from packhorse.runtime.lifecycle import Lifecycle
+from packhorse.runtime.metrics import CLEANUP_LAST_SUCCESS
 from packhorse.runtime.principal import Principal
 from packhorse_services.cleanup import ledger
-from packhorse_services.cleanup.app import CleanupService, cleanup_service
+from packhorse_services.cleanup.app import CleanupService, _show_success, cleanup_service
 from packhorse_services.cleanup.report import RunState
 from packhorse_services.cleanup.settings import Settings
 from packhorse_services.cleanup.turn import CleanupBusy, take_turn
@@ -50,7 +51,7 @@ def test_by_hand_while_another_instance_is_at_it_is_refused(stage: Stage) -> Non
     assert stage.run().state is RunState.SUCCEEDED
 
 
-def test_c2_a_cleaner_that_is_paused_loses_its_turn(
+def test_a_cleaner_that_is_paused_loses_its_turn(
     stage: Stage, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("packhorse_services.cleanup.turn._IDLE", "200ms")
@@ -78,7 +79,7 @@ class _Tokens:
 def service(stage: Stage) -> Iterator[CleanupService]:
     settings = Settings.model_validate({"database_url": stage.url})
     service = cleanup_service(settings, stage.journal, stage.blobs, Authenticator(_Tokens()))
-    with closing(service.app.state.pool):
+    with Lifecycle(service.components[:1]):  # the pool
         yield service
 
 
@@ -88,7 +89,7 @@ def _ask(
     async def asking() -> httpx.Response:
         transport = httpx.ASGITransport(service.app)
         headers = {"authorization": f"Bearer {token}"} if token else {}
-        async with httpx.AsyncClient(transport=transport, base_url="http://cleanup") as client:
+        async with httpx.AsyncClient(transport=transport, base_url="http://localhost") as client:
             return await client.request(method, path, headers=headers, **options)
 
     return asyncio.run(asking())
@@ -98,7 +99,7 @@ def _ask(
     ("method", "path"),
     [("GET", "/cleanup/runs"), ("GET", "/cleanup/runs/1"), ("POST", "/cleanup/runs")],
 )
-def test_m13_runs_are_for_admins(service: CleanupService, method: str, path: str) -> None:
+def test_runs_are_for_admins(service: CleanupService, method: str, path: str) -> None:
     body: dict[str, Any] = {"json": {}} if method == "POST" else {}
     assert _ask(service, method, path, token="", **body).status_code == 401
     assert _ask(service, method, path, token="stranger", **body).status_code == 401
@@ -110,7 +111,7 @@ def test_a_run_that_is_asked_for_is_done_and_can_be_read(
 ) -> None:
     old = stage.publish()
     stage.forget_log()
-    [_, runs, _] = service.components
+    [_, _, runs, _] = service.components
     runs.start()
     try:
         assert _ask(service, "POST", "/cleanup/runs", json={}).status_code == 202
@@ -182,13 +183,9 @@ def test_the_journals_retention_is_enforced(stage: Stage) -> None:
     settings = Settings.model_validate({"database_url": stage.url, "retention_seconds": 0.01})
     journal: Any = Altered(stage.journal, {"enforce_retention": called.set})
     service = cleanup_service(settings, journal, stage.blobs, Authenticator.off())
-    [_, _, retention] = service.components
-    retention.start()
-    try:
+    [pool, *_, retention] = service.components
+    with Lifecycle([pool, retention]):
         assert called.wait(120)
-    finally:
-        retention.stop(60)
-        service.app.state.pool.close()
 
 
 @pytest.fixture
@@ -239,3 +236,19 @@ def test_wrong_settings_are_one_sentence(environment: dict[str, str]) -> None:
     assert refused.returncode == 2
     assert refused.stderr.startswith("can't start: PACKHORSE_CLEANUP_CRON: 'often'")
     assert refused.stderr.count("\n") == 1
+
+
+def test_every_replica_and_every_start_shows_when_the_last_run_succeeded(
+    stage: Stage, service: CleanupService
+) -> None:
+    def shown() -> float:
+        CLEANUP_LAST_SUCCESS.set(0)  # what this process has done itself does not count
+        _show_success(service.app.state.pool)
+        return CLEANUP_LAST_SUCCESS._value.get()
+
+    assert shown() == 0
+    stage.run(dry_run=True)
+    assert shown() == 0, "it has removed nothing"
+    run = stage.run()
+    assert run.ended_at is not None
+    assert shown() == pytest.approx(run.ended_at.timestamp(), abs=0.001)

@@ -11,7 +11,7 @@ from packhorse.blobs.api import binary_key
 from packhorse.messaging.api import Bounds
 from packhorse.snapshots.snapshot import part_key
 from packhorse_services.cleanup import ledger
-from packhorse_services.cleanup.report import Reason, Run, RunState, Total
+from packhorse_services.cleanup.report import CleanupRun, ReasonTotal, RemovalReason, RunState
 from packhorse_services.cleanup.sweep import JournalChanged
 from tests.harness.cleanup import DAY_S, Altered, Stage, staged
 
@@ -22,7 +22,7 @@ def stage(database_url: str, tmp_path: Path) -> Iterator[Stage]:
         yield stage
 
 
-def _removals(stage: Stage, run: Run) -> list[str]:
+def _removals(stage: Stage, run: CleanupRun) -> list[str]:
     found = ledger.removals(stage.database, run.id, "", 1000)
     return [removal.candidate.package_id for removal in found]
 
@@ -35,12 +35,12 @@ def test_r21_a_package_that_the_log_forgot_goes_and_one_in_the_log_stays(stage: 
     assert stage.has(young)
     assert stage.rows() == {young: 1}
     assert run.state is RunState.SUCCEEDED
-    assert run.totals == {"forgotten": Total(1, len(old))}
+    assert run.totals == {"forgotten": ReasonTotal(1, len(old))}
     assert (run.oldest_offset, run.next_offset) == (1, 2)
     assert run.kept == {"pending": 0, "in_log": 1, "young_orphans": 0, "named_by_the_log": 0}
 
 
-def test_c6_a_second_run_finds_nothing(stage: Stage) -> None:
+def test_a_second_run_finds_nothing(stage: Stage) -> None:
     stage.publish()
     stage.forget_log()
     stage.run()
@@ -55,9 +55,9 @@ def test_the_report_says_what_was_removed_and_why(stage: Stage) -> None:
     run = stage.run()
     [first, second] = ledger.removals(stage.database, run.id, "", 10)
     by_id = {removal.candidate.package_id: removal for removal in (first, second)}
-    assert by_id[forgotten].candidate.reason is Reason.FORGOTTEN
+    assert by_id[forgotten].candidate.reason is RemovalReason.FORGOTTEN
     assert by_id[forgotten].candidate.log_offset == 0
-    assert by_id[orphan].candidate.reason is Reason.ORPHAN
+    assert by_id[orphan].candidate.reason is RemovalReason.ORPHAN
     assert by_id[orphan].candidate.log_offset is None
     assert by_id[orphan].candidate.length == len(orphan)
     assert all(removal.removed_at for removal in by_id.values())
@@ -105,7 +105,7 @@ def test_r21_a_package_without_an_offset_is_stamped_with_the_newest(stage: Stage
     assert not stage.has(unplaced)
 
 
-def test_c7_a_package_on_its_way_is_neither_stamped_nor_removed(stage: Stage) -> None:
+def test_a_package_on_its_way_is_neither_stamped_nor_removed(stage: Stage) -> None:
     pending = stage.put()
     stage.commit(pending)
     stage.publish()
@@ -117,7 +117,7 @@ def test_c7_a_package_on_its_way_is_neither_stamped_nor_removed(stage: Stage) ->
     assert stage.rows() == {pending: None}
 
 
-def test_c7_an_append_between_the_two_looks_is_not_stamped_too_low(stage: Stage) -> None:
+def test_an_append_between_the_two_looks_is_not_stamped_too_low(stage: Stage) -> None:
     """The packages without an offset are listed before the log's end is read."""
     stage.publish()
     late = stage.put()
@@ -183,7 +183,7 @@ def test_a_database_restored_from_a_backup_loses_no_blob_that_the_log_names(stag
     assert not stage.has(package)
 
 
-def test_b1_an_orphan_goes_after_the_grace_and_not_before(stage: Stage) -> None:
+def test_an_orphan_goes_after_the_grace_and_not_before(stage: Stage) -> None:
     orphan = stage.put()
     stage.run()
     stage.let_pass(DAY_S - 2 * 3600)

@@ -1,4 +1,4 @@
-"""Deduplication agrees with its model on the SQL and the Kafka journal too (I13)."""
+"""Deduplication agrees with its model on the SQL and the Kafka journal too."""
 
 from collections.abc import Iterator
 
@@ -13,8 +13,9 @@ from packhorse.messaging.api import Journal
 from packhorse.messaging.open import open_journal
 from packhorse.messaging.sql.journal import SqlJournal
 from packhorse.messaging.sql.segments import SegmentLimits
-from packhorse_services.publisher.deduplication_store import DatabaseSnapshots
+from packhorse_services.publisher.outcomes.event_log import DatabaseSnapshots
 from tests.harness.deduplication_model import DeduplicationMachine, ManualSnapshots
+from tests.harness.depth import examples
 from tests.harness.kafka.broker import RunningKafka
 
 
@@ -45,7 +46,7 @@ def run(machine: type[DeduplicationMachine], examples: int, steps: int) -> None:
     )
 
 
-def test_i13_on_the_sql_journal_with_snapshots_in_a_database(
+def test_on_the_sql_journal_with_snapshots_in_a_database(
     database_url: str, pool: ConnectionPool[Connection]
 ) -> None:
     class SqlMachine(DeduplicationMachine):
@@ -55,11 +56,11 @@ def test_i13_on_the_sql_journal_with_snapshots_in_a_database(
         def snapshots(self) -> ManualSnapshots:
             return TimedSnapshots(pool)
 
-    run(SqlMachine, examples=20, steps=20)
+    run(SqlMachine, examples=examples(20), steps=20)
 
 
 @pytest.mark.kafka
-def test_i13_on_the_kafka_journal(kafka: RunningKafka) -> None:
+def test_on_the_kafka_journal(kafka: RunningKafka) -> None:
     class KafkaMachine(DeduplicationMachine):
         def open(self) -> Journal:
             return open_journal(kafka.url, client_name="model")

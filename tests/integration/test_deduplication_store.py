@@ -8,8 +8,12 @@ from psycopg import Connection
 from psycopg_pool import ConnectionPool
 
 from packhorse.db.connect import open_pool
-from packhorse.messaging.deduplication import DeduplicationState, ProducerState, Snapshot
-from packhorse_services.publisher.deduplication_store import (
+from packhorse.messaging.deduplication import (
+    DeduplicationSnapshot,
+    DeduplicationState,
+    ProducerState,
+)
+from packhorse_services.publisher.outcomes.event_log import (
     DatabaseSnapshots,
     SnapshotsUnavailable,
 )
@@ -21,9 +25,11 @@ def pool(database_url: str) -> Iterator[ConnectionPool[Connection]]:
         yield pool
 
 
-def snapshot(position: int, sequence: int = 2**63 - 1, journal_id: str = "j") -> Snapshot:
+def snapshot(
+    position: int, sequence: int = 2**63 - 1, journal_id: str = "j"
+) -> DeduplicationSnapshot:
     known = {"events/größe": ProducerState(2**62, sequence, 17), "idle": ProducerState(1, -1, 0)}
-    return Snapshot(journal_id, position, DeduplicationState(known, floor=5))
+    return DeduplicationSnapshot(journal_id, position, DeduplicationState(known, watermark=5))
 
 
 def test_what_was_saved_comes_back_the_same(pool: ConnectionPool[Connection]) -> None:

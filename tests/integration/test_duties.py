@@ -18,7 +18,7 @@ from packhorse.topology.leader import end_session_with
 from packhorse.topology.lease.member import LeaseMember
 from packhorse.topology.lease.sql import SqlLeaseStore
 from packhorse.topology.open import TopologySettings
-from packhorse.topology.own_cluster import Announced, OwnCluster, join
+from packhorse.topology.own_cluster import InstanceProperties, OwnCluster, join
 from packhorse.wire.topics import Topics
 from packhorse_services.cleanup.app import DUTY
 from packhorse_services.cleanup.report import RunState
@@ -28,7 +28,7 @@ from tests.harness.clock import ManualClock
 from tests.harness.outcome_replica import Replica
 from tests.harness.waiting import eventually
 
-CLEANER = Announced("cleanup", duties=(DUTY,))
+CLEANER = InstanceProperties("cleanup", duties=(DUTY,))
 
 
 @pytest.fixture
@@ -44,7 +44,9 @@ def pool(database_url: str) -> Iterator[ConnectionPool[Connection]]:
 
 
 @contextmanager
-def taking_part(url: str, name: str, announced: Announced = CLEANER) -> Iterator[OwnCluster]:
+def taking_part(
+    url: str, name: str, announced: InstanceProperties = CLEANER
+) -> Iterator[OwnCluster]:
     """Take part until the block ends."""
     times = TopologySettings(instance_id=name, interval_s=0.2, timeout_s=3, min_event_delay_s=0)
     cluster = join(url, times, announced)
@@ -71,7 +73,7 @@ class Fence:
             raise JobLost("another attempt has it")
 
 
-def test_c2_a_paused_cleaner_loses_its_session_with_its_lease(stage: Stage) -> None:
+def test_a_paused_cleaner_loses_its_session_with_its_lease(stage: Stage) -> None:
     store = SqlLeaseStore(stage.url)
     paused = LeaseMember(store, "paused", interval_s=0.2, lease_s=3)
     properties = {name: value for name, value in CLEANER.properties().items() if value}
@@ -93,7 +95,7 @@ def test_c2_a_paused_cleaner_loses_its_session_with_its_lease(stage: Stage) -> N
                 turn.check()
 
 
-def test_c2_a_job_that_was_taken_over_ends_the_run(stage: Stage) -> None:
+def test_a_job_that_was_taken_over_ends_the_run(stage: Stage) -> None:
     fence = Fence(lambda _: None, lost=True)
     with take_turn(stage.url, fence) as turn, pytest.raises(TurnLost, match="another instance's"):
         turn.check()
@@ -134,7 +136,7 @@ def replicas(
 
 
 def has_turn(replica: Replica) -> bool:
-    return replica.keeper.try_round() == 0
+    return replica.outcome_loop.try_round() == 0
 
 
 def gets_turn(replica: Replica) -> bool:

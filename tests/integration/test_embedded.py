@@ -1,8 +1,10 @@
 """The embedded PostgreSQL: started, adopted, and never mistaken for another program."""
 
 import os
+import pwd
 import shutil
 import signal
+import stat
 import subprocess
 import sys
 import tempfile
@@ -12,8 +14,9 @@ from pathlib import Path
 import psycopg
 import pytest
 
-from packhorse_services.cli.embedded import EmbeddedPostgres
-from packhorse_services.cli.postgres_binaries import PostgresFailed, binaries, publish
+from packhorse_services.cli.stack.embedded import EmbeddedPostgres
+from packhorse_services.cli.stack.postgres_binaries import PostgresFailed, binaries, publish
+from packhorse_services.cli.stack.server_user import server_user
 
 
 @pytest.fixture(scope="module")
@@ -54,6 +57,45 @@ def test_a_wrong_password_is_refused(running: EmbeddedPostgres) -> None:
     wrong = running.url().replace(running.password, "wrong")
     with pytest.raises(psycopg.OperationalError, match="password authentication failed"):
         psycopg.connect(wrong)
+
+
+def test_the_password_is_readable_by_nobody_else(server: EmbeddedPostgres) -> None:
+    server.start()
+    secret = server.home / "password"
+    for _ in range(2):
+        said = secret.stat()
+        assert (said.st_uid, stat.S_IMODE(said.st_mode)) == (os.geteuid(), 0o600)
+        if os.geteuid() == 0:  # then the server runs as another user, as which others may run too
+            assert server.data.stat().st_uid != 0
+            os.chown(secret, server.data.stat().st_uid, -1)  # as versions before have left it
+        server.stop()
+        server.start()
+    with psycopg.connect(server.url()) as connection:
+        assert connection.execute("SELECT 1").fetchone() == (1,)
+
+
+def test_root_runs_it_as_a_user_of_its_own_where_there_is_one(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    known = {"nobody": pwd.getpwnam("nobody")}
+    monkeypatch.setattr(pwd, "getpwnam", known.__getitem__)
+    monkeypatch.setattr(os, "geteuid", lambda: 1)
+    assert server_user(tmp_path / "new") is None, "who runs it"
+    monkeypatch.setattr(os, "geteuid", lambda: 0)
+    assert server_user(tmp_path / "new") == known["nobody"]
+    known["packhorse"] = pwd.struct_passwd(("packhorse", "x", 901, 901, "", "/", "/bin/false"))
+    assert server_user(tmp_path / "new") == known["packhorse"]
+
+
+def test_data_stays_whose_it_is(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    owners = {54_321: pwd.struct_passwd(("before", "x", 54_321, 1, "", "/", "/bin/false"))}
+    monkeypatch.setattr(pwd, "getpwuid", owners.__getitem__)
+    monkeypatch.setattr(os, "geteuid", lambda: 0)
+    monkeypatch.setattr(Path, "stat", lambda *_, **__: os.stat_result((0o40700, *[54_321] * 9)))
+    assert server_user(tmp_path) == owners[54_321]
+    owners.clear()
+    with pytest.raises(PostgresFailed, match="54321"):
+        server_user(tmp_path)
 
 
 def test_a_reused_pid_is_neither_adopted_nor_ended(server: EmbeddedPostgres) -> None:

@@ -9,16 +9,16 @@ import pytest
 from packhorse.messaging.api import (
     Appended,
     AppendUnknown,
-    Edge,
     Journal,
+    LogEnd,
     NotAppended,
     Outgoing,
 )
 from packhorse.messaging.open import open_journal
-from packhorse.messaging.sql.appender import Appender
+from packhorse.messaging.sql.appender import SqlAppender
 from packhorse.messaging.sql.group import APPENDER_TIMEOUTS, GroupWriter
 from packhorse.messaging.sql.segments import DEFAULT_LIMITS
-from packhorse.messaging.sql.session import Session
+from packhorse.messaging.sql.session import SharedSession
 from tests.harness.journals import DEADLINE_S, append_all, create, eventually, read_until
 from tests.harness.wire import CuttingRelay
 
@@ -53,7 +53,7 @@ def cut_off(relay: CuttingRelay, topic: str) -> Iterator[Journal]:
 
 def _log(journal: Journal, topic: str) -> list[bytes]:
     bounds = journal.bounds(topic)
-    with journal.reader(topic, Edge.OLDEST) as reader:
+    with journal.reader(topic, LogEnd.OLDEST) as reader:
         return [record.value for record in read_until(reader, bounds.next - bounds.oldest)]
 
 
@@ -121,11 +121,11 @@ def _slow_lookups(relay: CuttingRelay) -> Iterator[None]:
 def test_r3_nobody_knows_while_the_database_stays_away(
     relay: CuttingRelay, direct: Journal, topic: str
 ) -> None:
-    session = Session(relay.url, "impatient", APPENDER_TIMEOUTS)
+    session = SharedSession(relay.url, "impatient", APPENDER_TIMEOUTS)
     writer = GroupWriter(
         session, DEFAULT_LIMITS, settle_s=5.0
     )  # time to queue another one behind it
-    appender = Appender(writer)
+    appender = SqlAppender(writer)
     appender.submit(topic, Outgoing(b"first")).result(DEADLINE_S)
     relay.refuse_after_cut = True
     relay.cut_after(b"COMMIT")
@@ -171,10 +171,10 @@ def test_r3_records_behind_a_failed_group_do_not_overtake_it(
     assert log == [value for value, not_there in zip(values, failed, strict=True) if not not_there]
 
 
-def test_u4_a_writer_paused_in_a_transaction_stops_others_only_for_a_while(
+def test_a_writer_paused_in_a_transaction_stops_others_only_for_a_while(
     database_url: str, direct: Journal, topic: str
 ) -> None:
-    paused = Session(database_url, "paused", APPENDER_TIMEOUTS)
+    paused = SharedSession(database_url, "paused", APPENDER_TIMEOUTS)
     connection = paused.connection()
     connection.execute("BEGIN")
     connection.execute("UPDATE journal.partition SET next = next + 1")

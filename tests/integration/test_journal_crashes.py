@@ -1,4 +1,4 @@
-"""The SQL journal when writers are killed and when the server crashes (R1, R3; J1c, J2)."""
+"""The SQL journal when writers are killed and when the server crashes (R1, R3)."""
 
 import subprocess
 import sys
@@ -16,15 +16,15 @@ import pytest
 from packhorse.messaging.api import (
     Appended,
     AppendUnknown,
-    Edge,
     Journal,
     JournalUnavailable,
+    LogEnd,
     NotAppended,
     Outgoing,
     Record,
 )
 from packhorse.messaging.open import open_journal
-from packhorse_services.cli.embedded import EmbeddedPostgres
+from packhorse_services.cli.stack.embedded import EmbeddedPostgres
 from tests.harness.journals import DEADLINE_S, create, eventually
 from tests.harness.postgres import Databases, running_postgres
 
@@ -50,7 +50,7 @@ class Tail:
         self._thread.join()
 
     def _run(self) -> None:
-        with self._journal.reader(self._topic, Edge.OLDEST) as reader:
+        with self._journal.reader(self._topic, LogEnd.OLDEST) as reader:
             while not self._stop.is_set():
                 try:
                     self.records.extend(reader.poll(0.2))
@@ -69,7 +69,7 @@ class Tail:
         return {record.offset: record.value.decode() for record in self.records}
 
 
-def test_j1c_writers_killed_at_any_moment_leave_neither_holes_nor_losses(
+def test_writers_killed_at_any_moment_leave_neither_holes_nor_losses(
     database_url: str, tmp_path: Path
 ) -> None:
     outputs = [tmp_path / f"writer-{number}" for number in range(KILLS)]
@@ -121,7 +121,7 @@ def own_server() -> Iterator[EmbeddedPostgres]:
         yield server
 
 
-def test_j2_a_server_that_crashes_again_and_again_loses_nothing_acknowledged(
+def test_a_server_that_crashes_again_and_again_loses_nothing_acknowledged(
     own_server: EmbeddedPostgres,
 ) -> None:
     url = Databases(own_server).new("crash")

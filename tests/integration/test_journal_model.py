@@ -6,6 +6,7 @@ from hypothesis.stateful import run_state_machine_as_test
 from packhorse.messaging.api import Journal
 from packhorse.messaging.sql.journal import SqlJournal
 from packhorse.messaging.sql.segments import SegmentLimits
+from tests.harness.depth import examples
 from tests.harness.journal_model import JournalMachine
 
 
@@ -17,7 +18,7 @@ def test_the_sql_journal_agrees_with_its_model(database_url: str) -> None:
     run_state_machine_as_test(
         SqlMachine,
         settings=settings(
-            max_examples=25,
+            max_examples=examples(25),
             stateful_step_count=25,
             deadline=None,
             suppress_health_check=[HealthCheck.too_slow],

@@ -5,10 +5,11 @@ from collections.abc import Callable, Iterator
 import psycopg
 import pytest
 
+from packhorse.db.connect import connect
 from packhorse.messaging.api import (
-    Edge,
     Journal,
     JournalUnavailable,
+    LogEnd,
     OffsetOutOfRange,
     Outgoing,
     Reader,
@@ -16,8 +17,8 @@ from packhorse.messaging.api import (
     TopicMissing,
 )
 from packhorse.messaging.open import open_journal
-from packhorse.messaging.sql.hints import Hints, announce
-from packhorse.messaging.sql.session import Session
+from packhorse.messaging.sql.hints import JournalListener, announce
+from packhorse.messaging.sql.session import SharedSession
 from tests.harness.journals import DEADLINE_S, append_all, create, eventually, read_until
 from tests.harness.wire import CuttingRelay
 
@@ -66,7 +67,7 @@ def test_a_poll_fails_while_the_database_is_away_and_loses_nothing(
     journal: Journal, topic: str, relay: CuttingRelay, remote: Journal
 ) -> None:
     append_all(journal, topic, [b"1", b"2"])
-    with remote.reader(topic, Edge.OLDEST) as reader:
+    with remote.reader(topic, LogEnd.OLDEST) as reader:
         assert [record.value for record in read_until(reader, 2)] == [b"1", b"2"]
         relay.refusing = True
         relay.cut_all()
@@ -82,7 +83,7 @@ def test_an_answer_that_was_lost_is_read_again(
     journal: Journal, topic: str, relay: CuttingRelay, remote: Journal
 ) -> None:
     append_all(journal, topic, [b"1", b"2"])
-    with remote.reader(topic, Edge.OLDEST) as reader:
+    with remote.reader(topic, LogEnd.OLDEST) as reader:
         relay.cut_after(b"octet_length")
         with pytest.raises(JournalUnavailable):
             reader.poll(5.0)
@@ -109,14 +110,14 @@ def test_a_reader_goes_on_without_hints(
     journal: Journal, topic: str, relay: CuttingRelay, remote: Journal
 ) -> None:
     relay.cut_before(b"LISTEN")
-    with remote.reader(topic, Edge.NEXT) as reader:
+    with remote.reader(topic, LogEnd.NEXT) as reader:
         assert list(reader.poll(0.3)) == []
         append_all(journal, topic, [b"new"])
         assert [record.value for record in read_until(reader, 1)] == [b"new"]
 
 
 def test_hints_come_again_after_their_connection_broke(relay: CuttingRelay) -> None:
-    hints, session = Hints(relay.url, "hints"), Session(relay.url, "announcer")
+    hints, session = JournalListener(relay.url, "hints"), SharedSession(relay.url, "announcer")
     for _ in range(2):
         _hear_of(hints, session, 7)
         relay.cut_all()
@@ -125,7 +126,7 @@ def test_hints_come_again_after_their_connection_broke(relay: CuttingRelay) -> N
 
 
 def test_r30_what_strangers_send_on_the_channel_is_ignored(database_url: str) -> None:
-    hints, session = Hints(database_url, "hints"), Session(database_url, "stranger")
+    hints, session = JournalListener(database_url, "hints"), SharedSession(database_url, "stranger")
     _hear_of(hints, session, 7)
     with session.use() as connection:
         for payload in ("", "no number", "8", "x" * 7000):
@@ -138,14 +139,14 @@ def test_r30_what_strangers_send_on_the_channel_is_ignored(database_url: str) ->
 def test_a_reader_goes_on_after_its_journal_was_closed(database_url: str, journal: Journal) -> None:
     topic = create(journal)
     closed = open_journal(database_url, client_name="closed")
-    with closed.reader(topic, Edge.NEXT) as reader:
+    with closed.reader(topic, LogEnd.NEXT) as reader:
         assert list(reader.poll(0.1)) == []
         closed.close()
         append_all(journal, topic, [b"new"])
         assert [record.value for record in read_until(reader, 1)] == [b"new"]
 
 
-def _hear_of(hints: Hints, session: Session, topic_id: int) -> None:
+def _hear_of(hints: JournalListener, session: SharedSession, topic_id: int) -> None:
     before = hints.ticket(topic_id)
 
     def heard() -> bool:
@@ -162,7 +163,7 @@ def _hear_of(hints: Hints, session: Session, topic_id: int) -> None:
 
 def test_closing_the_journal_wakes_its_hints(database_url: str, topic: str) -> None:
     journal = open_journal(database_url, client_name="closing")
-    with journal.reader(topic, Edge.NEXT) as reader:
+    with journal.reader(topic, LogEnd.NEXT) as reader:
         reader.poll(0.1)
     journal.close()
     journal.close()
@@ -172,7 +173,7 @@ def test_r24_a_reader_ends_when_its_topic_is_created_anew(
     database_url: str, journal: Journal, topic: str
 ) -> None:
     append_all(journal, topic, [b"old"])
-    with journal.reader(topic, Edge.NEXT) as reader:
+    with journal.reader(topic, LogEnd.NEXT) as reader:
         with psycopg.connect(database_url) as connection:
             connection.execute("DELETE FROM journal.topic WHERE name = %s", (topic,))
         with pytest.raises(TopicMissing, match=topic):
@@ -189,7 +190,7 @@ def test_r2_a_hole_that_somebody_made_is_told_and_never_jumped(
             " FROM journal.segment"
         ).fetchall()
         connection.execute(f'DELETE FROM {table} WHERE "offset" = 4')
-    with journal.reader(topic, Edge.OLDEST) as reader:
+    with journal.reader(topic, LogEnd.OLDEST) as reader:
         assert [record.value for record in read_until(reader, 4)] == [b"0", b"1", b"2", b"3"]
         for _ in range(2):
             with pytest.raises(OffsetOutOfRange) as told:
@@ -207,7 +208,7 @@ def test_a_partition_that_is_missing_is_named(journal: Journal) -> None:
         lambda: journal.read_at(topic, 0, 2),
         lambda: journal.offset_at(topic, 0, 2),
         lambda: journal.truncate(topic, 0, 2),
-        lambda: journal.reader(topic, Edge.OLDEST, partition=2),
+        lambda: journal.reader(topic, LogEnd.OLDEST, partition=2),
     ]
     for attempt in attempts:
         with pytest.raises(TopicMissing, match=topic):
@@ -220,10 +221,33 @@ def test_readers_wait_for_no_writer(database_url: str, journal: Journal, topic: 
     with psycopg.connect(database_url) as connection:
         connection.execute("UPDATE journal.partition SET next = next + 1")
         future = journal.append(topic, Outgoing(b"2"))
-        with journal.reader(topic, Edge.OLDEST) as reader:
+        with journal.reader(topic, LogEnd.OLDEST) as reader:
             assert [record.value for record in read_until(reader, 1)] == [b"1"]
             assert list(reader.poll(0.0)) == []
         assert journal.bounds(topic).next == 1
         assert not future.done()
         connection.rollback()
     assert future.result(DEADLINE_S).offset == 1
+
+
+def test_readers_that_wait_take_turns_with_one_connection(database_url: str) -> None:
+    journal = open_journal(database_url, client_name="turns")
+    topic = create(journal)
+    readers = [journal.reader(topic, LogEnd.NEXT) for _ in range(5)]
+    for reader in readers:
+        assert list(reader.poll(0.01)) == []
+    with connect(database_url, "turns-look") as connection:
+        [(count,)] = connection.execute(
+            "SELECT count(*) FROM pg_stat_activity WHERE application_name = 'turns' "
+            "AND query NOT LIKE '%LISTEN%' AND query NOT LIKE '%notify%'"
+        ).fetchall()
+    journal.close()
+    assert count == 1
+
+
+def test_what_was_appended_before_a_poll_without_waiting_is_found(journal: Journal) -> None:
+    topic = create(journal)
+    with journal.reader(topic, LogEnd.NEXT) as reader:
+        assert list(reader.poll(0.3)) == []
+        append_all(journal, topic, [b"new"])
+        assert [record.value for record in reader.poll(0.0)] == [b"new"]

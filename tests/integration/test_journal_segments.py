@@ -1,11 +1,11 @@
-"""Segments of the SQL journal: how they follow each other, leave, and wait for nobody (R4, J9)."""
+"""Segments of the SQL journal: how they follow each other, leave, and wait for nobody (R4)."""
 
 from collections.abc import Iterator
 
 import psycopg
 import pytest
 
-from packhorse.messaging.api import Bounds, Edge, Journal
+from packhorse.messaging.api import Bounds, Journal, LogEnd
 from packhorse.messaging.sql.journal import SqlJournal
 from packhorse.messaging.sql.segments import SegmentLimits
 from tests.harness.journals import append_all, create, eventually, read_until
@@ -87,7 +87,7 @@ def test_r4_a_drop_waits_for_a_long_query_while_nothing_waits_for_the_drop(
         assert _segments(database_url) == ["0", "20", "30"]
         assert journal.bounds(topic) == Bounds(25, 35)
         assert append_all(journal, topic, [b"meanwhile"])[0].offset == 35
-        with journal.reader(topic, Edge.OLDEST) as reader:
+        with journal.reader(topic, LogEnd.OLDEST) as reader:
             assert read_until(reader, 11)[0].offset == 25
     journal.enforce_retention()
     assert _segments(database_url) == ["20", "30"]
@@ -120,7 +120,7 @@ def test_r4_times_are_found_across_segments(journal: Journal, topic: str) -> Non
     assert journal.offset_at(topic, record.time_ms + 1) == 35
 
 
-def test_j6_times_never_fall_when_the_databases_clock_does(
+def test_times_never_fall_when_the_databases_clock_does(
     database_url: str, journal: Journal, topic: str
 ) -> None:
     future = 4_000_000_000_000

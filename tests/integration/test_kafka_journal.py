@@ -8,8 +8,8 @@ from confluent_kafka.admin import AdminClient, NewTopic
 
 from packhorse.messaging.api import (
     Bounds,
-    Edge,
     Journal,
+    LogEnd,
     OffsetOutOfRange,
     Outgoing,
     Reader,
@@ -17,7 +17,7 @@ from packhorse.messaging.api import (
     TopicSpec,
 )
 from packhorse.messaging.open import open_journal
-from packhorse.messaging.ranges import read_range
+from packhorse.messaging.reading import read_range
 from packhorse_services.cleanup.log_names import last_offsets
 from tests.harness.journals import (
     DEADLINE_S,
@@ -43,7 +43,7 @@ def journal(kafka: RunningKafka) -> Iterator[Journal]:
 def test_r2_records_deleted_under_a_reader_that_fetched_ahead(journal: Journal) -> None:
     topic = create(journal)
     append_all(journal, topic, [bytes([number]) * 1_000_000 for number in range(60)])
-    with journal.reader(topic, Edge.OLDEST) as reader:
+    with journal.reader(topic, LogEnd.OLDEST) as reader:
         seen = [record.value[0] for record in read_until(reader, 1, max_records=1)]
         journal.truncate(topic, 60)
         append_all(journal, topic, [b"\xff"])
@@ -64,7 +64,7 @@ def test_r24_a_reader_soon_stops_in_a_topic_that_was_created_anew(
 ) -> None:
     topic = create(journal)
     append_all(journal, topic, [b"old"] * records_before)
-    with journal.reader(topic, Edge.OLDEST) as reader:
+    with journal.reader(topic, LogEnd.OLDEST) as reader:
         read_until(reader, records_before)
         KafkaBackend(kafka.url).remove_topic(topic)
         other = open_journal(kafka.url, client_name="other")
@@ -95,7 +95,7 @@ def test_r2_a_log_that_ends_with_a_transaction_has_an_end(
 ) -> None:
     topic = create(journal)
     commit_foreign_transaction(kafka, journal, topic)
-    with journal.reader(topic, Edge.OLDEST) as reader:
+    with journal.reader(topic, LogEnd.OLDEST) as reader:
         read_until(reader, 1)
         eventually(lambda: (reader.poll(0.1), reader.position())[1] == 2, "the log's end")
         append_all(journal, topic, [b"ours"])
@@ -113,7 +113,7 @@ def test_r1_offsets_that_a_transaction_used_up_are_gaps(
     commit_foreign_transaction(kafka, journal, topic)
     assert journal.read_at(topic, 1) is None
     append_all(journal, topic, [b"ours"])
-    with journal.reader(topic, Edge.OLDEST) as reader:
+    with journal.reader(topic, LogEnd.OLDEST) as reader:
         assert [record.offset for record in read_until(reader, 2)] == [0, 2]
 
 
@@ -127,7 +127,7 @@ def test_r1_an_open_transaction_of_somebody_holds_no_reader_up(
     foreign.produce(topic, b"never committed", partition=0)
     foreign.flush(DEADLINE_S)
     append_all(journal, topic, [b"ours"])
-    with journal.reader(topic, Edge.OLDEST) as reader:
+    with journal.reader(topic, LogEnd.OLDEST) as reader:
         assert read_until(reader, 2)[-1].value == b"ours"
     foreign.abort_transaction(DEADLINE_S)
 

@@ -12,7 +12,7 @@ import pytest
 
 from tests.harness.live_site import Site, live_site
 from tests.harness.postgres import Databases
-from tests.harness.processes import Room
+from tests.harness.processes import Program
 from tests.harness.publishing import TOPICS
 from tests.harness.sse import EventClient
 from tests.harness.waiting import eventually
@@ -25,14 +25,14 @@ def site(databases: Databases) -> Iterator[Site]:
 
 
 def test_what_happens_is_told_as_it_happens(site: Site) -> None:
-    room = site.publisher()
-    client = site.client(room, types="package,status,distributed,subscriber")
+    program = site.publisher()
+    client = site.client(program, types="package,status,distributed,subscriber")
     assert client.response.headers["content-type"].startswith("text/event-stream")
     assert client.response.headers["x-accel-buffering"] == "no"
     assert "no-cache" in client.response.headers["cache-control"]
     first = client.blocks[0]
     assert (first.data, first.retry) == ("", 2000)
-    one = site.distribute(room, "/a")
+    one = site.distribute(program, "/a")
     site.announce("sub", -1, retries=3, last_error="boom")
     site.status("sub", 0, package_id=one, attempts=4, reason="disk full")
     site.distributed(one)
@@ -79,9 +79,9 @@ def test_a_client_goes_on_where_it_was_at_another_replica_and_after_kill_9(site:
 
 
 def test_r2_what_the_log_has_forgotten_is_told_as_a_gap(site: Site) -> None:
-    room = site.publisher()
-    client = site.client(room)
-    ids = [site.distribute(room, "/a") for _ in range(5)]
+    program = site.publisher()
+    client = site.client(program)
+    ids = [site.distribute(program, "/a") for _ in range(5)]
     client.until(lambda c: len(c.events()) == 5)
     site.journal.truncate(TOPICS.package, 3)
     other = site.publisher()  # the first one still has them in memory
@@ -92,16 +92,16 @@ def test_r2_what_the_log_has_forgotten_is_told_as_a_gap(site: Site) -> None:
 
 
 def test_streams_are_bounded_and_a_place_is_free_again_when_a_client_goes(site: Site) -> None:
-    room = site.publisher(event_streams=2)
-    leaving, _ = site.client(room), site.client(room)
-    refused = site.ask(room, "/events")
+    program = site.publisher(event_streams=2)
+    leaving, _ = site.client(program), site.client(program)
+    refused = site.ask(program, "/events")
     assert (refused.status_code, refused.json()["type"]) == (429, "/problems/too-many-streams")
     assert int(refused.headers["retry-after"]) > 0
     leaving.close()
 
     def again() -> EventClient | None:
         try:
-            return site.client(room)
+            return site.client(program)
         except AssertionError:
             return None
 
@@ -119,35 +119,37 @@ def test_streams_are_bounded_and_a_place_is_free_again_when_a_client_goes(site: 
     ],
 )
 def test_what_can_not_be_followed_is_refused_before_the_stream(
-    refusing: tuple[Site, Room], query: str, last_id: str, pointer: str
+    refusing: tuple[Site, Program], query: str, last_id: str, pointer: str
 ) -> None:
-    site, room = refusing
+    site, program = refusing
     headers = {"Last-Event-ID": last_id} if last_id else {}
-    answer = site.ask(room, f"/events{query}", **headers)
+    answer = site.ask(program, f"/events{query}", **headers)
     assert (answer.status_code, answer.json()["errors"][0]["pointer"]) == (422, pointer)
     assert answer.headers["content-type"] == "application/problem+json"
-    assert httpx.get(f"{room.url}/events", timeout=120).status_code == 401
+    assert httpx.get(f"{program.url}/events", timeout=120).status_code == 401
 
 
 @pytest.fixture
-def refusing(site: Site) -> tuple[Site, Room]:
+def refusing(site: Site) -> tuple[Site, Program]:
     return site, site.publisher()
 
 
-def test_p6_sigterm_ends_streams_and_long_polls_at_once_and_loses_no_answer(site: Site) -> None:
-    room = site.publisher()
+def test_sigterm_ends_streams_and_long_polls_at_once_and_loses_no_answer(site: Site) -> None:
+    program = site.publisher()
     site.announce("sub", -1)
-    waited_for = site.distribute(room, "/a")
-    eventually(lambda: site.ask(room, "/subscribers").json()["subscribers"])
-    clients = [site.client(room) for _ in range(5)]
-    with ThreadPoolExecutor(4) as pool, ending(room):
+    waited_for = site.distribute(program, "/a")
+    eventually(lambda: site.ask(program, "/subscribers").json()["subscribers"])
+    clients = [site.client(program) for _ in range(5)]
+    with ThreadPoolExecutor(4) as pool, ending(program):
         path = f"/distributions/{waited_for}?wait=60"
-        polls = [pool.submit(site.ask, room, path) for _ in range(3)]
-        accepted = pool.submit(distribute_to_the_end, site, room)
-        eventually(lambda: in_flight(site, room) >= len(clients) + len(polls))
-        os.kill(room.pid, signal.SIGTERM)
-        assert room.wait(60) == 0
-        assert "graceful shutdown exceeded" not in room.log.read_text()
+        polls = [pool.submit(site.ask, program, path) for _ in range(3)]
+        waiting = len(clients) + len(polls) + 1  # who asks is in flight too
+        eventually(lambda: in_flight(site, program) >= waiting, what="all of them wait")
+        accepted = pool.submit(distribute_to_the_end, site, program)
+        eventually(lambda: in_flight(site, program) > waiting, what="one is being published")
+        os.kill(program.pid, signal.SIGTERM)
+        assert program.wait(60) == 0
+        assert "graceful shutdown exceeded" not in program.log.read_text()
         for poll in polls:
             assert poll.result().json()["state"] == "QUEUED"
     eventually(lambda: all(client.clean_end for client in clients))
@@ -156,26 +158,26 @@ def test_p6_sigterm_ends_streams_and_long_polls_at_once_and_loses_no_answer(site
 
 
 @contextmanager
-def ending(room: Room) -> Iterator[None]:
+def ending(program: Program) -> Iterator[None]:
     """Let no request wait for a publisher that a failed test has left running."""
     try:
         yield
     finally:
-        room.kill()
+        program.kill()
 
 
-def in_flight(site: Site, room: Room) -> float:
-    text = site.ask(room, "/metrics").text
+def in_flight(site: Site, program: Program) -> float:
+    text = site.ask(program, "/metrics").text
     found = re.search(r"^packhorse_http_requests_in_flight (\S+)", text, re.MULTILINE)
     assert found
     return float(found[1])
 
 
-def distribute_to_the_end(site: Site, room: Room) -> set[str]:
+def distribute_to_the_end(site: Site, program: Program) -> set[str]:
     """Distribute until the publisher is gone; return all that it said yes to."""
     accepted = set()
     while True:
         try:
-            accepted.add(site.distribute(room, "/a"))
+            accepted.add(site.distribute(program, "/a"))
         except (httpx.TransportError, AssertionError):
             return accepted

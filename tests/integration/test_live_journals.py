@@ -11,11 +11,17 @@ from packhorse.clock import SystemClock
 from packhorse.messaging.api import Journal, Outgoing
 from packhorse.messaging.topics import standard_topics
 from packhorse.wire.topics import Topics
-from packhorse_services.publisher.live.logs import event_logs
-from packhorse_services.publisher.live.position import Source, read_position
-from packhorse_services.publisher.live.subscription import Subscription
-from packhorse_services.publisher.live.tail import Tail
-from tests.harness.journals import Desk, JournalBackend, KafkaBackend, MemoryBackend, SqlBackend
+from packhorse_services.publisher.live.agent_log import event_logs
+from packhorse_services.publisher.live.event_hub import Tail
+from packhorse_services.publisher.live.event_id import EventSource, read_position
+from packhorse_services.publisher.live.stream_reader import StreamReader
+from tests.harness.journals import (
+    JournalBackend,
+    JournalOpener,
+    KafkaBackend,
+    MemoryBackend,
+    SqlBackend,
+)
 from tests.harness.kafka.broker import RunningKafka
 from tests.harness.live import AGENT, EVERYTHING, NEVER, message
 from tests.harness.postgres import Databases
@@ -40,35 +46,35 @@ class Installation:
     """Topics of its own, and the logs of one agent with their tails running."""
 
     def __init__(self, backend: JournalBackend) -> None:
-        self._backend, self.desk = backend, Desk(backend)
-        self.journal: Journal = self.desk.open()
+        self._backend, self.opener = backend, JournalOpener(backend)
+        self.journal: Journal = self.opener.open()
         self.topics = Topics.prefixed(f"live{time.time_ns()}")
         self.names = {
-            Source.PACKAGE: self.topics.package,
-            Source.STATUS: self.topics.status,
-            Source.EVENT: self.topics.event,
+            EventSource.PACKAGE: self.topics.package,
+            EventSource.STATUS: self.topics.status,
+            EventSource.EVENT: self.topics.event,
         }
         self.journal.create_topics(standard_topics(self.topics))
         self.logs = event_logs(self.journal, self.topics, AGENT)
-        self.tails = [Tail(log, log.ring.extend, SystemClock()) for log in self.logs.values()]
+        self.tails = [Tail(log, log.recent.extend, SystemClock()) for log in self.logs.values()]
 
     def follow(self) -> None:
         for tail in self.tails:
             tail.start()
-        eventually(lambda: all(log.ring.begun for log in self.logs.values()))
+        eventually(lambda: all(log.recent.begun for log in self.logs.values()))
 
     def stop(self) -> None:
         for tail in self.tails:
             tail.stop(60)
-        self.desk.close()
+        self.opener.close()
 
-    def append(self, source: Source, *package_ids: str) -> None:
+    def append(self, source: EventSource, *package_ids: str) -> None:
         for package_id in package_ids:
             encoded = message(source, package_id)
             record = Outgoing(encoded.value, encoded.headers, AGENT)
             self.journal.append(self.names[source], record).result(60)
 
-    def create_anew(self, source: Source) -> None:
+    def create_anew(self, source: EventSource) -> None:
         name = self.names[source]
         before = self.journal.identity(name)
         self._backend.remove_topic(name)
@@ -79,7 +85,7 @@ class Installation:
 
         eventually(created, timeout=60)
 
-    def told(self, subscription: Subscription, count: int) -> list[tuple[str, str]]:
+    def told(self, subscription: StreamReader, count: int) -> list[tuple[str, str]]:
         """Return what a stream tells until `count` events came: name and package, or reason."""
         told: list[tuple[str, str]] = []
 
@@ -104,16 +110,20 @@ def site(backend: JournalBackend) -> Iterator[Installation]:
     installation.stop()
 
 
-NAMES = {Source.PACKAGE: "package", Source.STATUS: "status", Source.EVENT: "distributed"}
+NAMES = {
+    EventSource.PACKAGE: "package",
+    EventSource.STATUS: "status",
+    EventSource.EVENT: "distributed",
+}
 
 
 def test_events_come_from_the_ring_and_from_the_journal_alike(site: Installation) -> None:
-    for source in Source:
+    for source in EventSource:
         site.append(source, "old")
     site.follow()
-    live = Subscription(site.logs, EVERYTHING)
-    late = Subscription(site.logs, EVERYTHING, read_position("p0-s0-e0"))
-    for source in Source:
+    live = StreamReader(site.logs, EVERYTHING)
+    late = StreamReader(site.logs, EVERYTHING, read_position("p0-s0-e0"))
+    for source in EventSource:
         site.append(source, "a", "b")
     names = NAMES.values()
     assert sorted(site.told(live, 6)) == sorted((name, one) for name in names for one in "ab")
@@ -126,16 +136,16 @@ def test_events_come_from_the_ring_and_from_the_journal_alike(site: Installation
 
 def test_r2_a_truncated_log_and_r24_another_one_are_told(site: Installation) -> None:
     site.follow()
-    before = Subscription(site.logs, EVERYTHING).id
-    site.append(Source.STATUS, "a", "b", "c")
-    site.journal.truncate(site.names[Source.STATUS], 2)
+    before = StreamReader(site.logs, EVERYTHING).id
+    site.append(EventSource.STATUS, "a", "b", "c")
+    site.journal.truncate(site.names[EventSource.STATUS], 2)
     for log in site.logs.values():  # as in a publisher that starts now
-        log.ring.extend("", 0, (), 0, keep=False)
-    late = Subscription(site.logs, EVERYTHING, read_position(before))
+        log.recent.extend("", 0, (), 0, keep=False)
+    late = StreamReader(site.logs, EVERYTHING, read_position(before))
     assert site.told(late, 2) == [("gap", "FORGOTTEN"), ("status", "c")]
-    site.create_anew(Source.STATUS)
-    site.append(Source.STATUS, "new", "newer", "newest")
-    again = Subscription(site.logs, EVERYTHING, read_position(late.id))
+    site.create_anew(EventSource.STATUS)
+    site.append(EventSource.STATUS, "new", "newer", "newest")
+    again = StreamReader(site.logs, EVERYTHING, read_position(late.id))
     told = site.told(again, 4)
     assert told[0] == ("gap", "ANOTHER_LOG")
     assert [one for _, one in told[1:]] == ["new", "newer", "newest"]
@@ -144,8 +154,8 @@ def test_r2_a_truncated_log_and_r24_another_one_are_told(site: Installation) -> 
 def test_reading_ends_when_the_process_does(site: Installation) -> None:
     stopping = threading.Event()
     stopping.set()
-    site.append(Source.STATUS, "a")
-    log = site.logs[Source.STATUS]
-    cursor = read_position("p0-s0-e0")[Source.STATUS]
+    site.append(EventSource.STATUS, "a")
+    log = site.logs[EventSource.STATUS]
+    cursor = read_position("p0-s0-e0")[EventSource.STATUS]
     found = log.read(cursor, stopping)
     assert found.after.offset == 0

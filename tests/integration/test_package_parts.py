@@ -87,6 +87,7 @@ def fill(repository: psycopg.Connection, paths: set[str]) -> None:
     tree.upsert(repository, [page(path, 1) for path in sorted(paths)])
 
 
+@pytest.mark.proof
 def test_r8_the_checker_catches_a_part_that_leaves_what_is_stale(
     repository: psycopg.Connection, blobs: BlobStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -96,6 +97,7 @@ def test_r8_the_checker_catches_a_part_that_leaves_what_is_stale(
     assert f"{DEEP}/old" in content_in(repository)
 
 
+@pytest.mark.proof
 def test_r8_the_checker_catches_a_range_that_reaches_beside_the_subtree(
     repository: psycopg.Connection, blobs: BlobStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -241,7 +243,7 @@ def test_r14_a_range_comes_with_its_type_and_with_add_alone(
 
 @pytest.mark.usefixtures("either_way")
 @pytest.mark.parametrize("path", [DEEP, f"{DEEP}/a", f"{DEEP}/n", "/content/huge-2", "/x"])
-def test_m4_a_node_outside_the_range_is_refused(
+def test_a_node_outside_the_range_is_refused(
     repository: psycopg.Connection, blobs: BlobStore, path: str
 ) -> None:
     with pytest.raises(PackageRefused, match="not in its range"):

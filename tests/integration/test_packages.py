@@ -96,7 +96,7 @@ def test_a_path_that_is_not_there_is_named(
     assert caught.value.path == "/no"
 
 
-def test_m4_roots_are_checked_before_anything_is_read(author: psycopg.Connection) -> None:
+def test_roots_are_checked_before_anything_is_read(author: psycopg.Connection) -> None:
     with pytest.raises(PathRefused, match="/sitemap"):
         export(author, Action.ADD, ["/site/a"], ["/sitemap"], ["/site"])
     with pytest.raises(PathRefused):
@@ -203,7 +203,7 @@ def test_r30_a_number_that_would_grow_is_refused(
         (["/secret"], ["/secret"], [], "outside the import roots"),
     ],
 )
-def test_m4_nodes_lie_where_the_package_says(
+def test_nodes_lie_where_the_package_says(
     importer: psycopg.Connection,
     blobs: BlobStore,
     nodes: list[str],

@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from packhorse.wire.messages import AWAITED
 from tests.harness.publisher_service import PublisherService, as_
 from tests.harness.publishing import TOPICS, page
 
@@ -69,6 +70,9 @@ def test_prefer_wait_answers_when_every_live_subscriber_has_it(service: Publishe
         assert answer.json()["state"] == "DISTRIBUTED"
         answer = await s.distribute("/content/site/p0", headers={"Prefer": "wait=0"})
         assert answer.json()["state"] == "QUEUED"
+        await s.distribute("/content/site/p0")
+        awaited = [AWAITED in placed.message.metadata for placed in s.author.journaled()]
+        assert awaited == [True, True, False], "subscribers are told whom somebody waits for"
 
     service.run(scenario)
 
@@ -76,13 +80,15 @@ def test_prefer_wait_answers_when_every_live_subscriber_has_it(service: Publishe
 def test_a_dry_run_publishes_nothing(service: PublisherService) -> None:
     async def scenario(s: PublisherService) -> None:
         await s.announce("sub1", -1)
-        answer = await s.distribute(action="ADD", deep_paths=["/content"], dry_run=True)
+        answer = await s.dry_run(action="ADD", deep_paths=["/content"])
         report = answer.json()
         assert answer.status_code == 200
         assert (report["nodes"], report["body"]) == (7, "inline")
         assert report["body_bytes"] > 0
         assert report["subscribers"] == [{"subscriber": "sub1", "state": "IDLE", "length": 0}]
-        assert (await s.distribute("/gone", dry_run=True)).status_code == 404
+        assert (await s.dry_run("/gone")).status_code == 404
+        # It was a member of the body; whoever still sends it must not publish.
+        assert (await s.distribute("/content/site/p0", dry_run=True)).status_code == 422
         assert s.author.journaled() == []
         assert s.author.rows("SELECT FROM bookkeeping.outbox") == []
 
@@ -112,7 +118,9 @@ def test_a_wrong_request_is_told_what_is_wrong(service: PublisherService) -> Non
             answer = await s.client.post("/distribute", json=body)
             assert answer.status_code == status, answer.text
             assert answer.headers["content-type"] == "application/problem+json"
-            assert [wrong["pointer"] for wrong in answer.json()["errors"]] == [pointer]
+            problem = answer.json()
+            assert [wrong["pointer"] for wrong in problem["errors"]] == [pointer]
+            assert problem["detail"] not in [wrong["detail"] for wrong in problem["errors"]]
         assert s.author.rows("SELECT FROM bookkeeping.outbox") == []
 
     service.run(scenario)

@@ -7,7 +7,7 @@ import httpx
 import pytest
 
 from packhorse.runtime.metrics import PUBLISHER_REQUESTS
-from packhorse_services.publisher import line
+from packhorse_services.publisher.publish import publish_queue
 from tests.harness.publisher_service import PublisherService
 from tests.harness.publishing import AGENT, page
 
@@ -54,7 +54,7 @@ def test_a_full_queue_refuses_all_that_would_make_it_longer(service: PublisherSe
             assert_queue_full(await service.distribute("/p", action=action))
         assert_queue_full(await service.distribute(deep_paths=["/p"]))
         assert throttled() == before + 4
-        assert (await service.distribute("/p", dry_run=True)).status_code == 200
+        assert (await service.dry_run("/p")).status_code == 200
         assert (await service.distribute(action="TEST")).status_code == 202
 
     service.run(play)
@@ -112,7 +112,7 @@ def test_too_many_requests_at_a_time_are_told_to_slow_down(
     service: PublisherService, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     async def play(service: PublisherService) -> None:
-        monkeypatch.setattr(line, "_WAITING", 0)
+        monkeypatch.setattr(publish_queue, "_WAITING", 0)
         answer = await service.distribute("/p")
         assert answer.status_code == 429
         assert answer.json()["type"] == "/problems/too-many-waiting"

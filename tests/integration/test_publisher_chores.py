@@ -19,11 +19,14 @@ from packhorse.messaging.open import open_journal
 from packhorse.messaging.topics import standard_topics
 from packhorse.runtime.lifecycle import Lifecycle
 from packhorse.topology.open import TopologySettings
-from packhorse.topology.own_cluster import Announced, OwnCluster, join
+from packhorse.topology.own_cluster import InstanceProperties, OwnCluster, join
 from packhorse.wire.topics import Topics
-from packhorse_services.publisher.chores import Chore, host_of
-from packhorse_services.publisher.deduplication_store import DatabaseSnapshots
-from packhorse_services.publisher.outcomes.event_log import EventLog, snapshot_events
+from packhorse_services.publisher.assembly.chores import Chore, host_of
+from packhorse_services.publisher.outcomes.event_log import (
+    DatabaseSnapshots,
+    EventAppender,
+    snapshot_events,
+)
 from tests.harness.waiting import eventually
 
 TOPIC, AGENT = Topics().event, "main"
@@ -50,7 +53,7 @@ def chore(act: Any, agent: str = "") -> Chore:
 
 def cluster_of(url: str) -> OwnCluster:
     times = TopologySettings(interval_s=0.2, timeout_s=5, min_event_delay_s=0)
-    return join(url, times, Announced("publisher", duties=("scheduler",)))
+    return join(url, times, InstanceProperties("publisher", duties=("scheduler",)))
 
 
 def come_now(url: str) -> int:
@@ -109,7 +112,7 @@ def test_a_snapshot_by_another_replica_has_what_the_log_has(
 ) -> None:
     store = DatabaseSnapshots(pool)
     epochs = itertools.count(1)
-    log = EventLog(journal, TOPIC, AGENT, store, lambda above: above + next(epochs))
+    log = EventAppender(journal, TOPIC, AGENT, store, lambda above: above + next(epochs))
     events = [(offset, Outgoing(b"x", key=AGENT)) for offset in range(10)]
     log.append("log-1", events[:6])
     snapshot_events(journal, TOPIC, AGENT, store)
@@ -118,7 +121,7 @@ def test_a_snapshot_by_another_replica_has_what_the_log_has(
     [producer] = kept.state.producers.values()
     assert producer.sequence == 5
     log.append("log-1", events)
-    later = EventLog(journal, TOPIC, AGENT, store, lambda above: above + next(epochs))
+    later = EventAppender(journal, TOPIC, AGENT, store, lambda above: above + next(epochs))
     later.append("log-1", events)
     partition = journal.partition_of(TOPIC, AGENT)
     bounds = journal.bounds(TOPIC, partition)

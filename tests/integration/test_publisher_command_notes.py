@@ -6,7 +6,7 @@ import pytest
 
 from packhorse.db.connect import connect
 from packhorse.wire.messages import ClearCommand, CommandState, CommandStatusMessage
-from packhorse_services.publisher.commands import store
+from packhorse_services.publisher.commands import command_rows
 from tests.harness.publishing import AGENT
 
 NOTED = ("state", "removed", "reason")
@@ -20,15 +20,15 @@ class TestNoting:
     @pytest.fixture
     def note(self, database_url: str) -> Any:
         with connect(database_url, "tests") as connection:
-            store.write(connection, self.COMMAND)
+            command_rows.write(connection, self.COMMAND)
 
             def note(state: CommandState, **more: Any) -> tuple[bool, tuple[Any, ...]]:
                 known = {"subscriber": "sub1", "publisher_agent": AGENT, **more}
                 command_id = known.pop("command_id", "a" * 32)
-                news = store.note_status(
+                news = command_rows.note_status(
                     connection, CommandStatusMessage(command_id, state=state, **known)
                 )
-                found = store.find(connection, AGENT, "a" * 32)
+                found = command_rows.find(connection, AGENT, "a" * 32)
                 assert found is not None
                 return news, (found.state, found.removed, found.reason)
 
@@ -75,10 +75,10 @@ class TestNoting:
     def test_old_commands_are_forgotten_in_batches(self, note: Any, database_url: str) -> None:
         with connect(database_url, "tests") as connection:
             for number in range(5):
-                store.write(connection, ClearCommand(f"{number:032x}", "sub1", AGENT, 1))
+                command_rows.write(connection, ClearCommand(f"{number:032x}", "sub1", AGENT, 1))
             connection.execute(
                 "UPDATE bookkeeping.command SET issued_at = now() - interval '31 days' "
                 "WHERE command_id < 'a'"
             )
             month = 30 * 24 * 3600.0
-            assert [store.forget(connection, month, 3) for _ in range(3)] == [3, 2, 0]
+            assert [command_rows.forget(connection, month, 3) for _ in range(3)] == [3, 2, 0]

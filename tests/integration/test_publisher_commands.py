@@ -10,12 +10,13 @@ from packhorse.wire.messages import (
     CommandState,
     ControlCommand,
     DesiredState,
-    LaneState,
     ResetCommand,
+    RetryCommand,
+    SubscriptionState,
 )
-from packhorse_services.publisher.commands import store
+from packhorse_services.publisher.commands import command_rows
 from packhorse_services.publisher.commands.clearing import _between
-from packhorse_services.publisher.queues.cache import QueueCache
+from packhorse_services.publisher.queues.cache.queue_cache import QueueCache
 from tests.harness.publisher_commands import becomes, commands, put, tell
 from tests.harness.publisher_service import PublisherService, as_
 from tests.harness.publishing import AGENT, TOPICS, page
@@ -28,7 +29,7 @@ def service(database_url: str, tmp_path: Path) -> PublisherService:
     return service
 
 
-def test_lim_6_a_clear_is_followed_from_issue_to_end(service: PublisherService) -> None:
+def test_a_clear_is_followed_from_issue_to_end(service: PublisherService) -> None:
     async def scenario(s: PublisherService) -> None:
         await s.announce("sub1", -1, editable=True)
         for number in range(3):
@@ -121,13 +122,17 @@ def test_an_offset_is_reset_only_while_the_subscriber_says_that_it_is_stopped(
     async def scenario(s: PublisherService) -> None:
         for number in range(3):
             await s.accepted(f"/p{number}")
-        not_stopped = (LaneState.RUNNING, LaneState.PAUSED, LaneState.WAITING_FOR_LEASE)
+        not_stopped = (
+            SubscriptionState.RUNNING,
+            SubscriptionState.PAUSED,
+            SubscriptionState.WAITING_FOR_LEASE,
+        )
         for retries, state in enumerate(not_stopped, 1):
             await s.announce("sub1", 2, state=state, retries=retries)
             refused = await s.client.patch("/subscribers/sub1/offset", json={"offset": 0})
             assert (refused.status_code, refused.json()["type"]) == (409, "/problems/not-stopped")
             assert "/subscribers/sub1/stop" in refused.json()["detail"]
-        await s.announce("sub1", 2, state=LaneState.STOPPED)
+        await s.announce("sub1", 2, state=SubscriptionState.STOPPED)
         s.author.journal.truncate(TOPICS.package, 1)
         for offset in (-1, 3):
             outside = await s.client.patch("/subscribers/sub1/offset", json={"offset": offset})
@@ -145,15 +150,36 @@ def test_an_offset_is_reset_only_while_the_subscriber_says_that_it_is_stopped(
     service.run(scenario)
 
 
+def test_r20_a_retry_is_a_command_like_the_others(service: PublisherService) -> None:
+    async def scenario(s: PublisherService) -> None:
+        await s.announce("sub1", -1)
+        answer = await s.client.post("/subscribers/sub1/retry")
+        document = answer.json()
+        assert answer.status_code == 202
+        assert answer.headers["location"] == f"/commands/{document['command_id']}"
+        shown = (document["kind"], document["state"], document["offset"], document["issued_by"])
+        assert shown == ("RETRY", "SENT", None, "admin")
+        (message,) = commands(s)
+        journal_id = s.author.journal.identity(TOPICS.package)
+        assert isinstance(message, RetryCommand)
+        assert (message.user, message.journal_id) == ("admin", journal_id)
+        tell(s, document["command_id"], CommandState.APPLIED)
+        await becomes(s, document["command_id"], "APPLIED")
+
+    service.run(scenario)
+
+
 def test_nobody_commands_whom_nobody_knows(service: PublisherService) -> None:
     async def scenario(s: PublisherService) -> None:
         for action in ("pause", "resume", "stop"):
             assert (await s.client.put(f"/subscribers/x/{action}")).status_code == 404
+        assert (await s.client.post("/subscribers/x/retry")).status_code == 404
         answer = await s.client.patch("/subscribers/x/offset", json={"offset": 0})
         assert answer.status_code == 404
         unknown = await s.client.get(f"/commands/{'0' * 32}")
         assert (unknown.status_code, unknown.json()["type"]) == (404, "/problems/unknown-command")
-        assert (await s.client.get("/commands/nonsense")).status_code == 422
+        for nonsense in ("/commands/nonsense", "/distributions/no.such_one"):
+            assert (await s.client.get(nonsense)).status_code == 404, "an unknown id is exit code 3"
         assert (await s.get("/commands"))["commands"] == []
 
     service.run(scenario)
@@ -163,8 +189,8 @@ def test_lists_about_nobody_are_refused_and_what_is_stored_names_somebody(
     service: PublisherService, database_url: str
 ) -> None:
     with connect(database_url, "tests") as connection:
-        store.write(connection, ClearCommand("a" * 32, "left", AGENT, 1))
-        store.write(connection, ClearCommand("b" * 32, "elsewhere", "another-agent", 1))
+        command_rows.write(connection, ClearCommand("a" * 32, "left", AGENT, 1))
+        command_rows.write(connection, ClearCommand("b" * 32, "elsewhere", "another-agent", 1))
 
     async def scenario(s: PublisherService) -> None:
         await s.announce("sub1", -1)
@@ -190,6 +216,8 @@ def test_operating_needs_its_scope(database_url: str, tmp_path: Path) -> None:
         for caller in ("viewer", "editor", "nobody"):
             refused = await s.client.put("/subscribers/sub1/stop", headers=as_(caller))
             assert refused.status_code == 403
+            retried = await s.client.post("/subscribers/sub1/retry", headers=as_(caller))
+            assert retried.status_code == 403
         assert (await s.client.get("/commands", headers=as_("viewer"))).status_code == 200
         assert (await s.client.get("/commands", headers=as_("nobody"))).status_code == 403
 
@@ -224,5 +252,26 @@ def test_the_audit_is_shown_newest_first_page_by_page(service: PublisherService)
         assert [one["command_id"] for one in applied["commands"]] == [given[0]]
         for wrong in ("?limit=0", "?cursor=x", "?state=DONE", "?subscriber=%00"):
             assert (await s.client.get(f"/commands{wrong}")).status_code == 422
+
+    service.run(scenario)
+
+
+def test_r19_a_clear_whose_body_was_lost_on_the_way_clears_nothing(
+    service: PublisherService,
+) -> None:
+    async def scenario(s: PublisherService) -> None:
+        for number in range(3):
+            await s.accepted(f"/p{number}")
+        await s.announce("sub1", -1, editable=True)
+        for announced, status in (
+            ({"content-type": "application/json"}, 422),
+            ({"transfer-encoding": "chunked"}, 422),
+            ({"content-type": "application/json", "content-length": "19"}, 400),
+        ):
+            lost = await s.client.post("/queues/sub1/clear", headers=announced)
+            assert lost.status_code == status, lost.text
+            assert "announce" in lost.json()["detail"]
+        assert commands(s) == []
+        assert (await s.client.post("/queues/sub1/clear")).status_code == 202
 
     service.run(scenario)

@@ -7,7 +7,7 @@ import pytest
 from packhorse.db.connect import connect
 from packhorse.messaging.topics import standard_topics
 from packhorse.wire.messages import ClearCommand, ControlCommand, DesiredState, ResetCommand
-from packhorse_services.publisher.commands import store
+from packhorse_services.publisher.commands import command_rows
 from tests.harness.publisher_commands import becomes, commands, put
 from tests.harness.publisher_service import PublisherService
 from tests.harness.publishing import AGENT, TOPICS, page
@@ -51,7 +51,7 @@ def test_r26_a_command_whose_publisher_died_is_sent_by_the_next(
     ]
     with connect(database_url, "tests") as connection:
         for command in issued:
-            store.write(connection, command)
+            command_rows.write(connection, command)
 
     async def scenario(s: PublisherService) -> None:
         await becomes(s, "c" * 32, "SENT")

@@ -10,10 +10,10 @@ import pytest
 from packhorse.blobs.open import open_blobs
 from packhorse.messaging.api import Journal
 from packhorse.messaging.open import open_journal
-from packhorse_services.publisher import delivery
-from packhorse_services.publisher.journal_search import Findings
-from packhorse_services.publisher.pending import Pending
-from packhorse_services.publisher.publishing import Publishing
+from packhorse_services.publisher.outbox import journal_appender
+from packhorse_services.publisher.outbox.journal_search import Findings
+from packhorse_services.publisher.outbox.request import Pending
+from packhorse_services.publisher.publish.publishing import Publishing
 from tests.harness.postgres import Databases
 from tests.harness.publishing import (
     Author,
@@ -21,7 +21,7 @@ from tests.harness.publishing import (
     FragileJournal,
     Fuse,
     LossyJournal,
-    fragile_slot,
+    fragile_lock,
     page,
     publish,
     request,
@@ -42,7 +42,7 @@ def crash_once(author: Author, steps: int) -> bool:
     fuse = Fuse(steps)
     replica = author.replica(
         journal=FragileJournal(author.journal, fuse),
-        slot=fragile_slot(author, fuse),
+        lock=fragile_lock(author, fuse),
     )
     try:
         publish(replica, request("/p0", key=f"a{steps}"), request("/p1", key=f"b{steps}"))
@@ -83,7 +83,7 @@ def test_r5_a_crash_while_settling_repeats_nothing(author: Author) -> None:
         publish(author.replica(journal=lost), request("/p0"), request("/p1"), request("/p2"))
         settling = author.replica(
             journal=FragileJournal(author.journal, fuse),
-            slot=fragile_slot(author, fuse),
+            lock=fragile_lock(author, fuse),
         )
         try:
             settling.settle()
@@ -118,13 +118,14 @@ def test_r26_lost_acknowledgements_neither_lose_nor_repeat(author: Author, seed:
     assert [p.number for p in placed] == sorted({p.number for p in placed})
 
 
+@pytest.mark.proof
 def test_r26_the_checker_catches_a_publisher_that_does_not_look(
     author: Author, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def look_away(journal: Journal, topic: str, *_: object, **__: object) -> Findings:
         return Findings(journal.bounds(topic).next)
 
-    monkeypatch.setattr(delivery, "search", look_away)
+    monkeypatch.setattr(journal_appender, "search", look_away)
     lossy = LossyJournal(author.journal, random.Random(1))
     publish(author.replica(journal=lossy), *(request(f"/p{number % 3}") for number in range(20)))
     ids = Counter(placed.message.entry.package_id for placed in author.journaled())
@@ -136,7 +137,7 @@ def test_r26_a_lost_commit_answer_makes_no_second_package(author: Author) -> Non
     """The connection is cut at every step, and the same requests are published again."""
     for steps in range(0, 60, 2):
         fuse = Fuse(steps)
-        cut = author.replica(slot=fragile_slot(author, fuse))
+        cut = author.replica(lock=fragile_lock(author, fuse))
         group = publish_through(author, cut, f"/p{steps % 3}")
         assert group.future.result().offset is not None
     placed = author.journaled()

@@ -1,4 +1,4 @@
-"""`GET /distributions`, newest first, and `?wait=` on one of them (LIM-8)."""
+"""`GET /distributions`, newest first, and `?wait=` on one of them."""
 
 import asyncio
 import threading
@@ -9,7 +9,8 @@ import pytest
 from packhorse.db.connect import connect
 from packhorse.wire.messages import Action, PackageEntry
 from packhorse.wire.package_codec import encode_entry
-from packhorse_services.publisher import distribution_list, outbox
+from packhorse_services.publisher.distributions import distribution_list
+from packhorse_services.publisher.outbox import outbox_rows
 from tests.harness.publisher_service import PublisherService
 from tests.harness.publishing import AGENT, page, publish, request
 from tests.harness.waiting import eventually
@@ -141,7 +142,7 @@ def test_a_package_that_is_larger_than_a_page_has_one_to_itself(
 def test_the_event_loop_decodes_no_package(
     service: PublisherService, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    decode, threads = outbox.entry_of, set[int]()
+    decode, threads = outbox_rows.entry_of, set[int]()
 
     def noted(row: bytes) -> PackageEntry:
         threads.add(threading.get_ident())
@@ -149,7 +150,7 @@ def test_the_event_loop_decodes_no_package(
 
     async def scenario(s: PublisherService) -> None:
         await s.accepted("/site")
-        monkeypatch.setattr(outbox, "entry_of", noted)
+        monkeypatch.setattr(outbox_rows, "entry_of", noted)
         await listed(s)
         assert threads
         assert threading.get_ident() not in threads

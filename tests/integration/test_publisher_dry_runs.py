@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from packhorse.content.node import Node
-from packhorse_services.publisher import dry_run
+from packhorse_services.publisher.publish import dry_run
 from tests.harness.publisher_service import PublisherService
 from tests.harness.publishing import page
 
@@ -40,7 +40,7 @@ def test_dry_runs_take_no_connection_from_readiness_and_settlement(
     exports = HeldExports(monkeypatch)
 
     async def scenario(s: PublisherService) -> None:
-        runs = [asyncio.create_task(s.distribute("/p0", dry_run=True)) for _ in range(2)]
+        runs = [asyncio.create_task(s.dry_run("/p0")) for _ in range(2)]
         for _ in runs:
             assert await asyncio.to_thread(exports.begun.acquire, timeout=90)
         try:
@@ -48,16 +48,16 @@ def test_dry_runs_take_no_connection_from_readiness_and_settlement(
             assert (await s.client.get("/readyz")).status_code == 200
             await s.announce("sub1", -1)
             await s.accepted("/p0")
-            refused = await s.distribute("/p0", dry_run=True)
+            refused = await s.dry_run("/p0")
             assert refused.status_code == 429
             assert refused.headers["retry-after"] == "5"
             assert refused.json()["type"].endswith("too-many-dry-runs")
         finally:
             exports.may_end.set()
         assert [(await run).status_code for run in runs] == [200, 200]
-        assert (await s.distribute("/p0", dry_run=True)).status_code == 200
-        assert (await s.distribute("/gone", dry_run=True)).status_code == 404
-        assert (await s.distribute("/gone", dry_run=True)).status_code == 404
-        assert (await s.distribute("/p0", dry_run=True)).status_code == 200
+        assert (await s.dry_run("/p0")).status_code == 200
+        assert (await s.dry_run("/gone")).status_code == 404
+        assert (await s.dry_run("/gone")).status_code == 404
+        assert (await s.dry_run("/p0")).status_code == 200
 
     service.run(scenario)

@@ -1,4 +1,4 @@
-"""Large requests are exported before the append slot, and stay right there (R5, R6; ADR 0012)."""
+"""Large requests are exported before the append lock, and stay right there (R5, R6; ADR 0012)."""
 
 from collections import Counter
 from collections.abc import Callable, Iterator
@@ -16,13 +16,17 @@ from packhorse.messaging.open import open_journal
 from packhorse.packages.body import unpack
 from packhorse.packages.build import PathMissing
 from packhorse.wire.messages import Action
-from packhorse_services.publisher.distribute import DistributionRequest, Draft, Packer
-from packhorse_services.publisher.early import EXPORTS
-from packhorse_services.publisher.overlap import Footprint
-from packhorse_services.publisher.pending import Pending
-from packhorse_services.publisher.producers import EarlierRefused
-from packhorse_services.publisher.publishing import OutboxFull, Patience
-from packhorse_services.publisher.slot import Slot, SlotBusy, slot_connection
+from packhorse_services.publisher.outbox.append_lock import (
+    AppendLock,
+    AppendLockBusy,
+    lock_connection,
+)
+from packhorse_services.publisher.outbox.producers import EarlierRefused
+from packhorse_services.publisher.outbox.request import DistributionRequest, Draft, Pending
+from packhorse_services.publisher.publish.early_export import EXPORTS
+from packhorse_services.publisher.publish.overlap import Footprint
+from packhorse_services.publisher.publish.packer import Packer
+from packhorse_services.publisher.publish.publishing import JournalPatience, OutboxFull
 from tests.harness.producers import Source
 from tests.harness.publishing import (
     AGENT,
@@ -32,7 +36,7 @@ from tests.harness.publishing import (
     FragileJournal,
     Fuse,
     fragile_connection,
-    fragile_slot,
+    fragile_lock,
     page,
     publish,
     request,
@@ -63,7 +67,7 @@ def contents(author: Author) -> list[dict[str, str]]:
 
 
 class InterruptedPacker(Packer):
-    """Lets the test do something between an export and the slot."""
+    """Lets the test do something between an export and the lock."""
 
     def __init__(self, author: Author, *happenings: Callable[[], None]) -> None:
         super().__init__(author.blobs, AGENT, "instance", SystemClock())
@@ -98,6 +102,7 @@ def test_r6_a_draft_that_a_later_package_overlaps_is_made_again(author: Author) 
     assert versions_of(author, BULK[2]) == ['{"version": 1}', '{"version": 1}']
 
 
+@pytest.mark.proof
 def test_r6_the_checker_catches_a_publisher_that_does_not_look_for_overlaps(
     author: Author, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -114,17 +119,17 @@ def test_r6_a_draft_that_nothing_overlaps_goes_out_as_it_is(author: Author) -> N
     assert pending.future.result().offset == 1
 
 
-def test_r6_an_overlap_between_the_look_and_the_slot_is_seen_under_the_slot(
+def test_r6_an_overlap_between_the_look_and_the_lock_is_seen_under_the_lock(
     author: Author, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     publishing, packer = author.replica(), InterruptedPacker(author)
-    under_slot = publishing.publish
+    under_lock = publishing.publish
     happenings = [edit_and_publish(author, BULK[0], 1)]
 
     def publish_late(*arguments: Any) -> None:
         if happenings:
             happenings.pop()()
-        under_slot(*arguments)
+        under_lock(*arguments)
 
     monkeypatch.setattr(publishing, "publish", publish_late)
     publish(author.early(packer=packer, publishing=publishing), bulk())
@@ -132,7 +137,7 @@ def test_r6_an_overlap_between_the_look_and_the_slot_is_seen_under_the_slot(
     assert versions_of(author, BULK[0]) == ['{"version": 1}', '{"version": 1}']
 
 
-def test_r6_what_is_always_overlapped_is_exported_under_the_slot_in_the_end(
+def test_r6_what_is_always_overlapped_is_exported_under_the_lock_in_the_end(
     author: Author,
 ) -> None:
     edits = [edit_and_publish(author, BULK[0], version) for version in range(1, 9)]
@@ -222,7 +227,7 @@ def crash_once(author: Author, steps: int) -> bool:
     fuse = Fuse(steps)
     early = author.early(
         publishing=author.replica(
-            journal=FragileJournal(author.journal, fuse), slot=fragile_slot(author, fuse)
+            journal=FragileJournal(author.journal, fuse), lock=fragile_lock(author, fuse)
         ),
         open_connection=lambda: fragile_connection(author.early_connection(), fuse),
     )
@@ -235,15 +240,15 @@ def crash_once(author: Author, steps: int) -> bool:
     return fuse.blown
 
 
-def test_r5_a_busy_slot_costs_no_second_export(author: Author) -> None:
-    slot = Slot(lambda: slot_connection(author.database_url, "tests-slot", lock_ms=50))
+def test_r5_a_busy_lock_costs_no_second_export(author: Author) -> None:
+    lock = AppendLock(lambda: lock_connection(author.database_url, "tests-lock", lock_ms=50))
     packer = InterruptedPacker(author)
-    early = author.early(packer=packer, publishing=author.replica(slot=slot))
+    early = author.early(packer=packer, publishing=author.replica(lock=lock))
     pending = Pending(bulk())
-    other = Slot(author.slot_connection)
+    other = AppendLock(author.lock_connection)
     with other.hold():
         for _ in range(3):
-            with pytest.raises(SlotBusy):
+            with pytest.raises(AppendLockBusy):
                 early.publish([pending])
     other.close()
     early.publish([pending])
@@ -254,7 +259,7 @@ def test_r5_a_busy_slot_costs_no_second_export(author: Author) -> None:
 def test_an_export_is_not_begun_while_too_much_waits_for_the_journal(author: Author) -> None:
     away = AwayJournal(author.journal)
     away.away = True
-    impatient = Patience(settle_s=0.0, retry_s=0.0, outbox_packages=1)
+    impatient = JournalPatience(settle_s=0.0, retry_s=0.0, outbox_packages=1)
     publishing = author.replica(journal=away, patience=impatient)
     packer = InterruptedPacker(author)
     early = author.early(packer=packer, publishing=publishing)
@@ -274,11 +279,11 @@ def test_a_statement_that_breaks_early_costs_its_request_alone(
     draft = Packer.draft
 
     def divide(
-        packer: Packer, connection: psycopg.Connection, asked: DistributionRequest, package_id: str
+        packer: Packer, connection: psycopg.Connection, asked: DistributionRequest, *rest: Any
     ) -> Draft:
         if asked.paths == ("/p",):
             connection.execute("SELECT 1 / 0")
-        return draft(packer, connection, asked, package_id)
+        return draft(packer, connection, asked, *rest)
 
     monkeypatch.setattr(Packer, "draft", divide)
     first, broken, last = publish(author.early(), bulk(), request("/p"), bulk())

@@ -9,7 +9,7 @@ import pytest
 from packhorse.db.connect import connect
 from packhorse.wire.messages import Action, PackageEntry
 from packhorse.wire.package_codec import encode_entry
-from packhorse_services.publisher import error_routes
+from packhorse_services.publisher.http import error_routes
 from packhorse_services.publisher.outcomes import error_queue
 from packhorse_services.publisher.outcomes.error_queue import FailedPackage
 from tests.harness.publisher_service import PublisherService

@@ -6,7 +6,7 @@ import pytest
 
 from packhorse.db.connect import open_pool
 from packhorse.wire.messages import Status
-from packhorse_services.publisher.outcomes.tidying import Tidying
+from packhorse_services.publisher.outcomes.outcome_housekeeping import OutcomeHousekeeping
 from tests.harness.publisher_service import PublisherService
 from tests.harness.publisher_site import Site, publish, states, until_failed
 from tests.harness.publishing import AGENT, TOPICS
@@ -108,7 +108,9 @@ def test_r18_housekeeping_keeps_failures_longer_than_the_log(site: Site) -> None
         await s.announce("sub1", 4)
         await until_failed(s, "sub1", 1)
         with open_pool(s.author.database_url, "tests") as pool:
-            tidying = Tidying(pool, s.journal, TOPICS.package, AGENT, keep_failed_s=3600)
+            tidying = OutcomeHousekeeping(
+                pool, s.journal, TOPICS.package, AGENT, keep_failed_s=3600
+            )
             tidying.tidy()
             query = "SELECT log_offset FROM bookkeeping.outcome ORDER BY 1"
             assert s.author.rows(query) == [(0,), (1,), (2,), (4,)]

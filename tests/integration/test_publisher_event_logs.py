@@ -25,10 +25,9 @@ from packhorse.wire.messages import (
     SubscriberState,
 )
 from packhorse.wire.package_codec import encode_package
-from packhorse_services.publisher.deduplication_store import DatabaseSnapshots
-from packhorse_services.publisher.outcomes.cursors import Cursor
-from packhorse_services.publisher.outcomes.event_log import EventLog
-from packhorse_services.publisher.outcomes.parts import next_epoch
+from packhorse_services.publisher.assembly.outcome_parts import next_epoch
+from packhorse_services.publisher.outcomes.event_log import DatabaseSnapshots, EventAppender
+from packhorse_services.publisher.outcomes.progress import TopicCursor
 from tests.harness.clock import ManualClock
 from tests.harness.deduplication import MemorySnapshots
 from tests.harness.outcome_replica import Replica
@@ -52,8 +51,8 @@ class Author:
 
     def announce(self, offset: int) -> None:
         identity = self.journal.identity(TOPICS.package)
-        lane = SubscriberState(AGENT, offset, settled_offset=offset, journal_id=identity)
-        told = encode_discovery(DiscoveryMessage("sub1", (lane,)))
+        subscription = SubscriberState(AGENT, offset, settled_offset=offset, journal_id=identity)
+        told = encode_discovery(DiscoveryMessage("sub1", (subscription,)))
         record = Record("", 0, 0, self.clock.wall_ms(), "sub1", told.headers, told.value)
         self.replica.subscribers.note(record, True)
 
@@ -84,13 +83,13 @@ def between_announcements_and_events(author: Author, act: Callable[[], None]) ->
     recorder: Any = author.replica._recorder
     record = recorder.record
 
-    def meanwhile(connection: Connection) -> Cursor:
+    def meanwhile(connection: Connection) -> TopicCursor:
         act()
-        found: Cursor = record(connection)
+        found: TopicCursor = record(connection)
         return found
 
     recorder.record = meanwhile
-    author.replica.keeper.round()
+    author.replica.outcome_loop.round()
     recorder.record = record
 
 
@@ -100,7 +99,7 @@ def test_r24_no_event_is_told_of_a_log_that_came_during_the_round(
 ) -> None:
     author.publish(3)
     author.announce(2)
-    author.replica.keeper.round()
+    author.replica.outcome_loop.round()
     assert author.events == 3
     author.publish(3)
     author.announce(5)
@@ -117,7 +116,7 @@ def test_r24_no_event_is_told_of_a_log_that_came_during_the_round(
     author.replica._recorder.close()
     author.notice()
     author.announce(1)
-    author.replica.keeper.round()
+    author.replica.outcome_loop.round()
     assert author.events == 5
 
 
@@ -148,9 +147,9 @@ def test_r5_events_go_on_at_once_after_the_database_was_restored(
     with ConnectionPool[Connection](database_url, min_size=0, max_size=2, open=True) as pool:
         epochs = partial(next_epoch, pool)
         before = max(epochs(0) + 3_000, 5_000)
-        old = EventLog(journal, TOPICS.event, AGENT, MemorySnapshots(), lambda _: before)
+        old = EventAppender(journal, TOPICS.event, AGENT, MemorySnapshots(), lambda _: before)
         old.append("log", [event(0)])
-        restored = EventLog(journal, TOPICS.event, AGENT, DatabaseSnapshots(pool), epochs)
+        restored = EventAppender(journal, TOPICS.event, AGENT, DatabaseSnapshots(pool), epochs)
         with pytest.raises(ProducerFenced):
             restored.append("log", [event(0), event(1)])
         restored.append("log", [event(0), event(1)])
@@ -159,7 +158,7 @@ def test_r5_events_go_on_at_once_after_the_database_was_restored(
 
 
 def test_r5_events_of_logs_with_long_names_are_told_apart(journal: Journal) -> None:
-    log = EventLog(journal, TOPICS.event, AGENT, MemorySnapshots(), lambda above: above + 1)
+    log = EventAppender(journal, TOPICS.event, AGENT, MemorySnapshots(), lambda above: above + 1)
     for end in "xy":
         for _ in range(2):
             log.append("n" * 300 + end, [event(0)])
@@ -188,7 +187,7 @@ class LossyJournal:
 
 def test_an_event_that_can_never_be_told_is_counted_as_lost(journal: Journal) -> None:
     lossy: Any = LossyJournal(journal)
-    log = EventLog(lossy, TOPICS.event, AGENT, MemorySnapshots(), lambda above: above + 1)
+    log = EventAppender(lossy, TOPICS.event, AGENT, MemorySnapshots(), lambda above: above + 1)
     before = PUBLISHER_EVENTS_LOST._value.get()
     log.append("log", [event(0), event(1)])
     log.append("log", [event(0), event(1), event(2)])

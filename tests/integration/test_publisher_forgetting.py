@@ -11,8 +11,8 @@ from packhorse.db.metadata import BOOKKEEPER
 from packhorse.db.roles import act_as
 from packhorse.messaging.memory import MemoryJournal, MemoryLog
 from packhorse.messaging.topics import standard_topics
-from packhorse_services.publisher import outbox
-from packhorse_services.publisher.housekeeping import Housekeeping
+from packhorse_services.publisher.assembly.housekeeping import Housekeeping
+from packhorse_services.publisher.outbox import outbox_rows
 from tests.harness.publishing import TOPICS, Author, page, publish, request
 
 
@@ -32,7 +32,7 @@ def author(database_url: str, tmp_path: Path, log: MemoryLog) -> Iterator[Author
 def forget_below(author: Author, offset: int, limit: int) -> int:
     with connect(author.database_url, "tests") as connection:
         act_as(connection, BOOKKEEPER)
-        return outbox.forget_below(connection, offset, limit)
+        return outbox_rows.forget_below(connection, offset, limit)
 
 
 def tidy(author: Author) -> None:
@@ -106,7 +106,7 @@ def test_finding_nothing_to_forget_costs_no_reading_of_the_table(author: Author)
         connection.execute("ANALYZE bookkeeping.outbox")
         with connection.transaction():
             plan = connection.execute(
-                "EXPLAIN " + outbox.FORGET,
+                "EXPLAIN " + outbox_rows.FORGET,
                 (1000, 1, 1000, 1000),
             ).fetchall()
     lines = "\n".join(line for (line,) in plan)

@@ -8,8 +8,8 @@ from packhorse.messaging.api import Outgoing
 from packhorse.messaging.numbered import LARGEST
 from packhorse.wire.messages import Action, PackageEntry, PackageMessage
 from packhorse.wire.package_codec import encode_package
-from packhorse_services.publisher import slot_state
-from packhorse_services.publisher.journal_search import search
+from packhorse_services.publisher.outbox import append_state
+from packhorse_services.publisher.outbox.journal_search import search
 from tests.harness.publisher_service import PublisherService, as_
 from tests.harness.publisher_site import Site, publish
 from tests.harness.publishing import AGENT, TOPICS
@@ -118,6 +118,6 @@ def test_r30_a_journal_that_the_database_refuses_does_not_refuse_requests(
         assert (accepted.status_code, accepted.json()["offset"]) == (202, None)
 
     site.run(first)
-    raised = slot_state.raise_epoch
-    monkeypatch.setattr(slot_state, "raise_epoch", lambda c, _: raised(c, BIGGEST))
+    raised = append_state.raise_epoch
+    monkeypatch.setattr(append_state, "raise_epoch", lambda c, _: raised(c, BIGGEST))
     site.run(then)

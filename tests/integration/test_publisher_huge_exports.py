@@ -1,7 +1,6 @@
 """A huge export delays only its own producer, whose requests keep their order (R5; ADR 0012)."""
 
 import json
-import secrets
 import threading
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
@@ -16,22 +15,22 @@ from packhorse.blobs.open import open_blobs
 from packhorse.clock import SystemClock
 from packhorse.content.node import Node
 from packhorse.messaging.open import open_journal
-from packhorse_services.publisher.distribute import Packer
-from packhorse_services.publisher.exporter import Exporter
+from packhorse_services.publisher.publish.packer import Packer
+from packhorse_services.publisher.publish.request_intake import RequestIntake
 from tests.harness.exporters import running
+from tests.harness.noise import noise
 from tests.harness.producers import Source
 from tests.harness.publishing import AGENT, Author, page, request
 
-HUGE_BYTES = 1_250_000
 WAIT_S = 60.0
 
 
 @pytest.fixture
 def author(database_url: str, tmp_path: Path) -> Iterator[Author]:
-    """An author with a node that is too large to be exported under the slot."""
+    """An author with a node that is too large to be exported under the lock."""
     journal = open_journal(f"memory://{tmp_path}", client_name="tests")
     author = Author(database_url, journal, open_blobs(str(tmp_path / "blobs")))
-    huge = json.dumps({"noise": secrets.token_hex(HUGE_BYTES)})
+    huge = json.dumps({"noise": noise()})
     author.write(page("/bulk"), Node("/bulk/huge", "page", huge), page("/p"))
     yield author
     author.close()
@@ -66,8 +65,8 @@ def test_a_huge_export_delays_no_urgent_request(author: Author, agent: str) -> N
     slow = SlowBlobs(author.blobs)
     packer = Packer(cast(BlobStore, slow), AGENT, "instance", SystemClock())
     both = [
-        Exporter(author.replica(), SystemClock(), early=author.early(packer=packer)),
-        Exporter(author.replica(agent=agent), SystemClock()),
+        RequestIntake(author.replica(), SystemClock(), early=author.early(packer=packer)),
+        RequestIntake(author.replica(agent=agent), SystemClock()),
     ]
     with running(both) as exporters, slow.held():
         huge = exporters[0].submit(request(deep=["/bulk"]))
@@ -86,24 +85,24 @@ def test_r5_a_huge_export_delays_no_producer_but_its_own(author: Author) -> None
     quick, large = Source(author, "quick"), Source(author, "large")
     for source in (quick, large):
         source.register()
-    exporter = Exporter(
+    intake = RequestIntake(
         author.replica(),
         SystemClock(),
         early=author.early(packer=packer),
         of_producers=author.early(packer=packer),
     )
-    with running([exporter]), slow.held():
-        huge = exporter.submit(replace(large.request(1, "/p"), deep_paths=("/bulk",)))
+    with running([intake]), slow.held():
+        huge = intake.submit(replace(large.request(1, "/p"), deep_paths=("/bulk",)))
         assert slow.asked.wait(WAIT_S)
-        behind = exporter.submit(large.request(2, "/p"))
+        behind = intake.submit(large.request(2, "/p"))
         for sequence in (1, 2):
-            asked = exporter.submit(quick.request(sequence, "/p"))
+            asked = intake.submit(quick.request(sequence, "/p"))
             assert asked.future.result(WAIT_S).offset == sequence - 1
         assert not huge.future.done()
         assert not behind.future.done()
         slow.may_end.set()
         assert [one.future.result(WAIT_S).offset for one in (huge, behind)] == [2, 3]
-        assert exporter.submit(large.request(3, "/p")).future.result(WAIT_S).offset == 4
+        assert intake.submit(large.request(3, "/p")).future.result(WAIT_S).offset == 4
     assert large.journaled() == [1, 2, 3]
 
 
@@ -112,17 +111,17 @@ def test_r5_a_large_request_of_a_producer_does_not_overtake_its_small_ones(autho
     packer = Packer(cast(BlobStore, slow), AGENT, "instance", SystemClock())
     source = Source(author)
     source.register()
-    exporter = Exporter(
+    intake = RequestIntake(
         author.replica(),
         SystemClock(),
         early=author.early(),
         of_producers=author.early(packer=packer),
     )
     small = [replace(source.request(1, "/p"), paths=("/bulk/huge",)), source.request(2, "/p")]
-    with running([exporter]), slow.held():
-        first, second = map(exporter.submit, small)
+    with running([intake]), slow.held():
+        first, second = map(intake.submit, small)
         assert slow.asked.wait(WAIT_S)
-        deep = exporter.submit(replace(source.request(3, "/p"), deep_paths=("/p",)))
+        deep = intake.submit(replace(source.request(3, "/p"), deep_paths=("/p",)))
         slow.may_end.set()
         assert [one.future.result(WAIT_S).offset for one in (first, second, deep)] == [0, 1, 2]
     assert source.journaled() == [1, 2, 3]

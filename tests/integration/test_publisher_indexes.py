@@ -6,9 +6,9 @@ import pytest
 from psycopg import Connection
 
 from packhorse.db.connect import connect
-from packhorse_services.publisher.commands import store as commands
-from packhorse_services.publisher.outcomes import store
-from packhorse_services.publisher.outcomes.store import Keeping
+from packhorse_services.publisher.commands import command_rows as commands
+from packhorse_services.publisher.outcomes import outcome_rows
+from packhorse_services.publisher.outcomes.outcome_rows import Keeping
 from tests.harness.publishing import AGENT
 
 KEEPING = Keeping(failed_s=3600.0, others_s=3600.0)
@@ -55,9 +55,12 @@ def scans(connection: Connection) -> tuple[int, int]:
 def test_r30_no_periodic_query_goes_through_a_whole_table(connection: Connection) -> None:
     whole, by_index = scans(connection)
     assert commands.unsent(connection, AGENT, 50) == []
-    assert sum(store.failed_counts(connection, AGENT).values()) == 200
-    assert store.forget_of_other_logs(connection, AGENT, "log", keeping=KEEPING, limit=1_000) == 0
-    assert store.forget(connection, AGENT, "log", 0, keeping=KEEPING, limit=1_000) == 0
+    assert sum(outcome_rows.failed_counts(connection, AGENT).values()) == 200
+    assert (
+        outcome_rows.forget_of_other_logs(connection, AGENT, "log", keeping=KEEPING, limit=1_000)
+        == 0
+    )
+    assert outcome_rows.forget(connection, AGENT, "log", 0, keeping=KEEPING, limit=1_000) == 0
     after = scans(connection)
     assert after[0] == whole
     assert after[1] >= by_index + 4

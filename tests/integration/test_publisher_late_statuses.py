@@ -8,7 +8,7 @@ from packhorse.db.connect import connect
 from packhorse.messaging.api import Outgoing
 from packhorse.wire.command_codec import encode_command_status
 from packhorse.wire.messages import CommandState, CommandStatusMessage, ResetCommand, Status
-from packhorse_services.publisher.commands import store
+from packhorse_services.publisher.commands import command_rows
 from tests.harness.publisher_service import PublisherService
 from tests.harness.publisher_site import Site, publish, states, until_failed
 from tests.harness.publishing import AGENT, TOPICS
@@ -56,7 +56,7 @@ def test_r9_a_late_repeat_after_a_reset_changes_nothing_and_a_new_decision_does(
         journal_id = s.journal.identity(TOPICS.package)
         reset = ResetCommand("c" * 32, "sub1", AGENT, 0, journal_id=journal_id)
         with connect(s.author.database_url, "tests") as connection:
-            store.write(connection, reset)
+            command_rows.write(connection, reset)
         status = CommandStatusMessage("c" * 32, "sub1", AGENT, CommandState.APPLIED)
         encoded = encode_command_status(status)
         s.journal.append(TOPICS.status, Outgoing(encoded.value, encoded.headers)).result()

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from packhorse.db.connect import connect
-from packhorse_services.publisher import outbox
+from packhorse_services.publisher.outbox import outbox_rows
 from tests.harness.publisher_service import PublisherService
 from tests.harness.publisher_site import Site, publish
 from tests.harness.publishing import TOPICS
@@ -19,7 +19,7 @@ def site(database_url: str, tmp_path: Path) -> Site:
 
 def forget(s: PublisherService) -> int:
     with connect(s.author.database_url, "tests") as connection:
-        return outbox.forget_below(connection, s.journal.bounds(TOPICS.package).oldest, 100)
+        return outbox_rows.forget_below(connection, s.journal.bounds(TOPICS.package).oldest, 100)
 
 
 async def statuses(s: PublisherService, ids: list[str]) -> list[int]:
@@ -55,7 +55,7 @@ def test_r26_a_running_publisher_marks_packages_with_the_log_that_they_are_in(
 def test_r26_an_idle_publisher_notices_that_the_log_is_another(
     site: Site, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("packhorse_services.publisher.line._IDLE_S", 0.05)
+    monkeypatch.setattr("packhorse_services.publisher.publish.publish_queue._IDLE_S", 0.05)
 
     async def run(s: PublisherService) -> None:
         ids = await publish(s, 2)

@@ -18,10 +18,10 @@ from packhorse.messaging.open import open_journal
 from packhorse.packages.body import unpack
 from packhorse.runtime.metrics import PUBLISHER_EARLY_EXPORTS
 from packhorse.wire.topics import Topics
-from packhorse_services.publisher.distribute import DistributionRequest
-from packhorse_services.publisher.exporter import Exporter
-from packhorse_services.publisher.publishing import Publishing
-from packhorse_services.publisher.slot import Slot
+from packhorse_services.publisher.outbox.append_lock import AppendLock
+from packhorse_services.publisher.outbox.request import DistributionRequest
+from packhorse_services.publisher.publish.publishing import Publishing
+from packhorse_services.publisher.publish.request_intake import RequestIntake
 from tests.harness.exporters import running
 from tests.harness.kafka.broker import RunningKafka
 from tests.harness.postgres import Databases
@@ -59,8 +59,8 @@ def author(database_url: str, journal_url: str, tmp_path: Path) -> Iterator[Auth
     journal.close()
 
 
-def exporters_of(*publishings: Publishing) -> list[Exporter]:
-    return [Exporter(publishing, SystemClock()) for publishing in publishings]
+def exporters_of(*publishings: Publishing) -> list[RequestIntake]:
+    return [RequestIntake(publishing, SystemClock()) for publishing in publishings]
 
 
 class Versions:
@@ -82,7 +82,7 @@ Ask = Callable[[str, str], DistributionRequest]
 
 
 def edit_and_distribute(
-    seed: int, versions: Versions, exporters: list[Exporter], ask: Ask
+    seed: int, versions: Versions, exporters: list[RequestIntake], ask: Ask
 ) -> list[tuple[str, str, int, int | None]]:
     """Return package id, path, version at least, and offset of each distribution."""
     chance = random.Random(seed)
@@ -98,7 +98,7 @@ def edit_and_distribute(
 
 
 def play(
-    author: Author, exporters: list[Exporter], ask: Ask = request
+    author: Author, exporters: list[RequestIntake], ask: Ask = request
 ) -> list[tuple[str, str, int, int | None]]:
     versions = Versions(author)
     with running(exporters), ThreadPoolExecutor(THREADS) as pool:
@@ -135,7 +135,7 @@ def test_r6_no_stale_overwrite_however_many_race(author: Author) -> None:
 
 
 @pytest.mark.parametrize("journal_url", JOURNALS, indirect=True)
-def test_r6_no_stale_overwrite_by_what_is_exported_before_the_slot(author: Author) -> None:
+def test_r6_no_stale_overwrite_by_what_is_exported_before_the_lock(author: Author) -> None:
     chance = random.Random(1)
 
     def ask(path: str, other: str) -> DistributionRequest:
@@ -146,10 +146,12 @@ def test_r6_no_stale_overwrite_by_what_is_exported_before_the_slot(author: Autho
                 return request(deep=[path, other])
         return request(path, other)
 
-    exporters = [Exporter(author.replica(), SystemClock(), early=author.early()) for _ in range(2)]
-    before = [early_exports(outcome) for outcome in ("used", "stale", "under_slot")]
+    exporters = [
+        RequestIntake(author.replica(), SystemClock(), early=author.early()) for _ in range(2)
+    ]
+    before = [early_exports(outcome) for outcome in ("used", "stale", "under_lock")]
     check(author, play(author, exporters, ask))
-    after = [early_exports(outcome) for outcome in ("used", "stale", "under_slot")]
+    after = [early_exports(outcome) for outcome in ("used", "stale", "under_lock")]
     assert all(now > then for now, then in zip(after, before, strict=True))
 
 
@@ -183,7 +185,7 @@ def test_r5_replicas_race_on_a_journal_that_loses_acknowledgements(author: Autho
     assert stale(author) == []
 
 
-class NoSlot(Slot):
+class NoLock(AppendLock):
     """A broken publisher's: it exports and appends whenever it likes."""
 
     @contextmanager
@@ -191,11 +193,12 @@ class NoSlot(Slot):
         yield self._connected()
 
 
-def test_r6_the_checker_catches_a_publisher_without_the_slot(author: Author) -> None:
+@pytest.mark.proof
+def test_r6_the_checker_catches_a_publisher_without_the_lock(author: Author) -> None:
     held_back = AwayJournal(author.journal)
     held_back.may_append.clear()
-    slow = author.replica(journal=held_back, slot=NoSlot(author.slot_connection))
-    quick = author.replica(slot=NoSlot(author.slot_connection))
+    slow = author.replica(journal=held_back, lock=NoLock(author.lock_connection))
+    quick = author.replica(lock=NoLock(author.lock_connection))
     with ThreadPoolExecutor(1) as pool:
         slowly = pool.submit(publish, slow, request(PATHS[0]))
         assert held_back.asked.wait(120)
@@ -206,7 +209,7 @@ def test_r6_the_checker_catches_a_publisher_without_the_slot(author: Author) -> 
     assert stale(author) != []
 
 
-def test_r6_the_slot_orders_what_the_checker_saw(author: Author) -> None:
+def test_r6_the_lock_orders_what_the_checker_saw(author: Author) -> None:
     held_back = AwayJournal(author.journal)
     held_back.may_append.clear()
     slow, quick = author.replica(journal=held_back), author.replica()
@@ -215,14 +218,14 @@ def test_r6_the_slot_orders_what_the_checker_saw(author: Author) -> None:
         assert held_back.asked.wait(120)
         author.write(page(PATHS[0], 1))
         quickly = pool.submit(publish, quick, request(PATHS[0]))
-        eventually(lambda: author.rows(WAITS_FOR_THE_SLOT))
+        eventually(lambda: author.rows(WAITS_FOR_THE_LOCK))
         held_back.may_append.set()
         slowly.result()
         quickly.result()
     assert [version for _, _, _, version in carried(author)] == [0, 1]
 
 
-WAITS_FOR_THE_SLOT = "SELECT FROM pg_locks WHERE locktype = 'advisory' AND NOT granted"
+WAITS_FOR_THE_LOCK = "SELECT FROM pg_locks WHERE locktype = 'advisory' AND NOT granted"
 
 
 def test_r6_one_package_never_mixes_two_states(author: Author) -> None:

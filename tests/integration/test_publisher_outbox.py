@@ -1,10 +1,10 @@
 """What a group of requests leaves in the author's database, and what is forgotten again."""
 
 import json
-import secrets
 from collections.abc import Iterator
 from concurrent.futures import Future
 from pathlib import Path
+from typing import Any
 
 import psycopg
 import pytest
@@ -20,12 +20,13 @@ from packhorse.messaging.open import open_journal
 from packhorse.packages.body import unpack
 from packhorse.packages.build import PathMissing, PathRefused
 from packhorse.wire.messages import Action
-from packhorse_services.publisher.distribute import DistributionRequest, Draft, Packer
-from packhorse_services.publisher.housekeeping import Housekeeping
-from packhorse_services.publisher.idempotency import KeyReused
-from packhorse_services.publisher.pending import Pending
-from packhorse_services.publisher.publishing import OutboxFull, Patience
+from packhorse_services.publisher.assembly.housekeeping import Housekeeping
+from packhorse_services.publisher.outbox.idempotency import KeyReused
+from packhorse_services.publisher.outbox.request import DistributionRequest, Draft, Pending
+from packhorse_services.publisher.publish.packer import Packer
+from packhorse_services.publisher.publish.publishing import JournalPatience, OutboxFull
 from tests.harness.clock import ManualClock
+from tests.harness.noise import noise
 from tests.harness.publishing import (
     TOPICS,
     Author,
@@ -46,12 +47,8 @@ def author(database_url: str, tmp_path: Path) -> Iterator[Author]:
     author.close()
 
 
-def noise(size: int) -> str:
-    return json.dumps({"noise": secrets.token_hex(size // 2)})
-
-
 def test_r7_a_large_body_is_stored_and_remembered_with_its_offset(author: Author) -> None:
-    author.write(Node("/big", "page", noise(2_500_000)))
+    author.write(Node("/big", "page", json.dumps({"noise": noise()})))
     publish(author.replica(), request("/p0"))
     [pending] = publish(author.replica(), request("/big"))
     [_, placed] = author.journaled()
@@ -94,11 +91,11 @@ def test_a_request_that_breaks_its_statement_fails_alone(
     draft = Packer.draft
 
     def divide(
-        packer: Packer, connection: psycopg.Connection, asked: DistributionRequest, package_id: str
+        packer: Packer, connection: psycopg.Connection, asked: DistributionRequest, *rest: Any
     ) -> Draft:
         if asked.paths == ("/p1",):
             connection.execute("SELECT 1 / 0")
-        return draft(packer, connection, asked, package_id)
+        return draft(packer, connection, asked, *rest)
 
     monkeypatch.setattr(Packer, "draft", divide)
     group = publish(author.replica(), request("/p0"), request("/p1"), request("/p2"))
@@ -109,7 +106,7 @@ def test_a_request_that_breaks_its_statement_fails_alone(
 def test_a_blob_store_that_is_away_fails_only_what_needs_it(
     author: Author, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    author.write(Node("/big", "page", noise(2_500_000)))
+    author.write(Node("/big", "page", json.dumps({"noise": noise()})))
 
     def away(*_: object, **__: object) -> None:
         raise BlobStoreUnavailable("the store is away")
@@ -156,7 +153,7 @@ def test_the_outbox_fills_while_the_journal_is_away(author: Author) -> None:
     away, clock = AwayJournal(author.journal), ManualClock()
     away.away = True
     replica = author.replica(
-        journal=away, clock=clock, patience=Patience(settle_s=0, outbox_packages=3)
+        journal=away, clock=clock, patience=JournalPatience(settle_s=0, outbox_packages=3)
     )
     for number in range(3):
         [pending] = publish(replica, request(f"/p{number}"))

@@ -9,7 +9,7 @@ from psycopg import Connection
 
 from packhorse.messaging.api import JournalUnavailable
 from packhorse.wire.messages import Status
-from packhorse_services.publisher.outcomes.cursors import Cursor
+from packhorse_services.publisher.outcomes.progress import TopicCursor
 from tests.harness.publisher_service import PublisherService
 from tests.harness.publisher_site import Site, publish, until_failed
 
@@ -24,7 +24,7 @@ class BlindRecorder:
 
     packages = ""
 
-    def record(self, _: Connection) -> Cursor:
+    def record(self, _: Connection) -> TopicCursor:
         raise JournalUnavailable("not authorized to read the topic")
 
     def close(self) -> None:
@@ -41,7 +41,7 @@ def test_r18_a_replica_that_cannot_read_statuses_leaves_them_to_another(
     async def first(s: PublisherService) -> None:
         [package_id] = await publish(s, 1)
         await s.announce("sub1", -1)
-        s.keeper._recorder = BlindRecorder()  # type: ignore[assignment]
+        s.outcome_loop._recorder = BlindRecorder()  # type: ignore[assignment]
         s.status("sub1", 0, Status.REMOVED_FAILED, package_id=package_id)
         replica = PublisherService(database_url, tmp_path)
         await asyncio.to_thread(replica.run, second)
@@ -64,12 +64,12 @@ def test_r18_a_replica_that_cannot_tell_events_leaves_the_turn_too(
             """Nothing is known."""
 
     async def second(other: PublisherService) -> None:
-        assert await asyncio.to_thread(other.keeper._progress.reached, 1, 30)
-        await other.until(lambda: asyncio.sleep(0, other.keeper._progress.here))
+        assert await asyncio.to_thread(other.outcome_loop._progress.reached, 1, 30)
+        await other.until(lambda: asyncio.sleep(0, other.outcome_loop._progress.here))
 
     async def first(s: PublisherService) -> None:
         [package_id] = await publish(s, 1)
-        s.keeper._notifier = MuteNotifier()  # type: ignore[assignment]
+        s.outcome_loop._event_publisher = MuteNotifier()  # type: ignore[assignment]
         s.status("sub1", 0, Status.IMPORTED, package_id=package_id)
         await s.announce("sub1", 0)
         assert await asyncio.to_thread(refused.acquire, timeout=90)

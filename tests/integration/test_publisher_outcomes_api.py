@@ -12,11 +12,11 @@ from packhorse.wire.command_codec import encode_command_status
 from packhorse.wire.messages import (
     CommandState,
     CommandStatusMessage,
-    LaneState,
     ResetCommand,
     Status,
+    SubscriptionState,
 )
-from packhorse_services.publisher.commands import store
+from packhorse_services.publisher.commands import command_rows
 from tests.harness.publisher_service import PublisherService
 from tests.harness.publisher_site import Site, publish, states, told, until_failed, until_remembered
 from tests.harness.publishing import AGENT, TOPICS
@@ -36,24 +36,63 @@ def test_r18_an_import_is_not_shown_before_it_can_no_longer_be_a_failure(site: S
         s.status("sub1", 0, Status.REMOVED_FAILED, package_id=package_id, reason="late")
         await s.announce("sub1", 0)
         found = await s.get(f"/distributions/{package_id}")
-        assert found["state"] == "DISTRIBUTED"
+        assert found["state"] == "PARTLY_DISTRIBUTED"
         [part] = found["subscribers"]
         assert (part["state"], part["reason"]) == ("REMOVED_FAILED", "late")
 
     site.run(scenario)
 
 
-def test_a_part_that_waits_tells_why_its_lane_stands_still(site: Site) -> None:
+def test_r31_done_and_imported_everywhere_are_two_states(site: Site) -> None:
+    outcomes = (None, Status.REMOVED_FAILED, Status.REMOVED, Status.SKIPPED)
+
+    async def scenario(s: PublisherService) -> None:
+        ids = await publish(s, 4)
+        for name in ("sub1", "sub2"):
+            await s.announce(name, -1)
+        wait = {"Prefer": "wait=30", "Idempotency-Key": "last"}
+        waiting = asyncio.create_task(s.distribute("/p4", headers=wait))
+        await s.until(lambda: known(s, 5))
+        for offset, status in enumerate((*outcomes, Status.REMOVED_FAILED)):
+            if status is not None:
+                s.status("sub2", offset, status)
+        await s.announce("sub1", 4)
+        await s.announce("sub2", 4)
+        answer = (await waiting).json()
+        assert answer["state"] == "PARTLY_DISTRIBUTED"
+        everywhere = {ids[0]: "DISTRIBUTED"}
+        expected = everywhere | dict.fromkeys([*ids[1:], answer["id"]], "PARTLY_DISTRIBUTED")
+        found = {one: (await s.get(f"/distributions/{one}"))["state"] for one in expected}
+        assert found == expected
+        listed = {
+            one["id"]: one["state"] for one in (await s.get("/distributions"))["distributions"]
+        }
+        assert listed == expected
+        for state in set(expected.values()):
+            some = (await s.get(f"/distributions?state={state}"))["distributions"]
+            assert {one["id"] for one in some} == {
+                one for one in expected if expected[one] == state
+            }
+        assert {one["package_id"]: one["state"] for one in await told(s, 5)} == expected
+
+    site.run(scenario)
+
+
+async def known(s: PublisherService, count: int) -> bool:
+    return len((await s.get("/distributions"))["distributions"]) == count
+
+
+def test_a_part_that_waits_tells_why_its_subscription_stands_still(site: Site) -> None:
     async def scenario(s: PublisherService) -> None:
         [package_id] = await publish(s, 1)
         told = {
-            (LaneState.PAUSED, ""): "PAUSED",
-            (LaneState.STOPPED, ""): "STOPPED",
-            (LaneState.WAITING_FOR_SUBSCRIBER, "golden is behind"): (
+            (SubscriptionState.PAUSED, ""): "PAUSED",
+            (SubscriptionState.STOPPED, ""): "STOPPED",
+            (SubscriptionState.WAITING_FOR_SUBSCRIBER, "golden is behind"): (
                 "WAITING_FOR_SUBSCRIBER: golden is behind"
             ),
-            (LaneState.GAP, "offset 3 is gone"): "GAP: offset 3 is gone",
-            (LaneState.RUNNING, ""): "",
+            (SubscriptionState.GAP, "offset 3 is gone"): "GAP: offset 3 is gone",
+            (SubscriptionState.RUNNING, ""): "",
         }
         for number, ((state, error), reason) in enumerate(told.items()):
             name = f"sub{number}"
@@ -93,7 +132,7 @@ def test_an_offset_reset_takes_back_what_will_be_decided_anew(site: Site) -> Non
         journal_id = s.journal.identity(TOPICS.package)
         reset = ResetCommand("c" * 32, "sub1", AGENT, 0, journal_id=journal_id)
         with connect(s.author.database_url, "tests") as connection:
-            store.write(connection, reset)
+            command_rows.write(connection, reset)
         status = CommandStatusMessage("c" * 32, "sub1", AGENT, CommandState.APPLIED)
         encoded = encode_command_status(status)
         for _ in range(2):  # it may come twice, the second time after a package was decided anew
@@ -126,6 +165,11 @@ def test_r16_a_subscriber_of_hours_ago_is_shown_after_a_restart(site: Site) -> N
         site.rows(
             "UPDATE bookkeeping.known_subscriber SET seen_at = now() - make_interval(hours => %s) "
             "RETURNING agent",
+            hours,
+        )
+        site.rows(
+            "UPDATE bookkeeping.outbox SET accepted_at = now() - make_interval(hours => %s, "
+            "mins => 1) RETURNING package_id",
             hours,
         )
         site.recreate(TOPICS.discovery)
@@ -173,7 +217,7 @@ def test_another_replica_shows_the_same_and_takes_over(site: Site) -> None:
             return [queue["errors"] for queue in (await s.get("/queues"))["queues"]] == [1]
 
         await s.until(counted)
-        leader.keeper.stop(60)
+        leader.outcome_loop.stop(60)
         s.status("sub1", 1, Status.REMOVED, package_id=ids[1])
         await s.announce("sub1", 1)
         assert await states(s, ids[1]) == {"sub1": "REMOVED"}

@@ -59,10 +59,16 @@ def test_a_source_registers_sends_and_asks_how_far_it_has_come(service: Publishe
 
 def test_what_a_source_is_refused_says_what_to_do(service: PublisherService) -> None:
     async def scenario(service: PublisherService) -> None:
-        assert kind(await send(service, 1, 1)) == (409, "producer-unknown")
+        stranger = await send(service, 1, 1)
+        assert kind(stranger) == (409, "producer-unknown")
+        assert "PUT /producers/import, " in stranger.json()["detail"]
+        nobody = await service.client.get("/producers/nobody")
+        assert "PUT /producers/nobody registers it" in nobody.json()["detail"]
         old = (await register(service)).json()["epoch"]
         new = (await register(service)).json()["epoch"]
-        assert kind(await send(service, old, 1)) == (409, "producer-fenced")
+        fenced = await send(service, old, 1)
+        assert kind(fenced) == (409, "producer-fenced")
+        assert fenced.json()["detail"].endswith("register again with PUT /producers/import")
         assert (await send(service, new, 5)).status_code == 202
         assert kind(await send(service, new, 4)) == (410, "sequence-passed")
         assert kind(await send(service, new, 6, "/none")) == (404, "not-found")

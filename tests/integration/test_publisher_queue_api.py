@@ -1,14 +1,24 @@
 """Queues over HTTP: what subscribers have still to import, and clearing it (R15-R19)."""
 
+from functools import partial
 from pathlib import Path
+from typing import Any
 
 import pytest
 
-from packhorse.messaging.api import Edge
+from packhorse.messaging.api import LogEnd, Outgoing
 from packhorse.wire.command_codec import decode_command
-from packhorse.wire.messages import ClearCommand, LaneState, Status
+from packhorse.wire.messages import (
+    Action,
+    ClearCommand,
+    PackageEntry,
+    PackageMessage,
+    Status,
+    SubscriptionState,
+)
+from packhorse.wire.package_codec import encode_package
 from tests.harness.publisher_service import PublisherService
-from tests.harness.publishing import TOPICS, page
+from tests.harness.publishing import AGENT, TOPICS, page
 
 
 @pytest.fixture
@@ -60,23 +70,35 @@ def test_r15_a_queue_shows_what_is_above_the_offset_page_by_page(service: Publis
 
 def test_r16_states(service: PublisherService) -> None:
     async def scenario(s: PublisherService) -> None:
-        await queue_of_five(s)
+        ids = await queue_of_five(s)
         await see(s, 5)
-        for retries, state in ((0, "RUNNING"), (2, "RUNNING"), (3, "BLOCKED")):
+        await s.announce("sub1", -1)
+        assert (await s.get("/queues/sub1"))["state"] == "RUNNING"
+        # The first failures for a missing blob are no attempts (ADR 5), and are told all the same.
+        for retries, state in ((0, "RETRYING"), (2, "RETRYING"), (3, "BLOCKED")):
             await s.announce(
                 "sub1", -1, retries=retries, last_error="boom", blocked_since_ms=10**12
             )
+            await s.until(partial(_says, s, "boom"))
             queue = await s.get("/queues/sub1")
-            assert (queue["state"], queue["head"]["attempts"]) == (state, retries)
+            assert (queue["state"], queue["reason"]) == (state, "boom")
+            assert queue["head"]["attempts"] == retries
+            [part] = (await s.get(f"/distributions/{ids[0]}"))["subscribers"]
+            assert (part["state"], part["attempts"]) == ("RETRYING", retries)
+            assert part["reason"] == "boom"
         assert queue["head"]["last_error"] == "boom"
         assert queue["head"]["blocked_since"] == "2001-09-09T01:46:40Z"
-        await s.announce("sub1", -1, state=LaneState.GAP)
+        await s.announce("sub1", -1, state=SubscriptionState.GAP)
         [summary] = (await s.get("/queues"))["queues"]
         assert (summary["state"], summary["length"]) == ("GAP", 5)
         [subscriber] = (await s.get("/subscribers"))["subscribers"]
-        assert (subscriber["lag_packages"], subscriber["max_retries"]) == (5, -1)
+        assert (subscriber["behind"], subscriber["max_retries"]) == (5, -1)
 
     service.run(scenario)
+
+
+async def _says(s: PublisherService, reason: str) -> bool:
+    return bool((await s.get("/queues/sub1"))["reason"] == reason)
 
 
 def test_an_unchanged_queue_is_not_sent_again(service: PublisherService) -> None:
@@ -125,7 +147,7 @@ def test_r18_the_error_queue_has_reason_and_attempts(service: PublisherService) 
 
 
 def commands(s: PublisherService) -> list[ClearCommand]:
-    with s.author.journal.reader(TOPICS.command, Edge.OLDEST) as reader:
+    with s.author.journal.reader(TOPICS.command, LogEnd.OLDEST) as reader:
         return [decode_command(record.headers, record.value) for record in reader.poll(0.1)]
 
 
@@ -188,6 +210,7 @@ def test_r19_clear_refuses_what_would_remove_too_much(service: PublisherService)
         refused = await s.client.post("/queues/sub1/clear")
         assert refused.status_code == 409
         assert "not editable" in refused.json()["detail"]
+        assert "PACKHORSE_EDITABLE=true" in refused.json()["detail"]
         assert commands(s) == []
 
     service.run(scenario)
@@ -207,3 +230,41 @@ def test_r17_a_late_subscriber_sees_what_is_older_than_the_publisher(
     service.author.write(*(page(f"/p{number}") for number in range(5)))
     service.run(before)
     PublisherService(database_url, tmp_path).run(after)
+
+
+def test_r14_a_record_that_no_queue_shows_is_shown_as_failing_and_can_be_cleared(
+    service: PublisherService,
+) -> None:
+    """Its header says TEST, and its value is garbage."""
+
+    async def scenario(s: PublisherService) -> None:
+        await s.announce("sub1", -1, editable=True)
+        await s.accepted("/p0")
+        await see(s, 1)
+        await s.announce("sub1", 0, editable=True)
+        assert (await s.get("/queues/sub1"))["state"] == "IDLE"
+        entry = PackageEntry("forged", AGENT, Action.TEST, ("/p0",))
+        headers = encode_package(PackageMessage(entry)).headers
+        poison = s.author.journal.append(TOPICS.package, Outgoing(b"\xff" * 40, headers))
+        offset = poison.result(30).offset
+        told: dict[str, Any] = {"retries": 3, "last_error": "no PackageMessage", "editable": True}
+        await s.announce("sub1", 0, state=SubscriptionState.BLOCKED, **told)
+        queue = await s.client.get("/queues/sub1")
+        shown = queue.json()
+        assert (shown["state"], shown["length"], shown["entries"]) == ("BLOCKED", 0, [])
+        assert (shown["head"]["attempts"], shown["head"]["last_error"]) == (3, "no PackageMessage")
+        assert (await s.get("/subscribers/sub1"))["state"] == "BLOCKED"
+        await s.announce("sub1", 0, **{**told, "retries": 1})
+        assert (await s.get("/queues/sub1"))["state"] == "RETRYING"
+        beyond = await s.client.post("/queues/sub1/clear", json={"up_to_offset": offset + 1})
+        assert (beyond.status_code, beyond.json()["type"]) == (422, "/problems/beyond-newest")
+        bodies: list[tuple[Any, dict[str, str]]] = [
+            ({"up_to_offset": offset}, {}),
+            ({}, {}),
+            ({}, {"If-Match": (await s.client.get("/queues/sub1")).headers["etag"]}),
+        ]
+        for body, more in bodies:
+            cleared = await s.client.post("/queues/sub1/clear", json=body, headers=more)
+            assert (cleared.status_code, cleared.json()["up_to_offset"]) == (202, offset)
+
+    service.run(scenario)

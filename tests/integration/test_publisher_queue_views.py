@@ -5,9 +5,9 @@ from typing import Any
 
 import pytest
 
-from packhorse.wire.messages import LaneState
-from packhorse_services.publisher.queues import scanning
-from packhorse_services.publisher.queues.ranges import RangeFetch
+from packhorse.wire.messages import SubscriptionState
+from packhorse_services.publisher.queues.cache import scanning
+from packhorse_services.publisher.queues.cache.ranges import RangeFetch
 from tests.harness.publisher_service import PublisherService
 from tests.harness.publishing import page
 
@@ -93,7 +93,7 @@ def test_a_filtered_page_costs_a_bounded_amount_of_looking(
     service: PublisherService, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(scanning, "SCAN", 1)
-    monkeypatch.setattr("packhorse_services.publisher.queues.columns._ENTRIES", 2)
+    monkeypatch.setattr("packhorse_services.publisher.queues.cache.columns._ENTRIES", 2)
 
     async def scenario(s: PublisherService) -> None:
         await fill(s)
@@ -104,13 +104,13 @@ def test_a_filtered_page_costs_a_bounded_amount_of_looking(
     service.run(scenario)
 
 
-def test_q20_the_slowest_of_the_editable_and_of_all(service: PublisherService) -> None:
+def test_the_slowest_of_the_editable_and_of_all(service: PublisherService) -> None:
     async def scenario(s: PublisherService) -> None:
         nobody = await s.get("/queues")
         assert (nobody["slowest"], nobody["slowest_editable"], nobody["queues"]) == (None, None, [])
         await fill(s)
         await s.announce("sub1", 4)
-        await s.announce("sub2", 1, retries=3, last_error="boom", state=LaneState.BLOCKED)
+        await s.announce("sub2", 1, retries=3, last_error="boom", state=SubscriptionState.BLOCKED)
         one_kind = await s.get("/queues")
         assert (one_kind["slowest"]["subscriber"], one_kind["slowest_editable"]) == ("sub2", None)
         await s.announce("sub 3", 2, editable=True)
@@ -132,8 +132,9 @@ def test_a_subscriber_is_shown_whole(service: PublisherService) -> None:
         await fill(s)
         told: dict[str, Any] = {"blocked_since_ms": 10**12, "next_attempt_ms": 10**12 + 5000}
         await s.announce("sub1", 2, retries=2, last_error="boom", settled_offset=1, **told)
+        assert (await s.get("/subscribers/sub1"))["incomplete"] is False
         shown = await s.get("/subscribers/sub1")
-        assert shown["lag_packages"] == shown["lag_at_least"] == shown["lag_at_most"] == 4
+        assert shown["behind"] == shown["behind_at_least"] == shown["behind_at_most"] == 4
         assert (shown["offset"], shown["settled_offset"], shown["attempts"]) == (2, 1, 2)
         assert shown["blocked_since"] == "2001-09-09T01:46:40Z"
         assert shown["next_attempt_at"] == "2001-09-09T01:46:45Z"
@@ -141,6 +142,9 @@ def test_a_subscriber_is_shown_whole(service: PublisherService) -> None:
             {**one, "lag_seconds": shown["lag_seconds"]}
             for one in (await s.get("/subscribers"))["subscribers"]
         ]
+        await s.announce("sub1", 3, started_offset=2, settled_offset=3, incomplete=True)
+        shown = await s.get("/subscribers/sub1")
+        assert (shown["started_offset"], shown["incomplete"]) == (2, True)
 
     service.run(scenario)
 
@@ -178,7 +182,7 @@ def test_r17_one_slow_subscriber_hides_no_other(
     restarted(service, database_url, tmp_path, monkeypatch).run(scenario)
 
 
-def test_lim3_a_journal_that_is_away_keeps_nobody_waiting(
+def test_a_journal_that_is_away_keeps_nobody_waiting(
     service: PublisherService, database_url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     async def scenario(s: PublisherService) -> None:

@@ -16,9 +16,9 @@ from packhorse.messaging.topics import standard_topics
 from packhorse.wire.codec import encode_status
 from packhorse.wire.messages import Action, PackageEntry, PackageMessage, Status, StatusMessage
 from packhorse.wire.package_codec import encode_package
-from packhorse_services.publisher.commands.store import note_status
+from packhorse_services.publisher.commands.command_rows import note_status
 from packhorse_services.publisher.outcomes.recorder import Recorder
-from packhorse_services.publisher.outcomes.turn import Turn
+from packhorse_services.publisher.outcomes.recorder_lock import RecorderLock
 from tests.harness.publishing import AGENT, TOPICS
 
 FAILURES = 60
@@ -41,7 +41,7 @@ class Watched:
 
 @pytest.fixture
 def connection(database_url: str) -> Iterator[Connection]:
-    turn = Turn(AGENT, partial(connect, database_url, "tests", autocommit=True))
+    turn = RecorderLock(AGENT, partial(connect, database_url, "tests", autocommit=True))
     connection = turn.take()
     assert connection is not None
     yield connection

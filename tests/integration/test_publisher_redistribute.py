@@ -109,6 +109,7 @@ def test_r18_redistributing_is_a_new_request_of_the_same_paths_to_all(site: Site
             assert (missing.status_code, missing.json()["type"]) == (
                 *(404, "/problems/not-in-error-queue"),
             )
+            assert f"GET {wrong.rpartition('/')[0]} lists them" in missing.json()["detail"]
         unknown = await s.client.post("/queues/sub1/errors/7/redistribute")
         assert (unknown.status_code, unknown.json()["type"]) == (409, "/problems/paths-unknown")
         assert "POST /distribute" in unknown.json()["detail"]

@@ -15,10 +15,10 @@ from packhorse.content.node import Node
 from packhorse.messaging.kafka.clients import BATCH_BYTES
 from packhorse.messaging.open import open_journal
 from packhorse.wire.topics import MAX_RECORD_BYTES, Topics
-from packhorse_services.publisher.delivery import Delivery, TopicTooSmall
-from packhorse_services.publisher.distribute import Packer
-from packhorse_services.publisher.publishing import Patience, Publishing
-from packhorse_services.publisher.slot import Slot
+from packhorse_services.publisher.outbox.append_lock import AppendLock
+from packhorse_services.publisher.outbox.journal_appender import JournalAppender, TopicTooSmall
+from packhorse_services.publisher.publish.packer import Packer
+from packhorse_services.publisher.publish.publishing import JournalPatience, Publishing
 from tests.harness.clock import ManualClock
 from tests.harness.kafka.broker import RunningKafka
 from tests.harness.postgres import Databases
@@ -93,13 +93,13 @@ def test_a_package_that_the_topic_refuses_waits_and_keeps_the_order(
 ) -> None:
     clock, topic = ManualClock(), author.topics.package
     resize(topic, SMALL)
-    delivery = Delivery(author.journal, topic)
+    delivery = JournalAppender(author.journal, topic)
     publishing = Publishing(
-        Slot(author.slot_connection),
+        AppendLock(author.lock_connection),
         Packer(author.blobs, AGENT, "instance", clock),
         delivery,
         clock=clock,
-        patience=Patience(settle_s=0, outbox_packages=2),
+        patience=JournalPatience(settle_s=0, outbox_packages=2),
     )
     [before] = publish(publishing, request("/small"))
     [large] = publish(publishing, request("/large"))

@@ -8,11 +8,11 @@ from hypothesis.errors import Flaky
 from hypothesis.stateful import run_state_machine_as_test
 
 from packhorse.messaging.sql.segments import SegmentLimits
-from packhorse_services.publisher.queues.cache import QueueCache
-from packhorse_services.publisher.queues.columns import Segment
-from packhorse_services.publisher.queues.feed import QueueFeed
+from packhorse_services.publisher.queues.cache.columns import ColumnSegment
+from packhorse_services.publisher.queues.cache.queue_cache import QueueCache
+from packhorse_services.publisher.queues.cache.queue_feed import QueueFeed
+from packhorse_services.publisher.queues.cache.scanning import QueuePage
 from packhorse_services.publisher.queues.queue import Queues
-from packhorse_services.publisher.queues.scanning import Page
 from tests.harness.journals import JournalBackend, KafkaBackend, MemoryBackend, SqlBackend
 from tests.harness.kafka.broker import RunningKafka
 from tests.harness.queue_model import QueueMachine
@@ -74,15 +74,20 @@ BROKEN: dict[str, tuple[type, str, Any]] = {
     "the cache grows": (QueueCache, "_shrink", lambda _: None),
     "what the log forgot is shown": (QueueCache, "forget_below", lambda *_: None),
     "bytes by the segment": (QueueCache, "backlog", _bytes_of_whole_segments),
-    "prefixes of names": (Segment, "_is_below", lambda *_: True),
+    "prefixes of names": (ColumnSegment, "_is_below", lambda *_: True),
     "pages end where the cache begins": (
         *(QueueFeed, "_continued"),
-        lambda _, __, page: Page(page.entries),
+        lambda _, __, page: QueuePage(page.entries),
     ),
-    "offsets of another log": (Queues, "lane_of", lambda self, one: one.lanes[self.agent]),
+    "offsets of another log": (
+        Queues,
+        "subscription_of",
+        lambda self, one: one.subscriptions[self.agent],
+    ),
 }
 
 
+@pytest.mark.proof
 @pytest.mark.parametrize("fault", BROKEN)
 def test_the_machine_finds_what_is_broken(fault: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(*BROKEN[fault])

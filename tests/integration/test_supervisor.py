@@ -10,9 +10,9 @@ from pathlib import Path
 
 import pytest
 
-from packhorse_services.cli.child import Child, Program, bound_log
-from packhorse_services.cli.ports import free_port
-from packhorse_services.cli.supervisor import StartFailed, Supervisor
+from packhorse_services.cli.stack.child import ChildProcess, ChildProgram, bound_log
+from packhorse_services.cli.stack.ports import free_port
+from packhorse_services.cli.stack.supervisor import StartFailed, Supervisor
 
 _SERVER = """
 import http.server, signal, sys
@@ -26,9 +26,9 @@ http.server.HTTPServer(("127.0.0.1", int(sys.argv[2])), Ready).serve_forever()
 """
 
 
-def _program(name: str, code: str = _SERVER) -> Program:
+def _program(name: str, code: str = _SERVER) -> ChildProgram:
     port = free_port()
-    return Program(
+    return ChildProgram(
         name, (sys.executable, "-c", code, name, str(port)), {}, f"http://127.0.0.1:{port}"
     )
 
@@ -39,10 +39,12 @@ class Stage:
     def __init__(self, folder: Path) -> None:
         self.folder = folder
         self.told: list[str] = []
-        self.children: list[Child] = []
+        self.children: list[ChildProcess] = []
 
-    def supervisor(self, *programs: Program) -> Supervisor:
-        children = [Child(program, self.folder / f"{program.name}.log") for program in programs]
+    def supervisor(self, *programs: ChildProgram) -> Supervisor:
+        children = [
+            ChildProcess(program, self.folder / f"{program.name}.log") for program in programs
+        ]
         self.children += children
         return Supervisor(children, self.told.append)
 
@@ -110,9 +112,10 @@ def test_what_ignores_the_request_is_killed(stage: Stage) -> None:
 def test_a_child_does_not_outlive_a_killed_supervisor(tmp_path: Path) -> None:
     code = f"""
 import pathlib, sys, time
-from packhorse_services.cli.child import Child, Program
+from packhorse_services.cli.stack.child import ChildProcess, ChildProgram
 sleeper = (sys.executable, "-c", "import time; time.sleep(600)")
-child = Child(Program("x", sleeper, {{}}, ""), pathlib.Path({str(tmp_path / "x.log")!r}))
+program = ChildProgram("x", sleeper, {{}}, "")
+child = ChildProcess(program, pathlib.Path({str(tmp_path / "x.log")!r}))
 child.spawn()
 print(child.pid, flush=True)
 time.sleep(600)
@@ -158,8 +161,9 @@ def test_a_file_that_contradicts_a_setting_is_not_inherited(
     monkeypatch.setenv("PACKHORSE_LOG_LEVEL", "DEBUG")
     code = "import os; raise SystemExit(sorted(k for k in os.environ if 'PACKHORSE' in k))"
     command = (sys.executable, "-c", code)
-    child = Child(
-        Program("x", command, {"PACKHORSE_JOURNAL_URL": "memory://"}, ""), stage.folder / "x.log"
+    child = ChildProcess(
+        ChildProgram("x", command, {"PACKHORSE_JOURNAL_URL": "memory://"}, ""),
+        stage.folder / "x.log",
     )
     child.spawn()
     _wait_for(lambda: child.ended() is not None)

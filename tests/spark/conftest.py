@@ -7,7 +7,7 @@ import pytest
 from pyspark import SparkContext
 from pyspark.sql import SparkSession
 
-from packhorse_services.pipeline.session import end_spark
+from packhorse_services.pipeline.engine.session import end_spark
 from tests.harness.spark import spark_for_tests
 
 
@@ -32,16 +32,11 @@ def forgotten() -> Iterator[None]:
         context._jvm.org.apache.spark.sql.delta.DeltaLog.clearCache()
 
 
-@pytest.fixture
-def interpreted(spark: SparkSession) -> Iterator[None]:
-    """Plans run without being compiled first, which for a handful of rows takes half the time."""
-    quick = {
-        "spark.sql.codegen.wholeStage": "false",
-        "spark.sql.codegen.factoryMode": "NO_CODEGEN",
-        "spark.sql.adaptive.enabled": "false",
-    }
-    for name, value in quick.items():
-        spark.conf.set(name, value)
+@pytest.fixture(scope="module")
+def several_partitions(spark: SparkSession) -> Iterator[None]:
+    """Let plans have more than one partition: what belongs together must be brought together."""
+    name = "spark.sql.shuffle.partitions"
+    before = spark.conf.get(name)
+    spark.conf.set(name, "2")
     yield
-    for name in quick:
-        spark.conf.unset(name)
+    spark.conf.set(name, before)

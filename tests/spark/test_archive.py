@@ -1,4 +1,4 @@
-"""What is in the journal is in the archive, raw and decoded, once (I18, S9)."""
+"""What is in the journal is in the archive, raw and decoded, once."""
 
 import hashlib
 import os
@@ -13,9 +13,9 @@ from packhorse.blobs.open import open_blobs
 from packhorse.wire.messages import PackageBody
 from packhorse.wire.package_codec import encode_package
 from packhorse.wire.record import Encoded
-from packhorse_services.pipeline import tables
-from packhorse_services.pipeline.archive.bodies import MISSING
-from packhorse_services.pipeline.archive.delta import SILVER
+from packhorse_services.pipeline.archive.silver_files import MISSING
+from packhorse_services.pipeline.storage import tables
+from packhorse_services.pipeline.storage.delta import SILVER
 from tests.harness.archive import append, package, package_id
 from tests.harness.archive_site import ArchiveSite, archive_site
 from tests.harness.kafka.broker import RunningKafka
@@ -67,7 +67,7 @@ def journal_url(request: pytest.FixtureRequest) -> str:
     return databases.new()
 
 
-def test_i18_bronze_is_the_journal(site: ArchiveSite) -> None:
+def test_bronze_is_the_journal(site: ArchiveSite) -> None:
     site.require_equal_sets()
     first = next(row for row in site.rows(tables.BRONZE) if row["topic"] == site.topics.command)
     assert first["journal_id"] == site.journal.identity(site.topics.command)
@@ -95,7 +95,7 @@ def test_silver_has_each_record_in_the_table_of_its_kind(site: ArchiveSite) -> N
     assert {row["lanes"][0]["state"] for row in site.rows(tables.ANNOUNCEMENTS)} == {"IDLE"}
 
 
-def test_s9_what_nobody_decodes_is_kept_with_the_reason(site: ArchiveSite) -> None:
+def test_what_nobody_decodes_is_kept_with_the_reason(site: ArchiveSite) -> None:
     found = {row["offset"]: row for row in site.rows(tables.QUARANTINE)}
     refused = [found[offset] for offset in (13, 14, 15)]
     assert [bytes(row["value"]) for row in refused] == [one.value for one in UNDECODABLE]

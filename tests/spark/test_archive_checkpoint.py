@@ -1,4 +1,4 @@
-"""A checkpoint that is damaged, foreign, overtaken; tables rewritten; another journal (S6)."""
+"""A checkpoint that is damaged, foreign, overtaken; tables rewritten; another journal."""
 
 import json
 import shutil
@@ -12,13 +12,13 @@ import pytest
 from pyspark.sql import SparkSession
 
 from packhorse.messaging.open import open_journal
-from packhorse_services.pipeline import tables
 from packhorse_services.pipeline.archive import bronze, silver
-from packhorse_services.pipeline.archive.bronze import Origin
-from packhorse_services.pipeline.archive.checkpoint import Folder, Progress
-from packhorse_services.pipeline.archive.delta import Turn, append
+from packhorse_services.pipeline.archive.bronze import ArchivedJournal
+from packhorse_services.pipeline.archive.checkpoint import CheckpointFolder, QueryProgress
 from packhorse_services.pipeline.archive.task import Choices
 from packhorse_services.pipeline.errors import CheckpointCorrupt, Overtaken, TaskRefused
+from packhorse_services.pipeline.storage import tables
+from packhorse_services.pipeline.storage.delta import BatchNumber, append
 from tests.harness.archive import fill
 from tests.harness.archive_site import ArchiveSite, archive_site, on_s3
 from tests.harness.journals import SqlBackend
@@ -55,7 +55,7 @@ def truncate(file: Path) -> None:
     file.write_bytes(file.read_bytes()[: file.stat().st_size // 2])
 
 
-def test_s6_a_truncated_checkpoint_is_left_on_request_without_duplicates(
+def test_a_truncated_checkpoint_is_left_on_request_without_duplicates(
     site: ArchiveSite,
 ) -> None:
     for query in (bronze.QUERY, silver.QUERY):
@@ -84,7 +84,7 @@ def test_who_was_overtaken_writes_no_more(site: ArchiveSite) -> None:
 
     def overtaken(point: str) -> None:
         if point == "before bronze":
-            origin = Origin(site.url, site.topics)
+            origin = ArchivedJournal(site.url, site.topics)
             bronze.plan(site.spark, site.location, origin, new_checkpoint=True)
 
     with pytest.raises(TaskRefused, match="another run has begun a new checkpoint"):
@@ -122,6 +122,7 @@ def test_r24_a_restored_journal_that_has_grown_again_is_not_mixed_with_the_old_o
     site.archive()
 
 
+@pytest.mark.depth
 def test_silver_goes_on_after_bronze_was_compacted_and_expired(site: ArchiveSite) -> None:
     site.fill([3], "package", "command")
     site.archive()
@@ -151,25 +152,25 @@ def test_tables_and_checkpoints_on_s3(
         assert site.places(tables.PACKAGES) == [0, 1]
 
 
-def test_s8_who_plans_while_another_run_goes_on_is_told_so(
+def test_who_plans_while_another_run_goes_on_is_told_so(
     site: ArchiveSite, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The other one ends a batch between the two looks, at the tables and at the checkpoint."""
     folder, location = site.checkpoint(bronze.QUERY), site.location
     progress_of = bronze.progress_of
 
-    def meanwhile(checkpoint: Folder) -> Progress | None:
+    def meanwhile(checkpoint: CheckpointFolder) -> QueryProgress | None:
         for log in ("offsets", "commits"):
             shutil.copy(folder / log / "0", folder / log / "1")
-        append(location, tables.BRONZE, Turn(bronze.QUERY, 0, 1))
+        append(location, tables.BRONZE, BatchNumber(bronze.QUERY, 0, 1))
         return progress_of(checkpoint)
 
     monkeypatch.setattr(bronze, "progress_of", meanwhile)
     with pytest.raises(TaskRefused, match="another run of the archive is at work"):
-        bronze.plan(site.spark, location, Origin(site.url, site.topics))
+        bronze.plan(site.spark, location, ArchivedJournal(site.url, site.topics))
 
 
-def test_s8_bronze_alone_decides_which_of_two_runs_goes_on(site: ArchiveSite) -> None:
+def test_bronze_alone_decides_which_of_two_runs_goes_on(site: ArchiveSite) -> None:
     """Of two live runs each could lose one query: then both would end."""
     stop, refused = threading.Event(), [f"before {tables.PACKAGES}", f"before {tables.STATUSES}"]
 
@@ -195,12 +196,12 @@ def test_s8_bronze_alone_decides_which_of_two_runs_goes_on(site: ArchiveSite) ->
         site.archive(Choices(continuous=True, interval_s=0), reached=lost)
 
 
-def test_s8_who_was_overtaken_on_silver_ends_when_bronze_was_begun_anew(site: ArchiveSite) -> None:
+def test_who_was_overtaken_on_silver_ends_when_bronze_was_begun_anew(site: ArchiveSite) -> None:
     """Planning again would take bronze back, and end the other run."""
 
     def elsewhere(point: str) -> None:
         if point == f"before {tables.PACKAGES}":
-            origin = Origin(site.url, site.topics)
+            origin = ArchivedJournal(site.url, site.topics)
             bronze.plan(site.spark, site.location, origin, new_checkpoint=True)
             raise Overtaken("another run works on the query silver; end one of the two")
 
@@ -209,7 +210,7 @@ def test_s8_who_was_overtaken_on_silver_ends_when_bronze_was_begun_anew(site: Ar
         site.archive(Choices(continuous=True, interval_s=0), reached=elsewhere)
 
 
-def test_s8_a_checkpoint_of_silver_that_another_run_has_removed_ends_nobody(
+def test_a_checkpoint_of_silver_that_another_run_has_removed_ends_nobody(
     site: ArchiveSite,
 ) -> None:
     """Spark then tells of files that are not there."""
@@ -229,7 +230,8 @@ def test_s8_a_checkpoint_of_silver_that_another_run_has_removed_ends_nobody(
     assert site.places(tables.PACKAGES) == [0, 1, 2, 3, 4]
 
 
-def test_s8_who_never_gets_a_batch_of_silver_through_ends(site: ArchiveSite) -> None:
+@pytest.mark.depth
+def test_who_never_gets_a_batch_of_silver_through_ends(site: ArchiveSite) -> None:
     tried: list[str] = []
 
     def elsewhere(point: str) -> None:

@@ -8,9 +8,9 @@ import pytest
 from pyspark.sql import SparkSession
 
 from packhorse.wire.record import Encoded
-from packhorse_services.pipeline import tables
 from packhorse_services.pipeline.archive.task import Choices
 from packhorse_services.pipeline.errors import HistoryGap, TaskRefused
+from packhorse_services.pipeline.storage import tables
 from tests.harness.archive import append, everything_in
 from tests.harness.archive_site import ArchiveSite, archive_site
 from tests.spark.test_archive import journal_url
@@ -89,7 +89,9 @@ def test_r2_a_hole_that_opens_during_the_run_is_named_too(site: ArchiveSite) -> 
     assert max(site.places(tables.QUARANTINE)) == 15
 
 
-@ON_BOTH
+@pytest.mark.parametrize(
+    "site", ["sql", pytest.param("kafka", marks=pytest.mark.depth)], indirect=True
+)
 def test_r24_a_last_record_that_is_another_one_stops_the_archive(site: ArchiveSite) -> None:
     """As after a restore: what the archive holds is not what the journal has there."""
     command = site.topics.command

@@ -1,4 +1,4 @@
-"""S1: the archive breaks off at each of its commit points, again and again, and loses nothing."""
+"""The archive breaks off at each of its commit points, again and again, and loses nothing."""
 
 import itertools
 import os
@@ -11,11 +11,11 @@ import pytest
 from deltalake.transaction import AddAction
 from pyspark.sql import SparkSession
 
-from packhorse_services.pipeline import tables
 from packhorse_services.pipeline.archive import bronze, silver
-from packhorse_services.pipeline.archive.delta import Turn, stored
 from packhorse_services.pipeline.errors import TaskFailed
-from packhorse_services.pipeline.location import Location
+from packhorse_services.pipeline.storage import tables
+from packhorse_services.pipeline.storage.delta import BatchNumber, stored
+from packhorse_services.pipeline.storage.location import Location
 from tests.harness.archive_site import ArchiveSite, archive_site
 
 pytestmark = pytest.mark.spark
@@ -27,7 +27,7 @@ POINTS = (
     f"after {tables.PACKAGES}",
     f"after {tables.STATUSES}",
 )
-KILLS = int(os.environ.get("PACKHORSE_ARCHIVE_KILLS", "10"))
+KILLS = int(os.environ.get("TEST_ARCHIVE_KILLS", "5"))
 """Rounds over the points; `make chaos` has 20."""
 
 
@@ -53,7 +53,7 @@ def broken_off(site: ArchiveSite, point: str) -> None:
 
 
 @pytest.mark.timeout(1800)  # forty queries on a busy machine
-def test_s1_kills_at_commit_points(site: ArchiveSite) -> None:
+def test_kills_at_commit_points(site: ArchiveSite) -> None:
     points = itertools.islice(itertools.cycle(POINTS), KILLS)
     for number, point in enumerate(points):
         site.fill([number], "package", "status")
@@ -65,6 +65,7 @@ def test_s1_kills_at_commit_points(site: ArchiveSite) -> None:
     assert statuses == list(range(KILLS))
 
 
+@pytest.mark.depth
 def test_a_process_that_begins_too_late_for_spark_ends_no_run(
     site: ArchiveSite, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -84,10 +85,10 @@ def test_a_process_that_begins_too_late_for_spark_ends_no_run(
 def append_again(
     location: Location,
     table: str,
-    _turn: Turn,
+    _turn: BatchNumber,
     files: Sequence[AddAction] = (),
     *,
-    taken: Turn | None = None,
+    taken: BatchNumber | None = None,
 ) -> None:
     """Append as a build would that forgot the transaction's id."""
     del taken
@@ -95,6 +96,7 @@ def append_again(
     held.create_write_transaction(list(files), mode="append", schema=held.schema())
 
 
+@pytest.mark.proof
 def test_a_build_without_transaction_ids_is_caught(
     site: ArchiveSite, monkeypatch: pytest.MonkeyPatch
 ) -> None:

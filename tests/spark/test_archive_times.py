@@ -15,8 +15,8 @@ from confluent_kafka.admin import (
 from pyspark.sql import SparkSession
 
 from packhorse.wire.package_codec import encode_package
-from packhorse_services.pipeline import tables
-from packhorse_services.pipeline.archive.times import LATEST_MS, SAID
+from packhorse_services.pipeline.archive.reading import LATEST_MS, SAID
+from packhorse_services.pipeline.storage import tables
 from tests.harness.archive import DEADLINE_S, package
 from tests.harness.archive_site import ArchiveSite, archive_site
 from tests.harness.kafka.broker import RunningKafka

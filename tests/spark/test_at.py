@@ -15,17 +15,17 @@ from packhorse.blobs.api import binary_key
 from packhorse.blobs.open import open_blobs
 from packhorse.content import tree
 from packhorse.content.node import Binary, Node
-from packhorse_services.pipeline import tables
 from packhorse_services.pipeline.at.command import moment, show
 from packhorse_services.pipeline.at.restore import require_binaries, restore
 from packhorse_services.pipeline.at.task import Point, subtree_at
-from packhorse_services.pipeline.ending import exit_code
+from packhorse_services.pipeline.engine.exit_codes import exit_code
 from packhorse_services.pipeline.errors import NotThere, TaskRefused
+from packhorse_services.pipeline.history.content import in_path_order, partitions_for, placed
 from packhorse_services.pipeline.history.decoding import events_of
-from packhorse_services.pipeline.history.order import in_path_order, partitions_for, placed
 from packhorse_services.pipeline.history.target import target
-from packhorse_services.pipeline.location import Location
-from packhorse_services.pipeline.snapshot.task import Request, make_snapshot
+from packhorse_services.pipeline.snapshot.task import SnapshotRequest, make_snapshot
+from packhorse_services.pipeline.storage import tables
+from packhorse_services.pipeline.storage.location import Location
 from tests.harness.feed import page
 from tests.harness.fold import Content
 from tests.harness.history import BEGIN_MS, History, archive, content_of, gap
@@ -141,7 +141,7 @@ def test_a_node_names_its_package_or_the_snapshot_that_it_came_with(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     blobs_url = location.blobs_url("blobs")
-    base = make_snapshot(spark, location, blobs_url, Request(offset=0)).snapshot
+    base = make_snapshot(spark, location, blobs_url, SnapshotRequest(offset=0)).snapshot
     with subtree_at(spark, location, blobs_url, Point("/s/a", offset=1)) as found:
         show(found, "/s/a", as_json=False)
         assert capsys.readouterr().out.splitlines() == [

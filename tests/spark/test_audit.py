@@ -19,13 +19,15 @@ from packhorse_services.pipeline.audit.comparison import differing
 from packhorse_services.pipeline.audit.expected import Expectations
 from packhorse_services.pipeline.audit.outcome import Audited, ExitCode, exit_code
 from packhorse_services.pipeline.audit.repository import Repository
+from packhorse_services.pipeline.audit.schemas import FINDINGS
 from packhorse_services.pipeline.audit.task import Audit
-from packhorse_services.pipeline.location import Location
+from packhorse_services.pipeline.storage.location import Location
 from tests.harness.feed import page
 from tests.harness.history import JOURNAL, History, archive, statuses
 from tests.harness.postgres import Databases
+from tests.harness.table_page import columns
 
-pytestmark = [pytest.mark.spark, pytest.mark.usefixtures("interpreted")]
+pytestmark = pytest.mark.spark
 
 
 @dataclass
@@ -135,6 +137,7 @@ def test_r8_what_is_broken_is_found_and_what_is_whole_passes(site: Site) -> None
         site.location.spark_path(f"audit/audit-{len(site.urls)}")
     )
     assert table.count() == 5
+    assert list(columns(table.schema)) == list(columns(FINDINGS))
 
 
 def test_equal_json_in_other_words_is_equal(site: Site) -> None:
@@ -156,7 +159,7 @@ def test_what_cant_be_compared_is_said(site: Site) -> None:
     ahead_, new, other_ = site.audit("ahead", "other", "new")
     assert "ahead of the archive" in ahead_.problem
     assert "JOURNAL_MISMATCH" in other_.problem
-    assert "no lane yet" in new.problem
+    assert "no subscription yet" in new.problem
     site.urls["typo"] = "postgresql://u:secret@h:54x/db"
     site.urls["unknown"] = "postgresql://u:secret@h/db?nosuch=1"
     for one in site.audit("typo", "unknown"):

@@ -6,26 +6,26 @@ import pytest
 
 from packhorse.db.connect import connect
 from packhorse.messaging.open import open_journal
-from packhorse.snapshots.snapshot import Snapshot
+from packhorse.snapshots.snapshot import ContentSnapshot
 from packhorse.snapshots.store import remove
 from packhorse.wire.messages import DesiredState, ResetCommand
-from packhorse_services.pipeline.snapshot.task import Request
-from packhorse_services.subscriber.arrivals import Mark
+from packhorse_services.pipeline.snapshot.task import SnapshotRequest
 from packhorse_services.subscriber.commands import control
-from packhorse_services.subscriber.commands.orders import Orders, Outlook
-from packhorse_services.subscriber.commands.reset import Target
-from packhorse_services.subscriber.sequences import HighWater
+from packhorse_services.subscriber.commands.handler import Orders, PreparedCommand
+from packhorse_services.subscriber.commands.reset import ResetTarget
+from packhorse_services.subscriber.journal.arrivals import Mark
+from packhorse_services.subscriber.journal.sequences import HighWater
 from packhorse_services.subscriber.snapshots.load import Load, load
 from tests.harness.history import JOURNAL
 from tests.harness.subscriber import rows_of
-from tests.spark.test_audit_lanes import Site, site, told
+from tests.spark.test_audit_subscriptions import Site, site, told
 
 __all__ = ["site"]
 
-pytestmark = [pytest.mark.spark, pytest.mark.usefixtures("interpreted")]
+pytestmark = pytest.mark.spark
 
 
-def joined(site: Site, snapshot: Snapshot, epoch: int = 1) -> str:
+def joined(site: Site, snapshot: ContentSnapshot, epoch: int = 1) -> str:
     """Load a snapshot as a subscriber does; return what the audit is to say of it."""
     with closing(connect(site.url, "tests", autocommit=True)) as connection:
         connection.execute(
@@ -42,9 +42,9 @@ def test_r13_who_says_what_it_loaded_is_held_to_that_without_a_doubt(site: Site)
     for number in range(4):
         site.write("main", f"/p{number}")
     site.imported([0, 1, 2, 3], {"main": (3, -1)})
-    site.snapshot(Request(2))
-    lacking = site.snapshot(Request(2, leave_out=(1,)))
-    told_of = joined(site, lacking)  # back from 3: the lane has begun before all of it
+    site.snapshot(SnapshotRequest(2))
+    lacking = site.snapshot(SnapshotRequest(2, leave_out=(1,)))
+    told_of = joined(site, lacking)  # back from 3: the subscription has begun before all of it
     audited = site.audit("joined")
     assert (told(audited), audited.notes) == (set(), [told_of])
     site.imported([3], {})
@@ -58,14 +58,14 @@ def test_r13_who_says_what_it_loaded_is_held_to_that_without_a_doubt(site: Site)
 
 
 def moved_back(site: Site, offset: int, epoch: int) -> None:
-    """Reset the lane of `main` as a subscriber does that was told to."""
+    """Reset the subscription of `main` as a subscriber does that was told to."""
     journal = open_journal("memory://none", client_name="tests")
     orders = Orders("sub", ("main",), True, journal, "none")
-    target = Target("main", JOURNAL, Mark(offset, ""), HighWater({}), ())
+    target = ResetTarget("main", JOURNAL, Mark(offset, ""), HighWater({}), ())
     command = ResetCommand("c", "sub", "main", offset, journal_id=JOURNAL)
     with closing(connect(site.url, "tests", autocommit=True)) as connection:
         control.store(connection, "main", DesiredState.STOP, "")
-        orders.obey(connection, command, epoch, Outlook(JOURNAL, 99, target), lambda: None)
+        orders.obey(connection, command, epoch, PreparedCommand(JOURNAL, 99, target), lambda: None)
     states = rows_of(site.url, "SELECT state FROM bookkeeping.command_status ORDER BY state")
     assert ("APPLIED",) in states
 
@@ -76,7 +76,7 @@ def test_r25_who_was_reset_to_before_its_snapshot_is_held_to_what_it_imports_aga
     for number in range(5):
         site.write("main", f"/p{number}")
     site.imported([], {})
-    joined(site, site.snapshot(Request(3, leave_out=(2,))))
+    joined(site, site.snapshot(SnapshotRequest(3, leave_out=(2,))))
     moved_back(site, 1, epoch=2)
     site.imported([2, 3, 4], {})
     site.edit("UPDATE bookkeeping.position SET log_offset = 4")
@@ -89,11 +89,11 @@ def test_that_the_snapshot_is_gone_is_said(site: Site) -> None:
     for number in range(4):
         site.write("main", f"/p{number}")
     site.imported([], {})
-    lacking = site.snapshot(Request(2, leave_out=(1,)))
+    lacking = site.snapshot(SnapshotRequest(2, leave_out=(1,)))
     told_of = joined(site, lacking)
     site.imported([3], {})
     site.edit("UPDATE bookkeeping.position SET log_offset = 3")
-    newer = site.snapshot(Request(3, leave_out=(1,)))
+    newer = site.snapshot(SnapshotRequest(3, leave_out=(1,)))
     remove(lacking, site.history.bodies)
     gone = f"{told_of}, whose manifest the blob store no longer has"
     audited = site.audit("newer")
@@ -103,12 +103,12 @@ def test_that_the_snapshot_is_gone_is_said(site: Site) -> None:
     assert audited.problem.endswith(gone)
 
 
-def with_added_lane(site: Site, began: int) -> str:
+def with_added_subscription(site: Site, began: int) -> str:
     """Let `other` follow behind an offset where `main` joined by a snapshot at 3, without 1."""
     for agent in ("other", "main", "other", "main", "other"):
         site.write(agent, f"/{agent}/{site.history.next_offset}")
     site.imported([], {})
-    told_of = joined(site, site.snapshot(Request(3, agents=("main",), leave_out=(1,))))
+    told_of = joined(site, site.snapshot(SnapshotRequest(3, agents=("main",), leave_out=(1,))))
     site.write("main", "/main/5")
     later = [offset for offset in (0, 2, 4) if offset > began]
     site.imported([5, *later], {"other": (4, began)})
@@ -116,16 +116,16 @@ def with_added_lane(site: Site, began: int) -> str:
     return told_of
 
 
-def test_r13_an_added_lane_need_not_hold_what_came_before_its_beginning(site: Site) -> None:
-    told_of = with_added_lane(site, 1)
+def test_r13_an_added_subscription_need_not_hold_what_came_before_its_beginning(site: Site) -> None:
+    told_of = with_added_subscription(site, 1)
     audited = site.audit("latest")
     assert told(audited) == set()
     assert told_of in audited.notes
     assert any("added after the snapshot, behind offset 1" in note for note in audited.notes)
 
 
-def test_r13_an_added_lane_must_hold_all_that_came_behind_its_beginning(site: Site) -> None:
-    with_added_lane(site, -1)
+def test_r13_an_added_subscription_must_hold_all_that_came_behind_its_beginning(site: Site) -> None:
+    with_added_subscription(site, -1)
     site.edit("""UPDATE content.node SET properties = '{"version": 9}' WHERE path LIKE '/main/_'""")
     site.edit("DELETE FROM content.node WHERE path IN ('/other/0', '/other/4')")
     assert told(site.audit("earliest")) == {

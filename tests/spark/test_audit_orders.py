@@ -3,12 +3,12 @@
 import pytest
 
 from packhorse_services.pipeline.audit.outcome import ExitCode, exit_code
-from packhorse_services.pipeline.snapshot.task import Request
-from tests.spark.test_audit_lanes import Site, site, told
+from packhorse_services.pipeline.snapshot.task import SnapshotRequest
+from tests.spark.test_audit_subscriptions import Site, site, told
 
 __all__ = ["site"]
 
-pytestmark = [pytest.mark.spark, pytest.mark.usefixtures("interpreted")]
+pytestmark = pytest.mark.spark
 
 
 def contested(site: Site) -> None:
@@ -26,7 +26,7 @@ def contested(site: Site) -> None:
     site.imported([1, 3, 0, 2, 5, 4, 6, 7, 8], {"main": (8, -1), "other": (7, -1)})
 
 
-def test_r10_what_another_order_of_the_lanes_gives_is_undecided(site: Site) -> None:
+def test_r10_what_another_order_of_the_subscriptions_gives_is_undecided(site: Site) -> None:
     contested(site)
     audited = site.audit("other order")
     assert told(audited) == {
@@ -41,7 +41,7 @@ def test_r10_what_another_order_of_the_lanes_gives_is_undecided(site: Site) -> N
 
 def test_r10_a_newer_snapshot_which_holds_the_order_of_the_log_decides_nothing(site: Site) -> None:
     contested(site)
-    site.snapshot(Request(7))
+    site.snapshot(SnapshotRequest(7))
     site.edit("""UPDATE content.node SET properties = '{"version": 9}' WHERE path = '/page'""")
     assert told(site.audit("snapshot")) == {
         ("undecided", "/shared", 7),
@@ -54,12 +54,12 @@ def test_r10_a_newer_snapshot_which_holds_the_order_of_the_log_decides_nothing(s
 
 def test_r10_who_joined_by_a_snapshot_holds_the_order_of_the_log_in_it(site: Site) -> None:
     contested(site)
-    site.snapshot(Request(7))
+    site.snapshot(SnapshotRequest(7))
     site.edit("UPDATE bookkeeping.position SET started_offset = 7")
     assert {kind for kind, *_ in told(site.audit("joined"))} == {"missing", "extra", "different"}
 
 
-def test_what_no_order_of_the_lanes_gives_differs(site: Site) -> None:
+def test_what_no_order_of_the_subscriptions_gives_differs(site: Site) -> None:
     contested(site)
     site.edit("""UPDATE content.node SET properties = '{"version": 9}' WHERE path = '/gone'""")
     site.edit("""UPDATE content.node SET properties = '{"version": 9}' WHERE path = '/own'""")

@@ -10,17 +10,16 @@ from pyspark.sql import SparkSession
 from packhorse.blobs.open import open_blobs
 from packhorse.content.rows import node_of
 from packhorse.snapshots.snapshot import new_id
-from packhorse_services.pipeline import schemas
-from packhorse_services.pipeline.history.content import Content, base_writes
+from packhorse_services.pipeline.history.content import ContentHistory, base_writes
 from packhorse_services.pipeline.history.events import kept, package_events
 from packhorse_services.pipeline.history.fetching import Texts
-from packhorse_services.pipeline.history.fold import fold
-from packhorse_services.pipeline.history.hashes import hash_of
+from packhorse_services.pipeline.history.fold import fold, hash_of
+from packhorse_services.pipeline.storage import schemas
 from tests.harness.feed import page
 from tests.harness.history import History, content_of, packages_of
 from tests.harness.snapshots import a_snapshot, write_parts
 
-pytestmark = pytest.mark.spark
+pytestmark = [pytest.mark.spark, pytest.mark.usefixtures("several_partitions")]
 
 
 def test_the_hash_is_that_of_the_node(spark: SparkSession, tmp_path: Path) -> None:
@@ -30,7 +29,7 @@ def test_the_hash_is_that_of_the_node(spark: SparkSession, tmp_path: Path) -> No
     packages = packages_of(history, tmp_path)
     winners = fold(package_events(spark, packages))
     hashes = {row.path: (row.hash, row.size) for row in winners.collect()}
-    for row in Content(winners, Texts(packages, "")).unordered().collect():
+    for row in ContentHistory(winners, Texts(packages, "")).unordered().collect():
         size = len(row.path) + len(row.properties) + len(row.binaries)
         whole = hash_of(row.path, row.type, row.properties, row.binaries)
         assert hashes.pop(row.path) == (whole, size)
@@ -43,7 +42,7 @@ def test_a_package_that_is_gone_meanwhile_is_told(spark: SparkSession, tmp_path:
     packages = packages_of(history, tmp_path)
     texts = Texts(replace(packages, files=()), "")
     with pytest.raises(PythonException, match="the archive has changed meanwhile"):
-        Content(fold(package_events(spark, packages)), texts).unordered().collect()
+        ContentHistory(fold(package_events(spark, packages)), texts).unordered().collect()
 
 
 def test_a_package_or_a_part_with_many_nodes_is_read_in_its_order(
@@ -59,11 +58,11 @@ def test_a_package_or_a_part_with_many_nodes_is_read_in_its_order(
     blobs_url, name = str(tmp_path / "blobs"), new_id()
     with kept(package_events(spark, packages)) as events:
         whole = Texts(packages, "", at_a_time=3)
-        assert content_of(Content(fold(events), whole).unordered()) == history.model()
-        first = Content(fold(events.where("offset <= 2")), Texts(packages, "")).unordered()
+        assert content_of(ContentHistory(fold(events), whole).unordered()) == history.model()
+        first = ContentHistory(fold(events.where("offset <= 2")), Texts(packages, "")).unordered()
         rows = first.select(*schemas.NODES.names).collect()
         parts = write_parts([node_of(tuple(row)) for row in rows], open_blobs(blobs_url), name)
         base = a_snapshot(parts, name, offset=2)
         after = fold(events, base_writes(spark, base, blobs_url), 2)
         texts = Texts(packages, blobs_url, base, at_a_time=3)
-        assert content_of(Content(after, texts).unordered()) == history.model()
+        assert content_of(ContentHistory(after, texts).unordered()) == history.model()

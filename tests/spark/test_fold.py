@@ -1,5 +1,6 @@
 """The fold is what the product's own import makes of the same packages (R8)."""
 
+import os
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -16,30 +17,31 @@ from packhorse.content.rows import node_of
 from packhorse.snapshots.snapshot import new_id
 from packhorse.wire.messages import Action
 from packhorse.wire.package_codec import AGENT_HEADER, decode_package
-from packhorse_services.pipeline import schemas
 from packhorse_services.pipeline.errors import TaskRefused
 from packhorse_services.pipeline.history import fold as fold_module
-from packhorse_services.pipeline.history.content import Content, base_writes
+from packhorse_services.pipeline.history.content import ContentHistory, base_writes
 from packhorse_services.pipeline.history.events import kept, package_events
 from packhorse_services.pipeline.history.fetching import Texts
 from packhorse_services.pipeline.history.fold import fold
+from packhorse_services.pipeline.storage import schemas
 from tests.harness.feed import page
 from tests.harness.history import History, below, content_of, folded, imported, packages_of
 from tests.harness.postgres import Databases
 from tests.harness.snapshots import a_snapshot, write_parts
 
-pytestmark = pytest.mark.spark
+pytestmark = [pytest.mark.spark, pytest.mark.usefixtures("several_partitions")]
 
 BINARY = Binary("data", "ab" * 32, 12, "image/png")
-LONGER = Binary("a", "cd" * 32, 7, 'text/plain; charset="é"')
+LONGER = Binary("é", "cd" * 32, 7, 'text/plain; charset="utf-8"')
 SEGMENTS = st.sampled_from(["a", "b", "a-b", "é", "0", "😀"])
+EXAMPLES = int(os.environ.get("TEST_SPARK_EXAMPLES", "2"))
 PATHS = st.lists(SEGMENTS, min_size=1, max_size=4).map(lambda names: "/" + "/".join(names))
 
 
 def nodes(spark: SparkSession, history: History, folder: Path) -> list[Row]:
     packages = packages_of(history, folder)
     winners = fold(package_events(spark, packages))
-    return Content(winners, Texts(packages, "")).unordered().collect()
+    return ContentHistory(winners, Texts(packages, "")).unordered().collect()
 
 
 def from_postgres(history: History, url: str) -> Any:
@@ -192,7 +194,7 @@ def _play(history: History, at: str, kind: str, paths: list[str]) -> None:
 
 @given(st.lists(st.lists(STEP, min_size=2, max_size=10), min_size=8, max_size=8))
 @settings(
-    max_examples=4,
+    max_examples=EXAMPLES,
     deadline=None,
     suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow],
 )
@@ -216,14 +218,18 @@ def test_a_base_stands_for_the_packages_before_it(spark: SparkSession, tmp_path:
     with kept(package_events(spark, packages)) as every:
         for at in (7, 19):
             winners = fold(every.where(f.col("offset") <= at))
-            rows = Content(winners, Texts(packages, "")).unordered().select(*schemas.NODES.names)
+            rows = (
+                ContentHistory(winners, Texts(packages, ""))
+                .unordered()
+                .select(*schemas.NODES.names)
+            )
             given = [node_of(tuple(row)) for row in rows.collect()]
             blobs_url, name = str(tmp_path / "blobs"), new_id()
             parts = write_parts(given, open_blobs(blobs_url), name)
             base = a_snapshot(parts, name, offset=at)
             after = fold(every, base_writes(spark, base, blobs_url), at)
             texts = Texts(packages, blobs_url, base)
-            assert content_of(Content(after, texts).unordered()) == history.model()
+            assert content_of(ContentHistory(after, texts).unordered()) == history.model()
 
 
 def test_a_node_tells_which_package_wrote_it(spark: SparkSession, tmp_path: Path) -> None:
@@ -265,6 +271,7 @@ BROKEN: dict[str, Callable[..., Any]] = {
 }
 
 
+@pytest.mark.proof
 @pytest.mark.parametrize("function", BROKEN)
 def test_a_broken_fold_is_caught(
     function: str, spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch

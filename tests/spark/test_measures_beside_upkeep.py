@@ -20,18 +20,17 @@ from deltalake.transaction import AddAction
 from pyspark.sql import SparkSession
 from pyspark.sql.pandas.types import to_arrow_schema
 
-from packhorse_services.pipeline import schemas, tables
-from packhorse_services.pipeline.archive.delta import prepare, stored
-from packhorse_services.pipeline.archive.files import File
 from packhorse_services.pipeline.errors import Overtaken
-from packhorse_services.pipeline.kept_files import files_of
-from packhorse_services.pipeline.location import Location
 from packhorse_services.pipeline.measures import writing
 from packhorse_services.pipeline.measures.task import measure
+from packhorse_services.pipeline.storage import schemas, tables
+from packhorse_services.pipeline.storage.delta import prepare, stored
+from packhorse_services.pipeline.storage.location import Location
+from packhorse_services.pipeline.storage.parquet import File
+from packhorse_services.pipeline.storage.table_files import files_of, whole_from
 from packhorse_services.pipeline.upkeep import compaction
 from packhorse_services.pipeline.upkeep.commits import expire
 from packhorse_services.pipeline.upkeep.task import keep_up, plan
-from packhorse_services.pipeline.whole import whole_from
 from tests.harness.archive_site import ArchiveSite, archive_site, on_s3
 from tests.harness.blind_commit import commit_blindly
 from tests.harness.s3 import S3Server
@@ -39,7 +38,7 @@ from tests.harness.silver_rows import HOUR, START, announcement, at, package
 from tests.spark.test_measures_task import append, contents
 from tests.spark.test_upkeep_beside_archive import ROUNDS, require_whole, tomorrow
 
-pytestmark = [pytest.mark.spark, pytest.mark.usefixtures("interpreted")]
+pytestmark = pytest.mark.spark
 
 DAY = 24 * HOUR
 SECOND = date(2026, 1, 2)
@@ -162,6 +161,7 @@ def test_days_that_expire_while_measures_are_written_stay_gone(site: ArchiveSite
     measure_while_days_expire(site, None)
 
 
+@pytest.mark.proof
 def test_a_build_whose_commits_overwrite_is_caught(
     site: ArchiveSite, monkeypatch: pytest.MonkeyPatch
 ) -> None:

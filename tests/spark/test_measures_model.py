@@ -1,5 +1,6 @@
 """The measures against counting one by one, over worlds that Hypothesis makes."""
 
+import os
 from typing import Any
 
 import pytest
@@ -7,16 +8,17 @@ from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
 from pyspark.sql import DataFrame, SparkSession
 
-from packhorse_services.pipeline import schemas
-from packhorse_services.pipeline.measures import hourly, outcomes, told
-from packhorse_services.pipeline.measures.backlog import backlog
+from packhorse_services.pipeline.measures import announced, hourly, outcomes
+from packhorse_services.pipeline.measures.hourly import backlog
 from packhorse_services.pipeline.measures.times import day_of
+from packhorse_services.pipeline.storage import schemas
 from tests.harness.measures_model import Model
 from tests.harness.silver_rows import HOUR, announcement, milliseconds, package, status
 
-pytestmark = [pytest.mark.spark, pytest.mark.usefixtures("interpreted")]
+pytestmark = pytest.mark.spark
 
 _WORLDS = 12
+_EXAMPLES = int(os.environ.get("TEST_SPARK_EXAMPLES", "1"))
 
 
 class World(tuple[list[Any], list[Any], list[Any]]):
@@ -47,6 +49,7 @@ def worlds(draw: st.DrawFn, name: str) -> World:
             decided = second * 1000 - draw(st.sampled_from([0, 1000, 1_800_000, -1000]))
             outcome = draw(st.sampled_from(["IMPORTED", "REMOVED", "REMOVED_FAILED", "SKIPPED"]))
             who = {"subscriber": subscriber, "reason": draw(st.sampled_from("xy")), **agent}
+            who["attempts"] = draw(st.integers(1, 4))
             offset = draw(st.integers(0, len(times) - 1))
             statuses.append(status(offset, second * 1000, outcome, decided_ms=decided, **who))
         seconds = draw(st.lists(st.integers(0, 4 * 3600), max_size=5, unique=True))
@@ -75,11 +78,12 @@ def measured(spark: SparkSession, world: World) -> tuple[DataFrame, DataFrame, D
     packages = spark.createDataFrame(world[0], schemas.PACKAGES)
     statuses = spark.createDataFrame(world[1], schemas.STATUSES)
     announcements = spark.createDataFrame(world[2], schemas.ANNOUNCEMENTS)
-    rows = told.told(announcements, spark.createDataFrame([], schemas.LANES)).cache()
+    rows = announced.told(announcements, spark.createDataFrame([], schemas.SUBSCRIPTIONS)).cache()
     happened = outcomes.outcomes(rows, statuses, packages).cache()
-    failures = hourly.failures(happened, told.failed_attempts(rows))
-    waiting = backlog(told.lane_hours(rows, day_of(rows["hour"])), outcomes.facts(packages))
-    delivery = hourly.delivery(happened, failures, waiting, told.blocked_hours(rows))
+    failures = hourly.failures(happened, rows, packages)
+    here = announced.subscription_hours(rows, day_of(rows["hour"]))
+    waiting = backlog(here, outcomes.facts(packages))
+    delivery = hourly.delivery(happened, failures, waiting, announced.blocked_hours(rows))
     return delivery, failures, hourly.slowest(happened)
 
 
@@ -112,7 +116,7 @@ def joined(several: tuple[World, ...]) -> World:
 
 
 @settings(
-    max_examples=2,
+    max_examples=_EXAMPLES,
     deadline=None,
     suppress_health_check=list(HealthCheck),
     phases=[Phase.explicit, Phase.generate],  # to shrink would take Spark jobs each time
@@ -125,6 +129,7 @@ def test_measures_are_what_counting_one_by_one_gives(
     assert not wrong, "\n".join(wrong)
 
 
+@pytest.mark.proof
 def test_a_broken_transformation_is_caught(
     spark: SparkSession, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -6,13 +6,13 @@ import pytest
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as f
 
-from packhorse_services.pipeline import schemas
-from packhorse_services.pipeline.measures import hourly, hours, outcomes, told
-from packhorse_services.pipeline.measures.backlog import backlog
+from packhorse_services.pipeline.measures import announced, hourly, hours, outcomes
+from packhorse_services.pipeline.measures.hourly import backlog
 from packhorse_services.pipeline.measures.times import day_of, hour_of
+from packhorse_services.pipeline.storage import schemas
 from tests.harness.silver_rows import HOUR, START, announcement, at, package, status
 
-pytestmark = [pytest.mark.spark, pytest.mark.usefixtures("interpreted")]
+pytestmark = pytest.mark.spark
 
 
 def frame(spark: SparkSession, rows: list[Any], schema: Any) -> DataFrame:
@@ -24,8 +24,8 @@ def moment(moment_ms: int) -> Column:
 
 
 def told_of(spark: SparkSession, rows: list[Any], before: list[Any] | None = None) -> DataFrame:
-    return told.told(
-        frame(spark, rows, schemas.ANNOUNCEMENTS), frame(spark, before or [], schemas.LANES)
+    return announced.told(
+        frame(spark, rows, schemas.ANNOUNCEMENTS), frame(spark, before or [], schemas.SUBSCRIPTIONS)
     )
 
 
@@ -42,7 +42,7 @@ def happened(
 
 
 def before(**changed: Any) -> dict[str, Any]:
-    """Return a row of `schemas.LANES` from the hour before `START`."""
+    """Return a row of `schemas.SUBSCRIPTIONS` from the hour before `START`."""
     return {
         "subscriber": "site",
         "publisher_agent": "main",
@@ -92,7 +92,7 @@ def test_others_have_imported_what_their_first_announcement_above_says(
     ]
 
 
-def test_what_a_lane_began_behind_and_what_it_had_before_is_not_its_delivery(
+def test_what_a_subscription_began_behind_and_what_it_had_before_is_not_its_delivery(
     spark: SparkSession,
 ) -> None:
     packages = [package(1, 0), package(2, 100_000), package(3, 105_000), package(4, 200_000)]
@@ -109,7 +109,7 @@ def test_what_a_lane_began_behind_and_what_it_had_before_is_not_its_delivery(
     ]
 
 
-def test_other_journals_and_agents_are_other_lanes(spark: SparkSession) -> None:
+def test_other_journals_and_agents_are_other_subscriptions(spark: SparkSession) -> None:
     found = happened(
         spark,
         [package(1, 1_000), package(2, 1_000, journal_id="j2"), package(3, 0, publisher_agent="b")],
@@ -163,7 +163,7 @@ def test_time_blocked_is_cut_at_the_hour_and_ends_with_silence(spark: SparkSessi
         ],
         [before(blocked=True)],
     )
-    found = told.blocked_hours(rows).select("hour", "blocked_ms").collect()
+    found = announced.blocked_hours(rows).select("hour", "blocked_ms").collect()
     assert {row[0].timestamp() * 1000 - START: row[1] for row in found} == {
         -HOUR: 5_000,
         0: 25_000 + 15_000,
@@ -184,22 +184,38 @@ def test_failed_attempts_are_what_retries_rose_by(spark: SparkSession) -> None:
         ],
         [before(retries=2)],
     )
-    found = told.failed_attempts(rows).select("reason", "count").collect()
+    found = announced.failed_attempts(rows).select("reason", "count").collect()
     assert sorted(map(tuple, found)) == [("a", 1), ("b", 3)]
 
 
-def test_lanes_of_an_hour_know_how_far_they_ever_came(spark: SparkSession) -> None:
+def test_each_attempt_of_a_package_that_was_given_up_counts_once(spark: SparkSession) -> None:
+    packages = spark.createDataFrame([package(n, 0) for n in range(1, 5)], schemas.PACKAGES)
+    given_up = [status(n, 9_000, "REMOVED_FAILED", reason="gone", attempts=3) for n in (2, 3, 4)]
+    tells = [
+        announcement(1_000, 0, retries=2, last_error="of 1"),  # which was imported then
+        announcement(2_000, 1, retries=1, last_error="of 2"),
+        announcement(3_000, 2, retries=3, last_error="of 3"),  # all of them were told
+    ]
+    rows = told_of(spark, tells)
+    statuses = spark.createDataFrame(given_up, schemas.STATUSES)
+    happened = outcomes.outcomes(rows, statuses, packages)
+    found = hourly.failures(happened, rows, packages).select("reason", "count").collect()
+    assert sorted(map(tuple, found)) == [("gone", 2 + 0 + 3), ("of 1", 2), ("of 2", 1), ("of 3", 3)]
+
+
+def test_subscriptions_of_an_hour_know_how_far_they_ever_came(spark: SparkSession) -> None:
     rows = told_of(
         spark,
         [announcement(1_000, 9, retries=1), announcement(2_000, 4), announcement(HOUR, 5)],
         [before(offset=7, reached=7)],
     )
-    found = told.lane_hours(rows, day_of(rows["hour"])).select("hour", "offset", "reached")
+    hours = announced.subscription_hours(rows, day_of(rows["hour"]))
+    found = hours.select("hour", "offset", "reached")
     assert sorted(map(tuple, found.toLocalIterator())) == [
         (at(0).replace(tzinfo=None), 4, 9),
         (at(HOUR).replace(tzinfo=None), 5, 9),
     ]
-    last = told.last_before(told.lane_hours(rows, day_of(rows["hour"])), moment(HOUR))
+    last = announced.last_before(hours, moment(HOUR))
     assert [row["offset"] for row in last.collect()] == [4]
 
 
@@ -208,7 +224,7 @@ def test_backlog_is_what_was_there_at_the_hours_end(spark: SparkSession) -> None
     packages = [package(number, number * 1_000) for number in range(1, 5)]
     packages += [package(5, HOUR), package(6, 2 * HOUR), package(7, 1_000, publisher_agent="b")]
     known = outcomes.facts(frame(spark, packages, schemas.PACKAGES))
-    found = backlog(told.lane_hours(rows, day_of(rows["hour"])), known)
+    found = backlog(announced.subscription_hours(rows, day_of(rows["hour"])), known)
     assert sorted(found.select("backlog_end").collect()) == [(1,), (2,)]
     assert found.where("backlog_end = 2").count() == 1
 
@@ -241,7 +257,7 @@ def test_publishing_counts_by_the_journals_hour(spark: SparkSession) -> None:
 
 
 def test_a_late_status_names_the_hours_that_it_changes(spark: SparkSession) -> None:
-    lanes = [
+    subscriptions = [
         before(hour=at(0), offset=3, reached=3),
         before(hour=at(HOUR), offset=9, reached=9),
         before(hour=at(2 * HOUR), offset=9, reached=9),
@@ -255,7 +271,7 @@ def test_a_late_status_names_the_hours_that_it_changes(spark: SparkSession) -> N
         frame(spark, statuses[:1], schemas.STATUSES),
         frame(spark, statuses, schemas.STATUSES),
         frame(spark, [package(5, 0), package(6, 0)], schemas.PACKAGES),
-        frame(spark, lanes, schemas.LANES),
+        frame(spark, subscriptions, schemas.SUBSCRIPTIONS),
     )
     changed = sorted(row[0].timestamp() * 1000 - START for row in found.collect())
     assert changed == [HOUR, 4 * HOUR, 6 * HOUR]

@@ -10,19 +10,19 @@ from unittest.mock import patch
 import pytest
 from pyspark.sql import SparkSession
 
-from packhorse_services.pipeline import schemas, tables
-from packhorse_services.pipeline.archive.delta import prepare
 from packhorse_services.pipeline.errors import TaskRefused
-from packhorse_services.pipeline.location import Location
 from packhorse_services.pipeline.measures import task
-from packhorse_services.pipeline.measures.kept import NOTHING
+from packhorse_services.pipeline.measures.changes import NOTHING
 from packhorse_services.pipeline.measures.task import measure
-from packhorse_services.pipeline.measures.writing import Written
+from packhorse_services.pipeline.measures.writing import MeasuresTables
+from packhorse_services.pipeline.storage import schemas, tables
+from packhorse_services.pipeline.storage.delta import prepare
+from packhorse_services.pipeline.storage.location import Location
 from packhorse_services.pipeline.upkeep.commits import expire
-from packhorse_services.pipeline.upkeep.delta import expire_statuses
+from packhorse_services.pipeline.upkeep.expiry import expire_statuses
 from tests.harness.silver_rows import HOUR, START, announcement, package, status
 
-pytestmark = [pytest.mark.spark, pytest.mark.usefixtures("interpreted")]
+pytestmark = pytest.mark.spark
 
 DAY = 24 * HOUR
 
@@ -30,7 +30,7 @@ WRITTEN = {
     tables.PUBLISHING: schemas.PUBLISHING,
     tables.FAILURES: schemas.FAILURES,
     tables.SLOWEST: schemas.SLOWEST,
-    tables.LANES: schemas.LANES,
+    tables.SUBSCRIPTIONS: schemas.SUBSCRIPTIONS,
     tables.DELIVERY: schemas.DELIVERY,
 }
 
@@ -42,14 +42,14 @@ class Killed(Exception):
 @contextmanager
 def dying(table: str) -> Iterator[None]:
     """Let the process die when it comes to write one of the tables."""
-    replace = Written.replace
+    replace = MeasuresTables.replace
 
-    def die(self: Written, name: str, *given: Any) -> None:
+    def die(self: MeasuresTables, name: str, *given: Any) -> None:
         if name == table:
             raise Killed
         replace(self, name, *given)
 
-    with patch.object(Written, "replace", die), pytest.raises(Killed):
+    with patch.object(MeasuresTables, "replace", die), pytest.raises(Killed):
         yield
 
 
@@ -152,6 +152,7 @@ def test_hours_whose_rows_have_expired_are_kept(spark: SparkSession, location: L
     assert set(before[tables.FAILURES]) <= set(after[tables.FAILURES])
 
 
+@pytest.mark.proof
 def test_a_build_that_makes_expired_hours_anew_is_caught(
     spark: SparkSession, location: Location, monkeypatch: pytest.MonkeyPatch
 ) -> None:

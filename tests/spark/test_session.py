@@ -3,17 +3,21 @@
 import os
 import subprocess
 import sys
+from functools import reduce
 from pathlib import Path
 
 import pytest
 from pyspark.sql import DataFrame, SparkSession
-from pyspark.sql.functions import col
+from pyspark.sql.functions import col, count, lit
 
+from packhorse_services.pipeline.engine.spark_errors import translated
 from packhorse_services.pipeline.errors import SchemaChanged, TaskRefused
-from packhorse_services.pipeline.failures import translated
+from packhorse_services.pipeline.storage.location import Location
+from tests.harness.readable_tables import WRITTEN, filters, made
 from tests.harness.spark import spark_environment
 
 pytestmark = pytest.mark.spark
+DEPTH = pytest.mark.depth
 
 
 def test_a_delta_table_takes_a_batch_once(spark: SparkSession, tmp_path: Path) -> None:
@@ -45,8 +49,8 @@ def test_a_failure_is_raised_and_not_printed_besides(
 TWICE = """
 from contextlib import suppress
 from pathlib import Path
-from packhorse_services.pipeline.location import Location
-from packhorse_services.pipeline.session import running_spark
+from packhorse_services.pipeline.storage.location import Location
+from packhorse_services.pipeline.engine.session import running_spark
 from packhorse_services.pipeline.settings import Settings
 
 def children():
@@ -62,10 +66,10 @@ for _ in range(2):
     print(children())
 """
 DIES = """
-from packhorse_services.pipeline.ending import plain_ends
-from packhorse_services.pipeline.failures import translated
-from packhorse_services.pipeline.location import Location
-from packhorse_services.pipeline.session import SparkContext, running_spark
+from packhorse_services.pipeline.engine.exit_codes import plain_ends
+from packhorse_services.pipeline.engine.spark_errors import translated
+from packhorse_services.pipeline.storage.location import Location
+from packhorse_services.pipeline.engine.session import SparkContext, running_spark
 from packhorse_services.pipeline.settings import Settings
 
 settings = Settings(), Location.parse("/nowhere"), "dies"
@@ -94,7 +98,27 @@ def test_a_session_leaves_no_jvm_and_another_may_follow() -> None:
     assert "Traceback" not in done.stderr
 
 
+@pytest.mark.depth
 def test_a_jvm_that_dies_is_told_in_a_line_that_is_the_last() -> None:
     done = run(DIES)
     assert done.returncode == 1, done.stderr
     assert done.stderr.splitlines()[-1].startswith("error: dies"), done.stderr
+
+
+@pytest.mark.parametrize(
+    "name",
+    [name if name == "silver/statuses" else pytest.param(name, marks=DEPTH) for name in WRITTEN],
+)
+def test_a_filter_on_a_table_of_the_pipeline_finds_its_rows(
+    name: str, spark: SparkSession, tmp_path: Path
+) -> None:
+    location = Location.parse(str(tmp_path))
+    _, whole = made(location, name)
+    table = spark.read.format("delta").load(location.delta_uri(name))
+    wanted = list(filters(whole))
+    counts = [
+        table.where(col(column) == one).agg(count("*").alias("found"), lit(place).alias("place"))
+        for place, (column, one, _) in enumerate(wanted)
+    ]
+    found = {row["place"]: row["found"] for row in reduce(DataFrame.union, counts).collect()}
+    assert [found[place] for place in range(len(wanted))] == [rows for _, _, rows in wanted]

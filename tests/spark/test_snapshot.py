@@ -14,14 +14,14 @@ from packhorse.blobs.api import BlobStore
 from packhorse.blobs.open import open_blobs
 from packhorse.content.node import Node
 from packhorse.snapshots.parts import read_part
-from packhorse.snapshots.snapshot import Snapshot, Told, new_id, part_key
+from packhorse.snapshots.snapshot import ContentSnapshot, ReportedState, new_id, part_key
 from packhorse.snapshots.store import all_of, remove
-from packhorse_services.pipeline import tables
 from packhorse_services.pipeline.errors import TablesUnusable, TaskRefused
-from packhorse_services.pipeline.location import Location
 from packhorse_services.pipeline.snapshot import task
 from packhorse_services.pipeline.snapshot.housekeeping import remove_leftovers
-from packhorse_services.pipeline.snapshot.task import Made, Request, make_snapshot
+from packhorse_services.pipeline.snapshot.task import Made, SnapshotRequest, make_snapshot
+from packhorse_services.pipeline.storage import tables
+from packhorse_services.pipeline.storage.location import Location
 from tests.harness.feed import page
 from tests.harness.fold import Content, plain
 from tests.harness.history import BEGIN_MS, JOURNAL, History, archive, gap, statuses
@@ -50,9 +50,9 @@ class Site:
     archived: int = 0
 
     def make(self, **request: Any) -> Made:
-        return make_snapshot(self.spark, self.location, self.blobs_url, Request(**request))
+        return make_snapshot(self.spark, self.location, self.blobs_url, SnapshotRequest(**request))
 
-    def content_of(self, snapshot: Snapshot) -> Content:
+    def content_of(self, snapshot: ContentSnapshot) -> Content:
         nodes: list[Node] = []
         for part in snapshot.parts:
             nodes += read_part(part, self.blobs)
@@ -136,13 +136,13 @@ def test_a_snapshot_for_one_says_what_was_heard_of_that_one(site: Site) -> None:
     site.archive()
     assert site.make().snapshot.told == ()
     statuses(site.location, ("live", 0, "IMPORTED"), ("live", 3, "IMPORTED"))
-    assert site.make(subscriber="live").snapshot.told == (Told("main", 0, 0),)
+    assert site.make(subscriber="live").snapshot.told == (ReportedState("main", 0, 0),)
     statuses(site.location, ("other", 1, "REMOVED"), ("live", 1, "REMOVED"))
     heard = site.make(subscriber="live").snapshot
-    assert heard.told == (Told("main", 3, BEGIN_MS + 1),)
+    assert heard.told == (ReportedState("main", 3, BEGIN_MS + 1),)
     assert site.content_of(heard) == site.history.model(removed=[1])
     statuses(site.location, ("new", 3, "IMPORTED"))  # what it said of the first is on its way
-    assert site.make(subscriber="new").snapshot.told == (Told("main", -1, 0),)
+    assert site.make(subscriber="new").snapshot.told == (ReportedState("main", -1, 0),)
 
 
 def test_a_name_that_nobody_has_heard_of_is_refused(site: Site) -> None:

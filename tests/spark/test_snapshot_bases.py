@@ -9,11 +9,11 @@ import pytest
 from pyspark.sql import SparkSession
 
 from packhorse.content.node import Binary
-from packhorse_services.pipeline import tables
 from packhorse_services.pipeline.errors import TaskRefused
 from packhorse_services.pipeline.history.content import Choice, content_at
 from packhorse_services.pipeline.history.target import target
-from packhorse_services.pipeline.upkeep import delta
+from packhorse_services.pipeline.storage import tables
+from packhorse_services.pipeline.upkeep import expiry
 from tests.harness.feed import page
 from tests.harness.history import content_of, statuses
 from tests.spark.test_snapshot import Site
@@ -33,7 +33,7 @@ def site(spark: SparkSession, tmp_path: Path) -> Iterator[Site]:
 def expire(site: Site, up_to: int) -> None:
     bronze = site.location.spark_path(tables.BRONZE)
     site.spark.sql(f"DELETE FROM delta.`{bronze}` WHERE offset <= {up_to}")
-    delta.expire_statuses(site.spark, site.location, LATER)
+    expiry.expire_statuses(site.spark, site.location, LATER)
 
 
 def test_agents_come_and_go_quiet_and_removed_packages_stay_removed(site: Site) -> None:

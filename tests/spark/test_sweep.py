@@ -11,9 +11,9 @@ from pyspark.sql import SparkSession
 from packhorse.blobs.api import StoredBlob, package_key
 from packhorse.errors import PackhorseError
 from packhorse_services.pipeline.errors import TaskFailed, TaskRefused
-from packhorse_services.pipeline.location import Location
-from packhorse_services.pipeline.sweep import decisions
-from packhorse_services.pipeline.sweep.report import Removal, State
+from packhorse_services.pipeline.storage.location import Location
+from packhorse_services.pipeline.sweep import spark_report
+from packhorse_services.pipeline.sweep.report import MarkState, SweepRemoval
 from packhorse_services.pipeline.sweep.spark_report import SparkReport
 from tests.harness.postgres import Databases
 from tests.harness.sweep import Yard
@@ -52,22 +52,22 @@ def test_r22_which_blobs_go(spark: SparkSession) -> None:
         ],
         FOUND,
     )
-    unused = decisions.unused(blobs, found, before_ms=10)
+    unused = spark_report.unused(blobs, found, before_ms=10)
     assert {row["key"] for row in unused.collect()} == {"binaries/aa/2", "packages/aa/5"}
-    assert [row["key"] for row in decisions.unreadable(found).collect()] == ["packages/aa/6"]
-    totals = {row["kind"]: tuple(row)[1:] for row in decisions.totals(unused).collect()}
+    assert [row["key"] for row in spark_report.unreadable(found).collect()] == ["packages/aa/6"]
+    totals = {row["kind"]: tuple(row)[1:] for row in spark_report.totals(unused).collect()}
     assert totals == {"binaries": (1, 2), "packages": (1, 16)}
     removals = spark.createDataFrame(
         [("binaries/aa/2", 2, True), ("packages/aa/5", 16, False)],
         "key string, length long, removed boolean",
     )
     nothing = spark.createDataFrame([], FOUND)
-    left = decisions.doomed(unused, nothing, removals).collect()
+    left = spark_report.doomed(unused, nothing, removals).collect()
     assert [row["key"] for row in left] == ["packages/aa/5"]
     in_log = spark.createDataFrame(
         [("log", "in_log", "packages/aa/5"), ("log", "in_log", "packages/aa/6")], FOUND
     )
-    unread = decisions.never_read(found.unionByName(in_log)).collect()
+    unread = spark_report.never_read(found.unionByName(in_log)).collect()
     assert [row["key"] for row in unread] == ["packages/aa/6"]
 
 
@@ -99,7 +99,7 @@ def test_r22_marked_and_swept_with_an_append_running_at_the_same_time(
         report = yard.mark(SparkReport(spark, location, "mark-1-aa"))
         summary = report.state()
         assert summary is not None
-        assert (summary.state, summary.unused.binaries.count) == (State.COMPLETE, 20)
+        assert (summary.state, summary.unused.binaries.count) == (MarkState.COMPLETE, 20)
         again = SparkReport(spark, location, "mark-1-aa")
         assert yard.sweep(again, dry_run=True).binaries.count == 20
         assert all(map(yard.has, gone))
@@ -115,7 +115,7 @@ def test_r22_marked_and_swept_with_an_append_running_at_the_same_time(
         yard.sweep(SparkReport(spark, location, "mark-1-aa"))
 
 
-def test_c1_a_sweep_that_is_killed_goes_on_with_spark(
+def test_a_sweep_that_is_killed_goes_on_with_spark(
     spark: SparkSession, location: Location, yard: Yard
 ) -> None:
     for number in range(6):
@@ -129,7 +129,7 @@ def test_c1_a_sweep_that_is_killed_goes_on_with_spark(
     whole = report.remove_doomed
 
     def cut_short(remove: Any, check: Any) -> Any:
-        def some(doomed: Iterator[StoredBlob]) -> Iterator[Removal]:
+        def some(doomed: Iterator[StoredBlob]) -> Iterator[SweepRemoval]:
             for number, done in enumerate(remove(doomed)):
                 if number == 1:
                     raise RuntimeError("killed")
@@ -146,7 +146,7 @@ def test_c1_a_sweep_that_is_killed_goes_on_with_spark(
     assert yard.blobs.head(stray) is not None
 
 
-def test_c3_a_source_that_fails_on_an_executor_fails_the_mark(
+def test_a_source_that_fails_on_an_executor_fails_the_mark(
     spark: SparkSession, location: Location, yard: Yard
 ) -> None:
     binary = yard.upload(b"x")
@@ -161,7 +161,7 @@ def test_c3_a_source_that_fails_on_an_executor_fails_the_mark(
     assert yard.has(binary)
 
 
-def test_c4_a_report_that_cant_be_written_fails_the_mark(
+def test_a_report_that_cant_be_written_fails_the_mark(
     spark: SparkSession, location: Location, yard: Yard, tmp_path: Path
 ) -> None:
     binary = yard.upload(b"x")

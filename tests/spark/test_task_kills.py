@@ -1,4 +1,4 @@
-"""S1 for real: `measures` and `upkeep`, the JVM with them, are killed at their commit points."""
+"""`measures` and `upkeep`, the JVM with them, are killed at their commit points."""
 
 import os
 import shutil
@@ -14,22 +14,22 @@ from pyspark.sql import SparkSession
 
 from packhorse.blobs.api import package_key
 from packhorse.blobs.open import open_blobs
-from packhorse_services.pipeline import schemas, tables
-from packhorse_services.pipeline.archive.delta import prepare
-from packhorse_services.pipeline.location import Location
 from packhorse_services.pipeline.measures.changes import Sources
 from packhorse_services.pipeline.measures.task import measure
-from packhorse_services.pipeline.measures.writing import Written
-from packhorse_services.pipeline.upkeep import bodies, commits, delta
+from packhorse_services.pipeline.measures.writing import MeasuresTables
+from packhorse_services.pipeline.storage import schemas, tables
+from packhorse_services.pipeline.storage.delta import prepare
+from packhorse_services.pipeline.storage.location import Location
+from packhorse_services.pipeline.upkeep import bodies, commits, expiry
 from packhorse_services.pipeline.upkeep.task import keep_up, plan
 from tests.harness.processes import Process
 from tests.harness.silver_rows import HOUR, START, announcement, package, status
 from tests.harness.spark import spark_environment
 from tests.spark.test_measures_task import Killed, append, contents
 
-pytestmark = [pytest.mark.spark, pytest.mark.usefixtures("interpreted")]
+pytestmark = pytest.mark.spark
 
-ROOM = "packhorse_services.pipeline"
+SERVICE = "packhorse_services.pipeline"
 END_S = 600.0
 
 
@@ -43,7 +43,7 @@ def location(tmp_path: Path) -> Iterator[Location]:
 def killed(location: Location, point: str, *command: str) -> None:
     """Run a task in a process of its own, which ends with its JVM at this point."""
     folder = Path(location.base).parent
-    deadly = ("-m", "tests.harness.killed_program", f"{ROOM}.{point}", ROOM, *command)
+    deadly = ("-m", "tests.harness.killed_program", f"{SERVICE}.{point}", SERVICE, *command)
     settings = {**spark_environment(), "PACKHORSE_TABLES_URL": location.base}
     run = Process("killed", (sys.executable, *deadly), settings, folder)
     run.start()
@@ -81,11 +81,12 @@ def measured(
     return location, contents(spark, whole)
 
 
-def test_s1_measures_that_are_killed_come_to_the_same(
+@pytest.mark.depth
+def test_measures_that_are_killed_come_to_the_same(
     spark: SparkSession, measured: tuple[Location, dict[str, list[str]]], tmp_path: Path
 ) -> None:
     location, expected = copied(measured[0], str(tmp_path / "tables")), measured[1]
-    killed(location, "measures.writing:Written.replace@after2", "measures")
+    killed(location, "measures.writing:MeasuresTables.replace@after2", "measures")
     torn = contents(spark, location)
     assert torn[tables.FAILURES] == expected[tables.FAILURES]
     assert torn[tables.DELIVERY] != expected[tables.DELIVERY]
@@ -93,6 +94,7 @@ def test_s1_measures_that_are_killed_come_to_the_same(
     assert contents(spark, location) == expected
 
 
+@pytest.mark.proof
 def test_a_build_that_notes_its_measures_first_is_caught(
     spark: SparkSession,
     measured: tuple[Location, dict[str, list[str]]],
@@ -101,11 +103,11 @@ def test_a_build_that_notes_its_measures_first_is_caught(
 ) -> None:
     location, expected = copied(measured[0], str(tmp_path / "tables")), measured[1]
 
-    def first(self: Written, *_given: Any) -> None:
+    def first(self: MeasuresTables, *_given: Any) -> None:
         self.note(Sources(spark, location).to_note())
         raise Killed
 
-    monkeypatch.setattr(Written, "replace", first)
+    monkeypatch.setattr(MeasuresTables, "replace", first)
     with pytest.raises(Killed):
         measure(spark, location)
     monkeypatch.undo()
@@ -141,7 +143,7 @@ def kept(spark: SparkSession, location: Location) -> dict[str, Any]:
     assert {row["body_reference"] for row in rows} <= set(there), "a package lacks its body"
     return {
         "offsets": sorted(row["offset"] for row in rows),
-        "days": delta.days(location, tables.PACKAGES),
+        "days": expiry.days(location, tables.PACKAGES),
         "bodies": there,
     }
 
@@ -151,7 +153,7 @@ def keep(spark: SparkSession, location: Location) -> None:
     keep_up(spark, location, planned, lambda _: None)
 
 
-def test_s1_upkeep_that_is_killed_comes_to_the_same(
+def test_upkeep_that_is_killed_comes_to_the_same(
     spark: SparkSession, location: Location, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     filled(spark, location)
@@ -163,7 +165,7 @@ def test_s1_upkeep_that_is_killed_comes_to_the_same(
     killed(location, "upkeep.bodies:delete@before1", *command)
     torn = kept(spark, location)
     assert (torn["offsets"], len(torn["bodies"])) == ([2, 2], 3)
-    monkeypatch.setattr(delta, "vacuum", dies)
+    monkeypatch.setattr(expiry, "vacuum", dies)
     with pytest.raises(Killed):
         keep(spark, location)
     monkeypatch.undo()
@@ -172,6 +174,7 @@ def test_s1_upkeep_that_is_killed_comes_to_the_same(
     assert kept(spark, location) == expected
 
 
+@pytest.mark.proof
 def test_a_build_that_deletes_bodies_before_rows_is_caught(
     spark: SparkSession, location: Location, monkeypatch: pytest.MonkeyPatch
 ) -> None:

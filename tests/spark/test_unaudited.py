@@ -7,12 +7,12 @@ import pytest
 from pyspark.sql import SparkSession
 
 from packhorse.clock import SystemClock
-from packhorse_services.pipeline.archive.delta import prepare
-from packhorse_services.pipeline.archive.times import LATEST_MS
+from packhorse_services.pipeline.archive.reading import LATEST_MS
 from packhorse_services.pipeline.audit.commands import tell
 from packhorse_services.pipeline.audit.outcome import Audited
 from packhorse_services.pipeline.audit.unaudited import unaudited
-from packhorse_services.pipeline.location import Location
+from packhorse_services.pipeline.storage.delta import prepare
+from packhorse_services.pipeline.storage.location import Location
 from tests.harness.history import BEGIN_MS, announcements
 
 pytestmark = pytest.mark.spark

@@ -13,24 +13,24 @@ from pyspark.sql import SparkSession
 
 from packhorse.blobs.api import package_key
 from packhorse.blobs.open import open_blobs
-from packhorse.snapshots.snapshot import Snapshot, new_id
-from packhorse_services.pipeline import schemas, tables
-from packhorse_services.pipeline.archive.delta import prepare
+from packhorse.snapshots.snapshot import ContentSnapshot, new_id
 from packhorse_services.pipeline.errors import TaskRefused
-from packhorse_services.pipeline.location import Location
-from packhorse_services.pipeline.upkeep import bodies, compaction, delta
-from packhorse_services.pipeline.upkeep.needed import covered, first_needed
+from packhorse_services.pipeline.storage import schemas, tables
+from packhorse_services.pipeline.storage.delta import prepare
+from packhorse_services.pipeline.storage.location import Location
+from packhorse_services.pipeline.upkeep import bodies, compaction, expiry
+from packhorse_services.pipeline.upkeep.expiry import covered, first_needed
 from packhorse_services.pipeline.upkeep.task import expected, keep_up, plan
 from tests.harness.silver_rows import HOUR, START, package, status
 
-pytestmark = [pytest.mark.spark, pytest.mark.usefixtures("interpreted")]
+pytestmark = pytest.mark.spark
 
 DAY = 24 * HOUR
 NOW = datetime(2026, 2, 1, 12, tzinfo=UTC)
 
 
-def snapshot(offset: int, *, subscriber: str = "", journal_id: str = "j1") -> Snapshot:
-    return Snapshot(new_id(), 1, journal_id, offset, "", ("main",), subscriber, 0, (), ())
+def snapshot(offset: int, *, subscriber: str = "", journal_id: str = "j1") -> ContentSnapshot:
+    return ContentSnapshot(new_id(), 1, journal_id, offset, "", ("main",), subscriber, 0, (), ())
 
 
 @pytest.mark.parametrize(
@@ -45,7 +45,7 @@ def snapshot(offset: int, *, subscriber: str = "", journal_id: str = "j1") -> Sn
     ],
 )
 def test_what_no_snapshot_for_everybody_holds_is_needed(
-    spark: SparkSession, snapshots: list[Snapshot], first: list[Any]
+    spark: SparkSession, snapshots: list[ContentSnapshot], first: list[Any]
 ) -> None:
     rows = [
         package(7, 0, journal_id="gone"),
@@ -122,7 +122,7 @@ def test_expired_days_go_and_needed_ones_stay(spark: SparkSession, tmp_path: Pat
     keep_up(spark, location, free, said.append)
     rows = spark.read.format("delta").load(location.spark_path(tables.PACKAGES))
     assert sorted(row["offset"] for row in rows.collect()) == sorted([2, 2, *appended])
-    assert delta.days(location, tables.PACKAGES)[(now - timedelta(days=1)).date()].files == 1
+    assert expiry.days(location, tables.PACKAGES)[(now - timedelta(days=1)).date()].files == 1
     assert there(location) == [keys[2]]
     assert f"{tables.PACKAGES} has 1 files less" in said
     assert streamed(spark, location, *stream) == 6 + len(appended)
@@ -179,11 +179,11 @@ def test_statuses_go_but_for_those_of_packages_not_imported(
     for row in [*said, status(2, DAY), status(4, 9 * DAY)]:
         rows = spark.createDataFrame([row], schemas.STATUSES).coalesce(1)
         rows.write.format("delta").mode("append").save(path)
-    assert delta.old_statuses(spark, location, date(2026, 1, 5)).count() == 1
+    assert expiry.old_statuses(spark, location, date(2026, 1, 5)).count() == 1
 
     files = []
     for _ in range(2):
-        delta.expire_statuses(spark, location, date(2026, 1, 5))
+        expiry.expire_statuses(spark, location, date(2026, 1, 5))
         rows = spark.read.format("delta").load(path)
         left = sorted(row["package_offset"] for row in rows.collect())
         assert left == [2, 2, 3, 3, 4]

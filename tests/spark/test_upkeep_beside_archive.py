@@ -17,10 +17,10 @@ import pytest
 from deltalake import DeltaTable
 from pyspark.sql import SparkSession
 
-from packhorse_services.pipeline import tables
-from packhorse_services.pipeline.archive.delta import prepare, stored
-from packhorse_services.pipeline.archive.files import File
-from packhorse_services.pipeline.kept_files import Kept
+from packhorse_services.pipeline.storage import tables
+from packhorse_services.pipeline.storage.delta import prepare, stored
+from packhorse_services.pipeline.storage.parquet import File
+from packhorse_services.pipeline.storage.table_files import Kept
 from packhorse_services.pipeline.upkeep import compaction
 from packhorse_services.pipeline.upkeep.task import keep_up, plan
 from tests.harness.archive_site import ArchiveSite, archive_site, on_s3
@@ -29,7 +29,7 @@ from tests.harness.s3 import S3Server
 
 pytestmark = pytest.mark.spark
 
-ROUNDS = int(os.environ.get("PACKHORSE_UPKEEP_ROUNDS", "3"))
+ROUNDS = int(os.environ.get("TEST_UPKEEP_ROUNDS", "2"))
 SILVER = (tables.PACKAGES, tables.STATUSES, tables.COMMAND_STATUSES, tables.EVENTS)
 
 
@@ -64,6 +64,7 @@ def require_whole(site: ArchiveSite) -> None:
     assert sum(found.values()) == len(records), "silver lacks records"
 
 
+@pytest.mark.depth  # `test_measures_beside_upkeep.py` has a third task beside them
 def test_r3_archive_and_upkeep_at_the_same_time(site: ArchiveSite) -> None:
     prepare(site.location)
     ending, said = threading.Event(), list[str]()
@@ -124,6 +125,7 @@ def test_what_the_archive_adds_during_a_compaction_stays(
     assert site.places(tables.PACKAGES) == [0, 1, 2]
 
 
+@pytest.mark.proof
 def test_a_build_whose_commits_overwrite_is_caught(
     site: ArchiveSite, monkeypatch: pytest.MonkeyPatch
 ) -> None:

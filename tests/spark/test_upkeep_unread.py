@@ -7,16 +7,16 @@ from pathlib import Path
 import pytest
 from pyspark.sql import SparkSession
 
-from packhorse_services.pipeline import tables
 from packhorse_services.pipeline.archive import silver
 from packhorse_services.pipeline.archive.task import Choices
 from packhorse_services.pipeline.errors import TaskFailed
+from packhorse_services.pipeline.storage import tables
 from packhorse_services.pipeline.upkeep import task
-from packhorse_services.pipeline.upkeep.task import Plan, expected, keep_up, plan
+from packhorse_services.pipeline.upkeep.task import RetentionPlan, expected, keep_up, plan
 from packhorse_services.pipeline.upkeep.unread import first_unread
 from tests.harness.archive_site import ArchiveSite, archive_site
 
-pytestmark = [pytest.mark.spark, pytest.mark.usefixtures("interpreted")]
+pytestmark = pytest.mark.spark
 
 NEW = Choices(new_checkpoint=True)
 
@@ -42,7 +42,7 @@ def only_bronze(site: ArchiveSite) -> None:
         site.archive(reached=reached)
 
 
-def planned(site: ArchiveSite) -> Plan:
+def planned(site: ArchiveSite) -> RetentionPlan:
     """Plan as if all that is there had expired."""
     later = datetime.now(UTC) + timedelta(days=30)
     spark, location = site.spark, site.location
@@ -74,6 +74,7 @@ def test_what_silver_has_not_read_is_kept(site: ArchiveSite) -> None:
     assert site.rows(tables.BRONZE) == []
 
 
+@pytest.mark.proof
 def test_a_build_that_does_not_look_is_caught(
     site: ArchiveSite, monkeypatch: pytest.MonkeyPatch
 ) -> None:

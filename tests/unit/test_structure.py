@@ -1,5 +1,6 @@
 """The house rules that no tool holds: sizes, names, and nothing of anybody's machine."""
 
+import ast
 import re
 from collections.abc import Iterator
 from pathlib import Path
@@ -69,3 +70,44 @@ def test_nothing_names_a_registry() -> None:
 def test_nothing_names_a_folder_of_somebodys_machine() -> None:
     found = {(p.relative_to(ROOT), m.group()) for p, t in texts() for m in ANY_HOME.finditer(t)}
     assert not found
+
+
+def test_no_generator_holds_a_cursor_or_a_transaction() -> None:
+    """One that is abandoned is ended by the collector, inside any statement of the connection.
+
+    `packhorse.db.rows.stream_rows` reads a large result without that.
+    """
+    found = [
+        f"{path.relative_to(ROOT)}:{held.lineno}"
+        for folder in ("shared", "services")
+        for path in (ROOT / folder).rglob("*.py")
+        for function in functions(path)
+        for held in inside(function)
+        if isinstance(held, ast.With) and yields(held) and holds(held)
+    ]
+    assert not found
+
+
+def functions(path: Path) -> Iterator[ast.FunctionDef]:
+    """Those that are no context managers: what drives one of these ends it in time."""
+    for node in ast.walk(ast.parse(path.read_text())):
+        if isinstance(node, ast.FunctionDef):
+            decorators = map(ast.unparse, node.decorator_list)
+            if not any("contextmanager" in decorator for decorator in decorators):
+                yield node
+
+
+def inside(node: ast.AST) -> Iterator[ast.AST]:
+    for child in ast.iter_child_nodes(node):
+        if not isinstance(child, ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda):
+            yield child
+            yield from inside(child)
+
+
+def yields(held: ast.With) -> bool:
+    return any(isinstance(node, ast.Yield | ast.YieldFrom) for node in inside(held))
+
+
+def holds(held: ast.With) -> bool:
+    opened = " ".join(ast.unparse(item.context_expr) for item in held.items)
+    return bool(re.search(r"\.(cursor|transaction|pipeline)\(|_bookkeeping\(", opened))

@@ -41,3 +41,39 @@ helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version | replace "+" "_" }}
 {{- define "packhorse.pipelineImage" -}}
 {{- printf "%s:%s" .Values.pipeline.image.repository (default .Chart.AppVersion .Values.image.tag) -}}
 {{- end -}}
+
+{{/* Where the bulk distribution sends its packages: this release's publisher, unless named. */}}
+{{- define "packhorse.publisherUrl" -}}
+{{- if .Values.pipeline.publisherUrl -}}
+{{- .Values.pipeline.publisherUrl -}}
+{{- else if .Values.publisher.enabled -}}
+{{- printf "http://%s-publisher:%d" (include "packhorse.fullname" .) (int .Values.service.port) -}}
+{{- end -}}
+{{- end -}}
+
+{{/*
+Where the programs may connect to by default, as a JSON array of ports: the usual ones, and those of the
+URLs in the values: S3 endpoints, connectors, JWKS, a publisher elsewhere. Behind a connector's Service
+a policy sees the port of the pod.
+*/}}
+{{- define "packhorse.outwardPorts" -}}
+{{- $urls := concat .Values.topology.connectorUrls (list .Values.authentication.jwksUrl) -}}
+{{- $stores := list .Values.blobsUrl -}}
+{{- $ports := list 5432 6432 9092 9093 443 -}}
+{{- if .Values.pipeline.enabled -}}
+{{- $urls = append $urls .Values.pipeline.publisherUrl -}}
+{{- $stores = append $stores .Values.pipeline.tablesUrl -}}
+{{- end -}}
+{{- range $stores -}}
+{{- $urls = append $urls (regexFind "[?&]endpoint=[^&]+" . | trimPrefix "?" | trimPrefix "&" | trimPrefix "endpoint=") -}}
+{{- end -}}
+{{- range compact $urls -}}
+{{- $parsed := urlParse . -}}
+{{- $port := regexFind ":[0-9]+$" $parsed.host | trimPrefix ":" -}}
+{{- $ports = append $ports (int ($port | default (ternary "443" "80" (eq $parsed.scheme "https")))) -}}
+{{- end -}}
+{{- if .Values.topology.connectorUrls -}}
+{{- $ports = append $ports 8080 -}}
+{{- end -}}
+{{- $ports | uniq | sortAlpha | toJson -}}
+{{- end -}}

@@ -21,7 +21,8 @@ PACKHORSE_JWT_AUDIENCE: {{ . | quote }}
 
 {{/*
 The variables of one container: its own settings, each secret's file, and the keys of S3, whose
-client reads only variables. Takes .root, .settings and .secrets (variable -> {name, key}).
+client reads only variables. Takes .root, .settings, .secrets (variable -> {name, key}), and .s3Keys
+where they are not those that the author's programs share.
 */}}
 {{- define "packhorse.environment" -}}
 {{- range $name, $value := .settings }}
@@ -34,7 +35,7 @@ client reads only variables. Takes .root, .settings and .secrets (variable -> {n
   value: /run/secrets/packhorse/{{ $name }}
 {{- end }}
 {{- end }}
-{{- with .root.Values.secrets.s3Keys }}
+{{- with .s3Keys | default .root.Values.secrets.s3Keys }}
 {{- if .name }}
 - name: AWS_ACCESS_KEY_ID
   valueFrom:
@@ -110,7 +111,9 @@ timeoutSeconds: 5
 {{/*
 One program: its Deployment and its Service.
 Takes .root, .component, .instance (the name's end), .command, .values (the program's own),
-.replicas, .strategy, .settings, .secrets, and .image where it is another one.
+.replicas, .strategy, .settings, .secrets; and, where they are others than the shared ones, .image,
+.s3Keys and .serviceAccountName. Without .replicas, or with .values.autoscaling, the number of pods is
+an autoscaler's: an upgrade would set it back.
 */}}
 {{- define "packhorse.program" -}}
 {{- $root := .root -}}
@@ -123,7 +126,9 @@ metadata:
     {{- include "packhorse.labels" $root | nindent 4 }}
     app.kubernetes.io/component: {{ .component }}
 spec:
+  {{- if not (or (kindIs "invalid" .replicas) (dig "autoscaling" "enabled" false .values)) }}
   replicas: {{ .replicas }}
+  {{- end }}
   strategy:
     type: {{ .strategy }}
   selector:
@@ -146,7 +151,7 @@ spec:
         {{- toYaml . | nindent 8 }}
         {{- end }}
     spec:
-      serviceAccountName: {{ include "packhorse.serviceAccountName" $root }}
+      serviceAccountName: {{ .serviceAccountName | default (include "packhorse.serviceAccountName" $root) }}
       automountServiceAccountToken: false
       enableServiceLinks: false
       terminationGracePeriodSeconds: {{ .values.terminationGracePeriodSeconds }}
@@ -229,4 +234,30 @@ spec:
   - name: http
     port: {{ $root.Values.service.port }}
     targetPort: http
+{{- with .values.autoscaling }}
+{{- if .enabled }}
+---
+apiVersion: autoscaling/v2
+kind: HorizontalPodAutoscaler
+metadata:
+  name: {{ $name }}
+  labels:
+    {{- include "packhorse.labels" $root | nindent 4 }}
+    app.kubernetes.io/component: {{ $.component }}
+spec:
+  scaleTargetRef:
+    apiVersion: apps/v1
+    kind: Deployment
+    name: {{ $name }}
+  minReplicas: {{ .minReplicas }}
+  maxReplicas: {{ .maxReplicas }}
+  metrics:
+  - type: Resource
+    resource:
+      name: cpu
+      target:
+        type: Utilization
+        averageUtilization: {{ .targetCPUUtilizationPercentage }}
+{{- end }}
+{{- end }}
 {{- end -}}

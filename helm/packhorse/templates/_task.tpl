@@ -4,14 +4,22 @@ One task of the pipeline by schedule. Takes .root, .task (its name) and .when.
 {{- define "packhorse.task" -}}
 {{- $root := .root -}}
 {{- $values := $root.Values.pipeline.task -}}
+{{- $settings := dict "PACKHORSE_TABLES_URL" $root.Values.pipeline.tablesUrl -}}
+{{- $secrets := dict
+  "PACKHORSE_JOURNAL_URL_FILE" $root.Values.secrets.journalUrl
+  "PACKHORSE_DATABASE_URL_FILE" $root.Values.secrets.authorDatabaseUrl -}}
+{{- if eq .task "audit" -}}
+{{- $_ := set $secrets "PACKHORSE_SUBSCRIBER_DATABASES_FILE" $root.Values.pipeline.subscriberDatabases -}}
+{{- end -}}
+{{- if eq .task "bulk" -}}
+{{- $_ := set $settings "PACKHORSE_PUBLISHER_URL" (include "packhorse.publisherUrl" $root) -}}
+{{- $_ := set $secrets "PACKHORSE_PUBLISHER_TOKEN_FILE" $root.Values.pipeline.publisherToken -}}
+{{- end -}}
 {{- $parameters := dict
   "root" $root
   "temporary" $values.temporary
-  "settings" (merge (dict "PACKHORSE_TABLES_URL" $root.Values.pipeline.tablesUrl) $values.env)
-  "secrets" (dict
-    "PACKHORSE_JOURNAL_URL_FILE" $root.Values.secrets.journalUrl
-    "PACKHORSE_DATABASE_URL_FILE" $root.Values.secrets.authorDatabaseUrl
-    "PACKHORSE_SUBSCRIBER_DATABASES_FILE" $root.Values.pipeline.subscriberDatabases) -}}
+  "settings" (merge $settings $values.env)
+  "secrets" $secrets -}}
 apiVersion: batch/v1
 kind: CronJob
 metadata:

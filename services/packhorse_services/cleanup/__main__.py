@@ -1,6 +1,5 @@
 """`packhorse-cleanup`, and `python -m packhorse_services.cleanup`."""
 
-import json
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Annotated
@@ -10,9 +9,8 @@ import typer
 from packhorse.blobs.api import BlobStore
 from packhorse.blobs.open import open_blobs
 from packhorse.db.connect import connect
-from packhorse.db.engine import open_engine
 from packhorse.db.metadata import BOOKKEEPER
-from packhorse.db.migrate import upgrade
+from packhorse.db.prepare import prepare_database
 from packhorse.db.roles import act_as
 from packhorse.jobs.host import DUTIES
 from packhorse.messaging.api import Journal
@@ -21,13 +19,13 @@ from packhorse.messaging.topics import standard_topics
 from packhorse.runtime import logs
 from packhorse.runtime.auth import authenticator_for
 from packhorse.runtime.configuration import loaded
-from packhorse.runtime.serve import run as run_service
+from packhorse.runtime.serve import run_service
 from packhorse.runtime.startup import plain_refusals, typed
-from packhorse.topology.own_cluster import Announced, join
+from packhorse.topology.own_cluster import InstanceProperties, join
 from packhorse.wire.topics import Topics
 from packhorse_services.cleanup import ledger
 from packhorse_services.cleanup.app import DUTY, cleanup_service, sweep_of
-from packhorse_services.cleanup.report import Removal, Run
+from packhorse_services.cleanup.report import CleanupRun, RemovedBlob, with_removals
 from packhorse_services.cleanup.runner import run_by_hand
 from packhorse_services.cleanup.schedule import adopt
 from packhorse_services.cleanup.settings import Settings
@@ -38,6 +36,7 @@ commands = typer.Typer(
     add_completion=False,
     pretty_exceptions_enable=False,
     help="Remove packages from the blob store that the journal has forgotten.",
+    context_settings={"help_option_names": ["-h", "--help"]},
 )
 
 
@@ -52,12 +51,12 @@ def serve(context: typer.Context) -> None:
     with _backends(settings) as (journal, blobs):
         _adopt_schedule(settings)
         journal.create_topics(standard_topics(Topics.prefixed(settings.topic_prefix)))
-        announced = Announced("cleanup", endpoint=settings.endpoint, duties=(DUTY, *DUTIES))
+        announced = InstanceProperties(
+            "cleanup", endpoint=settings.endpoint, duties=(DUTY, *DUTIES)
+        )
         cluster = join(settings.database_url.get_secret_value(), settings.topology, announced)
         service = cleanup_service(settings, journal, blobs, authenticator, cluster)
-        run_service(
-            service.app, host=settings.host, port=settings.port, components=service.components
-        )
+        run_service(service.app, settings, service.components)
 
 
 @commands.command()
@@ -74,7 +73,8 @@ def run(
     with connect(url, "cleanup-report") as connection:
         removals = ledger.removals(connection, done.id, "", _SHOWN)
     if as_json:
-        typer.echo(json.dumps(done.as_json(removals), indent=2))
+        shown = with_removals(done, removals)
+        typer.echo(shown.model_dump_json(by_alias=True, exclude_unset=True, indent=2))
     else:
         _print(done, removals)
 
@@ -85,7 +85,7 @@ def _adopt_schedule(settings: Settings) -> None:
         adopt(connection, settings.when)
 
 
-def _print(run: Run, removals: list[Removal]) -> None:
+def _print(run: CleanupRun, removals: list[RemovedBlob]) -> None:
     verb = "would remove" if run.dry_run else "removed"
     typer.echo(f"run {run.id}: the log holds offsets {run.oldest_offset} to {run.next_offset}")
     for removal in removals:
@@ -99,9 +99,7 @@ def _print(run: Run, removals: list[Removal]) -> None:
 
 @contextmanager
 def _backends(settings: Settings) -> Iterator[tuple[Journal, BlobStore]]:
-    engine = open_engine(settings.database_url.get_secret_value(), "packhorse-cleanup")
-    upgrade(engine)
-    engine.dispose()
+    prepare_database(settings.database_url.get_secret_value(), "packhorse-cleanup")
     blobs = open_blobs(settings.blobs_url)
     journal = open_journal(settings.journal_url, client_name="packhorse-cleanup")
     try:

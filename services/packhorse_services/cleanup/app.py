@@ -1,42 +1,44 @@
 """A cleanup service put together: its parts, its HTTP service, and what makes it ready."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import timedelta
 from functools import partial
 
 from fastapi import FastAPI
-from psycopg import Connection
-from psycopg_pool import ConnectionPool
 
 from packhorse.blobs.api import BlobStore
-from packhorse.db.connect import ClosesPool, ask, open_pool
+from packhorse.db.metadata import BOOKKEEPER
+from packhorse.db.pool import Lender, SharedPool, ask
+from packhorse.db.roles import act_as
 from packhorse.jobs.consumers import Consumers
 from packhorse.jobs.host import open_jobs
 from packhorse.messaging.api import Journal
 from packhorse.runtime.auth import Authenticator
 from packhorse.runtime.http import create_app
 from packhorse.runtime.lifecycle import Component
+from packhorse.runtime.metrics import CLEANUP_LAST_SUCCESS, report
 from packhorse.runtime.periodic import Periodic
-from packhorse.runtime.problems import Kind
+from packhorse.runtime.problems import ProblemKind
 from packhorse.topology.leader import LeaderOnly
 from packhorse.topology.own_cluster import OwnCluster
 from packhorse.wire.topics import Topics
-from packhorse_services.cleanup import routes
+from packhorse_services.cleanup import ledger, routes
 from packhorse_services.cleanup.ledger import RunWaits
 from packhorse_services.cleanup.runner import Runner
 from packhorse_services.cleanup.schedule import QUEUE, RUN, schedule_of
 from packhorse_services.cleanup.settings import Settings
 from packhorse_services.cleanup.sweep import Sweep
 
+_LOOK_S = 15.0
+_CONNECTIONS = 4
+"""For routes, readiness and what is shown."""
 DUTY = "cleanup"
 """Of the instance that tells the journal to forget; runs are jobs."""
 
-Pool = ConnectionPool[Connection]
-
 DESCRIPTION = "Removes packages from the blob store that the journal has forgotten."
-_PROBLEMS: Mapping[type[Exception], Kind] = {
-    RunWaits: Kind(409, "run-waits", "A cleanup run waits already")
+_PROBLEMS: Mapping[type[Exception], ProblemKind] = {
+    RunWaits: ProblemKind(409, "run-waits", "A cleanup run waits already")
 }
 
 
@@ -66,9 +68,11 @@ def cleanup_service(
     Runs are done by any instance, the journal is told to forget by the one that has the duty in
     `cluster`; without a cluster, by each.
     """
+    report("packhorse_cleanup_runs", "packhorse_cleanup_removed")
     url = settings.database_url.get_secret_value()
-    pool = open_pool(url, "cleanup-routes")
-    duty = None if cluster is None else cluster.duty(DUTY, pool.connection)
+    pool = SharedPool(url, "cleanup")
+    share = pool.share(_CONNECTIONS)
+    duty = None if cluster is None else cluster.duty(DUTY, share.connection)
     consumers = Consumers()
     consumers.add(RUN, Runner(url, sweep_of(settings, journal, blobs), cluster))
     runs = open_jobs(
@@ -77,26 +81,47 @@ def cleanup_service(
         consumers=consumers,
         queues=[QUEUE],
         schedules=[schedule_of(settings.when)],
+        pool=pool,
     )
     retention = Periodic("retention", settings.retention_seconds, partial(_retain, journal, duty))
+    last_success = Periodic("last-success", _LOOK_S, partial(_show_success, share), at_once=True)
     topic = Topics.prefixed(settings.topic_prefix).package
+    readiness: Mapping[str, Callable[[], None]] = {
+        "database": partial(ask, share),
+        "journal": partial(_ask_journal, journal, topic),
+        "blobs": blobs.check,
+    }
+    app = _app(authenticator, readiness, docs=settings.docs)
+    app.state.pool = share
+    app.state.application = "cleanup" if cluster is None else cluster.discovery.instance_id
+    taking_part = () if cluster is None else (cluster,)
+    return CleanupService(app, (pool, *taking_part, last_success, runs, retention))
+
+
+def _app(
+    authenticator: Authenticator, readiness: Mapping[str, Callable[[], None]], *, docs: bool
+) -> FastAPI:
     app = create_app(
         title="packhorse cleanup",
         description=DESCRIPTION,
         authenticator=authenticator,
-        readiness={
-            "database": lambda: ask(pool),
-            "journal": lambda: _ask_journal(journal, topic),
-            "blobs": blobs.check,
-        },
+        readiness=readiness,
         problems=_PROBLEMS,
-        docs=settings.docs,
+        docs=docs,
+        documentation=(__package__,),
     )
-    app.state.pool = pool
-    app.state.application = "cleanup" if cluster is None else cluster.discovery.instance_id
     app.include_router(routes.router)
-    taking_part = () if cluster is None else (cluster,)
-    return CleanupService(app, (ClosesPool(pool), *taking_part, runs, retention))
+    return app
+
+
+def _show_success(pool: Lender) -> None:
+    """Show what the database knows: the same on each replica, and after a restart."""
+    with pool.connection() as connection:
+        act_as(connection, BOOKKEEPER)
+        ended = ledger.last_success(connection)
+    if ended is not None:
+        CLEANUP_LAST_SUCCESS.set(ended)
+        report("packhorse_cleanup_last_success_seconds")
 
 
 def _retain(journal: Journal, duty: LeaderOnly | None) -> None:

@@ -4,6 +4,7 @@ Written in a turn's transactions; read by anybody. All times are the database's 
 """
 
 from collections.abc import Collection, Mapping, Sequence
+from typing import Any
 
 import psycopg
 from psycopg import Connection
@@ -14,11 +15,11 @@ from packhorse.errors import Permanent
 from packhorse.messaging.api import Bounds
 from packhorse_services.cleanup.report import (
     Candidate,
-    Reason,
-    Removal,
-    Run,
+    CleanupRun,
+    ReasonTotal,
+    RemovalReason,
+    RemovedBlob,
     RunState,
-    Total,
 )
 
 BY_SCHEDULE = "schedule"
@@ -42,7 +43,7 @@ def request(connection: Connection, origin: str, *, dry_run: bool) -> int:
         raise RunWaits("a run waits already; ask again when it has begun") from error
 
 
-def begin_waiting(connection: Connection, epoch: int) -> Run | None:
+def begin_waiting(connection: Connection, epoch: int) -> CleanupRun | None:
     """Begin the run that was asked for and waits; None when there is none."""
     abandon(connection, epoch)
     waiting = connection.execute(
@@ -51,12 +52,12 @@ def begin_waiting(connection: Connection, epoch: int) -> Run | None:
     return None if waiting is None else _begin(connection, waiting[0], epoch)
 
 
-def begin_by_schedule(connection: Connection, epoch: int) -> Run:
+def begin_by_schedule(connection: Connection, epoch: int) -> CleanupRun:
     """Begin a run because its time has come."""
     return begin(connection, epoch, BY_SCHEDULE, dry_run=False)
 
 
-def begin_again(connection: Connection, epoch: int, requested: int) -> Run | None:
+def begin_again(connection: Connection, epoch: int, requested: int) -> CleanupRun | None:
     """Begin anew the run that was asked for; None when it has succeeded or was forgotten."""
     before = find(connection, requested)
     if before is None or before.state is RunState.SUCCEEDED:
@@ -64,7 +65,7 @@ def begin_again(connection: Connection, epoch: int, requested: int) -> Run | Non
     return begin(connection, epoch, before.origin, dry_run=before.dry_run)
 
 
-def begin(connection: Connection, epoch: int, origin: str, *, dry_run: bool) -> Run:
+def begin(connection: Connection, epoch: int, origin: str, *, dry_run: bool) -> CleanupRun:
     """Begin a run at once."""
     abandon(connection, epoch)
     return _begin(connection, _insert(connection, origin, dry_run, RunState.RUNNING), epoch)
@@ -144,18 +145,18 @@ def fail(connection: Connection, run: int, error: str) -> None:
     )
 
 
-def find(connection: Connection, run: int) -> Run | None:
+def find(connection: Connection, run: int) -> CleanupRun | None:
     """Return one run."""
     found = _select(connection, _SELECT + "WHERE id = %s", run)
     return found[0] if found else None
 
 
-def recent(connection: Connection, limit: int) -> list[Run]:
+def recent(connection: Connection, limit: int) -> list[CleanupRun]:
     """Return the last runs, the newest first."""
     return _select(connection, _SELECT + "ORDER BY id DESC LIMIT %s", limit)
 
 
-def removals(connection: Connection, run: int, after: str, limit: int) -> list[Removal]:
+def removals(connection: Connection, run: int, after: str, limit: int) -> list[RemovedBlob]:
     """Return a page of a run's removals, by key, from behind the key `after`."""
     rows = connection.execute(
         "SELECT key, reason, length, log_offset, removed_at FROM bookkeeping.cleanup_removal "
@@ -163,7 +164,7 @@ def removals(connection: Connection, run: int, after: str, limit: int) -> list[R
         (run, after, limit),
     ).fetchall()
     return [
-        Removal(Candidate(key, Reason(reason), length, offset), removed_at)
+        RemovedBlob(Candidate(key, RemovalReason(reason), length, offset), removed_at)
         for key, reason, length, offset, removed_at in rows
     ]
 
@@ -177,7 +178,7 @@ def _insert(connection: Connection, origin: str, dry_run: bool, state: RunState)
     return int(run)
 
 
-def _begin(connection: Connection, run: int, epoch: int) -> Run:
+def _begin(connection: Connection, run: int, epoch: int) -> CleanupRun:
     connection.execute(
         "UPDATE bookkeeping.cleanup_run SET state = 'RUNNING', epoch = %s, "
         "started_at = clock_timestamp() WHERE id = %s",
@@ -186,21 +187,30 @@ def _begin(connection: Connection, run: int, epoch: int) -> Run:
     return _select(connection, _SELECT + "WHERE id = %s", run)[0]
 
 
-def _select(connection: Connection, query: str, value: int) -> list[Run]:
+def _select(connection: Connection, query: str, value: int) -> list[CleanupRun]:
     rows = connection.cursor(row_factory=dict_row).execute(query, (value,)).fetchall()
     totals = _totals(connection, [row["id"] for row in rows])
-    return [
-        Run(**{**row, "state": RunState(row["state"]), "totals": totals[row["id"]]}) for row in rows
-    ]
+    known = [{name: value for name, value in row.items() if value is not None} for row in rows]
+    return [CleanupRun.model_validate({**row, "totals": totals[row["id"]]}) for row in known]
 
 
-def _totals(connection: Connection, runs: Sequence[int]) -> dict[int, dict[str, Total]]:
+def _totals(connection: Connection, runs: Sequence[int]) -> dict[int, dict[str, ReasonTotal]]:
     rows = connection.execute(
         "SELECT run, reason, count(*), sum(length)::bigint FROM bookkeeping.cleanup_removal "
         "WHERE run = ANY(%s) GROUP BY run, reason",
         (list(runs),),
     ).fetchall()
-    found: dict[int, dict[str, Total]] = {run: {} for run in runs}
+    found: dict[int, dict[str, ReasonTotal]] = {run: {} for run in runs}
     for run, reason, count, size in rows:
-        found[run][reason] = Total(count, size)
+        found[run][reason] = ReasonTotal(count, size)
+    return found
+
+
+def last_success(connection: Connection) -> float | None:
+    """Return when the last run ended that removed and succeeded, in seconds since 1970."""
+    row: Any = connection.execute(
+        "SELECT extract(epoch FROM max(ended_at))::float8 FROM bookkeeping.cleanup_run "
+        "WHERE state = 'SUCCEEDED' AND NOT dry_run"
+    ).fetchone()
+    found: float | None = row[0]
     return found

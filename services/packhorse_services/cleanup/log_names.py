@@ -5,20 +5,17 @@ is removed before a whole reading of the log has named it nowhere (R21).
 """
 
 import time
-from collections.abc import Callable, Collection, Iterator, Sequence
+from collections.abc import Callable, Collection
 
 from packhorse.messaging.api import (
     Bounds,
-    Edge,
     Journal,
     JournalUnavailable,
-    OffsetOutOfRange,
-    Reader,
-    Record,
+    LogEnd,
 )
+from packhorse.messaging.reading import read_to
 from packhorse.wire.package_codec import PACKAGE_ID_HEADER
 
-_POLL_S = 0.5
 _PATIENCE_S = 30.0
 _BEAT_S = 20.0
 
@@ -39,37 +36,26 @@ def last_offsets(
         return {}
     wanted = {package_id.encode(): package_id for package_id in package_ids}
     found: dict[str, int] = {}
-    with journal.reader(topic, Edge.OLDEST, partition=0, values=False) as reader:
-        for records in _batches(reader, bounds.next, beat):
+    with journal.reader(topic, LogEnd.OLDEST, partition=0, values=False) as reader:
+        meanwhile = _now_and_then(beat)
+        for records in read_to(reader, bounds.next, patience_s=_PATIENCE_S, meanwhile=meanwhile):
             for record in records:
+                if record.damage:  # it may be the one that refers to what is to be removed (R21)
+                    raise JournalUnavailable(record.damage)
                 name = wanted.get(record.headers.get(PACKAGE_ID_HEADER, b""))
                 if name is not None:
                     found[name] = record.offset
     return found
 
 
-def _batches(reader: Reader, end: int, beat: Callable[[], None]) -> Iterator[Sequence[Record]]:
-    """Yield what the reader gives until it has passed `end`."""
-    patience = beaten = time.monotonic()
-    patience += _PATIENCE_S
-    while True:
-        records = _poll(reader)
-        now = time.monotonic()
-        if records:
-            yield records
-        if reader.position() >= end:
-            return
-        if records:
-            patience = now + _PATIENCE_S
-        elif now > patience:
-            raise JournalUnavailable("the journal's end was not reached in time; try again later")
-        if now > beaten + _BEAT_S:
+def _now_and_then(beat: Callable[[], None]) -> Callable[[], None]:
+    """Return what calls `beat` when the last call is long enough ago."""
+    beaten = time.monotonic()
+
+    def meanwhile() -> None:
+        nonlocal beaten
+        if time.monotonic() > beaten + _BEAT_S:
             beat()
-            beaten = now
+            beaten = time.monotonic()
 
-
-def _poll(reader: Reader) -> Sequence[Record]:
-    try:
-        return reader.poll(_POLL_S)
-    except OffsetOutOfRange as error:  # retention went by while we read
-        raise JournalUnavailable("the log was cut while it was read; try again") from error
+    return meanwhile

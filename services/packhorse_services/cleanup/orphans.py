@@ -1,7 +1,7 @@
 """Blobs that no stored package stands for: how they are seen, and when they are old enough.
 
 Two clocks must agree that the grace is over, the store's and the database's, so that a jump of
-one of them removes nothing (R28, C5).
+one of them removes nothing (R28).
 """
 
 import itertools
@@ -11,9 +11,9 @@ from datetime import timedelta
 from psycopg import Connection
 
 from packhorse.blobs.api import BlobStore, StoredBlob
-from packhorse_services.cleanup import stored
-from packhorse_services.cleanup.report import Candidate, Reason
-from packhorse_services.cleanup.turn import Turn
+from packhorse.bookkeeping import stored_packages
+from packhorse_services.cleanup.report import Candidate, RemovalReason
+from packhorse_services.cleanup.turn import CleanupLock
 
 PREFIX = "packages/"
 _PAGE = 500
@@ -25,7 +25,7 @@ class Orphans:
     def __init__(self, blobs: BlobStore, grace: timedelta) -> None:
         self._blobs, self._grace = blobs, grace
 
-    def see(self, turn: Turn, run: int, limit: int) -> tuple[list[Candidate], int]:
+    def see(self, turn: CleanupLock, run: int, limit: int) -> tuple[list[Candidate], int]:
         """Look at every blob, remember the orphans among them.
 
         Returns up to `limit` of those whose grace is over, and how many orphans stay for now.
@@ -35,17 +35,17 @@ class Orphans:
             connection.execute("DELETE FROM bookkeeping.orphan WHERE run <> %s", (run,))
         return found, young
 
-    def preview(self, turn: Turn, limit: int) -> tuple[list[Candidate], int]:
+    def preview(self, turn: CleanupLock, limit: int) -> tuple[list[Candidate], int]:
         """Return what `see` would, and remember nothing."""
         return self._look(turn, limit, None)
 
-    def _look(self, turn: Turn, limit: int, run: int | None) -> tuple[list[Candidate], int]:
+    def _look(self, turn: CleanupLock, limit: int, run: int | None) -> tuple[list[Candidate], int]:
         now_ms = self._blobs.now_ms()
         found: list[Candidate] = []
         young = 0
         for page in _pages(self._blobs.list(PREFIX)):
             with turn.transaction() as connection:
-                known = stored.known(connection, [blob.key for blob in page])
+                known = stored_packages.known(connection, [blob.key for blob in page])
                 orphans = [blob for blob in page if blob.key not in known]
                 if run is not None:
                     _remember(connection, run, orphans)
@@ -65,7 +65,7 @@ class Orphans:
         seen_long_ago = {key for (key,) in rows}
         grace_ms = self._grace / timedelta(milliseconds=1)
         return [
-            Candidate(blob.key, Reason.ORPHAN, blob.length)
+            Candidate(blob.key, RemovalReason.ORPHAN, blob.length)
             for blob in orphans
             if blob.key in seen_long_ago and now_ms - blob.modified_ms >= grace_ms
         ]

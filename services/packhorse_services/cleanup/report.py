@@ -1,13 +1,14 @@
 """What a cleanup run did, and why: for people, for HTTP, for the log."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from datetime import datetime
 from enum import StrEnum
-from typing import Any
+
+from pydantic import BaseModel, Field
 
 
-class Reason(StrEnum):
+class RemovalReason(StrEnum):
     """Why a blob goes."""
 
     FORGOTTEN = "forgotten"
@@ -32,7 +33,7 @@ class Candidate:
     """A blob that goes. `log_offset` is None for an orphan."""
 
     key: str
-    reason: Reason
+    reason: RemovalReason
     length: int
     log_offset: int | None = None
 
@@ -43,34 +44,23 @@ class Candidate:
 
 
 @dataclass(frozen=True, slots=True)
-class Removal:
+class RemovedBlob:
     """One blob of a report; `removed_at` is None when it is still there, as after a dry run."""
 
     candidate: Candidate
     removed_at: datetime | None
 
-    def as_json(self) -> dict[str, Any]:
-        """Return it as HTTP and `--json` show it."""
-        return {
-            "key": self.candidate.key,
-            "reason": self.candidate.reason.value,
-            "bytes": self.candidate.length,
-            "offset": self.candidate.log_offset,
-            "removed_at": _time(self.removed_at),
-        }
-
 
 @dataclass(frozen=True, slots=True)
-class Total:
+class ReasonTotal:
     """How many blobs of one reason, and their bytes."""
 
     count: int
     bytes: int
 
 
-@dataclass(frozen=True, slots=True)
-class Run:
-    """A cleanup run without its removals one by one."""
+class CleanupRun(BaseModel, frozen=True):
+    """A cleanup run without its removals one by one; what is not known (yet) is not set."""
 
     id: int
     origin: str
@@ -82,34 +72,39 @@ class Run:
     journal_id: str | None = None
     oldest_offset: int | None = None
     next_offset: int | None = None
-    kept: Mapping[str, int] = field(default_factory=dict)
+    kept: Mapping[str, int] = Field(description="Blobs that stay, by why")
+    totals: Mapping[str, ReasonTotal] = Field(
+        serialization_alias="removed", description="Blobs that go, by why"
+    )
     error: str | None = None
-    totals: Mapping[str, Total] = field(default_factory=dict)
-
-    def as_json(self, removals: Sequence[Removal] | None = None) -> dict[str, Any]:
-        """Return it as HTTP and `--json` show it; absent members are not known (yet)."""
-        shown: dict[str, Any] = {
-            "id": self.id,
-            "origin": self.origin,
-            "dry_run": self.dry_run,
-            "state": self.state.value,
-            "requested_at": _time(self.requested_at),
-            "started_at": _time(self.started_at),
-            "ended_at": _time(self.ended_at),
-            "journal_id": self.journal_id,
-            "oldest_offset": self.oldest_offset,
-            "next_offset": self.next_offset,
-            "kept": dict(self.kept),
-            "removed": {
-                reason: {"count": total.count, "bytes": total.bytes}
-                for reason, total in self.totals.items()
-            },
-            "error": self.error,
-        }
-        if removals is not None:
-            shown["removals"] = [removal.as_json() for removal in removals]
-        return {name: value for name, value in shown.items() if value is not None}
 
 
-def _time(moment: datetime | None) -> str | None:
-    return None if moment is None else moment.isoformat()
+class RemovalDocument(BaseModel):
+    """One blob that goes."""
+
+    key: str
+    reason: RemovalReason
+    bytes: int
+    offset: int | None = Field(description="Of its package; null for an orphan")
+    removed_at: datetime | None = Field(description="Null while it is there, as after a dry run")
+
+
+class RunWithRemovals(CleanupRun, frozen=True):
+    """A cleanup run with a page of its removals."""
+
+    removals: Sequence[RemovalDocument]
+
+
+def with_removals(run: CleanupRun, removals: Sequence[RemovedBlob]) -> RunWithRemovals:
+    """Return a run as HTTP and `--json` show it, both without what is not set."""
+    shown = [
+        RemovalDocument(
+            key=one.candidate.key,
+            reason=one.candidate.reason,
+            bytes=one.candidate.length,
+            offset=one.candidate.log_offset,
+            removed_at=one.removed_at,
+        )
+        for one in removals
+    ]
+    return RunWithRemovals(**run.model_dump(exclude_unset=True), removals=shown)

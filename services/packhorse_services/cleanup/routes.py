@@ -2,65 +2,72 @@
 
 import asyncio
 from collections.abc import Callable
-from typing import Annotated, Any, TypeVar
+from typing import Annotated, TypeVar
 
 from fastapi import APIRouter, Depends, Path, Query, Request, Response
 from psycopg import Connection
 
 from packhorse.db.metadata import BOOKKEEPER
 from packhorse.db.roles import act_as
-from packhorse.runtime.auth import Principal, Scope, require
+from packhorse.runtime.auth import Principal, TokenScope, require
 from packhorse.runtime.problems import Problem, documented
-from packhorse.runtime.validation import StrictBody, StrictRoute
+from packhorse.runtime.validation import StrictRoute
 from packhorse_services.cleanup import ledger
-from packhorse_services.cleanup.report import Removal, Run
+from packhorse_services.cleanup.report import (
+    CleanupRun,
+    RemovedBlob,
+    RunWithRemovals,
+    with_removals,
+)
 from packhorse_services.cleanup.runner import request_run
+from packhorse_services.cleanup.schemas import RunAsked, RunRequest
 
 router = APIRouter(route_class=StrictRoute, prefix="/cleanup", tags=["cleanup"])
 
-Admin = Annotated[Principal, Depends(require(Scope.ADMIN))]
+Admin = Annotated[Principal, Depends(require(TokenScope.ADMIN))]
 Result = TypeVar("Result")
 
 
-class RunRequest(StrictBody):
-    """What a caller asks for."""
-
-    dry_run: bool = False
-
-
-@router.get("/runs", responses=documented(503))
+@router.get(
+    "/runs",
+    responses=documented(503),
+    response_model_exclude_unset=True,
+)
 async def list_cleanup_runs(
     request: Request, _: Admin, limit: Annotated[int, Query(ge=1, le=200)] = 20
-) -> list[dict[str, Any]]:
+) -> list[CleanupRun]:
     """Return the last runs, the newest first."""
-    runs = await _ask(request, lambda connection: ledger.recent(connection, limit))
-    return [run.as_json() for run in runs]
+    return await _ask(request, lambda connection: ledger.recent(connection, limit))
 
 
-@router.get("/runs/{run_id}", responses=documented(404, 503))
+@router.get(
+    "/runs/{run_id}",
+    responses=documented(404, 503),
+    response_model_exclude_unset=True,
+)
 async def get_cleanup_run(
     request: Request,
     _: Admin,
     run_id: Annotated[int, Path(ge=1, lt=2**63)],
     after: Annotated[str, Query(max_length=200)] = "",
     limit: Annotated[int, Query(ge=1, le=1000)] = 100,
-) -> dict[str, Any]:
+) -> RunWithRemovals:
     """Return a run with a page of its removals, by key, from behind the key `after`."""
 
-    def find(connection: Connection) -> tuple[Run | None, list[Removal]]:
+    def find(connection: Connection) -> tuple[CleanupRun | None, list[RemovedBlob]]:
         page = ledger.removals(connection, run_id, after, limit)
         return ledger.find(connection, run_id), page
 
     run, removals = await _ask(request, find)
     if run is None:
         raise Problem(404, detail=f"there is no cleanup run {run_id}; the oldest are forgotten")
-    return run.as_json(removals)
+    return with_removals(run, removals)
 
 
 @router.post("/runs", status_code=202, responses=documented(409, 503))
 async def start_cleanup_run(
     request: Request, response: Response, caller: Admin, body: RunRequest
-) -> dict[str, int]:
+) -> RunAsked:
     """Ask for a run; it begins within seconds on one of the instances."""
     origin = f"request of {caller.name}"
     run_id = await _ask(
@@ -70,7 +77,7 @@ async def start_cleanup_run(
         ),
     )
     response.headers["Location"] = f"/cleanup/runs/{run_id}"
-    return {"id": run_id}
+    return RunAsked(id=run_id)
 
 
 async def _ask(request: Request, question: Callable[[Connection], Result]) -> Result:

@@ -12,10 +12,10 @@ from packhorse.jobs.job import Job
 from packhorse.jobs.store.adding import NewJob, add_job
 from packhorse.topology.own_cluster import OwnCluster
 from packhorse_services.cleanup import ledger
-from packhorse_services.cleanup.report import Run
+from packhorse_services.cleanup.report import CleanupRun
 from packhorse_services.cleanup.schedule import RUN
 from packhorse_services.cleanup.sweep import Sweep
-from packhorse_services.cleanup.turn import CleanupBusy, Turn, take_turn
+from packhorse_services.cleanup.turn import CleanupBusy, CleanupLock, take_turn
 
 RETRY = timedelta(minutes=15)
 """How soon a run comes again after one that failed."""
@@ -50,7 +50,7 @@ class Runner:
                 return Result(Outcome.FAILED, str(error), retry_delay=RETRY)
         return Result(Outcome.FAILED, "it was asked to stop", retry_delay=timedelta(0))
 
-    def _perform(self, turn: Turn, job: Job, context: JobContext) -> None:
+    def _perform(self, turn: CleanupLock, job: Job, context: JobContext) -> None:
         with turn.transaction() as connection:
             waiting = ledger.begin_waiting(connection, turn.epoch)
         if waiting is not None:
@@ -60,7 +60,7 @@ class Runner:
         if own is not None:
             self._sweep_all(turn, own, context)
 
-    def _sweep_all(self, turn: Turn, run: Run, context: JobContext) -> None:
+    def _sweep_all(self, turn: CleanupLock, run: CleanupRun, context: JobContext) -> None:
         context.log(f"run {run.id}")
         while not self._sweep.perform(turn, run) and not context.stop_requested:
             with turn.transaction() as connection:
@@ -81,7 +81,7 @@ class _Fence:
         self.context.check(connection)
 
 
-def run_by_hand(database_url: str, sweep: Sweep, *, dry_run: bool) -> Run:
+def run_by_hand(database_url: str, sweep: Sweep, *, dry_run: bool) -> CleanupRun:
     """Do a run now and return it; what is too much for one is left to the service.
 
     Raises `CleanupBusy`, and what `Sweep.perform` raises.
@@ -96,7 +96,7 @@ def run_by_hand(database_url: str, sweep: Sweep, *, dry_run: bool) -> Run:
             return ledger.find(connection, run.id) or run
 
 
-def _begin_own(connection: Connection, epoch: int, job: Job) -> Run | None:
+def _begin_own(connection: Connection, epoch: int, job: Job) -> CleanupRun | None:
     requested = job.properties.get("run")
     if isinstance(requested, int):
         return ledger.begin_again(connection, epoch, requested)

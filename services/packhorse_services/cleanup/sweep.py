@@ -15,19 +15,21 @@ import psycopg
 from psycopg import Connection
 
 from packhorse.blobs.api import BlobStore
+from packhorse.bookkeeping import stored_packages
 from packhorse.errors import PackhorseError, Transient
 from packhorse.messaging.api import Bounds, Journal
+from packhorse.runtime import audit
+from packhorse.runtime.audit import AuditOutcome
 from packhorse.runtime.metrics import (
-    CLEANUP_LAST_SUCCESS,
     CLEANUP_REMOVED,
     CLEANUP_REMOVED_BYTES,
     CLEANUP_RUNS,
 )
-from packhorse_services.cleanup import ledger, orphans, stored
+from packhorse_services.cleanup import ledger, orphans
 from packhorse_services.cleanup.log_names import last_offsets
 from packhorse_services.cleanup.orphans import Orphans
-from packhorse_services.cleanup.report import Candidate, Reason, Run
-from packhorse_services.cleanup.turn import Turn, TurnLost
+from packhorse_services.cleanup.report import Candidate, CleanupRun, RemovalReason
+from packhorse_services.cleanup.turn import CleanupLock, TurnLost
 
 logger = logging.getLogger(__name__)
 
@@ -48,12 +50,12 @@ class Sweep:
         self._journal, self._topic, self._blobs = journal, topic, blobs
         self._orphans = Orphans(blobs, grace)
 
-    def perform(self, turn: Turn, run: Run) -> bool:
+    def perform(self, turn: CleanupLock, run: CleanupRun) -> bool:
         """Do a run that has begun, and close it; false when there is more than one run does.
 
         An error is noted and passed on.
 
-        An error before the marks are written has removed nothing (C3).
+        An error before the marks are written has removed nothing.
         """
         try:
             complete = self._perform(turn, run)
@@ -62,14 +64,14 @@ class Sweep:
             raise
         except Exception as error:
             CLEANUP_RUNS.labels("failed").inc()
+            _audit(run, AuditOutcome.FAILED, reason=type(error).__name__)
             with suppress(psycopg.Error):  # without the database the next run closes this one
                 _close(turn, run, error)
             raise
         CLEANUP_RUNS.labels("succeeded").inc()
-        CLEANUP_LAST_SUCCESS.set_to_current_time()
         return complete
 
-    def _perform(self, turn: Turn, run: Run) -> bool:
+    def _perform(self, turn: CleanupLock, run: CleanupRun) -> bool:
         bounds = self._decide_bounds(turn, run)
         candidates, kept, complete = self._candidates(turn, run, bounds)
         for batch in _batches(candidates):
@@ -79,41 +81,42 @@ class Sweep:
             for batch in _batches(candidates):
                 self._remove(turn, run, batch)
         with turn.transaction() as connection:
-            kept |= stored.count_kept(connection)
+            kept |= stored_packages.count_kept(connection)
             ledger.end(connection, run.id, kept)
         extra = {"run": run.id, "dry_run": run.dry_run, "removed": len(candidates), **kept}
         logger.info("cleaned up", extra=extra)
+        _audit(run, AuditOutcome.DONE, removed=len(candidates))
         return complete or run.dry_run
 
-    def _decide_bounds(self, turn: Turn, run: Run) -> Bounds:
+    def _decide_bounds(self, turn: CleanupLock, run: CleanupRun) -> Bounds:
         """Read the log's bounds, and stamp packages that have no offset with the newest one.
 
         A package that is not on its way is in the log already, so below the end that is read
-        *afterwards*; its offset can't be higher than what it is stamped with (C7).
+        *afterwards*; its offset can't be higher than what it is stamped with.
         """
         journal_id = self._journal.identity(self._topic)
         with turn.transaction() as connection:
             if not run.dry_run and ledger.note_journal(connection, journal_id):
                 logger.warning("the journal is another one", extra={"journal": journal_id})
-                stored.forget_offsets(connection)
-            keys = stored.unplaced(connection, MOST)
+                stored_packages.forget_offsets(connection)
+            keys = stored_packages.unplaced(connection, MOST)
         bounds = self._journal.bounds(self._topic)
         if self._journal.identity(self._topic) != journal_id:
             raise JournalChanged("the topic was created anew during the run; it is tried again")
         with turn.transaction() as connection:
             ledger.note_bounds(connection, run.id, journal_id, bounds)
             if not run.dry_run:
-                stored.stamp(connection, keys, bounds.next - 1)
+                stored_packages.stamp(connection, keys, bounds.next - 1)
         return bounds
 
     def _candidates(
-        self, turn: Turn, run: Run, bounds: Bounds
+        self, turn: CleanupLock, run: CleanupRun, bounds: Bounds
     ) -> tuple[list[Candidate], dict[str, int], bool]:
         """Return what goes, how many orphans stay and why, and whether that was all."""
         with turn.transaction() as connection:
             forgotten = [
-                Candidate(key, Reason.FORGOTTEN, length, offset)
-                for key, length, offset in stored.below(connection, bounds.oldest, MOST)
+                Candidate(key, RemovalReason.FORGOTTEN, length, offset)
+                for key, length, offset in stored_packages.below(connection, bounds.oldest, MOST)
             ]
         if run.dry_run:
             alone, young = self._orphans.preview(turn, MOST)
@@ -130,19 +133,19 @@ class Sweep:
         if named and not run.dry_run:
             places = {c.key: named[c.package_id] for c in found if c.package_id in named}
             with turn.transaction() as connection:
-                stored.place(connection, places)
+                stored_packages.place(connection, places)
         going = [candidate for candidate in found if candidate.package_id not in named]
         complete = len(forgotten) < MOST and len(alone) < MOST
         return going, {"young_orphans": young, "named_by_the_log": len(named)}, complete
 
-    def _remove(self, turn: Turn, run: Run, batch: Sequence[Candidate]) -> None:
+    def _remove(self, turn: CleanupLock, run: CleanupRun, batch: Sequence[Candidate]) -> None:
         with turn.transaction() as connection:
             batch = _still_unknown(connection, batch)
         for candidate in batch:
             self._blobs.delete(candidate.key)
         keys = [candidate.key for candidate in batch]
         with turn.transaction() as connection:
-            stored.forget(connection, keys)
+            stored_packages.forget(connection, keys)
             orphans.forget(connection, keys)
             ledger.note_removed(connection, run.id, keys)
         for candidate in batch:
@@ -150,7 +153,7 @@ class Sweep:
             CLEANUP_REMOVED_BYTES.labels(candidate.reason).inc(candidate.length)
 
 
-def _close(turn: Turn, run: Run, error: Exception) -> None:
+def _close(turn: CleanupLock, run: CleanupRun, error: Exception) -> None:
     told = str(error) if isinstance(error, PackhorseError) else type(error).__name__
     with turn.transaction() as connection:
         ledger.fail(connection, run.id, told)
@@ -158,11 +161,11 @@ def _close(turn: Turn, run: Run, error: Exception) -> None:
 
 def _still_unknown(connection: Connection, batch: Sequence[Candidate]) -> list[Candidate]:
     """Leave out orphans that have become stored packages since they were seen."""
-    known = stored.known(connection, [candidate.key for candidate in batch])
+    known = stored_packages.known(connection, [candidate.key for candidate in batch])
     return [
         candidate
         for candidate in batch
-        if candidate.reason is Reason.FORGOTTEN or candidate.key not in known
+        if candidate.reason is RemovalReason.FORGOTTEN or candidate.key not in known
     ]
 
 
@@ -170,3 +173,9 @@ def _batches(candidates: Sequence[Candidate]) -> Iterator[list[Candidate]]:
     iterator = iter(candidates)
     while batch := list(itertools.islice(iterator, _BATCH)):
         yield batch
+
+
+def _audit(run: CleanupRun, outcome: AuditOutcome, **told: str | int) -> None:
+    if not run.dry_run:
+        about = {"operation": "cleanupRun", "object": f"/cleanup/runs/{run.id}", **told}
+        audit.record(run.origin, outcome, about)

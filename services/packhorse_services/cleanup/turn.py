@@ -2,7 +2,7 @@
 
 A session lock of Postgres says whose turn it is; it ends with the session, and the session ends
 when its holder is silent for too long. An epoch, raised at each turn and checked in every
-transaction, fences a holder that was paused (C2). A turn of the service also has a fence, its job:
+transaction, fences a holder that was paused. A turn of the service also has a fence, its job:
 that is checked in every transaction too, and the session ends when the instance is declared dead.
 """
 
@@ -46,7 +46,7 @@ class Fence(Protocol):
 
 
 @dataclass(frozen=True)
-class Turn:
+class CleanupLock:
     """One instance's turn; `connection` holds the lock."""
 
     connection: Connection
@@ -84,7 +84,7 @@ class Turn:
 
 
 @contextmanager
-def take_turn(database_url: str, fence: Fence | None = None) -> Iterator[Turn]:
+def take_turn(database_url: str, fence: Fence | None = None) -> Iterator[CleanupLock]:
     """Clean up alone, for a job or by hand. Raises `CleanupBusy` when somebody else does.
 
     A run that has just died may hold the lock until Postgres has noticed, so that is waited for.
@@ -103,4 +103,4 @@ def take_turn(database_url: str, fence: Fence | None = None) -> Iterator[Turn]:
             [(epoch,)] = connection.execute(
                 "UPDATE bookkeeping.cleanup SET epoch = epoch + 1 RETURNING epoch"
             ).fetchall()
-        yield Turn(connection, epoch, fence)
+        yield CleanupLock(connection, epoch, fence)

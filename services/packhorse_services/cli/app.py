@@ -5,32 +5,33 @@ What only `up` and `demo` need is imported by them: it takes longer than most co
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import stamina
 import typer
+from typer.core import TyperGroup
 
 import packhorse
 from packhorse.errors import PackhorseError
+from packhorse.runtime.reasons import reason_of
 from packhorse_services.cli import (
+    clearing,
     configuration,
-    distribute,
     errors,
     events,
-    jobs,
-    jobs_suspending,
     operate,
-    output,
     queues,
     report,
-    rooms,
+    service_commands,
     topics,
     topology,
 )
-from packhorse_services.cli.api import CommandFailed, Exit
-from packhorse_services.cli.connection import Connection
-from packhorse_services.cli.data_directory import DataInUse
-from packhorse_services.cli.settings import (
+from packhorse_services.cli.client import output
+from packhorse_services.cli.client.api import CommandFailed, Exit
+from packhorse_services.cli.client.connection import Connection
+from packhorse_services.cli.client.connection_options import behind_every_verb
+from packhorse_services.cli.client.data_directory import DataInUse
+from packhorse_services.cli.client.settings import (
     DataOption,
     JournalOption,
     ServerOption,
@@ -39,8 +40,24 @@ from packhorse_services.cli.settings import (
     TopicPrefixOption,
     default_data,
 )
+from packhorse_services.cli.distribute.command import distribute
+from packhorse_services.cli.jobs.commands import job
+
+
+class PlainGroup(TyperGroup):
+    """The root of all verbs: what a verb refuses is told without the words of pydantic."""
+
+    def invoke(self, ctx: Any) -> Any:
+        """Run the verb. Raises `typer.BadParameter` for a value that it can't take."""
+        try:
+            return super().invoke(ctx)
+        except typer.BadParameter as error:
+            error.message = reason_of(error.message)
+            raise
+
 
 app = typer.Typer(
+    cls=PlainGroup,
     help="Distribute content from one author to many subscribers, exactly once, in order.",
     no_args_is_help=True,
     pretty_exceptions_enable=False,
@@ -50,17 +67,19 @@ topics_app = typer.Typer(help="The journal's topics.", no_args_is_help=True)
 config_app = typer.Typer(help="What this command line would use.", no_args_is_help=True)
 app.add_typer(queues.get, name="get")
 queues.get.command("instances")(topology.get_instances)
-app.add_typer(queues.clear, name="clear")
+app.add_typer(clearing.clear, name="clear")
 app.add_typer(operate.pause, name="pause")
 app.add_typer(operate.resume, name="resume")
-app.add_typer(jobs_suspending.suspend, name="suspend")
+app.add_typer(operate.suspend, name="suspend")
 app.add_typer(operate.stop, name="stop")
+app.add_typer(operate.retry, name="retry")
+app.add_typer(operate.forget, name="forget")
 app.add_typer(operate.reset, name="reset")
 app.add_typer(errors.errors, name="errors")
 app.command("events")(events.follow_events)
 app.command("report")(report.report)
 app.add_typer(topology.topology, name="topology")
-app.add_typer(jobs.job, name="job")
+app.add_typer(job, name="job")
 app.add_typer(topics_app, name="topics")
 app.add_typer(config_app, name="config")
 
@@ -90,7 +109,8 @@ def run(arguments: Sequence[str]) -> int:
     """Run the command line and return its exit code; errors are told on stderr."""
     stamina.instrumentation.set_on_retry_hooks([])  # they would print to stdout, which is data's
     try:
-        app(args=list(arguments), prog_name="packhorse")
+        command = behind_every_verb(typer.main.get_command(app))
+        command(args=list(arguments), prog_name="packhorse")
     except SystemExit as end:
         return end.code if isinstance(end.code, int) else Exit.FAILED
     except PackhorseError as error:
@@ -120,14 +140,15 @@ def _before_any_command(
     token: TokenOption = None,
     token_file: TokenFileOption = None,
     _version: Annotated[
-        bool, typer.Option("--version", callback=_show_version, is_eager=True, help="Say which.")
+        bool,
+        typer.Option("--version", callback=_show_version, is_eager=True, help="Show the version."),
     ] = False,
 ) -> None:
     context.obj = Connection(data, server, token, token_file)
 
 
 @app.command()
-def up(
+def up(  # noqa: PLR0913
     context: typer.Context,
     *,
     data: DataOption = None,
@@ -141,8 +162,8 @@ def up(
     as_json: AsJson = False,
 ) -> None:
     """Start the embedded stack and stay until Ctrl-C."""
-    from packhorse_services.cli.stack import StackOptions
-    from packhorse_services.cli.up import up as run_stack
+    from packhorse_services.cli.stack.layout import StackOptions
+    from packhorse_services.cli.stack.up import up as run_stack
 
     options = StackOptions(
         data=data or _connection(context).data or default_data(),
@@ -175,40 +196,43 @@ def demo(
     stay: Annotated[bool, typer.Option("--stay", help="Do not end before Ctrl-C.")] = False,
 ) -> None:
     """Distribute real content on a stack of its own, compare, and end."""
-    from packhorse_services.cli.demo import demo as run_demo
+    from packhorse_services.cli.demo.command import demo as run_demo
 
     run_demo(content, subscribers, data, stay=stay)
 
 
-app.command("distribute")(distribute.distribute)
+app.command("distribute")(distribute)
 
 
 @app.command("token")
 def token(context: typer.Context) -> None:
     """Print the token that commands send, for use with curl."""
-    found = _connection(context).token()
+    connection = _connection(context)
+    found = connection.token()
     if found is None:
-        raise CommandFailed("no token is known; name one with --token-file", Exit.NOT_FOUND)
+        raise CommandFailed(connection.no_token(), Exit.NOT_FOUND)
     output.line(found)
 
 
 @app.command("content", context_settings=_PASSED_ON, add_help_option=False)
 def content(context: typer.Context) -> None:
-    """Import folders and ZIP files into the author's content, and export it."""
-    rooms.delegate(_connection(context), "content", context.args or ["--help"])
+    """Import folders and ZIP files into content, and export it; --server is a content service."""
+    raise typer.Exit(service_commands.content(_connection(context), context.args or ["--help"]))
 
 
 @app.command("cleanup", context_settings=_PASSED_ON, add_help_option=False)
 def cleanup(context: typer.Context) -> None:
     """Remove stored packages that the journal has forgotten, now: cleanup run [--dry-run]."""
-    rooms.delegate(_connection(context), "cleanup", context.args or ["--help"])
+    raise typer.Exit(
+        service_commands.forward(_connection(context), "cleanup", context.args or ["--help"])
+    )
 
 
 @app.command("pipeline", context_settings=_PASSED_ON, add_help_option=False)
 def pipeline(context: typer.Context) -> None:
     """Archive, measure, audit, take snapshots, with Spark: pipeline TASK [OPTIONS]."""
-    rooms.require_options_of_tasks(context.args)
-    raise typer.Exit(rooms.pipeline(_connection(context), context.args or ["--help"]))
+    service_commands.require_options_of_tasks(context.args)
+    raise typer.Exit(service_commands.pipeline(_connection(context), context.args or ["--help"]))
 
 
 @config_app.command("check")
@@ -235,6 +259,23 @@ def topics_check(
 ) -> None:
     """Say what is wrong with the topics, and how to mend it."""
     _tell_topics(topics.check(_connection(context).journal(journal), topic_prefix), topic_prefix)
+
+
+@topics_app.command("grant")
+def topics_grant(
+    context: typer.Context,
+    role: Annotated[str, typer.Argument(help="A role of the journal's server that exists.")],
+    *,
+    program: Annotated[topics.Login, typer.Option("--as", help="Whose login it is.")],
+    journal: JournalOption = None,
+    topic_prefix: TopicPrefixOption = "aemdistribution",
+) -> None:
+    """Let a login of a journal in PostgreSQL do what one program needs, and no more.
+
+    --journal names it with the login that owns its tables. What the role had there before is
+    replaced. Kafka's counterpart are the ACLs of docs/security.md.
+    """
+    topics.grant(_connection(context).journal(journal), topic_prefix, role, program)
 
 
 def _connection(context: typer.Context) -> Connection:

@@ -2,16 +2,21 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Annotated, Any
 
 import typer
 
-from packhorse_services.cli import operate, output
-from packhorse_services.cli.api import Api, CommandFailed, Exit, segment
+from packhorse_services.cli import operate
+from packhorse_services.cli.client import output
+from packhorse_services.cli.client.api import Api, CommandFailed, Exit, segment
+from packhorse_services.cli.client.connection import Connection
+from packhorse_services.cli.client.options import SubscriberName, Timeout, Yes
 
 _PAGE = 1_000
 _PAGES = 10
 """How many pages are counted for the question; behind them it says "at least"."""
+
+clear = typer.Typer(help="Clear a queue.", no_args_is_help=True)
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,7 +32,29 @@ class Covered:
         return f"{'' if self.exact else 'at least '}{self.packages} {noun}"
 
 
-def clear(publisher: Api, name: str, up_to: int | None, *, ask: bool, wait_s: float | None) -> None:
+@clear.command("queue")
+def clear_queue(
+    context: typer.Context,
+    name: SubscriberName,
+    *,
+    up_to: Annotated[
+        int | None, typer.Option(min=0, show_default="the newest now", help="The last offset.")
+    ] = None,
+    yes: Yes = False,
+    wait: Annotated[bool, typer.Option("--wait", help="Print how many were removed.")] = False,
+    timeout: Timeout = 60.0,
+) -> None:
+    """Remove what a subscriber has still to import from the publisher agent that is asked.
+
+    Only an editable subscriber does it.
+    """
+    with context.ensure_object(Connection).publisher() as publisher:
+        clear_packages(publisher, name, up_to, ask=not yes, wait_s=timeout if wait else None)
+
+
+def clear_packages(
+    publisher: Api, name: str, up_to: int | None, *, ask: bool, wait_s: float | None
+) -> None:
     """Tell a subscriber to remove what waits up to an offset, and print the command's id.
 
     With `wait_s`: wait for it and print how many were removed instead. Raises `CommandFailed`.
@@ -36,7 +63,8 @@ def clear(publisher: Api, name: str, up_to: int | None, *, ask: bool, wait_s: fl
     if ask:
         seen, headers["If-Match"] = publisher.get_tagged(f"{path}?limit={_PAGE}")
         covered = _covered(publisher, seen, up_to)
-        if covered == Covered(0, exact=True) and seen["editable"]:
+        nothing = covered == Covered(0, exact=True) and seen["head"] is None
+        if nothing and seen["editable"]:
             where = "" if up_to is None else f" up to offset {up_to}"
             output.tell(f"nothing of agent {seen['agent']} waits for {name}{where}")
             return

@@ -1,27 +1,66 @@
 """`packhorse config check`: what commands would use, and whether it works."""
 
+import os
 import re
+from collections.abc import Iterator, Mapping
+from pathlib import Path
 
-from packhorse_services.cli import output
-from packhorse_services.cli.connection import Connection
+import psycopg
+
+from packhorse.db.access import open_to_all
+from packhorse.db.connect import connect
+from packhorse.runtime.setting_names import unknown_settings
+from packhorse_services.cli.client import output
+from packhorse_services.cli.client.api import CommandFailed, Exit
+from packhorse_services.cli.client.connection import Connection
 
 _PASSWORD = re.compile(r"(?<=:)[^:@/]+(?=@)")
 _SHOWN = 4
+_DATABASES = ("PACKHORSE_DATABASE_URL", "PACKHORSE_JOURNAL_URL")
 
 
 def check(connection: Connection) -> None:
     """Print the effective settings, secrets masked. Raises `CommandFailed` when they don't work."""
+    misspelt = unknown_settings(os.environ)
+    if misspelt:
+        raise CommandFailed("; ".join(misspelt), Exit.USAGE)
     token = connection.token()
     output.line(f"data     {connection.directory.root}")
     output.line(f"server   {connection.publisher_url()}")
     output.line(f"token    {masked(token) if token else '(none)'}")
-    for name, value in sorted(connection.directory.author_settings().items()):
+    settings = connection.directory.author_settings()
+    for name, value in sorted(settings.items()):
         shown = masked(value) if name.endswith("_TOKEN") else _PASSWORD.sub("***", value)
         output.line(f"{name}={shown}")
+    for warning in warnings({**settings, **os.environ}):
+        output.tell(warning)
     with connection.publisher() as publisher:
         version = publisher.get("/")["version"]
         count = len(publisher.get("/subscribers")["subscribers"])
     output.tell(f"packhorse {version} answers, and the token is good; {count} subscribers")
+
+
+def warnings(settings: Mapping[str, str]) -> Iterator[str]:
+    """Yield a sentence for each database of the settings that other logins of its server enter."""
+    for name in _DATABASES:
+        file = settings.get(f"{name}_FILE")
+        url = settings.get(name) or (Path(file).read_text().strip() if file else "")
+        if url.startswith(("postgresql://", "postgres://")) and (found := _found(url)):
+            yield f"{name}: {found}"
+
+
+def _found(url: str) -> str:
+    try:
+        with connect(url, "packhorse-cli", autocommit=True) as database:
+            if not open_to_all(database):
+                return ""
+            name = database.info.dbname
+    except psycopg.Error as error:
+        return f"the database can't be reached: {str(error).splitlines()[0]}"
+    return (
+        "every login of the server may enter the database, also with the roles that it has for "
+        f'another one; run REVOKE CONNECT, TEMPORARY ON DATABASE "{name}" FROM PUBLIC as its owner'
+    )
 
 
 def masked(secret: str) -> str:

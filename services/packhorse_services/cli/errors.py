@@ -1,32 +1,108 @@
-"""`packhorse errors redistribute`: what a subscriber gave up on, once more, to all."""
+"""`packhorse errors …`: what a subscriber gave up on, once more to all, or off its error queue."""
 
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
-from packhorse_services.cli import distribute, output
-from packhorse_services.cli.api import segment
-from packhorse_services.cli.connection import Connection
-from packhorse_services.cli.options import Key, SubscriberName, Timeout, WaitForAll
+from packhorse_services.cli.client import output
+from packhorse_services.cli.client.api import Api, CommandFailed, Exit, segment
+from packhorse_services.cli.client.connection import Connection
+from packhorse_services.cli.client.options import Key, SubscriberName, Timeout, WaitForAll, Yes
+from packhorse_services.cli.distribute.command import await_distributed, checked_key
 
 errors = typer.Typer(help="What subscribers gave up on; see `get errors`.", no_args_is_help=True)
 
+Offsets = Annotated[
+    list[int] | None,
+    typer.Argument(metavar="OFFSET...", min=0, help="The packages' offsets in its error queue."),
+]
+Reason = Annotated[
+    str | None, typer.Option(help="All whose reason contains this, in either case of letters.")
+]
+Again = Annotated[bool, typer.Option("--again", help="Also what was distributed again before.")]
+
 
 @errors.command("redistribute")
-def redistribute(
+def redistribute(  # noqa: PLR0913
     context: typer.Context,
     *,
     subscriber: SubscriberName,
-    offset: Annotated[int, typer.Argument(min=0, help="The package's offset in its error queue.")],
+    offsets: Offsets = None,
+    reason: Reason = None,
+    again: Again = False,
     wait: WaitForAll = False,
     timeout: Timeout = 60.0,
     key: Key = None,
 ) -> None:
-    """Distribute the paths of a package again, to all, and print the new distribution's id."""
-    path = f"/queues/{segment(subscriber)}/errors/{offset}/redistribute"
-    headers = {"Idempotency-Key": distribute.checked_key(key)}
+    """Distribute the paths of packages again, to all, and print the new distributions' ids."""
+    path = f"/queues/{segment(subscriber)}/errors"
     with context.ensure_object(Connection).publisher() as publisher:
-        accepted = publisher.post(path, {}, headers)
-        output.line(accepted["id"])
+        if offsets is not None and len(offsets) == 1 and reason is None:
+            ids = [_redistribute_one(publisher, f"{path}/{offsets[0]}", key, again=again)]
+        elif key is not None:
+            raise CommandFailed("--key goes with one offset only", Exit.USAGE)
+        else:
+            ids = _redistribute_all(publisher, path, {**_meant(offsets, reason), "again": again})
         if wait:
-            distribute.wait(publisher, accepted["id"], timeout)
+            for distribution_id in ids:
+                await_distributed(publisher, distribution_id, timeout)
+
+
+@errors.command("dismiss")
+def dismiss(
+    context: typer.Context,
+    *,
+    subscriber: SubscriberName,
+    offsets: Offsets = None,
+    reason: Reason = None,
+    yes: Yes = False,
+) -> None:
+    """Take packages off a subscriber's error queue; what became of them stays known."""
+    body = _meant(offsets, reason)
+    what = f"what failed with {reason!r}" if reason else f"{len(offsets or [])} of its packages"
+    if not yes and not typer.confirm(f"Dismiss {what} at {subscriber}?", err=True):
+        raise CommandFailed("nothing was dismissed", Exit.FAILED)
+    with context.ensure_object(Connection).publisher() as publisher:
+        done = publisher.post(f"/queues/{segment(subscriber)}/errors/dismiss", body)
+    for offset in done["offsets"]:
+        output.line(str(offset))
+    output.tell(f"{len(done['offsets'])} dismissed, {done['length']} left{_more(done)}")
+
+
+def _redistribute_one(publisher: Api, entry: str, key: str | None, *, again: bool) -> str:
+    headers = {"Idempotency-Key": checked_key(key)}
+    asked = f"{entry}/redistribute" + ("?again=true" if again else "")
+    distribution_id = str(publisher.post(asked, {}, headers)["id"])
+    output.line(distribution_id)
+    return distribution_id
+
+
+def _redistribute_all(publisher: Api, path: str, body: dict[str, Any]) -> list[str]:
+    """Print the ids of what goes out. Raises `CommandFailed` when something does not."""
+    done = publisher.post(f"{path}/redistribute", body)
+    ids, refused = [], 0
+    for entry in done["entries"]:
+        if entry["state"] == "REDISTRIBUTED":
+            ids.append(str(entry["distribution_id"]))
+            output.line(ids[-1])
+        elif entry["state"] == "REFUSED":
+            refused += 1
+            output.complain(f"{entry['offset']}: {entry['reason']}")
+        else:
+            before = entry["distribution_id"]
+            output.tell(f"{entry['offset']}: was distributed again before, as {before}")
+    output.tell(f"{len(ids)} distributed again{_more(done)}")
+    if refused:
+        raise CommandFailed(f"{refused} of {len(done['entries'])} were refused")
+    return ids
+
+
+def _meant(offsets: list[int] | None, reason: str | None) -> dict[str, Any]:
+    if not offsets and not reason:
+        raise CommandFailed("name offsets, or a part of the reason with --reason", Exit.USAGE)
+    given = {"offsets": offsets or None, "reason": reason or None}
+    return {name: value for name, value in given.items() if value is not None}
+
+
+def _more(done: dict[str, Any]) -> str:
+    return "; there are more, so do it again" if done["more"] else ""

@@ -12,11 +12,11 @@ from urllib.parse import urlencode
 import typer
 from httpx_sse import ServerSentEvent
 
-from packhorse_services.cli import output
-from packhorse_services.cli.api import Api, CommandFailed, Exit, NoAnswer, Refused
-from packhorse_services.cli.connection import Connection
-from packhorse_services.cli.options import After, Output, Seconds
-from packhorse_services.cli.views import Format
+from packhorse_services.cli.client import output
+from packhorse_services.cli.client.api import Api, CommandFailed, Exit, NoAnswer, Refused
+from packhorse_services.cli.client.connection import Connection
+from packhorse_services.cli.client.options import After, Output, Seconds
+from packhorse_services.cli.client.views import Format
 
 _FIRST_PAUSE_S = 1.0
 _LONGEST_PAUSE_S = 30.0
@@ -159,7 +159,8 @@ def _distributed(data: Mapping[str, Any]) -> str:
         for name in ("imported", "removed", "failed", "skipped", "away")
         if data[name]
     ]
-    return f"{data['offset']}  {', '.join(parts) or 'nobody'}  {data['package_id']}"
+    state = data.get("state") or "DISTRIBUTED"
+    return f"{data['offset']}  {state}  {', '.join(parts) or 'nobody'}  {data['package_id']}"
 
 
 def _subscriber(data: Mapping[str, Any]) -> str:

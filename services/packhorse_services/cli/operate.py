@@ -1,22 +1,32 @@
-"""`packhorse pause|resume|stop subscriber` and `packhorse reset offset`: lanes, as asked."""
+"""Operate subscribers (pause, resume, stop, retry, forget, reset) and suspend what jobs do.
+
+`resume` and `suspend` take job queues and schedules too.
+"""
 
 import time
 from typing import Annotated, Any
 
 import typer
 
-from packhorse_services.cli import output
-from packhorse_services.cli.api import Api, CommandFailed, Exit, awaited, segment
-from packhorse_services.cli.connection import Connection
-from packhorse_services.cli.options import SubscriberName, Timeout, Yes
+from packhorse_services.cli.client import completion, output
+from packhorse_services.cli.client.api import Api, CommandFailed, Exit, awaited, segment
+from packhorse_services.cli.client.connection import Connection
+from packhorse_services.cli.client.options import SubscriberName, Timeout, Yes
 
 pause = typer.Typer(help="Let a subscriber import nothing for now.", no_args_is_help=True)
 resume = typer.Typer(
     help="Let a subscriber, a job queue or a schedule go on.", no_args_is_help=True
 )
-stop = typer.Typer(help="Let a subscriber let go of everything.", no_args_is_help=True)
-reset = typer.Typer(help="Let a stopped subscriber go on elsewhere.", no_args_is_help=True)
+suspend = typer.Typer(help="Suspend a job queue or a schedule.", no_args_is_help=True)
+stop = typer.Typer(
+    help="Stop a subscriber: close its reader and its session.", no_args_is_help=True
+)
+retry = typer.Typer(help="Let a subscriber try again at once.", no_args_is_help=True)
+forget = typer.Typer(help="Forget a subscriber that is gone.", no_args_is_help=True)
+reset = typer.Typer(help="Move a stopped subscriber to another offset.", no_args_is_help=True)
 
+Queue = Annotated[str, typer.Argument(help="The job queue.", autocompletion=completion.job_queues)]
+Schedule = Annotated[str, typer.Argument(help="The schedule.", autocompletion=completion.schedules)]
 Wait = Annotated[bool, typer.Option("--wait", help="Until the subscriber has done it.")]
 
 _POLL_S = 0.25
@@ -35,7 +45,7 @@ def pause_subscriber(
 def resume_subscriber(
     context: typer.Context, name: SubscriberName, wait: Wait = False, timeout: Timeout = 60.0
 ) -> None:
-    """Let a subscriber that was paused or stopped go on."""
+    """Let a subscriber that was paused or stopped go on; what failed is tried at once."""
     _control(context, name, "resume", timeout if wait else None)
 
 
@@ -45,6 +55,26 @@ def stop_subscriber(
 ) -> None:
     """Let a subscriber import and read nothing; only then its offset may be changed."""
     _control(context, name, "stop", timeout if wait else None)
+
+
+@retry.command("subscriber")
+def retry_subscriber(
+    context: typer.Context, name: SubscriberName, wait: Wait = False, timeout: Timeout = 60.0
+) -> None:
+    """Let a subscriber try the package that failed again at once; its back-off begins anew."""
+    with context.ensure_object(Connection).publisher() as publisher:
+        command = publisher.post(f"/subscribers/{segment(name)}/retry", {})
+        _tell(publisher, command, timeout if wait else None)
+
+
+@forget.command("subscriber")
+def forget_subscriber(context: typer.Context, name: SubscriberName, yes: Yes = False) -> None:
+    """Forget a subscriber that is gone for good; when it comes back it is simply known again."""
+    if not yes and not typer.confirm(f"Forget {name}?", err=True):
+        raise CommandFailed("nobody was forgotten", Exit.FAILED)
+    with context.ensure_object(Connection).publisher() as publisher:
+        publisher.delete(f"/subscribers/{segment(name)}")
+    output.tell(f"{name} is forgotten")
 
 
 @reset.command("offset")
@@ -57,13 +87,37 @@ def reset_offset(
     wait: Wait = False,
     timeout: Timeout = 60.0,
 ) -> None:
-    """Let a stopped subscriber go on behind another offset, once it is resumed."""
+    """Move a stopped subscriber to another offset, where it goes on once it is resumed."""
     asked = f"Let {name} go on behind offset {to}? Its content may differ from the others' then."
     if not yes and not typer.confirm(asked, err=True):
         raise CommandFailed("nothing was changed", Exit.FAILED)
     with context.ensure_object(Connection).publisher() as publisher:
         command = publisher.patch(f"/subscribers/{segment(name)}/offset", {"offset": to})
         _tell(publisher, command, timeout if wait else None)
+
+
+@suspend.command("job-queue")
+def suspend_queue(context: typer.Context, name: Queue) -> None:
+    """Let no job of a queue begin, on any instance, until it is resumed; those under way end."""
+    _set(context, "job-queues", name, "suspend")
+
+
+@suspend.command("schedule")
+def suspend_schedule(context: typer.Context, name: Schedule) -> None:
+    """Let a schedule not fire, on any instance, until it is resumed."""
+    _set(context, "schedules", name, "suspend")
+
+
+@resume.command("job-queue")
+def resume_queue(context: typer.Context, name: Queue) -> None:
+    """Let the jobs of a suspended queue begin again."""
+    _set(context, "job-queues", name, "resume")
+
+
+@resume.command("schedule")
+def resume_schedule(context: typer.Context, name: Schedule) -> None:
+    """Let a suspended schedule go on with its next moment."""
+    _set(context, "schedules", name, "resume")
 
 
 def await_end(publisher: Api, command_id: str, timeout: float) -> dict[str, Any]:
@@ -113,6 +167,11 @@ def _tell(publisher: Api, command: dict[str, Any], timeout: float | None) -> Non
     if timeout is not None:
         await_end(publisher, command["command_id"], timeout)
     output.tell(
-        f"{command['subscriber']} is told to {command['kind'].lower()} its lane of agent "
+        f"{command['subscriber']} is told to {command['kind'].lower()} its subscription of agent "
         f"{command['agent']}, and no other"
     )
+
+
+def _set(context: typer.Context, kind: str, name: str, action: str) -> None:
+    with context.ensure_object(Connection).jobs() as service:
+        output.line(str(service.post(f"/{kind}/{segment(name)}/{action}", {})["name"]))

@@ -1,30 +1,27 @@
-"""`packhorse get …` and `packhorse clear …`: what waits where, and making it wait no more."""
+"""`packhorse get …`: queues, subscribers, distributions and commands, as tables or JSON."""
 
 from typing import Annotated
 
 import typer
 
 from packhorse.runtime.paging import page_url
-from packhorse_services.cli import clearing, views
-from packhorse_services.cli.api import gathered, segment
-from packhorse_services.cli.connection import Connection
-from packhorse_services.cli.options import (
+from packhorse_services.cli.client import completion, views
+from packhorse_services.cli.client.api import gathered, segment
+from packhorse_services.cli.client.connection import Connection
+from packhorse_services.cli.client.options import (
     Cursor,
     NewestFirst,
     OldestFirst,
     Output,
     SubscriberName,
-    Timeout,
     Watch,
-    Yes,
 )
-from packhorse_services.cli.output import again
-from packhorse_services.cli.views import Format, View
+from packhorse_services.cli.client.output import again
+from packhorse_services.cli.client.views import Format, View
 
 get = typer.Typer(
     help="Show queues, subscribers, distributions, instances, jobs.", no_args_is_help=True
 )
-clear = typer.Typer(help="Clear a queue.", no_args_is_help=True)
 
 # Which packages of a queue are shown.
 HasPath = Annotated[
@@ -40,7 +37,10 @@ Distributed = Annotated[
 ]
 Action = Annotated[str | None, typer.Option(help="add, delete, invalidate or test.")]
 User = Annotated[str | None, typer.Option(help="Asked for by this one.")]
-State = Annotated[str | None, typer.Option(help="accepted, queued or distributed, as it is now.")]
+State = Annotated[
+    str | None,
+    typer.Option(help="accepted, queued, distributed or partly_distributed."),
+]
 
 _PAGE = 1_000
 
@@ -52,7 +52,7 @@ def get_queues(context: typer.Context, form: Output = Format.TABLE, watch: Watch
 
 
 @get.command("queue")
-def get_queue(
+def get_queue(  # noqa: PLR0913
     context: typer.Context,
     name: SubscriberName,
     *,
@@ -93,7 +93,7 @@ def get_subscribers(
 
 
 @get.command("distributions")
-def get_distributions(
+def get_distributions(  # noqa: PLR0913
     context: typer.Context,
     *,
     path_prefix: Distributed = None,
@@ -125,7 +125,12 @@ def get_distributions(
 @get.command("distribution")
 def get_distribution(
     context: typer.Context,
-    identifier: Annotated[str, typer.Argument(metavar="ID", help="What distribute printed.")],
+    identifier: Annotated[
+        str,
+        typer.Argument(
+            metavar="ID", help="What distribute printed.", autocompletion=completion.distributions
+        ),
+    ],
     form: Output = Format.TABLE,
     watch: Watch = False,
 ) -> None:
@@ -148,7 +153,10 @@ def get_producer(
 def get_commands(
     context: typer.Context,
     *,
-    subscriber: Annotated[str | None, typer.Option(help="Given to this one.")] = None,
+    subscriber: Annotated[
+        str | None,
+        typer.Option(help="Given to this one.", autocompletion=completion.subscribers),
+    ] = None,
     form: Output = Format.TABLE,
     limit: NewestFirst = 20,
     cursor: Cursor = None,
@@ -162,32 +170,17 @@ def get_commands(
 @get.command("command")
 def get_command(
     context: typer.Context,
-    identifier: Annotated[str, typer.Argument(metavar="ID", help="What the command printed.")],
+    identifier: Annotated[
+        str,
+        typer.Argument(
+            metavar="ID", help="What the command printed.", autocompletion=completion.commands
+        ),
+    ],
     form: Output = Format.TABLE,
     watch: Watch = False,
 ) -> None:
     """Show what became of a command."""
     _show_one(context, f"/commands/{segment(identifier)}", views.COMMANDS, form, watch=watch)
-
-
-@clear.command("queue")
-def clear_queue(
-    context: typer.Context,
-    name: SubscriberName,
-    *,
-    up_to: Annotated[
-        int | None, typer.Option(min=0, show_default="the newest now", help="The last offset.")
-    ] = None,
-    yes: Yes = False,
-    wait: Annotated[bool, typer.Option("--wait", help="Print how many were removed.")] = False,
-    timeout: Timeout = 60.0,
-) -> None:
-    """Remove what a subscriber has still to import from the publisher agent that is asked.
-
-    Only an editable subscriber does it.
-    """
-    with context.ensure_object(Connection).publisher() as publisher:
-        clearing.clear(publisher, name, up_to, ask=not yes, wait_s=timeout if wait else None)
 
 
 def _show(context: typer.Context, path: str, view: View, form: Format, *, watch: bool) -> None:

@@ -12,10 +12,12 @@ from urllib.parse import urlencode
 
 import typer
 
-from packhorse_services.cli import output, rooms
-from packhorse_services.cli.api import Api, CommandFailed, Exit
-from packhorse_services.cli.connection import Connection
-from packhorse_services.cli.views import Format, View
+from packhorse.runtime.whole_file import whole_file
+from packhorse_services.cli import service_commands
+from packhorse_services.cli.client import output
+from packhorse_services.cli.client.api import Api, CommandFailed, Exit
+from packhorse_services.cli.client.connection import Connection
+from packhorse_services.cli.client.views import Format, View
 
 Name = Literal["delivery", "failures", "slowest", "publishing"]
 
@@ -57,13 +59,13 @@ Service = Annotated[
 ]
 
 
-_LANE = {"HOUR": "hour", "SUBSCRIBER": "subscriber", "AGENT": "publisher_agent"}
+_SUBSCRIPTION = {"HOUR": "hour", "SUBSCRIBER": "subscriber", "AGENT": "publisher_agent"}
 _VIEWS: Mapping[str, View] = {
     "delivery": View(
         rows="rows",
         name="subscriber",
         columns={
-            **_LANE,
+            **_SUBSCRIPTION,
             "DELIVERED": "delivered",
             "P50 MS": "latency_p50_ms",
             "P95 MS": "latency_p95_ms",
@@ -77,13 +79,13 @@ _VIEWS: Mapping[str, View] = {
     "failures": View(
         rows="rows",
         name="reason",
-        columns={**_LANE, "COUNT": "count", "REASON": "reason"},
+        columns={**_SUBSCRIPTION, "COUNT": "count", "REASON": "reason"},
         wide={},
     ),
     "slowest": View(
         rows="rows",
         name="path",
-        columns={**_LANE, "RANK": "rank", "LATENCY MS": "latency_ms", "PATH": "path"},
+        columns={**_SUBSCRIPTION, "RANK": "rank", "LATENCY MS": "latency_ms", "PATH": "path"},
         wide={},
     ),
     "publishing": View(
@@ -104,7 +106,7 @@ _VIEWS: Mapping[str, View] = {
 }
 
 
-def report(
+def report(  # noqa: PLR0913
     context: typer.Context,
     name: Annotated[Name, typer.Argument(help="Which report.")],
     *,
@@ -152,22 +154,18 @@ def _written(target: Path | None) -> Iterator[IO[bytes]]:
         with tempfile.TemporaryFile() as file:
             yield file
         return
-    draft = target.with_name(f".{target.name}.new")
     try:
-        with draft.open("wb+") as file:
+        with whole_file(target) as file:
             yield file
-        draft.replace(target)
     except OSError as error:
         raise CommandFailed(f"{target} can't be written: {error.strerror}") from error
-    finally:
-        draft.unlink(missing_ok=True)
 
 
 def _from_tables(
     connection: Connection, name: Name, asked: Mapping[str, str], form: Form, file: IO[bytes]
 ) -> None:
     options = [part for key, value in asked.items() for part in (f"--{key}", value)]
-    code = rooms.pipeline(connection, ["report", name, "--format", form, *options], file)
+    code = service_commands.pipeline(connection, ["report", name, "--format", form, *options], file)
     if code != 0:
         raise typer.Exit(code)
 

@@ -1,14 +1,15 @@
 """`packhorse topics`: create the journal's topics, and check those that somebody else made."""
 
+import enum
 from collections.abc import Iterator
 from contextlib import contextmanager
 
 from packhorse.errors import Permanent
 from packhorse.messaging.api import Journal
-from packhorse.messaging.open import UnknownJournal, open_journal
-from packhorse.messaging.topics import standard_topics
+from packhorse.messaging.open import UnknownJournal, grant_role, open_journal
+from packhorse.messaging.topics import appended_by, standard_topics
 from packhorse.wire.topics import Topics
-from packhorse_services.cli.api import CommandFailed, Exit
+from packhorse_services.cli.client.api import CommandFailed, Exit
 
 _CLIENT = "packhorse-cli"
 
@@ -20,9 +21,9 @@ def create(journal_url: str, topic_prefix: str) -> list[str]:
     """
     with opened(journal_url) as journal:
         if journal_url.startswith(("postgresql://", "postgres://")):
-            from packhorse_services.cli.databases import migrate  # slow to import, rarely needed
+            from packhorse.db.prepare import prepare_database  # slow to import, rarely needed
 
-            migrate(journal_url)
+            prepare_database(journal_url, "packhorse-cli", setting="the journal's URL")
         journal.create_topics(standard_topics(Topics.prefixed(topic_prefix)))
     return check(journal_url, topic_prefix)
 
@@ -31,6 +32,26 @@ def check(journal_url: str, topic_prefix: str) -> list[str]:
     """Return one sentence for each thing that is wrong, and how to mend it."""
     with opened(journal_url) as journal:
         return journal.check_topics(standard_topics(Topics.prefixed(topic_prefix)))
+
+
+class Login(enum.StrEnum):
+    """Programs whose login need not own the journal's tables."""
+
+    PUBLISHER = "publisher"
+    SUBSCRIBER = "subscriber"
+    PIPELINE = "pipeline"
+
+
+def grant(journal_url: str, topic_prefix: str, role: str, program: Login) -> None:
+    """Let a role of the journal's PostgreSQL do what `program` needs, and no more.
+
+    Raises `CommandFailed` with `Exit.USAGE` for another journal.
+    """
+    topics = appended_by(program, Topics.prefixed(topic_prefix))
+    try:
+        grant_role(journal_url, role, topics, client_name=_CLIENT)
+    except UnknownJournal as error:
+        raise CommandFailed(f"--journal: {error}", Exit.USAGE) from error
 
 
 def names(topic_prefix: str) -> list[str]:

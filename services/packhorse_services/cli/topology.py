@@ -7,9 +7,11 @@ from typing import Annotated, Any
 import typer
 from httpx_sse import ServerSentEvent
 
-from packhorse_services.cli import output
-from packhorse_services.cli.api import Api
-from packhorse_services.cli.connection import Connection
+from packhorse_services.cli.client import output
+from packhorse_services.cli.client.api import Api
+from packhorse_services.cli.client.connection import Connection
+from packhorse_services.cli.client.options import After, Output, Seconds, Watch
+from packhorse_services.cli.client.views import Format, View
 from packhorse_services.cli.events import (
     TimeIsUp,
     as_json,
@@ -18,8 +20,6 @@ from packhorse_services.cli.events import (
     follow,
     printable,
 )
-from packhorse_services.cli.options import After, Output, Seconds, Watch
-from packhorse_services.cli.views import Format, View
 
 topology = typer.Typer(help="Instances and their clusters.", no_args_is_help=True)
 

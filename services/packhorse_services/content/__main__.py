@@ -1,27 +1,32 @@
 """`packhorse-content`, and `python -m packhorse_services.content`."""
 
 import sys
+from typing import NoReturn
 
 import psycopg
+import stamina
 import typer
-from sqlalchemy.exc import OperationalError
 
 from packhorse.blobs.open import open_blobs
+from packhorse.content.node import InvalidPath
+from packhorse.db.prepare import prepare_database
 from packhorse.errors import PackhorseError
 from packhorse.runtime import logs
 from packhorse.runtime.auth import authenticator_for
-from packhorse.runtime.serve import run
+from packhorse.runtime.configuration import loaded
+from packhorse.runtime.serve import run_service
 from packhorse.runtime.startup import typed
-from packhorse.topology.own_cluster import Announced, join
+from packhorse.topology.own_cluster import InstanceProperties, join
 from packhorse_services.content.app import create
-from packhorse_services.content.migration import migrate
-from packhorse_services.content.settings import load
-from packhorse_services.content.transfer import export_command, import_command
+from packhorse_services.content.settings import Settings
+from packhorse_services.content.transfer.commands import export_command, import_command
 
 commands = typer.Typer(
     add_completion=False,
     pretty_exceptions_enable=False,
-    help="Serve the author's content over HTTP, or move folders into it and out of it.",
+    help="Move folders and ZIP files into content and out of it. "
+    "packhorse-content without a command serves the author's content over HTTP.",
+    context_settings={"help_option_names": ["-h", "--help"]},
 )
 commands.command("import")(import_command)
 commands.command("export")(export_command)
@@ -32,11 +37,13 @@ def serve(context: typer.Context) -> None:
     """Serve over HTTP when no command is named."""
     if context.invoked_subcommand is not None:
         return
-    settings = load()
+    settings = loaded(Settings)
     logs.configure(settings.log_format, settings.log_level)
-    migrate(settings)
     url = settings.database_url.get_secret_value()
-    cluster = join(url, settings.topology, Announced("content", endpoint=settings.endpoint))
+    prepare_database(url, "packhorse-content")
+    cluster = join(
+        url, settings.topology, InstanceProperties("content", endpoint=settings.endpoint)
+    )
     app = create(
         url,
         open_blobs(settings.blobs_url),
@@ -44,15 +51,23 @@ def serve(context: typer.Context) -> None:
         max_blob_bytes=settings.max_blob_bytes,
         docs=settings.docs,
     )
-    run(app, host=settings.host, port=settings.port, components=(cluster,))
+    run_service(app, settings, (cluster,))
 
 
 def main() -> None:
-    """Run the program; an error that it expects becomes one line and exit code 1."""
+    """Run the program; an error that it expects becomes one line and the exit code for it."""
+    stamina.instrumentation.set_on_retry_hooks([])  # they would print to stdout, which is data's
     try:
         commands(prog_name=typed("packhorse-content", "packhorse_services.content"))
-    except (PackhorseError, psycopg.OperationalError, OperationalError) as error:
-        sys.exit(f"packhorse-content: {str(error).strip()}")
+    except InvalidPath as error:
+        _refuse(str(error), 2)
+    except (PackhorseError, psycopg.OperationalError) as error:
+        _refuse(str(error).strip(), getattr(error, "code", 1))
+
+
+def _refuse(text: str, code: int) -> NoReturn:
+    sys.stderr.write(f"packhorse-content: {text}\n")
+    sys.exit(code)
 
 
 if __name__ == "__main__":

@@ -1,22 +1,22 @@
 """The content service's HTTP application."""
 
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
 from functools import partial
 
 from fastapi import FastAPI
 
+from packhorse.blobs import archive_routes
 from packhorse.blobs import routes as blob_routes
 from packhorse.blobs.api import BlobStore
 from packhorse.content import routes as reading
+from packhorse.content import subtree_routes
 from packhorse.content.node import InvalidNode, InvalidPath
-from packhorse.content.queries import Pool
-from packhorse.db.connect import async_pool, connect
+from packhorse.content.queries import ask, lifespan
+from packhorse.db.connect import async_pool
 from packhorse.runtime.auth import Authenticator
 from packhorse.runtime.http import create_app
-from packhorse.runtime.problems import Kind
-from packhorse_services.content import routes as writing
-from packhorse_services.content import uploads
+from packhorse.runtime.problems import ProblemKind
+from packhorse_services.content.http import file_routes, uploads
+from packhorse_services.content.http import routes as writing
 
 _APPLICATION = "packhorse-content"
 _DESCRIPTION = """
@@ -26,9 +26,9 @@ A URL is the name of a view followed by the node's path: the node `/site/home` i
 `/content/site/home`, what lies below it at `/children/site/home`, its binaries at
 `/binaries/site/home?name=…`. Names are percent-encoded one by one; nothing is normalised.
 """
-_PROBLEMS: dict[type[Exception], Kind] = {
-    InvalidPath: Kind(422, "invalid-path", "This is no path"),
-    InvalidNode: Kind(422, "invalid-node", "No repository holds such a node"),
+_PROBLEMS: dict[type[Exception], ProblemKind] = {
+    InvalidPath: ProblemKind(422, "invalid-path", "This is no path"),
+    InvalidNode: ProblemKind(422, "invalid-node", "No repository holds such a node"),
 }
 
 
@@ -46,28 +46,17 @@ def create(
         title="packhorse content",
         description=_DESCRIPTION,
         authenticator=authenticator,
-        readiness={"database": partial(_ask, database_url), "blobs": blobs.check},
-        lifespan=partial(_lifespan, pool),
+        readiness={"database": partial(ask, database_url, _APPLICATION), "blobs": blobs.check},
+        lifespan=partial(lifespan, pool),
         problems=_PROBLEMS,
         docs=docs,
+        documentation=("packhorse.content", __package__),
     )
     reading.mount(app, pool, blob_routes.serve_blob)
     blob_routes.mount(app, blobs)
+    subtree_routes.mount(app)
+    archive_routes.mount(app)
     writing.mount(app)
     uploads.mount(app, max_blob_bytes)
+    file_routes.mount(app)
     return app
-
-
-@asynccontextmanager
-async def _lifespan(pool: Pool, _: FastAPI) -> AsyncIterator[None]:
-    await pool.open()
-    try:
-        yield
-    finally:
-        await pool.close()
-
-
-def _ask(database_url: str) -> None:
-    """Raise unless the database answers."""
-    with connect(database_url, _APPLICATION, autocommit=True) as connection:
-        connection.execute("SELECT FROM content.node LIMIT 1")

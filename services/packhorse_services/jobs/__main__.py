@@ -2,12 +2,11 @@
 
 import typer
 
-from packhorse.db.engine import open_engine
-from packhorse.db.migrate import upgrade
+from packhorse.db.prepare import prepare_database
 from packhorse.runtime import logs
 from packhorse.runtime.auth import authenticator_for
 from packhorse.runtime.configuration import loaded
-from packhorse.runtime.serve import run as run_service
+from packhorse.runtime.serve import run_service
 from packhorse.runtime.startup import plain_refusals
 from packhorse_services.jobs.assembly import assemble
 from packhorse_services.jobs.settings import Settings
@@ -25,11 +24,9 @@ def serve() -> None:
     settings = loaded(Settings)
     logs.configure(settings.log_format, settings.log_level)
     authenticator = authenticator_for(settings)
-    engine = open_engine(settings.database_url.get_secret_value(), "packhorse-jobs")
-    upgrade(engine)
-    engine.dispose()
+    prepare_database(settings.database_url.get_secret_value(), "packhorse-jobs")
     service = assemble(settings, authenticator)
-    run_service(service.app, host=settings.host, port=settings.port, components=service.components)
+    run_service(service.app, settings, service.components)
 
 
 def main() -> None:

@@ -6,43 +6,45 @@ from dataclasses import dataclass
 
 from fastapi import APIRouter, FastAPI
 
-from packhorse.db.connect import ClosesPool, ask
+from packhorse.db.pool import ask
 from packhorse.jobs.job import JobLost, UnknownJob, WrongState
 from packhorse.jobs.queue import QueueChanged, UnknownQueue
 from packhorse.jobs.scheduling.errors import ScheduleChanged, ScheduleExists, UnknownSchedule
 from packhorse.runtime.auth import Authenticator
+from packhorse.runtime.feed import StreamsEnded, TooManyStreams
 from packhorse.runtime.http import create_app
 from packhorse.runtime.lifecycle import Component
 from packhorse.runtime.pages.session import session_router
-from packhorse.runtime.problems import Kind
+from packhorse.runtime.problems import ProblemKind
 from packhorse.runtime.stopping import telling
-from packhorse.runtime.streams import StreamsEnded, TooManyStreams
-from packhorse_services.jobs import (
+from packhorse_services.jobs.http import (
     change_routes,
     event_routes,
     job_routes,
     queue_routes,
     schedule_routes,
 )
+from packhorse_services.jobs.http.parts import JobsServices
+from packhorse_services.jobs.http.request_keys import RequestKeyReused
 from packhorse_services.jobs.page import acting, bulk
 from packhorse_services.jobs.page import routes as page_routes
 from packhorse_services.jobs.page.rendering import PAGES
-from packhorse_services.jobs.parts import Parts
-from packhorse_services.jobs.request_keys import KeyReused
 
 DESCRIPTION = "Adds, shows, stops and retries jobs; their queues, schedules and events."
-_PROBLEMS: Mapping[type[Exception], Kind] = {
-    UnknownJob: Kind(404, "unknown-job", "There is no such job"),
-    UnknownQueue: Kind(404, "unknown-queue", "There is no such queue"),
-    UnknownSchedule: Kind(404, "unknown-schedule", "There is no such schedule"),
-    WrongState: Kind(409, "wrong-state", "The job's state does not allow that"),
-    JobLost: Kind(409, "wrong-state", "The job's state does not allow that"),
-    QueueChanged: Kind(412, "precondition-failed", "It has changed since you read it"),
-    ScheduleChanged: Kind(412, "precondition-failed", "It has changed since you read it"),
-    ScheduleExists: Kind(409, "schedule-exists", "There is a schedule of that name"),
-    KeyReused: Kind(422, "key-reused", "The Idempotency-Key belongs to another request"),
-    TooManyStreams: Kind(429, "too-many-streams", "As many follow the events as may", 10),
-    StreamsEnded: Kind(503, "streams-ended", "The service is about to end", 2),
+_PROBLEMS: Mapping[type[Exception], ProblemKind] = {
+    UnknownJob: ProblemKind(404, "unknown-job", "There is no such job"),
+    UnknownQueue: ProblemKind(404, "unknown-queue", "There is no such queue"),
+    UnknownSchedule: ProblemKind(404, "unknown-schedule", "There is no such schedule"),
+    WrongState: ProblemKind(409, "wrong-state", "The job's state does not allow that"),
+    JobLost: ProblemKind(409, "wrong-state", "The job's state does not allow that"),
+    QueueChanged: ProblemKind(412, "precondition-failed", "It has changed since you read it"),
+    ScheduleChanged: ProblemKind(412, "precondition-failed", "It has changed since you read it"),
+    ScheduleExists: ProblemKind(409, "schedule-exists", "There is a schedule of that name"),
+    RequestKeyReused: ProblemKind(
+        422, "key-reused", "The Idempotency-Key belongs to another request"
+    ),
+    TooManyStreams: ProblemKind(429, "too-many-streams", "As many follow the events as may", 10),
+    StreamsEnded: ProblemKind(503, "streams-ended", "The service is about to end", 2),
 }
 
 _ROUTERS: Sequence[APIRouter] = (
@@ -67,7 +69,7 @@ class JobsService:
 
 
 def jobs_service(
-    parts: Parts,
+    parts: JobsServices,
     authenticator: Authenticator,
     *,
     components: Sequence[Component] = (),
@@ -91,8 +93,9 @@ def jobs_service(
         lifespan=lifespan,
         problems=_PROBLEMS,
         docs=docs,
+        documentation=(f"{__package__}.http",),
     )
     app.state.parts = parts
     for router in _ROUTERS:
         app.include_router(router)
-    return JobsService(app, (ClosesPool(parts.pool), *components))
+    return JobsService(app, components)

@@ -1,17 +1,17 @@
 """Makes the parts of a jobs service from its settings."""
 
 from packhorse.clock import SystemClock
-from packhorse.db.connect import open_pool
-from packhorse.jobs.hints import EVENTS
+from packhorse.db.pool import SharedPool
+from packhorse.jobs.channels import EVENTS
 from packhorse.jobs.host import DUTIES, open_jobs
 from packhorse.jobs.jobs import Jobs
 from packhorse.jobs.ledger.gauges import Gauges
 from packhorse.runtime.auth import Authenticator
-from packhorse.topology.own_cluster import Announced, join
+from packhorse.topology.own_cluster import InstanceProperties, join
 from packhorse_services.jobs.app import JobsService, jobs_service
 from packhorse_services.jobs.housekeeping import QUEUE, SCHEDULES, consumers_of
-from packhorse_services.jobs.hub import Hub
-from packhorse_services.jobs.parts import Parts
+from packhorse_services.jobs.http.event_feed import JobEventHub
+from packhorse_services.jobs.http.parts import JobsServices
 from packhorse_services.jobs.settings import Settings
 
 ROLE = "jobs"
@@ -21,24 +21,26 @@ _CONNECTIONS = 8
 def assemble(settings: Settings, authenticator: Authenticator) -> JobsService:
     """Put a jobs service together; nothing connects before it is started."""
     url = settings.database_url.get_secret_value()
-    announced = Announced(ROLE, endpoint=settings.endpoint, duties=DUTIES)
+    announced = InstanceProperties(ROLE, endpoint=settings.endpoint, duties=DUTIES)
     cluster = join(url, settings.topology, announced)
-    pool = open_pool(url, "jobs-routes", size=_CONNECTIONS)
-    hub = Hub(pool.connection, max_streams=settings.event_streams)
+    pool = SharedPool(url, "jobs")
+    share = pool.share(_CONNECTIONS)
+    hub = JobEventHub(share.connection, max_streams=settings.event_streams)
     host = open_jobs(
         url,
         cluster,
-        consumers=consumers_of(pool.connection, cluster.discovery),
+        consumers=consumers_of(share.connection, cluster.discovery),
         queues=[QUEUE],
         schedules=SCHEDULES,
+        pool=pool,
     )
     host.hints.on(EVENTS, hub.hear)
-    parts = Parts(
-        pool=pool,
-        jobs=Jobs(pool.connection, cluster.discovery.instance_id),
+    parts = JobsServices(
+        pool=share,
+        jobs=Jobs(share.connection, cluster.discovery.instance_id),
         hub=hub,
         discovery=cluster.discovery,
         clock=SystemClock(),
     )
-    components = (cluster, host, hub, Gauges(pool.connection))
+    components = (pool, cluster, host, hub, Gauges(share.connection))
     return jobs_service(parts, authenticator, components=components, docs=settings.docs)

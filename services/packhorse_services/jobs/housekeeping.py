@@ -8,18 +8,17 @@ from datetime import timedelta
 from functools import partial
 
 from packhorse.jobs.consumer import JobContext, Outcome, Result
-from packhorse.jobs.consumers import Consumers, live_reaches
+from packhorse.jobs.consumers import Consumers, live_handled_topics
 from packhorse.jobs.events.pruning import prune_events
 from packhorse.jobs.job import Job
-from packhorse.jobs.ledger.history_rule import DEFAULT_RULE
-from packhorse.jobs.ledger.pruning import PruneHistory
+from packhorse.jobs.ledger.pruning import DEFAULT_RULE, PruneHistory
 from packhorse.jobs.queue import QueueConfiguration, QueueType
 from packhorse.jobs.scheduling.definition import JobAction, Missed, ScheduleDefinition
 from packhorse.jobs.scheduling.forgetting import forget_ended, forget_ticks
 from packhorse.jobs.scheduling.timing import Every
 from packhorse.jobs.sessions import Connect, writing
 from packhorse.topology.discovery import Discovery
-from packhorse_services.jobs import request_keys
+from packhorse_services.jobs.http import request_keys
 
 PRUNE_HISTORY = "packhorse/jobs/prune-history"
 PRUNE_EVENTS = "packhorse/events/prune"
@@ -41,7 +40,7 @@ QUEUE = QueueConfiguration(
 def consumers_of(connect: Connect, discovery: Discovery) -> Consumers:
     """Return what does these jobs; `connect` is a pool's `connection`."""
     consumers = Consumers()
-    consumers.add(PRUNE_HISTORY, PruneHistory(connect, partial(live_reaches, discovery)))
+    consumers.add(PRUNE_HISTORY, PruneHistory(connect, partial(live_handled_topics, discovery)))
     consumers.add(PRUNE_EVENTS, partial(_prune_events, connect))
     consumers.add(FORGET_TICKS, partial(_forget_ticks, connect))
     consumers.add(FORGET_KEYS, partial(_forget_keys, connect))

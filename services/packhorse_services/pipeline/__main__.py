@@ -4,9 +4,9 @@ import sys
 
 import stamina
 
+from packhorse.runtime.extras import how_to_install
 from packhorse.runtime.startup import WRONG_CONFIGURATION, plain_refusals, typed
-from packhorse_services.pipeline.advice import PROGRAM, remember_typed
-from packhorse_services.pipeline.ending import plain_ends
+from packhorse_services.pipeline.engine.exit_codes import PROGRAM, plain_ends, remember_typed
 
 _EXTRA = frozenset({"pyspark", "py4j", "pyarrow", "deltalake", "matplotlib", "numpy", "pandas"})
 
@@ -22,7 +22,7 @@ def main() -> None:
         except ModuleNotFoundError as error:
             if error.name is None or error.name.partition(".")[0] not in _EXTRA:
                 raise
-            sys.stderr.write(f"error: {error.name} is missing; pip install 'packhorse[pipeline]'\n")
+            sys.stderr.write(f"error: {error.name} is missing: {how_to_install('pipeline')}\n")
             raise SystemExit(WRONG_CONFIGURATION) from None
         commands(prog_name=name)
 

@@ -7,7 +7,7 @@ from packhorse_services.pipeline.archive.command import archive
 from packhorse_services.pipeline.at.command import at
 from packhorse_services.pipeline.audit.commands import audit_command
 from packhorse_services.pipeline.bulk.command import bulk
-from packhorse_services.pipeline.jars import fetch_jars
+from packhorse_services.pipeline.engine.jars import fetch_jars
 from packhorse_services.pipeline.measures.command import measures
 from packhorse_services.pipeline.reports.commands import report, serve
 from packhorse_services.pipeline.settings import Settings

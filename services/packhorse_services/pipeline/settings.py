@@ -51,7 +51,7 @@ class Settings(ProcessConfiguration, BaseSettings):
             raise ValueError('not a JSON object such as {"name": "value"}') from error
 
 
-class WorkerSettings(TopologyConfiguration, BaseSettings):
+class PipelineWorkerSettings(TopologyConfiguration, BaseSettings):
     """What a worker takes besides: the tasks that it runs read `Settings` themselves."""
 
     model_config = SettingsConfigDict(env_prefix="PACKHORSE_", frozen=True, extra="ignore")

@@ -9,8 +9,8 @@ from typing import Annotated, Literal
 import typer
 
 from packhorse.runtime.configuration import loaded
+from packhorse_services.pipeline.engine.jars import java, require_jars
 from packhorse_services.pipeline.errors import TaskRefused
-from packhorse_services.pipeline.jars import java, require_jars
 from packhorse_services.pipeline.settings import Settings
 
 Mode = Literal["client", "cluster"]
@@ -23,7 +23,7 @@ def submit(
     executor_python: Annotated[
         str | None,
         typer.Option(
-            help="The Python of the executors' machines, with packhorse[pipeline] in it.",
+            help="The Python of the executors' machines, with packhorse and its extra pipeline.",
             show_default="the path of this one",
         ),
     ] = None,

@@ -4,8 +4,7 @@ import sys
 
 from packhorse.blobs.open import open_blobs
 from packhorse.clock import SystemClock
-from packhorse.db.engine import open_engine
-from packhorse.db.migrate import upgrade
+from packhorse.db.prepare import prepare_database
 from packhorse.errors import PackhorseError
 from packhorse.jobs.host import DUTIES
 from packhorse.messaging.api import Journal
@@ -14,11 +13,11 @@ from packhorse.messaging.topics import standard_topics
 from packhorse.runtime import logs
 from packhorse.runtime.auth import authenticator_for
 from packhorse.runtime.configuration import InvalidConfiguration, loaded
-from packhorse.runtime.serve import run
-from packhorse.topology.own_cluster import Announced, OwnCluster, join
+from packhorse.runtime.serve import run_service
+from packhorse.topology.own_cluster import InstanceProperties, OwnCluster, join
 from packhorse.wire.topics import Topics
 from packhorse_services.publisher.app import Backends, publisher
-from packhorse_services.publisher.outcomes.parts import duty_of
+from packhorse_services.publisher.assembly.outcome_parts import duty_of
 from packhorse_services.publisher.settings import Settings
 
 
@@ -26,9 +25,7 @@ def serve(settings: Settings) -> None:
     """Publish and serve until told to end."""
     logs.configure(settings.log_format, settings.log_level)
     authenticator = authenticator_for(settings)
-    engine = open_engine(settings.database_url.get_secret_value(), "packhorse-publisher")
-    upgrade(engine)
-    engine.dispose()
+    prepare_database(settings.database_url.get_secret_value(), "packhorse-publisher")
     blobs = open_blobs(settings.blobs_url)
     journal = open_journal(
         settings.journal_url, client_name=f"packhorse-publisher {settings.agent}"
@@ -37,7 +34,7 @@ def serve(settings: Settings) -> None:
         _prepare_topics(journal, Topics.prefixed(settings.topic_prefix))
         cluster = _own_cluster(settings)
         parts = publisher(settings, Backends(journal, blobs, authenticator, SystemClock(), cluster))
-        run(parts.app, host=settings.host, port=settings.port, components=parts.components)
+        run_service(parts.app, settings, parts.components)
     finally:
         journal.close()
         blobs.close()
@@ -45,7 +42,7 @@ def serve(settings: Settings) -> None:
 
 def _own_cluster(settings: Settings) -> OwnCluster:
     agent = settings.agent
-    announced = Announced(
+    announced = InstanceProperties(
         "publisher", agent, endpoint=settings.endpoint, duties=(duty_of(agent), *DUTIES)
     )
     return join(settings.database_url.get_secret_value(), settings.topology, announced)

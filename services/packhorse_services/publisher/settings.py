@@ -6,6 +6,7 @@ from pathlib import Path
 from pydantic import Field, SecretStr
 from pydantic_settings import BaseSettings, SettingsConfigDict
 
+from packhorse.packages.limits import LIMITS
 from packhorse.topology.configuration import TopologyConfiguration
 
 
@@ -22,9 +23,11 @@ class Settings(TopologyConfiguration, BaseSettings):
     """The publisher agent; all replicas of one agent share a name."""
     instance: str = Field(default_factory=lambda: uuid.uuid4().hex, max_length=100)
     """Names this run in the packages that it publishes; `instance_id` outlives a restart."""
-    outbox_packages: int = Field(default=1_000, ge=1)
+    outbox_packages: int = Field(default=1_000, ge=1, le=100_000)
     outbox_age_s: float = Field(default=30.0, gt=0)
     """How much may wait for a journal that is away, and how long, before requests are refused."""
+    max_package_bytes: int = Field(default=LIMITS.content_bytes, ge=1024**2)
+    """What one package may unpack to; the same at every subscriber, or less here."""
     idempotency_hours: float = Field(default=24.0, gt=0)
     cache_bytes: int = Field(default=512 * 1024 * 1024, ge=1024 * 1024)
     queue_packages: int = Field(default=1_000_000, ge=1)

@@ -154,7 +154,8 @@ OUTCOME = Table(
     Column("recorded_at", DateTime(timezone=True), nullable=False, server_default=func.now()),
     Column("entry", LargeBinary),
     Column("redistributed_as", Text, nullable=False, server_default=""),
-    CheckConstraint("status IN ('REMOVED', 'REMOVED_FAILED', 'SKIPPED', 'IMPORTED')"),
+    Column("dismissed_at", DateTime(timezone=True)),
+    CheckConstraint("status IN ('REMOVED', 'REMOVED_FAILED', 'SKIPPED', 'DUPLICATE', 'IMPORTED')"),
     Index("outcome_package", "agent", "log_offset"),
     Index("outcome_log", "agent", "journal_id", "log_offset"),
     Index(
@@ -176,9 +177,13 @@ KNOWN_SUBSCRIBER = Table(
     Column("subscriber", Text, primary_key=True),
     Column("announcement", LargeBinary, nullable=False),
     Column("seen_at", DateTime(timezone=True), nullable=False),
+    Column("forgotten_at", DateTime(timezone=True)),
     schema=BOOKKEEPING,
 )
-"""The last announcement of each subscriber, kept longer than the discovery topic keeps it."""
+"""The last announcement of each subscriber, kept longer than the discovery topic keeps it.
+
+Nobody is told of a subscriber that was forgotten and has not announced itself since.
+"""
 
 TOPIC_CURSOR = Table(
     "topic_cursor",

@@ -3,15 +3,14 @@
 import sys
 
 from packhorse.blobs.open import open_blobs
-from packhorse.db.engine import open_engine
-from packhorse.db.migrate import upgrade
+from packhorse.db.prepare import prepare_database
 from packhorse.errors import PackhorseError
 from packhorse.messaging.open import open_journal
 from packhorse.runtime import logs
 from packhorse.runtime.auth import authenticator_for
 from packhorse.runtime.configuration import loaded
-from packhorse.runtime.serve import run
-from packhorse.topology.own_cluster import Announced, join
+from packhorse.runtime.serve import run_service
+from packhorse.topology.own_cluster import InstanceProperties, join
 from packhorse_services.subscriber.app import create
 from packhorse_services.subscriber.assembly import assemble
 from packhorse_services.subscriber.settings import Settings
@@ -21,20 +20,18 @@ def serve(settings: Settings) -> None:
     """Import and serve until told to end."""
     logs.configure(settings.log_format, settings.log_level)
     url = settings.database_url.get_secret_value()
-    engine = open_engine(url, "packhorse-subscriber")
-    upgrade(engine)
-    engine.dispose()
+    prepare_database(url, "packhorse-subscriber")
     journal = open_journal(
         settings.journal_url, client_name=f"packhorse-subscriber {settings.subscriber}"
     )
     blobs = open_blobs(settings.blobs_url)
     subscriber = assemble(settings, journal, blobs)
-    announced = Announced("subscriber", settings.subscriber, subscriber.identity.endpoint)
+    announced = InstanceProperties("subscriber", settings.subscriber, subscriber.identity.endpoint)
     cluster = join(url, settings.topology, announced)
     app = create(subscriber, url, blobs, authenticator_for(settings), docs=settings.docs)
     try:
         components = (cluster, *subscriber.components)
-        run(app, host=settings.host, port=settings.port, components=components)
+        run_service(app, settings, components)
     finally:
         journal.close()
         blobs.close()

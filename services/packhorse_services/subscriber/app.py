@@ -1,24 +1,26 @@
-"""The subscriber's HTTP application: its content to read, and the state of its lanes."""
+"""The subscriber's HTTP application: its content to read, and the state of its subscriptions."""
 
 import asyncio
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from functools import partial
 
 from fastapi import APIRouter, FastAPI, Request, Security
 from pydantic import BaseModel, Field
 
+from packhorse.blobs import archive_routes
 from packhorse.blobs import routes as blob_routes
 from packhorse.blobs.api import BlobStore
 from packhorse.content import routes as content_routes
+from packhorse.content import subtree_routes
 from packhorse.content.node import InvalidPath
-from packhorse.db.connect import async_pool, connect
+from packhorse.content.queries import ask, lifespan
+from packhorse.db.connect import async_pool
 from packhorse.errors import PackhorseError
 from packhorse.runtime.auth import Authenticator, require
 from packhorse.runtime.http import create_app
-from packhorse.runtime.problems import Kind, documented
+from packhorse.runtime.problems import ProblemKind, documented
 from packhorse.runtime.validation import StrictRoute
-from packhorse.wire.messages import LaneState
-from packhorse_services.subscriber.assembly import Subscriber
+from packhorse.wire.messages import SubscriptionState
+from packhorse_services.subscriber.assembly import SubscriberProgram
 
 _APPLICATION = "packhorse-subscriber-http"
 _DESCRIPTION = """
@@ -26,16 +28,16 @@ One subscriber: the content that it has imported, read-only, and how far it is.
 
 Content has the same URLs as at the author: `/content/…`, `/children/…`, `/binaries/…`.
 """
-_PROBLEMS: dict[type[Exception], Kind] = {
-    InvalidPath: Kind(422, "invalid-path", "This is no path"),
+_PROBLEMS: dict[type[Exception], ProblemKind] = {
+    InvalidPath: ProblemKind(422, "invalid-path", "This is no path"),
 }
 
 
-class LaneStatus(BaseModel):
+class SubscriptionStatus(BaseModel):
     """One publisher agent at this subscriber; times are milliseconds since 1970, 0 for none."""
 
     publisher_agent: str
-    state: LaneState
+    state: SubscriptionState
     offset: int = Field(description="The last processed offset, -1 before the first")
     journal_id: str
     epoch: int
@@ -43,10 +45,13 @@ class LaneStatus(BaseModel):
     last_error: str
     next_attempt_ms: int
     blocked_since_ms: int
-    lag_entries: int | None = Field(
+    incomplete: bool = Field(description="Whether it began behind packages that it has not got")
+    behind_records: int | None = Field(
         description="Records of the log behind the offset, also other agents'; null: not known now"
     )
-    lag_seconds: float = Field(description="Age of the package in front, 0 when there is none")
+    lag_seconds: float = Field(
+        description="Seconds since the package in front entered the journal, 0 when there is none"
+    )
 
 
 class LeaseStatus(BaseModel):
@@ -65,7 +70,7 @@ class SubscriberStatus(BaseModel):
     editable: bool
     max_retries: int
     lease: LeaseStatus
-    lanes: list[LaneStatus]
+    subscriptions: list[SubscriptionStatus]
 
 
 _router = APIRouter(route_class=StrictRoute, tags=["status"])
@@ -77,12 +82,12 @@ _router = APIRouter(route_class=StrictRoute, tags=["status"])
     dependencies=[Security(require("queues:read"))],
 )
 async def get_status(request: Request) -> SubscriberStatus:
-    """Return the state of every lane and of the lease."""
-    subscriber: Subscriber = request.app.state.subscriber
+    """Return the state of every subscription and of the lease."""
+    subscriber: SubscriberProgram = request.app.state.subscriber
     return await asyncio.to_thread(_status, subscriber)
 
 
-def _status(subscriber: Subscriber) -> SubscriberStatus:
+def _status(subscriber: SubscriberProgram) -> SubscriberStatus:
     try:
         end = subscriber.journal.bounds(subscriber.topics.package).next
     except PackhorseError:
@@ -99,8 +104,8 @@ def _status(subscriber: Subscriber) -> SubscriberStatus:
             holder=lease.holder(),
             instance=identity.instance,
         ),
-        lanes=[
-            LaneStatus(
+        subscriptions=[
+            SubscriptionStatus(
                 publisher_agent=state.publisher_agent,
                 state=state.state,
                 offset=state.offset,
@@ -110,7 +115,8 @@ def _status(subscriber: Subscriber) -> SubscriberStatus:
                 last_error=state.last_error,
                 next_attempt_ms=state.next_attempt_ms,
                 blocked_since_ms=state.blocked_since_ms,
-                lag_entries=None if end is None else max(0, end - 1 - state.offset),
+                incomplete=state.incomplete,
+                behind_records=None if end is None else max(0, end - 1 - state.offset),
                 lag_seconds=report.lag_s(subscriber.clock.wall_ms()),
             )
             for report in subscriber.reports
@@ -120,7 +126,7 @@ def _status(subscriber: Subscriber) -> SubscriberStatus:
 
 
 def create(
-    subscriber: Subscriber,
+    subscriber: SubscriberProgram,
     database_url: str,
     blobs: BlobStore,
     authenticator: Authenticator,
@@ -130,18 +136,6 @@ def create(
     """Return the app; it opens its database pool when it starts."""
     pool = async_pool(database_url, _APPLICATION)
 
-    @asynccontextmanager
-    async def lifespan(_: FastAPI) -> AsyncIterator[None]:
-        await pool.open()
-        try:
-            yield
-        finally:
-            await pool.close()
-
-    def database_answers() -> None:
-        with connect(database_url, _APPLICATION, autocommit=True) as connection:
-            connection.execute("SELECT FROM content.node LIMIT 1")
-
     def journal_answers() -> None:
         subscriber.journal.bounds(subscriber.topics.package)
 
@@ -149,13 +143,21 @@ def create(
         title="packhorse subscriber",
         description=_DESCRIPTION,
         authenticator=authenticator,
-        readiness={"database": database_answers, "journal": journal_answers, "blobs": blobs.check},
-        lifespan=lifespan,
+        readiness={
+            "database": partial(ask, database_url, _APPLICATION),
+            "blobs": blobs.check,
+            "content": subscriber.catching_up.check,
+        },
+        warnings={"journal": journal_answers},
+        lifespan=partial(lifespan, pool),
         problems=_PROBLEMS,
         docs=docs,
+        documentation=("packhorse.content", __package__),
     )
     app.state.subscriber = subscriber
     content_routes.mount(app, pool, blob_routes.serve_blob)
     blob_routes.mount(app, blobs)
+    subtree_routes.mount(app)
+    archive_routes.mount(app)
     app.include_router(_router)
     return app

@@ -1,52 +1,66 @@
-"""Puts a subscriber together from its settings: a lease, a lane for each agent, what they tell."""
+"""Puts a subscriber together from its settings.
+
+A lease, a subscription for each agent, what they tell.
+"""
 
 import secrets
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from functools import partial
 
 from packhorse.blobs.api import BlobStore
 from packhorse.clock import Clock, SystemClock
 from packhorse.messaging.api import Journal
+from packhorse.packages.limits import LIMITS
+from packhorse.runtime import metrics
 from packhorse.runtime.lifecycle import Component
 from packhorse.wire.topics import Topics
-from packhorse_services.subscriber.announcer import Announcer, Identity
-from packhorse_services.subscriber.attempts import Attempts, RetryPolicy
-from packhorse_services.subscriber.clearances import Clearances
-from packhorse_services.subscriber.commands.control import LaneControl
+from packhorse_services.subscriber.announce.announcer import Announcer, Identity
+from packhorse_services.subscriber.announce.catching_up import CatchingUp
+from packhorse_services.subscriber.announce.statuses import StatusSender
+from packhorse_services.subscriber.announce.subscription_report import Settled, SubscriptionReport
+from packhorse_services.subscriber.commands.clearances import Clearances
+from packhorse_services.subscriber.commands.control import SubscriptionControl
 from packhorse_services.subscriber.commands.follower import CommandFollower
-from packhorse_services.subscriber.commands.orders import Orders
-from packhorse_services.subscriber.connections import Connections
-from packhorse_services.subscriber.desk import Desk, GroupLimits
-from packhorse_services.subscriber.importer import Importer
-from packhorse_services.subscriber.lane import Lane, LaneSettings
-from packhorse_services.subscriber.lane_report import LaneReport, Settled
-from packhorse_services.subscriber.lease import Lease, LeaseSettings
-from packhorse_services.subscriber.prefetch import PrefetchLimits
-from packhorse_services.subscriber.remembered import Forgetting, PackageMemory
+from packhorse_services.subscriber.commands.handler import Orders
+from packhorse_services.subscriber.importing.attempts import Attempts, RetryPolicy
+from packhorse_services.subscriber.importing.context import (
+    GroupLimits,
+    ProgressListener,
+    SessionContext,
+)
+from packhorse_services.subscriber.importing.imported_ids import ImportedIds, earlier_in
+from packhorse_services.subscriber.importing.importer import Importer
+from packhorse_services.subscriber.importing.remembered import PackageForgetting, PackageMemory
+from packhorse_services.subscriber.importing.subscription import Subscription, SubscriptionSettings
+from packhorse_services.subscriber.journal.journal_check import package_at
+from packhorse_services.subscriber.journal.prefetch import PrefetchLimits
+from packhorse_services.subscriber.lease import Connections, Lease, LeaseSettings
 from packhorse_services.subscriber.settings import Settings
-from packhorse_services.subscriber.snapshots.joining import Joining
-from packhorse_services.subscriber.staging import OpenGate, Staging
-from packhorse_services.subscriber.staging_follower import StagingFollower
-from packhorse_services.subscriber.statuses import StatusSender
+from packhorse_services.subscriber.snapshots.joining import SnapshotLoading
+from packhorse_services.subscriber.staging.follower import StagingFollower
+from packhorse_services.subscriber.staging.staging import OpenGate, Staging
 
 
 @dataclass(frozen=True, slots=True)
-class Subscriber:
+class SubscriberProgram:
     """The parts of a running subscriber that others look at, and all of them to start and stop."""
 
     identity: Identity
     topics: Topics
     journal: Journal
     lease: Lease
-    reports: list[LaneReport]
+    reports: list[SubscriptionReport]
     components: list[Component]
     clock: Clock
+    catching_up: CatchingUp
 
 
 def assemble(
     settings: Settings, journal: Journal, blobs: BlobStore, clock: Clock | None = None
-) -> Subscriber:
+) -> SubscriberProgram:
     """Return a subscriber whose components are ready to be started in their order."""
+    metrics.report("packhorse_subscriber_")
     return _Assembly(settings, journal, blobs, clock or SystemClock()).subscriber()
 
 
@@ -77,47 +91,52 @@ class _Assembly:
             LeaseSettings(settings.lease_s),
             clock,
         )
-        self.clearances, self.control = Clearances(), LaneControl()
-        self.staging = Staging(settings.wait_for, clock) if settings.wait_for else None
+        self.clearances, self.control = Clearances(), SubscriptionControl()
+        in_log = partial(package_at, journal, self.topics.package)
+        self.staging = Staging(settings.wait_for, clock, in_log) if settings.wait_for else None
         self.memory = PackageMemory(settings.remember_packages_h)
 
-    def subscriber(self) -> Subscriber:
-        reports = [LaneReport(agent) for agent in self.settings.publisher_agents]
+    def subscriber(self) -> SubscriberProgram:
+        reports = [SubscriptionReport(agent) for agent in self.settings.publisher_agents]
         announcer = self._announcer(reports)
 
-        def on_settled(settled: Mapping[str, Settled]) -> None:
+        def on_settled(settled: Mapping[str, Settled], awaited: bool) -> None:
             for report in reports:
                 report.settle(settled.get(report.state.publisher_agent))
-            announcer.kick()
+            announcer.kick(awaited=awaited)
 
         # Progress is announced after its statuses are sent, so that one announcement says both.
         statuses = self._statuses(on_settled)
         commands = self._commands(statuses.kick)
         joining = self._joining(reports, announcer.kick)
-        lanes = [self._lane(report, commands, joining, statuses.kick) for report in reports]
+        subscriptions = [
+            self._subscription(report, commands, joining, statuses.kick) for report in reports
+        ]
         followers: list[Component] = [commands]
         if self.staging is not None:
             followers.append(StagingFollower(self.journal, self.topics, self.staging, self.clock))
         if self.memory.hours:
             followers.append(self._forgetting())
-        return Subscriber(
+        catching_up = CatchingUp(reports, self.settings.ready, self.clock)
+        return SubscriberProgram(
             self.identity,
             self.topics,
             self.journal,
             self.lease,
             reports,
-            [self.lease, announcer, statuses, *followers, *lanes],
+            [self.lease, announcer, statuses, *followers, *subscriptions, catching_up],
             self.clock,
+            catching_up,
         )
 
-    def _forgetting(self) -> Forgetting:
-        return Forgetting(
+    def _forgetting(self) -> PackageForgetting:
+        return PackageForgetting(
             self.memory,
             self.connections.bookkeeper,
             may_forget=lambda: self.lease.epoch() is not None,
         )
 
-    def _announcer(self, reports: list[LaneReport]) -> Announcer:
+    def _announcer(self, reports: list[SubscriptionReport]) -> Announcer:
         return Announcer(
             self.journal,
             self.topics,
@@ -128,7 +147,7 @@ class _Assembly:
             clock=self.clock,
         )
 
-    def _statuses(self, on_settled: Callable[[Mapping[str, Settled]], None]) -> StatusSender:
+    def _statuses(self, on_settled: Callable[[Mapping[str, Settled], bool], None]) -> StatusSender:
         return StatusSender(
             self.connections.bookkeeper,
             self.journal,
@@ -154,13 +173,15 @@ class _Assembly:
             orders,
             self.lease,
             clearances=self.clearances,
-            lane_control=self.control,
+            subscription_control=self.control,
             on_decision=on_decision,
             clock=self.clock,
         )
 
-    def _joining(self, reports: list[LaneReport], on_progress: Callable[[], None]) -> Joining:
-        return Joining(
+    def _joining(
+        self, reports: list[SubscriptionReport], on_progress: Callable[[], None]
+    ) -> SnapshotLoading:
+        return SnapshotLoading(
             self.identity.subscriber,
             reports,
             self.journal,
@@ -174,20 +195,22 @@ class _Assembly:
             on_progress,
         )
 
-    def _lane(
+    def _subscription(
         self,
-        report: LaneReport,
+        report: SubscriptionReport,
         commands: CommandFollower,
-        joining: Joining,
-        on_progress: Callable[[], None],
-    ) -> Lane:
+        joining: SnapshotLoading,
+        on_progress: ProgressListener,
+    ) -> Subscription:
         settings, agent = self.settings, report.state.publisher_agent
         policy = RetryPolicy(
             settings.max_retries, settings.backoff_first_s, settings.backoff_longest_s
         )
-        desk = Desk(
+        context = SessionContext(
             Importer(
-                self.identity.subscriber, self.blobs, settings.import_roots, memory=self.memory
+                *(self.identity.subscriber, self.blobs, settings.import_roots),
+                replace(LIMITS, content_bytes=settings.max_package_bytes),
+                self.memory,
             ),
             Attempts(agent, policy, self.clock),
             self.clearances,
@@ -198,15 +221,16 @@ class _Assembly:
             on_progress,
             self.staging or OpenGate(),
             self.control,
+            ImportedIds(earlier_in(self.journal, self.topics.package)),
         )
-        lane = LaneSettings(
+        subscription = SubscriptionSettings(
             agent,
             self.topics.package,
             settings.start,
             PrefetchLimits(settings.prefetch_packages, settings.prefetch_bytes),
         )
-        return Lane(
-            *(lane, self.connections.lane, self.journal, self.lease, desk),
+        return Subscription(
+            *(subscription, self.connections.subscription, self.journal, self.lease, context),
             commands=commands,
             joining=joining,
         )

@@ -1,7 +1,8 @@
 """The lease: one worker a database, by the database's clock; taking it over fences the old one.
 
 Safety never rests on it: an import is fenced by the epoch in its position row (R25). The lease
-keeps two workers from taking turns at failing.
+keeps two workers from taking turns at failing. `Connections` opens the sessions of a worker, named
+so that a takeover finds them.
 """
 
 import logging
@@ -10,17 +11,19 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 import psycopg
-from psycopg import Connection
+from psycopg import Connection, sql
 
 from packhorse.clock import Clock, SystemClock
+from packhorse.db.connect import connect
+from packhorse.db.engine import Timeouts
 from packhorse.db.metadata import BOOKKEEPER
 from packhorse.db.roles import act_as
-from packhorse.runtime.lifecycle import Worker
+from packhorse.runtime.lifecycle import Worker, WorkerComponent
 
 logger = logging.getLogger(__name__)
 
 LEASE_SESSIONS = "packhorse-lease "
-LANE_SESSIONS = "packhorse-lane "
+SUBSCRIPTION_SESSIONS = "packhorse-subscription "
 """Sessions are named so, then the worker's instance: who is alive, and what a takeover ends."""
 
 
@@ -36,8 +39,8 @@ class LeaseSettings:
         return min(1.0, self.duration_s / 3)
 
 
-class Lease:
-    """A component that holds the lease of a database, or waits for it (R11).
+class Lease(WorkerComponent):
+    """A component that holds the lease of a database, or waits for it (R11), and gives it back.
 
     A lease is free when it has run out by the database's clock, or when its holder has no lease
     session any more: a killed worker is replaced at once, a paused one after `duration_s`.
@@ -57,21 +60,7 @@ class Lease:
         self._valid_until = 0.0
         self._holder = ""
         self._wake = threading.Event()
-        self._worker = Worker("lease", self._run)
-
-    def start(self) -> None:
-        """Begin to try for the lease."""
-        self._worker.start()
-
-    def stop(self, timeout: float) -> None:
-        """Give the lease back."""
-        self._worker.ask_to_end()
-        self._wake.set()
-        self._worker.stop(timeout)
-
-    def failure(self) -> BaseException | None:
-        """Return what ended the thread."""
-        return self._worker.failure()
+        self._worker = Worker("lease", self._run, wake=self._wake.set)
 
     def epoch(self) -> int | None:
         """Return the epoch under which this worker may import now, or None."""
@@ -121,7 +110,9 @@ class Lease:
             if epoch is not None and self._epoch is not None:
                 epoch = max(epoch, self._epoch)  # one may have been adopted meanwhile
             if epoch != self._epoch:
-                logger.info("lease", extra={"held": epoch is not None, "epoch": epoch})
+                logger.info(
+                    "lease lost" if epoch is None else "lease acquired", extra={"epoch": epoch}
+                )
             self._epoch = epoch
             self._valid_until = asked_at + self._settings.duration_s
             self._changed.notify_all()
@@ -188,7 +179,7 @@ class Lease:
         return int(rows[0][0])
 
     def _end_sessions_of(self, connection: Connection, instance: str) -> None:
-        """End the lanes of a worker that may be paused in a transaction, with its locks.
+        """End the subscriptions of a worker that may be paused in a transaction, with its locks.
 
         Where this login may not end them, the time limit on idle transactions does.
         """
@@ -198,7 +189,7 @@ class Lease:
             WHERE datname = current_database() AND usename = session_user
             AND application_name = %s
             """,
-            (LANE_SESSIONS + instance,),
+            (SUBSCRIPTION_SESSIONS + instance,),
         )
 
     def _release(self, connection: Connection) -> None:
@@ -215,3 +206,39 @@ class Lease:
                 """,
                 (self._instance, epoch),
             )
+
+
+_MINUTE_MS = 60_000
+
+
+@dataclass(frozen=True, slots=True)
+class Connections:
+    """Opens sessions for one worker; all are in autocommit."""
+
+    url: str
+    instance: str
+    statement_ms: int = 15 * _MINUTE_MS
+    lock_ms: int = 10_000
+    idle_in_transaction_ms: int = 30_000
+
+    def lease(self, application: str) -> Connection:
+        """Open a session for the lease; nothing in it may last long."""
+        timeouts = Timeouts(statement_ms=5_000, lock_ms=5_000, idle_in_transaction_ms=5_000)
+        return connect(self.url, application, timeouts=timeouts, autocommit=True)
+
+    def subscription(self) -> Connection:
+        """Open a session for imports, which acts as the bookkeeper until told otherwise.
+
+        A worker that is paused in a transaction loses it after `idle_in_transaction_ms`.
+        """
+        timeouts = Timeouts(self.statement_ms, self.lock_ms, self.idle_in_transaction_ms)
+        return self._as_bookkeeper(SUBSCRIPTION_SESSIONS + self.instance, timeouts)
+
+    def bookkeeper(self) -> Connection:
+        """Open a session for statuses and commands."""
+        return self._as_bookkeeper("packhorse-subscriber", Timeouts())
+
+    def _as_bookkeeper(self, application: str, timeouts: Timeouts) -> Connection:
+        connection = connect(self.url, application, timeouts=timeouts, autocommit=True)
+        connection.execute(sql.SQL("SET ROLE {}").format(sql.Identifier(BOOKKEEPER)))
+        return connection

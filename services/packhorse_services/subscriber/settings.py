@@ -8,9 +8,11 @@ from pydantic import Field, SecretStr, ValidationInfo, field_validator
 from pydantic_settings import BaseSettings, NoDecode, SettingsConfigDict
 
 from packhorse.content.node import ROOT, InvalidPath, check_path
+from packhorse.packages.limits import LIMITS
 from packhorse.topology.configuration import TopologyConfiguration
-from packhorse_services.subscriber.attempts import UNLIMITED
-from packhorse_services.subscriber.journal_check import StartPolicy
+from packhorse_services.subscriber.announce.catching_up import ReadySettings, ReadyWhen
+from packhorse_services.subscriber.importing.attempts import UNLIMITED
+from packhorse_services.subscriber.journal.journal_check import StartPolicy
 
 _NAME = r"^[A-Za-z0-9][A-Za-z0-9._-]{0,62}$"
 
@@ -41,12 +43,26 @@ class Settings(TopologyConfiguration, BaseSettings):
     backoff_longest_s: float = Field(default=900.0, gt=0)
     lease_s: float = Field(default=10.0, ge=0.5)
     announce_s: float = Field(default=10.0, gt=0)
+    max_package_bytes: int = Field(default=LIMITS.content_bytes, ge=1024**2)
+    """What one package may unpack to; a larger one is a failed attempt (R14, R30)."""
     group_packages: int = Field(default=256, ge=1, le=10_000)
     group_bytes: int = Field(default=8 * 1024**2, ge=1)
     prefetch_packages: int = Field(default=512, ge=1, le=100_000)
     prefetch_bytes: int = Field(default=16 * 1024**2, ge=1)
     idle_in_transaction_s: float = Field(default=30.0, gt=0)
     """How long a paused import may hold its locks where a takeover can't end its session."""
+
+    ready_when: ReadyWhen = ReadyWhen.STARTED
+    ready_idle_s: float = Field(default=10.0, ge=0)
+    ready_latency_s: float = Field(default=0.0, ge=0)
+    ready_force_s: float = Field(default=0.0, ge=0)
+
+    @property
+    def ready(self) -> ReadySettings:
+        """When `/readyz` says that readers may come."""
+        return ReadySettings(
+            self.ready_when, self.ready_idle_s, self.ready_latency_s, self.ready_force_s
+        )
 
     @field_validator("publisher_agents", "import_roots", mode="before")
     @classmethod
@@ -68,7 +84,7 @@ class Settings(TopologyConfiguration, BaseSettings):
     @classmethod
     def _once(cls, value: tuple[str, ...]) -> tuple[str, ...]:
         if len(set(value)) != len(value):
-            raise ValueError("an agent is named twice; a lane follows each once")
+            raise ValueError("duplicate publisher agent; name each agent once")
         return value
 
     @field_validator("import_roots")

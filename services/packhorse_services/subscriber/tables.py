@@ -48,7 +48,8 @@ POSITION = Table(
     Column("started_offset", BigInteger, nullable=False, server_default=text("'-1'::bigint")),
     schema=BOOKKEEPING,
 )
-"""Each lane's last processed offset, what was there, and the epoch that may move it (R24, R25)."""
+"""Each subscription's last processed offset, what was there, and the epoch that may move it (R24,
+R25)."""
 
 JOINED_SNAPSHOT = Table(
     "joined_snapshot",
@@ -78,7 +79,8 @@ ATTEMPT = Table(
     Column("alone_until", BigInteger, nullable=False),
     schema=BOOKKEEPING,
 )
-"""What a lane was about to try: committed before the try, meaningless once the lane is past it."""
+"""What a subscription was about to try: committed before the try, meaningless once the subscription
+is past it."""
 
 APPLIED_SEQUENCE = Table(
     "applied_sequence",
@@ -90,7 +92,8 @@ APPLIED_SEQUENCE = Table(
     Column("log_offset", BigInteger),
     schema=BOOKKEEPING,
 )
-"""The highest (epoch, sequence) that a lane has processed of each producer, and where (R27)."""
+"""The highest (epoch, sequence) that a subscription has processed of each producer, and where
+(R27)."""
 
 STATUS = Table(
     "status",
@@ -105,7 +108,7 @@ STATUS = Table(
     Column("command_id", Text, nullable=False),
     Column("decided_at", _TIME, nullable=False, server_default=func.clock_timestamp()),
     Column("journal_id", Text, nullable=False, server_default=""),
-    CheckConstraint("status IN ('IMPORTED', 'REMOVED', 'REMOVED_FAILED', 'SKIPPED')"),
+    CheckConstraint("status IN ('IMPORTED', 'REMOVED', 'REMOVED_FAILED', 'SKIPPED', 'DUPLICATE')"),
     schema=BOOKKEEPING,
 )
 """What became of packages, committed with the import (R9)."""
@@ -117,7 +120,8 @@ STATUS_MARK = Table(
     Column("log_offset", BigInteger, nullable=False),
     schema=BOOKKEEPING,
 )
-"""Up to which offset a lane's statuses are in the journal; a lane writes them in offset order."""
+"""Up to which offset a subscription's statuses are in the journal; a subscription writes them in
+offset order."""
 
 CLEAR_COMMAND = Table(
     "clear_command",
@@ -142,7 +146,8 @@ COMMAND_POSITION = Table(
 )
 """The last command read from this subscriber's partition of the command topic."""
 
-LANE_CONTROL = Table(
+SUBSCRIPTION_CONTROL = Table(
+    # "Lane" is an earlier word for subscription.
     "lane_control",
     METADATA,
     Column("publisher_agent", _AGENT, primary_key=True),
@@ -152,7 +157,7 @@ LANE_CONTROL = Table(
     CheckConstraint("desired IN ('RUN', 'PAUSE', 'STOP')"),
     schema=BOOKKEEPING,
 )
-"""What an operator wants of a lane; a lane without a row runs."""
+"""What an operator wants of a subscription; a subscription without a row runs."""
 
 COMMAND_STATUS = Table(
     "command_status",
@@ -183,7 +188,7 @@ AUDIT = Table(
     Column("detail", JSONB, nullable=False, server_default="{}"),
     schema=BOOKKEEPING,
 )
-"""What operators did to the lanes of this database, committed with it."""
+"""What operators did to the subscriptions of this database, committed with it."""
 
 APPLIED_PACKAGE = Table(
     "applied_package",

@@ -8,23 +8,27 @@ from fastapi import APIRouter, FastAPI
 
 from packhorse.errors import Transient
 from packhorse.runtime.auth import Authenticator
+from packhorse.runtime.feed import StreamsEnded, TooManyStreams
 from packhorse.runtime.http import create_app
 from packhorse.runtime.lifecycle import Component
+from packhorse.runtime.metrics import report
 from packhorse.runtime.pages.session import session_router
-from packhorse.runtime.problems import Kind
+from packhorse.runtime.problems import ProblemKind
 from packhorse.runtime.stopping import telling
-from packhorse.runtime.streams import StreamsEnded, TooManyStreams
 from packhorse.topology.discovery import Discovery
 from packhorse.topology.properties import InvalidProperty
-from packhorse_services.topology import event_routes, routes
+from packhorse.topology.rejection import Rejected
+from packhorse_services.topology.connectors.routes import UNSIGNED
+from packhorse_services.topology.http import event_routes, routes
+from packhorse_services.topology.http.parts import TopologyServices
 from packhorse_services.topology.page import routes as page_routes
-from packhorse_services.topology.parts import Parts
 
 DESCRIPTION = "Tells which instances are alive, in which clusters, in what order, and who leads."
-_PROBLEMS: Mapping[type[Exception], Kind] = {
-    TooManyStreams: Kind(429, "too-many-streams", "As many follow the topology as may", 10),
-    StreamsEnded: Kind(503, "streams-ended", "The service is about to end", 2),
-    InvalidProperty: Kind(422, "invalid-property", "No instance may announce this"),
+_PROBLEMS: Mapping[type[Exception], ProblemKind] = {
+    TooManyStreams: ProblemKind(429, "too-many-streams", "As many follow the topology as may", 10),
+    StreamsEnded: ProblemKind(503, "streams-ended", "The service is about to end", 2),
+    Rejected: UNSIGNED,
+    InvalidProperty: ProblemKind(422, "invalid-property", "No instance may announce this"),
 }
 
 _ROUTERS = (
@@ -48,7 +52,7 @@ class TopologyService:
 
 
 def topology_service(
-    parts: Parts,
+    parts: TopologyServices,
     authenticator: Authenticator,
     *,
     connector_routes: APIRouter | None = None,
@@ -59,6 +63,7 @@ def topology_service(
 
     `components` are started behind the discovery, and stopped before it.
     """
+    report("packhorse_topology_")
 
     @asynccontextmanager
     async def lifespan(_: FastAPI) -> AsyncIterator[None]:
@@ -73,6 +78,7 @@ def topology_service(
         lifespan=lifespan,
         problems=_PROBLEMS,
         docs=docs,
+        documentation=(f"{__package__}.http",),
     )
     app.state.parts = parts
     for router in (*_ROUTERS, *([] if connector_routes is None else [connector_routes])):
@@ -84,7 +90,7 @@ def topology_service(
 class _Following:
     """Lets the feed hear the topology; at the end it lets go of the streams that are left."""
 
-    parts: Parts
+    parts: TopologyServices
 
     def start(self) -> None:
         self.parts.discovery.add_listener(self.parts.feed.hear)

@@ -51,7 +51,7 @@ class StoredBlob:
 
 
 @dataclass(frozen=True, slots=True)
-class Written:
+class WrittenBlob:
     """What a finished `put` has stored."""
 
     key: str
@@ -64,7 +64,7 @@ class Written:
 class BlobStore(Protocol):
     """A store of immutable blobs. Safe to use from several threads."""
 
-    def put(self, key: str, chunks: Iterable[bytes], *, sha256: str | None = None) -> Written:
+    def put(self, key: str, chunks: Iterable[bytes], *, sha256: str | None = None) -> WrittenBlob:
         """Store a stream under `key`, visible only when whole and durable.
 
         Memory stays bounded whatever the length. When the bytes differ from `sha256`, or from
@@ -148,7 +148,7 @@ def promised_digest(key: str, sha256: str | None = None) -> str | None:
 
 
 def check_key(key: str) -> str:
-    """Return `key`, or raise `InvalidBlobKey`: a reference is never a URL or a path (M7)."""
+    """Return `key`, or raise `InvalidBlobKey`: a reference is never a URL or a path."""
     if _KEY.fullmatch(key) is None:
         raise InvalidBlobKey(f"{key[:80]!r} is no key of a packhorse blob")
     return key

@@ -10,7 +10,7 @@ from packhorse.blobs.api import (
     BlobMissing,
     InvalidBlobKey,
     StoredBlob,
-    Written,
+    WrittenBlob,
     check_key,
     promised_digest,
 )
@@ -27,7 +27,7 @@ class FilesystemBlobs:
         with translated():
             self._folders = Folders(root)
 
-    def put(self, key: str, chunks: Iterable[bytes], *, sha256: str | None = None) -> Written:
+    def put(self, key: str, chunks: Iterable[bytes], *, sha256: str | None = None) -> WrittenBlob:
         """Write aside, verify, flush, link."""
         verified = Verified(chunks, sha256=promised_digest(check_key(key), sha256))
         with self._aside() as (name, descriptor):
@@ -36,7 +36,7 @@ class FilesystemBlobs:
             with translated():
                 os.fsync(descriptor)
                 created = self._folders.publish(name, key, flush=True)
-        return Written(key, verified.length, verified.sha256, created)
+        return WrittenBlob(key, verified.length, verified.sha256, created)
 
     def put_many(self, binaries: Mapping[str, bytes]) -> None:
         """Write all aside, flush once, link all, flush once more."""

@@ -38,7 +38,7 @@ MediaType = Annotated[
 _RESPONSES: dict[int | str, dict[str, Any]] = {
     200: {
         "description": "The bytes",
-        "content": {"application/octet-stream": {"schema": {"type": "string", "format": "binary"}}},
+        "content": {"*/*": {"schema": {"type": "string", "format": "binary"}}},
     },
     206: {"description": "The wanted range of them"},
     304: {"description": "The client has them already"},

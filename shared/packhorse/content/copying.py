@@ -1,4 +1,7 @@
-"""Many nodes into the tree at once, inside the caller's transaction and in constant memory."""
+"""Many nodes into the tree at once, inside the caller's transaction and in constant memory.
+
+In the library since it writes `content.node`, whose SQL is here.
+"""
 
 from collections.abc import Iterable, Iterator
 

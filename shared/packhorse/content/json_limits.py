@@ -16,7 +16,11 @@ MAX_PROPERTIES_BYTES = 1024 * 1024
 """As the database writes a node's properties, which is what packages carry."""
 
 _EXPONENT = re.compile(r"[eE]([+-]?\d+)$")
-_SHAPE = bytes.maketrans(b"123456789E+", b"000000000e-")
+_SHAPE = bytes.maketrans(b"123456789E+-", b"000000000e00")
+"""So that every exponent contains `0e0`; a few other texts do too, which costs time only."""
+_LOOK_BACK = 64
+"""Bytes. What is longer counts as a number, so that a look costs as little whatever the text is."""
+_IN_OR_BEFORE_NUMBERS = b"0123456789.- \t\r\n"
 
 
 def check_json(text: str) -> None:
@@ -47,8 +51,7 @@ def check_exponents(text: bytes) -> None:
 
     For what was written by a database, which writes no exponents: nearly always a look is enough.
     """
-    shape = text.translate(_SHAPE)
-    if b"0e0" not in shape and b"0e-0" not in shape:
+    if not _has_exponent(text):
         return
     try:
         json.loads(text, parse_float=_Exponents().check, parse_int=len)
@@ -56,6 +59,20 @@ def check_exponents(text: bytes) -> None:
         raise InvalidNode("JSON is nested too deeply") from None
     except ValueError as error:
         raise InvalidNode(f"the JSON can't be stored: {error}") from None
+
+
+def _has_exponent(text: bytes) -> bool:
+    """Tell whether there may be one in a number; those in UUIDs and hashes are none.
+
+    In JSON a number comes first, or behind a colon, a comma or a bracket. In a text it may do so
+    too, which costs time only.
+    """
+    shape, at = text.translate(_SHAPE), -1
+    while (at := shape.find(b"0e0", at + 1)) >= 0:
+        before = text[at - _LOOK_BACK if at > _LOOK_BACK else 0 : at + 1]
+        if before.rstrip(_IN_OR_BEFORE_NUMBERS)[-1:] in b":,[":  # as nothing at all is, too
+            return True
+    return False
 
 
 def _members(pairs: list[tuple[str, Any]]) -> dict[str, Any]:

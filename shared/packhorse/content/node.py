@@ -47,13 +47,18 @@ class Node:
         return size
 
 
+def has_control(text: str) -> bool:
+    """Tell whether a text holds a control character."""
+    return _CONTROL.search(text) is not None
+
+
 def check_path(path: str) -> str:
     """Return `path` unchanged, or raise `InvalidPath` with the reason (R29).
 
     A path is absolute, has no empty, `.` or `..` segment, no control character, no lone
     surrogate, and at most 2,048 bytes of UTF-8. The root itself is `/`.
     """
-    if path == ROOT:
+    if path == ROOT or _is_plain(path):
         return path
     if not path.startswith("/"):
         raise InvalidPath(f"{path[:80]!r} is not absolute; begin it with a slash")
@@ -71,9 +76,22 @@ def check_path(path: str) -> str:
     return path
 
 
+def _is_plain(path: str) -> bool:
+    """Tell whether a few cheap looks show that a path is one, as they do for nearly all."""
+    return (
+        path.isascii()
+        and path.isprintable()
+        and path[:1] == "/"
+        and path[-1:] != "/"
+        and "//" not in path
+        and "/." not in path
+        and len(path) <= MAX_PATH_BYTES
+    )
+
+
 def is_within(path: str, root: str) -> bool:
     """Tell whether `path` is `root` or lies below it; `/a` holds `/a/b` and not `/ab`."""
-    return root in (ROOT, path) or path.startswith(root + "/")
+    return root in (ROOT, path) or (root != "" and path.startswith(root + "/"))
 
 
 def parent_of(path: str) -> str:

@@ -9,6 +9,7 @@ from psycopg_pool import AsyncConnectionPool
 
 from packhorse.content.node import ROOT, Binary, subtree_range
 from packhorse.content.rows import parse_binaries
+from packhorse.db.connect import connect
 
 Pool = AsyncConnectionPool[AsyncConnection]
 
@@ -25,11 +26,27 @@ class Document:
 
 
 @dataclass(frozen=True, slots=True)
-class Child:
+class ChildNode:
     """One entry of a listing."""
 
     path: str
     type: str
+
+
+@asynccontextmanager
+async def lifespan(pool: Pool, _app: object) -> AsyncIterator[None]:
+    """Keep the pool open while an app is served."""
+    await pool.open()
+    try:
+        yield
+    finally:
+        await pool.close()
+
+
+def ask(database_url: str, application: str) -> None:
+    """Raise `psycopg.Error` unless the database answers, on a connection of its own."""
+    with connect(database_url, application, autocommit=True) as connection:
+        connection.execute("SELECT FROM content.node LIMIT 1")
 
 
 @asynccontextmanager
@@ -96,7 +113,7 @@ _CHILDREN = """
 
 async def list_children(
     conn: AsyncConnection, path: str, *, after: str | None, limit: int
-) -> list[Child] | None:
+) -> list[ChildNode] | None:
     """Return up to `limit` children by name, those after the name `after`; None without a parent.
 
     Takes as long for a child with a million nodes below it as for a leaf: the scan skips what
@@ -107,7 +124,7 @@ async def list_children(
     found = await conn.execute(
         _CHILDREN, {"start": start, "low": low, "high": high, "limit": limit}
     )
-    children = [Child(*row) for row in await found.fetchall()]
+    children = [ChildNode(*row) for row in await found.fetchall()]
     if not children and path != ROOT and not await _exists(conn, path):
         return None
     return children

@@ -1,6 +1,5 @@
 """What a request says of content: the node's path, the caller's right to it, entity tags."""
 
-import re
 from collections.abc import Sequence
 from typing import Annotated
 from urllib.parse import unquote_to_bytes
@@ -9,9 +8,13 @@ from fastapi import Depends, Header, Path, Request
 
 from packhorse.content.node import InvalidPath, check_path, is_within
 from packhorse.runtime.auth import Principal, require
+from packhorse.runtime.guards import checked_first
+from packhorse.runtime.principal import CALLER
 from packhorse.runtime.problems import Problem
 
-_TAG = re.compile(r'\s*(W/)?"([^"]*)"\s*(?:,|$)')
+MAX_TAGS = 1000
+"""Characters of a header that lists entity tags."""
+
 _ANY = "*"
 
 
@@ -27,11 +30,18 @@ async def node_path(
     Raises `InvalidPath`, also for a name that holds an encoded slash.
     """
     del path  # the server has decoded it as a whole: an encoded slash is lost in it
+    return _path_of(request)
+
+
+def _path_of(request: Request) -> str:
     raw: bytes = request.scope["raw_path"]
     names = [unquote_to_bytes(name).decode() for name in raw.split(b"/")[2:]]
     if any("/" in name for name in names):
         raise InvalidPath("a name in the path holds an encoded slash; no name can")
     return check_path("/" + "/".join(names))
+
+
+_writer = require("content:write")
 
 
 async def readable_path(
@@ -44,19 +54,26 @@ async def readable_path(
 
 async def writable_path(
     path: Annotated[str, Depends(node_path)],
-    caller: Annotated[Principal, Depends(require("content:write"))],
+    caller: Annotated[Principal, Depends(_writer)],
 ) -> str:
     """Return the node's path, which the caller may write."""
     return _permitted(caller, path)
 
 
 async def known_tags(
-    if_none_match: Annotated[str | None, Header(description="ETags that the client has")] = None,
+    if_none_match: Annotated[
+        str | None, Header(max_length=MAX_TAGS, description="ETags that the client has")
+    ] = None,
 ) -> "EntityTags":
     """Return the versions that the client has already."""
     return EntityTags.parse(if_none_match or "", weak=True)
 
 
+async def _check_writable(request: Request) -> None:
+    _permitted(request.scope[CALLER], _path_of(request))
+
+
+checked_first(writable_path, _check_writable)
 ReadablePath = Annotated[str, Depends(readable_path)]
 WritablePath = Annotated[str, Depends(writable_path)]
 
@@ -79,9 +96,14 @@ class EntityTags:
         """
         if header.strip() == _ANY:
             return cls((), anything=True)
-        if _TAG.sub("", header).strip():
-            raise Problem(400, detail=f'{header[:80]!r} is no list of ETags such as "0123abcd"')
-        return cls([tag for prefix, tag in _TAG.findall(header) if weak or not prefix])
+        digests = []
+        for tag in filter(None, map(str.strip, header.split(","))):  # ours hold no comma
+            quoted = tag.removeprefix("W/")
+            if len(quoted) < 2 or '"' in quoted[1:-1] or not quoted[0] == quoted[-1] == '"':
+                raise Problem(400, detail=f'{header[:80]!r} is no list of ETags such as "0123abcd"')
+            if weak or quoted == tag:
+                digests.append(quoted[1:-1])
+        return cls(digests)
 
 
 KnownTags = Annotated[EntityTags, Depends(known_tags)]

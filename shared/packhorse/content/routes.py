@@ -33,7 +33,7 @@ ServeBinary = Callable[[Request, str, str], Awaitable[Response]]
 _router = APIRouter(route_class=StrictRoute, tags=["content"])
 
 
-class Page(BaseModel):
+class ListingPage(BaseModel):
     """Which part of a listing is wanted."""
 
     model_config = ConfigDict(extra="forbid")
@@ -89,7 +89,7 @@ async def list_node_children(
     request: Request,
     response: Response,
     path: ReadablePath,
-    page: Annotated[Page, Query()],
+    page: Annotated[ListingPage, Query()],
 ) -> Listing:
     """List what lies directly below a node, page after page."""
     if page.after is not None:

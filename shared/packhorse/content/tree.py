@@ -4,7 +4,6 @@ A subtree is the node and a range of paths that compare by bytes; `LIKE` is neve
 """
 
 from collections.abc import Iterable, Iterator, Sequence
-from itertools import count
 
 from psycopg import Connection
 
@@ -17,6 +16,7 @@ from packhorse.content.node import (
 )
 from packhorse.content.parts import SubtreePart
 from packhorse.content.rows import COLUMNS, Row, format_binaries, node_of
+from packhorse.db.rows import stream_rows
 
 FOLDER = "folder"
 """The type of a node that exists only because something lies below it."""
@@ -26,7 +26,15 @@ _BATCH_BYTES = 4 * 1024 * 1024
 _FETCH_NODES = 50
 """Nodes may be a megabyte each, and the next ones larger than those before."""
 
-_cursor_numbers = count()
+# Who writes a node relies on the folders above it; a removal that does not see the new node yet
+# would leave it without them. So the author's writers share a lock, and a removal has it alone.
+_LOCK = 0x74726565  # "tree"
+
+SHAPE_KEPT = f"SELECT pg_advisory_xact_lock_shared({_LOCK})"
+"""First statement of a transaction that writes nodes."""
+
+SHAPE_CHANGED = f"SELECT pg_advisory_xact_lock({_LOCK})"
+"""First statement of a transaction that removes nodes."""
 
 # A folder that is there is left out, for a conflict would wait for whoever writes to it. Removals
 # are kept away by the locks that every writer takes. A scalar subquery is a look into the index for
@@ -109,19 +117,14 @@ def exists(conn: Connection, path: str) -> bool:
 def stream(conn: Connection, path: str) -> Iterator[Node]:
     """Yield the node at `path`, then all below it in path order, in constant memory.
 
-    Yields nothing when nothing is there. The transaction must stay open while it is read.
+    Yields nothing when nothing is there. The transaction must stay open while it is read. May be
+    abandoned at any node.
     """
     if path != ROOT:  # the root's range begins with the root itself
         yield from read(conn, [path])
     low, high = subtree_range(path)
-    with conn.cursor(name=f"packhorse_stream_{next(_cursor_numbers)}") as cursor:
-        cursor.execute(
-            f"SELECT {COLUMNS} FROM content.node "  # noqa: S608
-            "WHERE path >= %s AND path < %s ORDER BY path",
-            (low, high),
-        )
-        while rows := cursor.fetchmany(_FETCH_NODES):
-            yield from map(node_of, rows)
+    query = f"SELECT {COLUMNS} FROM content.node WHERE path >= %s AND path < %s ORDER BY path"  # noqa: S608
+    yield from map(node_of, stream_rows(conn, query, (low, high), fetch=_FETCH_NODES))
 
 
 def delete(conn: Connection, paths: Sequence[str]) -> int:

@@ -1,36 +1,50 @@
-"""psycopg connections and pools with the settings that every packhorse session has.
+"""Connections and pools with the settings that every packhorse session has.
 
 Queries are SQL text on psycopg: pipeline mode, COPY and array parameters are what the hot paths
-need. SQLAlchemy describes the tables for the migrations' sake (`db.metadata`).
+need. SQLAlchemy describes the tables, and composes searches on them (`db.composed`).
 """
 
-from dataclasses import dataclass
 from typing import Any
 
 import psycopg
 from psycopg_pool import AsyncConnectionPool, ConnectionPool
 
-from packhorse.db.engine import DEFAULT_TIMEOUTS, Timeouts, conninfo, session_settings
+from packhorse.db.engine import DEFAULT_TIMEOUTS, Timeouts, connection_arguments, conninfo
+from packhorse.db.session import AsyncSessionConnection, SessionConnection
+
+PATIENCE_S = 10.0
+"""How long a borrower waits for a connection of a pool."""
+IDLE_S = 10.0
+"""So often a pool gives back a connection that nobody has needed meanwhile."""
 
 
 def connect(
     url: str, application: str, *, timeouts: Timeouts = DEFAULT_TIMEOUTS, autocommit: bool = False
-) -> psycopg.Connection:
+) -> SessionConnection:
     """Return a new connection. Raises `psycopg.OperationalError` when the server is away."""
-    settings: Any = session_settings(application, timeouts)
-    return psycopg.connect(conninfo(url), autocommit=autocommit, **settings)
+    return SessionConnection.connect(
+        conninfo(url), autocommit=autocommit, **_arguments(application, timeouts)
+    )
 
 
 def open_pool(
-    url: str, application: str, *, timeouts: Timeouts = DEFAULT_TIMEOUTS, size: int = 4
+    url: str,
+    application: str,
+    *,
+    timeouts: Timeouts = DEFAULT_TIMEOUTS,
+    size: int = 4,
+    idle_s: float = IDLE_S,
 ) -> ConnectionPool[psycopg.Connection]:
     """Return a pool that connects when first used, and checks a connection before lending it."""
-    pool = ConnectionPool(
+    pool: ConnectionPool[psycopg.Connection] = ConnectionPool(
         conninfo(url),
-        kwargs=dict(session_settings(application, timeouts)),
+        connection_class=SessionConnection,
+        kwargs=_arguments(application, timeouts),
         min_size=0,
         max_size=size,
-        timeout=10,
+        max_idle=idle_s,
+        num_workers=1,
+        timeout=PATIENCE_S,
         check=ConnectionPool.check_connection,
         open=False,
         name=application,
@@ -39,37 +53,23 @@ def open_pool(
     return pool
 
 
-@dataclass(frozen=True)
-class ClosesPool:
-    """A component, to be started before everybody who uses the pool: it closes it after them."""
-
-    pool: ConnectionPool[psycopg.Connection]
-
-    def start(self) -> None:
-        """Do nothing: a pool connects when first used."""
-
-    def stop(self, timeout: float) -> None:
-        """Close the pool."""
-        self.pool.close(timeout)
-
-
-def ask(pool: ConnectionPool[psycopg.Connection]) -> None:
-    """Return when the database answers, for readiness. Raises what borrowing a connection does."""
-    with pool.connection() as connection:
-        connection.execute("SELECT 1")
-
-
 def async_pool(
     url: str, application: str, *, timeouts: Timeouts = DEFAULT_TIMEOUTS, size: int = 8
 ) -> AsyncConnectionPool[psycopg.AsyncConnection]:
     """Return an unopened pool for routes; the app's lifespan awaits its `open` and `close`."""
     return AsyncConnectionPool(
         conninfo(url),
-        kwargs=dict(session_settings(application, timeouts)),
+        connection_class=AsyncSessionConnection,
+        kwargs=_arguments(application, timeouts),
         min_size=0,
         max_size=size,
-        timeout=10,
+        max_idle=IDLE_S,
+        timeout=PATIENCE_S,
         check=AsyncConnectionPool.check_connection,
         open=False,
         name=application,
     )
+
+
+def _arguments(application: str, timeouts: Timeouts) -> dict[str, Any]:
+    return connection_arguments(application) | {"session": timeouts.settings}

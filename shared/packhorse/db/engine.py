@@ -1,20 +1,20 @@
-"""Engines with the settings that every packhorse connection has.
+"""Where a database is, and the settings that every packhorse session has.
 
 Sessions are named, and no statement, lock wait or idle transaction lasts for ever: a paused
-process must not hold a lock longer than its lease (reliability: U4).
+process must not hold a lock longer than its lease.
 """
 
 from dataclasses import dataclass
 
 import psycopg
 from psycopg.conninfo import conninfo_to_dict
-from sqlalchemy import Engine, create_engine
 from sqlalchemy.engine import make_url
 from sqlalchemy.exc import ArgumentError
 
 from packhorse.errors import Permanent
 
 _MAX_PORT = 65_535
+_BACKENDS = ("postgresql", "postgres")
 
 
 class BadDatabaseUrl(Permanent):
@@ -29,16 +29,17 @@ class Timeouts:
     lock_ms: int = 10_000
     idle_in_transaction_ms: int = 30_000
 
+    @property
+    def settings(self) -> dict[str, str]:
+        """The server's settings that hold these limits."""
+        return {
+            "statement_timeout": str(self.statement_ms),
+            "lock_timeout": str(self.lock_ms),
+            "idle_in_transaction_session_timeout": str(self.idle_in_transaction_ms),
+        }
+
 
 DEFAULT_TIMEOUTS = Timeouts()
-
-
-def sqlalchemy_url(url: str) -> str:
-    """Return `postgresql://…` as SQLAlchemy wants it for psycopg 3, other URLs unchanged."""
-    parsed = make_url(url)
-    if parsed.drivername in ("postgresql", "postgres"):
-        parsed = parsed.set(drivername="postgresql+psycopg")
-    return parsed.render_as_string(hide_password=False)
 
 
 def conninfo(url: str) -> str:
@@ -49,7 +50,8 @@ def conninfo(url: str) -> str:
 def check_database_url(url: str) -> None:
     """Raise `BadDatabaseUrl` for what libpq would never connect to; nothing is connected to."""
     try:
-        port = make_url(url).port
+        parsed = make_url(url)
+        port = parsed.port if parsed.get_backend_name() in _BACKENDS else 0
         conninfo_to_dict(conninfo(url))
     except (ArgumentError, ValueError, psycopg.ProgrammingError):
         port = 0
@@ -60,37 +62,16 @@ def check_database_url(url: str) -> None:
         )
 
 
-def session_settings(application: str, timeouts: Timeouts = DEFAULT_TIMEOUTS) -> dict[str, str]:
-    """Return the connection arguments that name a session and bound what it may wait for."""
-    options = {
-        "statement_timeout": timeouts.statement_ms,
-        "lock_timeout": timeouts.lock_ms,
-        "idle_in_transaction_session_timeout": timeouts.idle_in_transaction_ms,
-    }
+def connection_arguments(application: str) -> dict[str, str]:
+    """Return libpq's arguments that name a session and notice a server that is gone.
+
+    None of them is a startup parameter that PgBouncer refuses: limits are set once connected.
+    """
     return {
         "application_name": application,
-        "options": " ".join(f"-c {name}={value}" for name, value in options.items()),
         "connect_timeout": "5",
         "keepalives_idle": "10",
         "keepalives_interval": "5",
         "keepalives_count": "3",
         "tcp_user_timeout": "20000",
     }
-
-
-def open_engine(
-    url: str,
-    application: str,
-    *,
-    timeouts: Timeouts = DEFAULT_TIMEOUTS,
-    pool_size: int = 5,
-) -> Engine:
-    """Return a pooled engine; connections are made when first needed, and checked before use."""
-    return create_engine(
-        sqlalchemy_url(url),
-        connect_args=session_settings(application, timeouts),
-        pool_size=pool_size,
-        max_overflow=0,
-        pool_pre_ping=True,
-        pool_timeout=10,
-    )

@@ -3,7 +3,7 @@
 from sqlalchemy import MetaData
 
 METADATA = MetaData()
-"""Every `tables.py` of packhorse registers here; a test holds it equal to the migrations."""
+"""Every `tables.py` of packhorse registers here; the migrations are written from it."""
 
 CONTENT = "content"
 """Schema of the nodes: read by the exporter, written by the importer and the content API."""

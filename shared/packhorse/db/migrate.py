@@ -1,18 +1,93 @@
-"""Bring a database to the newest schema; every program does it at start."""
+"""Bring a database to the newest schema."""
 
+import psycopg
 from alembic import command
 from alembic.config import Config
-from sqlalchemy import Connection, Engine, text
+from alembic.script import ScriptDirectory
+from sqlalchemy import Connection, Engine, NullPool, create_engine, text
+from sqlalchemy.exc import DBAPIError
+
+from packhorse.db.connect import connect
+from packhorse.db.engine import Timeouts
+from packhorse.db.version import HEAD, VERSION_TABLE
 
 _LOCK = 0x7061636B  # "pack": two programs that start at once must not both migrate
+_UNHURRIED = Timeouts(statement_ms=0, lock_ms=0, idle_in_transaction_ms=0)
+_FIRST_KNOWN_TABLE = "0016"
+"""Programs up to this schema look into `alembic_version`, and refuse a number above it there."""
+
+_TABLE = f"""
+CREATE TABLE IF NOT EXISTS {VERSION_TABLE} (
+    version_num varchar(32) PRIMARY KEY,
+    needs_program varchar(32) NOT NULL DEFAULT '{_FIRST_KNOWN_TABLE}'
+)
+"""
+_TABLE_BEFORE = (
+    "CREATE TABLE IF NOT EXISTS alembic_version (version_num varchar(32) PRIMARY KEY)",
+    "DELETE FROM alembic_version",
+    f"INSERT INTO alembic_version VALUES ('{_FIRST_KNOWN_TABLE}')",  # noqa: S608
+)
 
 
-def upgrade(engine: Engine, revision: str = "head") -> None:
-    """Migrate to `revision`; a database that is there already is left untouched."""
-    with engine.begin() as connection:
-        connection.execute(text("SET LOCAL lock_timeout = 0"))
-        connection.execute(text("SELECT pg_advisory_xact_lock(:lock)"), {"lock": _LOCK})
-        command.upgrade(_config(connection), revision)
+def open_engine(url: str, application: str) -> Engine:
+    """Return Alembic's engine: connections like all others, but without time limits."""
+    return create_engine(
+        "postgresql+psycopg://",
+        creator=lambda: connect(url, application, timeouts=_UNHURRIED),
+        poolclass=NullPool,
+    )
+
+
+def upgrade(url: str, application: str, revision: str = "head") -> None:
+    """Migrate to `revision`; a database that is there already, or beyond, is left as it is.
+
+    Raises `psycopg.Error`.
+    """
+    try:
+        with open_engine(url, application).begin() as connection:
+            connection.execute(text("SELECT pg_advisory_xact_lock(:lock)"), {"lock": _LOCK})
+            if _adopt(connection) <= HEAD:
+                config = _config(connection)
+                command.upgrade(config, revision)
+                _publish(connection, ScriptDirectory.from_config(config))
+    except DBAPIError as error:
+        if isinstance(error.orig, psycopg.Error):
+            raise error.orig from error
+        raise
+
+
+def _adopt(connection: Connection) -> str:
+    """Return the database's schema, empty for a new one; a table of before is taken over."""
+    before = connection.scalar(text("SELECT to_regclass('alembic_version')"))
+    if not connection.scalar(text(f"SELECT to_regclass('{VERSION_TABLE}')")):
+        connection.execute(text(_TABLE))
+        if before:
+            connection.execute(
+                text(f"INSERT INTO {VERSION_TABLE} SELECT version_num FROM alembic_version")  # noqa: S608
+            )
+    return connection.scalar(text(f"SELECT version_num FROM {VERSION_TABLE}")) or ""  # noqa: S608
+
+
+def _publish(connection: Connection, scripts: ScriptDirectory) -> None:
+    """Tell other programs whether they can use the database: older ones, and those of before."""
+    revision = connection.scalar(text(f"SELECT version_num FROM {VERSION_TABLE}"))  # noqa: S608
+    if revision < _FIRST_KNOWN_TABLE:
+        return
+    needs = max(
+        (
+            getattr(script.module, "needs_program", _FIRST_KNOWN_TABLE)
+            for script in scripts.walk_revisions()
+            if script.revision <= revision
+        ),
+        default=_FIRST_KNOWN_TABLE,
+    )
+    connection.execute(
+        text(f"UPDATE {VERSION_TABLE} SET needs_program = :needs"),  # noqa: S608
+        {"needs": needs},
+    )
+    if needs == _FIRST_KNOWN_TABLE:
+        for statement in _TABLE_BEFORE:
+            connection.execute(text(statement))
 
 
 def _config(connection: Connection) -> Config:

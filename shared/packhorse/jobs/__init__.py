@@ -1,1 +1,1 @@
-"""Distributed events, jobs that exactly one instance does, and schedules (seed 003)."""
+"""Distributed events, jobs that exactly one instance does, and schedules."""

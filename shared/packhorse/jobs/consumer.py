@@ -1,5 +1,6 @@
 """What does jobs: a consumer for topics, what it returns, and what it is given beside the job."""
 
+import inspect
 from collections.abc import Callable
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
@@ -9,6 +10,7 @@ from typing import Any, Protocol
 
 from psycopg import Connection
 
+from packhorse.errors import Permanent
 from packhorse.jobs.job import Job
 
 
@@ -29,7 +31,7 @@ LONGEST_RETRY_DELAY = timedelta(days=3660)
 
 @dataclass(frozen=True, slots=True)
 class Result:
-    """What a consumer returns; a bare `Outcome` is as good. An exception is FAILED.
+    """What a consumer returns; a bare `Outcome` is as good, `None` is OK, an exception FAILED.
 
     Raises `TypeError` or `ValueError`, in the consumer, for what could not be stored: the worker
     has other jobs too.
@@ -67,7 +69,8 @@ class JobContext(Protocol):
     def completion(self) -> AbstractContextManager[Connection]:
         """Open a transaction at whose end the job is SUCCEEDED: its effects happen exactly once.
 
-        As the bookkeeper; leave it with an exception to roll all back. Raises `JobLost`.
+        With the rights of the database's login; leave it with an exception to roll all back. Raises
+        `JobLost`.
         """
         ...
 
@@ -105,5 +108,29 @@ class JobContext(Protocol):
         ...
 
 
-Consumer = Callable[[Job, JobContext], Result | Outcome]
+Consumer = Callable[[Job, JobContext], Result | Outcome | None]
 """A function, or an object that is called; classes take what they need in their constructor."""
+
+
+class InvalidConsumer(Permanent):
+    """What was given as a consumer can't do a job when it is called; the text says why."""
+
+
+def require_consumer(consumer: object) -> None:
+    """Raise `InvalidConsumer` for what would never do a job, whatever the job."""
+    name = getattr(consumer, "__qualname__", None) or type(consumer).__qualname__
+    if inspect.isclass(consumer):
+        raise InvalidConsumer(f"{name} is a class; give an object of it: {name}(…)")
+    if not callable(consumer):
+        raise InvalidConsumer(f"{name} can't be called; a consumer is called with job and context")
+    if _is(inspect.iscoroutinefunction, consumer) or _is(inspect.isasyncgenfunction, consumer):
+        raise InvalidConsumer(
+            f"{name} is an async function, and consumers are called in threads; give a plain "
+            "function, which may call asyncio.run(…)"
+        )
+    if _is(inspect.isgeneratorfunction, consumer):
+        raise InvalidConsumer(f"{name} is a generator function: to call it does nothing")
+
+
+def _is(kind: Callable[[Any], bool], consumer: Any) -> bool:
+    return kind(consumer) or kind(getattr(consumer, "__call__", None))  # noqa: B004

@@ -1,7 +1,7 @@
 """The consumers of one process: which of them does the jobs of a topic, and what is announced.
 
 The nearest pattern wins: the topic itself before `/*` before `/**`, the longer before the
-shorter; of equal patterns the higher ranking, then the one that was there first (JS-05).
+shorter; of equal patterns the higher ranking, then the one that was there first.
 """
 
 import threading
@@ -9,7 +9,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 from packhorse.errors import Permanent
-from packhorse.jobs.consumer import Consumer
+from packhorse.jobs.consumer import Consumer, require_consumer
 from packhorse.jobs.names import closeness, matches, require_pattern
 from packhorse.topology.discovery import Discovery
 from packhorse.topology.properties import CONSUMERS, LARGEST_VALUE
@@ -23,7 +23,7 @@ class TooManyConsumers(Permanent):
 
 
 @dataclass(frozen=True, slots=True)
-class Reach:
+class HandledTopics:
     """The topics whose jobs an instance does: some pattern, and none of the exceptions."""
 
     patterns: tuple[str, ...] = ()
@@ -42,25 +42,26 @@ class Reach:
         return ",".join((*self.patterns, *(_EXCEPT + one for one in self.exceptions)))
 
 
-def reach_of(announcement: str) -> Reach:
+def handled_topics_of(announcement: str) -> HandledTopics:
     """Return what another instance announces. What is no pattern is left out (R30)."""
     told = [word.strip() for word in announcement.split(",")]
-    return Reach(
+    return HandledTopics(
         tuple(word for word in told if _is_pattern(word)),
         tuple(word[1:] for word in told if word[:1] == _EXCEPT and _is_pattern(word[1:])),
     )
 
 
-def live_reaches(discovery: Discovery) -> Mapping[str, Reach] | None:
+def live_handled_topics(discovery: Discovery) -> Mapping[str, HandledTopics] | None:
     """Return the live instances of the own cluster and what they do; None where not known."""
     view = discovery.current_view()
-    return None if view is None else reaches_in(view)
+    return None if view is None else handled_topics_in(view)
 
 
-def reaches_in(view: TopologyView) -> Mapping[str, Reach]:
+def handled_topics_in(view: TopologyView) -> Mapping[str, HandledTopics]:
     """Return the instances of the own cluster in a view, and what they do."""
     return {
-        one.id: reach_of(one.properties.get(CONSUMERS, "")) for one in view.local_cluster.instances
+        one.id: handled_topics_of(one.properties.get(CONSUMERS, ""))
+        for one in view.local_cluster.instances
     }
 
 
@@ -93,13 +94,15 @@ class Consumers:
     def add(self, pattern: str, consumer: Consumer, *, ranking: int = 0) -> None:
         """Let a consumer do the jobs of a topic or pattern.
 
-        Raises `InvalidName`, and `TooManyConsumers`: then a pattern with `/**` says the same.
+        Raises `InvalidName`, `InvalidConsumer` for what can't do a job (an `async def`, a class),
+        and `TooManyConsumers`: then a pattern with `/**` says the same.
         """
         require_pattern(pattern)
+        require_consumer(consumer)
         with self._lock:
             added = _Registration(pattern, ranking, self._count, consumer)
             registered = sorted((*self._registered, added), key=_Registration.order)
-            if len(self._reach(registered).announcement()) > LARGEST_VALUE:
+            if len(self._handled_topics(registered).announcement()) > LARGEST_VALUE:
                 raise TooManyConsumers(
                     f"with {pattern} the patterns of consumers have more than {LARGEST_VALUE} "
                     "bytes; register fewer, wider ones"
@@ -128,9 +131,9 @@ class Consumers:
         found = (one.consumer for one in self._registered if matches(one.pattern, topic))
         return next(found, None)
 
-    def reach(self) -> Reach:
+    def handled_topics(self) -> HandledTopics:
         """Return the topics that are done here, each pattern as narrow as it is allowed."""
-        return self._reach(self._registered)
+        return self._handled_topics(self._registered)
 
     def on_change(self, act: Callable[[], None]) -> None:
         """Call `act` after each change, in the thread that made it."""
@@ -138,16 +141,16 @@ class Consumers:
             self._listeners = (*self._listeners, act)
 
     def _may(self, topic: str) -> bool:
-        return Reach(self._allowed, self._denied).covers(topic)
+        return HandledTopics(self._allowed, self._denied).covers(topic)
 
-    def _reach(self, registered: Sequence[_Registration]) -> Reach:
+    def _handled_topics(self, registered: Sequence[_Registration]) -> HandledTopics:
         narrowed = {
             both
             for one in registered
             for allowed in self._allowed
             if (both := _common(one.pattern, allowed)) is not None
         }
-        return Reach(tuple(sorted(narrowed)), self._denied)
+        return HandledTopics(tuple(sorted(narrowed)), self._denied)
 
     def _tell(self) -> None:
         for act in self._listeners:

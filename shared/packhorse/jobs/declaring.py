@@ -11,14 +11,14 @@ from packhorse.jobs.scheduling.definition import ScheduleDefinition, require_sch
 from packhorse.jobs.scheduling.store import declare_schedule
 from packhorse.jobs.sessions import Connect, writing
 from packhorse.jobs.store.queues import QueueConfiguration, declare_queue
-from packhorse.runtime.lifecycle import Worker
+from packhorse.runtime.lifecycle import Worker, WorkerComponent
 
 logger = logging.getLogger(__name__)
 
 _RETRY_S = 2.0
 
 
-class Declarations:
+class Declarations(WorkerComponent):
     """A component; `done` is set once all are there. What is refused for good is its death."""
 
     def __init__(
@@ -31,27 +31,12 @@ class Declarations:
         for schedule in schedules:
             require_schedule(schedule)
         self._connect, self._queues, self._schedules = connect, queues, schedules
-        self.done, self._ending = threading.Event(), threading.Event()
-        self._worker = Worker("jobs-declare", self._run)
-
-    def start(self) -> None:
-        """Begin to try; returns at once."""
-        self._worker.start()
-
-    def stop(self, timeout: float) -> None:
-        """Try no more."""
-        self._worker.ask_to_end()
-        self._ending.set()
-        self._worker.stop(timeout)
-
-    def failure(self) -> BaseException | None:
-        """Return why they can't be declared, which is no matter of time."""
-        return self._worker.failure()
+        self.done = threading.Event()
+        self._worker = Worker("jobs-declare", self._run, may_end=True)
 
     def _run(self, stopping: threading.Event) -> None:
         while not stopping.is_set() and not self._declare():
-            self._ending.wait(_RETRY_S)
-        self._ending.wait()
+            stopping.wait(_RETRY_S)
 
     def _declare(self) -> bool:
         try:

@@ -1,4 +1,4 @@
-"""What an event is: a topic and properties, for whoever is there (seed 003)."""
+"""What an event is: a topic and properties, for whoever is there."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field

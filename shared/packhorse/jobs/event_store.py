@@ -10,8 +10,8 @@ from typing import Any
 import orjson
 from psycopg import Connection
 
+from packhorse.jobs.channels import EVENTS
 from packhorse.jobs.event import APPLICATION, DISTRIBUTE
-from packhorse.jobs.hints import EVENTS
 from packhorse.jobs.names import InvalidProperties, require_properties, require_topic
 
 
@@ -38,16 +38,7 @@ def record(connection: Connection, events: Sequence[NewEvent], *, hint: bool = T
     """
     if not events:
         return
-    rows = [
-        b"[%b,%b,%b,%b]"
-        % (
-            orjson.dumps(require_topic(event.topic)),
-            orjson.dumps(event.application),
-            as_json(event.properties),
-            orjson.dumps(event.echo),
-        )
-        for event in events
-    ]
+    rows = [_as_row(event) for event in events]
     # One parameter: an array of each column costs several times as much to make.
     connection.execute(
         """
@@ -60,6 +51,16 @@ def record(connection: Connection, events: Sequence[NewEvent], *, hint: bool = T
     )
     if hint:
         tell(connection)
+
+
+def _as_row(event: NewEvent) -> bytes:
+    """Return the event as a JSON array of the columns that are written."""
+    return b"[%b,%b,%b,%b]" % (
+        orjson.dumps(require_topic(event.topic)),
+        orjson.dumps(event.application),
+        as_json(event.properties),
+        orjson.dumps(event.echo),
+    )
 
 
 def tell(connection: Connection) -> None:

@@ -1,16 +1,15 @@
 """Which jobs are meant: a group of states, a pattern of topics, and templates of properties.
 
-Pure: a filter becomes SQL text that is made of constants, and parameters. Nothing that somebody
-gave is ever a part of the text (features JB-1).
+Pure; `ledger.search` makes a filter a question to the database.
 """
 
 import json
 import math
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import Any, Literal
+from typing import Any
 
 from psycopg import sql
 
@@ -39,7 +38,7 @@ class InvalidFilter(Permanent):
 
 
 class StateGroup(StrEnum):
-    """The states that one can look for (features JA-03)."""
+    """The states that one can look for."""
 
     ALL = "ALL"
     ACTIVE = "ACTIVE"
@@ -114,20 +113,6 @@ class JobFilter:
 Part = tuple[sql.SQL | sql.Composed, Sequence[Any]]
 """A piece of SQL text and its parameters."""
 
-_COLUMNS = ("id", "queue", "instance", "application", "schedule")
-_ORDER = {
-    Operator.LESS: sql.SQL("<"),
-    Operator.AT_MOST: sql.SQL("<="),
-    Operator.MORE: sql.SQL(">"),
-    Operator.AT_LEAST: sql.SQL(">="),
-}
-_TEXT = sql.SQL(
-    "jsonb_typeof(properties -> %s::text) = 'string' "
-    'AND (properties ->> %s::text) COLLATE "C" {} %s'
-)
-_NUMBER = sql.SQL(
-    "jsonb_typeof(properties -> %s::text) = 'number' AND properties -> %s::text {} %s::jsonb"
-)
 _LEADING = re.compile(r"[=<>!~]*")
 
 
@@ -185,52 +170,24 @@ def _is_storable(text: str) -> bool:
     return "\0" not in text and not any("\ud800" <= letter <= "\udfff" for letter in text)
 
 
-def where(wanted: JobFilter, states: Sequence[JobState]) -> Part:
-    """Return the condition on a row of jobs in some of these states, which are the filter's."""
-    parts: list[Part] = [(sql.SQL("state = ANY(%s::text[])"), [list(states)])]
-    parts += [topic_part(wanted.topic)]
-    parts += [
-        (sql.SQL("{} = %s").format(sql.Identifier(column)), [value])
-        for column in _COLUMNS
-        if (value := getattr(wanted, column)) is not None
-    ]
-    templates = [_joined(" AND ", map(_compare, t)) for t in parse_templates(wanted.templates)]
-    if templates:
-        parts.append(_joined(" OR ", templates))
-    return _joined(" AND ", parts)
+def topic_range(pattern: str) -> tuple[str, str] | None:
+    """Return which topics, from one on and before another, a pattern can mean; None for a name."""
+    base = pattern.rstrip("*")
+    return None if base == pattern else (base, base[:-1] + "0")  # "0" comes right after "/"
 
 
 def topic_part(pattern: str) -> Part:
     """Return the condition that a topic, which compares by code points, matches a valid pattern."""
     if pattern == "**":
         return sql.SQL("true"), ()
-    base = pattern.rstrip("*")
-    if base == pattern:
+    bounds = topic_range(pattern)
+    if bounds is None:
         return sql.SQL("topic = %s"), [pattern]
     within = sql.SQL("topic >= %s AND topic < %s")
-    ends = [base, base[:-1] + "0"]  # "0" comes right after "/"
     if pattern.endswith("/**"):
-        return within, ends
-    return within + sql.SQL(" AND strpos(substr(topic, %s), '/') = 0"), [*ends, len(base) + 1]
-
-
-def _compare(condition: Condition) -> Part:
-    value = json.dumps(condition.value)
-    if condition.operator is Operator.EQUAL:
-        return sql.SQL("properties -> %s::text = %s::jsonb"), [condition.name, value]
-    operator = _ORDER[condition.operator]
-    if isinstance(condition.value, str):
-        return _TEXT.format(operator), [condition.name, condition.name, condition.value]
-    return _NUMBER.format(operator), [condition.name, condition.name, value]
-
-
-def _joined(word: Literal[" AND ", " OR "], parts: Iterable[Part]) -> Part:
-    texts: list[sql.Composed] = []
-    parameters: list[Any] = []
-    for text, values in parts:
-        texts.append(sql.SQL("({})").format(text))
-        parameters += values
-    return sql.SQL(word).join(texts) if texts else sql.SQL("true"), parameters
+        return within, bounds
+    past = len(bounds[0]) + 1
+    return within + sql.SQL(" AND strpos(substr(topic, %s), '/') = 0"), [*bounds, past]
 
 
 EVERYTHING = JobFilter()

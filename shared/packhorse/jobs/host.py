@@ -4,45 +4,45 @@
     consumers.add("images/thumbnail", make_thumbnail)
     host = open_jobs(url, cluster, consumers=consumers, queues=[...], schedules=[...])
 
-Start the cluster before it. A database that is away ends nothing: all of it is tried again.
+Start the cluster before it. A database that goes away later ends nothing: all is tried again.
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from typing import Self
 from uuid import uuid4
 
-from psycopg import Connection
-from psycopg_pool import ConnectionPool
-
 from packhorse.clock import SystemClock
-from packhorse.db.connect import open_pool
-from packhorse.jobs import hints as channels
-from packhorse.jobs.consumers import Consumers, live_reaches
+from packhorse.db.engine import check_database_url
+from packhorse.db.pool import Share, SharedPool
+from packhorse.db.prepare import require_database
+from packhorse.jobs import channels
+from packhorse.jobs.consumers import Consumers, live_handled_topics
 from packhorse.jobs.declaring import Declarations
 from packhorse.jobs.events.bus import EventBus
 from packhorse.jobs.events.distribution import EventDistribution
-from packhorse.jobs.hints import Hints
 from packhorse.jobs.jobs import Jobs
 from packhorse.jobs.ledger.departures import Departures
 from packhorse.jobs.scheduling.definition import ScheduleDefinition
 from packhorse.jobs.scheduling.scheduler import DUTY, Scheduler
-from packhorse.jobs.store.leases import Run
+from packhorse.jobs.store.leases import WorkerRun
 from packhorse.jobs.store.queues import QueueConfiguration
-from packhorse.jobs.work.surroundings import Alone, InCluster, Surroundings
+from packhorse.jobs.work.claiming import Alone, InCluster, KnownInstances
+from packhorse.jobs.work.heartbeat import DEFAULTS, WorkerSettings
 from packhorse.jobs.work.worker import JobWorker
-from packhorse.jobs.work.worker_settings import DEFAULTS, WorkerSettings
 from packhorse.runtime.lifecycle import Component, Watched
+from packhorse.runtime.listen import Listener
 from packhorse.runtime.periodic import Periodic
 from packhorse.topology import properties
 from packhorse.topology.own_cluster import OwnCluster
 
 DUTIES = (DUTY,)
-"""Add these to the `Announced.duties` of a program with a cluster: who has them leads."""
+"""Add these to the `Announced.duties` of a program with a cluster: who has them fires
+what only one instance does."""
 
 _OWN_CONNECTIONS = 6
 """For lease, scheduler and declarations: never lent to consumers, who may take all of theirs."""
 _DEPARTURES_S = 60.0
-Pool = ConnectionPool[Connection]
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,17 +52,21 @@ class JobsHost:
     jobs: Jobs
     """To give, find, stop and retry jobs, in the name of this instance."""
     events: EventBus
-    hints: Hints
+    hints: Listener
     worker: JobWorker
     scheduler: Scheduler
     consumers: Consumers
     """May change at any time."""
     components: tuple[Component, ...]
     """In the order in which they start."""
-    pools: tuple[Pool, ...]
+    database_url: str = field(repr=False)
 
     def start(self) -> None:
-        """Start all; returns at once, whether the database answers or not."""
+        """Start all, once the database has answered.
+
+        Raises `DatabaseUnavailable`, or `DatabaseUnusable` for one that nobody has migrated.
+        """
+        require_database(self.database_url, "packhorse-jobs")
         for component in self.components:
             component.start()
 
@@ -72,8 +76,6 @@ class JobsHost:
         until = clock.monotonic() + timeout
         for component in reversed(self.components):
             component.stop(max(0.5, until - clock.monotonic()))
-        for pool in self.pools:
-            pool.close(max(0.5, until - clock.monotonic()))
 
     def failure(self) -> BaseException | None:
         """Return what ended one of them, which neither jobs nor the database do."""
@@ -81,7 +83,7 @@ class JobsHost:
         return next((death for one in watched if (death := one.failure())), None)
 
 
-def open_jobs(
+def open_jobs(  # noqa: PLR0913
     database_url: str,
     cluster: OwnCluster | None,
     *,
@@ -89,103 +91,135 @@ def open_jobs(
     queues: Sequence[QueueConfiguration] = (),
     schedules: Sequence[ScheduleDefinition] = (),
     settings: WorkerSettings = DEFAULTS,
+    pool: SharedPool | None = None,
 ) -> JobsHost:
     """Put a program's part together; nothing connects before its start.
 
     Queues and schedules are declared at the start: what is there already, and changed by an
     operator, stays; no job is begun before. Without a cluster the instance has an id of this run
-    alone, nobody leads, and all topics count as consumed. Raises `InvalidSchedule`.
+    alone, nobody leads, and all topics count as consumed. `pool` is the program's own on this
+    database, which it starts before the host and stops after it; None: the host has its own.
+    Raises `InvalidSchedule`, and `BadDatabaseUrl`.
     """
-    ground = _Ground(
-        database_url,
-        uuid4().hex if cluster is None else cluster.discovery.instance_id,
-        open_pool(database_url, "packhorse-jobs-consumers", size=settings.connections),
-        open_pool(database_url, "packhorse-jobs-own", size=_OWN_CONNECTIONS),
-        cluster,
-        consumers,
-    )
-    hints, events = Hints(database_url), EventBus()
-    declarations = Declarations(ground.own.connection, queues, schedules)
-    worker, scheduler = _worker(ground, settings, declarations), _scheduler(ground)
-    _connect(ground, hints, worker, scheduler)
-    distribution = EventDistribution(database_url, ground.instance, events, hints)
-    others = _departures(ground)
+    check_database_url(database_url)
+    shared = SharedPool(database_url, "packhorse-jobs") if pool is None else pool
+    resources = _Resources.of(shared, settings, database_url, cluster, consumers)
+    declarations = Declarations(resources.own.connection, queues, schedules)
+    own_pool = (shared,) if pool is None else ()
+    return _host(resources, declarations, _worker(resources, settings, declarations), own_pool)
+
+
+@dataclass(frozen=True, slots=True)
+class _Resources:
+    """What all parts of one program share."""
+
+    url: str
+    instance: str
+    pool: Share
+    """For consumers, and what they and the program give."""
+    own: Share
+    cluster: OwnCluster | None
+    consumers: Consumers
+
+    @classmethod
+    def of(
+        cls,
+        pool: SharedPool,
+        settings: WorkerSettings,
+        url: str,
+        cluster: OwnCluster | None,
+        consumers: Consumers,
+    ) -> Self:
+        """Take a share of the pool for consumers, and one for what must not wait for them."""
+        instance = uuid4().hex if cluster is None else cluster.discovery.instance_id
+        own = pool.share(_OWN_CONNECTIONS)
+        return cls(url, instance, pool.share(settings.connections), own, cluster, consumers)
+
+
+def _host(
+    resources: _Resources,
+    declarations: Declarations,
+    worker: JobWorker,
+    own_pool: Sequence[Component],
+) -> JobsHost:
+    hints, events, scheduler = Listener(resources.url), EventBus(), _scheduler(resources)
+    _connect(resources, hints, worker, scheduler)
     return JobsHost(
-        jobs=Jobs(ground.pool.connection, ground.instance),
+        jobs=Jobs(resources.pool.connection, resources.instance),
         events=events,
         hints=hints,
         worker=worker,
         scheduler=scheduler,
-        consumers=consumers,
-        components=(hints, events, distribution, declarations, *others, scheduler, worker),
-        pools=(ground.pool, ground.own),
+        consumers=resources.consumers,
+        components=(
+            *own_pool,
+            hints,
+            events,
+            EventDistribution(resources.url, resources.instance, events, hints),
+            declarations,
+            *_departures(resources),
+            scheduler,
+            worker,
+        ),
+        database_url=resources.url,
     )
 
 
-@dataclass(frozen=True, slots=True)
-class _Ground:
-    """What all parts of one program stand on."""
-
-    url: str
-    instance: str
-    pool: Pool
-    """For consumers, and what they and the program give."""
-    own: Pool
-    cluster: OwnCluster | None
-    consumers: Consumers
-
-
-def _worker(ground: _Ground, settings: WorkerSettings, declarations: Declarations) -> JobWorker:
-    surroundings: Surroundings = Alone()
-    if ground.cluster is not None:
-        surroundings = InCluster(ground.cluster, ground.consumers, DUTY)
+def _worker(
+    resources: _Resources, settings: WorkerSettings, declarations: Declarations
+) -> JobWorker:
+    cluster_view: KnownInstances = Alone()
+    if resources.cluster is not None:
+        cluster_view = InCluster(resources.cluster.discovery, resources.consumers)
     return JobWorker(
-        ground.url,
-        Run.begin(ground.instance),
-        lend=ground.pool.connection,
-        lend_for_lease=ground.own.connection,
-        consumers=ground.consumers,
-        surroundings=surroundings,
+        resources.url,
+        WorkerRun.begin(resources.instance),
+        lend=resources.pool.connection,
+        lend_for_lease=resources.own.connection,
+        consumers=resources.consumers,
+        cluster_view=cluster_view,
         settings=settings,
         may_claim=declarations.done.is_set,
     )
 
 
-def _scheduler(ground: _Ground) -> Scheduler:
-    cluster, connect = ground.cluster, ground.own.connection
+def _scheduler(resources: _Resources) -> Scheduler:
+    cluster, connect = resources.cluster, resources.own.connection
     if cluster is None:
-        return Scheduler(connect, ground.instance)
+        return Scheduler(connect, resources.instance)
     return Scheduler(
         connect,
-        ground.instance,
+        resources.instance,
         leader=cluster.duty(DUTY, connect),
-        members=lambda: live_reaches(cluster.discovery),
+        members=lambda: live_handled_topics(cluster.discovery),
     )
 
 
-def _departures(ground: _Ground) -> tuple[Component, ...]:
+def _departures(resources: _Resources) -> tuple[Component, ...]:
     """Return what drops jobs of instances that left; alone there is no view that says who did."""
-    if ground.cluster is None:
+    if resources.cluster is None:
         return ()
-    departures = Departures(ground.own.connection, ground.cluster.discovery.current_view)
+    departures = Departures(resources.own.connection, resources.cluster.discovery.current_view)
     return (Periodic("jobs-departures", _DEPARTURES_S, departures.drop),)
 
 
-def _connect(ground: _Ground, hints: Hints, worker: JobWorker, scheduler: Scheduler) -> None:
+def _connect(
+    resources: _Resources, hints: Listener, worker: JobWorker, scheduler: Scheduler
+) -> None:
     """Let them hear of what happens elsewhere, and others of the consumers here."""
     hints.on(channels.JOBS, worker.hint)
     hints.on(channels.SCHEDULES, lambda _: scheduler.kick())
-    if ground.cluster is not None:
-        _announce(ground.cluster, ground.consumers)
-        ground.cluster.on_change(worker.look_around)
-        ground.cluster.on_change(scheduler.kick)
+    if resources.cluster is not None:
+        _announce(resources.cluster, resources.consumers)
+        resources.cluster.on_change(worker.look_around)
+        resources.cluster.on_change(scheduler.kick)
 
 
 def _announce(cluster: OwnCluster, consumers: Consumers) -> None:
     """Let the topology know the topics that are done here, now and after each change."""
 
     def announce() -> None:
-        told = consumers.reach().announcement()
+        told = consumers.handled_topics().announcement()
         if told:
             cluster.discovery.set_property(properties.CONSUMERS, told)
         else:

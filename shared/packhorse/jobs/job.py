@@ -1,4 +1,4 @@
-"""What a job is: given once, done by exactly one instance, known for a while after (seed 003)."""
+"""What a job is: given once, done by exactly one instance, known for a while after."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -61,7 +61,7 @@ class Attempt:
 
 
 @dataclass(frozen=True, slots=True)
-class Progress:
+class JobProgress:
     """How far a consumer says it is; `eta` is a time of the database's clock."""
 
     step: int = 0
@@ -104,10 +104,10 @@ class Job:
     finished_at: datetime | None = None
     stop_requested: bool = False
     only_on: str | None = None
-    """The one instance that may do it; `@leader`: whoever leads."""
+    """The one instance that may do it; `@leader`: the first one that does the topic."""
     schedule: str | None = None
     """The schedule that gave it."""
-    progress: Progress = Progress()
+    progress: JobProgress = JobProgress()
     log: tuple[str, ...] = ()
     """The newest lines of the consumer's log."""
     result_message: str = ""

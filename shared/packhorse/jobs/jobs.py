@@ -1,4 +1,4 @@
-"""`Jobs`: all that can be done with jobs and queues, beside doing the jobs (seed 003)."""
+"""`Jobs`: all that can be done with jobs and queues, beside doing the jobs."""
 
 from collections.abc import Mapping, Sequence
 from datetime import datetime, timedelta
@@ -6,19 +6,18 @@ from typing import Any
 
 from psycopg import Connection
 
-from packhorse.jobs.doers import Doers
 from packhorse.jobs.filters import EVERYTHING, JobFilter
 from packhorse.jobs.job import Job
-from packhorse.jobs.ledger import bulk, changing, figures, finding, waiting
-from packhorse.jobs.ledger.bulk import BulkResult
-from packhorse.jobs.ledger.changing import Change
+from packhorse.jobs.ledger import changing, figures, finding, waiting
+from packhorse.jobs.ledger.changing import BulkResult, JobChange, change_bulk
 from packhorse.jobs.ledger.figures import Statistics
-from packhorse.jobs.ledger.pages import Page
+from packhorse.jobs.ledger.pages import JobPage
 from packhorse.jobs.ledger.waiting import Unconsumed
+from packhorse.jobs.live_consumers import LiveConsumers
 from packhorse.jobs.sessions import Connect, reading, within, writing
 from packhorse.jobs.store import adding, queues
-from packhorse.jobs.store.adding import Added, NewJob
-from packhorse.jobs.store.queues import Queue, QueueConfiguration
+from packhorse.jobs.store.adding import AddedJob, NewJob
+from packhorse.jobs.store.queues import JobQueue, QueueConfiguration
 from packhorse.runtime import tracing
 
 
@@ -32,7 +31,7 @@ class Jobs:
     def __init__(self, connect: Connect, application: str) -> None:
         self._connect, self._application = connect, application
 
-    def add_job(
+    def add_job(  # noqa: PLR0913
         self,
         topic: str,
         properties: Mapping[str, Any] | None = None,
@@ -44,7 +43,7 @@ class Jobs:
         delay: timedelta | None = None,
         only_on: str | None = None,
         max_retries: int | None = None,
-    ) -> Added:
+    ) -> AddedJob:
         """Give a job; a topic and an id are one job, however often and where it is given.
 
         With a connection it is a part of the caller's transaction, and there when that commits;
@@ -68,7 +67,7 @@ class Jobs:
 
     def add_jobs(
         self, jobs: Sequence[NewJob], *, connection: Connection | None = None
-    ) -> list[Added]:
+    ) -> list[AddedJob]:
         """Give several jobs at once, all or none; see `add_job`."""
         with writing(self._connect) if connection is None else within(connection) as session:
             if connection is not None:
@@ -87,7 +86,7 @@ class Jobs:
 
     def find(
         self, wanted: JobFilter = EVERYTHING, *, after: str | None = None, limit: int = 100
-    ) -> Page:
+    ) -> JobPage:
         """Return a page of the jobs that a filter means; `after` is the last page's.
 
         Unfinished ones come first, the oldest of them first, then history, newest first. A job
@@ -98,7 +97,7 @@ class Jobs:
             return finding.find(connection, wanted, after=after, limit=limit)
 
     def count(
-        self, wanted: JobFilter = EVERYTHING, what: Change | None = None, *, most: int = 10_000
+        self, wanted: JobFilter = EVERYTHING, what: JobChange | None = None, *, most: int = 10_000
     ) -> int:
         """Return how many jobs a filter means; with `what`: those that it can be done to.
 
@@ -113,14 +112,14 @@ class Jobs:
         Returns it as it is then: STOPPED, or ACTIVE with `stop_requested`. Raises `UnknownJob`,
         `WrongState`.
         """
-        return self._change(Change.STOP, number)
+        return self._change(JobChange.STOP, number)
 
     def retry(self, number: int) -> Job:
         """Make a job of history QUEUED again, under its number, with all its attempts before it.
 
         Raises `UnknownJob`, `WrongState`.
         """
-        return self._change(Change.RETRY, number)
+        return self._change(JobChange.RETRY, number)
 
     def remove(self, number: int, *, even_active: bool = False) -> Job:
         """Remove a job: end it as DROPPED when it waits, forget it when it is history.
@@ -129,25 +128,25 @@ class Jobs:
         does not stop, whose later writes are refused. Returns the job as it is then, or was.
         Raises `UnknownJob`, `WrongState`.
         """
-        return self._change(Change.ABANDON if even_active else Change.REMOVE, number)
+        return self._change(JobChange.ABANDON if even_active else JobChange.REMOVE, number)
 
     def bulk_stop(
         self, wanted: JobFilter, *, limit: int = 10_000, after: str | None = None
     ) -> BulkResult:
         """Stop the unfinished jobs that a filter means, in batches of a transaction each."""
-        return bulk.bulk(self._connect, Change.STOP, wanted, limit=limit, after=after)
+        return change_bulk(self._connect, JobChange.STOP, wanted, limit=limit, after=after)
 
     def bulk_retry(
         self, wanted: JobFilter, *, limit: int = 10_000, after: str | None = None
     ) -> BulkResult:
         """Retry the jobs of history that a filter means, the newest first."""
-        return bulk.bulk(self._connect, Change.RETRY, wanted, limit=limit, after=after)
+        return change_bulk(self._connect, JobChange.RETRY, wanted, limit=limit, after=after)
 
     def bulk_remove(
         self, wanted: JobFilter, *, limit: int = 10_000, after: str | None = None
     ) -> BulkResult:
         """Remove the jobs that a filter means and that are not ACTIVE: first those of history."""
-        return bulk.bulk(self._connect, Change.REMOVE, wanted, limit=limit, after=after)
+        return change_bulk(self._connect, JobChange.REMOVE, wanted, limit=limit, after=after)
 
     def statistics(self) -> Statistics:
         """Return what was done and what waits, of each queue, of each topic, and of all."""
@@ -159,25 +158,25 @@ class Jobs:
         with writing(self._connect) as connection:
             figures.reset_statistics(connection, queue)
 
-    def unconsumed(self, doers: Doers) -> tuple[Unconsumed, ...]:
+    def unconsumed(self, live: LiveConsumers) -> tuple[Unconsumed, ...]:
         """Return the topics whose jobs wait because nobody who may do them does, by topic.
 
-        `doers` is what the live instances announce (`doers.live_doers`).
+        `live` is what the live instances announce (`consumers.live_handled_topics`).
         """
         with reading(self._connect) as connection:
-            return waiting.unconsumed(connection, doers)
+            return waiting.unconsumed(connection, live)
 
-    def queues(self) -> list[Queue]:
+    def queues(self) -> list[JobQueue]:
         """Return all queues, by name."""
         with reading(self._connect) as connection:
             return queues.read_queues(connection)
 
-    def queue(self, name: str) -> Queue:
+    def queue(self, name: str) -> JobQueue:
         """Return a queue. Raises `UnknownQueue`."""
         with reading(self._connect) as connection:
             return queues.get_queue(connection, name)
 
-    def put_queue(self, configuration: QueueConfiguration, version: int | None = None) -> Queue:
+    def put_queue(self, configuration: QueueConfiguration, version: int | None = None) -> JobQueue:
         """Make or change a queue, of a version when one is given (0: there must be none yet).
 
         Raises `QueueChanged`, `InvalidQueue`, `QueuesBusy`.
@@ -193,7 +192,7 @@ class Jobs:
         with writing(self._connect) as connection:
             queues.remove_queue(connection, name, version)
 
-    def suspend_queue(self, name: str, version: int | None = None) -> Queue:
+    def suspend_queue(self, name: str, version: int | None = None) -> JobQueue:
         """Let no job of a queue begin, on any instance, until it is resumed.
 
         Raises `UnknownQueue`, `QueueChanged`, `QueuesBusy`.
@@ -201,12 +200,12 @@ class Jobs:
         with writing(self._connect) as connection:
             return queues.suspend_queue(connection, name, suspended=True, version=version)
 
-    def resume_queue(self, name: str, version: int | None = None) -> Queue:
+    def resume_queue(self, name: str, version: int | None = None) -> JobQueue:
         """Let the jobs of a queue begin again. Raises as `suspend_queue`."""
         with writing(self._connect) as connection:
             return queues.suspend_queue(connection, name, suspended=False, version=version)
 
-    def _change(self, what: Change, number: int) -> Job:
+    def _change(self, what: JobChange, number: int) -> Job:
         with writing(self._connect) as connection:
             return changing.change(connection, what, number)
 

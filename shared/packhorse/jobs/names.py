@@ -6,6 +6,9 @@ a topic, or one that ends in `/*` (one segment more) or `/**` (any number more),
 
 import re
 from collections.abc import Mapping
+from dataclasses import fields, is_dataclass
+from enum import Enum
+from math import isfinite
 from typing import Any
 
 import orjson
@@ -76,7 +79,7 @@ def require_id(text: str) -> str:
 
 
 def require_properties(properties: Properties) -> Properties:
-    """Return properties as they are. Raises `InvalidProperties`."""
+    """Return properties as they are. Raises `InvalidProperties`, also for NaN and Infinity."""
     if not isinstance(properties, Mapping):
         raise InvalidProperties(f"properties are a JSON object, not {type(properties).__name__}")
     try:
@@ -90,7 +93,28 @@ def require_properties(properties: Properties) -> Properties:
         )
     if _NUL.search(stored):
         raise InvalidProperties("properties must not hold U+0000: the database has no such text")
+    if b"null" in stored:
+        _require_finite(dict(properties))
     return properties
+
+
+def _require_finite(properties: dict[Any, Any]) -> None:
+    """Refuse what JSON has no number for, and orjson would write as null."""
+    left: list[tuple[str, Any]] = [("the properties", properties)]
+    while left:
+        name, value = left.pop()
+        if isinstance(value, Enum):
+            value = value.value
+        if isinstance(value, float) and not isfinite(value):
+            raise InvalidProperties(
+                f"{name[:80]!r} is {value}, which JSON can't hold; leave it out, or give None"
+            )
+        if isinstance(value, Mapping):
+            left += ((str(key), inner) for key, inner in value.items())
+        elif isinstance(value, list | tuple):
+            left += ((name, inner) for inner in value)
+        elif is_dataclass(value):
+            left += ((one.name, getattr(value, one.name)) for one in fields(value))
 
 
 def matches(pattern: str, topic: str) -> bool:

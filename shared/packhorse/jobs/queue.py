@@ -50,7 +50,7 @@ class TooManyTopics(Permanent):
 
 @dataclass(frozen=True, slots=True)
 class QueueConfiguration:
-    """How jobs are done (JQ-01…11). Raises `InvalidQueue` or `InvalidName`."""
+    """How jobs are done. Raises `InvalidQueue` or `InvalidName`."""
 
     name: str
     patterns: tuple[str, ...]
@@ -58,7 +58,7 @@ class QueueConfiguration:
     """Of the queues that take a topic the highest wins; then the closest pattern, then the name."""
     type: QueueType = QueueType.ORDERED
     max_parallel: int = -1
-    """On one instance; -1: as many as it has cores. Without meaning where ORDERED."""
+    """On one instance; -1: 15, or its number of cores if higher. Without meaning where ORDERED."""
     max_retries: int = 10
     """Failed attempts beyond the first; -1: without end. A job may say another number."""
     retry_delay_s: float = 2.0
@@ -92,7 +92,7 @@ class QueueConfiguration:
 
 
 @dataclass(frozen=True, slots=True)
-class Queue:
+class JobQueue:
     """A queue as it is stored."""
 
     configuration: QueueConfiguration
@@ -112,7 +112,7 @@ class Queue:
 class Layout:
     """All queues, and the queue of every known topic, at one moment."""
 
-    queues: dict[str, Queue]
+    queues: dict[str, JobQueue]
     topics: dict[str, str]
 
 

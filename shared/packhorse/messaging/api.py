@@ -75,6 +75,9 @@ class Record:
     """A record as every reader sees it. `time_ms` is the backend's clock at the append (R28).
 
     `value` is empty when the reader asked for no values. Nobody changes a record.
+
+    `damage` says why the backend can't give what was appended at this offset: key, headers and
+    value are then empty. Reading goes on behind it (R32).
     """
 
     topic: str
@@ -84,9 +87,16 @@ class Record:
     key: str | None
     headers: Mapping[str, bytes]
     value: bytes
+    damage: str = ""
 
 
-class Edge(enum.Enum):
+def damaged(topic: str, partition: int, offset: int, reason: str) -> Record:
+    """Return what stands for a record that can't be read; nobody knows its time."""
+    why = f"the journal can't read offset {offset} of {topic}: {reason}"
+    return Record(topic, partition, offset, 0, None, {}, b"", why)
+
+
+class LogEnd(enum.Enum):
     """The two ends of a partition."""
 
     OLDEST = "oldest"
@@ -100,7 +110,7 @@ class Since:
     time_ms: int
 
 
-Position = int | Edge | Since
+Position = int | LogEnd | Since
 """Where a reader starts: the offset of the next record to read, an end, or a time."""
 
 

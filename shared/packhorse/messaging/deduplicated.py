@@ -32,8 +32,8 @@ from packhorse.messaging.api import (
     NotAppended,
     RecordTooLarge,
 )
-from packhorse.messaging.deduplication import SnapshotStore, Verdict
-from packhorse.messaging.known_log import DEFAULT_LIMITS, KnownLog, Limits, Place
+from packhorse.messaging.deduplication import DeduplicationVerdict, SnapshotStore
+from packhorse.messaging.known_log import DEFAULT_LIMITS, KnownLog, KnownPartition, MemoryLimits
 from packhorse.messaging.numbered import Numbered
 
 logger = logging.getLogger(__name__)
@@ -82,11 +82,11 @@ class DeduplicatedLog:
         *,
         name: str,
         key: str | None = None,
-        limits: Limits = DEFAULT_LIMITS,
+        limits: MemoryLimits = DEFAULT_LIMITS,
     ) -> None:
         self._journal, self._topic, self._key = journal, topic, key
         self._lock = threading.Lock()
-        self._log = KnownLog(journal, Place(topic, key, name), snapshots, limits)
+        self._log = KnownLog(journal, KnownPartition(topic, key, name), snapshots, limits)
 
     def append(self, message: Numbered) -> Answer:
         """Append one message; see `append_all`. Raises what became of it instead of an answer."""
@@ -148,9 +148,9 @@ class DeduplicatedLog:
             verdict = self._log.state.verdict(message.producer, message.sequence, message.epoch)
         except PackhorseError as refusal:
             return refusal
-        if verdict is Verdict.DUP:
+        if verdict is DeduplicationVerdict.DUP:
             return Answer(None)
-        if verdict is Verdict.UNKNOWN:
+        if verdict is DeduplicationVerdict.UNKNOWN:
             return DuplicateUnknown(f"whether it is in the log can't be told now: {why}")
         return NotAppended(f"nothing was appended: {why}")
 
@@ -166,7 +166,7 @@ class DeduplicatedLog:
             except PackhorseError as refusal:
                 outcomes[index] = refusal
                 continue
-            if verdict is Verdict.NOT_DUP:
+            if verdict is DeduplicationVerdict.NOT_DUP:
                 self._log.doubted.add(message.producer)
                 sent[index] = self._journal.append(self._topic, message.outgoing(self._key))
                 pending.append(sent[index])

@@ -1,5 +1,8 @@
 """Which message of which producer is in the log already: the state, without any I/O.
 
+With `numbered`, `known_log` and `deduplicated` it is a public part of the library, for any program
+that appends to a topic; of packhorse's own services the publisher uses it.
+
 It follows Pulsar's: for each producer the highest sequence that was *pushed* towards the log and
 the highest that is known to be *persisted* there are kept apart.
 
@@ -12,11 +15,12 @@ producer skipped may not come later: it would be told as a duplicate.
 
 An epoch fences: once a newer epoch of a name was seen, an older one is refused. All producers of
 one state take their epochs from one growing source, for that is what makes forgetting safe. When
-an idle producer is forgotten, nothing of it is kept but the *floor*: the highest epoch of all that
-were ever forgotten. A name that is not known and comes with an epoch at or below the floor may be
-a forgotten one, so it is refused (`ProducerExpired`) until it has registered anew, which gives it
-an epoch above the floor, and tells it that nothing of its sequences is known any longer. So no old
-sequence is ever taken for a new one in silence, and memory is bounded by the number of producers.
+an idle producer is forgotten, nothing of it is kept but the *fencing watermark*: the highest epoch
+of all that were ever forgotten. A name that is not known and comes with an epoch at or below the
+watermark may be a forgotten one, so it is refused (`ProducerExpired`) until it has registered anew,
+which gives it an epoch above the watermark, and tells it that nothing of its sequences is known any
+longer. So no old sequence is ever taken for a new one in silence, and memory is bounded by the
+number of producers.
 """
 
 import enum
@@ -31,7 +35,7 @@ NOTHING = -1
 """Below every sequence: nothing of the producer was pushed, or persisted."""
 
 
-class Verdict(enum.Enum):
+class DeduplicationVerdict(enum.Enum):
     """What is known of a message before it is appended."""
 
     NOT_DUP = "not-dup"
@@ -55,7 +59,7 @@ class ProducerExpired(_TooLow):
     """The name may be one that was forgotten; register anew to begin again under it."""
 
 
-class TooManyProducers(Transient):
+class TooManyActiveProducers(Transient):
     """As many producers as allowed are active; try again when one has become idle."""
 
 
@@ -75,11 +79,11 @@ class DeduplicationState:
     """All that is certain, for a snapshot; what was merely pushed is not part of it."""
 
     producers: Mapping[str, ProducerState] = field(default_factory=dict)
-    floor: int = 0
+    watermark: int = 0
 
 
 @dataclass(frozen=True, slots=True)
-class Snapshot:
+class DeduplicationSnapshot:
     """What is known of all records of the journal `journal_id` below `position`, and maybe more."""
 
     journal_id: str
@@ -90,11 +94,11 @@ class Snapshot:
 class SnapshotStore(Protocol):
     """Keeps the last snapshot of each owner, and tells the time that expiry goes by (R28)."""
 
-    def load(self, name: str) -> Snapshot | None:
+    def load(self, name: str) -> DeduplicationSnapshot | None:
         """Return what was saved last under `name`. Raises a `Transient` when that can't be told."""
         ...
 
-    def save(self, name: str, snapshot: Snapshot) -> None:
+    def save(self, name: str, snapshot: DeduplicationSnapshot) -> None:
         """Keep a snapshot, whole or not at all; one that is behind the kept one changes nothing.
 
         Raises a `Transient` when that can't be done, or nobody knows whether it was.
@@ -123,11 +127,11 @@ class Deduplication:
     """
 
     def __init__(self, producers: int = 10_000) -> None:
-        self._limit, self._floor = producers, 0
+        self._limit, self._watermark = producers, 0
         self._producers: dict[str, _Producer] = {}
         self._turn = self._timed = 0
 
-    def check(self, producer: str, sequence: int, epoch: int = 1) -> Verdict:
+    def check(self, producer: str, sequence: int, epoch: int = 1) -> DeduplicationVerdict:
         """Say what is known of a message; one that is no duplicate counts as pushed from now on.
 
         Raises:
@@ -140,16 +144,16 @@ class Deduplication:
         if known is None:
             known = self._producers[producer] = _Producer(epoch)
         known.epoch, known.turn = epoch, self._next_turn()
-        if verdict is Verdict.NOT_DUP:
+        if verdict is DeduplicationVerdict.NOT_DUP:
             known.pushed = sequence
         return verdict
 
-    def verdict(self, producer: str, sequence: int, epoch: int = 1) -> Verdict:
+    def verdict(self, producer: str, sequence: int, epoch: int = 1) -> DeduplicationVerdict:
         """Say the same as `check`, and change nothing."""
         known = self._producers.get(producer)
         if known is None:
             self._refuse_stranger(producer, epoch)
-            return Verdict.NOT_DUP
+            return DeduplicationVerdict.NOT_DUP
         if epoch < known.epoch:
             raise ProducerFenced(
                 f"producer {producer} was registered anew: its epoch is {known.epoch}, and "
@@ -157,18 +161,22 @@ class Deduplication:
                 known.epoch,
             )
         if sequence > known.pushed:
-            return Verdict.NOT_DUP
-        return Verdict.DUP if sequence <= known.persisted else Verdict.UNKNOWN
+            return DeduplicationVerdict.NOT_DUP
+        return (
+            DeduplicationVerdict.DUP
+            if sequence <= known.persisted
+            else DeduplicationVerdict.UNKNOWN
+        )
 
     def _refuse_stranger(self, producer: str, epoch: int) -> None:
-        if epoch <= self._floor:
+        if epoch <= self._watermark:
             raise ProducerExpired(
                 f"producer {producer} with epoch {epoch} is not known, or no longer; register "
                 "again, and begin after what you know to be published",
-                self._floor,
+                self._watermark,
             )
         if len(self._producers) >= self._limit:
-            raise TooManyProducers(
+            raise TooManyActiveProducers(
                 f"{self._limit} producers are active, which is the limit; try again later"
             )
 
@@ -236,7 +244,7 @@ class Deduplication:
 
     def _forget(self, names: Iterable[str]) -> None:
         for name in names:
-            self._floor = max(self._floor, self._producers.pop(name).epoch)
+            self._watermark = max(self._watermark, self._producers.pop(name).epoch)
 
     def snapshot(self) -> DeduplicationState:
         """Return what is persisted; nothing that was merely pushed."""
@@ -245,12 +253,12 @@ class Deduplication:
                 name: ProducerState(known.epoch, known.persisted, known.used_ms)
                 for name, known in self._producers.items()
             },
-            self._floor,
+            self._watermark,
         )
 
     def restore(self, state: DeduplicationState) -> None:
         """Begin again with a snapshot; the log's messages after it are `persisted` next."""
-        self._floor, self._turn, self._timed = state.floor, 0, 0
+        self._watermark, self._turn, self._timed = state.watermark, 0, 0
         self._producers = {
             name: _Producer(kept.epoch, kept.sequence, kept.sequence, kept.used_ms)
             for name, kept in state.producers.items()

@@ -1,4 +1,4 @@
-"""What a topic partition holds of each producer: from a snapshot, and the records since (seed 004).
+"""What a topic partition holds of each producer: from a snapshot, and the records since.
 
 An empty poll is no proof of the log's end, so the log's bounds are asked for first and then read
 to. Who reads and appends at once sees its own records again, which changes nothing.
@@ -8,15 +8,15 @@ import logging
 from dataclasses import dataclass
 
 from packhorse.messaging.api import Bounds, Journal
-from packhorse.messaging.deduplication import Deduplication, Snapshot, SnapshotStore
+from packhorse.messaging.deduplication import Deduplication, DeduplicationSnapshot, SnapshotStore
 from packhorse.messaging.numbered import Number, number_of
-from packhorse.messaging.ranges import read_range
+from packhorse.messaging.reading import read_range
 
 logger = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
-class Limits:
+class MemoryLimits:
     """How much is remembered, and for how long."""
 
     producers: int = 10_000
@@ -24,11 +24,11 @@ class Limits:
     """A producer that was not used for so long is forgotten when a snapshot is taken."""
 
 
-DEFAULT_LIMITS = Limits()
+DEFAULT_LIMITS = MemoryLimits()
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
+class KnownPartition:
     """The partition of `key` in a topic, and the name of its snapshots."""
 
     topic: str
@@ -44,7 +44,11 @@ class KnownLog:
     """
 
     def __init__(
-        self, journal: Journal, place: Place, snapshots: SnapshotStore, limits: Limits
+        self,
+        journal: Journal,
+        place: KnownPartition,
+        snapshots: SnapshotStore,
+        limits: MemoryLimits,
     ) -> None:
         self._journal, self._place = journal, place
         self._snapshots, self._limits = snapshots, limits
@@ -121,7 +125,7 @@ class KnownLog:
         forgotten = self.state.expire(self._snapshots.now_ms(), self._limits.idle_ms)
         if forgotten:
             logger.info("idle producers were forgotten", extra={"producers": len(forgotten)})
-        snapshot = Snapshot(self._journal_id, self._position, self.state.snapshot())
+        snapshot = DeduplicationSnapshot(self._journal_id, self._position, self.state.snapshot())
         self._snapshots.save(self._place.snapshots, snapshot)
         self.unsaved = 0
 

@@ -13,7 +13,7 @@ from typing import Self
 from packhorse.messaging.api import (
     Appended,
     Bounds,
-    Edge,
+    LogEnd,
     NotAppended,
     OffsetOutOfRange,
     Outgoing,
@@ -25,7 +25,7 @@ from packhorse.messaging.api import (
     TopicSpec,
 )
 from packhorse.messaging.faults import topic_faults
-from packhorse.messaging.memory_log import MemoryLog, Partition, Topic
+from packhorse.messaging.memory_log import MemoryLog, MemoryPartition, MemoryTopic
 from packhorse.messaging.partitioning import partition_for
 
 __all__ = ["MemoryJournal", "MemoryLog", "open_memory_journal", "shared_log"]
@@ -83,7 +83,7 @@ class MemoryJournal:
             self._log.changed.notify_all()
             return Appended(number, offset)
 
-    def _now_ms(self, partition: Partition) -> int:
+    def _now_ms(self, partition: MemoryPartition) -> int:
         now = self._log.clock.wall_ms()
         return max(now, partition.records[-1].time_ms) if partition.records else now
 
@@ -101,7 +101,7 @@ class MemoryJournal:
             numbers = range(len(found.partitions)) if partition is None else [partition]
             reader = MemoryReader(self._log, topic, found, values)
             for number in numbers:
-                wanted = start.get(number, Edge.OLDEST) if isinstance(start, Mapping) else start
+                wanted = start.get(number, LogEnd.OLDEST) if isinstance(start, Mapping) else start
                 reader.seek(wanted, number)
         return reader
 
@@ -156,7 +156,7 @@ class MemoryJournal:
         """Create the topics that do not exist."""
         with self._log.changed:
             for spec in topics:
-                self._log.topics.setdefault(spec.name, Topic(spec))
+                self._log.topics.setdefault(spec.name, MemoryTopic(spec))
 
     def check_topics(self, topics: Sequence[TopicSpec]) -> list[str]:
         """Return one sentence for each fault."""
@@ -181,7 +181,7 @@ class MemoryJournal:
 class MemoryReader:
     """A `Reader` of some partitions of one topic."""
 
-    def __init__(self, log: MemoryLog, name: str, topic: Topic, values: bool) -> None:
+    def __init__(self, log: MemoryLog, name: str, topic: MemoryTopic, values: bool) -> None:
         self._log, self._name, self._topic, self._values = log, name, topic, values
         self._positions: dict[int, int] = {}
 
@@ -231,9 +231,9 @@ class MemoryReader:
         with self._log.changed:
             log = self._topic.partition(partition)
             match position:
-                case Edge.OLDEST:
+                case LogEnd.OLDEST:
                     self._positions[partition] = log.oldest
-                case Edge.NEXT:
+                case LogEnd.NEXT:
                     self._positions[partition] = log.bounds.next
                 case Since(time_ms):
                     self._positions[partition] = log.since(time_ms)

@@ -8,7 +8,7 @@ from packhorse.clock import Clock, SystemClock
 from packhorse.messaging.api import Bounds, Record, TopicMissing, TopicSpec
 
 
-class Partition:
+class MemoryPartition:
     """One ordered log; the caller holds the log's lock."""
 
     def __init__(self) -> None:
@@ -31,15 +31,15 @@ class Partition:
             self.oldest = before
 
 
-class Topic:
+class MemoryTopic:
     """A topic until it is removed; one that is made anew is another one."""
 
     def __init__(self, spec: TopicSpec) -> None:
         self.spec = spec
         self.identity = str(uuid.uuid4())
-        self.partitions = [Partition() for _ in range(spec.partitions)]
+        self.partitions = [MemoryPartition() for _ in range(spec.partitions)]
 
-    def partition(self, number: int) -> Partition:
+    def partition(self, number: int) -> MemoryPartition:
         """Return a partition. Raises `TopicMissing`."""
         if not 0 <= number < len(self.partitions):
             raise TopicMissing(f"topic {self.spec.name} has no partition {number}")
@@ -52,9 +52,9 @@ class MemoryLog:
     def __init__(self, clock: Clock | None = None) -> None:
         self.clock = clock or SystemClock()
         self.changed = threading.Condition()
-        self.topics: dict[str, Topic] = {}
+        self.topics: dict[str, MemoryTopic] = {}
 
-    def topic(self, name: str) -> Topic:
+    def topic(self, name: str) -> MemoryTopic:
         """Return a topic; the caller holds the lock. Raises `TopicMissing`."""
         if name not in self.topics:
             raise TopicMissing(f"topic {name} does not exist; run `packhorse topics create`")

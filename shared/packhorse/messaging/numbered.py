@@ -1,4 +1,7 @@
-"""A message with its producer's name, epoch and sequence, and the headers that say so."""
+"""A message with its producer's name, epoch and sequence, and the headers that say so.
+
+Part of the library's deduplication (`deduplication`), for any program that appends to a topic.
+"""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace

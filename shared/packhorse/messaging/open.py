@@ -1,7 +1,10 @@
 """The one door to the journal's backends: a URL in, a `Journal` out."""
 
+from collections.abc import Sequence
+
 from packhorse.errors import Permanent
 from packhorse.messaging.api import Journal
+from packhorse.runtime.extras import how_to_install
 
 
 class UnknownJournal(Permanent):
@@ -34,6 +37,29 @@ def open_journal(url: str, *, client_name: str) -> Journal:
     )
 
 
+def grant_role(url: str, role: str, topics: Sequence[str], *, client_name: str) -> None:
+    """Let a role of the SQL journal's server read the journal, and append to `topics` alone.
+
+    `url` has the login that owns the journal's tables. Raises `packhorse.errors.Permanent` when
+    that can't be, `UnknownJournal` for another journal, and `JournalUnavailable`.
+    """
+    if not url.startswith(("postgresql://", "postgres://")):
+        raise UnknownJournal(
+            "only a journal in PostgreSQL has roles; for kafka:// docs/security.md has the ACLs"
+        )
+    from packhorse.db.engine import check_database_url
+    from packhorse.messaging.sql.grants import grant
+    from packhorse.messaging.sql.session import SharedSession
+
+    check_database_url(url)
+    session = SharedSession(url, client_name)
+    try:
+        with session.use() as connection:
+            grant(connection, role, topics)
+    finally:
+        session.close()
+
+
 def kafka_settings(url: str) -> tuple[str, dict[str, str]]:
     """Return the brokers of a `kafka://` URL, and librdkafka's settings in it by their names.
 
@@ -51,6 +77,6 @@ def _open_kafka(url: str, client_name: str) -> Journal:
         from packhorse.messaging.kafka.journal import KafkaJournal
     except ModuleNotFoundError as error:
         raise UnknownJournal(
-            "Kafka's client is not installed; pip install 'packhorse[kafka]'"
+            f"Kafka's client is not installed: {how_to_install('kafka')}"
         ) from error
     return KafkaJournal(url, client_name)

@@ -72,6 +72,18 @@ SEGMENT = Table(
     schema=JOURNAL,
 )
 
+APPENDER = Table(
+    "appender",
+    METADATA,
+    Column(
+        "topic_id",
+        ForeignKey(TOPIC.c.id, name="fk_appender_topic_id", ondelete="CASCADE"),
+        primary_key=True,
+    ),
+    Column("role", Text, primary_key=True),
+    schema=JOURNAL,
+)
+
 RECORD = Table(
     "record",
     METADATA,

@@ -9,6 +9,14 @@ from packhorse.wire.topics import (
 )
 
 
+def appended_by(program: str, topics: Topics) -> tuple[str, ...]:
+    """Return the topics that a program appends to; every other program only reads."""
+    return {
+        "publisher": (topics.package, topics.command, topics.event),
+        "subscriber": (topics.status, topics.discovery),
+    }.get(program, ())
+
+
 def standard_topics(topics: Topics, *, partitions: int = 4) -> list[TopicSpec]:
     """Return the five topics; `partitions` is how many the keyed ones are divided into.
 

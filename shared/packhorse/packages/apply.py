@@ -1,4 +1,8 @@
-"""Package to tree: several packages in their order, in the caller's one transaction (R8)."""
+"""Package to tree: several packages in their order, in the caller's one transaction (R8).
+
+In the library beside `build`: the format is written and read in one place, and so is
+`content.node`, which services other than the content service change through functions only.
+"""
 
 import json
 from collections.abc import Iterable, Iterator, Sequence
@@ -7,10 +11,11 @@ from psycopg import Connection
 
 from packhorse.blobs.api import BlobStore
 from packhorse.content.node import ROOT, Node
-from packhorse.packages.changes import Changes
-from packhorse.packages.effects import Removal, admit, effects
-from packhorse.packages.limits import LIMITS, Limits
-from packhorse.wire.messages import Action, PackageMessage
+from packhorse.packages.changes import PendingChanges
+from packhorse.packages.effects import SubtreeRemoval, admit, effects
+from packhorse.packages.limits import LIMITS, PackageLimits
+from packhorse.wire.actions import notifies
+from packhorse.wire.messages import PackageMessage
 
 INVALIDATE_CHANNEL = "packhorse_invalidate"
 """Who listens to it gets JSON: `package_id` and some `paths`, at the commit of the import."""
@@ -27,7 +32,7 @@ def apply(
     blobs: BlobStore,
     *,
     roots: Sequence[str] = (ROOT,),
-    limits: Limits = LIMITS,
+    limits: PackageLimits = LIMITS,
 ) -> None:
     """Apply packages in order, with few statements; the caller commits, or rolls all back.
 
@@ -54,14 +59,14 @@ def invalidate(conn: Connection, package_id: str, paths: Iterable[str]) -> None:
 
 class _Application:
     def __init__(
-        self, conn: Connection, blobs: BlobStore, roots: Sequence[str], limits: Limits
+        self, conn: Connection, blobs: BlobStore, roots: Sequence[str], limits: PackageLimits
     ) -> None:
         self._conn, self._blobs, self._roots, self._limits = conn, blobs, roots, limits
-        self._changes = Changes(conn)
+        self._changes = PendingChanges(conn)
         self._notifications: list[str] = []
 
     def add(self, package: PackageMessage) -> None:
-        if package.entry.action is Action.INVALIDATE:
+        if notifies(package.entry.action):
             scope = admit(package, self._roots)
             paths = (*scope.shallow, *scope.deep)
             self._notifications += _payloads(package.entry.package_id, paths)
@@ -69,7 +74,7 @@ class _Application:
         for effect in effects(package, self._blobs, roots=self._roots, limits=self._limits):
             if isinstance(effect, Node):
                 self._changes.put(effect)
-            elif isinstance(effect, Removal):
+            elif isinstance(effect, SubtreeRemoval):
                 self._changes.remove(effect.path)
             else:
                 put(effect.part, effect.nodes)

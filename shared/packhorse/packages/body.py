@@ -14,7 +14,13 @@ from packhorse.packages.compression import (
     decompress_stream,
 )
 from packhorse.packages.format import read_nodes, write_nodes
-from packhorse.packages.limits import INLINE_BYTES, LIMITS, Limits, PackageCorrupt, PackageRefused
+from packhorse.packages.limits import (
+    INLINE_BYTES,
+    LIMITS,
+    PackageCorrupt,
+    PackageLimits,
+    PackageRefused,
+)
 from packhorse.wire.messages import PackageBody, PackageMessage
 
 _AT_ONCE_BYTES = 1024**2
@@ -35,13 +41,14 @@ def pack(
     nodes: Iterable[Node],
     package_id: str,
     blobs: BlobStore,
-    limits: Limits = LIMITS,
+    limits: PackageLimits = LIMITS,
     *,
     inline_bytes: int = INLINE_BYTES,
 ) -> PackedBody:
     """Turn nodes into a body, and store it under `package_key(package_id)` if it is large.
 
-    That is, larger than `inline_bytes`: with 0 every body is stored, even that of no nodes.
+    That is, larger than `inline_bytes`, or one that unpacks to more than an inline body may: with
+    0 every body is stored, even that of no nodes.
     Memory is constant whatever the size. Raises `PackageRefused` for what no subscriber would
     import, `BlobStoreUnavailable`, and whatever `nodes` raises; then nothing stays behind.
     """
@@ -53,7 +60,8 @@ def pack(
     else:
         frame = compress_stream(itertools.chain(head, chunks))
     start = list(_up_to(frame, inline_bytes))
-    if sum(map(len, start)) <= inline_bytes:
+    length = sum(map(len, start))
+    if length <= inline_bytes and meter.length <= limits.most_inline(length):
         inline = b"".join(start)
         body = PackageBody(hashlib.sha256(inline).digest(), meter.length, inline=inline)
         return PackedBody(body, len(inline), meter.count)
@@ -70,7 +78,9 @@ def _store(frame: Iterator[bytes], key: str, blobs: BlobStore, meter: "_Meter") 
     return PackedBody(body, written.length, meter.count, stored_key=key)
 
 
-def unpack(message: PackageMessage, blobs: BlobStore, limits: Limits = LIMITS) -> Iterator[Node]:
+def unpack(
+    message: PackageMessage, blobs: BlobStore, limits: PackageLimits = LIMITS
+) -> Iterator[Node]:
     """Yield the nodes of a package; none when it has no body.
 
     Memory is constant whatever the size. The digest is checked before the last node is out, so
@@ -85,15 +95,28 @@ def unpack(message: PackageMessage, blobs: BlobStore, limits: Limits = LIMITS) -
     body = message.body
     if body is None:
         return
-    if not 0 <= body.content_length <= limits.content_bytes:
-        raise PackageRefused(
-            f"the package declares {body.content_length} bytes; {limits.content_bytes} are allowed"
-        )
+    _check_length(body, limits)
     if body.inline is not None:
         yield from read_nodes(_inline(body, body.inline), limits)
         return
     stored = _verified(blobs.get(_own_key(message)), body.sha256, message.entry.body_length)
     yield from read_nodes(decompress_stream(stored, body.content_length), limits)
+
+
+def _check_length(body: PackageBody, limits: PackageLimits) -> None:
+    """Raise `PackageRefused` for a package that declares more bytes than it may unpack to."""
+    if not 0 <= body.content_length <= limits.content_bytes:
+        raise PackageRefused(
+            f"the package declares {body.content_length} bytes; {limits.content_bytes} are allowed "
+            "(PACKHORSE_MAX_PACKAGE_BYTES)"
+        )
+    if body.inline is None:
+        return
+    if body.content_length > limits.most_inline(len(body.inline)):
+        raise PackageRefused(
+            f"the package declares {body.content_length} bytes for an inline body of "
+            f"{len(body.inline)}; no publisher packs so much into so little"
+        )
 
 
 def _inline(body: PackageBody, inline: bytes) -> Iterable[bytes]:
@@ -105,7 +128,7 @@ def _inline(body: PackageBody, inline: bytes) -> Iterable[bytes]:
 
 
 def _own_key(message: PackageMessage) -> str:
-    """Return the blob's key: made from the id, so that a reference leads nowhere else (M7)."""
+    """Return the blob's key: made from the id, so that a reference leads nowhere else."""
     key = package_key(message.entry.package_id)
     if message.body is None or message.body.reference != key:
         raise PackageRefused("the package refers to a blob that is not its own")
@@ -161,10 +184,14 @@ class _Meter:
             self.count += 1
             yield node
 
-    def bytes(self, chunks: Iterable[bytes], limits: Limits) -> Iterator[bytes]:
+    def bytes(self, chunks: Iterable[bytes], limits: PackageLimits) -> Iterator[bytes]:
         """Pass chunks on. Raises `PackageRefused` beyond the limit."""
         for chunk in chunks:
             self.length += len(chunk)
             if self.length > limits.content_bytes:
-                raise PackageRefused(f"the package has more than {limits.content_bytes} bytes")
+                raise PackageRefused(
+                    f"the package has more than {limits.content_bytes} bytes; distribute its "
+                    "subtrees one by one, or raise PACKHORSE_MAX_PACKAGE_BYTES here and at every "
+                    "subscriber"
+                )
             yield chunk

@@ -1,4 +1,7 @@
-"""Many small changes of the tree as few statements, with the result of making them in order."""
+"""Many small changes of the tree as few statements, with the result of making them in order.
+
+In the library with `apply`, which is made of it.
+"""
 
 from collections.abc import Iterable
 from itertools import chain
@@ -13,7 +16,7 @@ _PENDING_NODES = 5_000
 _PENDING_BYTES = 4 * 1024**2
 
 
-class Changes:
+class PendingChanges:
     """Removals and writes that wait to be made: first all removals, then all writes.
 
     That order is right as long as no removal came after a write below it, so `remove` first

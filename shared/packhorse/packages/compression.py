@@ -91,7 +91,7 @@ def decompress_up_to(chunks: Iterable[bytes], most: int) -> Iterator[bytes]:
 
 
 def _pieces(chunks: Iterable[bytes]) -> Iterator[bytes]:
-    """Cut chunks so small that what one of them unfolds to lies in memory easily (M9)."""
+    """Cut chunks so small that what one of them unfolds to lies in memory easily."""
     for chunk in chunks:
         for start in range(0, len(chunk), _PIECE_BYTES):
             yield chunk[start : start + _PIECE_BYTES]

@@ -15,15 +15,16 @@ from packhorse.packages.limits import (
     LIMITS,
     PACKAGE_TYPE,
     PART_TYPE,
-    Limits,
+    PackageLimits,
     PackageRefused,
 )
-from packhorse.packages.scope import Scope, first_outside, part_of
-from packhorse.wire.messages import Action, PackageMessage
+from packhorse.packages.scope import PathScope, first_outside, part_of
+from packhorse.wire.actions import exports, is_probe, removes
+from packhorse.wire.messages import PackageMessage
 
 
 @dataclass(frozen=True, slots=True)
-class Removal:
+class SubtreeRemoval:
     """A path goes, with its subtree."""
 
     path: str
@@ -37,17 +38,19 @@ class Replacement:
     nodes: Iterator[Node]
 
 
-Effect = Removal | Replacement | Node
+Effect = SubtreeRemoval | Replacement | Node
 """A node stands for its being written, and the folders above it that are missing with it."""
 
 
-def admit(package: PackageMessage, roots: Sequence[str] = (ROOT,)) -> Scope:
+def admit(package: PackageMessage, roots: Sequence[str] = (ROOT,)) -> PathScope:
     """Return what a package declares. Raises `PackageRefused` or `InvalidPath`."""
     entry = package.entry
     _check_type(package)
-    if (package.body is not None) != (entry.action is Action.ADD):
+    if (package.body is not None) != exports(entry.action):
         raise PackageRefused(f"{entry.action.value} comes with a body, or ADD without one")
-    scope = Scope(entry.paths, entry.deep_paths)
+    scope = PathScope(entry.paths, entry.deep_paths)
+    if removes(entry.action) and ROOT in (*scope.shallow, *scope.deep):
+        raise PackageRefused("a DELETE of / would remove all content; no publisher sends one")
     outside = first_outside((*scope.shallow, *scope.deep), roots)
     if outside is not None:
         raise PackageRefused(f"{outside!r} is outside the import roots of this subscriber")
@@ -59,7 +62,7 @@ def effects(
     blobs: BlobStore,
     *,
     roots: Sequence[str] = (ROOT,),
-    limits: Limits = LIMITS,
+    limits: PackageLimits = LIMITS,
 ) -> Iterator[Effect]:
     """Yield what a package does to the tree; TEST and INVALIDATE do nothing. Memory is constant.
 
@@ -70,19 +73,22 @@ def effects(
         PackageCorrupt, Undecodable, InvalidPath, InvalidNode: the body is bad.
         BlobMissing, BlobStoreUnavailable: the body can't be had now.
     """
-    if package.entry.action is Action.TEST:
+    if is_probe(package.entry.action):
         return
     scope = admit(package, roots)
     part = part_of(package.entry)
     if part is not None:
         yield Replacement(part, _all_of(part, unpack(package, blobs, limits)))
-    elif package.entry.action is Action.ADD:
+    elif exports(package.entry.action):
         yield from _writes(unpack(package, blobs, limits), scope)
-    elif package.entry.action is Action.DELETE:
-        yield from map(Removal, (*scope.shallow, *scope.deep))
+    elif removes(package.entry.action):
+        yield from map(SubtreeRemoval, (*scope.shallow, *scope.deep))
 
 
-def _writes(nodes: Iterator[Node], scope: Scope) -> Iterator[Effect]:
+def _writes(nodes: Iterator[Node], scope: PathScope) -> Iterator[Effect]:
+    if not scope.deep:
+        yield from _alone(nodes, scope)
+        return
     seen: set[str] = set()
     for deep, run in groupby(nodes, lambda node: scope.deep_path_of(node.path)):
         if deep is None:
@@ -96,7 +102,7 @@ def _writes(nodes: Iterator[Node], scope: Scope) -> Iterator[Effect]:
         raise PackageRefused("the package holds no nodes of one of its deep paths")
 
 
-def _alone(nodes: Iterable[Node], scope: Scope) -> Iterator[Node]:
+def _alone(nodes: Iterable[Node], scope: PathScope) -> Iterator[Node]:
     for node in nodes:
         if not scope.allows_alone(node.path):
             raise PackageRefused(f"{node.path!r} is in the package but not in its paths")

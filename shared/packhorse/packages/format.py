@@ -4,18 +4,21 @@ Each node is one protobuf message behind its length as a varint (ADR 0006). Both
 the same limits, so that nothing is accepted at the author which a subscriber would refuse.
 """
 
+import re
 from collections.abc import Iterable, Iterator
 
 from packhorse.content.json_limits import check_exponents
-from packhorse.content.node import Binary, InvalidNode, Node, check_path
-from packhorse.packages.limits import LIMITS, Limits, PackageCorrupt, PackageRefused
+from packhorse.content.node import Binary, InvalidNode, Node, check_path, has_control
+from packhorse.packages.limits import LIMITS, PackageCorrupt, PackageLimits, PackageRefused
 from packhorse.wire.node_codec import BinaryRecord, NodeRecord, decode_node, encode_node
 
 _CHUNK_BYTES = 128 * 1024
 _VARINT_BYTES = 5
+_MEDIA_TYPE = re.compile(r"[\x21-\x7e][\x20-\x7e]*")
+"""As the content API has it: it goes into a header when the binary is served."""
 
 
-def write_nodes(nodes: Iterable[Node], limits: Limits = LIMITS) -> Iterator[bytes]:
+def write_nodes(nodes: Iterable[Node], limits: PackageLimits = LIMITS) -> Iterator[bytes]:
     """Yield the body's bytes in chunks. Raises `PackageRefused` or `InvalidPath`."""
     parts: list[bytes] = []
     size = 0
@@ -23,7 +26,8 @@ def write_nodes(nodes: Iterable[Node], limits: Limits = LIMITS) -> Iterator[byte
         record = _record(node)
         _check(record, limits)
         data = encode_node(record)
-        _check_size(record.path, number, len(data), limits)
+        if len(data) > limits.node_bytes or number > limits.nodes:
+            raise _too_large(record.path, len(data), limits)
         parts += (_varint(len(data)), data)
         size += len(data)
         if size >= _CHUNK_BYTES:
@@ -33,7 +37,7 @@ def write_nodes(nodes: Iterable[Node], limits: Limits = LIMITS) -> Iterator[byte
         yield b"".join(parts)
 
 
-def read_nodes(chunks: Iterable[bytes], limits: Limits = LIMITS) -> Iterator[Node]:
+def read_nodes(chunks: Iterable[bytes], limits: PackageLimits = LIMITS) -> Iterator[Node]:
     """Yield the nodes of a body's bytes.
 
     Raises:
@@ -45,7 +49,8 @@ def read_nodes(chunks: Iterable[bytes], limits: Limits = LIMITS) -> Iterator[Nod
     number = 0
     while (size := source.take_varint()) is not None:
         number += 1
-        _check_size(f"node {number}", number, size, limits)
+        if size > limits.node_bytes or number > limits.nodes:
+            raise _too_large(f"node {number}", size, limits)
         record = decode_node(source.take(size))
         _check(record, limits)
         yield _node(record)
@@ -80,24 +85,30 @@ def _node(record: NodeRecord) -> Node:
     return Node(record.path, record.type, properties, binaries)
 
 
-def _check_size(what: str, number: int, size: int, limits: Limits) -> None:
+def _too_large(what: str, size: int, limits: PackageLimits) -> PackageRefused:
     if size > limits.node_bytes:
-        raise PackageRefused(f"{what} has {size} bytes; {limits.node_bytes} are allowed")
-    if number > limits.nodes:
-        raise PackageRefused(f"the package has more than {limits.nodes} nodes; split it")
+        return PackageRefused(f"{what} has {size} bytes; {limits.node_bytes} are allowed")
+    return PackageRefused(f"the package has more than {limits.nodes} nodes; split it")
 
 
-def _check(record: NodeRecord, limits: Limits) -> None:
+def _check(record: NodeRecord, limits: PackageLimits) -> None:
     path = check_path(record.path)
     if path.count("/") > limits.depth:
         raise PackageRefused(f"{path[:80]!r}… is deeper than {limits.depth} segments")
     if not record.type or len(record.type) > limits.name_bytes:
         raise InvalidNode(f"{path!r} needs a type of 1 to {limits.name_bytes} characters")
+    if not record.type.isprintable() and has_control(record.type):  # the first is the cheaper one
+        raise InvalidNode(f"the type of {path!r} holds a control character; leave it out")
+    if len(record.properties) > limits.properties_bytes:
+        raise PackageRefused(
+            f"the properties of {path[:80]!r} take {len(record.properties)} bytes; "
+            f"{limits.properties_bytes} are allowed: put what is large into a binary"
+        )
     if record.binaries:
         _check_binaries(record, limits)
 
 
-def _check_binaries(record: NodeRecord, limits: Limits) -> None:
+def _check_binaries(record: NodeRecord, limits: PackageLimits) -> None:
     if len(record.binaries) > limits.binaries:
         raise PackageRefused(
             f"{record.path!r} has {len(record.binaries)} binaries; {limits.binaries} are allowed"
@@ -109,6 +120,11 @@ def _check_binaries(record: NodeRecord, limits: Limits) -> None:
             raise InvalidNode(f"binary {binary.name[:80]!r} of {record.path!r} is no reference")
         if max(len(binary.name), len(binary.media_type)) > limits.name_bytes:
             raise PackageRefused(f"a binary of {record.path!r} has too long a name or media type")
+        if has_control(binary.name) or not _MEDIA_TYPE.fullmatch(binary.media_type):
+            raise InvalidNode(
+                f"binary {binary.name[:80]!r} of {record.path!r} has a control character in its "
+                "name, or a media type that is none"
+            )
 
 
 def _varint(value: int) -> bytes:

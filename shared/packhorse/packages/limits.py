@@ -1,7 +1,8 @@
-"""What a package may cost, and the two ways in which one is refused (R30, M4)."""
+"""What a package may cost, and the two ways in which one is refused (R30)."""
 
 from dataclasses import dataclass
 
+from packhorse.content.json_limits import MAX_PROPERTIES_BYTES
 from packhorse.errors import Permanent
 
 INLINE_BYTES = 819_200
@@ -23,10 +24,15 @@ class PackageRefused(Permanent):
 
 
 @dataclass(frozen=True, slots=True)
-class Limits:
+class PackageLimits:
     """Bounds of one package, the same where it is built and where it is imported."""
 
     content_bytes: int = 64 * 1024**3
+    inline_ratio: int = 100
+    inline_free_bytes: int = 1024**2
+    """What an inline body may unpack to: so many times its size as stored, and so many bytes."""
+    properties_bytes: int = MAX_PROPERTIES_BYTES
+    """Of one node, as the database writes them; the content API allows no more."""
     node_bytes: int = 16 * 1024**2
     nodes: int = 50_000_000
     binaries: int = 1_000
@@ -34,5 +40,9 @@ class Limits:
     name_bytes: int = 1_024
     """Of a type, a binary's name or a media type."""
 
+    def most_inline(self, stored: int) -> int:
+        """Return how many bytes an inline body of `stored` bytes may unpack to."""
+        return self.inline_ratio * stored + self.inline_free_bytes
 
-LIMITS = Limits()
+
+LIMITS = PackageLimits()

@@ -1,6 +1,6 @@
 """The part of the tree that a package declares: which nodes may be in it, and which roots hold it.
 
-Paths compare on segment boundaries only (R29, M4): `/a` holds `/a/b` and not `/ab`.
+Paths compare on segment boundaries only (R29): `/a` holds `/a/b` and not `/ab`.
 """
 
 from collections.abc import Iterable, Sequence
@@ -14,7 +14,8 @@ from packhorse.content.node import (
 )
 from packhorse.content.parts import SubtreePart
 from packhorse.packages.limits import PackageRefused
-from packhorse.wire.messages import Action, PackageEntry
+from packhorse.wire.actions import exports
+from packhorse.wire.messages import PackageEntry
 
 
 def covering(paths: Iterable[str]) -> list[str]:
@@ -43,7 +44,7 @@ def part_of(entry: PackageEntry) -> SubtreePart | None:
     """
     if not entry.range_from and not entry.range_to:
         return None
-    if entry.action is not Action.ADD or entry.paths or len(entry.deep_paths) != 1:
+    if not exports(entry.action) or entry.paths or len(entry.deep_paths) != 1:
         raise PackageRefused("a range belongs to an ADD of exactly one deep path and no others")
     try:
         return SubtreePart.between(entry.deep_paths[0], entry.range_from, entry.range_to)
@@ -51,7 +52,7 @@ def part_of(entry: PackageEntry) -> SubtreePart | None:
         raise PackageRefused(f"the package's range is none: {error}") from error
 
 
-class Scope:
+class PathScope:
     """The shallow and deep paths of one package, checked and without overlap."""
 
     def __init__(self, paths: Iterable[str], deep_paths: Iterable[str]) -> None:

@@ -7,9 +7,11 @@ from typing import Annotated, Protocol
 from fastapi import Request, Security
 from fastapi.security import HTTPAuthorizationCredentials, HTTPBearer
 
+from packhorse.runtime import audit, places
 from packhorse.runtime.configuration import InvalidConfiguration, ProcessConfiguration
+from packhorse.runtime.guards import checked_first
 from packhorse.runtime.jwt_tokens import JwtVerifier
-from packhorse.runtime.principal import ANYBODY, Principal, Scope
+from packhorse.runtime.principal import ANYBODY, CALLER, Principal, TokenScope
 from packhorse.runtime.problems import Problem
 from packhorse.runtime.token_file import TokenFile, ensure_token_file
 from packhorse.runtime.validation import refuse_unknown_query
@@ -17,13 +19,14 @@ from packhorse.runtime.validation import refuse_unknown_query
 __all__ = [
     "Authenticator",
     "Principal",
-    "Scope",
+    "TokenScope",
     "authenticator_for",
     "ensure_token_file",
     "require",
 ]
 
 _MAX_TOKEN_LENGTH = 8192
+_ADMITTED = "packhorse.admitted"
 
 
 class Tokens(Protocol):
@@ -48,6 +51,11 @@ class Authenticator:
         authenticator = cls.__new__(cls)
         authenticator._ways = None
         return authenticator
+
+    @property
+    def is_off(self) -> bool:
+        """Whether everybody may do everything."""
+        return self._ways is None
 
     async def principal(self, token: str | None) -> Principal:
         """Return the caller. Raises `Problem` 401 for no token or an invalid one."""
@@ -104,23 +112,48 @@ def require(scope: str | None) -> Callable[..., Awaitable[Principal]]:
     OpenAPI document names the scope. Where the app serves one publisher agent, a token for
     other agents gets 403 too. With None any valid token will do.
     """
-    needed = Scope(scope) if scope is not None else None
+    needed = TokenScope(scope) if scope is not None else None
     named = Security(_bearer, scopes=[] if needed is None else [needed.value])
 
     async def principal(
-        request: Request, credentials: Annotated[HTTPAuthorizationCredentials | None, named]
+        request: Request, _named: Annotated[HTTPAuthorizationCredentials | None, named]
     ) -> Principal:
-        authenticator: Authenticator = request.app.state.authenticator
-        found = await authenticator.principal(credentials.credentials if credentials else None)
-        if needed is not None and not found.may(needed):
-            raise _forbidden(needed)
-        agent: str | None = request.app.state.agent
-        if needed is not None and agent is not None and not found.may_deal_with(agent):
-            raise Problem(403, detail=f"this token is not for the publisher agent {agent}")
+        admitted: dict[TokenScope | None, Principal] = request.scope.get(_ADMITTED, {})
+        return admitted[needed] if needed in admitted else await check(request)
+
+    async def check(request: Request) -> Principal:
+        found = await _identified(request)
+        if needed is not None:
+            _check_allowed(request, found, needed)
         refuse_unknown_query(request)
+        request.scope.setdefault(_ADMITTED, {})[needed] = found
         return found
 
+    checked_first(principal, check)
     return principal
+
+
+async def _identified(request: Request) -> Principal:
+    credentials = await _bearer(request)
+    authenticator: Authenticator = request.app.state.authenticator
+    found = await authenticator.principal(credentials.credentials if credentials else None)
+    now_known(request, found)
+    return found
+
+
+def _check_allowed(request: Request, caller: Principal, needed: TokenScope) -> None:
+    if not caller.may(needed):
+        raise _forbidden(needed)
+    agent: str | None = request.app.state.agent
+    if agent is not None and not caller.may_deal_with(agent):
+        raise Problem(403, detail=f"this token is not for the publisher agent {agent}")
+
+
+def now_known(request: Request, caller: Principal) -> None:
+    """Note who calls: for the audit log, and for what the caller may take. Raises `Problem` 429."""
+    request.scope[CALLER] = caller
+    audit.known(request, caller)
+    places.known(request.scope)
 
 
 def _unauthenticated(detail: str, error: str | None = None) -> Problem:

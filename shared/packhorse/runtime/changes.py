@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 
-class Changes:
+class ChangeSignal:
     """Wakes every coroutine that waits; a thread calls `announce`, cheaply when nobody waits."""
 
     def __init__(self) -> None:

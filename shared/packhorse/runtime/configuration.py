@@ -1,12 +1,15 @@
-"""What every program is told about itself and its surroundings; rooms add their own fields."""
+"""What every program is told about itself and its surroundings; services add their own fields."""
 
 import ipaddress
+import os
 from pathlib import Path
 from typing import Any, Literal, Self, TypeVar
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
 
 from packhorse.errors import Permanent
+from packhorse.runtime.reasons import reason_of
+from packhorse.runtime.setting_names import unknown_settings
 
 
 class InvalidConfiguration(Permanent):
@@ -34,6 +37,14 @@ class ProcessConfiguration(BaseModel):
     jwks_url: str | None = None
     jwt_issuer: str | None = None
     jwt_audience: str | None = None
+    allowed_hosts: str = Field(default="", max_length=10_000)
+    """Names by which clients may call it, with commas; without any: all, but this machine's alone
+    where authentication is off."""
+    max_connections: int = Field(default=900, ge=10, le=100_000)
+    max_requests: int = Field(default=500, ge=4, le=100_000)
+    max_waits: int = Field(default=200, ge=4, le=100_000)
+    min_body_rate: int = Field(default=64 * 1024, ge=1)
+    """Bytes a second that a request's body has to keep up, once 20 s have passed."""
     docs: bool = False
     """Serve the interactive API pages at /docs, which load their scripts from elsewhere."""
     log_format: Literal["json", "console"] = "json"
@@ -77,12 +88,18 @@ SettingsT = TypeVar("SettingsT", bound=ProcessConfiguration)
 
 
 def loaded(kind: type[SettingsT]) -> SettingsT:
-    """Return a room's settings. Raises `InvalidConfiguration` naming every one that is wrong."""
+    """Return a service's settings. Raises `InvalidConfiguration` naming every one that is wrong.
+
+    A variable that no program of packhorse knows is wrong, too.
+    """
+    misspelt = unknown_settings(os.environ)
+    if misspelt:
+        raise InvalidConfiguration("; ".join(misspelt))
     try:
         return kind()
     except ValidationError as error:
         wrong = "; ".join(
-            f"{_variable(one['loc'])}: {one['msg'].removeprefix('Value error, ')}"
+            f"{_variable(one['loc'])}: {reason_of(one['msg'])}"
             for one in error.errors(include_input=False)
         )
         raise InvalidConfiguration(wrong) from None  # pydantic's own text quotes what it got

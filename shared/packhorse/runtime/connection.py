@@ -1,11 +1,17 @@
-"""uvicorn's HTTP protocol with what it lacks: bounds on a request's head and on connections."""
+"""uvicorn's HTTP protocol with what it lacks: bounds on a request's head and on connections.
+
+A request that offers another protocol (`Upgrade`) is read as if it had offered none.
+"""
 
 import asyncio
 import json
-from typing import Any
+from typing import Any, cast
 
+import httptools
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
+from packhorse.runtime.open_connections import OpenConnections
+from packhorse.runtime.places import SURPLUS
 from packhorse.runtime.problems import MEDIA_TYPE, generic_kind
 
 MAX_HEAD_BYTES = 64 * 1024
@@ -13,36 +19,48 @@ HEAD_TIMEOUT_S = 10.0
 STALL_TIMEOUT_S = 120.0
 """How long a client may leave an answer unread once the connection's buffer is full."""
 
-MAX_CONNECTIONS = 900
-
 
 class BoundedProtocol(HttpToolsProtocol):
     """Closes a connection whose request line and headers are too long or too slow.
 
-    The parser alone keeps any amount of them, and waits for them for ever. Also closes one whose
-    client does not read the answer.
+    The parser alone keeps any amount of them, and waits for them for ever. So it does with
+    trailers, which nobody here reads. Also closes one whose client does not read the answer.
     """
 
-    def __init__(self, *arguments: Any, **named: Any) -> None:
+    def __init__(self, *arguments: Any, among: OpenConnections | None = None, **named: Any) -> None:
         super().__init__(*arguments, **named)
+        self._among = OpenConnections() if among is None else among
         self._in_head = True
         self._request_ended = False
         self._head_bytes = 0
+        self._framing_bytes = 0
         self._head_timer: asyncio.TimerHandle | None = None
         self._stall_timer: asyncio.TimerHandle | None = None
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         """Take the connection, or close it when there are too many."""
         super().connection_made(transport)
-        if len(self.connections) > MAX_CONNECTIONS:
-            transport.abort()
-        else:
+        if self._among.opened(self, self.client[0] if self.client else ""):
             self._await_head()
+        else:
+            transport.abort()
 
     def connection_lost(self, exc: Exception | None) -> None:
         """Forget the timers."""
         self._head_came()
+        self._among.closed(self)
         super().connection_lost(exc)  # resumes writing
+
+    def close_silent(self) -> None:
+        """Make room for another connection."""
+        self._head_came()
+        self.transport.close()
+
+    def on_response_complete(self) -> None:
+        """Note that nothing is under way, unless the next request waits already."""
+        super().on_response_complete()
+        if self.cycle.response_complete:
+            self._among.silent(self)
 
     def pause_writing(self) -> None:
         """Give the client a while to read on."""
@@ -59,29 +77,77 @@ class BoundedProtocol(HttpToolsProtocol):
     def data_received(self, data: bytes) -> None:
         """Parse, and count while the head is incomplete."""
         self._request_ended = False
-        super().data_received(data)
-        if self.transport.is_closing() or not self._in_head or self._request_ended:
+        self._framing_bytes += len(data)
+        self._unset_keepalive_if_required()
+        try:
+            self._parse(data)
+        except httptools.HttpParserError:
+            self._refuse(400, "this is no HTTP request")
+        if self.transport.is_closing() or self._request_ended:
             return
-        self._head_bytes += len(data)
-        if self._head_bytes > MAX_HEAD_BYTES:
-            self._refuse(431)
-        elif self._head_timer is None:
-            self._await_head()
+        if self._in_head:
+            self._count_head(len(data))
+        elif self._framing_bytes > MAX_HEAD_BYTES:
+            self._refuse(431, "the body's chunks and trailers hold too much beside the body")
+
+    def on_header(self, name: bytes, value: bytes) -> None:
+        """Keep a header; what follows the body came too late to be one."""
+        if self._in_head:
+            super().on_header(name, value)
+
+    def on_body(self, body: bytes) -> None:
+        """Take a part of the body: what is beside it is counted from here on."""
+        self._framing_bytes = 0
+        super().on_body(body)
 
     def on_headers_complete(self) -> None:
         """Stop the watch on the head."""
-        self._in_head = False
+        if self.parser.should_upgrade():
+            return  # the head is parsed again, without the offer
+        self._in_head, self._framing_bytes = False, 0
         self._head_came()
+        cast(dict[str, Any], self.scope)[SURPLUS] = self._among.speaking(self)
         super().on_headers_complete()
 
     def on_message_complete(self) -> None:
         """Watch the next head, from its first byte on."""
+        if self.parser.should_upgrade():
+            return
         super().on_message_complete()
         self._in_head, self._head_bytes, self._request_ended = True, 0, True
 
-    def send_400_response(self, msg: str) -> None:
-        """Answer what is no HTTP, in the form of every other error."""
-        self._refuse(400, msg)
+    def _parse(self, data: bytes) -> None:
+        """Parse; at each request that offers a protocol, go on with what follows its head.
+
+        The parser takes all that follows an offer for the other protocol, the body too.
+        """
+        rest = memoryview(data)
+        while True:
+            try:
+                self.parser.feed_data(rest)
+            except httptools.HttpParserUpgrade as offer:
+                rest = rest[offer.args[0] :]
+            else:
+                return
+            if self.parser.get_method() == b"CONNECT":
+                self._refuse(405)
+                return
+            self._parse_without_offer()
+
+    def _parse_without_offer(self) -> None:
+        method, version = self.parser.get_method(), self.parser.get_http_version().encode()
+        lines = [b"%b %b HTTP/%b" % (method, self.url, version)]
+        lines += [b"%b: %b" % pair for pair in self.headers if pair[0] != b"upgrade"]
+        self.parser = httptools.HttpRequestParser(self)
+        self.parser.set_dangerous_leniencies(lenient_data_after_close=True)  # as uvicorn has it
+        self.parser.feed_data(b"\r\n".join([*lines, b"", b""]))
+
+    def _count_head(self, received: int) -> None:
+        self._head_bytes += received
+        if self._head_bytes > MAX_HEAD_BYTES:
+            self._refuse(431)
+        elif self._head_timer is None:
+            self._await_head()
 
     def _await_head(self) -> None:
         self._head_timer = self.loop.call_later(HEAD_TIMEOUT_S, self._refuse, 408)

@@ -4,7 +4,6 @@ import logging
 import re
 import secrets
 import time
-from dataclasses import dataclass
 from urllib.parse import unquote_to_bytes
 
 from opentelemetry import context as otel
@@ -12,9 +11,12 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from packhorse.runtime import metrics, tracing
+from packhorse.runtime import audit, metrics, tracing
+from packhorse.runtime.hosts import check_host
+from packhorse.runtime.limits import DEFAULT_LIMITS
+from packhorse.runtime.places import SURPLUS, RequestPlace, Shares, enter
 from packhorse.runtime.problems import TABLE, Problem, Table, problem_from, render
-from packhorse.runtime.request_body import GRACE_S, RequestBody
+from packhorse.runtime.request_body import RequestBody
 
 logger = logging.getLogger(__name__)
 
@@ -26,6 +28,8 @@ _DEFAULT_HEADERS = (
     (b"content-security-policy", b"default-src 'none'; frame-ancestors 'none'"),
     (b"referrer-policy", b"no-referrer"),
 )
+_PART_BYTES = 256 * 1024
+_warnings = audit.RefusalLimit()
 _TRACE_HEADERS = ((b"traceparent", "traceparent"), (b"tracestate", "tracestate"))
 REQUEST_ID = "packhorse.request_id"
 """Key of the request's id in the ASGI scope."""
@@ -34,25 +38,12 @@ PROBES = frozenset({"/livez", "/readyz", "/startupz", "/metrics"})
 """Answered even when the service has as many requests as it takes."""
 
 
-@dataclass(frozen=True, slots=True)
-class Limits:
-    """What one service takes on."""
-
-    body_bytes: int = 1024 * 1024
-    body_grace_s: float = GRACE_S
-    in_flight: int = 500
-    """Requests at a time; further ones are answered 503."""
-
-
-DEFAULT_LIMITS = Limits()
-
-
 class Edge:
     """ASGI middleware; see the module."""
 
-    def __init__(self, app: ASGIApp, *, limits: Limits, table: Table = TABLE) -> None:
-        self._app, self._limits, self._table = app, limits, table
-        self._in_flight = 0
+    def __init__(self, app: ASGIApp, *, table: Table = TABLE) -> None:
+        self._app, self._table = app, table
+        self._shares: Shares | None = None
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Serve one request."""
@@ -63,23 +54,24 @@ class Edge:
         scope[REQUEST_ID] = _request_id(headers.get(b"x-request-id", b""))
         trace = {name: headers[raw] for raw, name in _TRACE_HEADERS if raw in headers}
         token = otel.attach(tracing.extract(trace))
-        self._in_flight += 1
         metrics.HTTP_IN_FLIGHT.inc()
         try:
             await self._answer(scope, receive, send)
         finally:
-            self._in_flight -= 1
             metrics.HTTP_IN_FLIGHT.dec()
             otel.detach(token)
 
     async def _answer(self, scope: Scope, receive: Receive, send: Send) -> None:
         began = time.perf_counter()
-        body = RequestBody(scope, receive, self._limits.body_bytes, self._limits.body_grace_s)
+        shares = self._shares_of(scope)
+        body = RequestBody(scope, receive, shares.limits)
         answer = _Answer(scope, body, send)
         try:
+            self._check_host(scope, shares)
             _check_encoding(scope)
-            if self._in_flight > self._limits.in_flight and scope["path"] not in PROBES:
-                raise Problem(503, detail="as many requests as this service takes; try again")
+            if scope["path"] not in PROBES:
+                answer.place = self._place(scope, shares)
+                body.share(shares)
             await self._app(scope, body.receive, answer.send)
         except Exception as error:
             if answer.status:
@@ -87,7 +79,33 @@ class Edge:
             response = respond(scope, error, self._table)
             await response(scope, body.receive, answer.send)
         finally:
+            body.release()
+            answer.leave()
             _count(scope, answer.status, time.perf_counter() - began)
+            audit.request_ended(
+                scope, answer.status, request_id=scope[REQUEST_ID], location=answer.location
+            )
+
+    def _shares_of(self, scope: Scope) -> Shares:
+        """Return what the app's requests share; its limits are known once it is served."""
+        if self._shares is None:
+            self._shares = Shares(getattr(scope["app"].state, "limits", DEFAULT_LIMITS))
+        return self._shares
+
+    def _check_host(self, scope: Scope, shares: Shares) -> None:
+        """Check by which name it is called; probes come by the address of the machine."""
+        anybody: bool = scope["app"].state.authenticator.is_off
+        if anybody or scope["path"] not in PROBES:
+            check_host(scope, shares.limits.allowed_hosts, anybody=anybody)
+
+    def _place(self, scope: Scope, shares: Shares) -> RequestPlace:
+        if scope.get(SURPLUS):
+            raise Problem(
+                429,
+                detail="as many connections as this service takes are open; try again",
+                headers={"Retry-After": "2", "Connection": "close"},
+            )
+        return enter(scope, shares)
 
 
 class _Answer:
@@ -96,30 +114,59 @@ class _Answer:
     def __init__(self, scope: Scope, body: RequestBody, send: Send) -> None:
         self._scope, self._body, self._send = scope, body, send
         self.status = 0
+        self.location = ""
+        self.place: RequestPlace | None = None
+
+    def leave(self) -> None:
+        """Give the request's place back."""
+        if self.place is not None:
+            self.place.leave()
 
     async def send(self, message: Message) -> None:
         if message["type"] == "http.response.start":
             self.status = message["status"]
             headers = list(message.get("headers", ()))
-            present = {name.lower() for name, _ in headers}
+            present = {name.lower(): value for name, value in headers}
+            self.location = present.get(b"location", b"").decode("latin-1")
             headers += [pair for pair in _DEFAULT_HEADERS if pair[0] not in present]
             headers.append((b"x-request-id", self._scope[REQUEST_ID].encode()))
-            if self.status >= 400 and self._body.unread:
+            if self._body.unread:
+                if self.status >= 400:
+                    self.leave()
                 await self._body.drain()
-            if self.status >= 400 and self._body.unread:
+            if self._body.unread:
                 headers.append((b"connection", b"close"))
             message = {**message, "headers": headers}
+        await self._send_in_parts(message)
+
+    async def _send_in_parts(self, message: Message) -> None:
+        """Send a long answer as its client reads it, so that its places are taken until then.
+
+        What is handed on at once is kept for the client, and the request is over.
+        """
+        body = message.get("body", b"")
+        for start in range(0, len(body) - _PART_BYTES, _PART_BYTES):
+            part = body[start : start + _PART_BYTES]
+            await self._send({**message, "body": part, "more_body": True})
+        if len(body) > _PART_BYTES:
+            rest = (len(body) - 1) // _PART_BYTES * _PART_BYTES
+            message = {**message, "body": body[rest:]}
         await self._send(message)
 
 
 def respond(scope: Scope, error: Exception, table: Table) -> Response:
     """Return the problem that `error` is, and log what the caller must not see."""
     problem = problem_from(error, table)
+    audit.refused(scope, problem.kind.slug)
     where = {"method": scope["method"], "path": scope["path"], "request_id": scope[REQUEST_ID]}
     if problem.status_code == 500:
         logger.error("a request failed", extra=where, exc_info=error)
-    elif problem.status_code > 500:
-        logger.warning("a request can't be served now", extra={**where, "error": str(error)})
+    elif (
+        problem.status_code > 500
+        and (left_out := _warnings.take(problem.kind.slug, "")) is not None
+    ):
+        told = {**where, "error": str(error), "left_out_before": left_out}
+        logger.warning("a request can't be served now", extra=told)
     return render(problem, request_id=scope[REQUEST_ID], trace_id=tracing.trace_id())
 
 

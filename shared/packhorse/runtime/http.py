@@ -1,7 +1,7 @@
-"""The HTTP application that every room builds on: probes, problems, limits, OpenAPI."""
+"""The HTTP application that every service builds on: probes, problems, limits, OpenAPI."""
 
 import asyncio
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
 from typing import Any
 
@@ -16,14 +16,16 @@ from starlette.routing import Match
 
 import packhorse
 from packhorse.runtime.auth import Authenticator, require
-from packhorse.runtime.edge import DEFAULT_LIMITS, Edge, Limits, respond_to
-from packhorse.runtime.metrics import BUILD
+from packhorse.runtime.edge import Edge, respond_to
+from packhorse.runtime.limits import DEFAULT_LIMITS, ServiceLimits
+from packhorse.runtime.metrics import BUILD, Reported
 from packhorse.runtime.openapi import complete, operation_id
-from packhorse.runtime.problems import GENERIC, TABLE, Kind, Problem, Table
+from packhorse.runtime.problems import GENERIC, TABLE, Problem, ProblemKind, Table
 from packhorse.runtime.readiness import Readiness
 from packhorse.runtime.validation import StrictRoute, problem_of_validation
 
-_NO_PROBLEMS: Mapping[type[Exception], Kind] = {}
+_NO_CHECKS: Mapping[str, Callable[[], None]] = {}
+_NO_PROBLEMS: Mapping[type[Exception], ProblemKind] = {}
 Lifespan = Callable[[FastAPI], AbstractAsyncContextManager[Any]]
 
 _METHODS = ("DELETE", "GET", "HEAD", "OPTIONS", "PATCH", "POST", "PUT")
@@ -33,37 +35,44 @@ _DOCS_POLICY = (
 )
 
 
-def create_app(
+def create_app(  # noqa: PLR0913
     *,
     title: str,
     description: str,
     authenticator: Authenticator,
     readiness: Mapping[str, Callable[[], None]],
     lifespan: Lifespan | None = None,
-    problems: Mapping[type[Exception], Kind] = _NO_PROBLEMS,
-    limits: Limits = DEFAULT_LIMITS,
+    problems: Mapping[type[Exception], ProblemKind] = _NO_PROBLEMS,
+    limits: ServiceLimits = DEFAULT_LIMITS,
     docs: bool = False,
     agent: str | None = None,
+    warnings: Mapping[str, Callable[[], None]] = _NO_CHECKS,
+    documentation: Sequence[str] = (),
 ) -> FastAPI:
-    """Return an app that has everything but the room's own routes.
+    """Return an app that has everything but the service's own routes.
 
-    `readiness` names checks that raise when the process can't work now; they run in threads.
-    `problems` adds the room's exceptions to the table of `packhorse.runtime.problems`; a
+    `readiness` names checks that raise when requests should not come here now; they run in
+    threads, as do `warnings`, which `/readyz?verbose` shows and which make nothing unready.
+    `problems` adds the service's exceptions to the table of `packhorse.runtime.problems`; a
     subclass found there wins over its parents. `docs` serves pages at /docs. `agent` is the
-    publisher agent that the app is for: tokens for other agents are refused.
+    publisher agent that the app is for: tokens for other agents are refused. `documentation` names
+    the packages whose `documentation.json` completes the OpenAPI document.
     """
     table: Table = {**TABLE, **problems}
     app = _bare_app(title, description, lifespan)
+    app.state.problems = table
     app.state.authenticator = authenticator
     app.state.agent = agent
-    app.state.readiness = Readiness(readiness)
+    app.state.readiness = Readiness(readiness, warnings=warnings)
     app.state.stopping = asyncio.Event()
-    app.add_middleware(Edge, limits=limits, table=table)
+    app.state.limits = limits
+    app.state.document = b""
+    app.add_middleware(Edge, table=table)
     _handle_errors(app, table)
     _serve_itself(app, table)
     if docs:
         _serve_docs(app)
-    complete(app)
+    complete(app, documentation)
     BUILD.info({"version": packhorse.__version__})
     return app
 
@@ -73,6 +82,7 @@ def _bare_app(title: str, description: str, lifespan: Lifespan | None) -> FastAP
         title=title,
         description=description,
         version=packhorse.__version__,
+        openapi_url=None,
         docs_url=None,
         redoc_url=None,
         lifespan=lifespan,
@@ -122,6 +132,7 @@ def _serve_itself(app: FastAPI, table: Table) -> None:
         return JSONResponse({"type": kind.type, "title": kind.title, "status": kind.status})
 
     app.add_route("/", _version)
+    app.add_route("/openapi.json", _document)
     app.add_route("/livez", _alive)
     app.add_route("/startupz", _alive)  # nothing is served before the components have started
     app.add_route("/readyz", _ready)
@@ -133,6 +144,14 @@ def _serve_itself(app: FastAPI, table: Table) -> None:
 
 async def _version(request: Request) -> Response:
     return JSONResponse({"service": request.app.title, "version": packhorse.__version__})
+
+
+async def _document(request: Request) -> Response:
+    """Return the OpenAPI document, written once: it is long, and who asks needs no token."""
+    state = request.app.state
+    if not state.document:
+        state.document = JSONResponse(request.app.openapi()).body
+    return Response(state.document, media_type="application/json")
 
 
 async def _alive(_: Request) -> Response:
@@ -147,11 +166,13 @@ async def _ready(request: Request) -> Response:
     body: dict[str, Any] = {"status": "ok" if ready else "unavailable"}
     if "verbose" in request.query_params:
         body["checks"] = {name: reason or "ok" for name, reason in failures.items()}
+        if warnings := await request.app.state.readiness.warnings():
+            body["warnings"] = warnings
     return JSONResponse(body, 200 if ready else 503)
 
 
 async def _metrics() -> Response:
-    return Response(generate_latest(), media_type=CONTENT_TYPE_LATEST)
+    return Response(generate_latest(Reported()), media_type=CONTENT_TYPE_LATEST)
 
 
 def _serve_docs(app: FastAPI) -> None:

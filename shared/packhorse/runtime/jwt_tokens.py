@@ -10,7 +10,7 @@ from jwt.exceptions import PyJWKClientConnectionError, PyJWKError, PyJWTError
 
 from packhorse.clock import Clock, SystemClock
 from packhorse.errors import Transient
-from packhorse.runtime.principal import Principal
+from packhorse.runtime.principal import Principal, is_root
 
 logger = logging.getLogger(__name__)
 
@@ -104,10 +104,14 @@ def _scopes(claims: dict[str, Any]) -> frozenset[str]:
 
 
 def _roots(claims: dict[str, Any]) -> tuple[str, ...]:
+    """Return the roots that the claim names; what is no path opens nothing."""
     roots = claims.get("roots", ["/"])
     if not isinstance(roots, list):
         return ()
-    return tuple(root for root in roots if isinstance(root, str))
+    named = tuple(root for root in roots if isinstance(root, str) and is_root(root))
+    if len(named) < len(roots):
+        logger.info("a JWT names roots that are no paths", extra={"count": len(roots) - len(named)})
+    return named
 
 
 def _agents(claims: dict[str, Any]) -> tuple[str, ...] | None:

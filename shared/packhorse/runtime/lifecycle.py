@@ -35,12 +35,20 @@ class Watched(Protocol):
 class Worker:
     """A component that runs `work` in a thread; `work` ends soon after its event is set.
 
-    An exception that leaves `work`, or an end before the event is set, is the worker's death.
+    `wake` lets it notice the event where it waits for something else. An exception that leaves
+    `work` is the worker's death; so is an end before the event is set, unless it `may_end`.
     """
 
-    def __init__(self, name: str, work: Callable[[threading.Event], None]) -> None:
+    def __init__(
+        self,
+        name: str,
+        work: Callable[[threading.Event], None],
+        *,
+        wake: Callable[[], object] | None = None,
+        may_end: bool = False,
+    ) -> None:
         self.name = name
-        self._work = work
+        self._work, self._wake, self._may_end = work, wake, may_end
         self._stopping = threading.Event()
         self._failure: BaseException | None = None
         self._thread = threading.Thread(target=self._run, name=name, daemon=True)
@@ -52,6 +60,8 @@ class Worker:
     def ask_to_end(self) -> None:
         """Set the event and return at once."""
         self._stopping.set()
+        if self._wake is not None:
+            self._wake()
 
     def stop(self, timeout: float) -> None:
         """Set the event and wait for the thread."""
@@ -70,8 +80,26 @@ class Worker:
             logger.exception("a worker died", extra={"worker": self.name})
             self._failure = error
         else:
-            if not self._stopping.is_set():
+            if not (self._may_end or self._stopping.is_set()):
                 self._failure = RuntimeError(f"{self.name} ended by itself")
+
+
+class WorkerComponent:
+    """A component whose start, end and death are those of one worker, which its class makes."""
+
+    _worker: Worker
+
+    def start(self) -> None:
+        """Start the thread; returns at once, whatever the work waits for."""
+        self._worker.start()
+
+    def stop(self, timeout: float) -> None:
+        """End the thread; what is under way is waited for up to `timeout` seconds."""
+        self._worker.stop(timeout)
+
+    def failure(self) -> BaseException | None:
+        """Return what the thread died of, or None while it is well."""
+        return self._worker.failure()
 
 
 class Lifecycle:

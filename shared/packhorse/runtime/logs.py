@@ -9,6 +9,8 @@ from typing import Any, Literal
 import structlog
 
 from packhorse.runtime import tracing
+from packhorse.runtime.audit import LOGGER as AUDIT
+from packhorse.runtime.plain_text import plain
 
 _LIBRARIES = ("uvicorn", "uvicorn.error", "uvicorn.access", "asyncio")
 
@@ -33,6 +35,7 @@ def configure(format: Literal["json", "console"] = "json", level: str = "INFO") 
     root = logging.getLogger()
     root.handlers[:] = [handler]
     root.setLevel(level)
+    logging.getLogger(AUDIT).setLevel(logging.INFO)  # whatever is left out of the others
     for name in _LIBRARIES:
         library = logging.getLogger(name)
         library.handlers.clear()
@@ -56,8 +59,9 @@ def _last_steps(renderer: Any, format: str) -> list[Callable[..., Any]]:  # noqa
         structlog.stdlib.ProcessorFormatter.remove_processors_meta,
         _drop_colour,
     ]
-    if format == "json":
-        steps.append(structlog.processors.format_exc_info)
+    steps.append(structlog.processors.format_exc_info)
+    if format != "json":  # JSON has no character that steers a terminal
+        steps.append(_show_plainly)
     return [*steps, renderer]
 
 
@@ -66,6 +70,14 @@ def _add_trace(_logger: Any, _method: str, event: dict[str, Any]) -> dict[str, A
     if trace:
         event["trace_id"] = trace
     return event
+
+
+def _show_plainly(_logger: Any, _method: str, event: dict[str, Any]) -> dict[str, Any]:
+    """Keep what others wrote from steering the terminal, tracebacks with their messages too."""
+    return {
+        plain(name): value if isinstance(value, int | float | None) else plain(str(value))
+        for name, value in event.items()
+    }
 
 
 def _drop_colour(_logger: Any, _method: str, event: dict[str, Any]) -> dict[str, Any]:

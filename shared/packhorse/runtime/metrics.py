@@ -1,6 +1,50 @@
-"""The catalogue of metrics: one place for every name, unit and label (labels are bounded)."""
+"""The catalogue of metrics: one place for every name, unit and label (labels are bounded).
 
-from prometheus_client import Counter, Gauge, Histogram, Info
+A program reports those that it knows: a gauge that nobody sets would say 0 of something else.
+"""
+
+from collections.abc import Iterator
+
+from prometheus_client import (
+    REGISTRY,
+    Counter,
+    Gauge,
+    Histogram,
+    Info,
+    Metric,
+    disable_created_metrics,
+)
+from prometheus_client.registry import Collector
+
+disable_created_metrics()  # type: ignore[no-untyped-call]
+
+_OWN = "packhorse_"
+_reported = {
+    "packhorse_build",
+    "packhorse_http_",
+    "packhorse_periodic_",
+    "packhorse_audit_",
+}
+
+
+def report(*prefixes: str) -> None:
+    """Let this process report the metrics whose names begin so, from now on.
+
+    Called by the component that sets them, when it is made.
+    """
+    _reported.update(prefixes)
+
+
+class Reported(Collector):
+    """What a scrape of this process shows: what it knows, and what Python says of itself."""
+
+    def collect(self) -> Iterator[Metric]:
+        """Yield the families that are reported."""
+        prefixes = tuple(_reported)
+        for family in REGISTRY.collect():
+            if not family.name.startswith(_OWN) or family.name.startswith(prefixes):
+                yield family
+
 
 BUILD = Info("packhorse_build", "What runs here")
 
@@ -14,6 +58,9 @@ HTTP_SECONDS = Histogram(
     buckets=(0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 10, 60),
 )
 HTTP_IN_FLIGHT = Gauge("packhorse_http_requests_in_flight", "Requests being answered now")
+AUDIT_LEFT_OUT = Counter(
+    "packhorse_audit_left_out", "Refusals without a line in the audit log, for there were too many"
+)
 PERIODIC_FAILURES = Counter("packhorse_periodic_failures", "Rounds that failed", ["name"])
 
 PUBLISHER_REQUESTS = Counter(
@@ -32,7 +79,7 @@ PUBLISHER_APPEND_SECONDS = Histogram(
 )
 PUBLISHER_EARLY_EXPORTS = Counter(
     "packhorse_publisher_early_exports",
-    "Large requests exported without the append slot, and how it ended",
+    "Large requests exported without the append lock, and how it ended",
     ["outcome"],
 )
 PUBLISHER_OUTBOX_ENTRIES = Gauge(
@@ -42,10 +89,14 @@ PUBLISHER_OUTBOX_OLDEST_SECONDS = Gauge(
     "packhorse_publisher_outbox_oldest_seconds", "Age of the oldest of them"
 )
 PUBLISHER_QUEUE_ENTRIES = Gauge(
-    "packhorse_publisher_queue_entries", "Entries of a queue", ["subscriber", "clearable"]
+    "packhorse_publisher_queue_entries",
+    "Packages of a queue, at least",
+    ["agent", "subscriber", "clearable"],
 )
 PUBLISHER_QUEUE_OLDEST_SECONDS = Gauge(
-    "packhorse_publisher_queue_oldest_seconds", "Age of a queue's head", ["subscriber"]
+    "packhorse_publisher_queue_oldest_seconds",
+    "Lag: seconds since its head entered the journal",
+    ["agent", "subscriber"],
 )
 PUBLISHER_SUBSCRIBERS = Gauge("packhorse_publisher_subscribers", "Subscribers known")
 PUBLISHER_CACHE_ENTRIES = Gauge("packhorse_publisher_cache_entries", "Entries in the queue cache")
@@ -57,7 +108,7 @@ PUBLISHER_STATUSES_RECORDED = Counter(
     "packhorse_publisher_statuses_recorded", "Records of the status topic that were taken in"
 )
 PUBLISHER_STATUSES_LAG = Gauge(
-    "packhorse_publisher_statuses_lag_entries", "Records of the status topic still to take in"
+    "packhorse_publisher_statuses_behind_records", "Records of the status topic still to take in"
 )
 PUBLISHER_EVENTS = Counter(
     "packhorse_publisher_events", "Packages told on the event topic as distributed"
@@ -74,10 +125,14 @@ PUBLISHER_EVENT_STREAMS = Gauge(
 
 SUBSCRIBER_OFFSET = Gauge("packhorse_subscriber_offset", "Last processed offset", ["agent"])
 SUBSCRIBER_LAG_ENTRIES = Gauge(
-    "packhorse_subscriber_lag_entries", "Records still to process", ["agent"]
+    "packhorse_subscriber_behind_records",
+    "Records of the log still to process, all agents'",
+    ["agent"],
 )
 SUBSCRIBER_LAG_SECONDS = Gauge(
-    "packhorse_subscriber_lag_seconds", "Age of the oldest record still to process", ["agent"]
+    "packhorse_subscriber_lag_seconds",
+    "Seconds since the package in front entered the journal, 0 when there is none",
+    ["agent"],
 )
 SUBSCRIBER_IMPORT_SECONDS = Histogram(
     "packhorse_subscriber_import_seconds", "Time of an import transaction", ["status"]
@@ -107,7 +162,17 @@ SUBSCRIBER_JOURNAL_SECONDS = Histogram(
     buckets=(0.001, 0.005, 0.01, 0.025, 0.05, 0.1, 0.5, 1, 10, 60, 600),
 )
 SUBSCRIBER_STATE = Gauge(
-    "packhorse_subscriber_state", "1 for the state that a lane is in", ["agent", "state"]
+    "packhorse_subscriber_state", "1 for the state that a subscription is in", ["agent", "state"]
+)
+SUBSCRIBER_READY = Gauge(
+    "packhorse_subscriber_ready",
+    "1 once /readyz lets readers come, and why; 0 and why not",
+    ["reason"],
+)
+SUBSCRIBER_READY_SECONDS = Gauge(
+    "packhorse_subscriber_ready_seconds",
+    "How long after its start the subscriber was ready; absent until then",
+    ["reason"],
 )
 SUBSCRIBER_SNAPSHOTS = Counter(
     "packhorse_subscriber_snapshots", "Snapshots loaded, or not", ["outcome"]
@@ -120,7 +185,8 @@ CLEANUP_RUNS = Counter("packhorse_cleanup_runs", "Cleanup runs", ["outcome"])
 CLEANUP_REMOVED = Counter("packhorse_cleanup_removed", "Stored packages removed", ["reason"])
 CLEANUP_REMOVED_BYTES = Counter("packhorse_cleanup_removed_bytes", "Their bytes", ["reason"])
 CLEANUP_LAST_SUCCESS = Gauge(
-    "packhorse_cleanup_last_success_seconds", "When the last successful run ended, since 1970"
+    "packhorse_cleanup_last_success_seconds",
+    "When the last successful run ended that removed, on whichever replica, since 1970",
 )
 
 TOPOLOGY_EVENT_STREAMS = Gauge(
@@ -140,7 +206,9 @@ PIPELINE_BATCH_SECONDS = Histogram(
     buckets=(0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60, 300),
 )
 PIPELINE_LAG_RECORDS = Gauge(
-    "packhorse_pipeline_lag_records", "Records that a streaming query has still to read", ["query"]
+    "packhorse_pipeline_behind_records",
+    "Records that a streaming query has still to read",
+    ["query"],
 )
 PIPELINE_LAST_BATCH = Gauge(
     "packhorse_pipeline_last_batch_seconds",

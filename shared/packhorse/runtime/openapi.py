@@ -1,81 +1,96 @@
-"""The OpenAPI document: stable operation ids, problems as the one form of error, and streams."""
+"""The OpenAPI document: what clients are generated from, so each statement is one they can use.
 
-from collections.abc import Sequence
+Operation ids are stable, problems are the one form of error, integers say how wide they are, and
+streams are described as OpenAPI 3.1 can.
+"""
+
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from fastapi import FastAPI
-from fastapi.routing import APIRoute
+from pydantic import BaseModel
+from starlette.routing import Route
 
+from packhorse.runtime.documentation import Json, operations, read_documentation
 from packhorse.runtime.problems import ProblemDocument, documented
 
-_METHODS = ("get", "put", "post", "patch", "delete", "head", "options")
+SERVERS = [{"url": "/", "description": "The service that serves this document"}]
 _REPLACED = ("HTTPValidationError", "ValidationError")
+_REFERENCE = "#/components/schemas/{model}"
+_INT32 = 2**31
+_INT64 = 2**63
+_UPPER, _LOWER = ("maximum", "exclusiveMaximum"), ("minimum", "exclusiveMinimum")
+_STREAM = "text/event-stream"
+_EVENTS = "x-events"
 
 
-def operation_id(route: APIRoute) -> str:
+def operation_id(route: Route) -> str:
     """Return the function's name in camelCase: clients are generated from it."""
     first, *rest = route.name.split("_")
     return first + "".join(word.capitalize() for word in rest)
 
 
-def event_kind(
-    name: str, data: dict[str, Any], *, has_id: bool = True, always: bool = True
-) -> dict[str, Any]:
-    """Describe one kind of server-sent event by its name and the JSON schema of its data.
+def event_stream(kinds: Mapping[str, type[BaseModel]], service: str = "service") -> Json:
+    """Describe a stream of server-sent events, by the events' names and the models of their data.
 
-    `always` tells whether every event that can have an id has one.
+    OpenAPI 3.1 has no schema for the events of a stream: the body is a text, `x-events` names the
+    schema of each event's data. `service` is who ends the stream.
     """
-    told: dict[str, Any] = {
-        "event": {"const": name},
-        "data": {
-            "type": "string",
-            "contentMediaType": "application/json",
-            "contentSchema": data,
-        },
+    schemas = {
+        name: model.model_json_schema(ref_template=_REFERENCE) for name, model in kinds.items()
     }
-    required = list(told)
-    if has_id:
-        told["id"] = {"type": "string", "description": "Send it back as Last-Event-ID"}
-        required += ["id"] if always else []
-    return {"type": "object", "required": required, "properties": told}
-
-
-def event_stream(kinds: Sequence[dict[str, Any]], service: str = "service") -> dict[str, Any]:
-    """Describe a stream of server-sent events as OpenAPI 3.2 does; `service` is who ends it."""
+    named = ", ".join(f"`{name}`: {model.__name__}" for name, model in kinds.items())
+    body = {"type": "string", "description": f"Server-sent events; their data is JSON: {named}"}
     return {
         "description": "The events, until the client goes. The stream ends by itself after some "
         f"minutes and when the {service} ends: connect again with the last id as Last-Event-ID",
-        "content": {"text/event-stream": {"itemSchema": {"oneOf": list(kinds)}}},
+        "content": {_STREAM: {"schema": {**body, _EVENTS: schemas}}},
     }
 
 
-def complete(app: FastAPI) -> None:
-    """Make `app.openapi()` document every error as a problem."""
+def complete(app: FastAPI, packages: Sequence[str] = ()) -> None:
+    """Make `app.openapi()` say all that clients need; `packages` have a `documentation.json`."""
     generate = app.openapi
+    documentation = read_documentation(packages)
+    completed: Json | None = None
 
-    def openapi() -> dict[str, Any]:
-        document = generate()
-        schemas = document.setdefault("components", {}).setdefault("schemas", {})
-        if "ProblemDocument" not in schemas:
-            _add_problem_schema(schemas)
-            for path in document["paths"].values():
-                for method in _METHODS:
-                    if method in path:
-                        _complete_operation(path[method])
+    def openapi() -> Json:
+        nonlocal completed
+        document = generate()  # the same object each time
+        if document is not completed:
+            completed = document
+            _complete(document)
+            documentation.add_to(document)
         return document
 
     app.openapi = openapi  # type: ignore[method-assign]
 
 
-def _add_problem_schema(schemas: dict[str, Any]) -> None:
-    schema = ProblemDocument.model_json_schema(ref_template="#/components/schemas/{model}")
-    schemas.update(schema.pop("$defs"))
-    schemas["ProblemDocument"] = schema
+def _complete(document: Json) -> None:
+    document["servers"] = SERVERS
+    schemas = document.setdefault("components", {}).setdefault("schemas", {})
+    _add_problem_schema(schemas)
+    for name, operation in operations(document):
+        _complete_operation(operation)
+        _complete_success(name, operation, schemas)
+    for schema in _integers(document):
+        _complete_integer(schema)
+
+
+def _add_problem_schema(schemas: Json) -> None:
+    _add_schema(schemas, ProblemDocument.model_json_schema(ref_template=_REFERENCE))
     for name in _REPLACED:
         schemas.pop(name, None)
 
 
-def _complete_operation(operation: dict[str, Any]) -> None:
+def _add_schema(schemas: Json, schema: Json) -> Json:
+    """Move a model's schema and those that it uses to the components; return the reference."""
+    schemas.update(schema.pop("$defs", {}))
+    schemas[schema["title"]] = schema
+    return {"$ref": _REFERENCE.format(model=schema["title"])}
+
+
+def _complete_operation(operation: Json) -> None:
     responses = operation["responses"]
     statuses = [422] if "422" in responses else []
     if "security" in operation:
@@ -88,9 +103,51 @@ def _complete_operation(operation: dict[str, Any]) -> None:
         parameter["schema"] = _without_null(parameter["schema"])
 
 
-def _without_null(schema: dict[str, Any]) -> dict[str, Any]:
+def _complete_success(name: str, operation: Json, schemas: Json) -> None:
+    for status, response in operation["responses"].items():
+        if name.startswith("HEAD ") and status.startswith("2"):
+            response.pop("content", None)
+        stream = response.get("content", {}).get(_STREAM)
+        if stream:
+            stream.pop("itemSchema", None)  # the framework's, of OpenAPI 3.2
+            events = stream["schema"][_EVENTS]
+            for event, schema in events.items():
+                events[event] = _add_schema(schemas, schema)
+
+
+def _without_null(schema: Json) -> Json:
     """Return the schema of a parameter: it can be left out, but a URL can't say null."""
     options = [option for option in schema.get("anyOf", ()) if option != {"type": "null"}]
     if len(options) != 1:
         return schema
     return {**{key: value for key, value in schema.items() if key != "anyOf"}, **options[0]}
+
+
+def _integers(found: Any) -> Iterator[Json]:
+    """Yield each schema of an integer, wherever it is."""
+    if isinstance(found, dict):
+        if found.get("type") == "integer":
+            yield found
+        for value in found.values():
+            yield from _integers(value)
+    elif isinstance(found, list):
+        for value in found:
+            yield from _integers(value)
+
+
+def _complete_integer(schema: Json) -> None:
+    """Say how wide it is, and write limits so that none is beyond what the width can hold.
+
+    An integer is 64 bits wide unless its limits say that 32 are enough.
+    """
+    for name in (*_UPPER, *_LOWER):
+        if name in schema:
+            schema[name] = int(schema[name])
+            if not -_INT64 < schema[name] < _INT64 - 1:  # a double can't tell it from 2**63
+                del schema[name]
+    small = _has(schema, _UPPER) and _has(schema, _LOWER)
+    schema["format"] = "int32" if small else "int64"
+
+
+def _has(schema: Json, limits: Sequence[str]) -> bool:
+    return any(-_INT32 <= schema[name] < _INT32 for name in limits if name in schema)

@@ -5,16 +5,17 @@ import threading
 from collections.abc import Callable
 
 from packhorse.clock import Clock, SystemClock
-from packhorse.runtime.lifecycle import Worker
+from packhorse.runtime.lifecycle import Worker, WorkerComponent
 from packhorse.runtime.metrics import PERIODIC_FAILURES
 
 logger = logging.getLogger(__name__)
 
 
-class Periodic:
+class Periodic(WorkerComponent):
     """A component that calls `action` every `interval_s` seconds after the last call ended.
 
-    An action that fails is logged and counted, and the loop goes on.
+    The first call comes after one interval, or at the start with `at_once`. An action that fails
+    is logged and counted, and the loop goes on.
     """
 
     def __init__(
@@ -31,25 +32,11 @@ class Periodic:
         self._wake = threading.Event()
         if at_once:
             self._wake.set()
-        self._worker = Worker(name, self._run)
-
-    def start(self) -> None:
-        """Start the loop; the first call comes after one interval, or now with `at_once`."""
-        self._worker.start()
+        self._worker = Worker(name, self._run, wake=self._wake.set)
 
     def kick(self) -> None:
         """Call `action` as soon as possible; kicks during a call become one more call."""
         self._wake.set()
-
-    def stop(self, timeout: float) -> None:
-        """End the loop; a call under way is waited for up to `timeout` seconds."""
-        self._worker.ask_to_end()
-        self._wake.set()
-        self._worker.stop(timeout)
-
-    def failure(self) -> BaseException | None:
-        """Return what ended the loop, which no failing action does."""
-        return self._worker.failure()
 
     def _run(self, stopping: threading.Event) -> None:
         while True:

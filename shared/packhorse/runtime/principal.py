@@ -4,7 +4,7 @@ import enum
 from dataclasses import dataclass
 
 
-class Scope(enum.StrEnum):
+class TokenScope(enum.StrEnum):
     """What a token may allow; `admin` implies all."""
 
     CONTENT_READ = "content:read"
@@ -31,12 +31,23 @@ class Principal:
 
     def may(self, scope: str) -> bool:
         """Tell whether the caller has `scope`."""
-        return scope in self.scopes or Scope.ADMIN in self.scopes
+        return scope in self.scopes or TokenScope.ADMIN in self.scopes
 
     def may_deal_with(self, agent: str) -> bool:
         """Tell whether the caller may use the service of a publisher agent."""
         return self.agents is None or agent in self.agents
 
 
-ANYBODY = Principal("anonymous", frozenset({Scope.ADMIN}))
+def is_root(path: str) -> bool:
+    """Tell whether `path` can be a root: `/`, or absolute without an empty, `.` or `..` segment."""
+    if path == "/":
+        return True
+    first, *segments = path.split("/")
+    return not first and bool(segments) and not {"", ".", ".."} & set(segments)
+
+
+CALLER = "packhorse.caller"
+"""Key of the caller, a `Principal`, in the ASGI scope; it is there once the caller is known."""
+
+ANYBODY = Principal("anonymous", frozenset({TokenScope.ADMIN}))
 """The caller where authentication is off."""

@@ -40,7 +40,7 @@ class ProblemDocument(BaseModel):
 
 
 @dataclass(frozen=True, slots=True)
-class Kind:
+class ProblemKind:
     """A kind of problem; `slug` is the last part of its type URI and never changes."""
 
     status: int
@@ -54,35 +54,37 @@ class Kind:
         return f"/problems/{self.slug}"
 
 
-INVALID_REQUEST = Kind(422, "invalid-request", "The request does not say what it must")
-UNAVAILABLE = Kind(503, "unavailable", "Not available right now", retry_after_s=RETRY_AFTER_S)
-REFUSED = Kind(422, "refused", "The request can't be done as it is")
-INTERNAL = Kind(500, "internal", "A fault of the server")
+INVALID_REQUEST = ProblemKind(422, "invalid-request", "The request does not say what it must")
+UNAVAILABLE = ProblemKind(
+    503, "unavailable", "Not available right now", retry_after_s=RETRY_AFTER_S
+)
+REFUSED = ProblemKind(422, "refused", "The request can't be done as it is")
+INTERNAL = ProblemKind(500, "internal", "A fault of the server")
 
-GENERIC: Mapping[int, Kind] = {
-    400: Kind(400, "malformed", "The request can't be read"),
-    401: Kind(401, "unauthenticated", "A valid token is needed"),
-    403: Kind(403, "forbidden", "The token does not allow this"),
-    404: Kind(404, "not-found", "There is nothing here"),
-    405: Kind(405, "method-not-allowed", "This resource has no such method"),
-    406: Kind(406, "not-acceptable", "No such representation"),
-    408: Kind(408, "too-slow", "The request body came too slowly"),
-    409: Kind(409, "conflict", "The request conflicts with the present state"),
-    410: Kind(410, "gone", "It is no longer here"),
-    412: Kind(412, "precondition-failed", "It has changed since you read it"),
-    413: Kind(413, "too-large", "The request body is too large"),
-    415: Kind(415, "unsupported-media-type", "The request body has the wrong media type"),
-    416: Kind(416, "range-not-satisfiable", "The range lies outside"),
+GENERIC: Mapping[int, ProblemKind] = {
+    400: ProblemKind(400, "malformed", "The request can't be read"),
+    401: ProblemKind(401, "unauthenticated", "A valid token is needed"),
+    403: ProblemKind(403, "forbidden", "The token does not allow this"),
+    404: ProblemKind(404, "not-found", "There is nothing here"),
+    405: ProblemKind(405, "method-not-allowed", "This resource has no such method"),
+    406: ProblemKind(406, "not-acceptable", "No such representation"),
+    408: ProblemKind(408, "too-slow", "The request body came too slowly"),
+    409: ProblemKind(409, "conflict", "The request conflicts with the present state"),
+    410: ProblemKind(410, "gone", "It is no longer here"),
+    412: ProblemKind(412, "precondition-failed", "It has changed since you read it"),
+    413: ProblemKind(413, "too-large", "The request body is too large"),
+    415: ProblemKind(415, "unsupported-media-type", "The request body has the wrong media type"),
+    416: ProblemKind(416, "range-not-satisfiable", "The range lies outside"),
     422: INVALID_REQUEST,
-    428: Kind(428, "precondition-required", "Say which version you mean, with If-Match"),
-    429: Kind(429, "too-many-requests", "Too many requests"),
-    431: Kind(431, "head-too-large", "The request line and headers are too large"),
+    428: ProblemKind(428, "precondition-required", "Say which version you mean, with If-Match"),
+    429: ProblemKind(429, "too-many-requests", "Too many requests"),
+    431: ProblemKind(431, "head-too-large", "The request line and headers are too large"),
     500: INTERNAL,
     503: UNAVAILABLE,
-    507: Kind(507, "insufficient-storage", "The store is full"),
+    507: ProblemKind(507, "insufficient-storage", "The store is full"),
 }
 
-Table = Mapping[type[Exception], Kind]
+Table = Mapping[type[Exception], ProblemKind]
 
 TABLE: Table = {
     Transient: UNAVAILABLE,
@@ -112,22 +114,22 @@ class Problem(HTTPException):
     ) -> None:
         generic = generic_kind(status)
         super().__init__(status, detail=detail, headers=dict(headers or {}))
-        self.kind = Kind(
+        self.kind = ProblemKind(
             status, slug or generic.slug, title or generic.title, generic.retry_after_s
         )
         self.errors = tuple(errors)
 
 
-def generic_kind(status: int) -> Kind:
+def generic_kind(status: int) -> ProblemKind:
     """Return the kind that a bare status stands for."""
     known = GENERIC.get(status)
     if known is not None:
         return known
     phrase = HTTPStatus(status).phrase
-    return Kind(status, phrase.lower().replace(" ", "-"), phrase)
+    return ProblemKind(status, phrase.lower().replace(" ", "-"), phrase)
 
 
-def kind_of(error: Exception, table: Table) -> Kind | None:
+def kind_of(error: Exception, table: Table) -> ProblemKind | None:
     """Return the entry of `table` for the error's nearest class, or None."""
     for parent in type(error).__mro__:
         if parent in table:
@@ -153,14 +155,21 @@ _GUARDED_DETAIL = {
 }
 
 
-def render(problem: Problem, *, request_id: str = "", trace_id: str = "") -> Response:
-    """Return the answer to send; safe for any text in the problem."""
+def document_of(problem: Problem) -> dict[str, Any]:
+    """Return the members of the problem itself, without those of the request."""
     kind = problem.kind
     body: dict[str, Any] = {"type": kind.type, "title": kind.title, "status": kind.status}
     if problem.detail:
         body["detail"] = problem.detail[:_MAX_DETAIL]
     if problem.errors:
         body["errors"] = list(problem.errors)
+    return body
+
+
+def render(problem: Problem, *, request_id: str = "", trace_id: str = "") -> Response:
+    """Return the answer to send; safe for any text in the problem."""
+    kind = problem.kind
+    body = document_of(problem)
     if request_id:
         body["request_id"] = request_id
     if trace_id:

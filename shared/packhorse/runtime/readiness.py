@@ -5,14 +5,24 @@ import logging
 from collections.abc import Callable, Mapping
 
 from packhorse.clock import Clock, SystemClock
+from packhorse.runtime.threads import Threads
 
 logger = logging.getLogger(__name__)
 
 Check = Callable[[], None]
 """Raises when the process is not ready."""
 
+_NONE: Mapping[str, Check] = {}
+
+
+class NotReady(Exception):
+    """Raised by a check whose text is a code that anybody may be shown."""
+
+
 _LIVE_S = 1.0
 _TIMEOUT_S = 5.0
+_WARNING_S = 0.25
+"""A probe waits no longer than this for what can't make the process unready."""
 
 
 class Readiness:
@@ -23,12 +33,15 @@ class Readiness:
         checks: Mapping[str, Check],
         clock: Clock | None = None,
         *,
+        warnings: Mapping[str, Check] = _NONE,
         timeout_s: float = _TIMEOUT_S,
     ) -> None:
-        self._checks = dict(checks)
+        """Take `warnings` for checks that are shown, and do not make the process unready."""
+        self._checks, self._warnings = dict(checks), dict(warnings)
         self._timeout_s = timeout_s
         self._clock = clock or SystemClock()
-        self._running: dict[str, asyncio.Task[None]] = {}
+        self._threads = Threads("ready")
+        self._running: dict[str, asyncio.Future[None]] = {}
         self._results: dict[str, str] = {}
         self._known_at: float | None = None
         self._refreshing: asyncio.Task[None] | None = None
@@ -44,16 +57,25 @@ class Readiness:
             if self._refreshing is None or self._refreshing.done():
                 self._refreshing = asyncio.create_task(self._refresh())
             await asyncio.shield(self._refreshing)
-        return self._results
+        return {name: self._results[name] for name in self._checks}
+
+    async def warnings(self) -> dict[str, str]:
+        """Return what is wrong though the process can do its work: the check's name and error."""
+        await self.failures()
+        return {name: error for name in self._warnings if (error := self._results[name])}
 
     async def _refresh(self) -> None:
-        for name, check in self._checks.items():
-            if name not in self._running:  # one that still hangs is not started again
-                self._running[name] = asyncio.create_task(asyncio.to_thread(check))
-        if self._running:
-            await asyncio.wait(self._running.values(), timeout=self._timeout_s)
-        self._results = {name: self._result(name) for name in self._checks}
+        await self._run(self._checks, self._timeout_s)
+        await self._run(self._warnings, _WARNING_S)
+        self._results = {name: self._result(name) for name in (*self._warnings, *self._checks)}
         self._known_at = self._clock.monotonic()
+
+    async def _run(self, checks: Mapping[str, Check], timeout_s: float) -> None:
+        for name, check in checks.items():
+            if name not in self._running:  # one that still hangs is not started again
+                self._running[name] = asyncio.wrap_future(self._threads.submit(check))
+        if checks:
+            await asyncio.wait([self._running[name] for name in checks], timeout=timeout_s)
 
     def _result(self, name: str) -> str:
         task = self._running[name]
@@ -64,4 +86,4 @@ class Readiness:
         if error is None:
             return ""
         logger.warning("not ready", extra={"check": name, "error": str(error)})
-        return type(error).__name__
+        return str(error) if isinstance(error, NotReady) else type(error).__name__

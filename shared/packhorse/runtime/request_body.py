@@ -7,13 +7,9 @@ from typing import Any
 from fastapi import Request
 from starlette.types import Message, Receive, Scope
 
+from packhorse.runtime.limits import DEFAULT_LIMITS, ServiceLimits
+from packhorse.runtime.places import Shares, Who, who
 from packhorse.runtime.problems import Problem
-
-GRACE_S = 20.0
-"""How long the server waits for a body, whatever its rate."""
-
-MIN_BYTES_PER_S = 1024
-"""The rate that a body must keep up after that."""
 
 _DRAINED_BYTES = 64 * 1024
 _DRAIN_S = 0.5
@@ -25,21 +21,40 @@ class RequestBody:
     """Wraps an ASGI `receive`; raises `Problem` 413 or 408 into whoever reads the body.
 
     Only the time that the server spends waiting for the client counts, not the time that it
-    spends on what it has read.
+    spends on what it has read. A body under way, and the bytes of one that is held in memory,
+    count as its caller's until `release`.
     """
 
-    def __init__(self, scope: Scope, receive: Receive, limit: int, grace_s: float) -> None:
-        self._receive, self._limit, self._grace_s = receive, limit, grace_s
+    def __init__(
+        self, scope: Scope, receive: Receive, limits: ServiceLimits = DEFAULT_LIMITS
+    ) -> None:
+        self._scope, self._receive, self._limits = scope, receive, limits
+        self._limit = limits.body_bytes
         self._announced = _announced_length(scope)
         self._asks = any(name == b"expect" for name, _ in scope["headers"])
         self._received = 0
         self._waited_s = 0.0
         self._complete = False
+        self._by: Who = ""
+        self._under_way = False
+        self._held = 0
+        self._shares: Shares | None = None
         scope[_KEY] = self
 
     def allow(self, limit: int) -> None:
         """Take up to `limit` bytes from now on."""
         self._limit = limit
+
+    def share(self, shares: Shares) -> None:
+        """Count against what all requests share from now on."""
+        self._shares = shares
+
+    def release(self) -> None:
+        """Give back what it took: the request has ended."""
+        self._arrived()
+        if self._shares is not None and self._held:
+            self._shares.held.give_back(self._by, self._held)
+            self._held = 0
 
     @property
     def unread(self) -> bool:
@@ -69,28 +84,61 @@ class RequestBody:
         if self._complete:
             return await self._receive()
         self._check(self._announced or 0)
+        self._begin()
         message = await self._receive_in_time()
         if message["type"] == "http.request":
             self._received += len(message.get("body", b""))
             self._check(self._received)
+            self._hold(len(message.get("body", b"")))
             self._complete = not message.get("more_body", False)
+            if self._complete:
+                self._arrived()
+                self._check_arrived()
         return message
 
+    def _begin(self) -> None:
+        if self._shares is not None and not self._by and self._announced != 0:
+            by = who(self._scope)
+            self._shares.bodies.take(by)
+            self._by, self._under_way = by, True
+
+    def _hold(self, length: int) -> None:
+        """Count what is held in memory; routes that take larger bodies stream them."""
+        if self._shares is not None and length and self._limit <= self._limits.body_bytes:
+            self._shares.held.take(self._by, length)
+            self._held += length
+
+    def _arrived(self) -> None:
+        if self._shares is not None and self._under_way:
+            self._shares.bodies.give_back(self._by)
+            self._under_way = False
+
     async def _receive_in_time(self) -> Message:
-        allowed = self._grace_s + self._received / MIN_BYTES_PER_S
+        allowed = self._limits.body_grace_s + self._received / self._limits.body_rate
         loop = asyncio.get_running_loop()
         began = loop.time()
         try:
             async with asyncio.timeout(allowed - self._waited_s):
                 return await self._receive()
         except TimeoutError:
-            raise Problem(408, detail=f"send at least {MIN_BYTES_PER_S} bytes a second") from None
+            rate = self._limits.body_rate
+            raise Problem(408, detail=f"send at least {rate} bytes a second") from None
         finally:
             self._waited_s += loop.time() - began
 
+    def _check_arrived(self) -> None:
+        announced = self._announced
+        if announced is not None and self._received != announced:
+            detail = f"Content-Length announces {announced} bytes, and {self._received} came"
+            raise Problem(400, detail=detail)
+
     def _check(self, length: int) -> None:
         if length > self._limit:
-            raise Problem(413, detail=f"at most {self._limit} bytes are taken here")
+            raise Problem(
+                413,
+                detail=f"at most {self._limit} bytes are taken here; send several requests, and "
+                "put what is large into a binary",
+            )
 
 
 def allow_body(limit: int) -> Callable[[Request], Awaitable[None]]:

@@ -9,16 +9,21 @@ import socket
 import sys
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, nullcontext
+from functools import partial
 from types import FrameType
 from typing import NoReturn
 
 import uvicorn
 from fastapi import FastAPI
 
+from packhorse.runtime.configuration import ProcessConfiguration
 from packhorse.runtime.connection import STALL_TIMEOUT_S, BoundedProtocol
 from packhorse.runtime.lifecycle import Component, Lifecycle
+from packhorse.runtime.limits import DEFAULT_LIMITS, ServiceLimits, limits_of
+from packhorse.runtime.open_connections import OpenConnections
+from packhorse.runtime.threads import Threads
 
-__all__ = ["Component", "run"]
+__all__ = ["Component", "run", "run_service"]
 
 logger = logging.getLogger(__name__)
 
@@ -28,6 +33,8 @@ GRACE_S = 10
 _SIGNALS = (signal.SIGINT, signal.SIGTERM)
 _WATCH_S = 0.5
 _BACKLOG = 512
+_THREADS = min(32, (os.cpu_count() or 1) + 4)
+"""How many threads do what blocks, for asyncio; as many as its own executor has."""
 
 
 def run(
@@ -37,6 +44,7 @@ def run(
     port: int,
     components: Sequence[Component] = (),
     grace_s: int = GRACE_S,
+    limits: ServiceLimits = DEFAULT_LIMITS,
 ) -> None:
     """Start the components, serve until SIGTERM or SIGINT, stop the components.
 
@@ -44,6 +52,7 @@ def run(
     Raises `SystemExit(1)` when a component died, so that a supervisor starts the program again.
     """
     with _ending_by_signal(), _listening(host, port) as listener:
+        app.state.limits = limits
         with Lifecycle(components) as lifecycle:
             app.state.readiness.add("components", lifecycle.check)
             server = _Server(app, listener, lifecycle, grace_s)
@@ -54,16 +63,34 @@ def run(
         raise SystemExit(1)
 
 
+def run_service(
+    app: FastAPI,
+    settings: ProcessConfiguration,
+    components: Sequence[Component] = (),
+    *,
+    port: int | None = None,
+) -> None:
+    """Run a service's app where its settings say, within the limits that they set."""
+    run(
+        app,
+        host=settings.host,
+        port=settings.port if port is None else port,
+        components=components,
+        limits=limits_of(settings),
+    )
+
+
 class _Server(uvicorn.Server):
     """uvicorn with our signals, our ready line, and an eye on the components."""
 
     def __init__(
         self, app: FastAPI, listener: socket.socket, lifecycle: Lifecycle, grace_s: int
     ) -> None:
+        among = OpenConnections(app.state.limits.connections)
         super().__init__(
             uvicorn.Config(
                 app,
-                http=BoundedProtocol,
+                http=partial(BoundedProtocol, among=among),  # type: ignore[arg-type]
                 loop="uvloop",
                 ws="none",
                 log_config=None,
@@ -83,6 +110,7 @@ class _Server(uvicorn.Server):
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
         """Begin to serve, and say so."""
         loop = asyncio.get_running_loop()
+        loop.set_default_executor(Threads("blocking", _THREADS))
         for number in _SIGNALS:
             loop.add_signal_handler(number, self._stop)
         await super().startup(sockets)

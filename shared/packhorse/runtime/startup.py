@@ -9,6 +9,7 @@ from pathlib import Path
 from pydantic import ValidationError
 
 from packhorse.errors import PackhorseError, Transient
+from packhorse.runtime.reasons import reason_of
 
 CANT_START_NOW = 1
 """Exit code when a later start may succeed: a supervisor should try again."""
@@ -37,7 +38,7 @@ def plain_refusals() -> Iterator[None]:
     except ValidationError as error:
         for found in error.errors(include_url=False, include_input=False, include_context=False):
             where = ".".join(str(step) for step in found["loc"])
-            sys.stderr.write(f"setting {where or 'combination'}: {found['msg']}\n")
+            sys.stderr.write(f"setting {where or 'combination'}: {reason_of(found['msg'])}\n")
         raise SystemExit(WRONG_CONFIGURATION) from None
     except PackhorseError as error:
         sys.stderr.write(f"can't start: {error}\n")

@@ -13,11 +13,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator
 
 from packhorse.errors import Transient
 from packhorse.runtime.configuration import InvalidConfiguration
-from packhorse.runtime.principal import Principal, Scope
+from packhorse.runtime.principal import Principal, TokenScope, is_root
+from packhorse.runtime.reasons import reason_of
 
 logger = logging.getLogger(__name__)
 
@@ -34,9 +35,17 @@ class _Entry(BaseModel):
     name: str = Field(min_length=1, max_length=100)
     token: str | None = Field(default=None, min_length=20)
     sha256: Annotated[str, Field(pattern="^[0-9a-f]{64}$")] | None = None
-    scopes: frozenset[Scope]
+    scopes: frozenset[TokenScope]
     roots: tuple[str, ...] = ("/",)
     agents: tuple[str, ...] | None = None
+
+    @field_validator("roots")
+    @classmethod
+    def _check_roots(cls, roots: tuple[str, ...]) -> tuple[str, ...]:
+        for root in roots:
+            if not is_root(root):
+                raise ValueError(f"{root[:80]!r} is no root; write / or a path such as /site")
+        return roots
 
     def principal(self) -> Principal:
         return Principal(self.name, frozenset(self.scopes), self.roots, self.agents)
@@ -139,8 +148,9 @@ def _load(path: Path) -> _Loaded:
     try:
         entries = _File.model_validate_json(content).tokens
     except ValidationError as error:
-        shown = error.errors(include_input=False, include_url=False, include_context=False)
-        raise ValueError(f"not a list of tokens: {shown[:3]}") from None
+        wrong = error.errors(include_input=False, include_url=False, include_context=False)[:3]
+        told = [f"{'.'.join(map(str, one['loc']))}: {reason_of(str(one['msg']))}" for one in wrong]
+        raise ValueError(f"it is no list of tokens: {'; '.join(told)}") from None
     principals = tuple((entry.digest().encode(), entry.principal()) for entry in entries)
     return _Loaded(_stamp(status), principals)
 

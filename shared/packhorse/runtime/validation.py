@@ -1,7 +1,7 @@
 """Request bodies that are taken at their word, and what is said of those that are not."""
 
 import json
-from collections.abc import Callable, Coroutine, Mapping
+from collections.abc import Callable, Coroutine, Iterator, Mapping, Sequence
 from typing import Any
 
 from fastapi.dependencies.utils import get_flat_params
@@ -12,7 +12,9 @@ from pydantic import BaseModel, ConfigDict, model_validator
 from starlette.requests import Request
 from starlette.responses import Response
 
+from packhorse.runtime.guards import checks_of
 from packhorse.runtime.problems import Problem
+from packhorse.runtime.reasons import reason_of
 
 MAX_VALUES = 20_000
 """Texts, numbers, members and elements in one body: each may be wrong and then costs time."""
@@ -25,11 +27,15 @@ class StrictRoute(APIRoute):
     """A route that reads JSON by RFC 8259: no member twice, no NaN. `APIRouter(route_class=…)`."""
 
     def get_route_handler(self) -> Callable[[Request], Coroutine[Any, Any, Response]]:
-        """Hand the endpoint a request that reads JSON strictly."""
+        """Check the caller before anything is read, and read JSON strictly."""
         handle = super().get_route_handler()
+        checks = list(checks_of(self.dependant))
 
         async def handle_strictly(request: Request) -> Response:
-            return await handle(_StrictRequest(request.scope, request.receive))
+            strict = _StrictRequest(request.scope, request.receive)
+            for check in checks:
+                await check(strict)
+            return await handle(strict)
 
         return handle_strictly
 
@@ -55,6 +61,18 @@ def refuse_unknown_query(request: Request) -> None:
 
 
 class _StrictRequest(Request):
+    async def body(self) -> bytes:
+        """Return the body; an empty one is not taken for none where a body was announced.
+
+        A route whose body may be left out does the most without one.
+        """
+        body = await super().body()
+        if not body and (header := _announcing(self.headers)):
+            lost = f"the header {header} announces a body, and none came"
+            wrong = {"pointer": "#", "detail": f"{lost}; send the body, or leave the header out"}
+            raise Problem(422, detail=f"{lost}; see errors", errors=[wrong])
+        return body
+
     async def json(self) -> Any:
         body = await self.body()
         try:
@@ -63,6 +81,13 @@ class _StrictRequest(Request):
         except (ValueError, RecursionError) as error:
             reason = "it is nested too deep" if isinstance(error, RecursionError) else str(error)
             raise Problem(400, detail=f"the body is no JSON: {reason[:_MAX_TEXT]}") from None
+
+
+def _announcing(headers: Mapping[str, str]) -> str:
+    """Return the header that says that there is a body, or nothing."""
+    if "transfer-encoding" in headers:
+        return "Transfer-Encoding"
+    return "Content-Type" if "json" in headers.get("content-type", "") else ""
 
 
 def _members(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
@@ -93,15 +118,26 @@ class StrictBody(BaseModel):
 
 def check_json(value: Any) -> None:
     """Raise ValueError for a NUL or a lone surrogate in any text, and for too many values."""
+    for found in _values(value):
+        if isinstance(found, str):
+            _check_one(found)
+
+
+def check_amount(value: Any) -> None:
+    """Raise ValueError for too many values: of a body whose parts are checked by themselves."""
+    for _ in _values(value):
+        pass
+
+
+def _values(value: Any) -> Iterator[Any]:
     waiting, seen = [value], 0
     while waiting:
         found = waiting.pop()
         seen += 1
         if seen + len(waiting) > MAX_VALUES:
             raise ValueError(f"the body has more than {MAX_VALUES} values; send several requests")
-        if isinstance(found, str):
-            _check_one(found)
-        elif isinstance(found, Mapping):
+        yield found
+        if isinstance(found, Mapping):
             waiting.extend(found.keys())
             waiting.extend(found.values())
         elif isinstance(found, list | tuple):
@@ -125,17 +161,17 @@ def problem_of_validation(error: RequestValidationError) -> Problem:
         return Problem(400, detail=f"the body is no JSON; it breaks at character {where}")
     if isinstance(error.body, bytes):
         return Problem(415, detail="send the body as application/json")
+    return problem_of_errors(found)
+
+
+def problem_of_errors(found: Sequence[Mapping[str, Any]]) -> Problem:
+    """Return 422 with what a validation has found."""
     errors = [
-        {"pointer": _pointer(one["loc"]), "detail": _reason(str(one["msg"]))}
+        {"pointer": _pointer(one["loc"]), "detail": reason_of(str(one["msg"]))}
         for one in found[:_MAX_ERRORS]
     ]
     things = "1 thing is" if len(found) == 1 else f"{len(found)} things are"
     return Problem(422, detail=f"{things} wrong; see errors", errors=errors)
-
-
-def _reason(message: str) -> str:
-    """Return what a check of ours said without pydantic's own words before it."""
-    return message.removeprefix("Value error, ")[:_MAX_TEXT]
 
 
 def _pointer(location: tuple[str | int, ...]) -> str:

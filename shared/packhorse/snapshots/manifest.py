@@ -7,7 +7,8 @@ from pydantic import ConfigDict, TypeAdapter, ValidationError
 from pydantic.dataclasses import dataclass as validated
 
 from packhorse.packages.limits import LIMITS
-from packhorse.snapshots.snapshot import InvalidSnapshot, Part, Snapshot, part_key
+from packhorse.runtime.reasons import reason_of
+from packhorse.snapshots.snapshot import ContentSnapshot, InvalidSnapshot, Part, part_key
 from packhorse.wire.package_codec import is_producer
 
 MAX_MANIFEST_BYTES = 32 * 1024**2
@@ -17,13 +18,13 @@ MAX_MANIFEST_BYTES = 32 * 1024**2
 @dataclass(frozen=True)
 class _Manifest:
     format: Literal[1]
-    snapshot: Snapshot
+    snapshot: ContentSnapshot
 
 
 _MANIFEST = TypeAdapter(_Manifest)
 
 
-def encode(snapshot: Snapshot) -> bytes:
+def encode(snapshot: ContentSnapshot) -> bytes:
     """Return the manifest. Raises `InvalidSnapshot` for one that nobody would read."""
     data: bytes = _MANIFEST.dump_json(_Manifest(1, snapshot), warnings=False)
     if len(data) > MAX_MANIFEST_BYTES:
@@ -33,7 +34,7 @@ def encode(snapshot: Snapshot) -> bytes:
     return data
 
 
-def decode(data: bytes) -> Snapshot:
+def decode(data: bytes) -> ContentSnapshot:
     """Return the snapshot of a manifest of at most `MAX_MANIFEST_BYTES`.
 
     Raises `InvalidSnapshot` for another format, for fields that are missing, unknown or out of
@@ -44,15 +45,16 @@ def decode(data: bytes) -> Snapshot:
     except ValidationError as error:
         first = error.errors(include_input=False, include_url=False)[0]
         where = ".".join(str(step) for step in first["loc"])
-        raise InvalidSnapshot(f"{where[:200] or 'the manifest'}: {first['msg'][:200]}") from None
+        reason = reason_of(str(first["msg"]))
+        raise InvalidSnapshot(f"{where[:200] or 'the manifest'}: {reason}") from None
     _check_parts(snapshot)
     if not all(is_producer(applied.producer) for applied in snapshot.sequences):
         raise InvalidSnapshot("a producer is none")
     return snapshot
 
 
-def _check_parts(snapshot: Snapshot) -> None:
-    """Raise `InvalidSnapshot` unless all parts are this snapshot's own, each once (M7)."""
+def _check_parts(snapshot: ContentSnapshot) -> None:
+    """Raise `InvalidSnapshot` unless all parts are this snapshot's own, each once."""
     numbers = [_number(part) for part in snapshot.parts]
     own = [part_key(snapshot.id, number) for number in numbers]
     if own != [part.key for part in snapshot.parts] or numbers != sorted(set(numbers)):

@@ -7,11 +7,13 @@ from packhorse.blobs.digest import Verified
 from packhorse.content.node import Node
 from packhorse.packages.compression import compress_stream, decompress_stream
 from packhorse.packages.format import read_nodes, write_nodes
-from packhorse.packages.limits import LIMITS, Limits, PackageCorrupt, PackageRefused
+from packhorse.packages.limits import LIMITS, PackageCorrupt, PackageLimits, PackageRefused
 from packhorse.snapshots.snapshot import Part
 
 
-def write_part(nodes: Iterable[Node], key: str, blobs: BlobStore, limits: Limits = LIMITS) -> Part:
+def write_part(
+    nodes: Iterable[Node], key: str, blobs: BlobStore, limits: PackageLimits = LIMITS
+) -> Part:
     """Store nodes, which come in path order (by bytes), under `part_key(…)`; memory is constant.
 
     Storing the same nodes again is a success, so a task may be repeated.
@@ -35,7 +37,7 @@ def write_part(nodes: Iterable[Node], key: str, blobs: BlobStore, limits: Limits
     return Part(key, written.sha256, written.length, count.content_length, count.count)
 
 
-def read_part(part: Part, blobs: BlobStore, limits: Limits = LIMITS) -> Iterator[Node]:
+def read_part(part: Part, blobs: BlobStore, limits: PackageLimits = LIMITS) -> Iterator[Node]:
     """Yield the nodes of a part in path order; memory is constant.
 
     What the part promises is checked before the iterator ends, so the caller must not commit
@@ -77,7 +79,7 @@ class _Count:
                 raise PackageCorrupt(f"there are more than the promised {at_most} nodes")
             yield node
 
-    def bytes(self, chunks: Iterable[bytes], limits: Limits) -> Iterator[bytes]:
+    def bytes(self, chunks: Iterable[bytes], limits: PackageLimits) -> Iterator[bytes]:
         """Pass chunks on."""
         for chunk in chunks:
             self.content_length += len(chunk)

@@ -59,8 +59,8 @@ class AppliedSequence:
 
 
 @dataclass(frozen=True, slots=True)
-class Told:
-    """What the snapshot's maker had heard of the subscriber's lane of one publisher agent."""
+class ReportedState:
+    """What was known of a subscription when the snapshot was made."""
 
     publisher_agent: _Agent
     up_to: Annotated[int, Field(ge=-1, le=_MOST)]
@@ -70,7 +70,7 @@ class Told:
 
 
 @dataclass(frozen=True, slots=True)
-class Snapshot:
+class ContentSnapshot:
     """The content that a subscriber of these agents must have at `offset`, as files (R8).
 
     Parts are in path order and no path is in two of them.
@@ -88,7 +88,7 @@ class Snapshot:
     nodes: Count
     parts: Annotated[tuple[Part, ...], Field(max_length=MAX_PARTS)]
     sequences: tuple[AppliedSequence, ...]
-    told: Annotated[tuple[Told, ...], Field(max_length=1_000)] = ()
+    told: Annotated[tuple[ReportedState, ...], Field(max_length=1_000)] = ()
     """Of each agent; nothing when it is for everybody."""
     left_out: Annotated[str, Field(pattern=r"^([0-9a-f]{64})?$")] = ""
     """Which packages up to `offset` are not in it, as `left_out` tells; empty: all are."""
@@ -113,7 +113,7 @@ def part_key(snapshot_id: str, part: int) -> str:
     return f"snapshots/{part % _SHARDS:02x}/{snapshot_id}-{part:05d}"
 
 
-def manifest_key(snapshot: Snapshot) -> str:
+def manifest_key(snapshot: ContentSnapshot) -> str:
     """Return the key of a snapshot's manifest: keys sort as the offsets do."""
     return manifest_key_of(snapshot.offset, snapshot.id)
 

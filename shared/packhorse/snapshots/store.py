@@ -8,8 +8,8 @@ from packhorse.blobs.api import BlobCorrupt, BlobMissing, BlobStore
 from packhorse.snapshots.manifest import MAX_MANIFEST_BYTES, decode, encode
 from packhorse.snapshots.snapshot import (
     MANIFESTS,
+    ContentSnapshot,
     InvalidSnapshot,
-    Snapshot,
     manifest_key,
     offset_of,
 )
@@ -19,7 +19,7 @@ logger = logging.getLogger(__name__)
 _MOST_SNAPSHOTS = 100_000
 
 
-def publish(snapshot: Snapshot, blobs: BlobStore) -> None:
+def publish(snapshot: ContentSnapshot, blobs: BlobStore) -> None:
     """Make stored parts a snapshot that others find; publishing it again is a success.
 
     Raises `InvalidSnapshot`, `BlobCorrupt` when its key holds another manifest, and
@@ -36,7 +36,7 @@ def manifest_keys(blobs: BlobStore) -> list[str]:
     return heapq.nlargest(_MOST_SNAPSHOTS, found)
 
 
-def read(key: str, blobs: BlobStore) -> Snapshot:
+def read(key: str, blobs: BlobStore) -> ContentSnapshot:
     """Return the snapshot of a manifest.
 
     Raises `InvalidSnapshot` for one that this build can't read, `BlobMissing` for one that was
@@ -48,7 +48,7 @@ def read(key: str, blobs: BlobStore) -> Snapshot:
     return snapshot
 
 
-def all_of(blobs: BlobStore) -> Iterator[Snapshot]:
+def all_of(blobs: BlobStore) -> Iterator[ContentSnapshot]:
     """Yield all snapshots, newest offset first; one that can't be read is left out with a warning.
 
     Who decides what nobody needs must not use this: it uses `manifest_keys` and `read`.
@@ -63,7 +63,7 @@ def usable(
     publisher_agents: Collection[str],
     subscribers: Collection[str],
     at_least: int,
-) -> Iterator[Snapshot]:
+) -> Iterator[ContentSnapshot]:
     """Yield the snapshots of exactly these agents from `at_least` up, newest offset first.
 
     `subscribers` are those for whom it may be made; "" among them is for everybody.
@@ -85,7 +85,7 @@ def newest(
     publisher_agents: Collection[str],
     subscriber: str,
     at_least: int,
-) -> Snapshot | None:
+) -> ContentSnapshot | None:
     """Return the snapshot of exactly these agents with the highest offset from `at_least` up.
 
     One that was made for `subscriber` goes before those for everybody, also before newer ones: it
@@ -105,14 +105,14 @@ def newest(
     return for_all
 
 
-def remove(snapshot: Snapshot, blobs: BlobStore) -> None:
+def remove(snapshot: ContentSnapshot, blobs: BlobStore) -> None:
     """Remove a snapshot, its manifest first: nobody finds one whose parts are going."""
     blobs.delete(manifest_key(snapshot))
     for part in snapshot.parts:
         blobs.delete(part.key)
 
 
-def _readable(keys: list[str], blobs: BlobStore) -> Iterator[Snapshot]:
+def _readable(keys: list[str], blobs: BlobStore) -> Iterator[ContentSnapshot]:
     for key in keys:
         try:
             snapshot = read(key, blobs)

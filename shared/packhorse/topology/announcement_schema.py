@@ -5,6 +5,7 @@ from typing import Annotated, Any, Literal, TypeVar
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationError
 
 from packhorse.errors import Permanent
+from packhorse.runtime.reasons import reason_of
 from packhorse.topology.properties import (
     LARGEST_TOTAL,
     MOST_PROPERTIES,
@@ -96,5 +97,5 @@ def checked(form: type[WireT], value: Any) -> WireT:
     except ValidationError as error:
         [first, *_] = error.errors(include_url=False, include_input=False)
         where = ".".join(str(step)[:200] for step in first["loc"])
-        reason = first["msg"].removeprefix("Value error, ")
+        reason = reason_of(first["msg"])
         raise InvalidAnnouncement(f"{where or 'the announcement'}: {reason[:300]}") from None

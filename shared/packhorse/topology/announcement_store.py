@@ -5,6 +5,7 @@ What holds and what is too old is decided by the database's clock (R28).
 
 import hashlib
 import logging
+import math
 import threading
 from dataclasses import dataclass
 
@@ -39,6 +40,8 @@ class Live:
 
     now: float
     heard: tuple[Heard, ...]
+    until: float
+    """The moment when the first of them holds no longer; `inf` for none."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -120,21 +123,23 @@ class AnnouncementReader:
     def read(self, connection: Connection) -> Live:
         """Return what holds now, on a connection with the rights of the bookkeeper."""
         rows = connection.execute(_LIVE).fetchall()
-        current = {(owner, holder): digest for _, owner, holder, digest, _ in rows if owner}
+        current = {(owner, holder): digest for _, owner, holder, digest, *_ in rows if owner}
         with self._lock:
             known = {key: self._parsed[key] for key in current if key in self._parsed}
         missing = [key for key, digest in current.items() if known.get(key, ("",))[0] != digest]
         known.update(_fetched(connection, missing))
         with self._lock:
             self._parsed = known
-        return Live(float(rows[0][0]), tuple(_heard(rows, known)))
+        until = min((row[5] for row in rows if row[5] is not None), default=math.inf)
+        return Live(float(rows[0][0]), tuple(_heard(rows, known)), until)
 
 
 def _heard(
-    rows: list[tuple[float, str, str, str, int]], known: dict[Key, tuple[str, Announcement | None]]
+    rows: list[tuple[float, str, str, str, int, float]],
+    known: dict[Key, tuple[str, Announcement | None]],
 ) -> list[Heard]:
     found = []
-    for _, owner, holder, _, changed_ms in rows:
+    for _, owner, holder, _, changed_ms, _ in rows:
         _, announcement = known.get((owner, holder), ("", None))
         if announcement is not None:
             found.append(Heard(announcement, holder, int(changed_ms)))
@@ -155,7 +160,7 @@ def _decoded(content: str, owner: str) -> Announcement | None:
     try:
         return decode_content(content, owner)
     except InvalidAnnouncement as error:
-        logger.warning("a kept announcement is left out", extra={"reason": str(error)})
+        logger.warning("a kept announcement is left out: %s", error)
         return None
 
 
@@ -193,7 +198,7 @@ ON CONFLICT (owner, holder) DO UPDATE SET address = excluded.address, content = 
 
 _LIVE = """
 SELECT extract(epoch FROM clock_timestamp())::float8, owner, holder, digest,
-    (extract(epoch FROM changed_at) * 1000)::bigint
+    (extract(epoch FROM changed_at) * 1000)::bigint, extract(epoch FROM expires_at)::float8
 FROM (SELECT) AS always LEFT JOIN topology.announcement ON expires_at > clock_timestamp()
 ORDER BY owner, holder
 """

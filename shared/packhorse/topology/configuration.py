@@ -11,7 +11,10 @@ from packhorse.topology.open import TopologySettings
 
 
 class TopologyConfiguration(ProcessConfiguration):
-    """Settings of an instance, to be mixed into a room's own; `topology` is what they come to."""
+    """Settings of an instance, to be mixed into a service's own.
+
+    `topology` is what they come to.
+    """
 
     instance_id: str = Field(default="", pattern=r"^([A-Za-z0-9][A-Za-z0-9._-]{0,99})?$")
     """Names this instance in the topology, after a restart too."""

@@ -10,9 +10,10 @@ from packhorse.runtime.metrics import (
     TOPOLOGY_CURRENT,
     TOPOLOGY_INSTANCES,
     TOPOLOGY_LEADER,
+    report,
 )
 from packhorse.topology.events import MIN_EVENT_DELAY_S, EventFlow, EventKind, TopologyEvent
-from packhorse.topology.history import Change, History
+from packhorse.topology.history import TopologyChange, TopologyHistory
 from packhorse.topology.listeners import Listener, Listeners
 from packhorse.topology.membership import Membership, Observation
 from packhorse.topology.participation import NoRemoteClusters, Participation, RemoteClusters
@@ -23,6 +24,15 @@ _FIRST_SURVEY_S = 1.0
 """How long the first heartbeat waits for the remote clusters, so that INIT has them."""
 _SHORTEST_WAIT_S = 0.1
 _LONGEST_WATCH_S = 3600.0
+
+
+_METRICS = (
+    "packhorse_topology_instances",
+    "packhorse_topology_leader",
+    "packhorse_topology_current",
+    "packhorse_topology_changes",
+    "packhorse_topology_listener_failures",
+)
 
 
 class Discovery:
@@ -43,8 +53,9 @@ class Discovery:
         clock: Clock | None = None,
     ) -> None:
         self._membership, self._clock = membership, clock or SystemClock()
+        report(*_METRICS)
         self._properties = LocalProperties(providers)
-        self._listeners, self._history = Listeners(), History()
+        self._listeners, self._history = Listeners(), TopologyHistory()
         self._part = Participation(
             membership,
             self._properties,
@@ -114,7 +125,7 @@ class Discovery:
         """Return why the last heartbeat failed; empty when it did not."""
         return self._part.trouble()
 
-    def history(self) -> tuple[Change, ...]:
+    def history(self) -> tuple[TopologyChange, ...]:
         """Return the last hundred changes, oldest first."""
         return self._history.changes()
 
@@ -147,26 +158,33 @@ class Discovery:
 
     def _beat(self, stopping: threading.Event) -> None:
         self._clock.wait(self._surveyed, _FIRST_SURVEY_S)
+        hinted = True
         while not stopping.is_set():
             began = self._clock.monotonic()
             pause = self._part.beat()
             self._moved.set()
-            self._look.set()
+            if hinted or self._part.must_survey():
+                self._look.set()
             if stopping.is_set():
                 break
-            if pause > 0:
-                self._wait(pause, began)
+            hinted = self._wait(pause, began) if pause > 0 else True
         self._part.leave()
 
-    def _wait(self, pause: float, began: float) -> None:
-        """Hints come in crowds, and a store that fails may not know how to wait."""
+    def _wait(self, pause: float, began: float) -> bool:
+        """Hints come in crowds, and a store that fails may not know how to wait.
+
+        Return whether there may have been a hint.
+        """
         if self._part.trouble():
             self._clock.wait(self._paused, pause)
-            return
+            return True
+        asked = self._clock.monotonic()
         self._membership.wait(pause)
+        hinted = self._clock.monotonic() < asked + pause
         rest = began + _SHORTEST_WAIT_S - self._clock.monotonic()
         if rest > 0:
             self._clock.wait(self._paused, rest)
+        return hinted
 
     def _survey(self, stopping: threading.Event) -> None:
         while True:

@@ -34,7 +34,7 @@ class TopologyEvent:
 
 
 class EventFlow:
-    """Turns observations into events: INIT first, CHANGING before each CHANGED (TA-05, TA-09).
+    """Turns observations into events: INIT first, CHANGING before each CHANGED.
 
     A view is handed out when it is agreed (`Observation.settled`) and no sooner than the delay
     after CHANGING; what changes until then is joined. It holds until its observation runs out, or

@@ -12,7 +12,7 @@ _MOST_NAMES = 200
 
 
 @dataclass(frozen=True, slots=True)
-class Change:
+class TopologyChange:
     """One event, without the views: ids and names only, at most 200 of each kind."""
 
     number: int
@@ -29,12 +29,12 @@ class Change:
     """Instance id and name of each property that came, went or changed."""
 
 
-class History:
+class TopologyHistory:
     """Remembers the newest hundred changes; safe for threads."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
-        self._changes: deque[Change] = deque(maxlen=MOST_CHANGES)
+        self._changes: deque[TopologyChange] = deque(maxlen=MOST_CHANGES)
         self._count = 0
 
     def add(self, event: TopologyEvent, at_ms: int) -> None:
@@ -43,22 +43,22 @@ class History:
             self._count += 1
             self._changes.append(_change(self._count, event, at_ms))
 
-    def changes(self) -> tuple[Change, ...]:
+    def changes(self) -> tuple[TopologyChange, ...]:
         """Return them, oldest first."""
         with self._lock:
             return tuple(self._changes)
 
 
-def _change(number: int, event: TopologyEvent, at_ms: int) -> Change:
+def _change(number: int, event: TopologyEvent, at_ms: int) -> TopologyChange:
     if event.new is None:
-        return Change(number, at_ms, event.kind, 0)
+        return TopologyChange(number, at_ms, event.kind, 0)
     diff = TopologyDiff(event.old, event.new)
     names = (
         (change.instance.id, name)
         for change in diff.property_changes
         for name in (*change.added, *change.removed, *change.changed)
     )
-    return Change(
+    return TopologyChange(
         number,
         at_ms,
         event.kind,

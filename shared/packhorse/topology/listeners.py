@@ -6,8 +6,9 @@ import time
 from collections.abc import Callable
 
 from packhorse.runtime.metrics import TOPOLOGY_LISTENER_FAILURES
+from packhorse.runtime.threads import Threads
 from packhorse.topology.events import EventKind, TopologyEvent
-from packhorse.topology.mailbox import Mailbox
+from packhorse.topology.mailbox import ViewMailbox
 from packhorse.topology.view import TopologyView
 
 logger = logging.getLogger(__name__)
@@ -20,21 +21,20 @@ class Listeners:
     """The listeners of one instance; safe for threads."""
 
     def __init__(self) -> None:
-        self._lock = threading.Lock()
+        self._lock, self._threads = threading.Lock(), Threads("topology-listener")
         self._deliveries: list[_Delivery] = []
         self._view: TopologyView | None = None
         self._stopped = False
 
     def add(self, listener: Listener) -> None:
         """Tell it INIT as soon as there is a view that holds, then everything else."""
-        delivery = _Delivery(listener)
+        delivery = _Delivery(listener, self._threads)
         with self._lock:
             if self._stopped:
                 return
             self._deliveries.append(delivery)
             if self._view is not None:
                 delivery.post(TopologyEvent(EventKind.INIT, None, self._view))
-        delivery.start()
 
     def remove(self, listener: Listener) -> None:
         """Tell it nothing more; a call under way may still be going on."""
@@ -58,43 +58,38 @@ class Listeners:
             self._stopped = True
             ending, self._deliveries = self._deliveries, []
         for delivery in ending:
-            delivery.close()
-        for delivery in ending:
             delivery.join(max(0.0, until - time.monotonic()))
 
 
 class _Delivery:
-    def __init__(self, listener: Listener) -> None:
-        self.listener = listener
-        self._mailbox = Mailbox()
-        self._changed = threading.Condition()
-        self._closed = False
-        self._dropped = False
-        self._thread = threading.Thread(target=self._run, name="topology-listener", daemon=True)
+    """One listener and its mailbox, with a thread for as long as there is something to tell."""
 
-    def start(self) -> None:
-        self._thread.start()
+    def __init__(self, listener: Listener, threads: Threads) -> None:
+        self.listener, self._threads = listener, threads
+        self._mailbox = ViewMailbox()
+        self._changed = threading.Condition()
+        self._dropped = self._tells = False
+        self._teller = 0
 
     def post(self, event: TopologyEvent) -> None:
         with self._changed:
             self._mailbox.post(event)
-            self._changed.notify()
-
-    def close(self) -> None:
-        with self._changed:
-            self._closed = True
-            self._changed.notify()
+            begins, self._tells = not self._tells, True
+        if begins:
+            self._threads.submit(self._run)
 
     def drop(self) -> None:
         with self._changed:
-            self._closed = self._dropped = True
-            self._changed.notify()
+            self._dropped = True
 
     def join(self, timeout: float) -> None:
-        if self._thread.ident is not None and self._thread is not threading.current_thread():
-            self._thread.join(timeout)
+        """Wait until it was told all; a listener that does so waits for nothing."""
+        with self._changed:
+            if self._teller != threading.get_ident():
+                self._changed.wait_for(lambda: not self._tells, timeout)
 
     def _run(self) -> None:
+        self._teller = threading.get_ident()
         while (event := self._next()) is not None:
             try:
                 self.listener(event)
@@ -104,11 +99,8 @@ class _Delivery:
 
     def _next(self) -> TopologyEvent | None:
         with self._changed:
-            while not self._dropped:
-                event = self._mailbox.take()
-                if event is not None:
-                    return event
-                if self._closed:
-                    return None
-                self._changed.wait()
-            return None
+            event = None if self._dropped else self._mailbox.take()
+            if event is None:
+                self._tells, self._teller = False, 0
+                self._changed.notify_all()
+            return event

@@ -1,10 +1,10 @@
-"""What one listener has still to hear: two events at most, however slow it is (TA-06)."""
+"""What one listener has still to hear: two events at most, however slow it is."""
 
 from packhorse.topology.events import EventKind, TopologyEvent
 from packhorse.topology.view import TopologyView
 
 
-class Mailbox:
+class ViewMailbox:
     """Joins the events that one listener was too slow for: a CHANGING and the newest view.
 
     Each event that is taken fits what was taken before: INIT comes first and once, no CHANGED

@@ -5,7 +5,7 @@ from psycopg import Connection
 from packhorse.db.metadata import BOOKKEEPER
 from packhorse.db.roles import act_as
 from packhorse.topology.connector_keys import MAX_SKEW_S, SharedKeys
-from packhorse.topology.rejection import Reason, Rejected
+from packhorse.topology.rejection import Rejected, RejectionReason
 from packhorse.topology.signing import LIFETIME_S, Signed, check_times
 
 _KEPT_LONGER_S = MAX_SKEW_S + LIFETIME_S
@@ -32,7 +32,7 @@ def take(connection: Connection, signed: Signed, keys: SharedKeys) -> float:
             (signed.nonce, signed.expires + _KEPT_LONGER_S),
         )
     if not new.rowcount:
-        raise Rejected(Reason.REPLAY, "this request was taken before")
+        raise Rejected(RejectionReason.REPLAY, "this request was taken before")
     return now
 
 

@@ -24,7 +24,7 @@ from packhorse.topology.voting.succession import VotingSuccession
 
 
 @dataclass(frozen=True, slots=True)
-class Announced:
+class InstanceProperties:
     """What a program says of itself; empty is not said."""
 
     role: str
@@ -90,7 +90,9 @@ class OwnCluster:
         self.discovery.add_listener(hear)
 
 
-def join(database_url: str, settings: TopologySettings, announced: Announced) -> OwnCluster:
+def join(
+    database_url: str, settings: TopologySettings, announced: InstanceProperties
+) -> OwnCluster:
     """Return the program's part in the cluster of a database; nothing connects before its start.
 
     Raises `InvalidConfiguration` when the id file can't be used.

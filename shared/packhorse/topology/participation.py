@@ -27,6 +27,10 @@ class RemoteClusters(Protocol):
         """Return those that are valid now. Raises `StoreUnavailable`."""
         ...
 
+    def is_fresh(self) -> bool:
+        """Tell whether the last look will do for as long as the database gives no hint."""
+        ...
+
     def close(self) -> None:
         """Give back what was opened."""
         ...
@@ -38,6 +42,10 @@ class NoRemoteClusters:
     def clusters(self) -> Sequence[ClusterView]:
         """Return none."""
         return ()
+
+    def is_fresh(self) -> bool:
+        """Never look again."""
+        return True
 
     def close(self) -> None:
         """Nothing was opened."""
@@ -120,6 +128,10 @@ class Participation:
             self._remote_trouble = ""
         return self._clusters != before
 
+    def must_survey(self) -> bool:
+        """Tell whether to `survey` after a beat that no hint has asked for."""
+        return not self._remotes.is_fresh()
+
     def leave(self) -> None:
         """Leave the cluster, after the last beat."""
         try:
@@ -182,6 +194,6 @@ class Participation:
         if error is None:
             logger.info("the topology's heartbeat succeeds again")
         elif isinstance(error, StoreUnavailable | DuplicateInstance):
-            logger.warning("the topology's heartbeat fails", extra={"reason": trouble})
+            logger.warning("the topology's heartbeat fails: %s", trouble)
         else:
-            logger.error("the topology's heartbeat fails", exc_info=error)
+            logger.error("the topology's heartbeat fails: %s", trouble, exc_info=error)

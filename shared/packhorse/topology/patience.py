@@ -2,12 +2,14 @@
 
 from typing import Any, TypeVar
 
-from psycopg import Connection, sql
+from psycopg import sql
 from psycopg.abc import PQGen
 from psycopg_pool import ConnectionPool
 
-from packhorse.db.engine import Timeouts, conninfo, session_settings
+from packhorse.db.connect import IDLE_S
+from packhorse.db.engine import Timeouts, connection_arguments, conninfo
 from packhorse.db.metadata import BOOKKEEPER
+from packhorse.db.session import SessionConnection
 
 PATIENCE_S = 5.0
 _LIMITS = Timeouts(statement_ms=4_000, lock_ms=2_000, idle_in_transaction_ms=5_000)
@@ -15,7 +17,7 @@ _LIMITS = Timeouts(statement_ms=4_000, lock_ms=2_000, idle_in_transaction_ms=5_0
 _Answer = TypeVar("_Answer")
 
 
-class PatientConnection(Connection[Any]):
+class PatientConnection(SessionConnection):
     """Raises a `psycopg.Error` for a statement that is not answered within `patience_s`."""
 
     patience_s = PATIENCE_S
@@ -49,6 +51,8 @@ def patient_pool(url: str, application: str, *, size: int = 4) -> PatientPool:
         kwargs=_settings(application),
         min_size=0,
         max_size=size,
+        max_idle=IDLE_S,
+        num_workers=1,
         timeout=PATIENCE_S,
         check=ConnectionPool.check_connection,
         open=False,
@@ -59,4 +63,7 @@ def patient_pool(url: str, application: str, *, size: int = 4) -> PatientPool:
 
 
 def _settings(application: str) -> Any:
-    return session_settings(application, _LIMITS) | {"tcp_user_timeout": "5000"}
+    return connection_arguments(application) | {
+        "session": _LIMITS.settings,
+        "tcp_user_timeout": "5000",
+    }

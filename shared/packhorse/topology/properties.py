@@ -1,4 +1,4 @@
-"""The properties that an instance announces: who gives them, and what is too much (TA-07)."""
+"""The properties that an instance announces: who gives them, and what is too much."""
 
 import logging
 import re
@@ -152,7 +152,7 @@ class LocalProperties:
         if (name, reason) in self._warned or len(self._warned) >= _MOST_WARNINGS:
             return
         self._warned.add((name, reason))
-        logger.warning("a property is left out", extra={"property": name, "reason": reason})
+        logger.warning("the property %r is left out: %s", name, reason)
 
 
 def _size(name: str, value: str) -> int:

@@ -5,7 +5,7 @@ import enum
 from packhorse.errors import Permanent
 
 
-class Reason(enum.StrEnum):
+class RejectionReason(enum.StrEnum):
     """The label of the counter of rejected messages."""
 
     UNTRUSTED = "untrusted"
@@ -34,6 +34,6 @@ class Reason(enum.StrEnum):
 class Rejected(Permanent):
     """A message that is not believed; the text is safe to show to whoever sent it."""
 
-    def __init__(self, reason: Reason, detail: str) -> None:
+    def __init__(self, reason: RejectionReason, detail: str) -> None:
         super().__init__(detail)
         self.reason = reason

@@ -5,7 +5,7 @@ import os
 from cryptography.exceptions import InvalidTag
 from cryptography.hazmat.primitives.ciphers.aead import AESGCM
 
-from packhorse.topology.rejection import Reason, Rejected
+from packhorse.topology.rejection import Rejected, RejectionReason
 
 MEDIA_TYPE = "application/vnd.packhorse.sealed"
 _NONCE_BYTES = 12
@@ -29,7 +29,7 @@ def unseal(key: bytes, sealed: bytes, place: bytes) -> bytes:
             raise InvalidTag
         return AESGCM(key).decrypt(sealed[:_NONCE_BYTES], sealed[_NONCE_BYTES:], place)
     except InvalidTag:
-        raise Rejected(Reason.SEAL, "the body can't be decrypted") from None
+        raise Rejected(RejectionReason.SEAL, "the body can't be decrypted") from None
 
 
 def place_of(*parts: str) -> bytes:

@@ -25,7 +25,7 @@ from http_message_signatures import (
 )
 
 from packhorse.topology.connector_keys import MAX_SKEW_S, KeyId, SharedKeys
-from packhorse.topology.rejection import Reason, Rejected
+from packhorse.topology.rejection import Rejected, RejectionReason
 
 LIFETIME_S = 60
 _LABEL = "packhorse"
@@ -40,7 +40,7 @@ _SIGNATURE = re.compile(_LABEL + r"=:([A-Za-z0-9+/]{43}=):")
 
 
 @dataclass(frozen=True, slots=True)
-class Request:
+class SignedRequest:
     """What is signed of a request. `headers` have names in lower case."""
 
     method: str
@@ -61,10 +61,10 @@ class Response:
 
     status_code: int
     headers: Mapping[str, str]
-    request: Request
+    request: SignedRequest
 
 
-Message = Request | Response
+Message = SignedRequest | Response
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,7 +86,7 @@ def fields(headers: Iterable[tuple[str, str]]) -> dict[str, str]:
         lower = name.lower()
         if lower in _FIELDS:
             if lower in found:
-                raise Rejected(Reason.MALFORMED, f"the header {lower} is there twice")
+                raise Rejected(RejectionReason.MALFORMED, f"the header {lower} is there twice")
             found[lower] = value
     return found
 
@@ -121,21 +121,32 @@ def verify(message: Message, body: bytes, keys: SharedKeys) -> Signed:
     Whether it is the time for it, and whether its nonce is new, is left to `check_times` and to
     whoever keeps the nonces.
     """
+    signed = verify_head(message, keys)
+    check_digest(message, body)
+    return signed
+
+
+def verify_head(message: Message, keys: SharedKeys) -> Signed:
+    """Do as `verify` before there is a body: its digest is signed, and left to `check_digest`."""
     signed = parsed(message)
+    for secret in range(len(keys)):
+        if _is_signed_with(message, str(signed.key), keys.signing_key(signed.key, secret)):
+            return Signed(signed.key, secret, signed.created, signed.expires, signed.nonce)
+    raise Rejected(RejectionReason.SIGNATURE, "the signature is wrong: is the shared key the same?")
+
+
+def check_digest(message: Message, body: bytes) -> None:
+    """Raise `Rejected` for another body than the one whose digest the message says."""
     digest = "sha-256=:" + base64.b64encode(hashlib.sha256(body).digest()).decode() + ":"
     if not hmac.compare_digest(digest.encode(), message.headers["content-digest"].encode()):
-        raise Rejected(Reason.DIGEST, "the body does not have the digest that is signed")
-    for secret in range(len(keys)):
-        if _is_signed_with(message, body, str(signed.key), keys.signing_key(signed.key, secret)):
-            return Signed(signed.key, secret, signed.created, signed.expires, signed.nonce)
-    raise Rejected(Reason.SIGNATURE, "the signature is wrong: is the shared key the same?")
+        raise Rejected(RejectionReason.DIGEST, "the body does not have the digest that is signed")
 
 
 def parsed(message: Message) -> Signed:
     """Return what the signature claims, not verified; looks at no body. Raises `Rejected`."""
     for name in ("signature-input", "signature", "content-digest"):
         if name not in message.headers:
-            raise Rejected(Reason.UNSIGNED, f"the header {name} is missing")
+            raise Rejected(RejectionReason.UNSIGNED, f"the header {name} is missing")
     covered = " ".join(map(_written, _covered(message)))
     start = f"{_LABEL}=({covered})"
     given = message.headers["signature-input"]
@@ -143,7 +154,9 @@ def parsed(message: Message) -> Signed:
     signature = _SIGNATURE.fullmatch(message.headers["signature"])
     key = None if parameters is None else KeyId.parse(parameters[2])
     if parameters is None or key is None or signature is None or not _is_canonical(signature[1]):
-        raise Rejected(Reason.MALFORMED, f"signatures here are of the form {start};created=…")
+        raise Rejected(
+            RejectionReason.MALFORMED, f"signatures here are of the form {start};created=…"
+        )
     return Signed(key, 0, int(parameters[1]), int(parameters[3]), parameters[4])
 
 
@@ -153,16 +166,18 @@ def check_times(signed: Signed, keys: SharedKeys, now: float) -> None:
     All of it is measured by one clock, that of the cluster's database (R28).
     """
     if not 0 < signed.expires - signed.created <= LIFETIME_S:
-        raise Rejected(Reason.EXPIRED, f"a signature holds for {LIFETIME_S} s at most")
+        raise Rejected(RejectionReason.EXPIRED, f"a signature holds for {LIFETIME_S} s at most")
     if signed.created > now + MAX_SKEW_S:
-        raise Rejected(Reason.FUTURE, "the signature is from the future: compare the clocks")
+        raise Rejected(
+            RejectionReason.FUTURE, "the signature is from the future: compare the clocks"
+        )
     if signed.expires < now - MAX_SKEW_S:
-        raise Rejected(Reason.EXPIRED, "the signature has expired")
+        raise Rejected(RejectionReason.EXPIRED, "the signature has expired")
     if not keys.accepts(signed.key, now):
-        raise Rejected(Reason.KEY, "the key's number is not of this time")
+        raise Rejected(RejectionReason.KEY, "the key's number is not of this time")
 
 
-def _is_signed_with(message: Message, body: bytes, key_id: str, key: bytes) -> bool:
+def _is_signed_with(message: Message, key_id: str, key: bytes) -> bool:
     verifier = _Verifier(
         signature_algorithm=algorithms.HMAC_SHA256, key_resolver=_resolver(key_id, key)
     )
@@ -171,7 +186,6 @@ def _is_signed_with(message: Message, body: bytes, key_id: str, key: bytes) -> b
             _with_headers(message, dict(message.headers)),
             max_age=None,
             require_components=_covered(message),
-            body=body,
         )
     except HTTPMessageSignaturesException:
         return False
@@ -187,7 +201,7 @@ class _Verifier(HTTPMessageVerifier):
 
 def _covered(message: Message) -> tuple[str, ...]:
     present = [n for n in ("content-type", "content-encoding") if n in message.headers]
-    if isinstance(message, Request):
+    if isinstance(message, SignedRequest):
         return (*_TARGET, "content-digest", *present)
     of_request = [f'"{name}";req' for name in (*_TARGET, "signature")]
     return ("@status", "content-digest", *present, *of_request)
@@ -207,6 +221,6 @@ def _resolver(key_id: str, key: bytes) -> MappingKeyResolver:
 
 
 def _with_headers(message: Message, headers: dict[str, str]) -> Message:
-    if isinstance(message, Request):
-        return Request(message.method, message.authority, message.target, headers)
+    if isinstance(message, SignedRequest):
+        return SignedRequest(message.method, message.authority, message.target, headers)
     return Response(message.status_code, headers, message.request)

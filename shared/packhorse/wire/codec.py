@@ -9,17 +9,18 @@ from typing import Any
 
 from packhorse.wire.messages import (
     DiscoveryMessage,
-    LaneState,
     PackageDistributed,
     Status,
     StatusMessage,
     SubscriberState,
+    SubscriptionState,
 )
 from packhorse.wire.record import Encoded, Undecodable, enum_name, expect, parse, type_headers
 from packhorse.wire.v1 import discovery_pb2, status_pb2
 
-MAX_LANES = 256
-"""Lanes that one announcement may hold; a publisher agent each, of which there are about ten."""
+MAX_SUBSCRIPTIONS = 256
+"""Subscriptions that one announcement may hold; a publisher agent each, of which there are about
+ten."""
 
 
 def encode_status(message: StatusMessage) -> Encoded:
@@ -80,7 +81,7 @@ def _write_state(state: SubscriberState) -> discovery_pb2.SubscriberState:
         publisher_agent=state.publisher_agent,
         offset=state.offset,
         retries=state.retries,
-        state=discovery_pb2.LaneState.Value(state.state.value),
+        state=discovery_pb2.SubscriptionState.Value(state.state.value),
         last_error=state.last_error,
         next_attempt_ms=state.next_attempt_ms,
         blocked_since_ms=state.blocked_since_ms,
@@ -88,6 +89,8 @@ def _write_state(state: SubscriberState) -> discovery_pb2.SubscriberState:
         epoch=state.epoch,
         settled_offset=state.settled_offset,
         started_offset=state.started_offset,
+        package_id=state.package_id,
+        incomplete=state.incomplete,
     )
 
 
@@ -96,8 +99,10 @@ def decode_discovery(headers: Mapping[str, bytes], value: bytes) -> DiscoveryMes
     expect(headers, DiscoveryMessage)
     wire = discovery_pb2.DiscoveryMessage()
     parse(wire, value)
-    if len(wire.states) > MAX_LANES:
-        raise Undecodable(f"the announcement has {len(wire.states)} lanes; at most {MAX_LANES}")
+    if len(wire.states) > MAX_SUBSCRIPTIONS:
+        raise Undecodable(
+            f"the announcement has {len(wire.states)} subscriptions; at most {MAX_SUBSCRIPTIONS}"
+        )
     return DiscoveryMessage(
         subscriber=wire.subscriber,
         states=tuple(_read_state(state) for state in wire.states),
@@ -114,7 +119,7 @@ def _read_state(wire: discovery_pb2.SubscriberState) -> SubscriberState:
         publisher_agent=wire.publisher_agent,
         offset=wire.offset,
         retries=wire.retries,
-        state=LaneState(enum_name(discovery_pb2.LaneState, wire.state)),
+        state=SubscriptionState(enum_name(discovery_pb2.SubscriptionState, wire.state)),
         last_error=wire.last_error,
         next_attempt_ms=wire.next_attempt_ms,
         blocked_since_ms=wire.blocked_since_ms,
@@ -122,6 +127,8 @@ def _read_state(wire: discovery_pb2.SubscriberState) -> SubscriberState:
         epoch=wire.epoch,
         settled_offset=wire.settled_offset,
         started_offset=wire.started_offset,
+        package_id=wire.package_id,
+        incomplete=wire.incomplete,
     )
 
 
@@ -134,6 +141,7 @@ def encode_distributed(message: PackageDistributed, *, source: str, time: str) -
         "paths": list(message.paths),
         "deep_paths": list(message.deep_paths),
         "action": message.action,
+        "state": message.state,
         "imported": list(message.imported),
         "removed": list(message.removed),
         "failed": list(message.failed),
@@ -152,7 +160,7 @@ def encode_distributed(message: PackageDistributed, *, source: str, time: str) -
     return Encoded({**type_headers(PackageDistributed), **headers}, json.dumps(body).encode())
 
 
-_EVENT_TEXTS = ("package_id", "publisher_agent", "action")
+_EVENT_TEXTS = ("package_id", "publisher_agent", "action", "state")
 _EVENT_LISTS = ("paths", "deep_paths", "imported", "removed", "failed", "skipped", "away")
 
 

@@ -13,6 +13,7 @@ from packhorse.wire.messages import (
     ControlCommand,
     DesiredState,
     ResetCommand,
+    RetryCommand,
 )
 from packhorse.wire.record import (
     Encoded,
@@ -26,7 +27,7 @@ from packhorse.wire.record import (
 from packhorse.wire.v1 import command_pb2, status_pb2
 
 _KINDS: dict[str, type[Command]] = {
-    kind.__name__: kind for kind in (ClearCommand, ControlCommand, ResetCommand)
+    kind.__name__: kind for kind in (ClearCommand, ControlCommand, ResetCommand, RetryCommand)
 }
 
 
@@ -44,7 +45,7 @@ def encode_command(command: Command) -> Encoded:
         wire.clear.offset = command.offset
     elif isinstance(command, ResetCommand):
         wire.reset.offset = command.offset
-    else:
+    elif isinstance(command, ControlCommand):
         wire.control.desired = command_pb2.DesiredState.Value(command.desired.value)
     if wire.WhichOneof("command") is None:  # all fields of the command have their default
         getattr(wire, _field(command)).SetInParent()
@@ -52,9 +53,8 @@ def encode_command(command: Command) -> Encoded:
 
 
 def _field(command: Command) -> str:
-    if isinstance(command, ClearCommand):
-        return "clear"
-    return "reset" if isinstance(command, ResetCommand) else "control"
+    fields = {ClearCommand: "clear", ResetCommand: "reset", RetryCommand: "retry"}
+    return fields.get(type(command), "control")
 
 
 def decode_command(headers: Mapping[str, bytes], value: bytes) -> Command:
@@ -73,6 +73,8 @@ def decode_command(headers: Mapping[str, bytes], value: bytes) -> Command:
         return ClearCommand(*common, wire.clear.offset, *more)
     if kind is ResetCommand and name == "reset":
         return ResetCommand(*common, wire.reset.offset, *more)
+    if kind is RetryCommand and name == "retry":
+        return RetryCommand(*common, *more)
     if kind is ControlCommand and name == "control":
         desired = DesiredState(enum_name(command_pb2.DesiredState, wire.control.desired))
         return ControlCommand(*common, desired, *more)

@@ -21,9 +21,11 @@ class Status(enum.Enum):
     REMOVED = "REMOVED"
     REMOVED_FAILED = "REMOVED_FAILED"
     SKIPPED = "SKIPPED"
+    DUPLICATE = "DUPLICATE"
+    """Not imported: its number is that of a package that was processed before (R27)."""
 
 
-class LaneState(enum.Enum):
+class SubscriptionState(enum.Enum):
     """What a subscriber does with the packages of one publisher agent (R13, R16, R24)."""
 
     RUNNING = "RUNNING"
@@ -32,6 +34,7 @@ class LaneState(enum.Enum):
     GAP = "GAP"
     JOURNAL_MISMATCH = "JOURNAL_MISMATCH"
     WAITING_FOR_LEASE = "WAITING_FOR_LEASE"
+    WAITING_FOR_JOURNAL = "WAITING_FOR_JOURNAL"
     PAUSED = "PAUSED"
     STOPPED = "STOPPED"
     WAITING_FOR_SUBSCRIBER = "WAITING_FOR_SUBSCRIBER"
@@ -39,7 +42,7 @@ class LaneState(enum.Enum):
 
 
 class DesiredState(enum.Enum):
-    """What an operator wants of a lane."""
+    """What an operator wants of a subscription."""
 
     RUN = "RUN"
     PAUSE = "PAUSE"
@@ -88,6 +91,10 @@ class PackageBody:
     reference: str | None = None
 
 
+AWAITED = "awaited"
+"""Metadata of a package that somebody waits for, so that its import is announced at once."""
+
+
 @dataclass(frozen=True, slots=True)
 class PackageMessage:
     """What one distribution action carries; `body` is None for all but ADD."""
@@ -119,12 +126,15 @@ class StatusMessage:
 
 @dataclass(frozen=True, slots=True)
 class SubscriberState:
-    """One lane of an announcement; `offset` is the last processed one, -1 before the first."""
+    """One subscription of an announcement.
+
+    `offset` is the last processed one, -1 before the first.
+    """
 
     publisher_agent: str
     offset: int
     retries: int = 0
-    state: LaneState = LaneState.RUNNING
+    state: SubscriptionState = SubscriptionState.RUNNING
     last_error: str = ""
     next_attempt_ms: int = 0
     blocked_since_ms: int = 0
@@ -133,7 +143,12 @@ class SubscriberState:
     settled_offset: int = -1
     """Every status up to this offset is in the status topic."""
     started_offset: int = -1
-    """The lane has imported nothing up to this offset: it began behind it."""
+    """The subscription has imported nothing up to this offset: it began behind it."""
+    package_id: str = ""
+    """Of the record at `offset`, as the subscription has processed it; empty when that is not
+    known."""
+    incomplete: bool = False
+    """Nothing brought what was there up to `started_offset`, as a snapshot would have."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -164,7 +179,7 @@ class ClearCommand:
 
 @dataclass(frozen=True, slots=True)
 class ControlCommand:
-    """Run, pause or stop the lane of `publisher_agent` at `subscriber`, until told otherwise."""
+    """Run, pause or stop the subscription of `publisher_agent` at `subscriber`, until changed."""
 
     command_id: str
     subscriber: str
@@ -177,7 +192,7 @@ class ControlCommand:
 
 @dataclass(frozen=True, slots=True)
 class ResetCommand:
-    """Move the offset of a stopped lane to `offset`; the package behind it comes next."""
+    """Move the offset of a stopped subscription to `offset`; the package behind it comes next."""
 
     command_id: str
     subscriber: str
@@ -188,7 +203,19 @@ class ResetCommand:
     journal_id: str = ""
 
 
-Command = ClearCommand | ControlCommand | ResetCommand
+@dataclass(frozen=True, slots=True)
+class RetryCommand:
+    """Try the package in front of a subscription again at once; the back-off begins anew."""
+
+    command_id: str
+    subscriber: str
+    publisher_agent: str
+    user: str = ""
+    issued_ms: int = 0
+    journal_id: str = ""
+
+
+Command = ClearCommand | ControlCommand | ResetCommand | RetryCommand
 
 
 @dataclass(frozen=True, slots=True)
@@ -225,6 +252,8 @@ class PackageDistributed:
     skipped: tuple[str, ...] = ()
     away: tuple[str, ...] = ()
     """Stale when it was told; they get the package when they come back."""
+    state: str = ""
+    """DISTRIBUTED when every subscriber has imported it, else PARTLY_DISTRIBUTED."""
 
 
 Message = (

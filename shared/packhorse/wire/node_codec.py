@@ -7,7 +7,9 @@ decoded is untrusted (R30); the decoder raises `Undecodable` and nothing else.
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from packhorse.wire.record import parse
+from google.protobuf.message import DecodeError
+
+from packhorse.wire.record import Undecodable
 from packhorse.wire.v1 import package_pb2
 
 
@@ -39,8 +41,10 @@ def encode_node(record: NodeRecord) -> bytes:
 
 def decode_node(value: bytes) -> NodeRecord:
     """Decode one node. Raises `Undecodable`."""
-    wire = package_pb2.Node()
-    parse(wire, value)
+    try:
+        wire = package_pb2.Node.FromString(value)
+    except (DecodeError, ValueError) as error:
+        raise Undecodable(f"the record's bytes are no Node: {error}") from error
     binaries = [
         BinaryRecord(binary.name, binary.sha256, binary.length, binary.media_type)
         for binary in wire.binaries

@@ -4,6 +4,7 @@ What comes from the journal is untrusted (R30): the decoders raise `Undecodable`
 and spend no memory beyond a small multiple of the record.
 """
 
+import hashlib
 from collections.abc import Mapping
 from operator import attrgetter
 from typing import NamedTuple
@@ -11,24 +12,39 @@ from typing import NamedTuple
 from google.protobuf.message import DecodeError
 
 from packhorse.wire.messages import Action, PackageBody, PackageEntry, PackageMessage
-from packhorse.wire.record import Encoded, Undecodable, expect, parse, type_headers
+from packhorse.wire.record import (
+    TYPE_HEADER,
+    VERSION_HEADER,
+    Encoded,
+    Undecodable,
+    expect,
+    parse,
+    type_headers,
+)
 from packhorse.wire.v1 import package_pb2
 
 ENTRY_HEADER = "entry"
 PACKAGE_ID_HEADER = "package-id"
 AGENT_HEADER = "publisher-agent"
+DIGEST_HEADER = "record-sha256"
 
 MAX_PRODUCER = 255
 """Characters of a producer's name, as where publishers number their messages."""
 
+_DIGESTED = (TYPE_HEADER, VERSION_HEADER, PACKAGE_ID_HEADER, AGENT_HEADER, ENTRY_HEADER)
+
 
 def encode_package(message: PackageMessage) -> Encoded:
-    """Encode a package; its headers let a reader choose and list it without the body."""
+    """Encode a package; its headers let a reader choose and list it without the body.
+
+    One of them is a digest over the others and the value, which says that there is one (R32).
+    """
     entry = message.entry
     wire = package_pb2.PackageMessage(
         publisher_instance=message.publisher_instance,
         package_type=message.package_type,
         metadata=dict(message.metadata),
+        digested=True,
     )
     _fill_entry(wire, entry)
     if message.body is not None:
@@ -44,7 +60,19 @@ def encode_package(message: PackageMessage) -> Encoded:
         AGENT_HEADER: entry.publisher_agent.encode(),
         ENTRY_HEADER: encode_entry(entry),
     }
-    return Encoded(headers, wire.SerializeToString())
+    value = wire.SerializeToString()
+    headers[DIGEST_HEADER] = _digest(headers, value)
+    return Encoded(headers, value)
+
+
+def _digest(headers: Mapping[str, bytes], value: bytes) -> bytes:
+    """Return the SHA-256 of the headers above and the value, each behind its length."""
+    digest = hashlib.sha256()
+    for name in _DIGESTED:
+        part = headers.get(name, b"")
+        digest.update(b"%d:%b" % (len(part), part))
+    digest.update(value)
+    return digest.digest()
 
 
 def encode_entry(entry: PackageEntry) -> bytes:
@@ -97,6 +125,20 @@ def decode_entry(headers: Mapping[str, bytes]) -> PackageEntry:
     wire = package_pb2.PackageEntry()
     parse(wire, headers.get(ENTRY_HEADER, b""))
     return _read_entry(wire)
+
+
+def has_entry(headers: Mapping[str, bytes], value: bytes) -> bool:
+    """Tell whether the `entry` header of a package says what its value says.
+
+    The value is one that `decode_package` takes. Raises `Undecodable` for the header.
+    """
+    # A PackageEntry has the tags of a PackageMessage, so it can be read from the same bytes, and
+    # what is written again is what `encode_entry` writes. Other bytes may still say the same.
+    wire = package_pb2.PackageEntry.FromString(value)
+    wire.DiscardUnknownFields()
+    if headers.get(ENTRY_HEADER) == wire.SerializeToString():
+        return True
+    return decode_entry(headers) == _read_entry(wire)
 
 
 EntryRow = tuple[str, int, str, int, list[str], list[str], tuple[str, str] | None]
@@ -162,9 +204,21 @@ def is_producer(name: str) -> bool:
 def decode_package(headers: Mapping[str, bytes], value: bytes) -> PackageMessage:
     """Decode a package record.
 
-    Raises `Undecodable`, also for another kind of message, or a producer that can't be one.
+    Raises `Undecodable`, also for another kind of message, for a record whose digest is not that of
+    its content (R32), or for a producer that can't be one. Records of builds before 2026-11-23 have
+    no digest.
     """
     wire = _read_package(headers, value)
+    _check_digest(wire, headers, value)
+    return _message(wire)
+
+
+def decode_stored_package(value: bytes) -> PackageMessage:
+    """Decode the value of a package that a database keeps without its headers."""
+    return _message(_read_package(type_headers(PackageMessage), value))
+
+
+def _message(wire: package_pb2.PackageMessage) -> PackageMessage:
     return PackageMessage(
         entry=_read_entry(wire),
         body=_read_body(wire),
@@ -180,6 +234,7 @@ def decode_package_row(headers: Mapping[str, bytes], value: bytes) -> PackageRow
     Takes and refuses what `decode_package` does, at a quarter of its cost.
     """
     wire = _read_package(headers, value)
+    _check_digest(wire, headers, value)
     number, paths, deep_paths, sha256, content_length, *plain = _ROW_FIELDS(wire)
     kind = wire.WhichOneof("body")
     return PackageRow(
@@ -204,6 +259,23 @@ def _read_package(headers: Mapping[str, bytes], value: bytes) -> package_pb2.Pac
             f"the package's producer is not up to {MAX_PRODUCER} printable characters"
         )
     return wire
+
+
+def has_digest(headers: Mapping[str, bytes], value: bytes) -> bool:
+    """Tell whether the digest in the headers is that of the record (R32), or there is none."""
+    digest = headers.get(DIGEST_HEADER)
+    return digest is None or digest == _digest(headers, value)
+
+
+def _check_digest(
+    wire: package_pb2.PackageMessage, headers: Mapping[str, bytes], value: bytes
+) -> None:
+    """Raise `Undecodable` unless the digest is right, or neither value nor headers know of one."""
+    lost = wire.digested and DIGEST_HEADER not in headers
+    if lost or not has_digest(headers, value):
+        raise Undecodable(
+            "the record's SHA-256 is not the one that it declares: it was damaged or changed"
+        )
 
 
 def _read_body(wire: package_pb2.PackageMessage) -> PackageBody | None:

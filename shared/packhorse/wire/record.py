@@ -24,7 +24,7 @@ class Undecodable(Permanent):
 
 
 class ProtobufEnum(Protocol):
-    """What this room needs of a generated enum."""
+    """What this package needs of a generated enum."""
 
     def Name(self, number: Any) -> str:  # noqa: N802 - protobuf's name
         """Return the name of `number`. Raises ValueError."""

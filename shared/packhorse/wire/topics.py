@@ -1,4 +1,4 @@
-"""The five topics: their names and what packhorse needs of each (semantics.md, Topics)."""
+"""The five topics: their names and what packhorse needs of each."""
 
 from dataclasses import dataclass
 

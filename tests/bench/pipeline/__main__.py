@@ -19,14 +19,14 @@ from typing import Any
 import psycopg
 
 from packhorse.messaging.open import open_journal
-from packhorse_services.cli.embedded import EmbeddedPostgres
+from packhorse_services.cli.stack.embedded import EmbeddedPostgres
 from tests.bench.pipeline import anchors
 from tests.bench.pipeline.material import AGENT, ROOT, TOPICS, feed, fill_tree, page
 from tests.bench.pipeline.measuring import Run, emit, run_task
 from tests.bench.pipeline.picture import show
 from tests.harness.kafka.broker import running_kafka
 from tests.harness.postgres import Databases, running_postgres
-from tests.harness.processes import rooms
+from tests.harness.processes import running_programs
 
 _TELLING = 0.25
 """A run that takes less than this much longer than its start tells no rate: starts vary as much."""
@@ -83,7 +83,7 @@ class Bench:
         author = self.databases.new("author")
         fill_tree(author, self.size)
         journal = self.databases.new("bulk_journal")
-        with rooms(journal, blobs_url=str(self.folder / "blobs")) as programs:
+        with running_programs(journal, blobs_url=str(self.folder / "blobs")) as programs:
             publisher = programs.publisher(author)
             programs.start()
             environment = environment | {

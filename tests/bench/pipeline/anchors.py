@@ -15,9 +15,9 @@ from packhorse.blobs.open import open_blobs
 from packhorse.packages.body import pack
 from packhorse.packages.build import export
 from packhorse.wire.messages import Action
-from packhorse_services.pipeline.location import Location
-from packhorse_services.pipeline.session import end_spark, spark_session
+from packhorse_services.pipeline.engine.session import end_spark, spark_session
 from packhorse_services.pipeline.settings import Settings
+from packhorse_services.pipeline.storage.location import Location
 from tests.bench.pipeline.material import ROOT, TOPICS
 from tests.harness.kafka import runtime
 from tests.harness.kafka.broker import RunningKafka

@@ -12,7 +12,7 @@ import sys
 from packhorse.jobs.event import Event
 from packhorse.jobs.events.bus import EventBus, EventNotStored
 from packhorse.jobs.events.distribution import EventDistribution
-from packhorse.jobs.hints import Hints
+from packhorse.runtime.listen import Listener
 from tests.harness.jobs.events import QUICK, named
 
 
@@ -26,7 +26,7 @@ def main(url: str, instance: str, path: str) -> None:
     def hear(event: Event) -> None:
         say("local" if event.is_local else "heard", event.properties["name"])
 
-    bus, hints = EventBus(), Hints(url)
+    bus, hints = EventBus(), Listener(url)
     bus.subscribe("t/**", hear)
     parts = (bus, hints, EventDistribution(url, instance, bus, hints, settings=QUICK))
     for part in parts:

@@ -13,10 +13,10 @@ from packhorse.jobs.event import Event
 from packhorse.jobs.event_store import NewEvent, record
 from packhorse.jobs.events.bus import EventBus
 from packhorse.jobs.events.distribution import EventDistribution
-from packhorse.jobs.events.position import Position
+from packhorse.jobs.events.position import EventPosition
 from packhorse.jobs.events.reading import position_now, read_page
 from packhorse.jobs.events.receiver import ReceiverSettings
-from packhorse.jobs.hints import Hints
+from packhorse.runtime.listen import Listener
 
 QUICK = ReceiverSettings(poll_s=0.05, together_s=0.0, retry_s=0.05)
 
@@ -116,7 +116,7 @@ class TransactionReader(TrueReader):
     def read(self) -> list[str]:
         names = super().read()
         xmax = self._position.seen.split(":")[1]
-        self._position = Position(f"{xmax}:{xmax}:")
+        self._position = EventPosition(f"{xmax}:{xmax}:")
         return names
 
 
@@ -126,7 +126,7 @@ class OldestReader(TrueReader):
     def read(self) -> list[str]:
         names = super().read()
         xmin = self._position.seen.split(":")[0]
-        self._position = Position(f"{xmin}:{xmin}:")
+        self._position = EventPosition(f"{xmin}:{xmin}:")
         return names
 
 
@@ -134,7 +134,7 @@ class Instance:
     """One instance of a cluster in this process: bus, hints and distribution."""
 
     def __init__(self, url: str, name: str, settings: ReceiverSettings = QUICK, **bus: Any) -> None:
-        self.bus, self.hints = EventBus(**bus), Hints(url)
+        self.bus, self.hints = EventBus(**bus), Listener(url)
         self.distribution = EventDistribution(url, name, self.bus, self.hints, settings=settings)
         self.heard: list[Event] = []
         self.ear = self.bus.subscribe("**", self.heard.append, name="ear")

@@ -2,7 +2,7 @@
 
 from packhorse.jobs.consumer import Outcome, Result
 from packhorse.jobs.store import claims, finishing, leases
-from packhorse.jobs.store.claims import Claimed, Wish
+from packhorse.jobs.store.claims import Claimed, ClaimRequest
 from packhorse.jobs.store.finishing import Ended, Ending
 from packhorse.jobs.store.queues import MAIN, read_layout
 from tests.harness.jobs.stored import bookkeeper
@@ -12,10 +12,10 @@ class HandyWorker:
     """One run on one instance; it does nothing that it is not told to."""
 
     def __init__(self, url: str, instance: str = "i1") -> None:
-        self._url, self.run = url, leases.Run.begin(instance)
+        self._url, self.run = url, leases.WorkerRun.begin(instance)
         self.renew()
 
-    def renew(self) -> list[leases.Holding]:
+    def renew(self) -> list[leases.HeldAttempt]:
         """Keep the lease; return what it holds."""
         with bookkeeper(self._url) as connection:
             return leases.renew(connection, self.run)
@@ -26,7 +26,7 @@ class HandyWorker:
             layout = read_layout(connection)
             own = sorted(topic for topic, name in layout.topics.items() if name == queue)
             kind = layout.queues[queue].configuration.type
-            return claims.claim(connection, self.run, [Wish(queue, own, places, type=kind)])
+            return claims.claim(connection, self.run, [ClaimRequest(queue, own, places, type=kind)])
 
     def finish(self, claimed: Claimed, outcome: Outcome = Outcome.OK, message: str = "") -> Ending:
         """End an attempt."""

@@ -8,11 +8,13 @@ from packhorse.jobs.consumers import Consumers
 from packhorse.jobs.host import JobsHost, open_jobs
 from packhorse.jobs.job import Job, JobState
 from packhorse.jobs.store.queues import QueueConfiguration
-from packhorse.jobs.work.worker_settings import WorkerSettings
+from packhorse.jobs.work.heartbeat import WorkerSettings
 from packhorse.topology.own_cluster import OwnCluster
 from tests.harness.waiting import eventually
 
-FAST = WorkerSettings(lease_s=120.0, renewal_s=10.0, poll_s=0.1, rescue_s=0.2, places=16, cores=4)
+FAST = WorkerSettings(
+    lease_s=120.0, renewal_s=10.0, poll_s=0.1, rescue_s=0.2, places=16, usual_parallel=4
+)
 FINAL_S = 120.0
 
 

@@ -10,7 +10,7 @@ from psycopg import Connection
 
 from packhorse.db.metadata import BOOKKEEPER
 from packhorse.db.roles import act_as
-from packhorse.jobs.consumers import Reach
+from packhorse.jobs.consumers import HandledTopics
 from packhorse.jobs.scheduling.definition import JobAction, Schedule, ScheduleDefinition, Tick
 from packhorse.jobs.scheduling.scheduler import Scheduler
 from packhorse.jobs.scheduling.store import (
@@ -71,7 +71,7 @@ class Schedules:
         self,
         instance: str = "one",
         *,
-        members: Mapping[str, Reach] | None = None,
+        members: Mapping[str, HandledTopics] | None = None,
         leader: Any = None,
     ) -> Scheduler:
         """Return a scheduler by this clock; call its `fire_due`."""

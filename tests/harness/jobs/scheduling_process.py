@@ -5,13 +5,13 @@ import threading
 from typing import Any
 
 from packhorse.db.connect import open_pool
-from packhorse.jobs.consumers import live_reaches
+from packhorse.jobs.consumers import live_handled_topics
 from packhorse.jobs.scheduling.scheduler import DUTY, Scheduler
 from packhorse.runtime.lifecycle import Lifecycle
 from packhorse.runtime.signals import set_by_signals
 from packhorse.topology.leader import Token
 from packhorse.topology.open import TopologySettings
-from packhorse.topology.own_cluster import Announced, join
+from packhorse.topology.own_cluster import InstanceProperties, join
 
 
 class _Unfenced(Token):
@@ -33,11 +33,14 @@ def main() -> None:
     settings = TopologySettings(
         instance_id=given.name, interval_s=0.4, timeout_s=4.0, min_event_delay_s=0.2
     )
-    cluster = join(given.url, settings, Announced("tests", duties=(DUTY,)))
+    cluster = join(given.url, settings, InstanceProperties("tests", duties=(DUTY,)))
     pool = open_pool(given.url, f"scheduler {given.name}", size=3)
     leader = _AlwaysLeads() if given.unfenced else cluster.duty(DUTY, pool.connection)
     scheduler = Scheduler(
-        pool.connection, given.name, leader=leader, members=lambda: live_reaches(cluster.discovery)
+        pool.connection,
+        given.name,
+        leader=leader,
+        members=lambda: live_handled_topics(cluster.discovery),
     )
     stopping = threading.Event()
     with set_by_signals(stopping), Lifecycle([cluster, scheduler]):

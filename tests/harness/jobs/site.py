@@ -12,16 +12,17 @@ from packhorse.clock import SystemClock
 from packhorse.db.connect import open_pool
 from packhorse.db.metadata import BOOKKEEPER
 from packhorse.db.roles import act_as
-from packhorse.jobs.hints import EVENTS, Hints
+from packhorse.jobs.channels import EVENTS
 from packhorse.jobs.jobs import Jobs
 from packhorse.runtime.auth import Authenticator
 from packhorse.runtime.lifecycle import Lifecycle
+from packhorse.runtime.listen import Listener
 from packhorse.runtime.principal import Principal
 from packhorse.topology.discovery import Discovery
 from packhorse.topology.properties import CONSUMERS, FixedProperties
 from packhorse_services.jobs.app import JobsService, jobs_service
-from packhorse_services.jobs.hub import Hub
-from packhorse_services.jobs.parts import Parts
+from packhorse_services.jobs.http.event_feed import JobEventHub
+from packhorse_services.jobs.http.parts import JobsServices
 from tests.harness.topology.scripted import Callers, ScriptedMembership, ScriptedRemotes
 from tests.harness.topology.served import Served
 from tests.harness.waiting import eventually
@@ -100,9 +101,9 @@ def jobs_site(database_url: str, consumers: str = "images/**") -> Iterator[JobsS
         remotes=ScriptedRemotes(),
         min_event_delay_s=0.05,
     )
-    hub, hints = Hub(pool.connection, max_streams=2), Hints(database_url)
+    hub, hints = JobEventHub(pool.connection, max_streams=2), Listener(database_url)
     hints.on(EVENTS, hub.hear)
-    parts = Parts(pool=pool, jobs=jobs, hub=hub, discovery=discovery, clock=SystemClock())
+    parts = JobsServices(pool=pool, jobs=jobs, hub=hub, discovery=discovery, clock=SystemClock())
     service = jobs_service(parts, Authenticator(callers), components=[discovery, hints, hub])
     site = JobsSite("", database_url, jobs, callers, service, membership)
     with Lifecycle(service.components):

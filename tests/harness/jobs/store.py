@@ -13,8 +13,8 @@ from packhorse.jobs.consumer import Outcome, Result
 from packhorse.jobs.job import Job
 from packhorse.jobs.queue import QueueConfiguration, QueueType
 from packhorse.jobs.store import claims, finishing, leases, rescue
-from packhorse.jobs.store.adding import Added, NewJob, add_job
-from packhorse.jobs.store.claims import Claimed, Wish
+from packhorse.jobs.store.adding import AddedJob, NewJob, add_job
+from packhorse.jobs.store.claims import Claimed, ClaimRequest
 from packhorse.jobs.store.finishing import Ended, Ending, Notes
 from packhorse.jobs.store.given import read_jobs
 from packhorse.jobs.store.queues import declare_queue, read_layout
@@ -45,7 +45,7 @@ class Store:
             act_as(connection, BOOKKEEPER)
             yield connection
 
-    def add(self, topic: str, application: str = "tests", **given: Any) -> Added:
+    def add(self, topic: str, application: str = "tests", **given: Any) -> AddedJob:
         """Give a job."""
         with self.transaction() as connection:
             return add_job(connection, application, NewJob(topic, **given))
@@ -84,10 +84,10 @@ class Hand:
 
     def __init__(self, store: Store, instance: str, *, leads: bool = False) -> None:
         self._store, self._leads = store, leads
-        self.run = leases.Run.begin(instance)
+        self.run = leases.WorkerRun.begin(instance)
         self.renew()
 
-    def renew(self) -> list[leases.Holding]:
+    def renew(self) -> list[leases.HeldAttempt]:
         """Keep the lease; return what it holds."""
         with self._store.transaction() as connection:
             return leases.renew(connection, self.run)
@@ -100,27 +100,28 @@ class Hand:
                 (self.run.runtime_id,),
             )
 
-    def claim(self, queue: str, places: int = 1, **wish: Any) -> list[Claimed]:
+    def claim(self, queue: str, places: int = 1, **request: Any) -> list[Claimed]:
         """Claim jobs of a queue, of all its topics unless told otherwise."""
         with self._store.transaction() as connection:
-            return self.claim_with(connection, queue, places, **wish)
+            return self.claim_with(connection, queue, places, **request)
 
     def claim_with(
-        self, connection: Connection, queue: str, places: int = 1, **wish: Any
+        self, connection: Connection, queue: str, places: int = 1, **request: Any
     ) -> list[Claimed]:
         """Claim in a transaction that is open."""
         layout = read_layout(connection)
         given = {
             "topics": sorted(topic for topic, name in layout.topics.items() if name == queue),
             "type": layout.queues[queue].configuration.type,
-            **wish,
+            **request,
         }
-        wishes = [Wish(queue, places=places, **given)]
-        return claims.claim(connection, self.run, wishes, leads=self._leads)
+        requests = [ClaimRequest(queue, places=places, **given)]
+        led = given["topics"] if self._leads else ()
+        return claims.claim(connection, self.run, requests, led=led)
 
-    def topics(self, queue: str, places: int = 1, **wish: Any) -> list[str]:
+    def topics(self, queue: str, places: int = 1, **request: Any) -> list[str]:
         """Claim, and return the topics."""
-        return [one.job.topic for one in self.claim(queue, places, **wish)]
+        return [one.job.topic for one in self.claim(queue, places, **request)]
 
     def end(
         self,

@@ -18,7 +18,7 @@ from packhorse.jobs.job import JobState
 from packhorse.jobs.queue import QueueConfiguration, QueueType
 from packhorse.jobs.store import claims, finishing, leases, rescue
 from packhorse.jobs.store.adding import NewJob, add_job, requeue_finished
-from packhorse.jobs.store.claims import Claim, Wish
+from packhorse.jobs.store.claims import Claim, ClaimRequest
 from packhorse.jobs.store.finishing import Ended
 from packhorse.jobs.store.queues import declare_queue, learn_topics
 from tests.harness.jobs.store_model import MOST_RETRIES, ORDERED, UNORDERED, Model
@@ -53,7 +53,7 @@ class StoreMachine(RuleBasedStateMachine):
         self.connection.execute("TRUNCATE jobs.job, jobs.finished, jobs.worker, jobs.event")
         self.connection.commit()
         self.model, self.serial = Model(), 0
-        self.runs = {worker: leases.Run.begin(worker) for worker in WORKERS}
+        self.runs = {worker: leases.WorkerRun.begin(worker) for worker in WORKERS}
         self.claims: list[tuple[Claim, tuple[str, int]]] = []
 
     def teardown(self) -> None:
@@ -102,11 +102,11 @@ class StoreMachine(RuleBasedStateMachine):
     def claim(self, worker: str, places: int) -> None:
         self.serial += 1
         free, line = self.model.claim(worker, places, self.serial)
-        wishes = [
-            Wish("free", UNORDERED, places, type=QueueType.UNORDERED),
-            Wish("line", ORDERED, 1, type=QueueType.ORDERED),
+        requests = [
+            ClaimRequest("free", UNORDERED, places, type=QueueType.UNORDERED),
+            ClaimRequest("line", ORDERED, 1, type=QueueType.ORDERED),
         ]
-        claimed = self.do(claims.claim, self.runs[worker], wishes)
+        claimed = self.do(claims.claim, self.runs[worker], requests)
         assert [one.job.number for one in claimed if one.job.queue == "free"] == free
         assert [one.job.number for one in claimed if one.job.queue == "line"] == line
         for one in claimed:
@@ -170,7 +170,7 @@ class StoreMachine(RuleBasedStateMachine):
         assert states.count(JobState.ACTIVE) <= 1
 
 
-def _end_lease(connection: Connection, run: leases.Run) -> None:
+def _end_lease(connection: Connection, run: leases.WorkerRun) -> None:
     connection.execute(
         "UPDATE jobs.worker SET lease_until = '-infinity' WHERE runtime_id = %s", (run.runtime_id,)
     )

@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 
 from packhorse.jobs.consumer import Outcome
 from packhorse.jobs.job import JobState
-from packhorse.jobs.store.adding import Verdict
+from packhorse.jobs.store.adding import AddResult
 
 MOST_RETRIES = 2
 UNORDERED, ORDERED = ("free/a", "free/b"), ("line/a", "line/b")
@@ -36,21 +36,21 @@ class Model:
     live: set[str] = field(default_factory=set)
     turns: int = 0
 
-    def add(self, topic: str, id_: str | None, application: str, priority: int) -> Verdict:
+    def add(self, topic: str, id_: str | None, application: str, priority: int) -> AddResult:
         """Say what comes of adding; the job itself is entered with `enter`."""
         found = self.find(topic, id_)
         if found is None:
-            return Verdict.ADDED
+            return AddResult.ADDED
         job = self.jobs[found]
         if not application or job.application != application:
-            return Verdict.EXISTING
+            return AddResult.EXISTING
         if job.state is JobState.QUEUED:
-            return Verdict.UPDATED
+            return AddResult.UPDATED
         if job.state is JobState.ACTIVE:
             job.again = True
         else:
             self._queue_again(job, retry=False)
-        return Verdict.REACTIVATED
+        return AddResult.REACTIVATED
 
     def enter(self, number: int, job: tuple[str, str | None, str, int]) -> None:
         """Enter a new job."""

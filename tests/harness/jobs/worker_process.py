@@ -26,17 +26,17 @@ from packhorse.jobs.job import Job, JobState
 from packhorse.jobs.store import ending_rows, finishing
 from packhorse.jobs.store.finishing import Ended, Ending
 from packhorse.jobs.store.queues import QueueConfiguration, QueueType
-from packhorse.jobs.work.running import Running
-from packhorse.jobs.work.worker_settings import WorkerSettings
+from packhorse.jobs.work.attempt import RunningAttempt
+from packhorse.jobs.work.heartbeat import WorkerSettings
 from packhorse.runtime.lifecycle import Lifecycle
 from packhorse.runtime.signals import set_by_signals
 from packhorse.topology.open import TopologySettings
-from packhorse.topology.own_cluster import Announced, join
+from packhorse.topology.own_cluster import InstanceProperties, join
 from tests.harness.jobs.ledger import CHECKED, LEAST, ONCE
 
 LEASE_S, RENEWAL_S = 4.0, 1.0
 SETTINGS = WorkerSettings(
-    lease_s=LEASE_S, renewal_s=RENEWAL_S, poll_s=0.2, rescue_s=0.5, places=16, cores=4
+    lease_s=LEASE_S, renewal_s=RENEWAL_S, poll_s=0.2, rescue_s=0.5, places=16, usual_parallel=4
 )
 QUEUES = (
     QueueConfiguration("ordered", ("ordered/**",), max_retries=-1, retry_delay_s=0.05),
@@ -135,7 +135,7 @@ def break_build(how: str) -> None:
             ]
 
         finishing.finish = finish
-        Running.require_open = lambda _: None  # type: ignore[method-assign]
+        RunningAttempt.require_open = lambda _: None  # type: ignore[method-assign]
     elif how == "unflagged":
         there = "retry = d.retry"
         assert there in ending_rows._REQUEUE
@@ -163,7 +163,7 @@ def main() -> None:
     topology = TopologySettings(
         instance_id=given.name, interval_s=0.5, timeout_s=LEASE_S, min_event_delay_s=0.2
     )
-    cluster = join(given.url, topology, Announced("tests", duties=DUTIES))
+    cluster = join(given.url, topology, InstanceProperties("tests", duties=DUTIES))
     host = open_jobs(given.url, cluster, consumers=consumers, queues=QUEUES, settings=SETTINGS)
     stopping = threading.Event()
     with set_by_signals(stopping), Lifecycle([cluster, host]) as parts:

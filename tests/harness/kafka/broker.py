@@ -20,7 +20,7 @@ from confluent_kafka import KafkaException
 from confluent_kafka.admin import AdminClient
 
 from packhorse.runtime import leash
-from packhorse_services.cli.ports import free_port, is_free
+from packhorse_services.cli.stack.ports import free_port, is_free
 from tests.harness.kafka import runtime
 
 _HERE = Path(__file__).parent
@@ -34,6 +34,8 @@ class RunningKafka:
 
     home: Path
     port: int = 0
+    more_settings: str = ""
+    """Further lines of the broker's settings."""
     _process: subprocess.Popen[bytes] | None = field(default=None, repr=False)
 
     @property
@@ -113,7 +115,7 @@ class RunningKafka:
         self.port = values["port"]
         template = Template((_HERE / "server.properties").read_text())
         settings = template.substitute(values, data=self.home / "data")
-        (self.home / "server.properties").write_text(settings)
+        (self.home / "server.properties").write_text(f"{settings}\n{self.more_settings}")
 
     def _format(self) -> None:
         cluster = base64.urlsafe_b64encode(uuid.uuid4().bytes).rstrip(b"=").decode()

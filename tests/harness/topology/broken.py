@@ -6,11 +6,11 @@ from typing import Any
 
 from packhorse.topology.events import EventFlow, EventKind, TopologyEvent
 from packhorse.topology.lease.member import LeaseMember
-from packhorse.topology.lease.store import ClusterState, Pulse, Renewal, State
-from packhorse.topology.mailbox import Mailbox
+from packhorse.topology.lease.store import ClusterState, InstanceState, Pulse, Renewal
+from packhorse.topology.mailbox import ViewMailbox
 from packhorse.topology.membership import Observation
 from packhorse.topology.view import ClusterView
-from packhorse.topology.voting.records import Snapshot, Vote, Voting
+from packhorse.topology.voting.records import StoreView, Vote, Voting
 from tests.harness.topology.sites import Build
 from tests.harness.topology.voting_memory import EventualSession, Key
 
@@ -43,7 +43,7 @@ class _ForgetsTheLeaving(_Through):
         state: ClusterState | None = self.inner.look()
         if state is None:
             return None
-        active = tuple(one for one in state.entries if one.state is State.ACTIVE)
+        active = tuple(one for one in state.entries if one.state is InstanceState.ACTIVE)
         return replace(state, entries=active)
 
 
@@ -69,7 +69,7 @@ class _Hasty(_Through):
 
     inner: EventualSession
 
-    def read(self) -> Snapshot:
+    def read(self) -> StoreView:
         seen = self.inner.read()
         yes = {Vote(one.id, m.instance_id, True) for one in seen.votings for m in one.members}
         return replace(seen, votes=frozenset(yes))
@@ -115,7 +115,7 @@ class _Trusting(EventFlow):
         return super().observe(replace(observation, settled=True), remotes, now)
 
 
-class _Hoarding(Mailbox):
+class _Hoarding(ViewMailbox):
     """Keeps a view that has ended before it was heard."""
 
     def post(self, event: TopologyEvent) -> None:

@@ -11,7 +11,7 @@ import uvicorn
 from fastapi import FastAPI
 
 from packhorse.clock import Clock
-from packhorse.runtime.auth import Authenticator
+from packhorse.runtime.auth import Authenticator, Principal
 from packhorse.runtime.connection import BoundedProtocol
 from packhorse.runtime.http import create_app
 from packhorse.topology.events import EventKind, TopologyEvent
@@ -20,7 +20,7 @@ from packhorse.topology.remote_clusters import SqlRemoteClusters
 from packhorse.topology.view import ClusterView, InstanceDescription, TopologyView
 from packhorse_services.topology.connectors.assembly import assemble_connectors
 from packhorse_services.topology.connectors.options import ConnectorSettings
-from packhorse_services.topology.connectors.states import ConnectorState, State
+from packhorse_services.topology.connectors.states import ConnectorPhase, ConnectorState
 from tests.harness.waiting import eventually
 
 SECRET = "a shared key of at least 32 bytes, for tests"
@@ -42,6 +42,13 @@ def cluster(name: str, *instances: str, **properties: str) -> ClusterView:
             for number, one in enumerate(instances or (f"{name}-1",))
         ),
     )
+
+
+class _NoTokens:
+    """Connectors are known by their signatures."""
+
+    async def principal(self, token: str) -> Principal | None:
+        return None
 
 
 class FixedTopology:
@@ -128,7 +135,7 @@ class Cluster:
         [found] = [one for one in self._remotes.clusters() if one.id == name]
         return found
 
-    def states(self) -> list[State]:
+    def states(self) -> list[ConnectorPhase]:
         return [one.state for one in self.outgoing()]
 
     def outgoing(self) -> list[ConnectorState]:
@@ -142,7 +149,7 @@ class Cluster:
         app = create_app(
             title="cluster",
             description="",
-            authenticator=Authenticator.off(),
+            authenticator=Authenticator(_NoTokens()),
             readiness={},
         )
         app.include_router(self.assembled.routes)

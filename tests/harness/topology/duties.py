@@ -11,7 +11,7 @@ from typing import Any
 import psycopg
 
 from packhorse.topology.leader import LeaderOnly, NotLeader, Token
-from packhorse.topology.lease.store import Incarnation, State
+from packhorse.topology.lease.store import Incarnation, InstanceState
 from packhorse.topology.membership import StoreUnavailable
 from tests.harness.topology.lease_memory import LeaseMemory
 from tests.harness.topology.process import SimulatedProcess
@@ -105,7 +105,7 @@ class MemorySuccession:
         own = memory.own(Incarnation(self.instance_id, self.runtime_id))
         if own is None or own.lease_end <= memory.now():
             return False
-        there = (row for row in memory.rows.values() if row.state is not State.INACTIVE)
+        there = (row for row in memory.rows.values() if row.state is not InstanceState.INACTIVE)
         return own.joined == min(row.joined for row in there)
 
 

@@ -7,7 +7,7 @@ from tests.harness.topology.simulation import Simulation
 from tests.harness.topology.sites import Build, LeaseSite, VotingSite
 from tests.harness.topology.world import SimulationFailed
 
-SEED_VARIABLE = "PACKHORSE_TOPOLOGY_SEED"
+SEED_VARIABLE = "TEST_TOPOLOGY_SEED"
 """Set to a number, the simulator's suites run that seed alone."""
 
 

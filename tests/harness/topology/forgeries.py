@@ -1,12 +1,12 @@
-"""Signed requests between connectors, and everything that can be wrong with one (M10)."""
+"""Signed requests between connectors, and everything that can be wrong with one."""
 
 import base64
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 
 from packhorse.topology.connector_keys import KeyId, SharedKeys
-from packhorse.topology.rejection import Reason
-from packhorse.topology.signing import Request, check_times, fields, sign, verify
+from packhorse.topology.rejection import RejectionReason
+from packhorse.topology.signing import SignedRequest, check_times, fields, sign, verify
 
 KEYS = SharedKeys(["the shared key, which has 32 bytes"])
 OTHER_KEYS = SharedKeys(["another key, which has 32 bytes too"])
@@ -25,7 +25,7 @@ class Sent:
 
     def believed(self, now: float, keys: SharedKeys = KEYS) -> None:
         """Raise `Rejected` unless the signature is right, and of that time."""
-        request = Request(self.method, self.authority, self.target, fields(self.headers))
+        request = SignedRequest(self.method, self.authority, self.target, fields(self.headers))
         check_times(verify(request, self.body, keys), keys, now)
 
     def with_header(self, name: str, change: Callable[[str], str]) -> "Sent":
@@ -40,11 +40,15 @@ class Sent:
         return replace(self, headers=(*self.headers, (name, value)))
 
 
-Case = tuple[str, Sent, Reason]
+Case = tuple[str, Sent, RejectionReason]
 
 
 def sent(
-    request: Request, body: bytes, now: float, keys: SharedKeys = KEYS, key: KeyId | None = None
+    request: SignedRequest,
+    body: bytes,
+    now: float,
+    keys: SharedKeys = KEYS,
+    key: KeyId | None = None,
 ) -> Sent:
     """A request as its sender signs it, with the instance of its URL."""
     instance = request.target.rpartition("/")[2]
@@ -58,18 +62,18 @@ def forgeries(valid: Sent) -> list[Case]:
 
 
 def _of_the_message(valid: Sent) -> list[Case]:
-    wrong = Reason.SIGNATURE
+    wrong = RejectionReason.SIGNATURE
     return [
         ("path", replace(valid, target=valid.target + "x"), wrong),
         ("path's case", replace(valid, target=valid.target.replace("topology", "Topology")), wrong),
         ("query", replace(valid, target=valid.target + "?a=b"), wrong),
         ("host", replace(valid, authority="other.example"), wrong),
         ("port", replace(valid, authority=valid.authority.partition(":")[0] + ":1"), wrong),
-        ("body", replace(valid, body=valid.body + b" "), Reason.DIGEST),
-        ("empty body", replace(valid, body=b""), Reason.DIGEST),
+        ("body", replace(valid, body=valid.body + b" "), RejectionReason.DIGEST),
+        ("empty body", replace(valid, body=b""), RejectionReason.DIGEST),
         ("media type", valid.with_header("content-type", lambda _: "text/plain"), wrong),
-        ("no media type", valid.without("content-type"), Reason.MALFORMED),
-        ("a coding", valid.with_another("content-encoding", "gzip"), Reason.MALFORMED),
+        ("no media type", valid.without("content-type"), RejectionReason.MALFORMED),
+        ("a coding", valid.with_another("content-encoding", "gzip"), RejectionReason.MALFORMED),
     ]
 
 
@@ -79,10 +83,10 @@ def _of_the_headers(valid: Sent) -> list[Case]:
     for name in (INPUT, SIGNATURE, DIGEST):
         again = valid.with_another(name.title(), headers[name])
         listed = valid.with_header(name, lambda value: f"{value}, {value}")
-        listed_is = Reason.DIGEST if name == DIGEST else Reason.MALFORMED
+        listed_is = RejectionReason.SIGNATURE if name == DIGEST else RejectionReason.MALFORMED
         cases += [
-            (f"no {name}", valid.without(name), Reason.UNSIGNED),
-            (f"{name} twice", again, Reason.MALFORMED),
+            (f"no {name}", valid.without(name), RejectionReason.UNSIGNED),
+            (f"{name} twice", again, RejectionReason.MALFORMED),
             (f"{name} as a list", listed, listed_is),
         ]
     second = valid.with_header(INPUT, lambda v: v + ", " + v.replace("packhorse", "b"))
@@ -94,11 +98,11 @@ def _of_the_headers(valid: Sent) -> list[Case]:
     sha_512 = valid.with_header(DIGEST, lambda v: v.replace("256", "512"))
     return [
         *cases,
-        ("two signatures", both, Reason.MALFORMED),
-        ("a longer signature", long, Reason.MALFORMED),
-        ("the signature spelt otherwise", spelt, Reason.MALFORMED),
-        ("an empty signature", empty, Reason.MALFORMED),
-        ("another digest", sha_512, Reason.DIGEST),
+        ("two signatures", both, RejectionReason.MALFORMED),
+        ("a longer signature", long, RejectionReason.MALFORMED),
+        ("the signature spelt otherwise", spelt, RejectionReason.MALFORMED),
+        ("an empty signature", empty, RejectionReason.MALFORMED),
+        ("another digest", sha_512, RejectionReason.SIGNATURE),
     ]
 
 
@@ -110,7 +114,7 @@ def _of_the_parameters(valid: Sent) -> list[Case]:
     def changed(old: str, new: str) -> Sent:
         return valid.with_header(INPUT, lambda value: value.replace(old, new))
 
-    wrong, malformed = Reason.SIGNATURE, Reason.MALFORMED
+    wrong, malformed = RejectionReason.SIGNATURE, RejectionReason.MALFORMED
     return [
         ("another key number", changed(key_id, f'"{int(number) - 1}:{instance}"'), wrong),
         ("an endless key number", changed(key_id, f'"{"9" * 40}:{instance}"'), malformed),

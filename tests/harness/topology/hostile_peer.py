@@ -23,7 +23,7 @@ class Answer:
     announced_length: int | None = None
 
 
-Asked = Callable[[signing.Request], Answer]
+Asked = Callable[[signing.SignedRequest], Answer]
 
 
 @dataclass
@@ -35,7 +35,7 @@ class HostilePeer:
     requests: list[tuple[str, dict[str, str]]] = field(default_factory=list)
 
 
-def signed(request: signing.Request, body: bytes, *, instance: str = "evil-1") -> Answer:
+def signed(request: signing.SignedRequest, body: bytes, *, instance: str = "evil-1") -> Answer:
     """An answer with a right signature, to that request."""
     now = signing.parsed(request).created
     plain = signing.Response(200, {"content-type": "application/json"}, request)
@@ -54,7 +54,7 @@ def serving(peer: HostilePeer) -> Iterator[HostilePeer]:
             headers = {name.lower(): value for name, value in self.headers.items()}
             peer.requests.append((self.command, headers))
             fields = signing.fields(self.headers.items())
-            request = signing.Request(self.command, headers["host"], self.path, fields)
+            request = signing.SignedRequest(self.command, headers["host"], self.path, fields)
             self._send(peer.answer(request))
 
         def do_DELETE(self) -> None:

@@ -21,7 +21,7 @@ from packhorse.topology.events import TopologyEvent
 from packhorse.topology.leader import NotLeader, Token
 from packhorse.topology.membership import Observation, StoreUnavailable
 from packhorse.topology.open import TopologySettings
-from packhorse.topology.own_cluster import Announced, OwnCluster, join
+from packhorse.topology.own_cluster import InstanceProperties, OwnCluster, join
 
 DUTY = "work"
 _PIECE_S = 0.2
@@ -117,7 +117,7 @@ def main() -> None:
         timeout_s=given.timeout,
         min_event_delay_s=given.interval,
     )
-    cluster = join(given.url, settings, Announced("tests", duties=(DUTY,)))
+    cluster = join(given.url, settings, InstanceProperties("tests", duties=(DUTY,)))
     revisions = Revisions(cluster.discovery.membership)
     cluster.discovery.add_listener(lambda event: hear(revisions, event))
     stopping = threading.Event()

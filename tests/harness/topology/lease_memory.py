@@ -8,12 +8,12 @@ from typing import TypeVar
 from packhorse.clock import Clock, SystemClock
 from packhorse.topology.lease.store import (
     ClusterState,
-    Entry,
     Incarnation,
-    Joining,
+    InstanceEntry,
+    InstanceState,
+    JoinOutcome,
     Pulse,
     Renewal,
-    State,
 )
 from packhorse.topology.membership import StoreUnavailable
 
@@ -28,7 +28,7 @@ class Row:
     who: Incarnation
     number: int
     joined: int
-    state: State
+    state: InstanceState
     lease_end: float
     lease_s: float
     acknowledged: int
@@ -60,13 +60,13 @@ class LeaseMemory:
     @property
     def active(self) -> list[Row]:
         """The active instances in their order."""
-        rows = (row for row in self.rows.values() if row.state is State.ACTIVE)
+        rows = (row for row in self.rows.values() if row.state is InstanceState.ACTIVE)
         return sorted(rows, key=lambda row: row.joined)
 
     def own(self, who: Incarnation) -> Row | None:
         """Return the row of this incarnation while it is active."""
         row = self.rows.get(who.instance_id)
-        return row if row and row.who == who and row.state is State.ACTIVE else None
+        return row if row and row.who == who and row.state is InstanceState.ACTIVE else None
 
     def renew(self, renewal: Renewal) -> Pulse | None:
         row = self.own(renewal.who)
@@ -86,23 +86,23 @@ class LeaseMemory:
             any(self._overdue(row, renewal.who) for row in self.rows.values()),
         )
 
-    def join(self, renewal: Renewal) -> Joining:
+    def join(self, renewal: Renewal) -> JoinOutcome:
         who, former = renewal.who, self.rows.get(renewal.who.instance_id)
         retired = False
-        if former and former.state is State.ACTIVE:
+        if former and former.state is InstanceState.ACTIVE:
             if former.who == who:
                 self.renew(renewal)
-                return Joining.JOINED
+                return JoinOutcome.JOINED
             former.lease_end = min(former.lease_end, self.now() + former.lease_s)
             if former.lease_end > self.now():
-                return Joining.TAKEN
-            self._move([former], State.DEACTIVATING)
+                return JoinOutcome.TAKEN
+            self._move([former], InstanceState.DEACTIVATING)
             retired = True
-        if former and former.state is State.DEACTIVATING and not self._settle([former]):
+        if former and former.state is InstanceState.DEACTIVATING and not self._settle([former]):
             if retired:
                 self.seq += 1
                 self._changed(who)
-            return Joining.UNSETTLED
+            return JoinOutcome.UNSETTLED
         self._forget()
         number = former.number if former else self._next_number()
         self.seq += 1
@@ -110,14 +110,14 @@ class LeaseMemory:
             who,
             number,
             self.seq,
-            State.ACTIVE,
+            InstanceState.ACTIVE,
             self.now() + renewal.lease_s,
             renewal.lease_s,
             0,
             dict(renewal.properties or {}),
         )
         self._changed(who)
-        return Joining.JOINED
+        return JoinOutcome.JOINED
 
     def look(self) -> ClusterState | None:
         if not self.seq:
@@ -130,11 +130,11 @@ class LeaseMemory:
             self.now(),
             self._acknowledged_by_all(),
             tuple(
-                Entry(row.who, row.number, row.joined, row.state, dict(row.properties))
+                InstanceEntry(row.who, row.number, row.joined, row.state, dict(row.properties))
                 for row in rows
-                if row.state is not State.INACTIVE
+                if row.state is not InstanceState.INACTIVE
             ),
-            tuple(sorted(row.number for row in rows if row.state is State.INACTIVE)),
+            tuple(sorted(row.number for row in rows if row.state is InstanceState.INACTIVE)),
         )
 
     def retire(self, judge: Incarnation) -> None:
@@ -144,8 +144,8 @@ class LeaseMemory:
         for row in self.active:
             row.lease_end = min(row.lease_end, self.now() + row.lease_s)
         expired = [row for row in self.active if row.lease_end <= self.now()]
-        self._move(expired, State.DEACTIVATING)
-        left = [row for row in self.rows.values() if row.state is State.DEACTIVATING]
+        self._move(expired, InstanceState.DEACTIVATING)
+        left = [row for row in self.rows.values() if row.state is InstanceState.DEACTIVATING]
         if self._settle(left) or expired:
             self.seq += 1
             self._forget()
@@ -154,16 +154,16 @@ class LeaseMemory:
     def leave(self, who: Incarnation) -> None:
         row = self.own(who)
         if row is not None:
-            self._move([row], State.DEACTIVATING)
+            self._move([row], InstanceState.DEACTIVATING)
             self._settle([row])
             self.seq += 1
             self._changed(who)
 
     def _overdue(self, row: Row, asking: Incarnation) -> bool:
-        if row.state is State.DEACTIVATING:
+        if row.state is InstanceState.DEACTIVATING:
             return True
         over = row.lease_end <= self.now() or row.lease_end > self.now() + row.lease_s
-        return row.state is State.ACTIVE and row.who != asking and over
+        return row.state is InstanceState.ACTIVE and row.who != asking and over
 
     def _acknowledged_by_all(self) -> bool:
         return all(row.acknowledged >= self.seq for row in self.active)
@@ -171,18 +171,18 @@ class LeaseMemory:
     def _editions(self) -> int:
         return sum(row.edition for row in self.active)
 
-    def _move(self, rows: list[Row], state: State) -> None:
+    def _move(self, rows: list[Row], state: InstanceState) -> None:
         for row in rows:
             row.state, row.changed_at = state, self.now()
 
     def _settle(self, rows: list[Row]) -> bool:
         settled = [row for row in rows if self.settles(row.who)]
-        self._move(settled, State.INACTIVE)
+        self._move(settled, InstanceState.INACTIVE)
         return bool(settled)
 
     def _forget(self) -> None:
         for row in list(self.rows.values()):
-            if row.state is State.INACTIVE and row.changed_at < self.now() - _REMEMBERED_S:
+            if row.state is InstanceState.INACTIVE and row.changed_at < self.now() - _REMEMBERED_S:
                 del self.rows[row.who.instance_id]
 
     def _next_number(self) -> int:
@@ -225,7 +225,7 @@ class LeaseMemorySession:
         pulse = self._step("renew", lambda: self._database.renew(renewal))
         return None if pulse is None else replace(pulse, session=self.number)
 
-    def join(self, renewal: Renewal) -> Joining:
+    def join(self, renewal: Renewal) -> JoinOutcome:
         self.who = renewal.who
         return self._step("join", lambda: self._database.join(renewal))
 

@@ -5,7 +5,7 @@ from typing import Any
 import psycopg
 from psycopg import Connection
 
-from packhorse.topology.lease.store import State
+from packhorse.topology.lease.store import InstanceState
 from tests.harness.waiting import eventually
 
 
@@ -17,9 +17,9 @@ def rows(url: str) -> list[tuple[Any, ...]]:
         ).fetchall()
 
 
-def states(url: str) -> dict[str, State]:
+def states(url: str) -> dict[str, InstanceState]:
     """Return the state of each instance."""
-    return {row[0]: State(row[1]) for row in rows(url)}
+    return {row[0]: InstanceState(row[1]) for row in rows(url)}
 
 
 def age(url: str, seconds: float, *names: str) -> None:

@@ -7,7 +7,7 @@ from typing import Any
 from greenlet import GreenletExit, getcurrent, greenlet
 
 from packhorse.topology.events import EventFlow, EventKind, TopologyEvent
-from packhorse.topology.mailbox import Mailbox
+from packhorse.topology.mailbox import ViewMailbox
 from packhorse.topology.membership import Membership
 from packhorse.topology.participation import Participation
 from packhorse.topology.properties import LocalProperties
@@ -53,7 +53,7 @@ class SimulatedProcess:
         self.is_alive, self.is_paused, self.is_stopping = True, False, False
         self.wiretap: Callable[[SimulatedProcess, TopologyEvent, str], None]
         self.overhear: Callable[[SimulatedListener, TopologyEvent, str], None]
-        self.build_mailbox: Callable[[], Mailbox] = Mailbox
+        self.build_mailbox: Callable[[], ViewMailbox] = ViewMailbox
         self.participation: Participation
         self.flow = EventFlow()
         self._told: dict[int, tuple[TopologyView, str]] = {}

@@ -17,9 +17,9 @@ from packhorse.topology.properties import FixedProperties
 from packhorse.topology.view import ClusterView, InstanceDescription
 from packhorse_services.topology.app import TopologyService, topology_service
 from packhorse_services.topology.connectors.states import ConnectorState
-from packhorse_services.topology.feed import Feed
-from packhorse_services.topology.parts import Parts
-from packhorse_services.topology.schemas import ClusterViewDocument, VotingList
+from packhorse_services.topology.http.event_feed import Feed
+from packhorse_services.topology.http.parts import TopologyServices
+from packhorse_services.topology.http.schemas import ClusterViewDocument, VotingList
 from tests.harness.waiting import eventually
 
 ME = "me"
@@ -126,6 +126,9 @@ class ScriptedRemotes:
 
     views: Sequence[ClusterView] = ()
 
+    def is_fresh(self) -> bool:
+        return False
+
     def clusters(self) -> Sequence[ClusterView]:
         return self.views
 
@@ -181,7 +184,7 @@ def scripted(
         min_event_delay_s=0.05,
     )
     feed = Feed(ME, clock, max_streams=max_streams)
-    parts = Parts(
+    parts = TopologyServices(
         discovery,
         feed,
         clock,

@@ -55,6 +55,9 @@ class SharedRemotes:
     def close(self) -> None:
         pass
 
+    def is_fresh(self) -> bool:
+        return False
+
     def clusters(self) -> Sequence[ClusterView]:
         if not self.instances:
             return ()
@@ -86,7 +89,7 @@ class Simulation:
         self.world.after_step = self._after_step
 
     def start(self, machine: str) -> SimulatedProcess:
-        """Start a process; a second one on a machine has the same instance id (T7)."""
+        """Start a process; a second one on a machine has the same instance id."""
         self._runs += 1
         process = SimulatedProcess(
             self.world, f"{machine}#{self._runs}", machine, self._clock(machine)

@@ -6,8 +6,8 @@ from typing import Any, Protocol
 
 from packhorse.topology.events import EventFlow
 from packhorse.topology.lease.member import LeaseMember
-from packhorse.topology.lease.store import Incarnation, State
-from packhorse.topology.mailbox import Mailbox
+from packhorse.topology.lease.store import Incarnation, InstanceState
+from packhorse.topology.mailbox import ViewMailbox
 from packhorse.topology.membership import Membership
 from packhorse.topology.voting.member import VotingMember
 from packhorse.topology.voting.records import Vote
@@ -32,7 +32,7 @@ class Build:
     voting: Callable[..., Membership] = VotingMember
     session: Callable[[Any], Any] = lambda session: session
     """The store as a process has it, behind the network."""
-    mailbox: Callable[[], Mailbox] = Mailbox
+    mailbox: Callable[[], ViewMailbox] = ViewMailbox
     checks_tokens: bool = True
 
 
@@ -89,7 +89,9 @@ class LeaseSite:
         if self.memory.seq != self._last:
             before = str(self._last or "")
             stays = {row.who.instance_id: str(row.joined) for row in self.memory.active}
-            leaving = any(one.state is State.DEACTIVATING for one in self.memory.rows.values())
+            leaving = any(
+                one.state is InstanceState.DEACTIVATING for one in self.memory.rows.values()
+            )
             self._trace[self.memory.seq] = Agreed(stays, before, not leaving)
             self._last = self.memory.seq
 

@@ -9,8 +9,8 @@ from prometheus_client import REGISTRY
 
 from packhorse.topology.announcements import Announcement, encode
 from packhorse.topology.connector_keys import KeyId, SharedKeys
-from packhorse.topology.rejection import Reason
-from packhorse.topology.signing import Request
+from packhorse.topology.rejection import RejectionReason
+from packhorse.topology.signing import SignedRequest
 from tests.harness.topology.clusters import SECRET, Cluster, cluster
 from tests.harness.topology.forgeries import Sent, sent
 
@@ -45,13 +45,17 @@ class Stranger:
         """A request that is right, but for what the test asks for."""
         if body is None:
             body = b"" if method == "DELETE" else encode(self.announcement())
-        plain = Request(
+        plain = self.request(method, instance, **headers)
+        return sent(plain, body, time.time() if now is None else now, KEYS, key)
+
+    def request(self, method: str = "PUT", instance: str = "", **headers: str) -> SignedRequest:
+        """What there is to sign, without a body."""
+        return SignedRequest(
             method,
             f"127.0.0.1:{self.peer.port}",
             f"/topology/connectors/{instance or self.instance}",
             {"content-type": "application/json"} | _dashed(headers),
         )
-        return sent(plain, body, time.time() if now is None else now, KEYS, key)
 
     def send(self, one: Sent) -> httpx.Response:
         """Send it, whatever it says of host and path."""
@@ -68,7 +72,7 @@ class Stranger:
         self._client.close()
 
 
-def rejected(reason: Reason) -> float:
+def rejected(reason: RejectionReason) -> float:
     """What the counter says."""
     labels = {"reason": reason.value}
     return REGISTRY.get_sample_value("packhorse_topology_rejected_total", labels) or 0.0

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 
 from packhorse.clock import Clock
 from packhorse.topology.membership import StoreUnavailable
-from packhorse.topology.voting.records import Heartbeat, Snapshot, Vote, Voting
+from packhorse.topology.voting.records import Heartbeat, StoreView, Vote, Voting
 
 Key = tuple[str, ...]
 _ESTABLISHED, _PREVIOUS = ("established",), ("previous",)
@@ -160,13 +160,13 @@ class EventualSession:
         self._write(key, heartbeat, ring=news)
         return True
 
-    def read(self) -> Snapshot:
+    def read(self) -> StoreView:
         seen = self._store.seen_by(self._process)
         established, previous = seen.value(_ESTABLISHED), seen.value(_PREVIOUS)
         votings = tuple(v for v in seen.values("voting") if isinstance(v, Voting))
         votes = (v for v in seen.values("vote") if isinstance(v, Vote))
         shown = {voting.id for voting in votings}
-        return Snapshot(
+        return StoreView(
             cluster_id=self._store.cluster_id,
             heartbeats=tuple(v for v in seen.values("heartbeat") if isinstance(v, Heartbeat)),
             votings=votings,

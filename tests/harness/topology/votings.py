@@ -2,8 +2,8 @@
 
 from collections.abc import Iterable, Mapping
 
-from packhorse.topology.voting.decisions import Outlook
-from packhorse.topology.voting.records import Heartbeat, Member, Snapshot, Vote, Voting
+from packhorse.topology.voting.decisions import VotingSituation
+from packhorse.topology.voting.records import Heartbeat, Member, StoreView, Vote, Voting
 
 
 def member(name: str, started_ms: int = 1, prefix: str = "1", run: int = 1) -> Member:
@@ -36,7 +36,7 @@ def outlook(
     is_sure: bool = True,
     timed_out: Iterable[str] = (),
     heard: Mapping[str, frozenset[Member]] | None = None,
-) -> Outlook:
+) -> VotingSituation:
     """Return what `me` knows; votes are given as voting id to the letters of those who cast them.
 
     Initiators have voted yes without being named.
@@ -47,9 +47,9 @@ def outlook(
         cast |= {Vote(id_, name, answer) for id_, names in ballots.items() for name in names}
     living, maybe = frozenset(alive) | {me}, frozenset(possible)
     visible = living | maybe | frozenset(dead)
-    return Outlook(
+    return VotingSituation(
         me=me,
-        snapshot=Snapshot(
+        snapshot=StoreView(
             cluster_id="cluster",
             heartbeats=tuple(heartbeat(one) for one in visible),
             votings=begun,

@@ -201,6 +201,10 @@ def test_ready_and_described(serve: Serve) -> None:
             "/children/{path}",
             "/binaries/{path}",
             "/blobs/{digest}",
+            "/blobs",
+            "/blob-archives",
+            "/files",
+            "/subtrees/{path}",
         }
         put = described["paths"]["/content/{path}"]["put"]
         assert {"201", "412", "413", "422"} <= set(put["responses"])

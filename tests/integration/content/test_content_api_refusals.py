@@ -159,7 +159,7 @@ def test_r23_scopes_and_roots(serve: Serve) -> None:
     serve(scenario)
 
 
-def test_m5_removing_a_path_leaves_those_that_look_like_it(serve: Serve) -> None:
+def test_removing_a_path_leaves_those_that_look_like_it(serve: Serve) -> None:
     async def scenario(client: httpx.AsyncClient) -> None:
         for name in ("a_b", "axb", "a%25", "a%25b", "a-b", "ab"):
             assert (await client.put(f"/content/{name}/x", json=PAGE)).status_code == 201

@@ -6,6 +6,7 @@ import signal
 import subprocess
 import sys
 import time
+import zipfile
 from pathlib import Path
 
 import pytest
@@ -33,6 +34,11 @@ def test_a_folder_comes_back_byte_by_byte(author: Author, tmp_path: Path) -> Non
     assert (tmp_path / "out" / "empty").is_dir()
     author.run("export", "/content/site/large.bin", tmp_path / "one")
     assert (tmp_path / "one" / "large.bin").stat().st_size == 10_000_000
+    author.run("export", "/content/site", tmp_path / "out.zip")
+    with zipfile.ZipFile(tmp_path / "out.zip") as archive:
+        archive.extractall(tmp_path / "unzipped")
+    assert files_below(tmp_path / "unzipped") == files_below(content)
+    assert (tmp_path / "unzipped" / "empty").is_dir()
     author.run("export", "/", tmp_path / "all")
     assert files_below(tmp_path / "all" / "content" / "site") == files_below(content)
 
@@ -113,8 +119,11 @@ def test_links_and_devices_are_left_out(author: Author, tmp_path: Path) -> None:
     (content / "folder-link").symlink_to(secret)
     (content / "loop").symlink_to(content)
     os.mkfifo(content / "pipe")
-    counts = author.imported(content, "/a")
+    done = author.run("import", content, "--at", "/a", "--json")
+    counts = json.loads(done.stdout)
     assert (counts["files"], counts["skipped"]) == (0, 4)
+    assert "left out: 'file-link': it is a symbolic link" in done.stderr
+    assert "left out: 'pipe': it is neither a file nor a folder" in done.stderr
     assert list(author.nodes()) == ["/a"]
 
 
@@ -124,9 +133,15 @@ def test_wrong_calls_say_what_to_do(author: Author, tmp_path: Path) -> None:
     (tmp_path / "full" / "x").touch()
     author.run("import", tmp_path / "in", code=2)
     author.run("import", tmp_path / "nothing", "--at", "/a", code=2)
-    assert "absolute" in author.run("import", tmp_path / "in", "--at", "a", code=1).stderr
-    assert "nothing at" in author.run("export", "/none", tmp_path / "out", code=1).stderr
-    assert "not empty" in author.run("export", "/", tmp_path / "full", code=1).stderr
+    assert "absolute" in author.run("import", tmp_path / "in", "--at", "a", code=2).stderr
+    for target in ("out", "out.zip"):
+        assert "nothing at" in author.run("export", "/none", tmp_path / target, code=3).stderr
+        assert not (tmp_path / target).exists()
+    assert "not empty" in author.run("export", "/", tmp_path / "full", code=4).stderr
+    (tmp_path / "full.zip").touch()
+    assert "there already" in author.run("export", "/", tmp_path / "full.zip", code=4).stderr
+    for command in ("import", "export"):
+        assert "--server" in author.run(command, "-h").stdout
     author.environment.pop("PACKHORSE_DATABASE_URL")
     missing = author.run("import", tmp_path / "in", "--at", "/a", code=1).stderr
     assert missing.startswith("packhorse-content: PACKHORSE_DATABASE_URL")
@@ -186,6 +201,10 @@ def test_export_refuses_what_has_no_place_in_a_folder(author: Author, tmp_path: 
     done = author.run("export", "/x", tmp_path / "out" / "deep", "--json", code=1)
     counts = json.loads(done.stdout)
     assert (counts["files"], counts["refused"], counts["skipped"]) == (1, 4, 1)
+    assert (
+        "left out: '/x/page': its type 'page' and its properties, which a folder can't hold"
+        in done.stderr
+    )
     assert files_below(tmp_path / "out") == {"deep/a": b"x"}
     assert not (tmp_path / "escaped").exists()
 

@@ -2,7 +2,9 @@
 
 import asyncio
 import contextlib
+import gc
 from collections.abc import Iterable, Iterator
+from typing import Any
 
 import psycopg
 import pytest
@@ -15,6 +17,7 @@ from packhorse.content.node import Binary, InvalidPath, Node, ancestors_of, is_w
 from packhorse.content.queries import list_children
 from packhorse.db.connect import connect
 from packhorse.db.metadata import EXPORTER, IMPORTER
+from tests.harness.depth import examples
 
 # Names that sort before and after "/" and "0", that LIKE would read as patterns, and a long one.
 NAMES = [
@@ -124,13 +127,13 @@ def test_r29_the_tree_behaves_as_a_dict_of_paths(conn: psycopg.Connection) -> No
     TreeMachine.conn = conn
     run_state_machine_as_test(
         TreeMachine,
-        settings=settings(max_examples=60, stateful_step_count=20, deadline=None),
+        settings=settings(max_examples=examples(60), stateful_step_count=20, deadline=None),
     )
 
 
 @given(first=st.lists(nodes, max_size=5), second=st.lists(nodes, max_size=5))
 @settings(deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
-def test_i6_hashes_are_equal_exactly_when_content_is(
+def test_hashes_are_equal_exactly_when_content_is(
     conn: psycopg.Connection, first: list[Node], second: list[Node]
 ) -> None:
     seen = []
@@ -170,7 +173,7 @@ async def _all_children(database_url: str, path: str, limit: int) -> list[str] |
                 return found
 
 
-def test_i6_the_hash_of_a_part_ignores_the_rest(conn: psycopg.Connection) -> None:
+def test_the_hash_of_a_part_ignores_the_rest(conn: psycopg.Connection) -> None:
     tree.upsert(conn, [Node("/a/x", "page"), Node("/a", "page")])
     before = tree.content_hash(conn, "/a")
     tree.upsert(conn, [Node("/a-b", "page"), Node("/a0", "page")])
@@ -229,3 +232,20 @@ def test_folders_are_looked_up_in_the_index_however_few_nodes_there_were(
     lines = [line for (line,) in plan.fetchall()]
     assert any("on node present" in line and "Index" in line for line in lines), lines
     assert not any("Seq Scan on node" in line for line in lines), lines
+
+
+def test_a_stream_that_is_abandoned_says_nothing_to_the_server_later(
+    conn: psycopg.Connection,
+) -> None:
+    """The collector ends it wherever it likes: a CLOSE there would abort somebody's transaction."""
+    tree.upsert(conn, [Node(f"/a/{number}", "page") for number in range(200)])
+    conn.commit()
+    abandoned: list[Any] = [tree.stream(conn, "/a")]
+    assert next(abandoned[0]).path == "/a"
+    assert next(abandoned[0]).path == "/a/0"
+    abandoned.append(abandoned)  # a cycle, as a traceback makes one
+    conn.commit()
+    assert conn.execute("SELECT 1").fetchone() == (1,)
+    del abandoned
+    gc.collect()
+    assert conn.execute("SELECT 2").fetchone() == (2,)

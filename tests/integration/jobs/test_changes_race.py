@@ -9,8 +9,8 @@ import psycopg
 from packhorse.jobs.filters import EVERYTHING, JobFilter, StateGroup
 from packhorse.jobs.job import JobState
 from packhorse.jobs.ledger import changing, pruning
-from packhorse.jobs.ledger.changing import Change
-from packhorse.jobs.ledger.history_rule import HistoryRule
+from packhorse.jobs.ledger.changing import JobChange
+from packhorse.jobs.ledger.pruning import HistoryRule
 from packhorse.jobs.store.adding import NewJob
 from packhorse.jobs.store.finishing import Ending
 from tests.harness.jobs.handy import HandyWorker
@@ -99,7 +99,7 @@ def test_a_finish_and_an_abandonment_have_one_winner(database_url: str) -> None:
 
         def take_away(number: int = number, abandoned: list[set[int]] = abandoned) -> None:
             with bookkeeper(database_url) as connection:
-                abandoned.append(changing.change_all(connection, Change.ABANDON, [number]))
+                abandoned.append(changing.change_all(connection, JobChange.ABANDON, [number]))
 
         raised = in_parallel(lambda: states.append(worker.finish(claimed).state), take_away)  # noqa: B023
         assert raised == []

@@ -5,13 +5,13 @@ from datetime import UTC, datetime, timedelta
 import psycopg
 import pytest
 
+from packhorse.jobs.channels import JOBS
 from packhorse.jobs.consumer import Outcome
 from packhorse.jobs.filters import JobFilter, StateGroup
-from packhorse.jobs.hints import JOBS
 from packhorse.jobs.job import JobState, UnknownJob, WrongState
-from packhorse.jobs.ledger.bulk import BulkResult
+from packhorse.jobs.ledger.changing import BulkResult
 from packhorse.jobs.ledger.pages import InvalidPage
-from packhorse.jobs.store.adding import Verdict
+from packhorse.jobs.store.adding import AddResult
 from tests.harness.jobs.handy import HandyWorker
 from tests.harness.jobs.stored import bookkeeper, jobs_of, store_finished
 
@@ -54,7 +54,7 @@ def test_a_stopped_job_that_was_given_again_does_not_run_once_more(database_url:
     jobs, worker = jobs_of(database_url), HandyWorker(database_url)
     number = jobs.add_job("a", id="1").job.number
     [claimed] = worker.claim()
-    assert jobs.add_job("a", id="1").verdict is Verdict.REACTIVATED
+    assert jobs.add_job("a", id="1").verdict is AddResult.REACTIVATED
     jobs.stop(number)
     assert worker.finish(claimed).state is JobState.SUCCEEDED
     assert worker.claim() == []
@@ -100,10 +100,10 @@ def test_a_waiting_job_that_is_removed_was_dropped(database_url: str) -> None:
 def test_the_id_of_a_forgotten_job_is_free(database_url: str) -> None:
     number = store_finished(database_url, NOON, topic="a", id="1")
     jobs = jobs_of(database_url, "somebody else")
-    assert jobs.add_job("a", id="1").verdict is Verdict.EXISTING
+    assert jobs.add_job("a", id="1").verdict is AddResult.EXISTING
     jobs.remove(number)
     added = jobs.add_job("a", id="1")
-    assert (added.verdict, added.job.number > number) == (Verdict.ADDED, True)
+    assert (added.verdict, added.job.number > number) == (AddResult.ADDED, True)
 
 
 def test_an_active_job_is_only_taken_away_on_demand(database_url: str) -> None:
@@ -152,7 +152,7 @@ def test_all_that_a_filter_means_is_stopped(database_url: str) -> None:
 def test_a_bulk_change_goes_on_where_it_ended(
     database_url: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("packhorse.jobs.ledger.bulk._BATCH", 4)
+    monkeypatch.setattr("packhorse.jobs.ledger.changing._BATCH", 4)
     jobs = jobs_of(database_url)
     many(database_url, 10)
     for limit in (1, 3, 10, 100):

@@ -7,24 +7,24 @@ from psycopg import Connection
 
 from packhorse.db.connect import connect
 from packhorse.jobs.events.cursor import load_cursor, store_cursor
-from packhorse.jobs.events.position import Position
-from packhorse.jobs.events.pruning import EventRetention, Pruned, prune_events
+from packhorse.jobs.events.position import EventPosition
+from packhorse.jobs.events.pruning import EventRetention, PrunedEvents, prune_events
 from packhorse.jobs.events.reading import position_now, read_page
 from tests.harness.jobs.events import Writer, bookkeeper, tell_all
 
 KEEP_NOTHING = EventRetention(events_s=0)
-Prune = Callable[..., Pruned]
+Prune = Callable[..., PrunedEvents]
 
 
 @pytest.fixture
 def prune(database_url: str) -> Prune:
-    def run(retention: EventRetention = KEEP_NOTHING, **limits: int) -> Pruned:
+    def run(retention: EventRetention = KEEP_NOTHING, **limits: int) -> PrunedEvents:
         return prune_events(lambda: connect(database_url, "tests"), retention, **limits)
 
     return run
 
 
-def _names(connection: Connection, position: Position) -> tuple[list[str], bool]:
+def _names(connection: Connection, position: EventPosition) -> tuple[list[str], bool]:
     page = read_page(connection, position)
     return [event.properties["name"] for event in page.events], page.gap
 
@@ -45,7 +45,7 @@ def test_events_go_once_they_have_been_there_for_long_enough(
     hour = EventRetention(events_s=3600)
     with bookkeeper(database_url) as connection:
         tell_all(database_url, "old")
-        assert prune(hour) == Pruned(0, 0, more=False)
+        assert prune(hour) == PrunedEvents(0, 0, more=False)
         tell_all(database_url, "young")
         _age_horizons(connection, 3599)
         assert prune(hour).events == 0
@@ -123,9 +123,9 @@ def test_batches_and_the_limit(database_url: str, prune: Prune) -> None:
     with bookkeeper(database_url) as connection:
         for _ in range(25):
             tell_all(database_url, *"abcd")
-        assert prune(batch=7, most=50) == Pruned(50, 0, more=True)
+        assert prune(batch=7, most=50) == PrunedEvents(50, 0, more=True)
         assert _count(connection) == 50
-        assert prune(batch=7, most=500) == Pruned(50, 0, more=False)
+        assert prune(batch=7, most=500) == PrunedEvents(50, 0, more=False)
         assert _count(connection) == 0
 
 

@@ -8,9 +8,10 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from packhorse.jobs.event_store import NewEvent, record
-from packhorse.jobs.events.position import InvalidPosition, Position, parse_position
+from packhorse.jobs.events.position import EventPosition, InvalidPosition, parse_position
 from packhorse.jobs.events.reading import position_now, read_page
 from packhorse.jobs.names import InvalidName, InvalidProperties
+from tests.harness.depth import examples
 from tests.harness.jobs.events import (
     NumberReader,
     OldestReader,
@@ -63,7 +64,9 @@ def play(url: str, writers: Sequence[Writer], steps: Sequence[Step], make: Reade
 
 @given(steps=_STEPS)
 @settings(
-    max_examples=120, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
+    max_examples=examples(120),
+    deadline=None,
+    suppress_health_check=[HealthCheck.function_scoped_fixture],
 )
 def test_each_event_is_read_once_and_at_once(
     shared_url: str, writers: list[Writer], steps: list[Step]
@@ -83,6 +86,7 @@ def test_commits_in_another_order_than_writes(
     play(shared_url, writers, steps, TrueReader)
 
 
+@pytest.mark.proof
 @pytest.mark.parametrize("broken", [NumberReader, TransactionReader, OldestReader])
 def test_the_check_notices_broken_readers(
     shared_url: str, writers: list[Writer], broken: ReaderMaker
@@ -179,7 +183,7 @@ def test_a_position_that_somebody_made_up_is_refused(database_url: str, text: st
 
 def test_a_position_of_another_database_is_a_gap(database_url: str) -> None:
     with bookkeeper(database_url) as connection:
-        page = read_page(connection, Position("90000000:90000000:"))
+        page = read_page(connection, EventPosition("90000000:90000000:"))
         assert page.gap
         tell_all(database_url, "a")
         after = read_page(connection, page.position)
@@ -191,7 +195,7 @@ def test_events_of_a_restored_database_are_not_told_again(database_url: str) -> 
     with bookkeeper(database_url) as connection:
         tell_all(database_url, "a")
         connection.execute("UPDATE jobs.event SET xid = '90000000'")
-        page = read_page(connection, Position("1:1:"))
+        page = read_page(connection, EventPosition("1:1:"))
     assert page.events == ()
 
 

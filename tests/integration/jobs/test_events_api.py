@@ -9,23 +9,11 @@ import pytest
 
 from packhorse.jobs.event_store import NewEvent, record
 from packhorse.jobs.events.pruning import EventRetention, prune_events
-from packhorse_services.jobs import stream
-from tests.harness.jobs.asking import add, ask, emptied
+from packhorse_services.jobs.http import event_feed
+from tests.harness.jobs.asking import add, ask
 from tests.harness.jobs.site import JobsSite, jobs_site
-from tests.harness.postgres import Databases
 from tests.harness.sse import EventClient
 from tests.harness.waiting import eventually
-
-
-@pytest.fixture(scope="module")
-def running(databases: Databases) -> Iterator[JobsSite]:
-    with jobs_site(databases.new()) as served:
-        yield served
-
-
-@pytest.fixture
-def site(running: JobsSite) -> JobsSite:
-    return emptied(running)
 
 
 @contextmanager
@@ -52,6 +40,7 @@ def _opened(site: JobsSite, last_id: str, query: dict[str, str]) -> EventClient 
 def send(site: JobsSite, topic: str, **properties: object) -> None:
     answer = ask(site, "POST", "/events", json={"topic": topic, "properties": properties})
     assert answer.status_code == 202, answer.text
+    assert answer.content == b""
 
 
 def topics(client: EventClient) -> list[str]:
@@ -93,12 +82,13 @@ def test_who_comes_back_gets_the_rest_from_behind_any_event(site: JobsSite) -> N
             assert topics(again) == wanted[at + 1 :]
 
 
+@pytest.mark.proof
 def test_a_stream_that_tells_wrong_positions_would_be_noticed(
     site: JobsSite, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A checker that can't fail is none: each event is told with the position of its page."""
     monkeypatch.setattr(
-        stream, "positions", lambda _before, page: [page.position] * len(page.events)
+        event_feed, "positions", lambda _before, page: [page.position] * len(page.events)
     )
     with follow(site) as client:
         with psycopg.connect(site.database_url) as connection:

@@ -5,7 +5,7 @@ from datetime import timedelta
 import pytest
 
 from packhorse.jobs.consumer import Outcome
-from packhorse.jobs.consumers import Reach
+from packhorse.jobs.consumers import HandledTopics
 from packhorse.jobs.filters import JobFilter
 from packhorse.jobs.ledger.figures import read_statistics
 from packhorse.jobs.store.given import LEADER
@@ -88,14 +88,14 @@ def test_topics_that_nobody_does_are_seen(database_url: str) -> None:
     jobs.add_job("done/1")
     jobs.add_job("done/except")
     jobs.add_job("later", delay=timedelta(hours=1))
-    places = {"i1": Reach(("done/*",), ("done/except",)), "i2": Reach(("other",))}
+    places = {"i1": HandledTopics(("done/*",), ("done/except",)), "i2": HandledTopics(("other",))}
     waiting = jobs.unconsumed(places)
     assert [(one.topic, one.queue, one.waiting) for one in waiting] == [
         ("done/except", "main", 1),
         ("lonely/1", "main", 2),
     ]
     assert waiting[1].since == first.ready_at
-    assert jobs.unconsumed({"i1": Reach(("**",))}) == ()
+    assert jobs.unconsumed({"i1": HandledTopics(("**",))}) == ()
     assert [one.topic for one in jobs.unconsumed({})] == ["done/1", "done/except", "lonely/1"]
 
 
@@ -110,17 +110,14 @@ def test_jobs_whose_only_instance_does_not_do_them_are_seen(database_url: str) -
     jobs.add_job("a", only_on="gone", delay=timedelta(hours=1))
     jobs.add_job("own/1")
     jobs.add_job("b", only_on="gone")
-    places = {"i1": Reach(("a", "own/*")), "i2": Reach(("b",))}
-    found = jobs.unconsumed({**places, LEADER: places["i2"]})
+    places = {"i1": HandledTopics(("a", "own/*")), "i2": HandledTopics(("b",))}
+    found = jobs.unconsumed(places)
     assert [(one.topic, one.only_on, one.queue, one.waiting) for one in found] == [
-        ("a", LEADER, "main", 1),
         ("a", "gone", "main", 2),
         ("a", "i2", "main", 1),
         ("b", "gone", "main", 1),
     ]
-    assert found[1].since == given["gone"].ready_at
-    found = jobs.unconsumed({**places, LEADER: places["i1"]})
-    assert LEADER not in {one.only_on for one in found}
+    assert found[0].since == given["gone"].ready_at
     nobody = [(one.topic, one.only_on, one.waiting) for one in jobs.unconsumed({})]
     assert nobody == [("a", "", 5), ("b", "", 1), ("own/1", "", 1)], "each once"
 

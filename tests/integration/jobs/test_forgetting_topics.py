@@ -12,7 +12,7 @@ from packhorse.jobs.consumer import Outcome
 from packhorse.jobs.filters import JobFilter
 from packhorse.jobs.job import JobState
 from packhorse.jobs.ledger import topics
-from packhorse.jobs.ledger.figures import Figures
+from packhorse.jobs.ledger.figures import JobFigures
 from packhorse.jobs.ledger.topics import forget_topics
 from packhorse.jobs.queue import QueueConfiguration, TooManyTopics
 from packhorse.jobs.store import queues, statistics
@@ -44,7 +44,7 @@ def do_brief(url: str, outcome: Outcome = Outcome.OK) -> None:
     worker.finish(claimed, outcome)
 
 
-def about(figures: Figures) -> Figures:
+def about(figures: JobFigures) -> JobFigures:
     """The same, but for the order in which seconds were summed."""
     seconds: dict[str, Any] = {
         name: pytest.approx(getattr(figures, name)) for name in ("waiting_s", "processing_s")

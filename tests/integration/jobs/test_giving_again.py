@@ -9,10 +9,10 @@ import pytest
 from packhorse.jobs.consumer import Outcome
 from packhorse.jobs.job import Job, JobState
 from packhorse.jobs.store.adding import (
-    Added,
+    AddedJob,
+    AddResult,
     InvalidJob,
     NewJob,
-    Verdict,
     add_job,
     requeue_finished,
 )
@@ -25,7 +25,7 @@ FIRST = NewJob("a/b", {"n": 1}, id="x", priority=5, max_retries=3)
 TRACE = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"
 
 
-def give(url: str, job: NewJob) -> Added:
+def give(url: str, job: NewJob) -> AddedJob:
     with bookkeeper(url) as connection:
         return add_job(connection, "app", job)
 
@@ -35,7 +35,7 @@ def given_again(url: str, **said: Any) -> Job:
     number, worker = give(url, FIRST).job.number, HandyWorker(url)
     assert worker.do() == number
     again = give(url, replace(NewJob("a/b", {"n": 2}, id="x"), **said))
-    assert (again.verdict, again.job.number) == (Verdict.REACTIVATED, number)
+    assert (again.verdict, again.job.number) == (AddResult.REACTIVATED, number)
     return again.job
 
 

@@ -9,7 +9,7 @@ from packhorse.db.metadata import IMPORTER
 from packhorse.db.roles import act_as
 from packhorse.jobs.ledger.topics import forget_topics
 from packhorse.jobs.names import InvalidName, InvalidProperties
-from packhorse.jobs.store.adding import InvalidJob, NewJob, Verdict
+from packhorse.jobs.store.adding import AddResult, InvalidJob, NewJob
 from packhorse.jobs.store.queues import learn_topics
 from packhorse.runtime import tracing
 from tests.harness.jobs.stored import bookkeeper, jobs_of
@@ -104,7 +104,7 @@ def test_several_are_given_or_none(database_url: str) -> None:
         jobs.add_jobs([NewJob("a"), NewJob("a b")])
     assert jobs.count() == 0
     added = jobs.add_jobs([NewJob("a", id="1"), NewJob("b"), NewJob("a", id="1")])
-    assert [one.verdict for one in added] == [Verdict.ADDED, Verdict.ADDED, Verdict.UPDATED]
+    assert [one.verdict for one in added] == [AddResult.ADDED, AddResult.ADDED, AddResult.UPDATED]
     assert jobs.count() == 2
 
 
@@ -121,7 +121,7 @@ def test_a_job_carries_the_trace_of_who_gave_it(database_url: str) -> None:
 def test_giving_it_again_is_seen_in_the_facade(database_url: str) -> None:
     one, other = jobs_of(database_url, "one"), jobs_of(database_url, "other")
     first = one.add_job("a", {"n": 1}, id="x")
-    assert other.add_job("a", {"n": 2}, id="x").verdict is Verdict.EXISTING
+    assert other.add_job("a", {"n": 2}, id="x").verdict is AddResult.EXISTING
     again = one.add_job("a", {"n": 3}, id="x")
-    assert (again.verdict, again.job.number) == (Verdict.UPDATED, first.job.number)
+    assert (again.verdict, again.job.number) == (AddResult.UPDATED, first.job.number)
     assert one.get_by_id("a", "x").properties == {"n": 3}

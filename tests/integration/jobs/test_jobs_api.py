@@ -1,6 +1,5 @@
 """Jobs over HTTP: adding, listing, looking, changing one and many."""
 
-from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
@@ -8,23 +7,11 @@ import httpx
 import psycopg
 import pytest
 
-from packhorse_services.jobs import request_keys
-from tests.harness.jobs.asking import add, ask, emptied
-from tests.harness.jobs.site import JobsSite, jobs_site
-from tests.harness.postgres import Databases
+from packhorse_services.jobs.http import request_keys
+from tests.harness.jobs.asking import add, ask
+from tests.harness.jobs.site import JobsSite
 
 TRACE = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"
-
-
-@pytest.fixture(scope="module")
-def running(databases: Databases) -> Iterator[JobsSite]:
-    with jobs_site(databases.new()) as served:
-        yield served
-
-
-@pytest.fixture
-def site(running: JobsSite) -> JobsSite:
-    return emptied(running)
 
 
 def test_a_job_is_added_and_found_at_its_location(site: JobsSite) -> None:
@@ -54,6 +41,7 @@ def test_the_same_key_adds_once_however_many_ask_at_once(site: JobsSite) -> None
     assert site.count("QUEUED") == 1
 
 
+@pytest.mark.proof
 def test_a_key_that_is_not_looked_up_would_be_noticed(
     site: JobsSite, monkeypatch: pytest.MonkeyPatch
 ) -> None:

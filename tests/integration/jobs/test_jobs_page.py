@@ -237,6 +237,7 @@ def test_what_strangers_wrote_is_text(browser: Browser, site: JobsSite) -> None:
         assert page.locator("main script, main img").count() == 0
 
 
+@pytest.mark.proof
 def test_without_escaping_it_would_be_noticed_and_would_not_run(
     browser: Browser, site: JobsSite, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -15,6 +15,7 @@ from tests.harness.browser import chromium, tab
 from tests.harness.jobs.asking import emptied
 from tests.harness.jobs.site import JobsSite, jobs_site
 from tests.harness.postgres import Databases
+from tests.harness.waiting import eventually
 from tests.integration.jobs.test_jobs_page import signed_in
 
 
@@ -153,6 +154,36 @@ def test_what_is_typed_wrong_changes_nothing(browser: Browser, site: JobsSite) -
         assert any("status of 400" in one for one in opened.complaints)
         opened.complaints.clear()  # the browser's word for the refusal
     assert site.count("STOPPED") == 3
+
+
+HOLD_AN_ANSWER = """() => {
+    const fetched = window.fetch, held = new Promise((go) => { window.release = go; });
+    window.fetch = async (where, how) => {
+        const answer = await fetched(where, { ...how, headers: {} });
+        const text = answer.text.bind(answer);
+        answer.text = () => window.read = (async () => { await held; return text(); })();
+        return answer;
+    };
+}"""
+
+
+def test_a_press_that_begins_while_an_answer_comes_is_not_lost(
+    browser: Browser, site: JobsSite
+) -> None:
+    site.jobs.add_job("images/thumbnail")
+    with signed_in(browser, site) as opened:
+        page = opened.page
+        link = page.get_by_role("link", name="Stop…")
+        expect(link).to_be_visible()
+        page.evaluate(HOLD_AN_ANSWER)
+        eventually(lambda: page.evaluate("() => 'read' in window"), what="an answer comes")
+        link.hover()
+        page.mouse.down()
+        page.evaluate(
+            "() => { release(); return read.then(() => new Promise((go) => setTimeout(go))); }"
+        )
+        page.mouse.up()
+        expect(page.locator("#typed")).to_be_visible()
 
 
 def test_no_more_is_changed_than_was_confirmed(site: JobsSite) -> None:

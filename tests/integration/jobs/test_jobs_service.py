@@ -9,7 +9,7 @@ import psycopg
 import pytest
 
 from tests.harness.postgres import Databases
-from tests.harness.processes import Room, Rooms, rooms
+from tests.harness.processes import Program, Programs, running_programs
 from tests.harness.sse import EventClient
 from tests.harness.waiting import eventually
 
@@ -24,24 +24,24 @@ OWN = {
 class Pair:
     """Two jobs services of one cluster."""
 
-    def __init__(self, made: Rooms, url: str) -> None:
-        self.rooms, self.database_url = made, url
+    def __init__(self, made: Programs, url: str) -> None:
+        self.programs, self.database_url = made, url
         self.one, self.two = (made.jobs(url, instance_id=name, **FAST) for name in ("one", "two"))
         made.start()
 
-    def ask(self, room: Room, method: str, path: str, **more: Any) -> Any:
-        headers = {"Authorization": f"Bearer {self.rooms.token}", **more.pop("headers", {})}
-        answer = httpx.request(method, room.url + path, headers=headers, timeout=120, **more)
+    def ask(self, program: Program, method: str, path: str, **more: Any) -> Any:
+        headers = {"Authorization": f"Bearer {self.programs.token}", **more.pop("headers", {})}
+        answer = httpx.request(method, program.url + path, headers=headers, timeout=120, **more)
         assert answer.is_success, answer.text
         return answer.json() if answer.content else None
 
-    def follow(self, room: Room, last_id: str = "", **query: str) -> EventClient:
-        return EventClient(room.url, self.rooms.token, last_id, **query)
+    def follow(self, program: Program, last_id: str = "", **query: str) -> EventClient:
+        return EventClient(program.url, self.programs.token, last_id, **query)
 
 
 @pytest.fixture(scope="module")
 def pair(databases: Databases) -> Iterator[Pair]:
-    with rooms("memory://unused") as made:
+    with running_programs("memory://unused") as made:
         yield Pair(made, databases.new())
 
 
@@ -94,8 +94,10 @@ def test_a_stream_goes_on_at_the_other_service_when_the_first_is_killed(pair: Pa
 def test_the_same_key_is_one_job_at_both(pair: Pair) -> None:
     sent = {"json": {"topic": "nobody/does"}, "headers": {"Idempotency-Key": "k"}}
     numbers = {
-        pair.ask(room, "POST", "/jobs", json=sent["json"], headers=sent["headers"])["job"]["number"]
-        for room in (pair.one, pair.two, pair.one)
+        pair.ask(program, "POST", "/jobs", json=sent["json"], headers=sent["headers"])["job"][
+            "number"
+        ]
+        for program in (pair.one, pair.two, pair.one)
     }
     assert len(numbers) == 1
 
@@ -109,8 +111,8 @@ def test_the_same_key_is_one_job_at_both(pair: Pair) -> None:
 
 def test_a_suspended_queue_stays_so_over_a_restart_of_all(pair: Pair) -> None:
     pair.ask(pair.one, "POST", "/job-queues/housekeeping/suspend")
-    for room in (pair.one, pair.two):
-        room.restart()
+    for program in (pair.one, pair.two):
+        program.restart()
     assert pair.ask(pair.two, "GET", "/job-queues/housekeeping")["suspended"] is True
     pair.ask(pair.two, "POST", "/job-queues/housekeeping/resume")
 
@@ -127,10 +129,10 @@ def test_it_ends_at_once_though_streams_are_open(pair: Pair) -> None:
 
 
 def test_without_its_database_it_is_not_ready_and_says_why(databases: Databases) -> None:
-    with rooms("memory://unused") as made:
-        room = made.jobs(databases.new(), **FAST)
+    with running_programs("memory://unused") as made:
+        program = made.jobs(databases.new(), **FAST)
         made.start()
-        with psycopg.connect(room.environment["PACKHORSE_DATABASE_URL"]) as connection:
+        with psycopg.connect(program.environment["PACKHORSE_DATABASE_URL"]) as connection:
             name = connection.info.dbname
         with psycopg.connect(
             databases.server.ensure_database("postgres"), autocommit=True
@@ -141,12 +143,12 @@ def test_without_its_database_it_is_not_ready_and_says_why(databases: Databases)
             )
             try:
                 eventually(
-                    lambda: httpx.get(f"{room.url}/readyz", timeout=120).status_code == 503,
+                    lambda: httpx.get(f"{program.url}/readyz", timeout=120).status_code == 503,
                     timeout=WAIT_S,
                     what="not ready",
                 )
                 headers = {"Authorization": f"Bearer {made.token}"}
-                answer = httpx.get(f"{room.url}/jobs", headers=headers, timeout=120)
+                answer = httpx.get(f"{program.url}/jobs", headers=headers, timeout=120)
                 assert (answer.status_code, answer.json()["title"]) == (
                     503,
                     "Not available right now",
@@ -154,11 +156,11 @@ def test_without_its_database_it_is_not_ready_and_says_why(databases: Databases)
             finally:
                 admin.execute(f'ALTER DATABASE "{name}" ALLOW_CONNECTIONS true')
         eventually(
-            lambda: httpx.get(f"{room.url}/readyz", timeout=120).status_code == 200,
+            lambda: httpx.get(f"{program.url}/readyz", timeout=120).status_code == 200,
             timeout=WAIT_S,
             what="ready again",
         )
-        assert room.running
-        lines = [json.loads(line) for line in room.log.read_text().splitlines()]
+        assert program.running
+        lines = [json.loads(line) for line in program.log.read_text().splitlines()]
         assert not [one for one in lines if one["level"] == "critical"]
-        assert room.stop(timeout=120) == 0
+        assert program.stop(timeout=120) == 0

@@ -8,11 +8,10 @@ import psycopg
 import pytest
 
 from packhorse.jobs.consumer import JobContext, Outcome
-from packhorse.jobs.consumers import Reach
+from packhorse.jobs.consumers import HandledTopics
 from packhorse.jobs.job import JobState
 from packhorse.jobs.ledger import pruning
-from packhorse.jobs.ledger.history_rule import FINAL_STATES, HistoryRule
-from packhorse.jobs.ledger.pruning import Pruned, PruneHistory, prune
+from packhorse.jobs.ledger.pruning import FINAL_STATES, HistoryRule, PrunedJobs, PruneHistory, prune
 from packhorse.jobs.names import matches
 from tests.harness.jobs.made import made_job
 from tests.harness.jobs.stored import bookkeeper, jobs_of, store_finished, store_many_finished
@@ -32,19 +31,19 @@ def left(url: str) -> set[int]:
     return {job.number for job in jobs_of(url).find(limit=1_000).jobs}
 
 
-def pruned(url: str, rule: HistoryRule, **given: Any) -> Pruned:
+def pruned(url: str, rule: HistoryRule, **given: Any) -> PrunedJobs:
     return prune(lambda: psycopg.connect(url), rule, **given)
 
 
-def test_jb4_age_is_that_of_the_end_not_of_the_beginning(database_url: str) -> None:
+def test_age_is_that_of_the_end_not_of_the_beginning(database_url: str) -> None:
     time = now(database_url)
     late = store_finished(database_url, time - DAY / 2, created_at=time - 30 * DAY)
     store_finished(database_url, time - 2 * DAY, created_at=time - 2 * DAY)
-    assert pruned(database_url, HistoryRule(max_age_s=DAY_S)) == Pruned(1, complete=True)
+    assert pruned(database_url, HistoryRule(max_age_s=DAY_S)) == PrunedJobs(1, complete=True)
     assert left(database_url) == {late}
 
 
-def test_jb6_every_final_state_is_forgotten(database_url: str) -> None:
+def test_every_final_state_is_forgotten(database_url: str) -> None:
     time = now(database_url)
     for state in FINAL_STATES:
         store_finished(database_url, time - 2 * DAY, state)
@@ -60,7 +59,7 @@ def test_only_the_states_of_the_rule(database_url: str) -> None:
     assert left(database_url) == {numbers[s] for s in FINAL_STATES if s is not JobState.SUCCEEDED}
 
 
-def test_jb3_topics_are_patterns_of_topics_as_they_are(database_url: str) -> None:
+def test_topics_are_patterns_of_topics_as_they_are(database_url: str) -> None:
     time = now(database_url)
     topics = ["a", "a/b", "a.b", "a/b/c", "b/c", "a/b.c"]
     for pattern in (("a/b",), ("a.b",), ("a/**",), ("a/*", "b/c")):
@@ -78,9 +77,9 @@ def test_the_newest_of_the_rules_own_stay(database_url: str) -> None:
     own = [store_finished(database_url, time - n * DAY, topic="a/b") for n in range(5)]
     other = [store_finished(database_url, time - n * DAY, topic="c") for n in range(5)]
     rule = HistoryRule(max_count=2, topics=("a/*",))
-    assert pruned(database_url, rule) == Pruned(3, complete=True)
+    assert pruned(database_url, rule) == PrunedJobs(3, complete=True)
     assert left(database_url) == {*own[:2], *other}
-    assert pruned(database_url, rule) == Pruned(0, complete=True)
+    assert pruned(database_url, rule) == PrunedJobs(0, complete=True)
 
 
 def test_either_limit_is_enough(database_url: str) -> None:
@@ -106,7 +105,7 @@ def test_a_transaction_looks_at_no_more_than_a_batch(
 
     monkeypatch.setattr(pruning, "_prune_batch", counted)
     assert pruned(database_url, HistoryRule(max_age_s=100, topics=("bulk/1",)), batch=100) == (
-        Pruned(450, complete=True)
+        PrunedJobs(450, complete=True)
     )
     assert len(batches) >= 9
     assert max(batches) <= 100
@@ -116,8 +115,8 @@ def test_a_transaction_looks_at_no_more_than_a_batch(
 def test_it_ends_between_batches_when_asked(database_url: str) -> None:
     store_many_finished(database_url, 500)
     rule = HistoryRule(max_age_s=0)
-    assert pruned(database_url, rule, batch=100, is_enough=lambda: True) == Pruned(100, False)
-    assert pruned(database_url, rule, batch=100) == Pruned(400, True)
+    assert pruned(database_url, rule, batch=100, is_enough=lambda: True) == PrunedJobs(100, False)
+    assert pruned(database_url, rule, batch=100) == PrunedJobs(400, True)
     assert left(database_url) == set()
 
 
@@ -147,10 +146,10 @@ def consume(
     properties: dict[str, Any],
     *,
     stops: bool = False,
-    reaches: Callable[[], dict[str, Reach] | None] = dict,
+    handled_topics: Callable[[], dict[str, HandledTopics] | None] = dict,
 ) -> tuple[Outcome, str]:
     context: JobContext = Context(lambda: stops)  # type: ignore[assignment]
-    consumer = PruneHistory(lambda: psycopg.connect(url), reaches)
+    consumer = PruneHistory(lambda: psycopg.connect(url), handled_topics)
     result = consumer(made_job(properties=properties), context)
     return result.outcome, result.message
 
@@ -180,7 +179,7 @@ def test_topics_are_forgotten_with_history_while_the_consumers_are_known(
     time = now(database_url)
     for topic in ("named", "wide/1"):
         store_finished(database_url, time - 8 * DAY, topic=topic)
-    told = {"i1": Reach(("named", "wide/**"))}
-    assert consume(database_url, {}, reaches=lambda: None)[1] == "2 jobs, 0 topics forgotten"
-    assert consume(database_url, {}, reaches=lambda: told)[1] == "0 jobs, 1 topics forgotten"
+    told = {"i1": HandledTopics(("named", "wide/**"))}
+    assert consume(database_url, {}, handled_topics=lambda: None)[1] == "2 jobs, 0 topics forgotten"
+    assert consume(database_url, {}, handled_topics=lambda: told)[1] == "0 jobs, 1 topics forgotten"
     assert set(jobs_of(database_url).statistics().topics) == {"named"}

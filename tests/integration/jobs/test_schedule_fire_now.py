@@ -4,14 +4,14 @@ import threading
 
 import pytest
 
-from packhorse.jobs.consumers import Reach
+from packhorse.jobs.consumers import HandledTopics
 from packhorse.jobs.scheduling.definition import EventAction, RunOn, Tick, TickOutcome
 from packhorse.jobs.scheduling.errors import InstancesUnknown, ScheduleChanged, UnknownSchedule
-from packhorse.jobs.scheduling.firing import Standing, fire_now
+from packhorse.jobs.scheduling.firing import Firer, fire_now
 from tests.harness.jobs.schedules import Schedules
 
-EVERYTHING = Reach(("**",))
-ME = Standing("me")
+EVERYTHING = HandledTopics(("**",))
+ME = Firer("me")
 
 
 @pytest.fixture
@@ -19,9 +19,9 @@ def site(database_url: str) -> Schedules:
     return Schedules(database_url)
 
 
-def fired(site: Schedules, standing: Standing = ME, version: int | None = None) -> Tick:
+def fired(site: Schedules, firer: Firer = ME, version: int | None = None) -> Tick:
     with site.transaction() as connection:
-        return fire_now(connection, "test", standing, version=version)
+        return fire_now(connection, "test", firer, version=version)
 
 
 @pytest.mark.parametrize("suspended", [False, True])
@@ -56,7 +56,7 @@ def test_all_live_instances_get_a_job_and_nobody_guesses_who_lives(site: Schedul
     site.create(run_on=RunOn.ALL)
     with pytest.raises(InstancesUnknown):
         fired(site)
-    fired(site, Standing("me", {"a": EVERYTHING, "b": EVERYTHING, "c": Reach()}))
+    fired(site, Firer("me", {"a": EVERYTHING, "b": EVERYTHING, "c": HandledTopics()}))
     assert [only_on for _, only_on, _ in site.jobs()] == ["a", "b"]
 
 
@@ -83,7 +83,7 @@ def test_a_scheduler_and_who_asks_do_not_both_start_what_is_not_concurrent(
     site.create(concurrent=False)
     site.moment = site.next_tick()
     with site.transaction() as connection:
-        fire_now(connection, "test", Standing("me"))
+        fire_now(connection, "test", Firer("me"))
         looks = threading.Thread(target=site.scheduler().fire_due)
         looks.start()
         looks.join(120)

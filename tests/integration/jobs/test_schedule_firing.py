@@ -1,4 +1,4 @@
-"""What fires, once whoever looks: jobs and events, policies, clocks that jump, W9."""
+"""What fires, once whoever looks: jobs and events, policies, clocks that jump, kills."""
 
 from concurrent.futures import ThreadPoolExecutor
 from datetime import UTC, datetime, timedelta
@@ -7,16 +7,16 @@ from itertools import pairwise
 import psycopg
 import pytest
 
-from packhorse.jobs.consumers import Reach
+from packhorse.jobs.consumers import HandledTopics
 from packhorse.jobs.scheduling import firing
 from packhorse.jobs.scheduling.definition import EventAction, JobAction, Missed, RunOn
 from packhorse.jobs.scheduling.scheduler import POLL_S
-from packhorse.jobs.scheduling.store import suspend_schedule
+from packhorse.jobs.scheduling.store import remove_schedule, suspend_schedule
 from packhorse.jobs.scheduling.timing import At, Cron, Every
 from tests.harness.jobs.schedules import Schedules
 
 SECOND, MINUTE, HOUR = timedelta(seconds=1), timedelta(minutes=1), timedelta(hours=1)
-EVERYTHING = Reach(("**",))
+EVERYTHING = HandledTopics(("**",))
 
 
 @pytest.fixture
@@ -53,13 +53,14 @@ def many_look_at_once(site: Schedules) -> None:
             list(pool.map(lambda one: one.fire_due(), lookers))
 
 
-def test_i14_of_many_that_look_at_once_one_fires(site: Schedules) -> None:
+def test_of_many_that_look_at_once_one_fires(site: Schedules) -> None:
     site.create()
     many_look_at_once(site)
     assert len(site.jobs()) == 10
     assert len(site.ticks()) == 10
 
 
+@pytest.mark.proof
 def test_a_broken_build_that_locks_nothing_and_has_no_key_fires_twice(
     site: Schedules, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -87,10 +88,14 @@ def test_all_adds_a_job_for_every_live_instance_with_a_consumer(site: Schedules)
     tick = site.next_tick()
     assert site.fire_at(tick) == POLL_S  # no view: it waits
     assert site.next_tick() == tick
-    members = {"one": Reach(("test/*",)), "two": EVERYTHING, "three": Reach(("other",))}
+    members = {
+        "one": HandledTopics(("test/*",)),
+        "two": EVERYTHING,
+        "three": HandledTopics(("other",)),
+    }
     site.fire_at(tick, members=members)
     assert site.jobs() == [("test", "one", 0), ("test", "two", 0)]
-    site.fire_at(tick + HOUR, members={"three": Reach(("other",))})
+    site.fire_at(tick + HOUR, members={"three": HandledTopics(("other",))})
     assert [one.outcome for one in site.ticks()] == ["FIRED", "SKIPPED"]
     assert "no live instance has a consumer for test/job" in site.ticks()[-1].reason
 
@@ -115,7 +120,7 @@ def test_what_is_not_concurrent_on_all_waits_for_each_instance(site: Schedules) 
     assert site.jobs() == [("test", "one", 0), ("test", "two", 0)]
 
 
-def test_jb8_what_nobody_fired_is_made_up_for_by_policy(site: Schedules) -> None:
+def test_what_nobody_fired_is_made_up_for_by_policy(site: Schedules) -> None:
     for name, missed in (("skip", Missed.SKIP), ("once", Missed.ONCE), ("all", Missed.ALL)):
         site.create(name, missed=missed, missed_limit=2)
     first = max(site.next_tick(name) for name in ("skip", "once", "all"))
@@ -217,7 +222,7 @@ def test_a_clock_an_hour_ahead_and_set_right_fires_no_moment_twice(site: Schedul
         ("Australia/Lord_Howe", "45 1 * * *", "2031-04-05T00:00", ["05T14:45", "06T15:15"]),
     ],
 )
-def test_w9_a_time_of_day_fires_once_when_the_clocks_change(
+def test_a_time_of_day_fires_once_when_the_clocks_change(
     site: Schedules, zone: str, expression: str, start: str, expected: list[str]
 ) -> None:
     now = datetime.fromisoformat(start + "+00:00")
@@ -228,3 +233,19 @@ def test_w9_a_time_of_day_fires_once_when_the_clocks_change(
     assert fired == expected[: len(fired)]
     assert len(fired) >= 2
     assert len(site.jobs()) == len(fired)
+
+
+def test_the_jobs_of_a_schedule_that_wait_go_with_it(site: Schedules, database_url: str) -> None:
+    site.create(action=JobAction("test/job"))
+    site.create("other", action=JobAction("test/job"))
+    for _ in range(2):
+        site.fire_at(site.next_tick() + SECOND)
+    assert len(site.jobs()) == 4
+    with site.transaction() as connection:
+        remove_schedule(connection, "test")
+    assert [schedule for schedule, *_ in site.jobs()] == ["other"] * 2
+    with psycopg.connect(database_url) as connection:
+        rows = connection.execute(
+            "SELECT state, result_message FROM jobs.finished WHERE schedule = 'test'"
+        )
+        assert rows.fetchall() == [("DROPPED", "its schedule was removed")] * 2

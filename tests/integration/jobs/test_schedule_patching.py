@@ -1,6 +1,5 @@
 """A part of a schedule is changed, and the rest stays (RFC 7396)."""
 
-from collections.abc import Iterator
 from typing import Any
 
 import pytest
@@ -8,10 +7,9 @@ import pytest
 from packhorse.jobs.scheduling.definition import JobAction, ScheduleDefinition
 from packhorse.jobs.scheduling.store import declare_schedule
 from packhorse.jobs.scheduling.timing import Cron
-from packhorse_services.jobs.schedule_patch import merged
+from packhorse_services.jobs.http.schedule_schemas import merged
 from tests.harness.jobs.asking import ask, emptied
-from tests.harness.jobs.site import JobsSite, jobs_site
-from tests.harness.postgres import Databases
+from tests.harness.jobs.site import JobsSite
 
 PATH = "/schedules/nightly"
 NIGHTLY = {
@@ -21,12 +19,6 @@ NIGHTLY = {
     "properties": {"keep": 3, "of": {"size": 1, "kind": "large"}},
     "concurrent": False,
 }
-
-
-@pytest.fixture(scope="module")
-def running(databases: Databases) -> Iterator[JobsSite]:
-    with jobs_site(databases.new()) as served:
-        yield served
 
 
 @pytest.fixture

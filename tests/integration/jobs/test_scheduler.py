@@ -15,7 +15,7 @@ from packhorse.jobs.scheduling.definition import RunOn
 from packhorse.jobs.scheduling.timing import At, Every
 from packhorse.runtime.lifecycle import Lifecycle
 from packhorse.topology.open import TopologySettings
-from packhorse.topology.own_cluster import Announced, join
+from packhorse.topology.own_cluster import InstanceProperties, join
 from tests.harness.jobs.schedules import Schedules, definition
 from tests.harness.waiting import eventually
 
@@ -36,7 +36,7 @@ def programs(site: Schedules, *names: str) -> Iterator[list[str]]:
             times = TopologySettings(
                 instance_id=name, interval_s=0.2, timeout_s=5, min_event_delay_s=0
             )
-            cluster = join(site.url, times, Announced("tests", duties=DUTIES))
+            cluster = join(site.url, times, InstanceProperties("tests", duties=DUTIES))
             consumers = Consumers()
             consumers.add("test/job", doing(done, name))
             stack.enter_context(Lifecycle([cluster]))

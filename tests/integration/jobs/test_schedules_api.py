@@ -1,27 +1,14 @@
 """Schedules over HTTP."""
 
-from collections.abc import Iterator
 from typing import Any
 
 import psycopg
 import pytest
 
-from tests.harness.jobs.asking import ask, emptied
-from tests.harness.jobs.site import JobsSite, jobs_site
-from tests.harness.postgres import Databases
+from tests.harness.jobs.asking import ask
+from tests.harness.jobs.site import JobsSite
 
 NIGHTLY = {"cron": "30 2 * * *", "time_zone": "Europe/Berlin", "topic": "images/tidy"}
-
-
-@pytest.fixture(scope="module")
-def running(databases: Databases) -> Iterator[JobsSite]:
-    with jobs_site(databases.new()) as served:
-        yield served
-
-
-@pytest.fixture
-def site(running: JobsSite) -> JobsSite:
-    return emptied(running)
 
 
 def put(site: JobsSite, name: str = "nightly", **more: Any) -> Any:

@@ -12,10 +12,10 @@ from packhorse.jobs.names import InvalidName, InvalidProperties
 from packhorse.jobs.queue import TooManyTopics
 from packhorse.jobs.store import adding, queues
 from packhorse.jobs.store.adding import (
+    AddResult,
     InvalidJob,
     JobsBusy,
     NewJob,
-    Verdict,
     add_jobs,
     requeue_finished,
 )
@@ -33,7 +33,7 @@ def test_a_job_as_it_is_given(store: Store) -> None:
         "free/a", "me", properties={"x": [1]}, id="ä 1", priority=-100, ready_at=at, only_on="i1"
     )
     job = added.job
-    assert added.verdict is Verdict.ADDED
+    assert added.verdict is AddResult.ADDED
     assert (job.topic, job.id, job.queue, job.priority) == ("free/a", "ä 1", "free", -100)
     assert (job.properties, job.application, job.ready_at) == ({"x": [1]}, "me", at)
     assert (job.state, job.attempts, job.max_retries, job.only_on) == (JobState.QUEUED, 0, 2, "i1")
@@ -47,13 +47,13 @@ def test_without_an_id_each_is_a_job(store: Store) -> None:
 @pytest.mark.parametrize(
     ("application", "verdict", "properties"),
     [
-        ("me", Verdict.UPDATED, {"n": 2}),
-        ("you", Verdict.EXISTING, {"n": 1}),
-        ("", Verdict.EXISTING, {"n": 1}),
+        ("me", AddResult.UPDATED, {"n": 2}),
+        ("you", AddResult.EXISTING, {"n": 1}),
+        ("", AddResult.EXISTING, {"n": 1}),
     ],
 )
 def test_given_again_while_it_waits(
-    store: Store, application: str, verdict: Verdict, properties: dict[str, int]
+    store: Store, application: str, verdict: AddResult, properties: dict[str, int]
 ) -> None:
     store.add("free/a", "me", id="x", properties={"n": 1})
     again = store.add("free/a", application, id="x", properties={"n": 2})
@@ -62,7 +62,7 @@ def test_given_again_while_it_waits(
 
 def test_nobody_in_particular_never_changes_what_is_there(store: Store) -> None:
     store.add("free/a", "", id="x")
-    assert store.add("free/a", "", id="x").verdict is Verdict.EXISTING
+    assert store.add("free/a", "", id="x").verdict is AddResult.EXISTING
 
 
 def test_given_again_while_it_is_done_it_runs_once_more(store: Store) -> None:
@@ -70,7 +70,7 @@ def test_given_again_while_it_is_done_it_runs_once_more(store: Store) -> None:
     worker = store.worker()
     [first] = worker.claim("free")
     again = store.add("free/a", "me", id="x", properties={"n": 2})
-    assert (again.verdict, again.job.number) == (Verdict.REACTIVATED, number)
+    assert (again.verdict, again.job.number) == (AddResult.REACTIVATED, number)
     assert worker.end(first).state is JobState.QUEUED
     [second] = worker.claim("free")
     assert (second.job.properties, second.job.attempts, second.job.retry) == ({"n": 2}, 1, False)
@@ -81,9 +81,9 @@ def test_given_again_when_it_is_history(store: Store) -> None:
     number = store.add("free/a", "me", id="x").job.number
     worker = store.worker()
     worker.end(worker.claim("free")[0])
-    assert store.add("free/a", "you", id="x").verdict is Verdict.EXISTING
+    assert store.add("free/a", "you", id="x").verdict is AddResult.EXISTING
     again = store.add("free/a", "me", id="x", properties={"n": 2})
-    assert (again.verdict, again.job.number) == (Verdict.REACTIVATED, number)
+    assert (again.verdict, again.job.number) == (AddResult.REACTIVATED, number)
     assert (again.job.state, again.job.attempts) == (JobState.QUEUED, 0)
     assert len(worker.claim("free")) == 1
 
@@ -103,7 +103,7 @@ def test_a_job_that_becomes_history_while_it_is_given_is_still_one(
 
     monkeypatch.setattr(adding, "insert", late)
     again = store.add("free/a", "you", id="x")
-    assert (again.verdict, again.job.number) == (Verdict.EXISTING, number)
+    assert (again.verdict, again.job.number) == (AddResult.EXISTING, number)
     assert store.rows("SELECT FROM jobs.job") == []
 
 
@@ -120,8 +120,8 @@ def test_many_at_once_keep_their_order(store: Store) -> None:
     jobs = [NewJob(f"free/{n % 3}", {"n": n}, id=str(n % 40)) for n in range(80)]
     with store.transaction() as connection:
         added = add_jobs(connection, "me", jobs)
-    assert [one.verdict for one in added[:40]] == [Verdict.ADDED] * 40
-    fresh = [one.job.number for one in added if one.verdict is Verdict.ADDED]
+    assert [one.verdict for one in added[:40]] == [AddResult.ADDED] * 40
+    fresh = [one.job.number for one in added if one.verdict is AddResult.ADDED]
     assert fresh == sorted(fresh)
     assert [one.job.topic for one in added] == [job.topic for job in jobs]
 

@@ -6,7 +6,7 @@ from datetime import timedelta
 import pytest
 
 from packhorse.jobs.consumer import Outcome, Result
-from packhorse.jobs.job import JobLost, JobState, Progress
+from packhorse.jobs.job import JobLost, JobProgress, JobState
 from packhorse.jobs.store import finishing, leases, statistics
 from packhorse.jobs.store.claims import check
 from packhorse.jobs.store.finishing import Notes
@@ -68,7 +68,8 @@ def test_a_job_that_ends_its_process_is_given_up(
         with caplog.at_level(logging.WARNING):
             [rescued] = store.rescue()
     assert rescued.state is store.job(number).state is JobState.GIVEN_UP
-    [record] = [one for one in caplog.records if one.message == "a job was given up"]
+    [record] = [one for one in caplog.records if "was given up" in one.message]
+    assert f"job {number} of free/a was given up after 3 attempts: " in record.message
     assert (record.job, record.attempts, record.how) == (number, 3, "LOST")  # type: ignore[attr-defined]
 
 
@@ -144,7 +145,7 @@ def test_notes_are_stored_while_the_attempt_is_held(store: Store) -> None:
     assert claimed.job.started_at is not None
     eta = claimed.job.started_at + timedelta(minutes=1)
     notes = Notes(
-        Progress(3, 9, eta, "half\0"),
+        JobProgress(3, 9, eta, "half\0"),
         [f"line {n}" for n in range(MOST_LINES + 5)],
         {"k": [1]},
     )

@@ -8,12 +8,13 @@ from hypothesis import HealthCheck, Phase, settings
 from hypothesis.stateful import run_state_machine_as_test
 
 from packhorse.jobs.store import adding, claim_statements, ending_rows
-from packhorse.jobs.store.endings import Decision
+from packhorse.jobs.store.endings import EndDecision
+from tests.harness.depth import examples
 from tests.harness.jobs.store_machine import StoreMachine, prepare
 from tests.harness.postgres import Databases
 
 _THOROUGH = settings(
-    max_examples=40,
+    max_examples=examples(40),
     stateful_step_count=25,
     deadline=None,
     derandomize=True,
@@ -57,7 +58,7 @@ def _no_history(patch: pytest.MonkeyPatch) -> None:
 def _never_flagged(patch: pytest.MonkeyPatch) -> None:
     columns = ending_rows._queued_columns
 
-    def unflagged(decisions: list[Decision]) -> dict[str, Any]:
+    def unflagged(decisions: list[EndDecision]) -> dict[str, Any]:
         return {**columns(decisions), "retry": [False] * len(decisions)}
 
     patch.setattr(ending_rows, "_queued_columns", unflagged)
@@ -82,6 +83,7 @@ BROKEN = {
 }
 
 
+@pytest.mark.proof
 @pytest.mark.parametrize("broken", BROKEN)
 def test_a_broken_store_is_noticed(
     machine: type[StoreMachine], monkeypatch: pytest.MonkeyPatch, broken: str

@@ -19,7 +19,7 @@ from packhorse.jobs.queue import (
 )
 from packhorse.jobs.store import claim_statements, ending_rows, queues
 from packhorse.jobs.store.adding import NewJob, add_job, add_jobs
-from packhorse.jobs.store.claims import Wish, _heads, _of
+from packhorse.jobs.store.claims import ClaimRequest, _heads, _of
 from packhorse.jobs.store.queues import (
     MAIN,
     declare_queue,
@@ -131,8 +131,8 @@ def test_two_that_give_the_same_id_at_once_give_one_job(store: Store) -> None:
     ]
 
 
-WISH = Wish("free", ["free/a"], 20, type=QueueType.UNORDERED)
-LINE = Wish("line", ["line/a"], 1, type=QueueType.ORDERED)
+CLAIM_REQUEST = ClaimRequest("free", ["free/a"], 20, type=QueueType.UNORDERED)
+LINE = ClaimRequest("line", ["line/a"], 1, type=QueueType.ORDERED)
 
 
 @contextmanager
@@ -150,7 +150,8 @@ def amid_many(store: Store) -> Iterator[tuple[Connection, dict[str, Any]]]:
             """,
             (["free/a", "free/other", "line/a", "line/b"],),
         )
-    given = {"runtime_id": worker.run.runtime_id, "instance": "i1", "places_for": ["", "i1"]}
+    given = {"runtime_id": worker.run.runtime_id, "instance": "i1"}
+    given |= {"places_for": ["", "i1"], "led": []}
     with store.transaction() as connection:
         connection.execute(claim_statements.PREPARE)
         yield connection, given
@@ -174,7 +175,7 @@ def met(connection: Connection, statement: str, given: Any) -> float:
 def test_a_claim_meets_few_rows_however_many_wait(store: Store) -> None:
     with amid_many(store) as (connection, given):
         unordered = claim_statements.OF_TYPE[QueueType.UNORDERED]
-        assert 20 <= met(connection, unordered, given | _of(WISH)) < MOST_ROWS
+        assert 20 <= met(connection, unordered, given | _of(CLAIM_REQUEST)) < MOST_ROWS
         assert met(connection, claim_statements.HEADS, given | _heads([LINE])) < MOST_ROWS
         assert met(connection, claim_statements.CLAIM_HEADS, given | _heads([LINE])) < MOST_ROWS
         for statement in (claim_statements.PROMOTE, claim_statements.OPEN):
@@ -184,7 +185,7 @@ def test_a_claim_meets_few_rows_however_many_wait(store: Store) -> None:
 def test_an_end_and_a_rescue_meet_few_rows_however_many_wait(store: Store) -> None:
     with amid_many(store) as (connection, given):
         claimed = connection.execute(
-            claim_statements.OF_TYPE[QueueType.UNORDERED].encode(), given | _of(WISH)
+            claim_statements.OF_TYPE[QueueType.UNORDERED].encode(), given | _of(CLAIM_REQUEST)
         )
         numbers = [row[0] for row in claimed]
         run = given["runtime_id"]
@@ -195,6 +196,7 @@ def test_an_end_and_a_rescue_meet_few_rows_however_many_wait(store: Store) -> No
         assert 20 <= met(connection, ending_rows._LOCK_LOST, (100,)) < MOST_ROWS
 
 
+@pytest.mark.proof
 def test_a_plan_that_reads_all_is_noticed(store: Store) -> None:
     with amid_many(store) as (connection, given):
         connection.execute(
@@ -202,7 +204,7 @@ def test_a_plan_that_reads_all_is_noticed(store: Store) -> None:
             "set_config('enable_indexscan', 'off', true)"
         )
         unordered = claim_statements.OF_TYPE[QueueType.UNORDERED]
-        assert met(connection, unordered, given | _of(WISH)) > MOST_ROWS
+        assert met(connection, unordered, given | _of(CLAIM_REQUEST)) > MOST_ROWS
 
 
 def test_the_jobs_schema_is_the_bookkeepers(store: Store) -> None:

@@ -14,9 +14,9 @@ from packhorse.jobs.consumer import Outcome, Result
 from packhorse.jobs.queue import QueueType
 from packhorse.jobs.store import adding
 from packhorse.jobs.store.adding import NewJob, add_jobs
-from packhorse.jobs.store.claims import Wish, claim
+from packhorse.jobs.store.claims import ClaimRequest, claim
 from packhorse.jobs.store.finishing import Ended, finish
-from packhorse.jobs.store.leases import Run, renew
+from packhorse.jobs.store.leases import WorkerRun, renew
 from packhorse.jobs.store.rescue import rescue
 from tests.harness.jobs.store import Store
 
@@ -65,17 +65,17 @@ def giver(store: Store, seed: int) -> None:
 
 def worker(store: Store, seed: int) -> None:
     """Claim, end and rescue; some attempts fail, some leases are short."""
-    chance, run = random.Random(seed), Run.begin(f"i{seed}")
-    wishes = [
-        Wish("free", ["free/a"], 3, type=QueueType.UNORDERED),
-        Wish("line", ["line/a"], 1, type=QueueType.ORDERED),
+    chance, run = random.Random(seed), WorkerRun.begin(f"i{seed}")
+    requests = [
+        ClaimRequest("free", ["free/a"], 3, type=QueueType.UNORDERED),
+        ClaimRequest("line", ["line/a"], 1, type=QueueType.ORDERED),
     ]
     with psycopg.connect(store.url) as connection:
         for _ in range(ROUNDS):
             with connection.transaction():
                 act_as(connection, BOOKKEEPER)
                 renew(connection, run, chance.choice((0.0, 30.0)))
-                claimed = claim(connection, run, wishes)
+                claimed = claim(connection, run, requests)
             with connection.transaction():
                 act_as(connection, BOOKKEEPER)
                 outcome = chance.choice((Outcome.OK, Outcome.OK, Outcome.FAILED))
@@ -109,6 +109,7 @@ def test_givers_and_workers_at_once(store: Store) -> None:
     assert store.rows("SELECT count(*) > 0 FROM jobs.finished") == [(True,)]
 
 
+@pytest.mark.proof
 def test_an_id_that_is_two_jobs_is_noticed(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(adding, "finished_of", lambda *_: [])
 

@@ -14,6 +14,7 @@ from packhorse.db.metadata import BOOKKEEPER
 from packhorse.db.roles import act_as
 from packhorse.jobs.filters import Condition, JobFilter, Operator, parse_templates
 from packhorse.jobs.ledger.finding import find
+from tests.harness.depth import examples
 from tests.harness.jobs.stored import insert_finished
 from tests.harness.postgres import Databases
 
@@ -80,7 +81,7 @@ def stored(databases: Databases) -> Iterator[tuple[psycopg.Connection, dict[int,
         yield connection, {}
 
 
-@settings(max_examples=150, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=examples(150), deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(PROPERTIES, templates())
 def test_sql_and_python_agree(
     stored: tuple[psycopg.Connection, dict[int, Any]],

@@ -6,9 +6,10 @@ from datetime import UTC, datetime, timedelta
 
 import psycopg
 import pytest
+from psycopg.rows import dict_row
 
 from packhorse.jobs.consumer import JobContext, JobHandle, Outcome, Result
-from packhorse.jobs.job import Job, JobLost, JobState, Progress
+from packhorse.jobs.job import Job, JobLost, JobProgress, JobState
 from packhorse.jobs.store.queues import QueueConfiguration, QueueType
 from packhorse.runtime import tracing
 from tests.harness.jobs.hosted import hosted, until
@@ -65,7 +66,7 @@ def answers_wrongly(job: Job, context: JobContext) -> Outcome:
         (fails, ""),
         (raises, "OSError: disk� full"),
         (leaves, "SystemExit: 3"),
-        (answers_wrongly, "TypeError: a consumer returns a Result or an Outcome, not str"),
+        (answers_wrongly, "TypeError: a consumer returns a Result, an Outcome or None, not str"),
     ],
 )
 def test_a_failure_is_tried_again_and_given_up(
@@ -104,38 +105,68 @@ def test_a_consumer_says_when_it_wants_to_try_again(database_url: str) -> None:
 
 def test_the_effect_of_a_completion_is_there_with_the_end_of_the_job(database_url: str) -> None:
     with psycopg.connect(database_url) as connection:
-        connection.execute("CREATE TABLE effect (number bigint)")
-        connection.execute("GRANT INSERT ON effect TO packhorse_bookkeeper")
+        connection.execute("CREATE TABLE effect (number bigint)")  # the login's own
 
-    def consume(job: Job, context: JobContext) -> Outcome:
+    def consume(job: Job, context: JobContext) -> None:
         with context.completion() as connection:
-            connection.execute("INSERT INTO effect VALUES (%s)", (job.number,))
+            connection.row_factory = dict_row
+            row = connection.execute(
+                "INSERT INTO effect VALUES (%s) RETURNING number", (job.number,)
+            ).fetchone()
+            assert row == {"number": job.number}
             if job.attempts == 1:
                 raise OSError("once")
-        return Outcome.OK
 
     with hosted(database_url, {"test/**": consume}, queues=[QUICK]) as host:
         number = host.jobs.add_job("test/a").job.number
         done = until(host, number, JobState.SUCCEEDED)
-        eventually(lambda: not host.worker._roster.slots.taken(), what="its place is free")
+        eventually(lambda: not host.worker._running_jobs.slots.taken(), what="its place is free")
     assert done.attempts == 2
     with psycopg.connect(database_url) as connection:
         assert connection.execute("SELECT number FROM effect").fetchall() == [(number,)]
 
 
-def test_what_is_returned_after_a_completion_does_not_count(database_url: str) -> None:
+def cancels() -> Outcome:
+    return Outcome.CANCEL
+
+
+def breaks() -> Outcome:
+    raise OSError("cleaning up")
+
+
+@pytest.mark.parametrize("then", [cancels, breaks])
+def test_what_comes_after_a_completion_does_not_count(
+    database_url: str, then: Callable[[], Outcome], caplog: pytest.LogCaptureFixture
+) -> None:
     def consume(job: Job, context: JobContext) -> Outcome:
         with context.completion():
             pass
         with pytest.raises(JobLost), context.completion():
             pass
-        return Outcome.CANCEL
+        return then()
 
     with hosted(database_url, {"test/**": consume}, queues=[QUICK]) as host:
         number = host.jobs.add_job("test/a").job.number
         until(host, number, JobState.SUCCEEDED)
-        eventually(lambda: not host.worker._roster.slots.taken(), what="its place is free")
+        eventually(lambda: not host.worker._running_jobs.slots.taken(), what="its place is free")
         assert host.jobs.get(number).state is JobState.SUCCEEDED
+    assert "failed" not in caplog.text
+
+
+def test_a_consumer_that_returns_nothing_has_done_its_work(
+    database_url: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    def consume(job: Job, context: JobContext) -> None:
+        if job.properties["completes"]:
+            with context.completion():
+                pass
+
+    with hosted(database_url, {"test/**": consume}, queues=[QUICK]) as host:
+        for completes in (True, False):
+            number = host.jobs.add_job("test/a", {"completes": completes}).job.number
+            assert until(host, number, JobState.SUCCEEDED).attempts == 1
+        eventually(lambda: not host.worker._running_jobs.slots.taken(), what="its place is free")
+    assert not [one for one in caplog.records if one.levelname in ("WARNING", "ERROR")]
 
 
 def test_progress_log_and_properties_are_seen_while_it_works(database_url: str) -> None:
@@ -170,7 +201,7 @@ def test_progress_log_and_properties_are_seen_while_it_works(database_url: str) 
         go_on.set()
         done = until(host, number, JobState.SUCCEEDED)
     assert done.log == ("began", "ended")
-    assert done.progress == Progress(4, 4, job.progress.eta, "all")
+    assert done.progress == JobProgress(4, 4, job.progress.eta, "all")
 
 
 def test_a_job_ends_later_through_its_handle(database_url: str) -> None:

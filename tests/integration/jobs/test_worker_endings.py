@@ -11,7 +11,7 @@ from packhorse.jobs.consumer import JobContext, JobHandle, Outcome
 from packhorse.jobs.consumers import Consumers
 from packhorse.jobs.job import Job, JobLost, JobState
 from packhorse.jobs.store.queues import QueueConfiguration, QueueType
-from packhorse_services.cli.embedded import EmbeddedPostgres
+from packhorse_services.cli.stack.embedded import EmbeddedPostgres
 from tests.harness.jobs.hosted import FAST, hosted, until
 from tests.harness.jobs.waits import Waits
 from tests.harness.waiting import eventually
@@ -51,11 +51,11 @@ def test_a_job_that_takes_too_long_is_tried_again_and_keeps_its_place(database_u
         waits.await_begin()
         given_up = until(host, number, JobState.GIVEN_UP)
         assert [one.outcome for one in given_up.past_attempts] == ["TIMED_OUT"]
-        assert waits.contexts[0].stop_requested
+        eventually(lambda: waits.contexts[0].stop_requested, what="it is asked to end")
         with pytest.raises(JobLost), waits.contexts[0].completion():
             pass
         following = host.jobs.add_job("test/a").job.number
-        assert host.worker._roster.slots.taken() == {"quick": 1}, "its thread is still there"
+        assert host.worker._running_jobs.slots.taken() == {"quick": 1}, "its thread is still there"
         waits.go_on.set()
         until(host, following, JobState.SUCCEEDED)
         assert host.jobs.get(number).state is JobState.GIVEN_UP, "what it returned came too late"
@@ -71,7 +71,7 @@ def test_a_time_out_ends_a_job_whose_handle_nobody_uses(database_url: str) -> No
     queue = replace(QUEUE, timeout_s=0.3, max_retries=0)
     with hosted(database_url, {"test/**": consume}, queues=[queue]) as host:
         until(host, host.jobs.add_job("test/a").job.number, JobState.GIVEN_UP)
-        eventually(lambda: not host.worker._roster.slots.taken(), what="its place is free")
+        eventually(lambda: not host.worker._running_jobs.slots.taken(), what="its place is free")
         with pytest.raises(JobLost):
             handles[0].finish(Outcome.OK)
 
@@ -119,7 +119,7 @@ def test_a_removed_job_is_lost_to_who_works_on_it(database_url: str) -> None:
         number = host.jobs.add_job("test/a").job.number
         waits.await_begin()
         host.jobs.remove(number, even_active=True)
-        eventually(lambda: not host.worker._roster.slots.taken(), what="it was told")
+        eventually(lambda: not host.worker._running_jobs.slots.taken(), what="it was told")
         assert waits.contexts[0].stop_requested
         assert host.jobs.get(number).state is JobState.DROPPED
 
@@ -152,7 +152,7 @@ def cut(connection: psycopg.Connection[Any], name: str | None) -> None:
 
 
 def test_what_was_claimed_without_an_answer_is_given_back(database_url: str) -> None:
-    """The commit of a claim may go unanswered: then nobody works on the job (W7)."""
+    """The commit of a claim may go unanswered: then nobody works on the job."""
     seen: list[Job] = []
 
     def consume(job: Job, context: JobContext) -> Outcome:
@@ -202,7 +202,7 @@ def test_an_attempt_is_lost_once_its_lease_may_be_over(database_url: str) -> Non
 def test_an_end_whose_commit_goes_unanswered_is_no_lost_one(
     database_url: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """W7: what was sent is looked up, and neither done again nor told to have failed."""
+    """What was sent is looked up, and neither done again nor told to have failed."""
     handles: list[JobHandle] = []
     seen: list[int] = []
 

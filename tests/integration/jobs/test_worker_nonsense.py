@@ -62,7 +62,7 @@ def test_nonsense_is_a_failed_attempt_and_the_next_job_is_done(
         until(host, bad, JobState.GIVEN_UP, timeout=WAIT_S)
         good = host.jobs.add_job("test/good").job.number
         until(host, good, JobState.SUCCEEDED, timeout=WAIT_S)
-        eventually(lambda: not host.worker._roster.slots.taken(), what="all places are free")
+        eventually(lambda: not host.worker._running_jobs.slots.taken(), what="all places are free")
 
 
 def test_a_step_may_be_any_whole_number(database_url: str) -> None:

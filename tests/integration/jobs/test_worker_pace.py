@@ -4,8 +4,11 @@ import threading
 import time
 from typing import Any
 
+import psycopg
 import pytest
 
+from packhorse.db.engine import BadDatabaseUrl
+from packhorse.errors import PackhorseError
 from packhorse.jobs import declaring
 from packhorse.jobs.consumer import Outcome
 from packhorse.jobs.host import open_jobs
@@ -13,6 +16,7 @@ from packhorse.jobs.job import JobState
 from packhorse.jobs.store.queues import QueueConfiguration, QueuesBusy, QueueType
 from tests.harness.jobs.hosted import FAST, hosted, registered, until
 from tests.harness.jobs.waits import Waits
+from tests.harness.postgres import Databases
 from tests.harness.waiting import eventually
 
 QUEUE = QueueConfiguration(
@@ -66,3 +70,29 @@ def test_no_job_is_begun_before_the_queues_are_there(
         assert until(host, number, JobState.SUCCEEDED).queue == "quick"
     finally:
         host.stop(10)
+
+
+@pytest.mark.parametrize("url", ["mysql://x", "postgresql://localhost:x/a", "nonsense"])
+def test_what_is_no_url_of_a_database_is_refused_at_once(url: str) -> None:
+    with pytest.raises(BadDatabaseUrl, match="postgresql://"):
+        open_jobs(url, None, consumers=registered({}))
+
+
+def test_a_database_that_is_none_of_packhorses_is_an_error_that_says_what_to_run(
+    databases: Databases,
+) -> None:
+    empty = databases.server.ensure_database("nobody_has_migrated")
+    older = databases.new()
+    with psycopg.connect(older) as connection:
+        connection.execute("UPDATE packhorse_schema SET version_num = '0014'")
+    for url, told in (
+        (empty, "no schema of packhorse.*packhorse-jobs"),
+        (older, "schema 0014 of packhorse.*packhorse-jobs"),
+        (databases.server.url("missing"), '"missing" does not exist'),
+        ("postgresql://nobody:secret@127.0.0.1:1/a", "is it running"),
+    ):
+        host = open_jobs(url, None, consumers=registered({}))
+        with pytest.raises(PackhorseError, match=told) as refused:
+            host.start()
+        host.stop(1.0)
+        assert "secret" not in str(refused.value)

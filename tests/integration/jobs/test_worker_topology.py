@@ -5,12 +5,12 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 from packhorse.jobs.consumer import Consumer, JobContext, Outcome
-from packhorse.jobs.consumers import Consumers, reach_of
+from packhorse.jobs.consumers import Consumers, handled_topics_of, live_handled_topics
 from packhorse.jobs.host import DUTIES, JobsHost
 from packhorse.jobs.job import Job, JobState
 from packhorse.jobs.store.queues import QueueConfiguration, QueueType
 from packhorse.topology.open import TopologySettings
-from packhorse.topology.own_cluster import Announced, OwnCluster, join
+from packhorse.topology.own_cluster import InstanceProperties, OwnCluster, join
 from packhorse.topology.properties import CONSUMERS
 from tests.harness.jobs.hosted import hosted, until
 from tests.harness.waiting import eventually
@@ -28,7 +28,7 @@ def member(
     settings = TopologySettings(
         instance_id=name, interval_s=0.2, timeout_s=10, min_event_delay_s=0.1
     )
-    cluster = join(url, settings, Announced("tests", duties=DUTIES))
+    cluster = join(url, settings, InstanceProperties("tests", duties=DUTIES))
     cluster.start()
     try:
         with hosted(url, consumers, queues=queues, cluster=cluster) as host:
@@ -68,7 +68,8 @@ def test_an_instance_announces_its_consumers_and_their_changes(database_url: str
         )
         consumers.add("mail", records)
         eventually(
-            lambda: reach_of(announced_by(seeing, "two") or "").covers("mail"), what="both are"
+            lambda: handled_topics_of(announced_by(seeing, "two") or "").covers("mail"),
+            what="both are",
         )
         assert announced_by(seeing, "one") is None
         consumers.remove("mail", records)
@@ -89,6 +90,35 @@ def test_a_job_for_the_leader_is_done_by_the_leader_and_one_for_an_instance_ther
                 number = host.jobs.add_job("a/b", only_on="two").job.number
                 assert until(host, number, JobState.SUCCEEDED).instance == "two"
             assert (len(first.done), len(second.done)) == (5, 5)
+
+
+def test_the_leader_of_a_topic_is_the_first_that_consumes_it(database_url: str) -> None:
+    """Also where another instance has the duty, as a program of the product that came before."""
+    work, other = Records(), Records()
+    ordered = QueueConfiguration("in-order", ("ordered/**",))
+    with member(database_url, "one", {"a/**": other}, ordered) as (host, cluster):
+        eventually(lambda: cluster.holder(DUTIES[0]) is not None, what="somebody has the duty")
+        waiting = host.jobs.add_job("rec/x", only_on="@leader").job.number
+        with member(database_url, "two", {"rec/**": work, "ordered/**": work}) as (_, seeing):
+            assert until(host, waiting, JobState.SUCCEEDED).instance == "two"
+            number = host.jobs.add_job("ordered/x", only_on="@leader").job.number
+            assert until(host, number, JobState.SUCCEEDED).instance == "two"
+            with member(database_url, "three", {"rec/**": work}):
+                eventually(lambda: announced_by(seeing, "three") is not None, what="all see it")
+                for _ in range(5):
+                    number = host.jobs.add_job("rec/x", only_on="@leader").job.number
+                    assert until(host, number, JobState.SUCCEEDED).instance == "two"
+            live = live_handled_topics(cluster.discovery)
+            assert live is not None
+            assert host.jobs.unconsumed(live) == ()
+        number = host.jobs.add_job("rec/x", only_on="@leader").job.number
+        eventually(lambda: announced_by(cluster, "two") is None, what="it has left")
+        live = live_handled_topics(cluster.discovery)
+        assert live is not None
+        assert [one.topic for one in host.jobs.unconsumed(live)] == ["rec/x"]
+        with member(database_url, "four", {"rec/**": work}):
+            assert until(host, number, JobState.SUCCEEDED).instance == "four"
+    assert other.done == []
 
 
 def test_a_topic_that_nobody_does_holds_no_ordered_queue_until_somebody_does(

@@ -9,7 +9,7 @@ from confluent_kafka import Producer
 
 from packhorse.messaging.api import Journal
 from packhorse.messaging.open import open_journal
-from packhorse_services.pipeline.archive.places import Range
+from packhorse_services.pipeline.archive.places import OffsetRange
 from packhorse_services.pipeline.archive.reading import read_batches
 from tests.harness.journals import DEADLINE_S, append_all, create
 from tests.harness.kafka.broker import RunningKafka
@@ -32,7 +32,7 @@ def journal(kafka: RunningKafka) -> Iterator[Journal]:
 def offsets(journal: Journal, topic: str, start: int, end: int) -> list[int]:
     return [
         offset
-        for batch in read_batches(journal, Range(topic, 0, start, end), "identity")
+        for batch in read_batches(journal, OffsetRange(topic, 0, start, end), "identity")
         for offset in batch.column("offset").to_pylist()
     ]
 
@@ -64,7 +64,7 @@ def read_over_a_restart(
     """Read large records, while who keeps them is killed and comes back."""
     topic = create(journal)
     append_all(journal, topic, [b"x" * LARGE] * MANY)
-    batches = read_batches(journal, Range(topic, 0, 0, MANY), "identity")
+    batches = read_batches(journal, OffsetRange(topic, 0, 0, MANY), "identity")
     found = next(batches).num_rows
     kill()
     with ThreadPoolExecutor(1) as elsewhere:

@@ -1,7 +1,6 @@
 """R22: what nobody refers to goes, what anybody refers to stays, and doubt removes nothing."""
 
 import json
-import random
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from functools import partial
@@ -16,11 +15,12 @@ from packhorse.packages.body import pack
 from packhorse.snapshots.parts import write_part
 from packhorse.snapshots.snapshot import part_key
 from packhorse_services.pipeline.errors import NotYet, TaskRefused
-from packhorse_services.pipeline.sweep.report import State
+from packhorse_services.pipeline.sweep.report import MarkState
 from packhorse_services.pipeline.sweep.stores import Stores
-from packhorse_services.pipeline.sweep.sweeping import PATIENCE, Patience
-from packhorse_services.pipeline.sweep.work import Source
+from packhorse_services.pipeline.sweep.sweeping import PATIENCE, SweepTimes
+from packhorse_services.pipeline.sweep.work import ReferenceSource
 from tests.harness.feed import TOPICS
+from tests.harness.noise import noise
 from tests.harness.postgres import Databases
 from tests.harness.sweep import AT_ONCE, HOURS, PlainReport, Yard, wait_a_moment, yard_of
 
@@ -33,7 +33,7 @@ def yard(databases: Databases, tmp_path: Path) -> Iterator[Yard]:
 
 def large_node(path: str, *binaries: Binary) -> Node:
     """A node whose package goes by reference."""
-    text = random.Random(1).randbytes(1_000_000).hex()
+    text = noise(seed=1)
     return Node(path, "page", json.dumps({"text": text}), binaries)
 
 
@@ -43,7 +43,7 @@ def test_r22_what_nobody_refers_to_goes_and_all_else_stays(yard: Yard) -> None:
     yard.age()
     young = yard.upload(b"young")
     report = yard.mark()
-    assert report.summary.state is State.COMPLETE
+    assert report.summary.state is MarkState.COMPLETE
     assert (report.summary.unused.binaries.count, report.summary.unused.binaries.bytes) == (1, 6)
     assert yard.has(unused), "a mark removes nothing"
     assert yard.sweep(report, dry_run=True).binaries.count == 1
@@ -92,7 +92,7 @@ class Blind(PlainReport):
 
     source: str = ""
 
-    def read(self, round_name: str, source: Source) -> None:
+    def read(self, round_name: str, source: ReferenceSource) -> None:
         if source.name != self.source:
             super().read(round_name, source)
 
@@ -152,12 +152,12 @@ def test_r22_marks_that_may_not_be_swept(yard: Yard) -> None:
     with pytest.raises(NotYet, match="may not be in the log yet"):
         yard.sweep(report, patience=PATIENCE)
     with pytest.raises(TaskRefused, match="too old to be swept"):
-        yard.sweep(report, patience=Patience(0, -1))
-    for state in (State.RUNNING, State.FAILED):
+        yard.sweep(report, patience=SweepTimes(0, -1))
+    for state in (MarkState.RUNNING, MarkState.FAILED):
         report.note(replace(report.summary, state=state))
         with pytest.raises(TaskRefused, match="is not complete"):
             yard.sweep(report)
-    report.note(replace(report.summary, state=State.COMPLETE, journal_id="another"))
+    report.note(replace(report.summary, state=MarkState.COMPLETE, journal_id="another"))
     with pytest.raises(TaskRefused, match="journal is another one"):
         yard.sweep(report)
     assert len(yard.keys()) == 1
@@ -206,7 +206,7 @@ def test_r22_who_is_there_is_not_gone(yard: Yard) -> None:
 
 
 @pytest.mark.parametrize("years", [1, -1])
-def test_c5_a_clock_that_jumps_removes_nothing(
+def test_a_clock_that_jumps_removes_nothing(
     yard: Yard, monkeypatch: pytest.MonkeyPatch, years: int
 ) -> None:
     young = yard.upload(b"young")
@@ -236,7 +236,7 @@ def test_the_age_counts_again_before_each_removal(yard: Yard) -> None:
     assert len(yard.keys()) == 1
 
 
-def test_c1_a_sweep_that_was_killed_goes_on(yard: Yard) -> None:
+def test_a_sweep_that_was_killed_goes_on(yard: Yard) -> None:
     for number in range(5):
         yard.upload(b"%d" % number)
     yard.age()

@@ -1,4 +1,4 @@
-"""S1: `at --restore` is killed around its one commit and run again: all or nothing is there."""
+"""`at --restore` is killed around its one commit and run again: all or nothing is there."""
 
 import json
 import signal
@@ -61,7 +61,7 @@ def author(database_url: str, tmp_path: Path) -> Author:
         (f"{RESTORE}:restore@after1", AFTER),
     ],
 )
-def test_s1_a_restore_that_is_killed_did_all_or_nothing_and_is_run_again(
+def test_a_restore_that_is_killed_did_all_or_nothing_and_is_run_again(
     author: Author, point: str, there: set[str]
 ) -> None:
     assert author.restore(killed_at=point) == -signal.SIGKILL
@@ -70,6 +70,7 @@ def test_s1_a_restore_that_is_killed_did_all_or_nothing_and_is_run_again(
     assert author.paths == AFTER
 
 
+@pytest.mark.proof
 def test_a_restore_in_two_transactions_is_noticed(author: Author) -> None:
     ended = author.restore("broken", killed_at=f"{RESTORE}:node_of@after3")
     assert ended == -signal.SIGKILL

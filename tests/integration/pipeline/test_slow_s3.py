@@ -5,8 +5,8 @@ import threading
 
 import pytest
 
-from packhorse_services.pipeline import storage
-from packhorse_services.pipeline.location import Location
+from packhorse_services.pipeline.storage import arrow_files
+from packhorse_services.pipeline.storage.location import Location
 from tests.harness.s3 import S3Server
 
 pytestmark = pytest.mark.s3
@@ -17,7 +17,7 @@ STILL_S = 15.0
 
 def test_a_server_that_stands_still_fails_no_task(s3: S3Server) -> None:
     location = Location.parse(s3.url("slow"))
-    files, name = storage.filesystem(location), storage.path(location, "table/file")
+    files, name = arrow_files.filesystem(location), arrow_files.path(location, "table/file")
     goes_on = threading.Timer(STILL_S, s3.process.send_signal, [signal.SIGCONT])
     s3.process.send_signal(signal.SIGSTOP)
     goes_on.start()

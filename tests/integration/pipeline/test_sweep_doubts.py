@@ -1,4 +1,4 @@
-"""C3: what can't be read fails the mark; what is no package is reported, and blocks nobody."""
+"""What can't be read fails the mark; what is no package is reported, and blocks nobody."""
 
 from collections.abc import Iterator
 from dataclasses import replace
@@ -13,7 +13,7 @@ from packhorse.packages.compression import compress
 from packhorse.snapshots.snapshot import part_key
 from packhorse.wire.messages import Action
 from packhorse_services.pipeline.errors import TaskFailed, TaskRefused
-from packhorse_services.pipeline.sweep.report import State
+from packhorse_services.pipeline.sweep.report import MarkState
 from tests.harness.postgres import Databases
 from tests.harness.sweep import PlainReport, Yard, yard_of
 from tests.integration.pipeline.test_mark_and_sweep import large_node
@@ -28,7 +28,7 @@ def yard(databases: Databases, tmp_path: Path) -> Iterator[Yard]:
 @pytest.mark.parametrize(
     "what", ["node", "package", "body", "later body", "lost body", "part", "outbox"]
 )
-def test_c3_what_cant_be_read_fails_the_mark(yard: Yard, what: str) -> None:
+def test_what_cant_be_read_fails_the_mark(yard: Yard, what: str) -> None:
     binary = yard.upload(b"x")
     yard.age()
     harm: dict[str, Any] = {
@@ -50,7 +50,7 @@ def test_c3_what_cant_be_read_fails_the_mark(yard: Yard, what: str) -> None:
     with pytest.raises(PackhorseError):
         yard.mark(report)
     assert report.summary is not None
-    assert report.summary.state is State.FAILED
+    assert report.summary.state is MarkState.FAILED
     assert report.summary.error
     with pytest.raises(TaskRefused, match="is not complete"):
         yard.sweep(report)
@@ -94,7 +94,7 @@ def test_what_is_no_package_is_reported_and_kept_and_blocks_nobody(yard: Yard) -
     assert sorted(blob.key for blob in yard.blobs.list("packages/")) == kept
 
 
-def test_c3_a_database_that_is_away_fails_mark_and_sweep(
+def test_a_database_that_is_away_fails_mark_and_sweep(
     yard: Yard, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     yard.upload(b"x")

@@ -1,4 +1,4 @@
-"""I18, by any interleaving: a sweep never removes what somebody still refers to (R22)."""
+"""By any interleaving: a sweep never removes what somebody still refers to (R22)."""
 
 from collections.abc import Callable
 from contextlib import suppress
@@ -26,6 +26,7 @@ from packhorse.snapshots.parts import write_part
 from packhorse.snapshots.snapshot import part_key
 from packhorse_services.pipeline.errors import NotYet
 from packhorse_services.pipeline.sweep.stores import Stores
+from tests.harness.depth import examples
 from tests.harness.postgres import Databases
 from tests.harness.sweep import EMPTY, Export, PlainReport, Yard, keys_in
 
@@ -199,14 +200,12 @@ def urls(databases: Databases) -> tuple[str, str]:
     return made
 
 
-def test_i18_holds_whatever_happens_in_whatever_order(
-    urls: tuple[str, str], tmp_path: Path
-) -> None:
+def test_holds_whatever_happens_in_whatever_order(urls: tuple[str, str], tmp_path: Path) -> None:
     Sweeping.urls, Sweeping.folder = urls, tmp_path
     run_state_machine_as_test(
         Sweeping,
         settings=settings(
-            max_examples=20,
+            max_examples=examples(20),
             stateful_step_count=25,
             deadline=None,
             derandomize=True,
@@ -250,6 +249,7 @@ def _about_to_be_written(machine: Sweeping) -> None:
     machine.sweep()
 
 
+@pytest.mark.proof
 @pytest.mark.parametrize(
     ("where", "what", "broken", "play"),
     [

@@ -9,7 +9,7 @@ from typing import Any
 import httpx
 import pytest
 
-from packhorse_services.publisher.distribute import PreparedBody
+from packhorse_services.publisher.outbox.request import PreparedBody
 from tests.harness.prepared import document, prepare
 from tests.harness.publisher_service import PublisherService, as_
 from tests.harness.publishing import page
@@ -145,7 +145,7 @@ def test_r21_a_body_that_the_cleanup_may_take_soon_counts_as_missing(
     service.run(scenario)
 
 
-def test_m13_a_caller_sends_below_its_roots_alone(service: PublisherService) -> None:
+def test_a_caller_sends_below_its_roots_alone(service: PublisherService) -> None:
     async def scenario(service: PublisherService) -> None:
         epoch = await register(service, "editor")
         body = prepare(service.author, DEEP)
@@ -171,7 +171,7 @@ def test_m13_a_caller_sends_below_its_roots_alone(service: PublisherService) -> 
         ({"package_id": "../../secret"}, "pattern"),
         ({"body_sha256": "AB" * 32}, "pattern"),
         ({"producer": None}, "valid"),
-        ({"paths": ["/x"]}, "Extra"),
+        ({"paths": ["/x"]}, "not known here"),
     ],
 )
 def test_what_is_no_part_is_refused_with_the_reason(

@@ -6,17 +6,16 @@ from dataclasses import replace
 import pytest
 
 from packhorse.db.connect import connect
-from packhorse_services.publisher.distribute import DistributionRequest
-from packhorse_services.publisher.pending import Accepted
-from packhorse_services.publisher.prepared import PackageIdUsed, StalePackage
-from packhorse_services.publisher.producers import EarlierRefused
+from packhorse_services.publisher.outbox.producers import EarlierRefused
+from packhorse_services.publisher.outbox.request import Accepted, DistributionRequest
+from packhorse_services.publisher.publish.prepared import PackageIdUsed, StalePackage
 from tests.harness.prepared import (
     DEEP,
     FIRST,
     PAGES,
     SECOND,
     asked,
-    between_look_and_slot,
+    between_look_and_lock,
     edit,
     prepare,
 )
@@ -27,7 +26,7 @@ from tests.harness.publishing import (
     FragileJournal,
     Fuse,
     fragile_connection,
-    fragile_slot,
+    fragile_lock,
     publish,
     request,
 )
@@ -87,7 +86,7 @@ def test_an_id_that_another_replica_takes_meanwhile_costs_its_request_alone(
     def overtake() -> None:
         publish(author.replica(), asked(other, 0, DEEP, first))
 
-    early = between_look_and_slot(author, monkeypatch, overtake)
+    early = between_look_and_lock(author, monkeypatch, overtake)
     one, two = publish(early, asked(source, 0, DEEP, second), request("/huge-2"))
     assert isinstance(one.future.exception(), PackageIdUsed)
     assert isinstance(two.future.result(), Accepted)
@@ -133,7 +132,7 @@ def crash_once(author: Author, wanted: DistributionRequest, steps: int) -> bool:
     fuse = Fuse(steps)
     early = author.early(
         publishing=author.replica(
-            journal=FragileJournal(author.journal, fuse), slot=fragile_slot(author, fuse)
+            journal=FragileJournal(author.journal, fuse), lock=fragile_lock(author, fuse)
         ),
         open_connection=lambda: fragile_connection(author.early_connection(), fuse),
     )

@@ -10,19 +10,18 @@ import pytest
 
 from packhorse.db.connect import connect
 from packhorse.wire.messages import Action
-from packhorse_services.publisher import drafting
-from packhorse_services.publisher import prepared as checks
-from packhorse_services.publisher.distribute import DistributionRequest
-from packhorse_services.publisher.overlap import Footprint
-from packhorse_services.publisher.pending import Accepted, Pending
-from packhorse_services.publisher.prepared import PreparedChecks, StalePackage
+from packhorse_services.publisher.outbox.request import Accepted, DistributionRequest, Pending
+from packhorse_services.publisher.publish import draft_export
+from packhorse_services.publisher.publish import prepared as checks
+from packhorse_services.publisher.publish.overlap import Footprint
+from packhorse_services.publisher.publish.prepared import PreparedChecks, StalePackage
 from tests.harness.prepared import (
     DEEP,
     FIRST,
     PAGES,
     SECOND,
     asked,
-    between_look_and_slot,
+    between_look_and_lock,
     edit,
     prepare,
     versions,
@@ -82,16 +81,17 @@ def test_r6_what_was_distributed_since_its_export_makes_a_part_stale(
     assert order_is_kept(author)
 
 
-def test_r6_a_request_that_gets_the_slot_first_makes_a_part_stale(
+def test_r6_a_request_that_gets_the_lock_first_makes_a_part_stale(
     author: Author, source: Source, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     body = prepare(author, DEEP, *FIRST)
-    early = between_look_and_slot(author, monkeypatch, lambda: edit(author, PAGES[1], 1))
+    early = between_look_and_lock(author, monkeypatch, lambda: edit(author, PAGES[1], 1))
     assert isinstance(outcome(early, asked(source, 0, DEEP, body)), StalePackage)
     assert source.known().last_sequence == -1
     assert order_is_kept(author)
 
 
+@pytest.mark.proof
 def test_r6_the_checker_catches_a_publisher_that_looks_for_no_overlap(
     author: Author, source: Source, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -102,15 +102,18 @@ def test_r6_the_checker_catches_a_publisher_that_looks_for_no_overlap(
     assert not order_is_kept(author)
 
 
-def test_r6_the_checker_catches_a_publisher_that_looks_under_no_slot(
+@pytest.mark.proof
+def test_r6_the_checker_catches_a_publisher_that_looks_under_no_lock(
     author: Author, source: Source, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def no_catching_up(*_: Any) -> None:
         pass
 
     body = prepare(author, DEEP, *FIRST)
-    early = between_look_and_slot(author, monkeypatch, lambda: edit(author, PAGES[1], 1))
-    monkeypatch.setattr("packhorse_services.publisher.early.EarlyDrafts.catch_up", no_catching_up)
+    early = between_look_and_lock(author, monkeypatch, lambda: edit(author, PAGES[1], 1))
+    monkeypatch.setattr(
+        "packhorse_services.publisher.publish.early_export.EarlyDrafts.catch_up", no_catching_up
+    )
     assert isinstance(outcome(early, asked(source, 0, DEEP, body)), Accepted)
     assert not order_is_kept(author)
 
@@ -244,10 +247,10 @@ def test_one_group_looks_at_so_many_packages_and_the_next_one_goes_on(
         assert not remembering.obstacles(connection, [first, second], 2)
 
 
-def test_who_holds_the_slot_looks_at_little(
+def test_who_holds_the_lock_looks_at_little(
     author: Author, source: Source, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(drafting, "FAR_UNDER_SLOT", 1)
+    monkeypatch.setattr(draft_export, "FAR_UNDER_LOCK", 1)
     body = prepare(author, DEEP, *FIRST)
     publish(author.replica(), request("/huge-2"), request("/huge-2"))
     assert isinstance(outcome(author.replica(), asked(source, 0, DEEP, body)), StalePackage)

@@ -4,8 +4,8 @@ import random
 
 import pytest
 
-from packhorse_services.publisher import producers
-from packhorse_services.publisher.producers import SequencePassed
+from packhorse_services.publisher.outbox import producers
+from packhorse_services.publisher.outbox.producers import SequencePassed
 from tests.harness.postgres import Databases
 from tests.harness.producers import Source, outcome, replay
 from tests.harness.publishing import (
@@ -64,6 +64,7 @@ def test_r26_a_backup_from_before_the_first_package_finds_them_too(
     assert source.journaled() == [1, 2, 3]
 
 
+@pytest.mark.proof
 def test_r26_the_checker_catches_a_restored_author_that_does_not_look(
     databases: Databases, author: Author, source: Source, monkeypatch: pytest.MonkeyPatch
 ) -> None:

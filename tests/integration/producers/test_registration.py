@@ -8,10 +8,10 @@ from packhorse.db.connect import connect, open_pool
 from packhorse.db.metadata import BOOKKEEPER
 from packhorse.db.roles import act_as
 from packhorse.messaging.deduplication import NOTHING, ProducerExpired, ProducerFenced
-from packhorse_services.publisher import producers
-from packhorse_services.publisher.housekeeping import Housekeeping
-from packhorse_services.publisher.producer_registry import TooManyProducers, UnknownProducer
-from packhorse_services.publisher.producers import SequencePassed
+from packhorse_services.publisher.assembly.housekeeping import Housekeeping
+from packhorse_services.publisher.outbox import producers
+from packhorse_services.publisher.outbox.producer_registry import TooManyProducers, UnknownProducer
+from packhorse_services.publisher.outbox.producers import SequencePassed
 from tests.harness.producers import Source, outcome, taken
 from tests.harness.publishing import (
     Author,
@@ -42,13 +42,13 @@ def test_a_registration_waits_for_a_group_that_is_being_committed(
     number = source.request(1).producer
     assert number is not None
     newer = Source(author)
-    with ThreadPoolExecutor(1) as pool, connect(author.database_url, "tests-slot") as slot:
-        act_as(slot, BOOKKEEPER)
-        producers.judge(slot, "main", [number], verified=True)
+    with ThreadPoolExecutor(1) as pool, connect(author.database_url, "tests-lock") as lock:
+        act_as(lock, BOOKKEEPER)
+        producers.judge(lock, "main", [number], verified=True)
         registering = pool.submit(newer.register)
         eventually(lambda: waits_for_a_lock(author))
-        producers.advance(slot, [number])
-        slot.commit()
+        producers.advance(lock, [number])
+        lock.commit()
         assert registering.result(120).last_sequence == 1
 
 

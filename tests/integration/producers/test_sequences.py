@@ -9,10 +9,9 @@ from packhorse.errors import PackhorseError
 from packhorse.messaging.deduplicated import DuplicateUnknown
 from packhorse.messaging.open import open_journal
 from packhorse.packages.build import PathMissing
-from packhorse_services.publisher import producers
-from packhorse_services.publisher.distribute import DistributionRequest
-from packhorse_services.publisher.pending import Pending
-from packhorse_services.publisher.producers import EarlierRefused, SequencePassed
+from packhorse_services.publisher.outbox import producers
+from packhorse_services.publisher.outbox.producers import EarlierRefused, SequencePassed
+from packhorse_services.publisher.outbox.request import DistributionRequest, Pending
 from tests.harness.producers import Source, outcome, replay, taken
 from tests.harness.publishing import (
     Author,
@@ -21,7 +20,7 @@ from tests.harness.publishing import (
     FragileJournal,
     Fuse,
     LossyJournal,
-    fragile_slot,
+    fragile_lock,
     publish,
     request,
 )
@@ -36,7 +35,7 @@ def crash_once(
     """Publish with a process that dies after `steps`; tell whether it died."""
     fuse = Fuse(steps)
     journal = open_journal(journal_url, client_name="dying")
-    replica = author.replica(journal=FragileJournal(journal, fuse), slot=fragile_slot(author, fuse))
+    replica = author.replica(journal=FragileJournal(journal, fuse), lock=fragile_lock(author, fuse))
     try:
         publish(replica, *requests)
     except Crash:
@@ -83,6 +82,7 @@ def test_r26_a_source_that_sends_all_again_publishes_nothing_twice(
     assert sorted(source.journaled()) == list(range(1, sent + 1))
 
 
+@pytest.mark.proof
 def test_r5_the_checker_catches_a_publisher_that_forgets_sequences(
     author: Author, source: Source, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -181,7 +181,7 @@ def test_a_lost_commit_answer_is_no_duplicate(author: Author, source: Source) ->
         last += 1
         pending = Pending(source.request(last))
         fuse = Fuse(steps)
-        cut = author.replica(slot=fragile_slot(author, fuse))
+        cut = author.replica(lock=fragile_lock(author, fuse))
         try:
             cut.publish([pending])
         except Crash:

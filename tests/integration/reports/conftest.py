@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from packhorse_services.pipeline.location import Location
+from packhorse_services.pipeline.storage.location import Location
 from tests.harness.measures import Reports
 
 

@@ -11,7 +11,7 @@ import pyarrow as pa
 import pytest
 from deltalake import write_deltalake
 
-from packhorse_services.pipeline.location import Location
+from packhorse_services.pipeline.storage.location import Location
 from tests.harness.measures import NOON, Reports, measure
 
 HOUR = timedelta(hours=1)
@@ -88,8 +88,10 @@ def test_pages_give_every_row_once_in_order(
     reports: Reports, location: Location, name: str, form: str
 ) -> None:
     hours = [NOON + HOUR * number for number in range(3)]
-    lanes = [{"hour": hour, "publisher_agent": agent} for hour in hours for agent in ("a'", "b")]
-    measure(location, name, *_several(name, lanes))
+    subscriptions = [
+        {"hour": hour, "publisher_agent": agent} for hour in hours for agent in ("a'", "b")
+    ]
+    measure(location, name, *_several(name, subscriptions))
     whole = reports.rows(name)
     answer = reports.get(f"/reports/{name}", limit=4, format=form)
     paged = _rows_of(answer.text, form)
@@ -98,15 +100,21 @@ def test_pages_give_every_row_once_in_order(
         assert answer.status_code == 200, answer.text
         paged += _rows_of(answer.text, form)
     assert [_told(row) for row in paged] == [_told(row) for row in whole]
-    assert len({tuple(_told(row)) for row in whole}) == len(whole) == len(_several(name, lanes))
+    assert (
+        len({tuple(_told(row)) for row in whole})
+        == len(whole)
+        == len(_several(name, subscriptions))
+    )
 
 
-def _several(name: str, lanes: list[dict[str, Any]]) -> list[dict[str, Any]]:
+def _several(name: str, subscriptions: list[dict[str, Any]]) -> list[dict[str, Any]]:
     more = {
         "failures": [{"reason": "one"}, {"reason": "two"}],
         "slowest": [{"rank": 1}, {"rank": 2}],
     }
-    return [{**lane, **one} for lane in lanes for one in more.get(name, [{}])]
+    return [
+        {**subscription, **one} for subscription in subscriptions for one in more.get(name, [{}])
+    ]
 
 
 def _rows_of(text: str, form: str) -> list[dict[str, Any]]:

@@ -1,5 +1,6 @@
 """The HTML report: complete in itself, and safe whatever the tables hold."""
 
+import html
 import re
 from datetime import timedelta
 from html.parser import HTMLParser
@@ -7,12 +8,12 @@ from xml.etree import ElementTree as ET
 
 import pytest
 
-from packhorse_services.pipeline.location import Location
+from packhorse_services.pipeline.storage.location import Location
 from tests.harness.measures import NOON, Reports, measure
 
 HOSTILE = "/a/<script>alert(1)</script>\"'&$\\frac{1}$\x00_"
 TITLES = ["Latency", "Throughput", "Backlog", "Time blocked"]
-TABLES = ["Subscribers", "Publisher agents", "Failures by reason", "Slowest paths"]
+TABLES = ["Subscribers", "Publisher agents", "Failures", "Slowest paths"]
 ALLOWED = {"html", "head", "meta", "title", "style", "body", "h1", "h2", "p", "div", "table"}
 ALLOWED |= {"thead", "tbody", "tr", "th", "td", "svg", "g", "path", "defs", "use", "text"}
 ALLOWED |= {"clippath", "rect", "tspan"}
@@ -39,12 +40,12 @@ class Elements(HTMLParser):
 
 @pytest.fixture
 def page(reports: Reports, location: Location) -> str:
-    lanes = [
+    subscriptions = [
         {"subscriber": name, "hour": NOON + timedelta(hours=n), "backlog_end": n, "delivered": 7}
         for name in ("sub1", HOSTILE, "_hidden")
         for n in range(3)
     ]
-    measure(location, "delivery", *lanes, {"latency_p50_ms": None, "latency_p95_ms": None})
+    measure(location, "delivery", *subscriptions, {"latency_p50_ms": None, "latency_p95_ms": None})
     measure(location, "publishing", {"publisher_agent": HOSTILE, "adds": 12345})
     measure(location, "failures", {"reason": HOSTILE, "count": 3}, {"reason": HOSTILE, "count": 4})
     measure(location, "slowest", {"path": HOSTILE, "latency_ms": 90_000}, {"path": "/b"})
@@ -86,7 +87,7 @@ def test_hostile_text_is_text(page: str) -> None:
 
 
 def test_a_name_that_a_legend_would_leave_out_is_in_it(page: str) -> None:
-    assert page.count("_hidden</text>") == len(TITLES)
+    assert len(re.findall("_hidden[^<]*</text>", page)) == len(TITLES)
 
 
 def test_sums_are_those_of_the_rows(reports: Reports, location: Location) -> None:
@@ -120,3 +121,26 @@ def test_one_subscriber_can_be_looked_at(reports: Reports, location: Location) -
 
 def test_nothing_measured_is_said(reports: Reports) -> None:
     assert "Nothing was measured" in reports.get("/reports/delivery.html").text
+
+
+def test_failures_that_differ_by_their_paths_are_of_one_kind(
+    reports: Reports, location: Location
+) -> None:
+    reasons = [f"'/site/news/n{number}' is outside the roots" for number in range(30)]
+    measure(location, "failures", *({"reason": reason, "count": 2} for reason in reasons))
+    rows = re.findall("<tr>(.*?)</tr>", reports.get("/reports/delivery.html").text)
+    (found,) = [re.findall(">([^<]*)</td>", row) for row in rows if "outside" in row]
+    assert found[2:] == ["… is outside the roots", "60", "30", html.escape(reasons[0])]
+
+
+def test_plots_show_the_whole_period_and_name_who_has_the_same_line(
+    reports: Reports, location: Location
+) -> None:
+    names = [f"sub{number}" for number in range(1, 6)]
+    measure(location, "delivery", *({"subscriber": one, "hour": NOON} for one in names))
+    plots = re.findall("<svg.*?</svg>", reports.get("/reports/delivery.html").text, re.DOTALL)
+    for plot in plots:
+        assert "sub1, sub2, sub3 and 2 more" in plot
+        assert "2025" not in plot
+        ticks = re.findall(r">([\d.]+)</text>", plot)
+        assert "packages" not in plot or not any("." in tick for tick in ticks), ticks

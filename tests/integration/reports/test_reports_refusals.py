@@ -4,8 +4,8 @@ from typing import Any
 
 import pytest
 
-from packhorse_services.pipeline.location import Location
-from packhorse_services.pipeline.reports.cursor import write_cursor
+from packhorse_services.pipeline.reports.query import write_cursor
+from packhorse_services.pipeline.storage.location import Location
 from tests.harness.measures import NOON, Reports, measure
 
 WRONG: dict[str, tuple[dict[str, Any], str, str]] = {

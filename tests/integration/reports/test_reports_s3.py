@@ -2,8 +2,15 @@
 
 import pytest
 
-from packhorse_services.cli.ports import free_port
-from packhorse_services.pipeline.location import Location
+from packhorse_services.cli.stack.ports import free_port
+from packhorse_services.pipeline.storage.location import Location
+from tests.harness.example_queries import (
+    ANSWERS,
+    QUERIES,
+    answer,
+    opened_as_documented,
+    written,
+)
 from tests.harness.measures import Reports, measure
 from tests.harness.s3 import BUCKET, S3Server
 
@@ -23,6 +30,16 @@ def test_tables_in_s3_are_read(s3: S3Server) -> None:
     measure(location, "delivery", {"delivered": 7})
     assert [row["delivered"] for row in reports.rows("delivery")] == [7]
     assert "<td>sub1</td>" in reports.get("/reports/delivery.html").text
+
+
+def test_tables_in_s3_open_in_duckdb_as_documented(s3: S3Server) -> None:
+    location = Location.parse(f"s3://{BUCKET}/asked?endpoint={s3.endpoint}&allow_http=true")
+    written(location)
+    options = location.delta_options()
+    question = "Which subscriber was slowest yesterday?"
+    with opened_as_documented(location.shown, options) as database:
+        found = database.sql(QUERIES[question]).to_arrow_table()
+    assert answer(found) == ANSWERS[question]
 
 
 def test_s3_that_is_away_is_503_soon(s3: S3Server) -> None:

@@ -2,6 +2,7 @@
 
 import uuid
 from collections.abc import Callable, Iterator
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -10,6 +11,7 @@ import pytest
 
 from packhorse.blobs.open import open_blobs
 from packhorse.messaging.open import open_journal
+from packhorse.wire.topics import Topics
 from tests.harness.feed import Feed
 from tests.harness.postgres import Databases
 from tests.harness.subscriber import Worker
@@ -58,7 +60,24 @@ def journal_url() -> str:
 @pytest.fixture
 def feed(tmp_path: Path, journal_url: str) -> Iterator[Feed]:
     journal = open_journal(journal_url, client_name="tests")
-    yield Feed(journal, open_blobs(str(tmp_path / "blobs")))
+    with closing(open_blobs(str(tmp_path / "blobs"))) as blobs:
+        yield Feed(journal, blobs)
+    journal.close()
+
+
+@pytest.fixture(params=["sql", pytest.param("kafka", marks=pytest.mark.kafka)])
+def real_feed(
+    request: pytest.FixtureRequest, databases: Databases, tmp_path: Path
+) -> Iterator[Feed]:
+    """A feed on a real journal, with topics of its own."""
+    if request.param == "sql":
+        url = databases.new("journal")
+    else:
+        url = request.getfixturevalue("kafka").url
+    journal = open_journal(url, client_name="tests")
+    topics = Topics.prefixed(f"t{uuid.uuid4().hex[:8]}")
+    with closing(open_blobs(str(tmp_path / "blobs"))) as blobs:
+        yield Feed(journal, blobs, topics=topics, journal_url=url)
     journal.close()
 
 

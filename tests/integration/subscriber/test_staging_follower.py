@@ -21,8 +21,8 @@ from packhorse.wire.messages import (
     Status,
     StatusMessage,
 )
-from packhorse_services.subscriber.staging import Staging, Verdict
-from packhorse_services.subscriber.staging_follower import StagingFollower
+from packhorse_services.subscriber.staging.follower import StagingFollower
+from packhorse_services.subscriber.staging.staging import Staging, StagingVerdict
 from tests.harness.clock import ManualClock
 from tests.harness.feed import TOPICS
 from tests.harness.journals import eventually
@@ -80,7 +80,7 @@ def announce(journal: Journal, message: DiscoveryMessage) -> None:
     journal.append(TOPICS.discovery, record).result(120)
 
 
-def becomes(staging: Staging, offset: int, verdict: Verdict, time_ms: int = 2**60) -> None:
+def becomes(staging: Staging, offset: int, verdict: StagingVerdict, time_ms: int = 2**60) -> None:
     eventually(
         lambda: staging.ruling(START, arrival(offset, time_ms=time_ms)).verdict is verdict,
         f"{offset} becomes {verdict}",
@@ -98,16 +98,16 @@ def test_statuses_and_silence_are_read_from_each_journal(journal: Journal) -> No
     with following(journal, golden) as staging:
         heard = threading.Event()
         staging.listen(heard.set)
-        becomes(staging, 0, Verdict.ACCEPT)
+        becomes(staging, 0, StagingVerdict.ACCEPT)
         tell(journal, *told[1:])
-        becomes(staging, 1, Verdict.SKIP)
-        becomes(staging, 2, Verdict.WAIT)
+        becomes(staging, 1, StagingVerdict.SKIP)
+        becomes(staging, 2, StagingVerdict.WAIT)
         said = announcement(2)
         announce(journal, DiscoveryMessage(f"not-{golden}", said.states, editable=True))
         heard.clear()
         announce(journal, DiscoveryMessage(golden, said.states, editable=True))
         assert heard.wait(120)
-        becomes(staging, 2, Verdict.ACCEPT)
+        becomes(staging, 2, StagingVerdict.ACCEPT)
 
 
 def test_an_unreadable_status_ends_the_proof_by_silence_for_what_is_older() -> None:
@@ -115,8 +115,8 @@ def test_an_unreadable_status_ends_the_proof_by_silence_for_what_is_older() -> N
     tell(journal, status(0, Status.IMPORTED), b"golden \xff\xff\xff")
     announce(journal, announcement(5))
     with following(journal) as staging:
-        becomes(staging, 0, Verdict.ACCEPT)
-        becomes(staging, 1, Verdict.ACCEPT)
+        becomes(staging, 0, StagingVerdict.ACCEPT)
+        becomes(staging, 1, StagingVerdict.ACCEPT)
         eventually(
             lambda: "forgotten" in staging.ruling(START, arrival(1, time_ms=1)).reason, "older"
         )
@@ -132,8 +132,8 @@ def test_what_became_of_a_command_leaves_the_proof_by_silence_as_it_is() -> None
     tell(journal, status(2, Status.IMPORTED))
     announce(journal, announcement(5))
     with following(journal) as staging:
-        becomes(staging, 2, Verdict.ACCEPT)  # what stands behind the command's is read
-        becomes(staging, 1, Verdict.ACCEPT, time_ms=1)
+        becomes(staging, 2, StagingVerdict.ACCEPT)  # what stands behind the command's is read
+        becomes(staging, 1, StagingVerdict.ACCEPT, time_ms=1)
 
 
 def test_statuses_that_have_left_the_topic_prove_nothing() -> None:
@@ -142,7 +142,7 @@ def test_statuses_that_have_left_the_topic_prove_nothing() -> None:
     journal.truncate(TOPICS.status, 1)
     announce(journal, announcement(5))
     with following(journal) as staging:
-        becomes(staging, 1, Verdict.ACCEPT)
+        becomes(staging, 1, StagingVerdict.ACCEPT)
         eventually(
             lambda: "forgotten" in staging.ruling(START, arrival(0, time_ms=1)).reason, "forgotten"
         )
@@ -183,33 +183,33 @@ def test_a_follower_that_the_topic_has_overtaken_reads_it_again() -> None:
     held = Held(fresh_journal())
     with following(held) as staging:
         tell(held._journal, status(0, Status.IMPORTED))
-        becomes(staging, 0, Verdict.ACCEPT)
+        becomes(staging, 0, StagingVerdict.ACCEPT)
         held.open.clear()
         assert held.waiting.wait(120)
         tell(held._journal, *(status(n, Status.IMPORTED) for n in range(1, 6)))
         held._journal.truncate(TOPICS.status, 4)
         held.open.set()
-        becomes(staging, 5, Verdict.ACCEPT)
-        becomes(staging, 0, Verdict.ACCEPT)  # it was known before
-        becomes(staging, 2, Verdict.WAIT)
+        becomes(staging, 5, StagingVerdict.ACCEPT)
+        becomes(staging, 0, StagingVerdict.ACCEPT)  # it was known before
+        becomes(staging, 2, StagingVerdict.WAIT)
 
 
 def test_a_follower_outlives_an_outage() -> None:
     held = Held(fresh_journal())
     with following(held) as staging:
         tell(held._journal, status(0, Status.IMPORTED))
-        becomes(staging, 0, Verdict.ACCEPT)
+        becomes(staging, 0, StagingVerdict.ACCEPT)
         held.failing = True
         tell(held._journal, status(1, Status.REMOVED))
         assert held.failed.wait(120)
         held.failing = False
-        becomes(staging, 1, Verdict.SKIP)
+        becomes(staging, 1, StagingVerdict.SKIP)
 
 
 def test_an_announcement_counts_only_once_the_statuses_before_it_are_read() -> None:
     held = Held(fresh_journal())
     with following(held) as staging:
-        becomes(staging, 0, Verdict.WAIT)
+        becomes(staging, 0, StagingVerdict.WAIT)
         eventually(lambda: "announced" in staging.ruling(START, arrival(0)).reason, "read")
         held.open.clear()
         assert held.waiting.wait(120)
@@ -218,10 +218,12 @@ def test_an_announcement_counts_only_once_the_statuses_before_it_are_read() -> N
         held.open.set()
         seen = set()
         eventually(
-            lambda: seen.add(staging.ruling(START, arrival(0)).verdict) or Verdict.SKIP in seen,
+            lambda: (
+                seen.add(staging.ruling(START, arrival(0)).verdict) or StagingVerdict.SKIP in seen
+            ),
             "skipped",
         )
-        assert seen <= {Verdict.WAIT, Verdict.SKIP}
+        assert seen <= {StagingVerdict.WAIT, StagingVerdict.SKIP}
 
 
 def test_only_what_was_announced_before_the_start_is_old() -> None:
@@ -239,7 +241,7 @@ def test_only_what_was_announced_before_the_start_is_old() -> None:
         eventually(lambda: reason() == "waits for golden to import offset 0", "it is back")
 
 
-def test_nothing_is_read_before_a_lane_asks() -> None:
+def test_nothing_is_read_before_a_subscription_asks() -> None:
     held = Held(fresh_journal())
     held.open.clear()
     with following(held) as staging:

@@ -11,6 +11,7 @@ from psycopg.errors import ProgramLimitExceeded
 
 from packhorse.blobs.api import BlobMissing, BlobStoreUnavailable
 from packhorse.content.node import Node
+from packhorse.wire import package_codec
 from packhorse.wire.messages import (
     Action,
     CommandState,
@@ -18,13 +19,14 @@ from packhorse.wire.messages import (
     PackageMessage,
     Status,
     StatusMessage,
+    SubscriptionState,
 )
-from packhorse.wire.package_codec import encode_package
-from packhorse_services.subscriber.attempts import RetryPolicy
+from packhorse.wire.package_codec import DIGEST_HEADER, encode_package
 from packhorse_services.subscriber.commands import control
+from packhorse_services.subscriber.importing.attempts import RetryPolicy
 from tests.harness.commands import following, told
 from tests.harness.feed import Feed, page
-from tests.harness.subscriber import Worker, assert_is_the_fold, content_of, failed
+from tests.harness.subscriber import Worker, assert_is_the_fold, failed, given_up
 from tests.integration.subscriber.conftest import Workers
 
 
@@ -50,13 +52,27 @@ def by_reference(feed: Feed) -> int:
     return feed.add(*(page(f"/big/{n}", text=noise.randbytes(50_000).hex()) for n in range(25)))
 
 
-def test_b8_a_blob_that_is_late_costs_the_package_nothing(feed: Feed, workers: Workers) -> None:
+def test_a_blob_that_is_late_costs_the_package_nothing(feed: Feed, workers: Workers) -> None:
     worker = workers(policy=RetryPolicy(0, 0.0, 0.0))
     by_reference(feed)
     worker.blobs = BlobDouble(feed.blobs, BlobMissing("not yet"), 3)  # type: ignore[assignment]
     worker.run()
     assert failed(worker, feed) == []
     assert_is_the_fold(worker.url, feed)
+
+
+def test_r14_the_reason_is_announced_from_the_first_failure_on(
+    feed: Feed, workers: Workers
+) -> None:
+    worker = workers(policy=RetryPolicy(-1, 60.0, 60.0))
+    by_reference(feed)
+    worker.blobs = BlobDouble(feed.blobs, BlobMissing("not there"), 99)  # type: ignore[assignment]
+    worker.step_until_told("not there")
+    state = worker.report.state
+    assert (state.retries, state.state) == (0, SubscriptionState.RUNNING), (
+        "no attempt is counted yet"
+    )
+    assert state.next_attempt_ms > 0
 
 
 def test_r14_a_blob_that_stays_away_is_a_failed_attempt(feed: Feed, workers: Workers) -> None:
@@ -75,15 +91,6 @@ def test_r10_a_blob_store_that_is_away_is_waited_for(feed: Feed, workers: Worker
     worker.run()
     assert failed(worker, feed) == []
     assert_is_the_fold(worker.url, feed)
-
-
-def given_up(feed: Feed, worker: Worker, offset: int) -> str:
-    """Assert that exactly this package was given up and return why."""
-    feed.add(page("/next"))
-    worker.run()
-    assert failed(worker, feed) == [(offset, 1)]
-    assert "/next" in content_of(worker.url)
-    return next(status.reason for status in feed.statuses() if status.reason)
 
 
 @pytest.fixture
@@ -111,11 +118,13 @@ def test_r14_undecodable_bytes_fail(feed: Feed, strict: Worker) -> None:
 
 def test_r14_headers_that_name_another_package_fail(feed: Feed, strict: Worker) -> None:
     encoded = encode_package(feed.message(Action.ADD, ["/a"], [], [page("/a")]))
-    offset = feed.raw(encoded.value, {**encoded.headers, "package-id": b"forged"})
+    headers = {**encoded.headers, "package-id": b"forged"}
+    headers[DIGEST_HEADER] = package_codec._digest(headers, encoded.value)
+    offset = feed.raw(encoded.value, headers)
     assert "another package" in given_up(feed, strict, offset)
 
 
-def test_r30_an_id_that_postgres_cannot_hold_does_not_stop_the_lane(
+def test_r30_an_id_that_postgres_cannot_hold_does_not_stop_the_subscription(
     feed: Feed, strict: Worker
 ) -> None:
     encoded = encode_package(feed.message(Action.ADD, ["/a"], [], [page("/a")]))

@@ -5,9 +5,9 @@ import threading
 import psycopg
 
 from packhorse.messaging.api import Outgoing
-from packhorse_services.subscriber.attempts import RetryPolicy
-from packhorse_services.subscriber.clearances import Clearance
+from packhorse_services.subscriber.commands.clearances import Clearance
 from packhorse_services.subscriber.commands.follower import CommandsBehind
+from packhorse_services.subscriber.importing.attempts import RetryPolicy
 from tests.harness.clock import ManualClock
 from tests.harness.commands import Following, following, removed
 from tests.harness.feed import AGENT, TOPICS, Feed, page

@@ -1,11 +1,11 @@
-"""What is told of a clear: that it was seen, how many packages it removed, and its end (LIM-6)."""
+"""What is told of a clear: that it was seen, how many packages it removed, and its end."""
 
 import psycopg
 import pytest
 
 from packhorse.wire.messages import CommandState, DesiredState
-from packhorse_services.subscriber.attempts import RetryPolicy
-from packhorse_services.subscriber.desk import GroupLimits
+from packhorse_services.subscriber.importing.attempts import RetryPolicy
+from packhorse_services.subscriber.importing.context import GroupLimits
 from tests.harness.clock import ManualClock
 from tests.harness.commands import following, removed, told
 from tests.harness.feed import Feed, page
@@ -30,7 +30,7 @@ def ending(worker: Worker, feed: Feed, command_id: str) -> list[tuple[CommandSta
     return [(state, count) for state, count, _ in told(worker, feed, command_id)]
 
 
-def test_lim_6_a_clear_tells_how_many_it_removed(feed: Feed, worker: Worker) -> None:
+def test_a_clear_tells_how_many_it_removed(feed: Feed, worker: Worker) -> None:
     with following(worker) as follower:
         worker.begin()
         offsets = [feed.add(page(f"/n{number}")) for number in range(10)]
@@ -45,7 +45,7 @@ def test_lim_6_a_clear_tells_how_many_it_removed(feed: Feed, worker: Worker) -> 
     assert ending(worker, feed, nothing) == [(CommandState.SEEN, 0), (CommandState.APPLIED, 0)]
 
 
-def test_lim_6_the_count_is_exact_over_pieces_and_restarts(feed: Feed, workers: Workers) -> None:
+def test_the_count_is_exact_over_pieces_and_restarts(feed: Feed, workers: Workers) -> None:
     limits = GroupLimits(packages=3, passed=1, passed_s=0)
     first = workers(limits=limits)
     with following(first) as follower:

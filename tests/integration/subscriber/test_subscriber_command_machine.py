@@ -21,7 +21,7 @@ from hypothesis.stateful import (
 from packhorse.blobs.open import open_blobs
 from packhorse.messaging.open import open_journal
 from packhorse.wire.messages import CommandState, DesiredState, Status
-from packhorse_services.subscriber.desk import GroupLimits
+from packhorse_services.subscriber.importing.context import GroupLimits
 from tests.harness.commands import following
 from tests.harness.feed import TOPICS, Feed, page
 from tests.harness.fold import fold
@@ -46,7 +46,7 @@ class Clear:
 
 @dataclass
 class Model:
-    """What the lane must be, from what was sent and asked alone."""
+    """What the subscription must be, from what was sent and asked alone."""
 
     own: list[int] = field(default_factory=list)
     end: int = 0
@@ -86,7 +86,7 @@ class Model:
         return min(covering, key=lambda one: one.up_to, default=None)
 
     def _end_clears(self) -> None:
-        """End those behind which nothing of the lane is left, as far as the lane can know it."""
+        """End those behind which nothing of the subscription is left, as far as it can know."""
         ahead = [one for one in self.own if one > self.position]
         running = self.desired is not DesiredState.STOP
         reached = (ahead[0] if ahead else self.end) - 1 if running else self.position
@@ -107,7 +107,7 @@ class Model:
 
 
 class CommandMachine(RuleBasedStateMachine):
-    """One lane and its commands; another agent's packages lie in between."""
+    """One subscription and its commands; another agent's packages lie in between."""
 
     url: str
 
@@ -217,7 +217,7 @@ class CommandMachine(RuleBasedStateMachine):
         self.restart()
 
     def _run(self) -> None:
-        """Let the lane do all that it may, as its thread would."""
+        """Let the subscription do all that it may, as its thread would."""
         self.model.run()
         worker = self.worker
         if worker.control.desired("main") is DesiredState.STOP:
@@ -264,7 +264,7 @@ class CommandMachine(RuleBasedStateMachine):
             assert len(self._rows("SELECT FROM bookkeeping.audit")) == len(self.commands)
 
 
-def test_r19_r25_a_lane_obeys_as_the_model_says(database_url: str) -> None:
+def test_r19_r25_a_subscription_obeys_as_the_model_says(database_url: str) -> None:
     machine = type("Machine", (CommandMachine,), {"url": database_url})
     run_state_machine_as_test(
         machine,

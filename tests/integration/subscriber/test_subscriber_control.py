@@ -1,4 +1,4 @@
-"""Pause, resume and stop at the subscriber: at once, for good, and never in the middle (LIM-6)."""
+"""Pause, resume and stop at the subscriber: at once, for good, and never in the middle."""
 
 import threading
 import uuid
@@ -11,11 +11,11 @@ from packhorse.wire.messages import (
     CommandState,
     ControlCommand,
     DesiredState,
-    LaneState,
+    SubscriptionState,
 )
-from packhorse_services.subscriber.assembly import Subscriber
-from packhorse_services.subscriber.attempts import RetryPolicy
-from packhorse_services.subscriber.lane import Lane
+from packhorse_services.subscriber.assembly import SubscriberProgram
+from packhorse_services.subscriber.importing.attempts import RetryPolicy
+from packhorse_services.subscriber.importing.subscription import Subscription
 from tests.harness.clock import ManualClock
 from tests.harness.commands import following, told
 from tests.harness.feed import Feed, page
@@ -24,11 +24,11 @@ from tests.harness.subscriber import Worker, assert_is_the_fold, content_of, row
 from tests.harness.waiting import eventually
 from tests.integration.subscriber.conftest import Workers
 from tests.integration.subscriber.test_subscriber_journal import database_name
-from tests.integration.subscriber.test_subscriber_program import imported, lane, running
+from tests.integration.subscriber.test_subscriber_program import imported, running, subscription
 
 PAUSE, RUN, STOP = DesiredState.PAUSE, DesiredState.RUN, DesiredState.STOP
-LANE_SESSIONS = (
-    "SELECT count(*) FROM pg_stat_activity WHERE application_name LIKE 'packhorse-lane %' "
+SESSIONS = (
+    "SELECT count(*) FROM pg_stat_activity WHERE application_name LIKE 'packhorse-subscription %' "
     "AND datname = current_database()"
 )
 
@@ -39,46 +39,48 @@ def journal_url(request: pytest.FixtureRequest, databases: Databases) -> str:
     return databases.new("journal") if request.param == "sql" else f"memory://{uuid.uuid4()}"
 
 
-def shows(subscriber: Subscriber, state: LaneState, agent: str = "main") -> None:
-    eventually(lambda: lane(subscriber, agent).state is state, what=f"{agent} is {state}")
+def shows(subscriber: SubscriberProgram, state: SubscriptionState, agent: str = "main") -> None:
+    eventually(lambda: subscription(subscriber, agent).state is state, what=f"{agent} is {state}")
 
 
-def announces(feed: Feed, state: LaneState) -> None:
+def announces(feed: Feed, state: SubscriptionState) -> None:
     eventually(
         lambda: [each.states[0].state for each in feed.announcements()[-1:]] == [state],
         what=f"{state} is announced",
     )
 
 
-def test_a_paused_lane_imports_nothing_until_it_is_resumed(feed: Feed, database_url: str) -> None:
+def test_a_paused_subscription_imports_nothing_until_resumed(feed: Feed, database_url: str) -> None:
     with running(feed, database_url, announce_s=900.0) as subscriber:
         imported(subscriber, feed.add(page("/a")))
         command_id = feed.control("sub", PAUSE)
-        announces(feed, LaneState.PAUSED)
+        announces(feed, SubscriptionState.PAUSED)
         waiting = [feed.add(page(f"/n{number}")) for number in range(3)]
         other = feed.control("sub", PAUSE)
         eventually(lambda: len([s for s in feed.command_statuses() if s.command_id == other]) == 2)
-        assert rows_of(database_url, LANE_SESSIONS) == [(1,)], "what is paused stays open"
+        assert rows_of(database_url, SESSIONS) == [(1,)], "what is paused stays open"
         assert set(content_of(database_url)) == {"/a"}
         feed.control("sub", RUN)
         imported(subscriber, waiting[-1])
-        announces(feed, LaneState.IDLE)
+        announces(feed, SubscriptionState.IDLE)
     assert_is_the_fold(database_url, feed)
     states = [s.state for s in feed.command_statuses() if s.command_id == command_id]
     assert states == [CommandState.SEEN, CommandState.APPLIED]
 
 
-def test_a_stopped_lane_lets_go_of_everything_and_says_so(feed: Feed, database_url: str) -> None:
+def test_a_stopped_subscription_closes_everything_and_says_so(
+    feed: Feed, database_url: str
+) -> None:
     with running(feed, database_url, announce_s=0.2) as subscriber:
         imported(subscriber, feed.add(page("/a")))
         feed.control("sub", STOP)
-        announces(feed, LaneState.STOPPED)
+        announces(feed, SubscriptionState.STOPPED)
         feed.add(page("/b"))
-        eventually(lambda: rows_of(database_url, LANE_SESSIONS) == [(0,)], what="sessions end")
+        eventually(lambda: rows_of(database_url, SESSIONS) == [(0,)], what="sessions end")
         known = len(feed.announcements())
         eventually(lambda: len(feed.announcements()) > known + 2, what="it goes on announcing")
         state = feed.announcements()[-1].states[0]
-        assert (state.state, state.offset) == (LaneState.STOPPED, 0)
+        assert (state.state, state.offset) == (SubscriptionState.STOPPED, 0)
         assert set(content_of(database_url)) == {"/a"}
         feed.control("sub", RUN)
         imported(subscriber, 1)
@@ -86,10 +88,10 @@ def test_a_stopped_lane_lets_go_of_everything_and_says_so(feed: Feed, database_u
 
 
 @pytest.mark.parametrize(
-    ("desired", "state"), [(PAUSE, LaneState.PAUSED), (STOP, LaneState.STOPPED)]
+    ("desired", "state"), [(PAUSE, SubscriptionState.PAUSED), (STOP, SubscriptionState.STOPPED)]
 )
 def test_what_was_asked_survives_a_restart(
-    feed: Feed, database_url: str, desired: DesiredState, state: LaneState
+    feed: Feed, database_url: str, desired: DesiredState, state: SubscriptionState
 ) -> None:
     with running(feed, database_url) as subscriber:
         imported(subscriber, feed.add(page("/a")))
@@ -98,7 +100,7 @@ def test_what_was_asked_survives_a_restart(
     feed.add(page("/b"))
     with running(feed, database_url) as subscriber:
         shows(subscriber, state)
-        assert lane(subscriber).offset == 0
+        assert subscription(subscriber).offset == 0
         assert set(content_of(database_url)) == {"/a"}
         feed.control("sub", RUN)
         imported(subscriber, 1)
@@ -110,11 +112,11 @@ def test_r12_a_copy_stands_still_as_its_source_did_and_has_its_own_commands(
     with running(feed, database_url) as source:
         imported(source, feed.add(page("/a")))
         feed.control("sub", PAUSE)
-        shows(source, LaneState.PAUSED)
+        shows(source, SubscriptionState.PAUSED)
     url = databases.copy(database_name(database_url))
     before = len(feed.command_statuses())
     with running(feed, url, subscriber="copy") as copy:
-        shows(copy, LaneState.PAUSED)
+        shows(copy, SubscriptionState.PAUSED)
         last = feed.add(page("/b"))
         command_id = feed.control("copy", RUN)
         imported(copy, last)
@@ -130,18 +132,18 @@ def test_a_command_for_a_subscriber_that_is_away_takes_effect_before_its_first_i
     feed.control("sub", PAUSE)
     feed.add(page("/b"))
     with running(feed, database_url) as subscriber:
-        shows(subscriber, LaneState.PAUSED)
+        shows(subscriber, SubscriptionState.PAUSED)
     assert set(content_of(database_url)) == {"/a"}
 
 
-def test_lanes_are_paused_one_by_one(feed: Feed, database_url: str) -> None:
+def test_subscriptions_are_paused_one_by_one(feed: Feed, database_url: str) -> None:
     with running(feed, database_url, publisher_agents=("main", "other")) as subscriber:
         imported(subscriber, feed.add(page("/a")))
         feed.control("sub", PAUSE, agent="main")
-        shows(subscriber, LaneState.PAUSED)
+        shows(subscriber, SubscriptionState.PAUSED)
         feed.add(page("/b"))
         imported(subscriber, feed.add(page("/c"), agent="other"), "other")
-        assert lane(subscriber).state is LaneState.PAUSED
+        assert subscription(subscriber).state is SubscriptionState.PAUSED
     assert set(content_of(database_url)) == {"/a", "/c"}
 
 
@@ -182,13 +184,13 @@ def test_a_package_that_waits_for_its_retry_is_not_tried_while_paused(
         for _ in range(5):
             worker.session.step()
         state = worker.report.state
-        assert (state.state, state.retries) == (LaneState.PAUSED, 1)
+        assert (state.state, state.retries) == (SubscriptionState.PAUSED, 1)
         assert state.last_error, "what is wrong with the head is still told"
 
         command_id = feed.clear("sub", bad)  # SLING-12691: at once, also while paused
         follower.catch_up()
         worker.run(lambda: worker.session is not None and worker.session.position.offset == bad)
-        assert worker.report.state.state is LaneState.PAUSED
+        assert worker.report.state.state is SubscriptionState.PAUSED
         assert told(worker, feed, command_id)[-1][:2] == (CommandState.APPLIED, 1)
         feed.control("sub", RUN)
         follower.catch_up()
@@ -207,7 +209,7 @@ REFUSED: dict[str, Callable[[Worker], ClearCommand | ControlCommand]] = {
 
 
 @pytest.mark.parametrize("case", REFUSED)
-def test_r24_a_command_that_is_not_for_this_lane_and_log_is_refused(
+def test_r24_a_command_that_is_not_for_this_subscription_and_log_is_refused(
     feed: Feed, worker: Worker, case: str
 ) -> None:
     with following(worker) as follower:
@@ -261,33 +263,33 @@ def test_a_standby_obeys_nothing_and_takes_over_what_was_asked(
         imported(first, feed.add(page("/a")))
         with running(feed, database_url) as second:
             feed.control("sub", PAUSE)
-            shows(first, LaneState.PAUSED)
+            shows(first, SubscriptionState.PAUSED)
             feed.add(page("/b"))
             for component in reversed(first.components):
                 component.stop(60)
-            shows(second, LaneState.PAUSED)
+            shows(second, SubscriptionState.PAUSED)
             feed.control("sub", RUN)
             imported(second, 1)
             eventually(lambda: len(feed.command_statuses()) == 4, what="all is told")
     assert len(feed.command_statuses()) == 4
 
 
-def test_a_lane_that_may_run_again_just_as_it_stops_does_run(
+def test_a_subscription_that_may_run_again_just_as_it_stops_does_run(
     feed: Feed, database_url: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     late = threading.Event()
-    stand_still = Lane._stand_still
+    stand_still = Subscription._stand_still
 
-    def after_a_run_command(lane: Lane, epoch: int, stopping: threading.Event) -> None:
-        """Let RUN come between the lane's look and its wait."""
+    def after_a_run_command(one: Subscription, epoch: int, stopping: threading.Event) -> None:
+        """Let RUN come between the subscription's look and its wait."""
         if not late.is_set():
             feed.control("sub", DesiredState.RUN)
-            desired = lane._desk.control.desired
+            desired = one._ctx.control.desired
             eventually(lambda: desired("main") is DesiredState.RUN, what="RUN is known")
             late.set()
-        stand_still(lane, epoch, stopping)
+        stand_still(one, epoch, stopping)
 
-    monkeypatch.setattr(Lane, "_stand_still", after_a_run_command)
+    monkeypatch.setattr(Subscription, "_stand_still", after_a_run_command)
     with running(feed, database_url, lease_s=3600.0) as subscriber:
         imported(subscriber, feed.add(page("/a")))
         feed.control("sub", DesiredState.STOP)

@@ -9,9 +9,9 @@ from typing import Any
 import psycopg
 import pytest
 
-from packhorse_services.subscriber import importer
-from packhorse_services.subscriber.failures import Fenced, SessionLost
-from packhorse_services.subscriber.importer import Importer
+from packhorse_services.subscriber.importing import importer
+from packhorse_services.subscriber.importing.importer import Importer
+from packhorse_services.subscriber.journal.failures import Fenced, SessionLost
 from packhorse_services.subscriber.lease import LEASE_SESSIONS
 from tests.harness.clock import ManualClock
 from tests.harness.feed import Feed, page
@@ -155,7 +155,7 @@ def test_r11_a_worker_paused_inside_a_transaction_is_replaced_and_cannot_commit(
     assert rows_of(new.url, "SELECT count(*) FROM bookkeeping.status") == [(1,)]
 
 
-def test_u4_where_sessions_cannot_be_ended_the_idle_limit_ends_them(
+def test_where_sessions_cannot_be_ended_the_idle_limit_ends_them(
     feed: Feed, workers: Workers, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     old, new = workers(idle_in_transaction_ms=1000), workers()
@@ -172,7 +172,7 @@ def test_u4_where_sessions_cannot_be_ended_the_idle_limit_ends_them(
 
 
 class CutCommit:
-    """A lane's connection whose commit is never answered; it happened, or it did not."""
+    """A subscription's connection whose commit is never answered; it happened, or it did not."""
 
     def __init__(self, connection: psycopg.Connection, *, happens: bool) -> None:
         self._connection, self._happens = connection, happens
@@ -228,7 +228,9 @@ def cut_next_import(monkeypatch: pytest.MonkeyPatch, happens: bool) -> None:
     monkeypatch.setattr(Importer, "commit", cutting)
 
 
-def test_r11_a_takeover_raises_the_epoch_of_every_lane(feed: Feed, workers: Workers) -> None:
+def test_r11_a_takeover_raises_the_epoch_of_every_subscription(
+    feed: Feed, workers: Workers
+) -> None:
     first = workers()
     feed.add(page("/a"))
     first.run()
@@ -238,7 +240,7 @@ def test_r11_a_takeover_raises_the_epoch_of_every_lane(feed: Feed, workers: Work
     assert rows_of(first.url, "SELECT epoch FROM bookkeeping.position ORDER BY 1") == [(2,), (2,)]
 
 
-def test_r8_a_lane_that_removes_leaves_no_node_without_its_folders(
+def test_r8_a_subscription_that_removes_leaves_no_node_without_its_folders(
     feed: Feed, workers: Workers, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     writer, remover = workers(agent="writer"), workers(agent="remover", lock_ms=100)

@@ -6,7 +6,7 @@ import uuid
 import pytest
 
 from packhorse.wire.messages import Action, Status
-from packhorse_services.subscriber.attempts import RetryPolicy
+from packhorse_services.subscriber.importing.attempts import RetryPolicy
 from tests.harness.feed import Feed, page
 from tests.harness.postgres import Databases
 from tests.harness.subscriber import Worker, assert_is_the_fold, content_of, position_of, rows_of

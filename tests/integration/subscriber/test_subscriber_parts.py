@@ -1,13 +1,16 @@
-"""Parts of a subtree through a lane: grouped, by reference, refused if they are none (R8, R14)."""
+"""Parts of a subtree through a subscription.
+
+Grouped, by reference, refused if they are none (R8, R14).
+"""
 
 import json
-import secrets
 from dataclasses import replace
 
 from packhorse.content.node import Node
-from packhorse_services.subscriber.attempts import RetryPolicy
-from packhorse_services.subscriber.path_locks import path_locks
+from packhorse_services.subscriber.importing.attempts import RetryPolicy
+from packhorse_services.subscriber.importing.path_locks import path_locks
 from tests.harness.feed import Feed, page
+from tests.harness.noise import noise
 from tests.harness.parts import cut, part_of_subtree
 from tests.harness.subscriber import Worker, assert_is_the_fold, content_of, failed
 from tests.integration.subscriber.conftest import Workers
@@ -18,14 +21,14 @@ STALE = [page(DEEP), *(page(f"{DEEP}/{number:03}/old") for number in range(0, 60
 
 def large_and_small() -> list[Node]:
     """Pages of which some make a part too large for the journal."""
-    noise = {10, 11, 40}
+    large = {10, 11, 40}
     return [
         page(DEEP, 2),
         *(
             Node(
                 f"{DEEP}/{number:03}",
                 "page",
-                json.dumps({"text": secrets.token_hex(900_000) if number in noise else "short"}),
+                json.dumps({"text": noise() if number in large else "short"}),
             )
             for number in range(60)
         ),

@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator
 from contextlib import contextmanager
+from typing import Any
 
 import httpx
 import psycopg
@@ -12,20 +13,20 @@ from packhorse.messaging.open import open_journal
 from packhorse.wire.messages import Status
 from tests.harness.feed import Feed, page
 from tests.harness.postgres import Databases
-from tests.harness.processes import Room, Rooms, rooms
+from tests.harness.processes import Program, Programs, running_programs
 from tests.harness.subscriber import assert_is_the_fold, content_of, position_of, rows_of
 from tests.harness.waiting import eventually
 
 
 @pytest.fixture
-def programs(databases: Databases) -> Iterator[Rooms]:
+def programs(databases: Databases) -> Iterator[Programs]:
     """Programs on a journal of their own."""
-    with rooms(databases.new("journal")) as made:
+    with running_programs(databases.new("journal")) as made:
         yield made
 
 
 @pytest.fixture
-def journal_feed(programs: Rooms) -> Iterator[Feed]:
+def journal_feed(programs: Programs) -> Iterator[Feed]:
     """A feed into that journal."""
     settings = programs._settings
     journal = open_journal(str(settings["journal_url"]), client_name="tests")
@@ -52,18 +53,18 @@ def locked(url: str, path: str) -> Iterator[None]:
 
 
 def session_that_waits(url: str) -> int | None:
-    """Return the server process of a lane that waits for a lock."""
+    """Return the server process of a subscription that waits for a lock."""
     found = rows_of(
         url,
         "SELECT pid FROM pg_stat_activity WHERE datname = current_database() "
-        "AND application_name LIKE 'packhorse-lane%' AND wait_event_type = 'Lock' "
+        "AND application_name LIKE 'packhorse-subscription%' AND wait_event_type = 'Lock' "
         "ORDER BY backend_start DESC LIMIT 1",
     )
     return found[0][0] if found else None
 
 
-def kill_while_importing(room: Room, url: str, offset: int) -> int:
-    """Kill the room each time it is about to import, and return how often that was."""
+def kill_while_importing(program: Program, url: str, offset: int) -> int:
+    """Kill the program each time it is about to import, and return how often that was."""
     ended: list[int] = []
     while True:
         waiting = eventually(
@@ -76,22 +77,22 @@ def kill_while_importing(room: Room, url: str, offset: int) -> int:
         assert waiting
         assert len(ended) < 6, "the package is never given up"
         ended.append(session_that_waits(url) or 0)
-        room.kill()
-        room.start()
+        program.kill()
+        program.start()
 
 
-def test_u11_a_package_whose_import_ends_with_the_worker_is_given_up(
-    programs: Rooms, journal_feed: Feed, database_url: str
+def test_a_package_whose_import_ends_with_the_worker_is_given_up(
+    programs: Programs, journal_feed: Feed, database_url: str
 ) -> None:
-    room = programs.subscriber(
+    program = programs.subscriber(
         "sub", database_url, max_retries=1, editable=True, backoff_first_s=0.1
     )
-    room.start()
+    program.start()
     reached(database_url, journal_feed.add(page("/deadly", 1)))
     with locked(database_url, "/deadly"):
         bad = journal_feed.add(page("/deadly", 2))
         last = journal_feed.add(page("/next"))
-        assert kill_while_importing(room, database_url, bad) == 3  # its group, two own attempts
+        assert kill_while_importing(program, database_url, bad) == 3  # its group, two own attempts
     reached(database_url, last)
     eventually(lambda: len({told.offset for told in journal_feed.statuses()}) == 3)
     given_up = [told for told in journal_feed.statuses() if told.offset == bad]
@@ -99,8 +100,8 @@ def test_u11_a_package_whose_import_ends_with_the_worker_is_given_up(
     assert_is_the_fold(database_url, journal_feed, removed=[bad])
 
 
-def test_u3_a_worker_paused_longer_than_its_lease_imports_nothing_twice(
-    programs: Rooms, journal_feed: Feed, database_url: str
+def test_a_worker_paused_longer_than_its_lease_imports_nothing_twice(
+    programs: Programs, journal_feed: Feed, database_url: str
 ) -> None:
     first = start(programs, database_url)
     reached(database_url, journal_feed.add(page("/n", 0)))
@@ -121,43 +122,43 @@ def test_u3_a_worker_paused_longer_than_its_lease_imports_nothing_twice(
     assert rows_of(database_url, "SELECT epoch FROM bookkeeping.lease")[0][0] >= 3
 
 
-def start(programs: Rooms, database_url: str) -> Room:
-    room = programs.subscriber("sub", database_url, editable=True, lease_s=1)
-    room.start()
-    return room
+def start(programs: Programs, database_url: str, **settings: Any) -> Program:
+    program = programs.subscriber("sub", database_url, editable=True, lease_s=1, **settings)
+    program.start()
+    return program
 
 
-def test_u2_a_worker_killed_again_and_again_loses_and_repeats_nothing(
-    programs: Rooms, journal_feed: Feed, database_url: str
+def test_a_worker_killed_again_and_again_loses_and_repeats_nothing(
+    programs: Programs, journal_feed: Feed, database_url: str
 ) -> None:
     journal_feed.producer = "author"
-    room = start(programs, database_url)
+    program = start(programs, database_url)
     for round_ in range(3):
         for number in range(100):
             last = journal_feed.add(page(f"/n{number % 7}", 100 * round_ + number))
         reached(database_url, last - 60)
-        room.kill()
-        room.start()
+        program.kill()
+        program.start()
     reached(database_url, last)
     eventually(lambda: len({s.offset for s in journal_feed.statuses()}) == last + 1)
     assert {status.status for status in journal_feed.statuses()} == {Status.IMPORTED}
     assert_is_the_fold(database_url, journal_feed)
-    room.ready()
-    assert room.stop() == 0
+    program.ready()
+    assert program.stop() == 0
     assert len(content_of(database_url)) == 7
 
 
 def test_the_http_service_shows_content_and_state_to_those_who_may(
-    programs: Rooms, journal_feed: Feed, database_url: str
+    programs: Programs, journal_feed: Feed, database_url: str
 ) -> None:
-    room = start(programs, database_url)
+    program = start(programs, database_url, ready_when="caught-up", ready_idle_s=0.1)
     reached(database_url, journal_feed.add(page("/site/home", 7)))
-    room.ready()
+    program.ready()
     bearer = {"Authorization": f"Bearer {programs.token}"}
-    with httpx.Client(timeout=120, base_url=room.url) as anybody:
+    with httpx.Client(timeout=120, base_url=program.url) as anybody:
         assert anybody.get("/status").status_code == 401
         assert anybody.get("/content/site/home").status_code == 401
-    with httpx.Client(timeout=120, base_url=room.url, headers=bearer) as client:
+    with httpx.Client(timeout=120, base_url=program.url, headers=bearer) as client:
         node = client.get("/content/site/home").json()
         assert (node["type"], node["properties"]) == ("page", {"version": 7})
         assert client.get("/children/site").json()["children"][0]["path"] == "/site/home"
@@ -165,5 +166,28 @@ def test_the_http_service_shows_content_and_state_to_those_who_may(
         assert client.get("/content/no").status_code == 404
         status = client.get("/status").json()
         assert status["lease"]["held"] is True
-        assert status["lanes"][0]["lag_entries"] == 0
-        assert 'packhorse_subscriber_offset{agent="main"} 0.0' in client.get("/metrics").text
+        assert status["subscriptions"][0]["behind_records"] == 0
+        metrics = client.get("/metrics").text
+        assert 'packhorse_subscriber_offset{agent="main"} 0.0' in metrics
+        assert 'packhorse_subscriber_ready{reason="IDLE"} 1.0' in metrics
+        assert 'packhorse_subscriber_ready_seconds{reason="IDLE"}' in metrics
+        checks = client.get("/readyz?verbose").json()["checks"]
+        assert checks["content"] == "ok"
+        assert "journal" not in checks, "its content can be read without the journal"
+
+
+def test_a_subscriber_that_has_to_catch_up_is_not_ready_before(
+    programs: Programs, journal_feed: Feed, database_url: str
+) -> None:
+    program = start(programs, database_url, ready_when="caught-up", ready_idle_s=3600)
+    reached(database_url, journal_feed.add(page("/site/home", 7)))
+
+    def is_catching_up() -> bool:
+        answer = httpx.get(f"{program.url}/readyz?verbose", timeout=120)
+        told = answer.status_code, answer.json()["checks"].get("content")
+        assert told == (503, "CATCHING_UP")
+        return True
+
+    eventually(is_catching_up)
+    assert httpx.get(f"{program.url}/livez", timeout=120).status_code == 200
+    assert httpx.get(f"{program.url}/startupz", timeout=120).status_code == 200

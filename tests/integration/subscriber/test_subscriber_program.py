@@ -1,16 +1,19 @@
-"""The assembled subscriber: lanes in threads, announcements, standby, outages."""
+"""The assembled subscriber: subscriptions in threads, announcements, standby, outages."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from typing import Any
 
+import psycopg
 import pytest
 
 from packhorse.messaging.api import JournalUnavailable, Reader, Record
 from packhorse.runtime.lifecycle import Lifecycle
-from packhorse.wire.messages import LaneState, Status, SubscriberState
-from packhorse_services.subscriber import announcer
-from packhorse_services.subscriber.assembly import Subscriber, assemble
+from packhorse.wire.messages import AWAITED, Action, Status, SubscriberState, SubscriptionState
+from packhorse_services.subscriber.announce import announcer
+from packhorse_services.subscriber.assembly import SubscriberProgram, assemble
+from packhorse_services.subscriber.lease import Connections
 from packhorse_services.subscriber.settings import Settings
 from tests.harness.feed import TOPICS, Feed, page
 from tests.harness.journals import eventually
@@ -19,7 +22,9 @@ from tests.integration.subscriber.test_subscriber_journal import create_anew
 
 
 @contextmanager
-def running(feed: Feed, url: str, journal: Any = None, **options: Any) -> Iterator[Subscriber]:
+def running(
+    feed: Feed, url: str, journal: Any = None, **options: Any
+) -> Iterator[SubscriberProgram]:
     """Run a whole subscriber in this process."""
     settings = Settings(
         **{
@@ -39,12 +44,14 @@ def running(feed: Feed, url: str, journal: Any = None, **options: Any) -> Iterat
         lifecycle.check()
 
 
-def lane(subscriber: Subscriber, agent: str = "main") -> SubscriberState:
+def subscription(subscriber: SubscriberProgram, agent: str = "main") -> SubscriberState:
     return next(r.state for r in subscriber.reports if r.state.publisher_agent == agent)
 
 
-def imported(subscriber: Subscriber, offset: int, agent: str = "main") -> None:
-    eventually(lambda: lane(subscriber, agent).offset >= offset, f"{agent} reaches {offset}")
+def imported(subscriber: SubscriberProgram, offset: int, agent: str = "main") -> None:
+    eventually(
+        lambda: subscription(subscriber, agent).offset >= offset, f"{agent} reaches {offset}"
+    )
 
 
 def test_everything_that_is_appended_is_imported_told_and_announced(
@@ -77,7 +84,78 @@ def test_announcements_after_batches_are_coalesced(
     assert len(feed.announcements()) < 5
 
 
-def test_r10_a_blocked_lane_blocks_no_other(feed: Feed, database_url: str) -> None:
+def test_r16_nothing_is_announced_while_the_position_can_not_be_read(
+    feed: Feed, database_url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with running(feed, database_url) as subscriber:
+        imported(subscriber, feed.add(page("/a")))
+    before, refused, connect = len(feed.announcements()), [0], Connections.subscription
+
+    def without_a_slot(connections: Connections) -> psycopg.Connection:
+        if refused[0] < 3:
+            refused[0] += 1
+            raise psycopg.OperationalError("too many connections")
+        return connect(connections)
+
+    monkeypatch.setattr(Connections, "subscription", without_a_slot)
+    with running(feed, database_url, announce_s=0.05) as subscriber:
+        imported(subscriber, feed.add(page("/b")))
+    assert {one.states[0].offset for one in feed.announcements()[before:]} <= {0, 1}
+
+
+def test_a_package_that_is_awaited_is_announced_between_the_others(
+    feed: Feed, database_url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(announcer, "_LEAST_GAP_S", 600.0)
+    with running(feed, database_url, announce_s=3600.0) as subscriber:
+        imported(subscriber, feed.add(page("/a")))
+        eventually(lambda: len(feed.announcements()) > 0, "the first is announced")
+        for number in range(3):
+            other = feed.add(page(f"/m{number}"))  # which asks for an announcement, and has none
+            eventually(
+                lambda other=other: subscription(subscriber).settled_offset == other,
+                "its status is sent",
+            )
+            message = feed.message(Action.ADD, [f"/n{number}"], (), [page(f"/n{number}")])
+            awaited = feed.append(replace(message, metadata={AWAITED: "true"}))
+            eventually(
+                lambda awaited=awaited: (
+                    feed.announcements()[-1].states[0].settled_offset == awaited
+                ),
+                "all that it did is announced",
+            )
+
+
+class CommandsAway:
+    """A journal whose command topic is away until it is `back`."""
+
+    def __init__(self, journal: Any) -> None:
+        self._journal, self.back = journal, False
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._journal, name)
+
+    def bounds(self, topic: str, *arguments: Any) -> Any:
+        if topic == TOPICS.command and not self.back:
+            raise JournalUnavailable("away for a moment")
+        return self._journal.bounds(topic, *arguments)
+
+
+def test_r16_nothing_is_announced_before_the_position_is_known(
+    feed: Feed, database_url: str
+) -> None:
+    with running(feed, database_url) as subscriber:
+        imported(subscriber, feed.add(page("/a")))
+    before = len(feed.announcements())
+    journal = CommandsAway(feed.journal)
+    with running(feed, database_url, journal, announce_s=0.05) as subscriber:
+        eventually(lambda: len(feed.announcements()) > before + 2, "it announces itself")
+        journal.back = True
+        imported(subscriber, feed.add(page("/b")))
+    assert {one.states[0].offset for one in feed.announcements()[before:]} <= {0, 1}
+
+
+def test_r10_a_blocked_subscription_blocks_no_other(feed: Feed, database_url: str) -> None:
     agents = ("main", "other")
     with running(feed, database_url, publisher_agents=agents) as subscriber:
         bad = feed.bad()
@@ -85,7 +163,9 @@ def test_r10_a_blocked_lane_blocks_no_other(feed: Feed, database_url: str) -> No
             last = feed.add(page(f"/other/{number}"), agent="other")
         feed.add(page("/never"))
         imported(subscriber, last, "other")
-        eventually(lambda: lane(subscriber).state is LaneState.BLOCKED, "main is blocked")
+        eventually(
+            lambda: subscription(subscriber).state is SubscriptionState.BLOCKED, "main is blocked"
+        )
         feed.clear("sub", bad)
         imported(subscriber, last + 1)
     assert len(content_of(database_url)) == 22
@@ -98,7 +178,7 @@ def test_r11_a_standby_waits_and_takes_over(feed: Feed, database_url: str) -> No
             eventually(
                 lambda: second.lease.holder() == first.identity.instance, "the second looked"
             )
-            assert lane(second).state is LaneState.WAITING_FOR_LEASE
+            assert subscription(second).state is SubscriptionState.WAITING_FOR_LEASE
             imported(first, feed.add(page("/b")))
             for component in reversed(first.components):
                 component.stop(60)
@@ -109,16 +189,19 @@ def test_r11_a_standby_waits_and_takes_over(feed: Feed, database_url: str) -> No
     assert {status.offset for status in feed.statuses()} == {0, 1, 2}
 
 
-def test_r24_a_topic_created_anew_stops_a_running_lane(feed: Feed, database_url: str) -> None:
+def test_r24_a_topic_created_anew_stops_a_running_subscription(
+    feed: Feed, database_url: str
+) -> None:
     with running(feed, database_url) as subscriber:
         imported(subscriber, feed.add(page("/a")))
         create_anew(feed)
         for number in range(5):
             feed.add(page(f"/new/{number}"))
         eventually(
-            lambda: lane(subscriber).state is LaneState.JOURNAL_MISMATCH, "the lane has stopped"
+            lambda: subscription(subscriber).state is SubscriptionState.JOURNAL_MISMATCH,
+            "the subscription has stopped",
         )
-        assert "created anew" in lane(subscriber).last_error
+        assert "created anew" in subscription(subscriber).last_error
     assert set(content_of(database_url)) == {"/a"}
 
 
@@ -129,15 +212,20 @@ def test_r13_a_gap_is_a_state_that_is_announced(feed: Feed, database_url: str) -
         feed.add(page(f"/n{number}"))
     feed.journal.truncate(TOPICS.package, 3)
     with running(feed, database_url) as subscriber:
-        eventually(lambda: lane(subscriber).state is LaneState.GAP, "the gap is seen")
         eventually(
-            lambda: [each.states[0].state for each in feed.announcements()[-1:]] == [LaneState.GAP],
+            lambda: subscription(subscriber).state is SubscriptionState.GAP, "the gap is seen"
+        )
+        eventually(
+            lambda: (
+                [each.states[0].state for each in feed.announcements()[-1:]]
+                == [SubscriptionState.GAP]
+            ),
             "and announced",
         )
     assert set(content_of(database_url)) == {"/a"}
 
 
-def test_g1_sessions_that_end_again_and_again_lose_and_repeat_nothing(
+def test_sessions_that_end_again_and_again_lose_and_repeat_nothing(
     feed: Feed, database_url: str
 ) -> None:
     feed.producer = "author"
@@ -184,7 +272,7 @@ class Flickering:
         return reader  # type: ignore[no-any-return]
 
 
-def test_u6_a_journal_that_flickers_is_read_to_its_end(feed: Feed, database_url: str) -> None:
+def test_a_journal_that_flickers_is_read_to_its_end(feed: Feed, database_url: str) -> None:
     for number in range(50):
         last = feed.add(page(f"/n{number}"))
     journal = Flickering(feed.journal)
@@ -200,8 +288,8 @@ def test_a_subscriber_stops_at_once_while_it_waits_for_its_back_off(
     feed.bad()
     slow = {"backoff_first_s": 900.0, "backoff_longest_s": 900.0}
     with running(feed, database_url, **slow) as subscriber:
-        eventually(lambda: lane(subscriber).retries > 0, "the package has failed")
-    assert lane(subscriber).state is LaneState.WAITING_FOR_LEASE
+        eventually(lambda: subscription(subscriber).retries > 0, "the package has failed")
+    assert subscription(subscriber).state is SubscriptionState.WAITING_FOR_LEASE
 
 
 def test_a_released_lease_is_taken_without_waiting(feed: Feed, database_url: str) -> None:

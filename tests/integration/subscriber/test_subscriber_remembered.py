@@ -5,9 +5,9 @@ from dataclasses import replace
 import pytest
 
 from packhorse.wire.messages import Action, Status
-from packhorse_services.subscriber.attempts import RetryPolicy
-from packhorse_services.subscriber.desk import GroupLimits
-from packhorse_services.subscriber.remembered import Forgetting, PackageMemory
+from packhorse_services.subscriber.importing.attempts import RetryPolicy
+from packhorse_services.subscriber.importing.context import GroupLimits
+from packhorse_services.subscriber.importing.remembered import PackageForgetting, PackageMemory
 from tests.harness.feed import Feed, page
 from tests.harness.journals import eventually
 from tests.harness.subscriber import Worker, content_of, position_of, rows_of
@@ -65,6 +65,7 @@ def test_r27_what_was_removed_is_remembered_and_does_not_overwrite_what_is_newer
     assert [(status.offset, status.status) for status in feed.statuses()] == [
         (first, Status.REMOVED),
         (newer, Status.IMPORTED),
+        (newer + 1, Status.DUPLICATE),
     ]
 
 
@@ -128,7 +129,7 @@ def test_old_ids_are_forgotten_in_batches_by_the_databases_clock(
     rows_of(
         database_url, "INSERT INTO bookkeeping.applied_package VALUES ('main', 'young') RETURNING 1"
     )
-    forgetting = Forgetting(
+    forgetting = PackageForgetting(
         PackageMemory(1.0),
         workers(remember_h=1.0).connections.bookkeeper,
         may_forget=lambda: True,
@@ -144,7 +145,7 @@ def test_a_worker_without_the_lease_forgets_nothing(database_url: str, workers: 
         database_url,
         "INSERT INTO bookkeeping.applied_package VALUES ('main', 'p', '-infinity') RETURNING 1",
     )
-    forgetting = Forgetting(
+    forgetting = PackageForgetting(
         PackageMemory(1.0), workers().connections.bookkeeper, may_forget=lambda: False
     )
     forgetting._round()

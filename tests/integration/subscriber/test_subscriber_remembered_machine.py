@@ -20,8 +20,9 @@ from hypothesis.stateful import (
 from packhorse.blobs.open import open_blobs
 from packhorse.messaging.open import open_journal
 from packhorse.wire.messages import Action, PackageMessage
-from packhorse_services.subscriber.desk import GroupLimits
-from packhorse_services.subscriber.importer import Importer
+from packhorse_services.subscriber.importing.context import GroupLimits
+from packhorse_services.subscriber.importing.importer import Importer
+from tests.harness.depth import examples
 from tests.harness.feed import Feed, page
 from tests.harness.fold import fold
 from tests.harness.subscriber import Worker, content_in
@@ -135,7 +136,7 @@ def test_r27_no_repeat_is_imported_whatever_dies(database_url: str) -> None:
     run_state_machine_as_test(
         Machine,
         settings=settings(
-            max_examples=25,
+            max_examples=examples(25),
             stateful_step_count=15,
             deadline=None,
             suppress_health_check=list(HealthCheck),

@@ -1,4 +1,7 @@
-"""Resetting a stopped lane's offset: what lies behind is really imported, nobody else commits."""
+"""Resetting a stopped subscription's offset.
+
+What lies behind is really imported, nobody else commits.
+"""
 
 import threading
 import uuid
@@ -6,9 +9,9 @@ import uuid
 import pytest
 
 from packhorse.messaging.api import Journal
-from packhorse.wire.messages import CommandState, DesiredState, LaneState, Status
-from packhorse_services.subscriber import statuses
-from packhorse_services.subscriber.failures import Fenced
+from packhorse.wire.messages import CommandState, DesiredState, Status, SubscriptionState
+from packhorse_services.subscriber.announce import statuses
+from packhorse_services.subscriber.journal.failures import Fenced
 from tests.harness.commands import following, reset, stopped, told
 from tests.harness.feed import TOPICS, Feed, page
 from tests.harness.postgres import Databases
@@ -23,7 +26,7 @@ from tests.harness.subscriber import (
 from tests.harness.waiting import eventually
 from tests.integration.subscriber.conftest import Workers
 from tests.integration.subscriber.test_subscriber_journal import create_anew
-from tests.integration.subscriber.test_subscriber_program import imported, lane, running
+from tests.integration.subscriber.test_subscriber_program import imported, running, subscription
 
 APPLIED, REJECTED = CommandState.APPLIED, CommandState.REJECTED
 
@@ -88,7 +91,7 @@ def test_an_offset_outside_the_log_is_refused(feed: Feed, worker: Worker, offset
 
 
 @pytest.mark.parametrize("desired", [DesiredState.RUN, DesiredState.PAUSE])
-def test_a_lane_that_is_not_stopped_is_not_reset(
+def test_a_subscription_that_is_not_stopped_is_not_reset(
     feed: Feed, worker: Worker, desired: DesiredState
 ) -> None:
     feed.add(page("/a"))
@@ -124,17 +127,19 @@ def test_r25_an_import_that_was_under_way_can_not_commit(feed: Feed, worker: Wor
     assert_is_the_fold(worker.url, feed)
 
 
-def test_the_other_lanes_of_the_database_go_on(feed: Feed, database_url: str) -> None:
+def test_the_other_subscriptions_of_the_database_go_on(feed: Feed, database_url: str) -> None:
     agents = ("main", "other")
     with running(feed, database_url, publisher_agents=agents, lease_s=3600.0) as subscriber:
         imported(subscriber, feed.add(page("/a")))
         imported(subscriber, feed.add(page("/x"), agent="other"), "other")
         feed.control("sub", DesiredState.STOP)
-        eventually(lambda: lane(subscriber).state is LaneState.STOPPED)
+        eventually(lambda: subscription(subscriber).state is SubscriptionState.STOPPED)
         feed.reset("sub", -1)
-        eventually(lambda: lane(subscriber).offset == -1, what="the new offset is announced")
+        eventually(
+            lambda: subscription(subscriber).offset == -1, what="the new offset is announced"
+        )
         imported(subscriber, feed.add(page("/y"), agent="other"), "other")
-        assert lane(subscriber).state is LaneState.STOPPED
+        assert subscription(subscriber).state is SubscriptionState.STOPPED
         tamper(database_url)
         feed.control("sub", DesiredState.RUN)
         imported(subscriber, 2)
@@ -174,7 +179,7 @@ def test_a_clear_that_was_not_done_does_not_remove_what_a_reset_brings_back(
     assert "reset to 0" in reason
 
 
-def test_a_lane_that_never_ran_is_stopped_and_reset(feed: Feed, worker: Worker) -> None:
+def test_a_subscription_that_never_ran_is_stopped_and_reset(feed: Feed, worker: Worker) -> None:
     offsets = [feed.add(page(f"/n{number}")) for number in range(4)]
     with following(worker) as follower:
         assert reset(follower, feed, offsets[1])[0] is APPLIED
@@ -224,7 +229,9 @@ class TestAnotherLog:
     def journal_url(self) -> str:
         return f"memory://{uuid.uuid4()}"
 
-    def test_r24_a_reset_lets_a_lane_follow_the_new_one(self, feed: Feed, worker: Worker) -> None:
+    def test_r24_a_reset_lets_a_subscription_follow_the_new_one(
+        self, feed: Feed, worker: Worker
+    ) -> None:
         for number in range(5):
             feed.add(page(f"/old/{number}"))
         with following(worker) as follower:

@@ -32,7 +32,7 @@ def loaded(feed: Feed, worker: Worker, other: Worker) -> str:
 
 
 @pytest.mark.parametrize(("offset", "known"), [(1, False), (3, True), (4, True)])
-def test_r25_the_snapshot_is_forgotten_once_the_lane_is_back_before_it(
+def test_r25_the_snapshot_is_forgotten_once_the_subscription_is_back_before_it(
     feed: Feed, worker: Worker, complete: Complete, offset: int, known: bool
 ) -> None:
     for number in range(4):

@@ -1,4 +1,7 @@
-"""A reset beside lanes that import long: it waits, and neither lease nor log pays for it."""
+"""A reset beside subscriptions that import long.
+
+It waits, and neither lease nor log pays for it.
+"""
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -8,15 +11,15 @@ from typing import Any
 import psycopg
 import pytest
 
-from packhorse.wire.messages import DesiredState, LaneState
-from packhorse_services.subscriber.assembly import Subscriber
+from packhorse.wire.messages import DesiredState, SubscriptionState
+from packhorse_services.subscriber.assembly import SubscriberProgram
 from packhorse_services.subscriber.commands import reset
-from packhorse_services.subscriber.lease import LANE_SESSIONS
+from packhorse_services.subscriber.lease import SUBSCRIPTION_SESSIONS
 from tests.harness.commands import following
 from tests.harness.feed import Feed, page
 from tests.harness.subscriber import Worker, position_of, rows_of
 from tests.harness.waiting import eventually
-from tests.integration.subscriber.test_subscriber_program import imported, lane, running
+from tests.integration.subscriber.test_subscriber_program import imported, running, subscription
 
 
 def test_r11_a_reset_that_waits_for_a_long_import_costs_no_lease(
@@ -27,7 +30,7 @@ def test_r11_a_reset_that_waits_for_a_long_import_costs_no_lease(
         imported(first, feed.add(page("/a")))
         imported(first, feed.add(page("/x"), agent="other"), "other")
         feed.control("sub", DesiredState.STOP)
-        eventually(lambda: lane(first).state is LaneState.STOPPED)
+        eventually(lambda: subscription(first).state is SubscriptionState.STOPPED)
         with (
             running(feed, database_url, **options) as second,
             importing(database_url, first, "other") as end,
@@ -43,15 +46,15 @@ def test_r11_a_reset_that_waits_for_a_long_import_costs_no_lease(
             assert (first.lease.epoch(), second.lease.epoch()) == (1, None)
             assert position_of(database_url).offset == 0
             end()  # its session must be alive still
-            eventually(lambda: lane(first).offset == -1, what="the lane is reset")
+            eventually(lambda: subscription(first).offset == -1, what="the subscription is reset")
             assert (first.lease.epoch(), second.lease.epoch()) == (2, None)
             imported(first, feed.add(page("/y"), agent="other"), "other")
 
 
 @contextmanager
-def importing(url: str, subscriber: Subscriber, agent: str) -> Iterator[Callable[[], None]]:
-    """Be in a long import of a lane, on a session as its own, until told to end it."""
-    application = LANE_SESSIONS + subscriber.identity.instance
+def importing(url: str, subscriber: SubscriberProgram, agent: str) -> Iterator[Callable[[], None]]:
+    """Be in a long import of a subscription, on a session as its own, until told to end it."""
+    application = SUBSCRIPTION_SESSIONS + subscriber.identity.instance
     with psycopg.connect(url, application_name=application) as connection:
         connection.execute(
             "UPDATE bookkeeping.position SET moved_at = now() WHERE publisher_agent = %s", (agent,)
@@ -85,8 +88,8 @@ def test_r25_a_reset_reads_the_log_once_however_long_it_waits(
         worker.run()
         feed.control("sub", DesiredState.STOP)
         worker.end()
-        with psycopg.connect(worker.url) as lane_session:
-            lane_session.execute("UPDATE bookkeeping.position SET moved_at = now()")
+        with psycopg.connect(worker.url) as subscription_session:
+            subscription_session.execute("UPDATE bookkeeping.position SET moved_at = now()")
             feed.reset("sub", 0)
             eventually(lambda: waits_for_a_lock(worker.url), what="it waits")
             eventually(lambda: not waits_for_a_lock(worker.url), what="it gives way")

@@ -1,15 +1,15 @@
-"""A package that fails: tried again, blocking its lane, until it is given up (R10)."""
+"""A package that fails: tried again, blocking its subscription, until it is given up (R10)."""
 
 from typing import Any
 
 import psycopg
 import pytest
 
-from packhorse.wire.messages import LaneState, PackageMessage, Status
-from packhorse_services.subscriber import importer
-from packhorse_services.subscriber.attempts import RetryPolicy
-from packhorse_services.subscriber.desk import GroupLimits
-from packhorse_services.subscriber.failures import SessionLost
+from packhorse.wire.messages import PackageMessage, Status, SubscriptionState
+from packhorse_services.subscriber.importing import importer
+from packhorse_services.subscriber.importing.attempts import RetryPolicy
+from packhorse_services.subscriber.importing.context import GroupLimits
+from packhorse_services.subscriber.journal.failures import SessionLost
 from tests.harness.clock import ManualClock
 from tests.harness.feed import Feed, page
 from tests.harness.subscriber import (
@@ -35,9 +35,7 @@ def test_r10_max_retries_are_so_many_after_the_first_attempt(
     assert_is_the_fold(worker.url, feed, removed=[bad])
 
 
-def test_b15_the_counter_is_not_inherited_by_the_next_bad_package(
-    feed: Feed, workers: Workers
-) -> None:
+def test_the_counter_is_not_inherited_by_the_next_bad_package(feed: Feed, workers: Workers) -> None:
     worker = workers(policy=RetryPolicy(2, 0.0, 0.0))
     bad = [feed.bad() for _ in range(4)]
     feed.add(page("/end"))
@@ -46,13 +44,15 @@ def test_b15_the_counter_is_not_inherited_by_the_next_bad_package(
     assert_is_the_fold(worker.url, feed, removed=bad)
 
 
-def test_r10_without_a_limit_a_bad_package_blocks_the_lane(feed: Feed, worker: Worker) -> None:
+def test_r10_without_a_limit_a_bad_package_blocks_the_subscription(
+    feed: Feed, worker: Worker
+) -> None:
     feed.add(page("/before"))
     feed.bad()
     feed.add(page("/behind"))
     worker.step_until_failed(7)
     assert set(content_of(worker.url)) == {"/before"}
-    assert worker.report.state.state is LaneState.BLOCKED
+    assert worker.report.state.state is SubscriptionState.BLOCKED
     assert "ck_node_properties" in worker.report.state.last_error
     assert worker.report.state.blocked_since_ms > 0
 
@@ -60,9 +60,9 @@ def test_r10_without_a_limit_a_bad_package_blocks_the_lane(feed: Feed, worker: W
 def test_r16_the_first_failures_do_not_look_blocked(feed: Feed, worker: Worker) -> None:
     feed.bad()
     worker.step_until_failed(2)
-    assert worker.report.state.state is LaneState.RUNNING
+    assert worker.report.state.state is SubscriptionState.RUNNING
     worker.step_until_failed(3)
-    assert worker.report.state.state is LaneState.BLOCKED
+    assert worker.report.state.state is SubscriptionState.BLOCKED
 
 
 def test_r10_back_off_doubles_up_to_its_limit(feed: Feed, workers: Workers) -> None:
@@ -106,13 +106,13 @@ def test_r10_the_attempt_is_stored_before_the_try(
     worker = workers()
     feed.bad()
     seen: list[Any] = []
-    commit = type(worker.desk.importer).commit
+    commit = type(worker.context.importer).commit
 
     def watch(*arguments: Any) -> Any:
         seen.append(rows_of(worker.url, "SELECT log_offset, attempts FROM bookkeeping.attempt"))
         return commit(*arguments)
 
-    monkeypatch.setattr(type(worker.desk.importer), "commit", watch)
+    monkeypatch.setattr(type(worker.context.importer), "commit", watch)
     worker.step_until_failed(3)
     assert seen[:3] == [[(0, 1)], [(0, 2)], [(0, 3)]]
 
@@ -196,11 +196,11 @@ def test_r10_attempts_survive_a_restart(feed: Feed, workers: Workers) -> None:
 
 
 def cut(worker: Worker) -> None:
-    """End the lane's session at the server."""
+    """End the subscription's session at the server."""
     with psycopg.connect(worker.url, autocommit=True) as connection:
         connection.execute(
             "SELECT pg_terminate_backend(pid) FROM pg_stat_activity "
-            "WHERE datname = current_database() AND application_name LIKE 'packhorse-lane%'"
+            "WHERE datname = current_database() AND application_name LIKE 'packhorse-subscription%'"
         )
 
 

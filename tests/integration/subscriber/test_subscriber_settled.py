@@ -1,4 +1,7 @@
-"""What a lane tells of its statuses: whose offsets, up to where all are sent, where it began."""
+"""What a subscription tells of its statuses.
+
+Whose offsets, up to where all are sent, where it began.
+"""
 
 import threading
 from collections.abc import Iterator
@@ -9,14 +12,14 @@ from typing import Any
 import pytest
 
 from packhorse.messaging.api import Appended, NotAppended, Outgoing
-from packhorse.wire.messages import DesiredState, LaneState, Status, SubscriberState
-from packhorse_services.subscriber import statuses
-from packhorse_services.subscriber.assembly import Subscriber
+from packhorse.wire.messages import DesiredState, Status, SubscriberState, SubscriptionState
+from packhorse_services.subscriber.announce import statuses
+from packhorse_services.subscriber.assembly import SubscriberProgram
 from tests.harness.feed import TOPICS, Feed, page
 from tests.harness.journals import eventually
 from tests.harness.subscriber import Worker, rows_of
 from tests.integration.subscriber.test_subscriber_journal import create_anew
-from tests.integration.subscriber.test_subscriber_program import imported, lane, running
+from tests.integration.subscriber.test_subscriber_program import imported, running, subscription
 
 
 class MuteStatuses:
@@ -99,30 +102,30 @@ def test_settled_waits_until_the_journal_has_taken_the_statuses(
     assert [status.offset for status in feed.statuses()] == [0, 1]
 
 
-def test_r13_a_lane_tells_where_it_began_also_after_a_restart(
+def test_r13_a_subscription_tells_where_it_began_also_after_a_restart(
     feed: Feed, database_url: str
 ) -> None:
     for number in range(5):
         feed.add(page(f"/n{number}"))
     feed.journal.truncate(TOPICS.package, 3)
     for _ in range(2):
-        with running(feed, database_url, publisher_agents=("main",)) as subscriber:
+        with running(feed, database_url, publisher_agents=("main",), start="oldest") as subscriber:
             imported(subscriber, 4)
-            assert lane(subscriber).started_offset == 2
+            assert subscription(subscriber).started_offset == 2
     with running(feed, database_url, publisher_agents=("late",), start="latest") as subscriber:
         imported(subscriber, 4, "late")
-        assert lane(subscriber, "late").started_offset == 4
+        assert subscription(subscriber, "late").started_offset == 4
     assert rows_of(
         database_url, "SELECT started_offset FROM bookkeeping.position ORDER BY publisher_agent"
     ) == [(4,), (2,)]
 
 
-def test_a_lane_that_began_with_the_first_package_says_minus_one(
+def test_a_subscription_that_began_with_the_first_package_says_minus_one(
     feed: Feed, database_url: str
 ) -> None:
     with running(feed, database_url) as subscriber:
         imported(subscriber, feed.add(page("/a")))
-        assert lane(subscriber).started_offset == -1
+        assert subscription(subscriber).started_offset == -1
 
 
 @contextmanager
@@ -147,12 +150,15 @@ def a_slow_round(monkeypatch: pytest.MonkeyPatch) -> Iterator[threading.Event]:
             go_on.set()
 
 
-def stop(feed: Feed, subscriber: Subscriber) -> None:
+def stop(feed: Feed, subscriber: SubscriberProgram) -> None:
     feed.control("sub", DesiredState.STOP)
-    eventually(lambda: lane(subscriber).state is LaneState.STOPPED, "the lane stopped")
+    eventually(
+        lambda: subscription(subscriber).state is SubscriptionState.STOPPED,
+        "the subscription stopped",
+    )
 
 
-def announced_lanes(feed: Feed) -> list[SubscriberState]:
+def announced_subscriptions(feed: Feed) -> list[SubscriberState]:
     return [told.states[0] for told in feed.announcements()]
 
 
@@ -169,12 +175,14 @@ def test_r9_after_a_reset_nothing_is_settled_until_it_is_sent_anew(
         with a_slow_round(monkeypatch) as go_on:
             sent = len(feed.statuses())
             feed.reset("sub", -1)
-            eventually(lambda: lane(subscriber).offset == -1, "the lane is reset")
+            eventually(lambda: subscription(subscriber).offset == -1, "the subscription is reset")
             feed.control("sub", DesiredState.RUN)
             imported(subscriber, last)
-            eventually(lambda: announced_lanes(feed)[-1].epoch == 2, "announced again")
-            eventually(lambda: announced_lanes(feed)[-1].offset == last, "and at its end")
-            told = [state.settled_offset for state in announced_lanes(feed) if state.epoch == 2]
+            eventually(lambda: announced_subscriptions(feed)[-1].epoch == 2, "announced again")
+            eventually(lambda: announced_subscriptions(feed)[-1].offset == last, "and at its end")
+            told = [
+                state.settled_offset for state in announced_subscriptions(feed) if state.epoch == 2
+            ]
             assert (set(told), len(feed.statuses())) == ({-1}, sent)
             go_on.set()
             announced(feed, last)
@@ -197,17 +205,22 @@ def test_r24_what_was_settled_in_another_log_says_nothing_of_this_one(
         stop(feed, subscriber)
         with a_slow_round(monkeypatch) as go_on:
             feed.reset("sub", -1)
-            eventually(lambda: lane(subscriber).journal_id == identity, "the lane is reset")
+            eventually(
+                lambda: subscription(subscriber).journal_id == identity, "the subscription is reset"
+            )
             feed.control("sub", DesiredState.RUN)
             imported(subscriber, end)
             eventually(
                 lambda: (
-                    (announced_lanes(feed)[-1].journal_id, announced_lanes(feed)[-1].offset)
+                    (
+                        announced_subscriptions(feed)[-1].journal_id,
+                        announced_subscriptions(feed)[-1].offset,
+                    )
                     == (identity, end)
                 ),
                 "announced in the new log",
             )
-            new = [state for state in announced_lanes(feed) if state.journal_id == identity]
+            new = [state for state in announced_subscriptions(feed) if state.journal_id == identity]
             assert {state.settled_offset for state in new} == {-1}
             go_on.set()
             announced(feed, end)

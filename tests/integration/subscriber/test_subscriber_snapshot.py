@@ -8,9 +8,9 @@ import psycopg
 import pytest
 
 from packhorse.content.tree import content_hash
-from packhorse.snapshots.snapshot import Told
-from packhorse.wire.messages import LaneState, Status
-from packhorse_services.subscriber.assembly import Subscriber
+from packhorse.snapshots.snapshot import ReportedState
+from packhorse.wire.messages import Status, SubscriptionState
+from packhorse_services.subscriber.assembly import SubscriberProgram
 from tests.harness.feed import TOPICS, Feed, page
 from tests.harness.journals import eventually
 from tests.harness.postgres import Databases
@@ -22,7 +22,7 @@ from tests.harness.subscriber import (
     rows_of,
 )
 from tests.integration.subscriber.conftest import Workers, empty
-from tests.integration.subscriber.test_subscriber_program import imported, lane, running
+from tests.integration.subscriber.test_subscriber_program import imported, running, subscription
 
 Complete = Callable[..., Worker]
 
@@ -60,10 +60,10 @@ def some_history(feed: Feed) -> int:
     return feed.delete("/old")
 
 
-def gap(subscriber: Subscriber, text: str, agent: str = "main") -> None:
+def gap(subscriber: SubscriberProgram, text: str, agent: str = "main") -> None:
     def shown() -> bool:
-        state = lane(subscriber, agent)
-        return state.state is LaneState.GAP and text in state.last_error
+        state = subscription(subscriber, agent)
+        return state.state is SubscriptionState.GAP and text in state.last_error
 
     eventually(shown, f"a gap with {text!r}")
 
@@ -81,11 +81,11 @@ def test_r13_a_new_subscriber_begins_with_a_snapshot_and_imports_what_follows(
         imported(subscriber, offset)
         assert hash_of(database_url) == hash_of(other.url)
         assert position_of(database_url).package_id == snapshot.package_id
-        assert lane(subscriber).started_offset == offset
+        assert subscription(subscriber).started_offset == offset
         last = feed.add(page("/after"))
         imported(subscriber, last)
-        eventually(lambda: lane(subscriber).state is LaneState.IDLE, "it goes on")
-        eventually(lambda: lane(subscriber).settled_offset == last, "all is told")
+        eventually(lambda: subscription(subscriber).state is SubscriptionState.IDLE, "it goes on")
+        eventually(lambda: subscription(subscriber).settled_offset == last, "all is told")
     other.run()
     assert hash_of(database_url) == hash_of(other.url)
     told = [status.offset for status in feed.statuses()]
@@ -101,7 +101,9 @@ def test_without_a_snapshot_it_waits_until_there_is_one(
     with joining(feed, database_url) as subscriber:
         gap(subscriber, "packhorse pipeline snapshot")
         eventually(
-            lambda: LaneState.GAP in {told.states[0].state for told in feed.announcements()},
+            lambda: (
+                SubscriptionState.GAP in {told.states[0].state for told in feed.announcements()}
+            ),
             "it is told",
         )
         assert content_of(database_url) == {}
@@ -110,7 +112,7 @@ def test_without_a_snapshot_it_waits_until_there_is_one(
     assert hash_of(database_url) == hash_of(other.url)
 
 
-def test_r13_a_lane_in_a_gap_goes_on_from_a_snapshot(
+def test_r13_a_subscription_in_a_gap_goes_on_from_a_snapshot(
     feed: Feed, database_url: str, complete: Complete
 ) -> None:
     with running(feed, database_url) as first:
@@ -122,13 +124,13 @@ def test_r13_a_lane_in_a_gap_goes_on_from_a_snapshot(
     feed.journal.truncate(TOPICS.package, offset - 1)
     with joining(feed, database_url) as subscriber:
         gap(subscriber, f"at offset {offset - 2} or later")
-        assert "1 is to be imported next" in lane(subscriber).last_error
+        assert "1 is to be imported next" in subscription(subscriber).last_error
         assert set(content_of(database_url)) == {"/gone", "/gone/below"}
         snapshot_of(other.url, feed)
         imported(subscriber, feed.add(page("/after")))
     other.run()
     assert hash_of(database_url) == hash_of(other.url)
-    assert lane(subscriber).started_offset == offset
+    assert subscription(subscriber).started_offset == offset
 
 
 def test_r13_other_policies_stay_in_the_gap(
@@ -234,10 +236,14 @@ def test_what_was_removed_here_comes_back_with_no_snapshot_but_an_own_one(
         "SELECT (extract(epoch FROM decided_at) * 1000)::bigint FROM bookkeeping.status "
         "WHERE status <> 'IMPORTED'",
     )
-    snapshot_of(other.url, feed, subscriber="sub", told=(Told("main", last, decided_ms - 1),))
+    snapshot_of(
+        other.url, feed, subscriber="sub", told=(ReportedState("main", last, decided_ms - 1),)
+    )
     with joining(feed, database_url, **options) as subscriber:
         gap(subscriber, "packhorse pipeline snapshot --agent main --subscriber sub")
         assert set(content_of(database_url)) == {"/a", "/b"}
-        snapshot_of(other.url, feed, subscriber="sub", told=(Told("main", -1, decided_ms),))
+        snapshot_of(
+            other.url, feed, subscriber="sub", told=(ReportedState("main", -1, decided_ms),)
+        )
         imported(subscriber, last)
     assert hash_of(database_url) == hash_of(other.url)

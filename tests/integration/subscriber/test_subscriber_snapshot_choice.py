@@ -7,16 +7,16 @@ from typing import Any
 import psycopg
 import pytest
 
-from packhorse.snapshots.snapshot import Snapshot, Told
+from packhorse.snapshots.snapshot import ContentSnapshot, ReportedState
+from packhorse_services.subscriber.announce.statuses import StatusSender
 from packhorse_services.subscriber.snapshots.choice import NoSnapshot, choose, wanted
-from packhorse_services.subscriber.statuses import StatusSender
 from tests.harness.feed import TOPICS, Feed, page
 from tests.harness.postgres import Databases
 from tests.harness.snapshots import snapshot_of
 from tests.harness.subscriber import Worker, rows_of
 from tests.integration.subscriber.conftest import Workers, empty
 
-Choose = Callable[..., Snapshot]
+Choose = Callable[..., ContentSnapshot]
 
 
 @pytest.fixture(scope="session")
@@ -37,7 +37,7 @@ def complete(workers: Workers, complete_database: str, feed: Feed) -> Worker:
 
 @pytest.fixture
 def chosen(feed: Feed, database_url: str) -> Choose:
-    def choice(wait_for: str | None = None) -> Snapshot:
+    def choice(wait_for: str | None = None) -> ContentSnapshot:
         with closing(psycopg.connect(database_url)) as connection:
             wish = wanted(
                 *(connection, feed.journal, TOPICS.package, ["main"]),
@@ -63,17 +63,17 @@ def remembered(url: str, feed: Feed, offset: int, status: str, by: str = "sub") 
 def test_r13_who_waits_takes_only_what_the_golden_one_has_decided_to_the_end(
     feed: Feed, complete: Worker, chosen: Choose
 ) -> None:
-    def made(**fields: Any) -> Snapshot:
+    def made(**fields: Any) -> ContentSnapshot:
         return snapshot_of(complete.url, feed, **fields)
 
     made()
     made(subscriber="sub")
     made(subscriber="golden", told=())
-    made(subscriber="golden", told=(Told("main", 8, 0),))
-    made(subscriber="golden", told=(Told("other", 9, 0),))
+    made(subscriber="golden", told=(ReportedState("main", 8, 0),))
+    made(subscriber="golden", told=(ReportedState("other", 9, 0),))
     with pytest.raises(NoSnapshot, match=r"decided by golden .* archive && .* --subscriber golden"):
         chosen("golden")
-    decided = made(subscriber="golden", told=(Told("main", 9, 0),))
+    decided = made(subscriber="golden", told=(ReportedState("main", 9, 0),))
     assert chosen("golden") == decided
 
 
@@ -93,12 +93,12 @@ def test_a_removal_must_have_been_heard_of_whenever_the_snapshot_was_made(
 ) -> None:
     remembered(database_url, feed, 3, "SKIPPED")
     late = {"subscriber": "sub", "made_ms": 4_000_000_000_000}
-    snapshot_of(complete.url, feed, **late, told=(Told("main", 9, 1_700_000_000_122),))
-    snapshot_of(complete.url, feed, **late, told=(Told("other", 9, 1_700_000_000_123),))
+    snapshot_of(complete.url, feed, **late, told=(ReportedState("main", 9, 1_700_000_000_122),))
+    snapshot_of(complete.url, feed, **late, told=(ReportedState("other", 9, 1_700_000_000_123),))
     with pytest.raises(NoSnapshot, match="knows of the last removal here"):
         chosen()
     heard = snapshot_of(
-        complete.url, feed, subscriber="sub", told=(Told("main", -1, 1_700_000_000_123),)
+        complete.url, feed, subscriber="sub", told=(ReportedState("main", -1, 1_700_000_000_123),)
     )
     assert chosen() == heard
 

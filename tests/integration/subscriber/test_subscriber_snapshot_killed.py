@@ -1,9 +1,9 @@
-"""A load that is killed or paused in the middle leaves nothing half there (S1, U4)."""
+"""A load that is killed or paused in the middle leaves nothing half there."""
 
 import pytest
 
 from tests.harness.feed import Feed, page
-from tests.harness.processes import Room, Rooms
+from tests.harness.processes import Program, Programs
 from tests.harness.snapshots import snapshot_of
 from tests.harness.subscriber import content_of, position_of, rows_of
 from tests.harness.waiting import eventually
@@ -15,7 +15,7 @@ from tests.integration.subscriber.test_subscriber_processes import (
 )
 from tests.integration.subscriber.test_subscriber_program import imported, running
 from tests.integration.subscriber.test_subscriber_snapshot import hash_of
-from tests.integration.subscriber.test_subscriber_snapshot_lanes import (
+from tests.integration.subscriber.test_subscriber_snapshot_subscriptions import (
     BOTH,
     complete,
     complete_database,
@@ -39,21 +39,21 @@ def prepared(journal_feed: Feed, complete_url: str) -> int:
     return offset
 
 
-def started(programs: Rooms, url: str) -> Room:
-    room = programs.subscriber(
+def started(programs: Programs, url: str) -> Program:
+    program = programs.subscriber(
         "sub", url, publisher_agents="main,other", start="snapshot", lease_s=1
     )
-    room.start()
-    return room
+    program.start()
+    return program
 
 
-def test_s1_killed_in_the_middle_of_a_load_nothing_is_half_there(
-    programs: Rooms, journal_feed: Feed, prepared: int, database_url: str, complete_url: str
+def test_killed_in_the_middle_of_a_load_nothing_is_half_there(
+    programs: Programs, journal_feed: Feed, prepared: int, database_url: str, complete_url: str
 ) -> None:
     with running(journal_feed, database_url, publisher_agents=("old",)) as first:
         imported(first, journal_feed.add(page("/main/n1", 99), agent="old"), "old")
     before, old = content_of(database_url), position_of(database_url, "old")
-    room = programs.subscriber(
+    program = programs.subscriber(
         "sub", database_url, publisher_agents="main,other", start="snapshot", lease_s=1
     )
     for statement in (
@@ -64,14 +64,14 @@ def test_s1_killed_in_the_middle_of_a_load_nothing_is_half_there(
         "SELECT FROM bookkeeping.lane_control WHERE publisher_agent = 'other' FOR UPDATE",
     ):
         with held(database_url, statement):
-            room.start()
+            program.start()
             eventually(lambda: session_that_waits(database_url) is not None, what=statement)
             assert content_of(database_url) == before
-            room.kill()
+            program.kill()
         assert content_of(database_url) == before
         assert position_of(database_url, "old") == old
         assert rows_of(database_url, "SELECT count(*) FROM bookkeeping.position") == [(1,)]
-    room.start()
+    program.start()
     last = journal_feed.add(page("/main/after"))
     for agent in BOTH:
         reached_by(database_url, agent, last)
@@ -90,8 +90,8 @@ def reached_by(url: str, agent: str, offset: int) -> None:
     eventually(there, what=f"{agent} reaches {offset}")
 
 
-def test_u4_a_worker_paused_in_a_load_is_replaced_and_changes_nothing_later(
-    programs: Rooms, journal_feed: Feed, prepared: int, database_url: str, complete_url: str
+def test_a_worker_paused_in_a_load_is_replaced_and_changes_nothing_later(
+    programs: Programs, journal_feed: Feed, prepared: int, database_url: str, complete_url: str
 ) -> None:
     paused = started(programs, database_url)
     with occupied(database_url, "/other/n3"):

@@ -9,7 +9,7 @@ import pytest
 from packhorse.packages.compression import compress
 from packhorse.packages.format import write_nodes
 from packhorse.snapshots.parts import read_part
-from packhorse.snapshots.snapshot import MANIFESTS, Snapshot
+from packhorse.snapshots.snapshot import MANIFESTS, ContentSnapshot
 from packhorse.snapshots.store import publish
 from tests.harness.feed import TOPICS, Feed, bad_page, page
 from tests.harness.snapshots import a_snapshot, snapshot_of, write_parts
@@ -65,11 +65,11 @@ def test_r24_a_snapshot_that_the_journal_does_not_continue_is_not_used(
     assert rows_of(database_url, "SELECT FROM bookkeeping.position") == []
 
 
-def lose_a_part(feed: Feed, snapshot: Snapshot) -> None:
+def lose_a_part(feed: Feed, snapshot: ContentSnapshot) -> None:
     feed.blobs.delete(snapshot.parts[-1].key)
 
 
-def spoil_a_part(feed: Feed, snapshot: Snapshot) -> None:
+def spoil_a_part(feed: Feed, snapshot: ContentSnapshot) -> None:
     """Replace the last part by one of the same nodes but one."""
     part = snapshot.parts[-1]
     nodes = list(read_part(part, feed.blobs))
@@ -78,7 +78,7 @@ def spoil_a_part(feed: Feed, snapshot: Snapshot) -> None:
     feed.blobs.put(part.key, [compress(b"".join(write_nodes(changed)))])
 
 
-def cut_a_part(feed: Feed, snapshot: Snapshot) -> None:
+def cut_a_part(feed: Feed, snapshot: ContentSnapshot) -> None:
     part = snapshot.parts[-1]
     data = b"".join(feed.blobs.get(part.key))
     feed.blobs.delete(part.key)
@@ -87,7 +87,10 @@ def cut_a_part(feed: Feed, snapshot: Snapshot) -> None:
 
 @pytest.mark.parametrize("damage", [lose_a_part, spoil_a_part, cut_a_part])
 def test_r30_a_damaged_snapshot_changes_nothing_and_another_one_serves(
-    feed: Feed, database_url: str, complete: Complete, damage: Callable[[Feed, Snapshot], None]
+    feed: Feed,
+    database_url: str,
+    complete: Complete,
+    damage: Callable[[Feed, ContentSnapshot], None],
 ) -> None:
     with running(feed, database_url) as first:
         imported(first, feed.add(page("/kept")))

@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from packhorse.wire.messages import Action, LaneState, Status, StatusMessage
-from packhorse_services.subscriber.assembly import Subscriber
+from packhorse.wire.messages import Action, Status, StatusMessage, SubscriptionState
+from packhorse_services.subscriber.assembly import SubscriberProgram
 from tests.harness.feed import TOPICS, Feed, page
 from tests.harness.journals import eventually
 from tests.harness.postgres import Databases
@@ -18,7 +18,7 @@ from tests.harness.subscriber import (
     rows_of,
 )
 from tests.integration.subscriber.conftest import empty
-from tests.integration.subscriber.test_subscriber_program import imported, lane, running
+from tests.integration.subscriber.test_subscriber_program import imported, running, subscription
 
 
 @pytest.fixture(scope="session")
@@ -42,34 +42,43 @@ def journal_url(request: pytest.FixtureRequest) -> str:
     return databases.new("journal")
 
 
-def golden(feed: Feed, url: str, **options: Any) -> AbstractContextManager[Subscriber]:
+def golden(feed: Feed, url: str, **options: Any) -> AbstractContextManager[SubscriberProgram]:
     return running(feed, url, **{"subscriber": "golden", **options})
 
 
-def waiting(feed: Feed, url: str, **options: Any) -> AbstractContextManager[Subscriber]:
+def waiting(feed: Feed, url: str, **options: Any) -> AbstractContextManager[SubscriberProgram]:
     return running(feed, url, **{"subscriber": "late", "wait_for": "golden", **options})
 
 
-def waits(subscriber: Subscriber, because: str) -> None:
+def waits(subscriber: SubscriberProgram, because: str) -> None:
     def told() -> bool:
-        state = lane(subscriber)
-        return state.state is LaneState.WAITING_FOR_SUBSCRIBER and because in state.last_error
+        state = subscription(subscriber)
+        return (
+            state.state is SubscriptionState.WAITING_FOR_SUBSCRIBER and because in state.last_error
+        )
 
     eventually(told, f"it waits: {because}")
+
+
+WAITING = (SubscriptionState.WAITING_FOR_SUBSCRIBER, 0)
+
+
+def announced(feed: Feed) -> tuple[SubscriptionState, int]:
+    state = feed.announcements()[-1].states[0]
+    return state.state, state.retries
 
 
 def told_by(feed: Feed, name: str) -> list[StatusMessage]:
     return [status for status in feed.statuses() if status.subscriber == name]
 
 
-def test_p11_nothing_is_imported_before_the_golden_one_has_it(
+def test_nothing_is_imported_before_the_golden_one_has_it(
     feed: Feed, database_url: str, golden_url: str
 ) -> None:
     last = [feed.add(page(f"/n{number}")) for number in range(50)][-1]
     with waiting(feed, database_url) as late:
         waits(late, "golden, which has not announced itself")
-        announced = feed.announcements()[-1].states[0]
-        assert (announced.state, announced.retries) == (LaneState.WAITING_FOR_SUBSCRIBER, 0)
+        eventually(lambda: announced(feed) == WAITING, "the newest announcement says so")
         assert content_of(database_url) == {}
         with golden(feed, golden_url):
             imported(late, last)
@@ -88,7 +97,7 @@ def test_p11_nothing_is_imported_before_the_golden_one_has_it(
 
 
 @pytest.mark.parametrize("editable", [True, False])
-def test_p7_what_the_golden_one_gave_up_is_skipped_and_told(
+def test_what_the_golden_one_gave_up_is_skipped_and_told(
     feed: Feed, database_url: str, golden_url: str, editable: bool
 ) -> None:
     good = [feed.add(page(f"/n{number}")) for number in range(3)]
@@ -118,7 +127,9 @@ def test_what_was_cleared_at_the_golden_one_is_skipped(
     with golden(feed, golden_url) as gold, waiting(feed, database_url) as late:
         imported(late, first)
         blocked = [feed.bad(), feed.add(page("/cleared"))]
-        eventually(lambda: lane(gold).state is LaneState.BLOCKED, "golden is blocked")
+        eventually(
+            lambda: subscription(gold).state is SubscriptionState.BLOCKED, "golden is blocked"
+        )
         waits(late, f"offset {blocked[0]}, which is BLOCKED: ")
         feed.clear("golden", blocked[-1])
         imported(late, feed.add(page("/after")))
@@ -133,8 +144,8 @@ def test_r19_a_clear_ends_the_wait_and_so_does_the_end(feed: Feed, database_url:
         feed.clear("late", first)
         imported(late, first)
         waits(late, "golden")
-        assert lane(late).offset < second
-    assert lane(late).state is not LaneState.WAITING_FOR_SUBSCRIBER
+        assert subscription(late).offset < second
+    assert subscription(late).state is not SubscriptionState.WAITING_FOR_SUBSCRIBER
     assert content_of(database_url) == {}
     assert [(s.offset, s.status) for s in feed.statuses()] == [(first, Status.REMOVED)]
 
@@ -192,7 +203,7 @@ def test_decisions_survive_restarts_of_both(feed: Feed, database_url: str, golde
     assert_is_the_fold(golden_url, feed, removed=bad)
 
 
-def test_a_lane_that_waits_holds_up_no_other(
+def test_a_subscription_that_waits_holds_up_no_other(
     feed: Feed, database_url: str, golden_url: str
 ) -> None:
     both = {"publisher_agents": ("main", "other")}
@@ -201,5 +212,5 @@ def test_a_lane_that_waits_holds_up_no_other(
         with waiting(feed, database_url, **both) as late:
             imported(late, last, "other")
             waits(late, "does not follow main")
-            assert lane(late).offset < stays
+            assert subscription(late).offset < stays
     assert set(content_of(database_url)) == {"/goes"}

@@ -88,11 +88,12 @@ def test_a_database_that_is_away_is_asked_again(databases: Databases) -> None:
     name = url.rpartition("/")[2].partition("?")[0]
     remotes = SqlRemoteClusters(url)
     assert remotes.clusters() == ()
+    assert remotes.is_fresh()
     with psycopg.connect(databases.server.url(), autocommit=True) as server:
-        server.execute(
-            "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE datname = %s", (name,)
-        )
-    with pytest.raises(StoreUnavailable):
-        remotes.clusters()
+        server.execute(f'ALTER DATABASE "{name}" RENAME TO "{name}_away"')
+        with pytest.raises(StoreUnavailable):
+            remotes.clusters()
+        assert not remotes.is_fresh()
+        server.execute(f'ALTER DATABASE "{name}_away" RENAME TO "{name}"')
     assert remotes.clusters() == ()
     remotes.close()

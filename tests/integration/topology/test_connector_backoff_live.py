@@ -1,7 +1,7 @@
 """Back-off between running clusters: it grows in calm, both sides know, and a change ends it."""
 
 from packhorse.topology.announcement_store import Peer
-from packhorse_services.topology.connectors.states import State
+from packhorse_services.topology.connectors.states import ConnectorPhase
 from tests.harness.postgres import Databases
 from tests.harness.topology.clusters import Cluster, cluster, running, until_known
 from tests.harness.waiting import eventually
@@ -30,7 +30,7 @@ def test_calm_makes_it_grow_and_a_change_on_either_side_takes_it_back(databases:
             eventually(lambda: _interval(two) == _LONGEST_S, timeout=_GROWN_S, what="it has grown")
             changed.topology.change(cluster(name, f"{name}-1", seen="changed"))
             eventually(lambda: _interval(two) < _LONGEST_S, interval=0.01, what="it is back")
-            assert two.states() == [State.CONNECTED]
+            assert two.states() == [ConnectorPhase.CONNECTED]
 
 
 def test_the_peer_waits_longer_for_a_connector_that_backs_off(databases: Databases) -> None:
@@ -84,7 +84,7 @@ def test_both_may_connect_to_each_other(databases: Databases) -> None:
             urls=(two.url,),
         )
         with running(back):
-            eventually(lambda: back.states() == [State.CONNECTED])
+            eventually(lambda: back.states() == [ConnectorPhase.CONNECTED])
             assert one.remotes() == ["two"]
             assert two.remotes() == ["one"]
         until_known(one, ["two"])

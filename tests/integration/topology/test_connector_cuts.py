@@ -8,7 +8,7 @@ from sqlalchemy.engine import make_url
 from packhorse.topology import patience
 from packhorse.topology.membership import StoreUnavailable
 from packhorse.topology.remote_clusters import SqlRemoteClusters
-from packhorse_services.topology.connectors.states import State
+from packhorse_services.topology.connectors.states import ConnectorPhase
 from tests.harness.cutting_proxy import CuttingProxy, cutting_proxy
 from tests.harness.postgres import Databases
 from tests.harness.topology.clusters import Cluster, running, until_known
@@ -51,7 +51,7 @@ def test_a_connector_goes_on_when_the_network_is_back(
     with running(one, two):
         until_known(one, ["two"])
         proxy.cut()
-        eventually(lambda: connector.outcome().state is State.FAILED)
+        eventually(lambda: connector.outcome().state is ConnectorPhase.FAILED)
         assert connector.outcome().reason == "the own database is away"
         until_known(one, [])
         proxy.heal()

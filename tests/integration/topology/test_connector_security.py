@@ -1,8 +1,9 @@
-"""What a cluster takes from the network: signed, new, in time, in bounds (M10)."""
+"""What a cluster takes from the network: signed, new, in time, in bounds."""
 
 import contextlib
 import gzip
 import json
+import socket
 import time
 import tracemalloc
 from collections.abc import Iterator
@@ -13,13 +14,13 @@ import psycopg
 import pytest
 
 from packhorse.topology.connector_keys import KEY_TTL_S
-from packhorse.topology.rejection import Reason
-from packhorse.topology.signing import Request
+from packhorse.topology.rejection import RejectionReason
+from packhorse.topology.signing import SignedRequest
 from packhorse_services.topology.connectors.coding import JSON, MAX_WIRE_BYTES
-from packhorse_services.topology.connectors.states import State
+from packhorse_services.topology.connectors.states import ConnectorPhase
 from tests.harness.postgres import Databases
 from tests.harness.topology.clusters import Cluster, cluster, running
-from tests.harness.topology.forgeries import forgeries, sent
+from tests.harness.topology.forgeries import OTHER_KEYS, forgeries, sent
 from tests.harness.topology.strangers import KEYS, Stranger, rejected
 from tests.harness.waiting import eventually
 
@@ -47,32 +48,32 @@ def test_a_signed_announcement_is_answered_with_a_signed_one(peer: Cluster, far:
     assert peer.remotes() == ["far"]
 
 
-def test_m10_forgeries_get_401_and_are_counted(peer: Cluster, far: Stranger) -> None:
+def test_forgeries_get_401_and_are_counted(peer: Cluster, far: Stranger) -> None:
     for name, forged, reason in forgeries(far.signed()):
         if forged.target != far.signed().target and "?" not in forged.target:
             continue  # another path is another instance, or no route at all: see below
-        before = rejected(Reason.MALFORMED if "?" in forged.target else reason)
+        before = rejected(RejectionReason.MALFORMED if "?" in forged.target else reason)
         answer = far.send(forged)
         assert answer.status_code == 401, name
         assert answer.headers["www-authenticate"].startswith("Signature"), name
-        after = rejected(Reason.MALFORMED if "?" in forged.target else reason)
+        after = rejected(RejectionReason.MALFORMED if "?" in forged.target else reason)
         assert after == before + 1, name
     assert peer.remotes() == []
 
 
-def test_m10_another_instances_url_is_not_for_this_key(peer: Cluster, far: Stranger) -> None:
-    before = rejected(Reason.FOREIGN)
+def test_another_instances_url_is_not_for_this_key(peer: Cluster, far: Stranger) -> None:
+    before = rejected(RejectionReason.FOREIGN)
     other = far.signed()
     answer = far.send(replace(other, target=other.target.replace("far-1", "far-2")))
-    assert (answer.status_code, rejected(Reason.FOREIGN)) == (401, before + 1)
+    assert (answer.status_code, rejected(RejectionReason.FOREIGN)) == (401, before + 1)
 
 
-def test_m10_a_replay_is_refused_also_by_another_instance_and_after_a_restart(
+def test_a_replay_is_refused_also_by_another_instance_and_after_a_restart(
     peer: Cluster, far: Stranger
 ) -> None:
     taken = far.signed()
     assert far.send(taken).status_code == 200
-    before = rejected(Reason.REPLAY)
+    before = rejected(RejectionReason.REPLAY)
     assert far.send(taken).status_code == 401
     restarted = Cluster("one", peer.database_url, public_url=f"{peer.url}/topology/connectors")
     with running(restarted):
@@ -80,15 +81,15 @@ def test_m10_a_replay_is_refused_also_by_another_instance_and_after_a_restart(
         assert other.send(taken).status_code == 401
         assert other.send(far.signed()).status_code == 200
         other.close()
-    assert rejected(Reason.REPLAY) == before + 2
+    assert rejected(RejectionReason.REPLAY) == before + 2
 
 
-def test_m10_old_and_future_requests_are_refused(peer: Cluster, far: Stranger) -> None:
+def test_old_and_future_requests_are_refused(peer: Cluster, far: Stranger) -> None:
     now = time.time()
     cases = {
-        now - 120: Reason.EXPIRED,
-        now - 2 * KEY_TTL_S: Reason.EXPIRED,
-        now + 60: Reason.FUTURE,
+        now - 120: RejectionReason.EXPIRED,
+        now - 2 * KEY_TTL_S: RejectionReason.EXPIRED,
+        now + 60: RejectionReason.FUTURE,
     }
     for at, reason in cases.items():
         before = rejected(reason)
@@ -97,7 +98,7 @@ def test_m10_old_and_future_requests_are_refused(peer: Cluster, far: Stranger) -
     assert peer.remotes() == []
 
 
-def test_m10_a_foreign_delete_removes_nothing(peer: Cluster, far: Stranger) -> None:
+def test_a_foreign_delete_removes_nothing(peer: Cluster, far: Stranger) -> None:
     assert far.send(far.signed()).status_code == 200
     thief = Stranger(peer, "thief")
     own = thief.signed(method="DELETE")
@@ -122,6 +123,16 @@ def test_a_large_body_is_refused_before_it_is_read(far: Stranger) -> None:
         assert far.send(unsigned).status_code == 401
 
 
+def test_nobody_waits_for_the_body_of_a_wrong_signature(peer: Cluster, far: Stranger) -> None:
+    """Whoever reaches the port could otherwise hold the places of those who have the key."""
+    wrong = sent(far.request(), b"", time.time(), OTHER_KEYS)
+    lines = [f"PUT {wrong.target} HTTP/1.1", f"host: {wrong.authority}", "content-length: 500000"]
+    head = "\r\n".join([*lines, *(f"{name}: {value}" for name, value in wrong.headers), "", "a"])
+    with socket.create_connection(("127.0.0.1", peer.port), timeout=120) as slow:
+        slow.sendall(head.encode())
+        assert slow.recv(12) == b"HTTP/1.1 401"
+
+
 def test_a_bomb_is_refused_in_flat_memory(far: Stranger) -> None:
     bomb = far.signed(gzip.compress(b" " * 200_000_000, 9), content_encoding="gzip")
     tracemalloc.start()
@@ -144,9 +155,9 @@ def test_a_bomb_is_refused_in_flat_memory(far: Stranger) -> None:
     ids=["cut off", "two in one", "not compressed", "of another kind", "of another type"],
 )
 def test_other_codings_are_refused(far: Stranger, body: bytes, headers: dict[str, str]) -> None:
-    before = rejected(Reason.ANNOUNCEMENT)
+    before = rejected(RejectionReason.ANNOUNCEMENT)
     assert far.send(far.signed(body, **headers)).status_code == 415
-    assert rejected(Reason.ANNOUNCEMENT) == before + 1
+    assert rejected(RejectionReason.ANNOUNCEMENT) == before + 1
 
 
 def test_gzip_is_taken_and_given(peer: Cluster, far: Stranger) -> None:
@@ -166,9 +177,9 @@ def test_who_is_not_on_the_allow_list_gets_404(
 ) -> None:
     one = Cluster("one", databases.new(), allow=("10.0.0.0/8",), **signing)
     with running(one):
-        before, far = rejected(Reason.UNTRUSTED), Stranger(one)
+        before, far = rejected(RejectionReason.UNTRUSTED), Stranger(one)
         assert far.send(far.signed()).status_code == 404
-        assert rejected(Reason.UNTRUSTED) == before + 1
+        assert rejected(RejectionReason.UNTRUSTED) == before + 1
         far.close()
 
 
@@ -177,7 +188,7 @@ def test_behind_a_proxy_the_public_url_is_what_is_signed(databases: Databases) -
     with running(one):
         far = Stranger(one)
         inside = far.signed()
-        plain = Request("PUT", "public.example", "/far/away/far-1", {"content-type": JSON})
+        plain = SignedRequest("PUT", "public.example", "/far/away/far-1", {"content-type": JSON})
         outside = sent(plain, inside.body, time.time(), KEYS)
         passed_on = replace(outside, authority="inside.example", target=inside.target)
         assert far.send(passed_on).status_code == 200
@@ -190,10 +201,10 @@ def test_an_encrypted_cluster_takes_nothing_plain(databases: Databases) -> None:
     two = Cluster("two", databases.new(), urls=(one.url,))
     with running(one, two):
         far = Stranger(one)
-        before = rejected(Reason.SEAL)
+        before = rejected(RejectionReason.SEAL)
         assert far.send(far.signed()).status_code == 401
-        assert rejected(Reason.SEAL) > before
-        eventually(lambda: two.states() == [State.FAILED])
+        assert rejected(RejectionReason.SEAL) > before
+        eventually(lambda: two.states() == [ConnectorPhase.FAILED])
         far.close()
 
 

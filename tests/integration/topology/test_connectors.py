@@ -4,8 +4,8 @@ from socket import create_server
 
 import pytest
 
-from packhorse_services.cli.ports import free_port, free_ports
-from packhorse_services.topology.connectors.states import State
+from packhorse_services.cli.stack.ports import free_port, free_ports
+from packhorse_services.topology.connectors.states import ConnectorPhase
 from tests.harness.postgres import Databases
 from tests.harness.topology.clusters import Cluster, cluster, running, until_known
 from tests.harness.waiting import eventually
@@ -20,7 +20,7 @@ def test_two_clusters_know_each_other_by_one_connector(
     with running(one, two):
         until_known(one, ["two"])
         until_known(two, ["one"])
-        assert two.states() == [State.CONNECTED]
+        assert two.states() == [ConnectorPhase.CONNECTED]
         [seen] = one.assembled.connectors.states()
         assert (seen.direction, seen.instance_id, seen.address) == ("in", "two-1", "127.0.0.1")
 
@@ -69,7 +69,7 @@ def test_a_cluster_that_dies_is_forgotten_after_the_time_out(databases: Database
     with running(one, two):
         until_known(two, ["one"])
         one.stop_serving()  # says no goodbye
-        eventually(lambda: two.states() == [State.FAILED])
+        eventually(lambda: two.states() == [ConnectorPhase.FAILED])
         until_known(two, [])
 
 
@@ -80,11 +80,13 @@ def test_a_dead_peer_delays_nobody(databases: Databases) -> None:
         two = Cluster("two", databases.new(), urls=(*dead, one.url), read_timeout_s=60.0)
         with running(one, two):
             until_known(two, ["one"])
-            expected = [State.WAITING, State.FAILED, State.CONNECTED]
+            expected = [ConnectorPhase.WAITING, ConnectorPhase.FAILED, ConnectorPhase.CONNECTED]
             eventually(lambda: two.states() == expected)
             one.topology.change(cluster("one", "one-1", "one-2"))
             eventually(lambda: len(two.remote("one").instances) == 2)
-            assert two.states()[0] is State.WAITING, "the first peer still holds its thread"
+            assert two.states()[0] is ConnectorPhase.WAITING, (
+                "the first peer still holds its thread"
+            )
 
 
 def test_a_second_url_of_a_cluster_stands_by_and_steps_in(databases: Databases) -> None:
@@ -94,9 +96,9 @@ def test_a_second_url_of_a_cluster_stands_by_and_steps_in(databases: Databases) 
     second = Cluster("one", shared, instance="one-2", own=own)
     two = Cluster("two", databases.new(), urls=(first.url, second.url), timeout_s=4.0)
     with running(first, second, two):
-        eventually(lambda: two.states() == [State.CONNECTED, State.STANDBY])
+        eventually(lambda: two.states() == [ConnectorPhase.CONNECTED, ConnectorPhase.STANDBY])
         first.stop_serving()
-        eventually(lambda: two.states() == [State.FAILED, State.CONNECTED])
+        eventually(lambda: two.states() == [ConnectorPhase.FAILED, ConnectorPhase.CONNECTED])
         assert two.remotes() == ["one"]
 
 
@@ -129,7 +131,7 @@ def test_a_connector_into_the_own_cluster_is_a_loop(databases: Databases) -> Non
     first = Cluster("one", shared, instance="one-1", own=own)
     second = Cluster("one", shared, instance="one-2", own=own, urls=(first.url,))
     with running(first, second):
-        eventually(lambda: second.states() == [State.LOOP])
+        eventually(lambda: second.states() == [ConnectorPhase.LOOP])
         assert first.remotes() == second.remotes() == []
 
 
@@ -137,7 +139,7 @@ def test_another_shared_key_connects_nobody(databases: Databases) -> None:
     one = Cluster("one", databases.new())
     two = Cluster("two", databases.new(), urls=(one.url,), shared_keys=("another" * 8,))
     with running(one, two):
-        eventually(lambda: two.states() == [State.FAILED])
+        eventually(lambda: two.states() == [ConnectorPhase.FAILED])
         [state] = two.outgoing()
         assert "401" in state.reason
         assert one.remotes() == two.remotes() == []

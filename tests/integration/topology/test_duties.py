@@ -279,6 +279,7 @@ def look_only(token: Token, connection: Connection) -> None:
         raise NotLeader("")
 
 
+@pytest.mark.proof
 def test_a_check_that_only_looks_is_caught(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(Token, "check", look_only)
     with pytest.raises((AssertionError, pytest.fail.Exception)):

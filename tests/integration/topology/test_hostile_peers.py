@@ -6,7 +6,7 @@ import pytest
 
 from packhorse.topology import signing
 from packhorse.topology.announcements import Announcement, encode
-from packhorse_services.topology.connectors.states import State
+from packhorse_services.topology.connectors.states import ConnectorPhase
 from tests.harness.postgres import Databases
 from tests.harness.topology.clusters import Cluster, cluster, running, until_known
 from tests.harness.topology.hostile_peer import Answer, HostilePeer, serving, signed
@@ -17,14 +17,14 @@ OURS = encode(Announcement("evil-1", cluster("two", "evil-1")))
 OUR_INSTANCE = encode(Announcement("evil-1", cluster("evil", "evil-1", "two-1")))
 JSON = {"content-type": "application/json"}
 
-Asked = Callable[[signing.Request], Answer]
+Asked = Callable[[signing.SignedRequest], Answer]
 
 
 def _replayed() -> Asked:
     """Answers everything with the right answer to the first request."""
     first: list[Answer] = []
 
-    def answer(request: signing.Request) -> Answer:
+    def answer(request: signing.SignedRequest) -> Answer:
         if not first:
             first.append(signed(request, EVIL))
             return Answer(503)
@@ -33,13 +33,13 @@ def _replayed() -> Asked:
     return answer
 
 
-def _of_other_status(request: signing.Request) -> Answer:
+def _of_other_status(request: signing.SignedRequest) -> Answer:
     answer = signed(request, EVIL)
     return Answer(201, answer.headers, answer.body)
 
 
 def _with(name: str, value: str) -> Asked:
-    def answer(request: signing.Request) -> Answer:
+    def answer(request: signing.SignedRequest) -> Answer:
         found = signed(request, EVIL)
         return Answer(200, {**found.headers, name: value}, found.body)
 
@@ -60,7 +60,7 @@ HOSTILE: dict[str, tuple[Asked, str]] = {
         lambda request: signed(request, EVIL, instance="evil-2"),
         "another instance",
     ),
-    "no announcement": (lambda request: signed(request, b"[]"), "valid dictionary"),
+    "no announcement": (lambda request: signed(request, b"[]"), "must be a dictionary"),
     "our cluster": (lambda request: signed(request, OURS), "which is ours"),
     "our instance": (
         lambda request: signed(request, OUR_INSTANCE),
@@ -88,7 +88,7 @@ def test_a_hostile_answer_is_not_believed(shared: str, name: str) -> None:
         with running(two):
             eventually(lambda: two.outgoing()[0].reason and len(evil.requests) > 2)
             [state] = two.outgoing()
-            assert state.state is State.FAILED
+            assert state.state is ConnectorPhase.FAILED
             assert reason in state.reason
             assert state.reason.isprintable()
             assert two.remotes() == []
@@ -101,7 +101,7 @@ def test_beside_a_hostile_peer_others_are_heard(databases: Databases) -> None:
         two = Cluster("two", databases.new(), urls=(evil.url, one.url))
         with running(one, two):
             until_known(two, ["one"])
-            eventually(lambda: two.states() == [State.FAILED, State.CONNECTED])
+            eventually(lambda: two.states() == [ConnectorPhase.FAILED, ConnectorPhase.CONNECTED])
 
 
 def test_user_and_password_are_sent_and_never_shown(databases: Databases) -> None:
@@ -119,7 +119,7 @@ def test_user_and_password_are_sent_and_never_shown(databases: Databases) -> Non
 def test_what_is_sent_encrypted_can_not_be_read(databases: Databases) -> None:
     seen: list[str] = []
 
-    def answer(request: signing.Request) -> Answer:
+    def answer(request: signing.SignedRequest) -> Answer:
         seen.append(request.headers["content-type"])
         return Answer(503)
 

@@ -12,6 +12,7 @@ from psycopg import Connection
 
 from packhorse.topology.lease.sql import SqlLeaseStore
 from packhorse.topology.lease.store import ClusterState, Incarnation, LeaseStore, Pulse, Renewal
+from tests.harness.depth import examples
 from tests.harness.postgres import Databases
 from tests.harness.topology.lease_memory import LeaseMemory
 
@@ -100,7 +101,9 @@ FIRST, SECOND = Incarnation("a", "first run"), Incarnation("a", "second run")
 @given(steps=STEPS)
 @example(steps=[("join", FIRST, 0, None), ("pass", FIRST, 11, None), ("join", SECOND, 0, None)])
 @settings(
-    max_examples=40, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
+    max_examples=examples(40),
+    deadline=None,
+    suppress_health_check=[HealthCheck.function_scoped_fixture],
 )
 def test_both_say_the_same(both: Both, steps: list[Step]) -> None:
     both.begin()
@@ -109,6 +112,7 @@ def test_both_say_the_same(both: Both, steps: list[Step]) -> None:
         assert memory == postgres, step
 
 
+@pytest.mark.proof
 def test_a_difference_is_caught(both: Both, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(LeaseMemory, "leave", lambda *_: None)
     with pytest.raises((AssertionError, ExceptionGroup)):

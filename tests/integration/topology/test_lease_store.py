@@ -12,7 +12,7 @@ import pytest
 
 from packhorse.topology.lease.member import LeaseMember
 from packhorse.topology.lease.sql import SqlLeaseStore
-from packhorse.topology.lease.store import Incarnation, Joining, Renewal, State
+from packhorse.topology.lease.store import Incarnation, InstanceState, JoinOutcome, Renewal
 from packhorse.topology.membership import StoreUnavailable
 from tests.harness.postgres import Databases, running_postgres
 from tests.harness.topology.driven import ids, step
@@ -33,7 +33,7 @@ def stores(url: str, *members: Incarnation, **options: float) -> Iterator[list[S
     opened = [SqlLeaseStore(url, patience_s=options.get("patience_s", 20.0)) for _ in members]
     try:
         for store, who in zip(opened, members, strict=True):
-            assert store.join(renewal(who)) is Joining.JOINED
+            assert store.join(renewal(who)) is JoinOutcome.JOINED
         yield opened
     finally:
         for store in opened:
@@ -68,7 +68,7 @@ def test_a_retirement_that_comes_during_the_renewal_spares_the_instance(
         blocked_by(database_url, other)
         other.commit()
         retired.result(60)
-        assert states(database_url) == {"a": State.ACTIVE, "b": State.ACTIVE}
+        assert states(database_url) == {"a": InstanceState.ACTIVE, "b": InstanceState.ACTIVE}
 
 
 def test_many_that_see_an_expiry_at_the_same_time_make_one_transition(
@@ -93,7 +93,7 @@ def test_many_that_see_an_expiry_at_the_same_time_make_one_transition(
     assert before is not None
     assert after is not None
     assert after.seq == before.seq + 1
-    assert states(database_url)["a"] is State.INACTIVE
+    assert states(database_url)["a"] is InstanceState.INACTIVE
 
 
 def test_many_that_join_at_the_same_time_get_different_places(
@@ -103,11 +103,11 @@ def test_many_that_join_at_the_same_time_get_different_places(
     opened = [SqlLeaseStore(database_url) for _ in names]
     start = threading.Barrier(len(names))
 
-    def join(store: SqlLeaseStore, name: str) -> Joining:
+    def join(store: SqlLeaseStore, name: str) -> JoinOutcome:
         start.wait(60)
         return store.join(renewal(Incarnation(name, "r")))
 
-    assert set(pool.map(join, opened, names)) == {Joining.JOINED}
+    assert set(pool.map(join, opened, names)) == {JoinOutcome.JOINED}
     seen = [store.look() for store in opened]
     for store in opened:
         store.close()
@@ -122,10 +122,10 @@ def test_a_judge_with_half_a_lease_left_retires_nobody(database_url: str) -> Non
         age(database_url, 11, "a")
         age(database_url, 5, "b")
         b.retire(B)
-        assert states(database_url)["a"] is State.ACTIVE
+        assert states(database_url)["a"] is InstanceState.ACTIVE
         b.renew(renewal(B))
         b.retire(B)
-        assert states(database_url)["a"] is State.INACTIVE
+        assert states(database_url)["a"] is InstanceState.INACTIVE
 
 
 def test_a_judge_that_was_retired_itself_retires_nobody(database_url: str) -> None:
@@ -134,7 +134,7 @@ def test_a_judge_that_was_retired_itself_retires_nobody(database_url: str) -> No
         c.retire(C)
         age(database_url, 11, "a")
         b.retire(B)
-        assert states(database_url)["a"] is State.ACTIVE
+        assert states(database_url)["a"] is InstanceState.ACTIVE
 
 
 def test_a_clock_that_was_set_back_is_made_good(database_url: str) -> None:
@@ -146,7 +146,7 @@ def test_a_clock_that_was_set_back_is_made_good(database_url: str) -> None:
         b.retire(B)
         age(database_url, 11, "a")
         b.retire(B)
-        assert states(database_url)["a"] is State.INACTIVE
+        assert states(database_url)["a"] is InstanceState.INACTIVE
 
 
 def test_the_last_acknowledgement_wakes_those_that_wait(
@@ -185,7 +185,7 @@ def test_a_session_that_does_not_get_its_role_is_not_used(
         for _ in range(2):
             with pytest.raises(StoreUnavailable, match="nobody"):
                 store.look()
-    assert store.join(renewal(A)) is Joining.JOINED
+    assert store.join(renewal(A)) is JoinOutcome.JOINED
     store.close()
 
 

@@ -6,8 +6,8 @@ from typing import Any
 import httpx
 import pytest
 
-from packhorse_services.topology.connectors.states import ConnectorState, State
-from packhorse_services.topology.schemas import ClusterViewDocument
+from packhorse_services.topology.connectors.states import ConnectorPhase, ConnectorState
+from packhorse_services.topology.http.schemas import ClusterViewDocument
 from tests.harness.topology.scripted import NoVotings, Scripted, cluster, scripted
 from tests.harness.topology.served import Served, served
 from tests.harness.waiting import eventually
@@ -169,7 +169,7 @@ def test_connectors_with_their_state_and_their_next_exchange(site: Site) -> None
     site.made.connectors.append(
         ConnectorState(
             direction="out",
-            state=State.FAILED,
+            state=ConnectorPhase.FAILED,
             url="http://peer.example/topology/connector",
             holder="me",
             instance_id="",

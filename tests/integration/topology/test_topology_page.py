@@ -8,9 +8,9 @@ import httpx
 import pytest
 from playwright.sync_api import Browser, expect
 
-from packhorse_services.topology.connectors.states import ConnectorState, State
+from packhorse_services.topology.connectors.states import ConnectorPhase, ConnectorState
+from packhorse_services.topology.http.schemas import ClusterViewDocument
 from packhorse_services.topology.page.routes import PAGES
-from packhorse_services.topology.schemas import ClusterViewDocument
 from tests.harness.browser import Tab, chromium, tab
 from tests.harness.topology.scripted import Scripted, cluster, scripted
 from tests.harness.topology.served import Served, served
@@ -34,7 +34,7 @@ NUMBERS = ClusterViewDocument(
 )
 FAILED = ConnectorState(
     direction="out",
-    state=State.FAILED,
+    state=ConnectorPhase.FAILED,
     url="http://peer.example/topology/connector",
     holder="me",
     instance_id="",
@@ -71,6 +71,7 @@ def signed_in(browser: Browser, site: Served, **context: Any) -> Iterator[Tab]:
         opened.page.fill("#token", "viewer")
         opened.page.click("main button")
         expect(opened.page.locator("h1")).to_have_text("Topology")
+        opened.page.wait_for_load_state()  # the style may come after the text
         yield opened
         assert opened.complaints == []
         assert opened.dialogs == []
@@ -120,6 +121,7 @@ def test_a_hostile_property_is_text(browser: Browser, site: Served, made: Script
         assert page.locator("main script, main img, main a").count() == 0
 
 
+@pytest.mark.proof
 def test_without_escaping_it_would_be_noticed_and_would_not_run(
     browser: Browser, site: Served, made: Scripted, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -277,6 +279,13 @@ def test_the_form_says_where_it_comes_from(
     answer = httpx.post(f"{site.url}/pages/sign-in", data=form, headers=headers, timeout=120)
     assert answer.status_code == status
     assert answer.headers.get("location", "/pages/topology") == "/pages/topology"
+
+
+def test_a_form_is_short(site: Served) -> None:
+    headers = {"Sec-Fetch-Site": "same-origin"}
+    form = {"token": "x" * 64 * 1024}
+    answer = httpx.post(f"{site.url}/pages/sign-in", data=form, headers=headers, timeout=120)
+    assert answer.status_code == 413
 
 
 def test_behind_an_encrypted_connection_the_cookie_is_for_such_only(site: Served) -> None:

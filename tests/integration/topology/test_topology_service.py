@@ -11,7 +11,7 @@ import httpx
 import pytest
 
 from tests.harness.postgres import Databases
-from tests.harness.processes import HEEDING, Room, Rooms, rooms
+from tests.harness.processes import HEEDING, Program, Programs, running_programs
 from tests.harness.sse import EventClient
 from tests.harness.waiting import eventually
 
@@ -25,8 +25,8 @@ WAIT_S = 180.0
 class Cluster:
     """Two topology services on one database."""
 
-    def __init__(self, made: Rooms, url: str, store: str) -> None:
-        self.rooms, self.store = made, store
+    def __init__(self, made: Programs, url: str, store: str) -> None:
+        self.programs, self.store = made, store
         self.one, self.two = (
             made.topology(
                 url, instance_id=name, topology_store=store, min_event_delay_s="0.1", **FAST[store]
@@ -40,24 +40,24 @@ class Cluster:
             what="both in one view",
         )
 
-    def ask(self, room: Room, method: str, path: str, **more: Any) -> httpx.Response:
-        headers = {"Authorization": f"Bearer {self.rooms.token}"}
-        return httpx.request(method, f"{room.url}{path}", headers=headers, timeout=120, **more)
+    def ask(self, program: Program, method: str, path: str, **more: Any) -> httpx.Response:
+        headers = {"Authorization": f"Bearer {self.programs.token}"}
+        return httpx.request(method, f"{program.url}{path}", headers=headers, timeout=120, **more)
 
-    def instances(self, room: Room) -> list[str]:
-        found = self.ask(room, "GET", "/topology").json()
+    def instances(self, program: Program) -> list[str]:
+        found = self.ask(program, "GET", "/topology").json()
         if not found["current"]:
             return []
         return [one["id"] for one in found["clusters"][0]["instances"]]
 
     def packhorse(self, *arguments: str) -> list[str]:
-        server = ("--server", self.one.url, "--token", self.rooms.token)
+        server = ("--server", self.one.url, "--token", self.programs.token)
         return [sys.executable, "-m", "packhorse_services.cli", *server, *arguments]
 
 
 @pytest.fixture(params=["lease", "voting"])
 def both(request: pytest.FixtureRequest, databases: Databases) -> Iterator[Cluster]:
-    with rooms("memory://unused") as made:
+    with running_programs("memory://unused") as made:
         yield Cluster(made, databases.new(), request.param)
 
 
@@ -79,7 +79,7 @@ def test_a_killed_leader_is_replaced_and_everybody_is_told(both: Cluster) -> Non
     leader, other = both.one, both.two
     if both.instances(both.one)[0] == "two":
         leader, other = both.two, both.one
-    client = EventClient(f"{other.url}/topology", both.rooms.token)
+    client = EventClient(f"{other.url}/topology", both.programs.token)
     try:
         client.until(lambda c: c.events("INIT"))
         leader.kill()
@@ -152,7 +152,7 @@ def test_the_command_line_shows_and_follows_it(both: Cluster) -> None:
 def test_the_page_is_there_with_its_style_and_its_script(both: Cluster) -> None:
     with httpx.Client(base_url=both.one.url, follow_redirects=True, timeout=120) as browser:
         assert "Sign in" in browser.get("/pages/topology").text
-        form = {"token": both.rooms.token}
+        form = {"token": both.programs.token}
         shown = browser.post("/pages/sign-in", data=form, headers={"Origin": both.one.url})
         assert shown.status_code == 200
         assert 'data-instance="two"' in shown.text

@@ -14,7 +14,7 @@ from packhorse.db.roles import act_as
 from packhorse.topology.leader import LeaderOnly, NotLeader
 from packhorse.topology.membership import StoreUnavailable
 from packhorse.topology.voting.member import VotingMember
-from packhorse.topology.voting.records import Member, Snapshot, Vote, Voting
+from packhorse.topology.voting.records import Member, StoreView, Vote, Voting
 from packhorse.topology.voting.sql import SqlVotingStore
 from packhorse.topology.voting.succession import VotingSuccession
 from tests.harness.postgres import Databases
@@ -82,7 +82,7 @@ def test_one_moment_is_read_with_everything_in_it(stores: Stores) -> None:
     store.propose(voting("v3", A, B, C, replaces="v2"))
     store.vote(Vote("v3", "c", False))
     seen = stores.open("other").read()
-    assert seen == Snapshot(
+    assert seen == StoreView(
         cluster_id=seen.cluster_id,
         heartbeats=(heartbeat(A, 7, "v1"),),
         votings=(voting("v3", A, B, C, replaces="v2"),),

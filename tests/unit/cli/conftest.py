@@ -2,7 +2,7 @@
 
 import pytest
 
-from packhorse_services.cli.data_directory import RunningStack
+from packhorse_services.cli.client.data_directory import RunningStack
 
 
 @pytest.fixture

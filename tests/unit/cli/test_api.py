@@ -6,8 +6,8 @@ from http.server import BaseHTTPRequestHandler
 
 import pytest
 
-from packhorse_services.cli.api import Api, CommandFailed, Exit
-from packhorse_services.cli.ports import free_port
+from packhorse_services.cli.client.api import Api, CommandFailed, Exit
+from packhorse_services.cli.stack.ports import free_port
 from tests.harness.answering import answering
 
 PROBLEM = {
@@ -22,6 +22,7 @@ ANSWERS: dict[str, tuple[int, dict[str, str], str]] = {
     "/missing": (404, {}, '{"title": "There is nothing here"}'),
     "/conflict": (409, {}, '{"title": "The request conflicts"}'),
     "/forbidden": (403, {}, '{"title": "The token does not allow this"}'),
+    "/unknown-caller": (401, {}, '{"title": "A valid token is needed"}'),
     "/away": (503, {"Retry-After": "2"}, '{"title": "Not available right now"}'),
     "/proxy": (502, {}, "<html>Bad gateway</html>"),
 }
@@ -64,6 +65,13 @@ def test_a_problem_says_what_to_do(url: str, path: str, code: Exit, says: str) -
         api.get(path)
     assert failed.value.code is code
     assert says in str(failed.value)
+
+
+def test_a_401_without_a_token_says_that_none_was_sent(url: str) -> None:
+    with Api(url, None) as api, pytest.raises(CommandFailed, match="No token was sent; name one"):
+        api.get("/unknown-caller")
+    with Api(url, "wrong") as api, pytest.raises(CommandFailed, match="Name a token that allows"):
+        api.get("/unknown-caller")
 
 
 def test_errors_that_are_shown_are_not_pointed_at(url: str) -> None:

@@ -5,9 +5,9 @@ from pathlib import Path
 
 import pytest
 
-from packhorse_services.cli import rooms
+from packhorse_services.cli import service_commands
 from packhorse_services.cli.app import run
-from packhorse_services.cli.connection import Connection
+from packhorse_services.cli.client.connection import Connection
 
 
 class Pipeline:
@@ -51,7 +51,7 @@ def test_the_pipeline_is_told_publisher_and_token_by_its_environment(
     code: int, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     pipeline = Pipeline(code)
-    monkeypatch.setattr(rooms, "pipeline", pipeline)
+    monkeypatch.setattr(service_commands, "pipeline", pipeline)
     before = ["--data", str(tmp_path), "--server", "http://author:1", "--token", "s3cret"]
     assert run([*before, "distribute", "--deep", "/a", "--bulk", "--id", "x"]) == code
     assert pipeline.arguments == ["bulk", "--deep", "/a", "--id", "x"]

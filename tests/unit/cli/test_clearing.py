@@ -6,7 +6,7 @@ import pytest
 import typer
 
 from packhorse_services.cli import clearing
-from packhorse_services.cli.api import CommandFailed
+from packhorse_services.cli.client.api import CommandFailed
 
 
 class Publisher:
@@ -28,6 +28,7 @@ class Publisher:
             "editable": True,
             "length": len(self.offsets) if self.known else None,
             "at_least": len(self.offsets) if self.known else 2,
+            "head": None,
             "entries": [{"offset": offset} for offset in self.offsets[start : start + 3]],
             "next": None if last else str(start + 3),
         }
@@ -48,7 +49,7 @@ def asked_for(
         return answer
 
     monkeypatch.setattr(typer, "confirm", confirm)
-    clearing.clear(publisher, "sub1", up_to, ask=True, wait_s=None)  # type: ignore[arg-type]
+    clearing.clear_packages(publisher, "sub1", up_to, ask=True, wait_s=None)  # type: ignore[arg-type]
     return questions[-1]
 
 

@@ -5,9 +5,9 @@ from pathlib import Path
 
 import pytest
 
-from packhorse_services.cli.api import CommandFailed, Exit
-from packhorse_services.cli.connection import Connection, read_token
-from packhorse_services.cli.data_directory import DataDirectory, RunningStack
+from packhorse_services.cli.client.api import CommandFailed, Exit
+from packhorse_services.cli.client.connection import Connection, read_token
+from packhorse_services.cli.client.data_directory import DataDirectory, RunningStack
 
 
 @pytest.fixture
@@ -27,6 +27,27 @@ def test_a_running_stack_needs_no_options(data: Path, stack: RunningStack) -> No
 
 def test_the_stack_s_token_goes_to_no_other_server(data: Path) -> None:
     assert Connection(data, server="http://elsewhere").token() is None
+    assert (
+        "http://elsewhere, which is none of the stack's"
+        in Connection(data, server="http://elsewhere").no_token()
+    )
+
+
+def test_the_stack_s_own_servers_get_its_token(data: Path, stack: RunningStack) -> None:
+    directory = DataDirectory(data)
+    with directory.claimed():
+        directory.publish(stack, {})
+        for server in (stack.content, stack.subscribers["sub1"], "http://localhost:1/"):
+            assert Connection(data, server=server).token() == "of-the-stack"
+        assert Connection(data, server="http://127.0.0.1:9").token() is None
+    assert Connection(data, server=stack.content).token() is None, "it runs no longer"
+
+
+def test_without_a_token_the_command_says_where_it_looked(tmp_path: Path) -> None:
+    connection = Connection(tmp_path / "none")
+    assert connection.token() is None
+    assert str(tmp_path / "none" / "tokens.json") in connection.no_token()
+    assert "packhorse up --data" in connection.no_token()
 
 
 def test_options_win(data: Path) -> None:

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from packhorse_services.cli.data_directory import (
+from packhorse_services.cli.client.data_directory import (
     DataDirectory,
     DataInUse,
     DataUnusable,
@@ -22,6 +22,21 @@ def test_a_folder_in_use_is_refused_and_says_by_whom(tmp_path: Path) -> None:
         second,
     ):
         pytest.fail("two supervisors on one folder")
+
+
+def test_a_glance_at_a_folder_in_use_says_the_same_and_makes_nothing(tmp_path: Path) -> None:
+    DataDirectory(tmp_path / "none").refuse_claimed()
+    assert not (tmp_path / "none").exists()
+    directory = DataDirectory(tmp_path / "data")
+    with directory.claimed(), pytest.raises(DataInUse, match=r"in use by process \d+; stop"):
+        DataDirectory(tmp_path / "data").refuse_claimed()
+    directory.refuse_claimed()
+
+
+def test_a_stack_that_is_starting_is_waited_for(tmp_path: Path) -> None:
+    directory = DataDirectory(tmp_path)
+    with directory.claimed(), pytest.raises(NotRunning, match="is starting or ending; try again"):
+        directory.running()
 
 
 def test_a_file_is_no_data_folder(tmp_path: Path) -> None:

@@ -4,8 +4,8 @@ from typing import Any
 
 import pytest
 
-from packhorse_services.cli import distribute
-from packhorse_services.cli.api import CommandFailed, Exit, NoAnswer, Refused
+from packhorse_services.cli.client.api import CommandFailed, Exit, NoAnswer, Refused
+from packhorse_services.cli.distribute import command
 
 
 class Publisher:
@@ -46,7 +46,7 @@ def document(state: str, **subscribers: str) -> dict[str, Any]:
 def test_a_request_without_an_answer_names_the_key_to_repeat_it_with(key: str | None) -> None:
     publisher = Publisher()
     with pytest.raises(CommandFailed) as failed:
-        distribute.request(publisher, {}, key)  # type: ignore[arg-type]
+        command.request(publisher, {}, key)  # type: ignore[arg-type]
     [headers] = publisher.sent
     assert f"--key {headers['Idempotency-Key']}" in str(failed.value)
     assert failed.value.code is Exit.TIMEOUT
@@ -58,10 +58,13 @@ def test_it_waits_for_all_that_live_and_names_the_others(
 ) -> None:
     publisher = Publisher(
         document("QUEUED", a="IMPORTED", b="RETRYING"),
-        document("DISTRIBUTED", a="IMPORTED", b="SKIPPED", c="QUEUED?"),
+        document("PARTLY_DISTRIBUTED", a="IMPORTED", b="SKIPPED", c="QUEUED?"),
     )
-    distribute.wait(publisher, "id", 60)  # type: ignore[arg-type]
-    assert "c is silent" in capsys.readouterr().err
+    command.await_distributed(publisher, "id", 60)  # type: ignore[arg-type]
+    told = capsys.readouterr().err
+    assert "c is silent" in told
+    assert "b did not import it" in told
+    assert "PARTLY_DISTRIBUTED" in told, "R31: it is not everywhere"
 
 
 AWAY = NoAnswer("nobody answers")
@@ -70,20 +73,26 @@ GONE = Refused("no such distribution", Exit.NOT_FOUND, status=404, kind="x", ret
 
 
 def test_a_publisher_that_is_away_meanwhile_ends_no_wait() -> None:
-    distribute.wait(Publisher(AWAY, STARTING, document("DISTRIBUTED")), "id", 60)  # type: ignore[arg-type]
+    command.await_distributed(Publisher(AWAY, STARTING, document("DISTRIBUTED")), "id", 60)  # type: ignore[arg-type]
     with pytest.raises(NoAnswer):
-        distribute.wait(Publisher(AWAY, AWAY), "id", 0)  # type: ignore[arg-type]
+        command.await_distributed(Publisher(AWAY, AWAY), "id", 0)  # type: ignore[arg-type]
     with pytest.raises(CommandFailed, match="no such distribution"):
-        distribute.wait(Publisher(GONE), "id", 60)  # type: ignore[arg-type]
+        command.await_distributed(Publisher(GONE), "id", 60)  # type: ignore[arg-type]
 
 
 def test_a_failure_ends_the_wait_at_once_and_time_does_too() -> None:
     failing = Publisher(document("QUEUED", a="REMOVED_FAILED", b="QUEUED"))
     with pytest.raises(CommandFailed, match="a: REMOVED_FAILED"):
-        distribute.wait(failing, "id", 60)  # type: ignore[arg-type]
+        command.await_distributed(failing, "id", 60)  # type: ignore[arg-type]
+    done = Publisher(document("PARTLY_DISTRIBUTED", a="REMOVED", b="IMPORTED"))
+    with pytest.raises(CommandFailed, match="a: REMOVED"):
+        command.await_distributed(done, "id", 60)  # type: ignore[arg-type]
+    done = Publisher(document("PARTLY_DISTRIBUTED", a="DUPLICATE", b="IMPORTED"))
+    with pytest.raises(CommandFailed, match="a: DUPLICATE"):
+        command.await_distributed(done, "id", 60)  # type: ignore[arg-type]
     slow = Publisher(document("QUEUED", a="QUEUED"), document("QUEUED", a="QUEUED"))
     with pytest.raises(CommandFailed, match="not everywhere after 0 s: a QUEUED") as failed:
-        distribute.wait(slow, "id", 0)  # type: ignore[arg-type]
+        command.await_distributed(slow, "id", 0)  # type: ignore[arg-type]
     assert failed.value.code is Exit.TIMEOUT
 
 
@@ -91,7 +100,7 @@ def test_who_is_not_waited_for_is_marked_and_a_reason_is_told() -> None:
     one = document("QUEUED", a="QUEUED?", b="QUEUED")
     one["subscribers"][1]["reason"] = "PAUSED"
     with pytest.raises(CommandFailed) as failed:
-        distribute.wait(Publisher(one, one), "id", 0)  # type: ignore[arg-type]
+        command.await_distributed(Publisher(one, one), "id", 0)  # type: ignore[arg-type]
     assert str(failed.value).endswith("b QUEUED PAUSED; a QUEUED (STALE, not waited for)")
 
 
@@ -99,6 +108,6 @@ def test_who_is_not_waited_for_is_marked_and_a_reason_is_told() -> None:
 def test_an_empty_key_is_refused(key: str) -> None:
     publisher = Publisher()
     with pytest.raises(CommandFailed, match="--key is empty") as failed:
-        distribute.request(publisher, {}, key)  # type: ignore[arg-type]
+        command.request(publisher, {}, key)  # type: ignore[arg-type]
     assert failed.value.code is Exit.USAGE
     assert publisher.sent == []

@@ -9,8 +9,8 @@ import pytest
 from httpx_sse import ServerSentEvent
 
 from packhorse_services.cli import events
-from packhorse_services.cli.api import CommandFailed, Exit, NoAnswer, Refused
-from packhorse_services.cli.views import Format
+from packhorse_services.cli.client.api import CommandFailed, Exit, NoAnswer, Refused
+from packhorse_services.cli.client.views import Format
 
 LOST = NoAnswer("the connection was lost")
 

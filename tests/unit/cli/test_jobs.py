@@ -9,11 +9,11 @@ import httpx
 import pytest
 from typer.testing import CliRunner
 
-from packhorse_services.cli import job_views, jobs
-from packhorse_services.cli.api import CommandFailed, Exit, NoAnswer
 from packhorse_services.cli.app import app
-from packhorse_services.cli.connection import Connection
-from packhorse_services.cli.views import Format
+from packhorse_services.cli.client.api import CommandFailed, Exit, NoAnswer
+from packhorse_services.cli.client.connection import Connection
+from packhorse_services.cli.client.views import Format
+from packhorse_services.cli.jobs import commands, views
 
 _AT = "2026-01-01T12:00:00Z"
 
@@ -103,7 +103,7 @@ def test_what_a_consumer_said_can_not_steer_the_terminal(
         "jobs": [job(1, "ACTIVE", progress=told), job(2, "ERROR", result_message="no\nway")],
         "next": None,
     }
-    jobs._show_jobs(document, Format.TABLE)
+    commands._show_jobs(document, Format.TABLE)
     header, first, second = capsys.readouterr().out.splitlines()
     assert header.split()[:3] == ["NUMBER", "STATE", "TOPIC"]
     assert first.rstrip().endswith("3 of 10: \ufffd[2J[bold]thumb")
@@ -133,7 +133,7 @@ def test_names_and_json_for_scripts(run: Any) -> None:
 )
 def test_a_schedule_says_when_and_what(when: dict[str, Any], shown: str) -> None:
     given = {"cron": None, "period_s": None, "at": None, "action": "JOB", "topic": "a/b", **when}
-    row = job_views.schedule_row(given)
+    row = views.schedule_row(given)
     assert (row["when"], row["gives"]) == (shown, "job a/b")
 
 

@@ -7,9 +7,9 @@ from http.server import BaseHTTPRequestHandler
 import pytest
 import typer
 
-from packhorse_services.cli import rooms
+from packhorse_services.cli import service_commands
 from packhorse_services.cli.app import run
-from packhorse_services.cli.ports import free_port
+from packhorse_services.cli.stack.ports import free_port
 from packhorse_services.pipeline.program import commands
 from tests.harness.answering import answering
 
@@ -17,9 +17,9 @@ from tests.harness.answering import answering
 @pytest.mark.parametrize(
     ("arguments", "meant", "said"),
     [
-        (("archive", "--data", "x"), "--data", "packhorse --data … pipeline TASK"),
-        (("--dat=x", "archive"), "--data", "packhorse --data … pipeline TASK"),
-        (("bulk", "--tokenfile", "x"), "--token-file", "packhorse --token-file … pipeline TASK"),
+        (("archive", "--dataa", "x"), "--data", "packhorse pipeline TASK --data"),
+        (("--dat=x", "archive"), "--data", "packhorse pipeline TASK --data"),
+        (("bulk", "--tokenfile", "x"), "--token-file", "packhorse pipeline TASK --token-file"),
         (("archive", "--jornal", "x"), "--journal", "PACKHORSE_JOURNAL_URL"),
         (("audit", "--database", "x"), "--database", "PACKHORSE_DATABASE_URL"),
     ],
@@ -31,7 +31,7 @@ def test_an_option_of_another_command_is_recognised(
     monkeypatch: pytest.MonkeyPatch,
     capsys: pytest.CaptureFixture[str],
 ) -> None:
-    monkeypatch.setattr(rooms, "pipeline", None)  # nothing is started
+    monkeypatch.setattr(service_commands, "pipeline", None)  # nothing is started
     assert run(["pipeline", *arguments]) == 2
     (line,) = capsys.readouterr().err.splitlines()
     assert line.startswith("error: a task of the pipeline has no option --")
@@ -49,8 +49,8 @@ def test_no_option_of_a_task_is_taken_for_another_commands() -> None:
         if "-" in option
     }
     assert len(options) > 20
-    rooms.require_options_of_tasks([*sorted(options), "archive", "a path --data"])
-    rooms.require_options_of_tasks(["--", "--data"])
+    service_commands.require_options_of_tasks([*sorted(options), "archive", "a path --data"])
+    service_commands.require_options_of_tasks(["--", "--data"])
 
 
 def test_a_service_of_reports_that_is_away_is_named_by_its_option(

@@ -1,6 +1,5 @@
 """A file of requests against a server that refuses, loses and forgets."""
 
-import io
 import json
 from collections.abc import Callable, Iterator
 from http.server import BaseHTTPRequestHandler
@@ -9,10 +8,9 @@ from typing import Any
 
 import pytest
 
-from packhorse_services.cli.api import Api, CommandFailed, Exit, NoAnswer
-from packhorse_services.cli.replay import Request, replay
-from packhorse_services.cli.replay_file import BadLine, count, lines
-from packhorse_services.cli.replay_news import News, Tally
+from packhorse_services.cli.client.api import Api, CommandFailed, Exit, NoAnswer
+from packhorse_services.cli.distribute.replay import ReplayRequest, replay
+from packhorse_services.cli.distribute.replay_news import News, Tally
 from tests.harness.answering import answering
 
 Answer = tuple[int, dict[str, str], dict[str, Any]]
@@ -29,6 +27,7 @@ class FakePublisher:
     def __init__(self) -> None:
         self.epoch, self.last = 0, -1
         self.bodies: list[dict[str, Any]] = []
+        self.calls: list[list[int]] = []
         self.mishaps: dict[int, list[Answer]] = {}
         self.lost: set[int] = set()
         """Sequences whose first answer is lost, after they were taken."""
@@ -37,6 +36,38 @@ class FakePublisher:
         self.epoch += 1
         last = None if self.last < 0 else self.last
         return 200, {}, {"epoch": self.epoch, "last_sequence": last}
+
+    def batch(self, requests: list[dict[str, Any]]) -> Answer:
+        """Answer as a publisher does: behind a refused line of the producer nothing is taken."""
+        self.calls.append([one["producer"]["sequence"] for one in requests])
+        outcomes: list[dict[str, Any]] = []
+        refused = lost = False
+        for one in requests:
+            number = one["producer"]["sequence"]
+            answer = problem(503, "earlier-refused") if refused else self.distribute(one)
+            if answer is CUT:
+                lost = True
+                if number not in self.lost:
+                    return CUT
+                answer = 202, {}, {"repeated": False}
+            status, headers, body = answer
+            if status == 401:  # the caller is refused, whatever is asked
+                return answer
+            refused = refused or (status != 202 and body["type"] != "/problems/sequence-passed")
+            wait_s = headers.get("Retry_After")
+            outcomes.append(
+                {
+                    "status": status,
+                    "accepted": body if status == 202 else None,
+                    "problem": None if status == 202 else body,
+                    "retry_after": None if wait_s is None else int(wait_s),
+                }
+            )
+        return CUT if lost else (200, {}, {"outcomes": outcomes})
+
+    def pass_over(self, body: dict[str, Any]) -> Answer:
+        self.last = max(self.last, body["last_sequence"])
+        return 200, {}, {}
 
     def distribute(self, body: dict[str, Any]) -> Answer:
         number = body.pop("producer")
@@ -66,8 +97,13 @@ def api(publisher: FakePublisher) -> Iterator[Api]:
             self._answer(publisher.register())
 
         def do_POST(self) -> None:
-            body = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
-            self._answer(publisher.distribute(body))
+            self._answer(publisher.batch(self._body()["requests"]))
+
+        def do_PATCH(self) -> None:
+            self._answer(publisher.pass_over(self._body()))
+
+        def _body(self) -> Any:
+            return json.loads(self.rfile.read(int(self.headers["Content-Length"])))
 
         def _answer(self, answer: Answer) -> None:
             status, headers, body = answer
@@ -85,17 +121,17 @@ def api(publisher: FakePublisher) -> Iterator[Api]:
 
 
 @pytest.fixture
-def asked(tmp_path: Path) -> Callable[..., Request]:
-    def ask(*texts: str, **options: Any) -> Request:
+def asked(tmp_path: Path) -> Callable[..., ReplayRequest]:
+    def ask(*texts: str, **options: Any) -> ReplayRequest:
         path = tmp_path / "paths.txt"
         path.write_text("".join(f"{text}\n" for text in texts))
-        return Request(str(path), "import", "ADD", deep=False, **options)
+        return ReplayRequest(str(path), "import", "ADD", deep=False, **options)
 
     return ask
 
 
 def test_each_line_is_a_request_with_its_number(
-    publisher: FakePublisher, api: Api, asked: Callable[..., Request], capfd: Any
+    publisher: FakePublisher, api: Api, asked: Callable[..., ReplayRequest], capfd: Any
 ) -> None:
     line = '{"action": "delete", "deep_paths": ["/b"]}'
     replay(api, asked("# what to send", "", "/a", line, "  ", "/c d"))
@@ -109,7 +145,7 @@ def test_each_line_is_a_request_with_its_number(
 
 
 def test_a_second_replay_sends_what_was_added(
-    publisher: FakePublisher, api: Api, asked: Callable[..., Request], capfd: Any
+    publisher: FakePublisher, api: Api, asked: Callable[..., ReplayRequest], capfd: Any
 ) -> None:
     replay(api, asked("/a", "/b"))
     replay(api, asked("/a", "/b", "/c"))
@@ -121,7 +157,7 @@ def test_a_second_replay_sends_what_was_added(
 
 
 def test_what_may_not_have_arrived_is_sent_again(
-    publisher: FakePublisher, api: Api, asked: Callable[..., Request], capfd: Any
+    publisher: FakePublisher, api: Api, asked: Callable[..., ReplayRequest], capfd: Any
 ) -> None:
     publisher.lost = {2}
     publisher.mishaps = {
@@ -137,7 +173,7 @@ def test_what_may_not_have_arrived_is_sent_again(
 
 @pytest.mark.parametrize("status", [403, 404, 422])
 def test_a_refused_line_stops_and_is_named(
-    publisher: FakePublisher, api: Api, asked: Callable[..., Request], status: int
+    publisher: FakePublisher, api: Api, asked: Callable[..., ReplayRequest], status: int
 ) -> None:
     publisher.mishaps = {2: [problem(status, "no")]}
     with pytest.raises(CommandFailed, match=r"paths\.txt:2: no") as failed:
@@ -149,7 +185,7 @@ def test_a_refused_line_stops_and_is_named(
 
 
 def test_it_keeps_going_when_told_to_and_fails_at_the_end(
-    publisher: FakePublisher, api: Api, asked: Callable[..., Request], capfd: Any
+    publisher: FakePublisher, api: Api, asked: Callable[..., ReplayRequest], capfd: Any
 ) -> None:
     publisher.mishaps = {2: [problem(404, "no")]}
     with pytest.raises(CommandFailed, match="2 lines were refused") as failed:
@@ -166,8 +202,30 @@ def test_it_keeps_going_when_told_to_and_fails_at_the_end(
     assert "(published or refused)" in said
 
 
+@pytest.mark.parametrize("last", ["/no", "{broken"])
+def test_a_line_that_is_refused_at_the_end_is_passed_over_for_good(
+    publisher: FakePublisher, api: Api, asked: Callable[..., ReplayRequest], last: str
+) -> None:
+    publisher.mishaps = {2: [problem(404, "no")], 3: [problem(404, "no")]}
+    with pytest.raises(CommandFailed, match="2 lines were refused"):
+        replay(api, asked("/a", "/no", last, keep_going=True))
+    assert publisher.last == 3
+    replay(api, asked("/a", "/no", last))
+    assert [body["paths"] for body in publisher.bodies] == [["/a"]]
+
+
+def test_lines_go_out_together_as_many_as_wanted(
+    publisher: FakePublisher, api: Api, asked: Callable[..., ReplayRequest]
+) -> None:
+    publisher.mishaps = {4: [problem(422, "no")]}
+    with pytest.raises(CommandFailed, match="1 line was"):
+        replay(api, asked(*(f"/{n}" for n in range(1, 9)), keep_going=True, batch=3))
+    assert publisher.calls == [[1, 2, 3], [4, 5, 6], [5, 6], [7, 8]]
+    assert len(publisher.bodies) == 7
+
+
 def test_a_line_that_waits_says_why_once(
-    publisher: FakePublisher, api: Api, asked: Callable[..., Request], capfd: Any
+    publisher: FakePublisher, api: Api, asked: Callable[..., ReplayRequest], capfd: Any
 ) -> None:
     full, away = (problem(*one, Retry_After="0") for one in ((429, "queue-full"), (503, "away")))
     publisher.mishaps = {1: [full, full, full, away], 2: [away, CUT, CUT]}
@@ -199,7 +257,7 @@ def test_a_reason_that_lasts_is_told_once_a_minute(capfd: Any) -> None:
 
 
 def test_a_replay_that_is_fenced_ends_with_a_conflict(
-    publisher: FakePublisher, api: Api, asked: Callable[..., Request]
+    publisher: FakePublisher, api: Api, asked: Callable[..., ReplayRequest]
 ) -> None:
     publisher.mishaps = {2: [problem(409, "producer-fenced")]}
     with pytest.raises(CommandFailed) as failed:
@@ -208,7 +266,7 @@ def test_a_replay_that_is_fenced_ends_with_a_conflict(
 
 
 def test_a_token_that_allows_nothing_is_no_fault_of_a_line(
-    publisher: FakePublisher, api: Api, asked: Callable[..., Request]
+    publisher: FakePublisher, api: Api, asked: Callable[..., ReplayRequest]
 ) -> None:
     publisher.mishaps = {1: [problem(401, "unauthenticated")]}
     with pytest.raises(CommandFailed, match="token") as failed:
@@ -218,25 +276,5 @@ def test_a_token_that_allows_nothing_is_no_fault_of_a_line(
 
 def test_a_file_that_is_not_there_is_a_usage_error(api: Api, tmp_path: Path) -> None:
     with pytest.raises(CommandFailed, match="can't be read") as failed:
-        replay(api, Request(str(tmp_path / "none"), "import", "ADD", deep=False))
+        replay(api, ReplayRequest(str(tmp_path / "none"), "import", "ADD", deep=False))
     assert failed.value.code == Exit.USAGE
-
-
-def test_lines_keep_their_numbers_whatever_is_between() -> None:
-    long = b"/" + b"x" * 3_000_000
-    text = b"#c\r\n\r\n/a\r\n" + long + b"\n\xff\n[1]\n/last"
-    found = list(lines(io.BytesIO(text)))
-    assert [line.sequence for line in found] == [3, 4, 5, 6, 7]
-    assert count(io.BytesIO(text)) == 5
-    assert found[0].body("ADD", deep=True) == {"action": "ADD", "deep_paths": ["/a"]}
-    for line, why in ((found[1], "longer"), (found[2], "UTF-8")):
-        with pytest.raises(BadLine, match=why):
-            line.body("ADD", deep=False)
-    assert found[4].text == b"/last"
-
-
-@pytest.mark.parametrize("text", ['{"path": "/a"}', "{", '{"paths": NaN', "{" * 100_000])
-def test_json_that_is_no_request_is_told_apart(text: str) -> None:
-    [line] = lines(io.BytesIO(text.encode()))
-    with pytest.raises(BadLine):
-        line.body("ADD", deep=False)

@@ -1,6 +1,6 @@
 """When a program that dies is run again."""
 
-from packhorse_services.cli.supervisor import Restarts
+from packhorse_services.cli.stack.supervisor import Restarts
 
 
 def test_the_first_restart_is_at_once_and_later_ones_wait_longer() -> None:

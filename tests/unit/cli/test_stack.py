@@ -1,16 +1,17 @@
 """The ports and names of a stack."""
 
+import itertools
 import random
+import re
 import socket
 from pathlib import Path
 
 import pytest
 
-from packhorse_services.cli import ports
-from packhorse_services.cli.api import CommandFailed
-from packhorse_services.cli.ports import free_ports, is_free
-from packhorse_services.cli.settings import port_range
-from packhorse_services.cli.stack import (
+from packhorse_services.cli.client.api import CommandFailed
+from packhorse_services.cli.client.settings import port_range
+from packhorse_services.cli.stack import ports
+from packhorse_services.cli.stack.layout import (
     PortTaken,
     StackOptions,
     choose_ports,
@@ -18,6 +19,7 @@ from packhorse_services.cli.stack import (
     plan,
     subscriber_names,
 )
+from packhorse_services.cli.stack.ports import free_ports, is_free
 
 
 def test_free_ports_are_different_and_free() -> None:
@@ -58,6 +60,18 @@ def test_ports_follow_the_first(tmp_path: Path) -> None:
     options = StackOptions(tmp_path, port=first, subscribers=0)
     assert choose_ports(options) == [*range(first, first + 5)]
     assert len(choose_ports(StackOptions(tmp_path, port=0, subscribers=4))) == 13
+
+
+def test_what_the_guide_lets_join_gets_ports_that_the_stack_leaves_free(tmp_path: Path) -> None:
+    options = StackOptions(tmp_path)
+    databases = dict.fromkeys(database_names(options), "postgresql://nobody@127.0.0.1/none")
+    ports = itertools.count(options.port)
+    programs = plan(options, databases, list(itertools.islice(ports, 100)))
+    stacks_own = {int(program.environment["PACKHORSE_PORT"]) for program in programs}
+    guide = (Path(__file__).parents[3] / "docs" / "guide.md").read_text()
+    joined = {int(port) for port in re.findall(r"PACKHORSE_PORT=(\d+)", guide)}
+    assert joined
+    assert joined & stacks_own == set()
 
 
 def test_a_taken_port_is_named(tmp_path: Path) -> None:

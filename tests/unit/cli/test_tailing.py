@@ -7,15 +7,14 @@ from typing import Any
 import pytest
 from httpx_sse import ServerSentEvent
 
-from packhorse_services.cli import tailing
-from packhorse_services.cli.api import CommandFailed, Exit, NoAnswer, Refused
-from packhorse_services.cli.views import Format
+from packhorse_services.cli.client.api import CommandFailed, Exit, NoAnswer, Refused
+from packhorse_services.cli.client.views import Format
+from packhorse_services.cli.jobs import tailing
 from tests.unit.cli.test_jobs import Service, job
 
 
-@pytest.fixture(autouse=True)
-def no_pauses(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(tailing, "_POLL_S", 0.0)
+def tail(service: Service, form: Format = Format.TABLE) -> None:
+    tailing.tail(service, 7, form=form, poll_s=0.0)  # type: ignore[arg-type]
 
 
 def test_each_line_of_the_log_is_shown_once(capsys: pytest.CaptureFixture[str]) -> None:
@@ -26,7 +25,7 @@ def test_each_line_of_the_log_is_shown_once(capsys: pytest.CaptureFixture[str]) 
         job(7, "ACTIVE", instance="w1", attempts=2, log=["one", "two\x1b"], progress=told),
         job(7, "SUCCEEDED", instance="w1", attempts=2, log=["two\x1b", "three"]),
     )
-    tailing.tail(service, 7)  # type: ignore[arg-type]
+    tail(service)
     said = capsys.readouterr()
     assert said.out.splitlines() == ["one", "two\ufffd", "three"]
     assert said.err.splitlines() == [
@@ -55,20 +54,20 @@ def test_of_a_log_only_the_newest_lines_are_known(
 
 def test_another_end_than_success_is_a_failure() -> None:
     with pytest.raises(CommandFailed, match="job 7 is GIVEN_UP: no disk") as failed:
-        tailing.tail(Service(job(7, "GIVEN_UP", result_message="no disk")), 7)  # type: ignore[arg-type]
+        tail(Service(job(7, "GIVEN_UP", result_message="no disk")))
     assert failed.value.code == Exit.FAILED
 
 
 def test_a_lost_connection_is_waited_for_but_the_first_must_work() -> None:
     away = Refused("away", Exit.FAILED, status=503, kind="unavailable", retry_after_s=None)
     service = Service(job(7), NoAnswer("silence"), away, job(7, "SUCCEEDED"))
-    tailing.tail(service, 7)  # type: ignore[arg-type]
+    tail(service)
     assert service.answers == []
     with pytest.raises(NoAnswer):
-        tailing.tail(Service(NoAnswer("silence")), 7)  # type: ignore[arg-type]
+        tail(Service(NoAnswer("silence")))
     gone = Refused("gone", Exit.NOT_FOUND, status=404, kind="not-found", retry_after_s=None)
     with pytest.raises(Refused):
-        tailing.tail(Service(job(7), gone), 7)  # type: ignore[arg-type]
+        tail(Service(job(7), gone))
 
 
 def test_waiting_has_an_end() -> None:
@@ -83,9 +82,9 @@ def test_waiting_has_an_end() -> None:
 
 def test_states_and_documents_for_scripts(capsys: pytest.CaptureFixture[str]) -> None:
     seen = [job(7), job(7), job(7, "SUCCEEDED")]
-    tailing.tail(Service(*seen), 7, form=Format.NAME)  # type: ignore[arg-type]
+    tail(Service(*seen), Format.NAME)
     assert capsys.readouterr().out.split() == ["QUEUED", "SUCCEEDED"]
-    tailing.tail(Service(*seen), 7, form=Format.JSON)  # type: ignore[arg-type]
+    tail(Service(*seen), Format.JSON)
     shown = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
     assert shown == [seen[0], seen[2]]
 

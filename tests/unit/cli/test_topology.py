@@ -7,7 +7,7 @@ import pytest
 from httpx_sse import ServerSentEvent
 
 from packhorse_services.cli import topology
-from packhorse_services.cli.views import Format
+from packhorse_services.cli.client.views import Format
 
 
 def instance(name: str, *, leader: bool = False, **properties: str) -> dict[str, Any]:

@@ -5,11 +5,12 @@ from typing import Any
 
 import pytest
 
-from packhorse_services.cli.views import QUEUE, QUEUES, Format
+from packhorse_services.cli.client.views import DISTRIBUTION, QUEUE, QUEUES, SUBSCRIBERS, Format
 
 BLOCKED = {
     "subscriber": "sub1",
     "state": "BLOCKED",
+    "reason": "[red]no[/] such blob",
     "length": 12,
     "offset": 7,
     "head": {
@@ -22,7 +23,14 @@ BLOCKED = {
     "lag_seconds": 61.4,
     "editable": True,
 }
-IDLE = {**BLOCKED, "subscriber": "sub2", "state": "IDLE", "length": None, "head": None}
+IDLE = {
+    **BLOCKED,
+    "subscriber": "sub2",
+    "state": "IDLE",
+    "reason": "",
+    "length": None,
+    "head": None,
+}
 DOCUMENT: dict[str, Any] = {"agent": "main", "queues": [BLOCKED, IDLE]}
 
 
@@ -30,9 +38,9 @@ def test_a_table_has_a_line_a_row(capsys: pytest.CaptureFixture[str]) -> None:
     QUEUES.show(DOCUMENT, Format.TABLE)
     lines = [line.split() for line in capsys.readouterr().out.splitlines()]
     assert lines == [
-        ["SUBSCRIBER", "STATE", "LENGTH", "ATTEMPTS", "ERRORS", "LAG"],
-        ["sub1", "BLOCKED", "12", "3", "0", "61", "s"],
-        ["sub2", "IDLE", "-", "-", "0", "61", "s"],
+        ["SUBSCRIBER", "STATE", "LENGTH", "ATTEMPTS", "ERRORS", "LAG", "REASON"],
+        ["sub1", "BLOCKED", "12", "3", "0", "61", "s", "[red]no[/]", "such", "blob"],
+        ["sub2", "IDLE", "-", "-", "0", "61", "s", "-"],
     ]
 
 
@@ -45,8 +53,8 @@ def test_the_slowest_are_told_beside_the_table(capsys: pytest.CaptureFixture[str
     assert shown.err == "slowest: sub1 (12–40 waiting)\n"
 
 
-def test_wide_shows_the_reason_as_it_is(capsys: pytest.CaptureFixture[str]) -> None:
-    QUEUES.show(DOCUMENT, Format.WIDE)
+def test_the_reason_is_shown_as_it_is(capsys: pytest.CaptureFixture[str]) -> None:
+    QUEUES.show(DOCUMENT, Format.TABLE)
     assert "[red]no[/] such blob" in capsys.readouterr().out
 
 
@@ -63,7 +71,45 @@ def test_json_is_the_document_itself(capsys: pytest.CaptureFixture[str]) -> None
 def test_many_paths_are_counted(capsys: pytest.CaptureFixture[str]) -> None:
     entry = {"offset": 1, "action": None, "paths": ["/a", "/b", "/c"], "deep_paths": []}
     QUEUE.show({"entries": [entry]}, Format.TABLE)
-    assert capsys.readouterr().out.splitlines()[1].split() == ["1", "-", "/a", "(+2)", "-"]
+    assert capsys.readouterr().out.splitlines()[-1].split() == ["1", "-", "/a", "(+2)", "-"]
+
+
+def test_a_distribution_tells_what_it_is_before_where_it_is(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    part = {"subscriber": "sub1", "state": "RETRYING", "stale": False, "attempts": 0}
+    document = {
+        "id": "d-1",
+        "state": "QUEUED",
+        "action": "ADD",
+        "paths": ["/a", "/b"],
+        "deep_paths": [],
+        "accepted_at": "2026-11-23T08:00:00Z",
+        "subscribers": [{**part, "reason": "no such blob"}],
+    }
+    DISTRIBUTION.show(document, Format.TABLE)
+    lines = [line.split() for line in capsys.readouterr().out.splitlines()]
+    assert lines == [
+        ["ID", "STATE", "ACTION", "PATHS", "DEEP", "PATHS", "ACCEPTED"],
+        ["d-1", "QUEUED", "ADD", "/a", "(+1)", "-", "2026-11-23T08:00:00Z"],
+        [],
+        ["SUBSCRIBER", "STATE", "STALE", "ATTEMPTS", "REASON"],
+        ["sub1", "RETRYING", "no", "0", "no", "such", "blob"],
+    ]
+
+
+def test_a_subscriber_is_behind_by_packages_and_lags_by_seconds(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    one = {"subscriber": "sub1", "state": "RUNNING", "offset": 3, "behind": 4, "lag_seconds": 61.4}
+    SUBSCRIBERS.show(
+        {"subscribers": [{**one, "incomplete": True, "last_seen": "now"}]}, Format.TABLE
+    )
+    lines = [line.split() for line in capsys.readouterr().out.splitlines()]
+    assert lines == [
+        ["SUBSCRIBER", "STATE", "OFFSET", "BEHIND", "LAG", "INCOMPLETE", "LAST", "SEEN"],
+        ["sub1", "RUNNING", "3", "4", "61", "s", "yes", "now"],
+    ]
 
 
 def test_an_empty_list_says_so_beside_the_data(capsys: pytest.CaptureFixture[str]) -> None:

@@ -57,7 +57,15 @@ def test_r30_what_is_refused_has_a_reason(text: str, reason: str) -> None:
         ("[1e131071]", "exponent"),
         ("[1E+131071]", "exponent"),
         ("[1.5e-16000]", "exponent"),
+        ("[1e-131071]", "exponent"),
+        ("[1E-131071]", "exponent"),
+        ("[1e+131071]", "exponent"),
         ("[1e0000000000131071]", "exponent"),
+        ('{"a": 1e131071}', "exponent"),
+        ('{"a":-1e131071}', "exponent"),
+        ('{"id": "3e0f", "a": [1,\n\t 1e131071]}', "exponent"),
+        ('{"a": [1,' + " " * 200 + "1e131071]}", "exponent"),
+        ('{"a": 0.' + "1" * 200 + "e131071}", "exponent"),
         ("[1e" + "0" * 5_000 + "9]", "stored"),
         ("[" + "1e308," * 3_500 + "1]", "too many digits"),
         ("[" * 100_000 + "1e5", "deeply"),
@@ -71,7 +79,13 @@ def test_r30_exponents_that_grow_are_found(text: str, reason: str) -> None:
 
 @pytest.mark.parametrize(
     "text",
-    ['{"id": "0e0", "n": 1e5}', "[" + "1" * 5_000 + ', 1e0, "ü"]', '{"a": 1.50, "b": "e-2"}'],
+    [
+        '{"id": "0e0", "n": 1e5}',
+        '{"id": "73e0f1e5-3e1a-4e11", "text": "12e9999999 of: 1e5, or [1e5"}',
+        '{"id": "1-e012", "n": 1e-5}',
+        "[" + "1" * 5_000 + ', 1e0, "ü"]',
+        '{"a": 1.50, "b": "e-2"}',
+    ],
 )
 def test_what_a_database_writes_is_taken_whatever_its_length(text: str) -> None:
     check_exponents(text.encode())

@@ -1,13 +1,16 @@
 """Which consumer does the jobs of a topic, and what an instance says of itself."""
 
 import itertools
+from collections.abc import Iterator
+from functools import partial
+from typing import Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from packhorse.jobs.consumer import Consumer, JobContext, Outcome
-from packhorse.jobs.consumers import Consumers, Reach, TooManyConsumers, reach_of
+from packhorse.jobs.consumer import Consumer, InvalidConsumer, JobContext, Outcome
+from packhorse.jobs.consumers import Consumers, HandledTopics, TooManyConsumers, handled_topics_of
 from packhorse.jobs.job import Job
 from packhorse.jobs.names import InvalidName, matches
 
@@ -43,6 +46,37 @@ def test_the_nearest_pattern_wins() -> None:
         assert consumers.find(topic) is by_pattern[pattern], topic
 
 
+async def waits(job: Job, context: JobContext) -> Outcome:
+    return Outcome.OK
+
+
+def yields(job: Job, context: JobContext) -> Iterator[Outcome]:
+    yield Outcome.OK
+
+
+class Called:
+    async def __call__(self, job: Job, context: JobContext) -> Outcome:
+        return Outcome.OK
+
+
+@pytest.mark.parametrize(
+    ("consumer", "told"),
+    [
+        (waits, "waits is an async function"),
+        (partial(waits), "async function"),
+        (Called(), "Called is an async function"),
+        (Called, r"Called is a class; give an object of it: Called\(…\)"),
+        (yields, "yields is a generator function"),
+        ("images.thumbnail", "str can't be called"),
+    ],
+)
+def test_what_would_never_do_a_job_is_refused_when_it_is_added(consumer: Any, told: str) -> None:
+    consumers = Consumers()
+    with pytest.raises(InvalidConsumer, match=told):
+        consumers.add("a", consumer)
+    assert consumers.find("a") is None
+
+
 def test_of_equal_patterns_the_higher_ranking_wins_then_the_first() -> None:
     first, second, third = named("1"), named("2"), named("3")
     consumers = Consumers()
@@ -63,11 +97,11 @@ def test_only_allowed_topics_are_done_and_announced() -> None:
     assert consumers.find("mail") is not None
     assert consumers.find("b") is None
     assert consumers.find("a/secret/x") is None
-    assert consumers.reach().announcement() == "a/**,mail,!a/secret/**"
+    assert consumers.handled_topics().announcement() == "a/**,mail,!a/secret/**"
 
 
 def test_nobody_who_does_nothing_announces_an_exception() -> None:
-    assert Consumers(denied=["a"]).reach().announcement() == ""
+    assert Consumers(denied=["a"]).handled_topics().announcement() == ""
 
 
 @given(
@@ -79,7 +113,7 @@ def test_what_is_announced_is_what_is_done(
     consumers = Consumers(allowed=allowed, denied=denied)
     for pattern in patterns:
         consumers.add(pattern, named(pattern))
-    announced = reach_of(consumers.reach().announcement())
+    announced = handled_topics_of(consumers.handled_topics().announcement())
     for topic in TOPICS:
         assert announced.covers(topic) == (consumers.find(topic) is not None), topic
         wanted = (
@@ -99,8 +133,8 @@ def test_what_is_no_pattern_is_refused(bad: str) -> None:
 
 
 def test_what_a_stranger_announces_is_read_with_care() -> None:
-    assert reach_of(" a/* ,,b c,!x/**,!!y,\x00,*") == Reach(("a/*",), ("x/**",))
-    assert reach_of("") == Reach()
+    assert handled_topics_of(" a/* ,,b c,!x/**,!!y,\x00,*") == HandledTopics(("a/*",), ("x/**",))
+    assert handled_topics_of("") == HandledTopics()
 
 
 def test_more_patterns_than_can_be_announced_are_refused() -> None:
@@ -114,7 +148,7 @@ def test_more_patterns_than_can_be_announced_are_refused() -> None:
 
 def test_changes_are_told() -> None:
     consumers, told = Consumers(), list[str]()
-    consumers.on_change(lambda: told.append(consumers.reach().announcement()))
+    consumers.on_change(lambda: told.append(consumers.handled_topics().announcement()))
     consumer = named("x")
     consumers.add("a", consumer)
     consumers.remove("a", consumer)

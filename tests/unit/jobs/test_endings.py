@@ -7,15 +7,15 @@ from typing import Any
 import pytest
 
 from packhorse.jobs.job import JobState
-from packhorse.jobs.store.endings import Held, How, backoff, decide
+from packhorse.jobs.store.endings import HeldJob, How, backoff, decide
 from packhorse.jobs.store.notifications import CANCELLED, FAILED, FINISHED
 from packhorse.jobs.store.statistics import of_decisions
 from tests.harness.jobs.made import NOON
 
 
-def held(**given: Any) -> Held:
+def held(**given: Any) -> HeldJob:
     """Return a job in its first attempt."""
-    job = Held(
+    job = HeldJob(
         number=1,
         topic="a/b",
         id=None,

@@ -1,11 +1,11 @@
 """What a handler has still to hear, and when it counts as slow."""
 
 from packhorse.jobs.event import Event
-from packhorse.jobs.events.mailbox import Lost, Mailbox
+from packhorse.jobs.events.mailbox import EventMailbox, Lost
 
 
 def test_events_come_in_order_and_are_counted() -> None:
-    box = Mailbox()
+    box = EventMailbox()
     box.post(Event("a"), 0.0)
     box.post(Event("b"), 0.0)
     assert box.take() == Event("a")
@@ -18,7 +18,7 @@ def test_events_come_in_order_and_are_counted() -> None:
 
 
 def test_what_finds_no_room_is_counted_in_its_place() -> None:
-    box = Mailbox(capacity=2)
+    box = EventMailbox(capacity=2)
     for topic in "abcd":
         box.post(Event(topic), 0.0)
     assert box.take() == Event("a")
@@ -29,7 +29,7 @@ def test_what_finds_no_room_is_counted_in_its_place() -> None:
 
 
 def test_a_handler_is_slow_once_an_event_is_with_it_for_too_long() -> None:
-    box = Mailbox(slow_s=5.0)
+    box = EventMailbox(slow_s=5.0)
     assert box.due() == float("inf")
     box.post(Event("a"), 10.0)
     box.take()
@@ -41,7 +41,7 @@ def test_a_handler_is_slow_once_an_event_is_with_it_for_too_long() -> None:
 
 
 def test_or_once_one_has_waited_for_too_long() -> None:
-    box = Mailbox(slow_s=5.0)
+    box = EventMailbox(slow_s=5.0)
     box.post(Event("a"), 0.0)
     box.post(Event("b"), 1.0)
     box.take()
@@ -52,7 +52,7 @@ def test_or_once_one_has_waited_for_too_long() -> None:
 
 
 def test_it_is_slow_until_it_has_done_everything() -> None:
-    box = Mailbox(slow_s=5.0)
+    box = EventMailbox(slow_s=5.0)
     box.post(Event("a"), 0.0)
     box.post(Event("b"), 0.0)
     box.take()

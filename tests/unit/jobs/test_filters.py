@@ -1,8 +1,12 @@
 """Filters of jobs: what is understood, and what is refused with a text that helps."""
 
+import json
+
 import pytest
 
+from packhorse.db.composed import composed
 from packhorse.jobs.filters import (
+    EVERYTHING,
     Condition,
     InvalidFilter,
     JobFilter,
@@ -10,9 +14,10 @@ from packhorse.jobs.filters import (
     StateGroup,
     parse_group,
     parse_templates,
-    where,
 )
 from packhorse.jobs.job import JobState
+from packhorse.jobs.ledger import search
+from packhorse.jobs.ledger.pages import HistoryStart, Unfinished
 from packhorse.jobs.names import InvalidName
 
 
@@ -91,6 +96,26 @@ def test_too_many_templates_and_names_of_no_sense_are_refused() -> None:
 def test_nothing_given_is_a_part_of_the_sql_text() -> None:
     evil = "x' OR '1'='1"
     wanted = JobFilter(templates=[{evil: evil, f">{evil}": evil}], id=evil, queue=evil)
-    text, parameters = where(wanted, wanted.group.states)
-    assert evil not in text.as_string(None)
-    assert list(parameters).count(evil) == 6
+    text, parameters = composed(search.newest(wanted, list(JobState), HistoryStart(), 10))
+    assert evil.encode() not in text
+    values = [value for value in parameters.values() if isinstance(value, str)]
+    assert values.count(evil) == 5
+    assert json.dumps(evil) in values
+
+
+def test_a_filter_that_restricts_nothing_asks_for_every_topic_and_property() -> None:
+    text, _ = composed(search.oldest(EVERYTHING, list(JobState), Unfinished(0), 10))
+    assert b"topic >=" not in text
+    assert b"jsonb_typeof" not in text
+    both = JobFilter(templates=[{}, {"a": 1}])
+    text, _ = composed(search.oldest(both, list(JobState), Unfinished(0), 10))
+    assert b" AND (true OR " in text, "the empty template means every job"
+
+
+def test_the_word_for_any_number_of_conditions_is_that_of_their_level() -> None:
+    wanted = JobFilter(templates=[{">=a": 1, "b": True}, {"<c": "x"}], queue="main")
+    text = composed(search.oldest(wanted, list(JobState), Unfinished(7), 10))[0].decode()
+    condition = text[text.index("WHERE job.state") :]
+    assert condition.count(" OR ") == 1
+    assert " AND job.queue = " in condition[: condition.index(" OR ")]
+    assert " AND job.number > " in condition[condition.index(" OR ") :]

@@ -6,7 +6,7 @@ import pytest
 
 from packhorse.jobs.ledger.pages import (
     START,
-    History,
+    HistoryStart,
     InvalidPage,
     Unfinished,
     read_cursor,
@@ -20,11 +20,11 @@ from packhorse.jobs.ledger.pages import (
     [
         START,
         Unfinished(2**53),
-        History(),
-        History(datetime(2026, 1, 2, 3, 4, 5, 678901, tzinfo=UTC), 7),
+        HistoryStart(),
+        HistoryStart(datetime(2026, 1, 2, 3, 4, 5, 678901, tzinfo=UTC), 7),
     ],
 )
-def test_a_cursor_is_read_as_it_was_written(place: Unfinished | History) -> None:
+def test_a_cursor_is_read_as_it_was_written(place: Unfinished | HistoryStart) -> None:
     assert read_cursor(write_cursor(place)) == place
 
 

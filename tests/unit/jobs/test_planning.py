@@ -16,7 +16,7 @@ from packhorse.jobs.scheduling.definition import (
 from packhorse.jobs.scheduling.planning import (
     MOST_COUNTED,
     ON_TIME,
-    Plan,
+    FiringPlan,
     first_tick,
     plan,
     replan,
@@ -54,22 +54,22 @@ def test_not_before_is_the_first_moment_of_a_period_and_may_be_one_of_cron() -> 
 
 
 def test_what_is_not_due_waits() -> None:
-    assert plan(schedule(HOURLY), NOON + HOUR, NOON) == Plan((), 0, None, NOON + HOUR)
+    assert plan(schedule(HOURLY), NOON + HOUR, NOON) == FiringPlan((), 0, None, NOON + HOUR)
 
 
 @pytest.mark.parametrize("missed", Missed)
 def test_one_moment_in_time_fires_whatever_the_policy(missed: Missed) -> None:
     late = NOON + ON_TIME
     planned = plan(schedule(HOURLY, missed=missed), NOON, late)
-    assert planned == Plan((NOON,), 0, None, NOON + HOUR)
+    assert planned == FiringPlan((NOON,), 0, None, NOON + HOUR)
 
 
 def test_missed_moments_are_skipped_or_made_up_for_once_or_up_to_a_number() -> None:
     now = NOON + 5 * HOUR + 10 * MINUTE
     skip = plan(schedule(HOURLY, missed=Missed.SKIP), NOON, now)
-    assert skip == Plan((), 6, NOON + 5 * HOUR, NOON + 6 * HOUR)
+    assert skip == FiringPlan((), 6, NOON + 5 * HOUR, NOON + 6 * HOUR)
     once = plan(schedule(HOURLY, missed=Missed.ONCE), NOON, now)
-    assert once == Plan((NOON + 5 * HOUR,), 5, None, NOON + 6 * HOUR)
+    assert once == FiringPlan((NOON + 5 * HOUR,), 5, None, NOON + 6 * HOUR)
     three = plan(schedule(HOURLY, missed=Missed.ALL, missed_limit=3), NOON, now)
     assert three.fire == tuple(NOON + hours * HOUR for hours in (3, 4, 5))
     assert (three.missed, three.next_tick) == (3, NOON + 6 * HOUR)
@@ -79,7 +79,7 @@ def test_missed_moments_are_skipped_or_made_up_for_once_or_up_to_a_number() -> N
 
 def test_the_newest_of_several_moments_fires_in_time_though_the_others_are_skipped() -> None:
     planned = plan(schedule(HOURLY, missed=Missed.SKIP), NOON, NOON + 2 * HOUR)
-    assert planned == Plan((NOON + 2 * HOUR,), 2, None, NOON + 3 * HOUR)
+    assert planned == FiringPlan((NOON + 2 * HOUR,), 2, None, NOON + 3 * HOUR)
 
 
 def test_a_period_keeps_its_pace_after_a_delay() -> None:
@@ -89,9 +89,9 @@ def test_a_period_keeps_its_pace_after_a_delay() -> None:
 
 
 def test_a_single_moment_fires_once_and_there_is_no_next_one() -> None:
-    assert plan(schedule(At(NOON)), NOON, NOON + DAY) == Plan((NOON,), 0, None, None)
+    assert plan(schedule(At(NOON)), NOON, NOON + DAY) == FiringPlan((NOON,), 0, None, None)
     skipped = plan(schedule(At(NOON), missed=Missed.SKIP), NOON, NOON + DAY)
-    assert skipped == Plan((), 1, NOON, None)
+    assert skipped == FiringPlan((), 1, NOON, None)
 
 
 @pytest.mark.parametrize("when", [Cron("* * * * *"), Every(timedelta(seconds=1))])

@@ -1,5 +1,7 @@
 """Which properties of jobs and events are taken."""
 
+import math
+from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Any
 
@@ -9,11 +11,17 @@ from packhorse.jobs.names import MAX_PROPERTIES, InvalidProperties, require_prop
 from packhorse.jobs.store.given import as_json
 
 
+@dataclass
+class Measured:
+    size: float
+
+
 @pytest.mark.parametrize(
     "properties",
     [
         {},
         {"path": "C:\\u0000"},
+        {"nothing": None, "of": Measured(1.5)},
         {"path": "\\\\u0000"},
         {"text": "x" * (MAX_PROPERTIES - len('{"text":""}'))},
         MappingProxyType({"an": "event's"}),
@@ -36,6 +44,9 @@ def test_these_are_taken(properties: Any) -> None:
         ({"a": "b\0"}, r"U\+0000"),
         ({"a": "\\\0"}, r"U\+0000"),
         ({"\0": 1}, r"U\+0000"),
+        ({"v": math.nan}, "'v' is nan, which JSON can't hold"),
+        ({"a": None, "b": [{"deep": (1.0, -math.inf)}]}, "'deep' is -inf"),
+        ({"of": Measured(math.inf)}, "'size' is inf"),
     ],
 )
 def test_these_are_refused(properties: Any, told: str) -> None:

@@ -1,10 +1,13 @@
 """Places in all and of each queue."""
 
-from packhorse.jobs.work.slots import Slots
+import os
+
+from packhorse.jobs.work.heartbeat import DEFAULTS
+from packhorse.jobs.work.running_jobs import Slots
 
 
 def test_a_queue_has_its_own_limit_and_all_share_the_places() -> None:
-    slots = Slots(places=3, cores=2)
+    slots = Slots(places=3, usual=2)
     assert (slots.free(), slots.free_of("a", 10), slots.free_of("a", -1)) == (3, 3, 2)
     slots.take("a")
     slots.take("a")
@@ -18,15 +21,21 @@ def test_a_queue_has_its_own_limit_and_all_share_the_places() -> None:
     assert slots.free_of("a", 1) == 0
 
 
+def test_a_queue_that_does_not_say_has_fifteen_at_a_time_or_as_many_as_there_are_cores() -> None:
+    slots = Slots(DEFAULTS.places, DEFAULTS.usual_parallel)
+    assert slots.free_of("main", -1) >= max(15, os.cpu_count() or 1)
+    assert DEFAULTS.connections >= 15, "or they would wait for each other in completion()"
+
+
 def test_more_than_there_are_is_nothing() -> None:
-    slots = Slots(places=1, cores=0)
+    slots = Slots(places=1, usual=0)
     slots.take("a")
     slots.take("a")
     assert (slots.free(), slots.free_of("a", 1), slots.free_of("b", -1)) == (0, 0, 0)
 
 
 def test_places_that_will_be_free_are_counted_apart() -> None:
-    slots = Slots(places=3, cores=1)
+    slots = Slots(places=3, usual=1)
     for queue in ("a", "a", "b"):
         slots.take(queue)
     soon = slots.without(["a", "b"])

@@ -49,14 +49,14 @@ def times(expression: str, zone: str, after: str, number: int) -> list[str]:
         ("45 1 * * *", LORD_HOWE, "2026-04-04T06:00", ["05 01:45+1100", "06 01:45+1030"]),
     ],
 )
-def test_w9_a_time_of_day_comes_once_on_days_on_which_clocks_change(
+def test_a_time_of_day_comes_once_on_days_on_which_clocks_change(
     expression: str, zone: str, after: str, expected: list[str]
 ) -> None:
     assert times(expression, zone, after, 2) == expected
 
 
 @pytest.mark.parametrize("start", ["2026-10-25T00:29", "2026-10-25T00:45", "2026-10-25T01:15"])
-def test_w9_a_time_of_day_is_not_repeated_by_who_looks_during_the_repeated_hour(
+def test_a_time_of_day_is_not_repeated_by_who_looks_during_the_repeated_hour(
     start: str,
 ) -> None:
     first = times("30 2 * * *", BERLIN, start, 1)
@@ -98,7 +98,7 @@ def test_builders_make_the_expressions_of_their_names() -> None:
     assert yearly(12, 24, 18, 0) == Cron("0 18 24 12 *")
 
 
-def test_jb14_what_a_builder_refuses_names_the_field_that_is_wrong() -> None:
+def test_what_a_builder_refuses_names_the_field_that_is_wrong() -> None:
     with pytest.raises(InvalidSchedule, match="the hour is 24 and may be from 0 to 23"):
         daily(24, 30)
     with pytest.raises(InvalidSchedule, match="the minute is 60 and may be from 0 to 59"):

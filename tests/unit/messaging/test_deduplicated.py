@@ -1,4 +1,4 @@
-"""The append layer: each (producer, sequence) once, whatever the journal loses (R26, I13)."""
+"""The append layer: each (producer, sequence) once, whatever the journal loses (R26)."""
 
 from collections.abc import Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
@@ -20,8 +20,8 @@ from packhorse.messaging.deduplicated import (
     Outcome,
     SequenceOvertaken,
 )
-from packhorse.messaging.deduplication import ProducerExpired, ProducerFenced, Snapshot
-from packhorse.messaging.known_log import DEFAULT_LIMITS, Limits
+from packhorse.messaging.deduplication import DeduplicationSnapshot, ProducerExpired, ProducerFenced
+from packhorse.messaging.known_log import DEFAULT_LIMITS, MemoryLimits
 from packhorse.messaging.memory import MemoryJournal, MemoryLog
 from packhorse.messaging.numbered import Number, Numbered, number_of
 from tests.harness.deduplication import (
@@ -36,7 +36,7 @@ from tests.harness.deduplication import (
 TOPIC = "events"
 
 
-class Desk:
+class Site:
     """One topic, and logs that come and go over it."""
 
     def __init__(self) -> None:
@@ -46,7 +46,7 @@ class Desk:
         self.snapshots = MemorySnapshots()
         self.log = self.open()
 
-    def open(self, limits: Limits = DEFAULT_LIMITS) -> DeduplicatedLog:
+    def open(self, limits: MemoryLimits = DEFAULT_LIMITS) -> DeduplicatedLog:
         """Return what a process that has just started has."""
         self.journal.heal()
         return DeduplicatedLog(self.journal, TOPIC, self.snapshots, name="owner", limits=limits)
@@ -56,81 +56,81 @@ class Desk:
 
 
 @pytest.fixture
-def desk() -> Desk:
-    return Desk()
+def site() -> Site:
+    return Site()
 
 
 def kinds(outcomes: Sequence[Outcome]) -> list[type]:
     return [type(outcome) for outcome in outcomes]
 
 
-def test_d1_a_message_is_appended_once_and_then_a_duplicate(desk: Desk) -> None:
-    assert desk.log.append(numbered("p", 0)) == Answer(0)
-    assert desk.log.append(numbered("p", 0)).duplicate
-    assert desk.log.append(numbered("p", 7)) == Answer(1)
-    assert desk.sequences() == [0, 7]
-    assert desk.log.last_sequence("p") == 7
+def test_a_message_is_appended_once_and_then_a_duplicate(site: Site) -> None:
+    assert site.log.append(numbered("p", 0)) == Answer(0)
+    assert site.log.append(numbered("p", 0)).duplicate
+    assert site.log.append(numbered("p", 7)) == Answer(1)
+    assert site.sequences() == [0, 7]
+    assert site.log.last_sequence("p") == 7
 
 
-def test_a_record_tells_its_number_and_keeps_its_own_headers(desk: Desk) -> None:
-    desk.log.append(Numbered("p", 3, 9, Outgoing(b"body", {"mine": b"1"})))
-    record = desk.journal.read_at(TOPIC, 0)
+def test_a_record_tells_its_number_and_keeps_its_own_headers(site: Site) -> None:
+    site.log.append(Numbered("p", 3, 9, Outgoing(b"body", {"mine": b"1"})))
+    record = site.journal.read_at(TOPIC, 0)
     assert number_of(record.headers) == Number("p", 3, 9)
     assert (record.value, record.headers["mine"]) == (b"body", b"1")
 
 
-def test_d4_a_batch_with_a_duplicate_keeps_its_new_entries(desk: Desk) -> None:
-    desk.log.append(numbered("p", 1))
-    outcomes = desk.log.append_all([numbered("p", s) for s in (1, 2, 2, 3)])
+def test_a_batch_with_a_duplicate_keeps_its_new_entries(site: Site) -> None:
+    site.log.append(numbered("p", 1))
+    outcomes = site.log.append_all([numbered("p", s) for s in (1, 2, 2, 3)])
     assert outcomes == [Answer(None), Answer(1), Answer(None), Answer(2)]
-    assert desk.sequences() == [1, 2, 3]
+    assert site.sequences() == [1, 2, 3]
 
 
-def test_r26_an_unknown_append_that_was_written_is_found_at_its_offset(desk: Desk) -> None:
-    desk.log.append(numbered("p", 1))
-    desk.journal.fail_after(0, UNKNOWN, written=True)
-    assert desk.log.append(numbered("p", 2)) == Answer(1)
-    desk.journal.heal()
-    assert desk.log.append(numbered("p", 2)).duplicate
-    assert desk.sequences() == [1, 2]
+def test_r26_an_unknown_append_that_was_written_is_found_at_its_offset(site: Site) -> None:
+    site.log.append(numbered("p", 1))
+    site.journal.fail_after(0, UNKNOWN, written=True)
+    assert site.log.append(numbered("p", 2)) == Answer(1)
+    site.journal.heal()
+    assert site.log.append(numbered("p", 2)).duplicate
+    assert site.sequences() == [1, 2]
 
 
-def test_r26_an_unknown_append_that_was_not_written_may_be_tried_again(desk: Desk) -> None:
-    desk.journal.fail_after(0, UNKNOWN, written=False)
+def test_r26_an_unknown_append_that_was_not_written_may_be_tried_again(site: Site) -> None:
+    site.journal.fail_after(0, UNKNOWN, written=False)
     with pytest.raises(NotAppended):
-        desk.log.append(numbered("p", 2))
-    desk.journal.heal()
-    assert desk.log.append(numbered("p", 2)) == Answer(0)
+        site.log.append(numbered("p", 2))
+    site.journal.heal()
+    assert site.log.append(numbered("p", 2)) == Answer(0)
 
 
 @pytest.mark.parametrize("written", [True, False])
-def test_r26_unknown_stays_unknown_until_the_journal_can_be_read(desk: Desk, written: bool) -> None:
-    desk.log.append(numbered("p", 1))
-    desk.log.append(numbered("other", 1))
-    desk.journal.fail_after(0, UNKNOWN, written=written)
-    desk.journal.blind_after = 1
-    outcomes = desk.log.append_all([numbered("p", 2)])
+def test_r26_unknown_stays_unknown_until_the_journal_can_be_read(site: Site, written: bool) -> None:
+    site.log.append(numbered("p", 1))
+    site.log.append(numbered("other", 1))
+    site.journal.fail_after(0, UNKNOWN, written=written)
+    site.journal.blind_after = 1
+    outcomes = site.log.append_all([numbered("p", 2)])
     assert kinds(outcomes) == [DuplicateUnknown]
-    outcomes = desk.log.append_all([numbered("p", s) for s in (1, 2, 3)])
+    outcomes = site.log.append_all([numbered("p", s) for s in (1, 2, 3)])
     assert kinds(outcomes) == [Answer, DuplicateUnknown, NotAppended]
-    desk.journal.blind_after = None
-    desk.journal.heal()
-    assert desk.log.append(numbered("p", 2)).duplicate is written
-    assert desk.sequences() == [1, 1, 2]
+    site.journal.blind_after = None
+    site.journal.heal()
+    assert site.log.append(numbered("p", 2)).duplicate is written
+    assert site.sequences() == [1, 1, 2]
 
 
-def test_d3_a_failed_append_is_not_remembered_as_being_there(desk: Desk) -> None:
-    desk.journal.fail_after(1, NotAppended("no"), written=False)
-    outcomes = desk.log.append_all([numbered("p", s) for s in (1, 2, 3)])
+def test_a_failed_append_is_not_remembered_as_being_there(site: Site) -> None:
+    site.journal.fail_after(1, NotAppended("no"), written=False)
+    outcomes = site.log.append_all([numbered("p", s) for s in (1, 2, 3)])
     assert kinds(outcomes) == [Answer, NotAppended, NotAppended]
-    desk.journal.heal()
-    outcomes = desk.log.append_all([numbered("p", s) for s in (1, 2, 3)])
+    site.journal.heal()
+    outcomes = site.log.append_all([numbered("p", s) for s in (1, 2, 3)])
     assert outcomes == [Answer(None), Answer(1), Answer(2)]
 
 
-def test_threads_that_send_the_same_messages_append_each_once(desk: Desk) -> None:
+def test_threads_that_send_the_same_messages_append_each_once(site: Site) -> None:
     def send(begin: int) -> list[Outcome]:
-        return desk.log.append_all([numbered("p", begin + s) for s in range(10)])
+        return site.log.append_all([numbered("p", begin + s) for s in range(10)])
 
     def source() -> list[Outcome]:
         return [outcome for begin in range(0, 200, 10) for outcome in send(begin)]
@@ -138,18 +138,18 @@ def test_threads_that_send_the_same_messages_append_each_once(desk: Desk) -> Non
     with ThreadPoolExecutor(4) as threads:
         outcomes = [threads.submit(source) for _ in range(4)]
     answers = [answer for one in outcomes for answer in one.result()]
-    assert desk.sequences() == list(range(200))
+    assert site.sequences() == list(range(200))
     assert kinds(answers) == [Answer] * 800
     assert sum(answer != Answer(None) for answer in answers) == 200
 
 
-def test_a_record_that_is_too_large_costs_the_others_nothing(desk: Desk) -> None:
+def test_a_record_that_is_too_large_costs_the_others_nothing(site: Site) -> None:
     large = Numbered("p", 1, 2, Outgoing(bytes(2_000)))
-    outcomes = desk.log.append_all([numbered("p", 1), large, numbered("p", 3)])
+    outcomes = site.log.append_all([numbered("p", 1), large, numbered("p", 3)])
     assert kinds(outcomes) == [Answer, RecordTooLarge, Answer]
 
 
-def test_a_message_that_was_overtaken_is_never_called_a_duplicate(desk: Desk) -> None:
+def test_a_message_that_was_overtaken_is_never_called_a_duplicate(site: Site) -> None:
     class Overtaking(FailingJournal):
         """Confirms the second append and then fails the first, which no journal should do."""
 
@@ -163,129 +163,129 @@ def test_a_message_that_was_overtaken_is_never_called_a_duplicate(desk: Desk) ->
             self.first.set_exception(NotAppended("no"))
             return second
 
-    log = DeduplicatedLog(Overtaking(desk.journal), TOPIC, desk.snapshots, name="owner")
+    log = DeduplicatedLog(Overtaking(site.journal), TOPIC, site.snapshots, name="owner")
     outcomes = log.append_all([numbered("p", 1), numbered("p", 2)])
     assert kinds(outcomes) == [SequenceOvertaken, Answer]
 
 
-def test_d2_a_restart_knows_the_sequences_without_any_snapshot(desk: Desk) -> None:
-    desk.log.append_all([numbered("p", 1), numbered("q", 5)])
-    again = desk.open()
+def test_a_restart_knows_the_sequences_without_any_snapshot(site: Site) -> None:
+    site.log.append_all([numbered("p", 1), numbered("q", 5)])
+    again = site.open()
     assert (again.last_sequence("p"), again.last_sequence("q")) == (1, 5)
     assert again.append(numbered("q", 5)).duplicate
 
 
-def test_d2_a_restart_goes_on_from_the_snapshot_and_replays_the_rest(desk: Desk) -> None:
-    desk.log.append_all([numbered("p", 1), numbered("q", 5)])
-    desk.log.take_snapshot()
-    assert desk.log.unsaved == 0
-    desk.log.append(numbered("p", 2))
-    assert desk.log.unsaved == 1
-    again = desk.open()
+def test_a_restart_goes_on_from_the_snapshot_and_replays_the_rest(site: Site) -> None:
+    site.log.append_all([numbered("p", 1), numbered("q", 5)])
+    site.log.take_snapshot()
+    assert site.log.unsaved == 0
+    site.log.append(numbered("p", 2))
+    assert site.log.unsaved == 1
+    again = site.open()
     assert (again.last_sequence("p"), again.last_sequence("q")) == (2, 5)
     assert again.unsaved == 1
 
 
-def test_a_log_that_was_cut_keeps_the_snapshots_sequences(desk: Desk) -> None:
-    desk.log.append_all([numbered("p", 1), numbered("q", 5)])
-    desk.log.take_snapshot()
-    desk.log.append_all([numbered("p", 2), numbered("p", 3)])
-    desk.journal.truncate(TOPIC, 3)
-    again = desk.open()
+def test_a_log_that_was_cut_keeps_the_snapshots_sequences(site: Site) -> None:
+    site.log.append_all([numbered("p", 1), numbered("q", 5)])
+    site.log.take_snapshot()
+    site.log.append_all([numbered("p", 2), numbered("p", 3)])
+    site.journal.truncate(TOPIC, 3)
+    again = site.open()
     assert (again.last_sequence("p"), again.last_sequence("q")) == (3, 5)
 
 
 @pytest.mark.parametrize("restart", [True, False])
-def test_r24_producers_begin_anew_when_the_topic_is_another_one(desk: Desk, restart: bool) -> None:
-    desk.log.append_all([numbered("p", s) for s in range(5)])
-    desk.log.take_snapshot()
-    desk.memory.remove_topic(TOPIC)
-    desk.journal.create_topics([TopicSpec(TOPIC)])
-    log = desk.open() if restart else desk.log
+def test_r24_producers_begin_anew_when_the_topic_is_another_one(site: Site, restart: bool) -> None:
+    site.log.append_all([numbered("p", s) for s in range(5)])
+    site.log.take_snapshot()
+    site.memory.remove_topic(TOPIC)
+    site.journal.create_topics([TopicSpec(TOPIC)])
+    log = site.open() if restart else site.log
     assert log.append(numbered("p", 0)) == Answer(0)
     log.take_snapshot()
-    assert desk.open().last_sequence("p") == 0
+    assert site.open().last_sequence("p") == 0
 
 
-def test_a_topic_that_grew_again_is_noticed_when_a_snapshot_is_taken(desk: Desk) -> None:
-    desk.log.append(numbered("p", 5))
-    desk.memory.remove_topic(TOPIC)
-    desk.journal.create_topics([TopicSpec(TOPIC)])
+def test_a_topic_that_grew_again_is_noticed_when_a_snapshot_is_taken(site: Site) -> None:
+    site.log.append(numbered("p", 5))
+    site.memory.remove_topic(TOPIC)
+    site.journal.create_topics([TopicSpec(TOPIC)])
     for _ in range(3):
-        desk.journal.append(TOPIC, Outgoing(b"foreign"))
-    desk.log.take_snapshot()
-    assert desk.log.last_sequence("p") is None
+        site.journal.append(TOPIC, Outgoing(b"foreign"))
+    site.log.take_snapshot()
+    assert site.log.last_sequence("p") is None
 
 
-def test_records_of_others_lie_between_and_change_nothing(desk: Desk) -> None:
-    desk.log.append(numbered("p", 1))
-    desk.journal.append(TOPIC, Outgoing(b"foreign", {"producer-name": b"p"}))
-    desk.journal.append(TOPIC, Outgoing(b"foreign", {"producer-name": b"\xff"}))
-    assert desk.log.append(numbered("p", 2)) == Answer(3)
-    desk.log.take_snapshot()
-    assert desk.snapshots.kept["owner"].position == 4
+def test_records_of_others_lie_between_and_change_nothing(site: Site) -> None:
+    site.log.append(numbered("p", 1))
+    site.journal.append(TOPIC, Outgoing(b"foreign", {"producer-name": b"p"}))
+    site.journal.append(TOPIC, Outgoing(b"foreign", {"producer-name": b"\xff"}))
+    assert site.log.append(numbered("p", 2)) == Answer(3)
+    site.log.take_snapshot()
+    assert site.snapshots.kept["owner"].position == 4
 
 
-def test_the_newer_of_two_owners_of_a_name_fences_the_older(desk: Desk) -> None:
-    older, newer = desk.open(), desk.open()
+def test_the_newer_of_two_owners_of_a_name_fences_the_older(site: Site) -> None:
+    older, newer = site.open(), site.open()
     older.append(numbered("p", 1, epoch=1))
     newer.append(numbered("p", 2, epoch=2))
     with pytest.raises(ProducerFenced):
         older.append(numbered("p", 3, epoch=1))
     with pytest.raises(ProducerFenced):
-        desk.open().append(numbered("p", 3, epoch=1))
+        site.open().append(numbered("p", 3, epoch=1))
     assert newer.append(numbered("p", 1, epoch=2)).duplicate
 
 
-def test_d5_a_forgotten_producer_is_refused_after_a_restart_too(desk: Desk) -> None:
-    limits = Limits(idle_ms=1_000)
-    log = desk.open(limits)
+def test_a_forgotten_producer_is_refused_after_a_restart_too(site: Site) -> None:
+    limits = MemoryLimits(idle_ms=1_000)
+    log = site.open(limits)
     log.append_all([numbered("p", 5, epoch=3), numbered("q", 1, epoch=4)])
     log.take_snapshot()
-    desk.snapshots.time_ms = 1_000
+    site.snapshots.time_ms = 1_000
     log.append(numbered("q", 2, epoch=4))
     log.take_snapshot()
-    for judge in (log, desk.open(limits)):
+    for judge in (log, site.open(limits)):
         with pytest.raises(ProducerExpired):
             judge.append(numbered("p", 6, epoch=3))
     assert log.append(numbered("p", 6, epoch=5)) == Answer(3)
 
 
-def test_an_owner_that_was_paused_past_retention_learns_from_its_snapshot(desk: Desk) -> None:
-    paused = desk.log
+def test_an_owner_that_was_paused_past_retention_learns_from_its_snapshot(site: Site) -> None:
+    paused = site.log
     paused.append(numbered("p", 1, epoch=1))
-    newer = desk.open()
+    newer = site.open()
     newer.append_all([numbered("p", s, epoch=2) for s in (2, 3)])
     newer.take_snapshot()
-    desk.journal.truncate(TOPIC, 3)
+    site.journal.truncate(TOPIC, 3)
     with pytest.raises(ProducerFenced):
         paused.append(numbered("p", 2, epoch=1))
 
 
-def test_nothing_is_appended_when_the_state_cant_be_recovered(desk: Desk) -> None:
-    desk.journal.blind_after = 0
+def test_nothing_is_appended_when_the_state_cant_be_recovered(site: Site) -> None:
+    site.journal.blind_after = 0
     with pytest.raises(JournalUnavailable):
-        desk.log.append(numbered("p", 1))
-    desk.journal.blind_after = None
-    assert desk.log.append(numbered("p", 1)) == Answer(0)
+        site.log.append(numbered("p", 1))
+    site.journal.blind_after = None
+    assert site.log.append(numbered("p", 1)) == Answer(0)
 
 
 @pytest.mark.parametrize("log_fails", ["store", "journal"])
-def test_a_snapshot_that_fails_leaves_the_last_one(desk: Desk, log_fails: str) -> None:
+def test_a_snapshot_that_fails_leaves_the_last_one(site: Site, log_fails: str) -> None:
     class Away(MemorySnapshots):
-        def save(self, name: str, snapshot: Snapshot) -> None:
+        def save(self, name: str, snapshot: DeduplicationSnapshot) -> None:
             raise JournalUnavailable("the store is away")
 
-    desk.log.append(numbered("p", 1))
-    desk.log.take_snapshot()
-    kept = desk.snapshots.kept["owner"]
-    store = Away() if log_fails == "store" else desk.snapshots
-    store.kept = desk.snapshots.kept
-    log = DeduplicatedLog(desk.journal, TOPIC, store, name="owner")
+    site.log.append(numbered("p", 1))
+    site.log.take_snapshot()
+    kept = site.snapshots.kept["owner"]
+    store = Away() if log_fails == "store" else site.snapshots
+    store.kept = site.snapshots.kept
+    log = DeduplicatedLog(site.journal, TOPIC, store, name="owner")
     log.append(numbered("p", 2))
-    desk.journal.blind_after = 0 if log_fails == "journal" else None
+    site.journal.blind_after = 0 if log_fails == "journal" else None
     with pytest.raises(JournalUnavailable):
         log.take_snapshot()
-    desk.journal.blind_after = None
-    assert desk.snapshots.kept["owner"] == kept
-    assert desk.open().last_sequence("p") == 2
+    site.journal.blind_after = None
+    assert site.snapshots.kept["owner"] == kept
+    assert site.open().last_sequence("p") == 2

@@ -1,4 +1,4 @@
-"""Deduplication agrees with its model, and the model notices builds that are wrong (I13)."""
+"""Deduplication agrees with its model, and the model notices builds that are wrong."""
 
 import pytest
 from hypothesis import HealthCheck, Phase, settings
@@ -7,7 +7,12 @@ from hypothesis.stateful import run_state_machine_as_test
 from packhorse.errors import PackhorseError
 from packhorse.messaging import known_log
 from packhorse.messaging.api import Journal
-from packhorse.messaging.deduplication import Deduplication, Snapshot, SnapshotStore, Verdict
+from packhorse.messaging.deduplication import (
+    Deduplication,
+    DeduplicationSnapshot,
+    DeduplicationVerdict,
+    SnapshotStore,
+)
 from packhorse.messaging.memory import MemoryJournal, MemoryLog
 from tests.harness import deduplication_model
 from tests.harness.deduplication_model import DeduplicationMachine
@@ -34,21 +39,21 @@ def run(machine: type[DeduplicationMachine], examples: int, *phases: Phase) -> N
     )
 
 
-def test_i13_each_message_is_in_the_log_once_and_the_highest_sequences_are_exact() -> None:
+def test_each_message_is_in_the_log_once_and_the_highest_sequences_are_exact() -> None:
     run(MemoryMachine, 300)
 
 
 class LessIsADuplicate(Deduplication):
     """Takes the seed's prose for its code: `<` instead of `<=`."""
 
-    def verdict(self, producer: str, sequence: int, epoch: int = 1) -> Verdict:
+    def verdict(self, producer: str, sequence: int, epoch: int = 1) -> DeduplicationVerdict:
         return super().verdict(producer, sequence + 1, epoch)
 
 
 class PersistedTooEarly(Deduplication):
     """Counts as persisted what was merely pushed (Pulsar #5218)."""
 
-    def check(self, producer: str, sequence: int, epoch: int = 1) -> Verdict:
+    def check(self, producer: str, sequence: int, epoch: int = 1) -> DeduplicationVerdict:
         verdict = super().check(producer, sequence, epoch)
         self.persisted(producer, sequence, epoch)
         return verdict
@@ -64,17 +69,17 @@ class NeverReset(Deduplication):
 class OlderEpochsWelcome(Deduplication):
     """Fences nobody."""
 
-    def verdict(self, producer: str, sequence: int, epoch: int = 1) -> Verdict:
+    def verdict(self, producer: str, sequence: int, epoch: int = 1) -> DeduplicationVerdict:
         return super().verdict(producer, sequence, 2**62)
 
 
-class NoFloor(Deduplication):
+class NoWatermark(Deduplication):
     """Forgets idle producers without a trace."""
 
     def expire(self, now_ms: int, idle_ms: int) -> list[str]:
-        floor = self._floor
+        watermark = self._watermark
         gone = super().expire(now_ms, idle_ms)
-        self._floor = floor
+        self._watermark = watermark
         return gone
 
 
@@ -85,6 +90,7 @@ class NeverForgets(Deduplication):
         return []
 
 
+@pytest.mark.proof
 @pytest.mark.parametrize(
     "wrong",
     [
@@ -92,7 +98,7 @@ class NeverForgets(Deduplication):
         PersistedTooEarly,
         NeverReset,
         OlderEpochsWelcome,
-        NoFloor,
+        NoWatermark,
         NeverForgets,
     ],
 )
@@ -111,9 +117,9 @@ class BeyondTheEnd:
         self._store = store
         self.load, self.now_ms = store.load, store.now_ms
 
-    def save(self, name: str, snapshot: Snapshot) -> None:
+    def save(self, name: str, snapshot: DeduplicationSnapshot) -> None:
         position = snapshot.position + 1
-        self._store.save(name, Snapshot(snapshot.journal_id, position, snapshot.state))
+        self._store.save(name, DeduplicationSnapshot(snapshot.journal_id, position, snapshot.state))
 
 
 class NothingNew:
@@ -123,12 +129,13 @@ class NothingNew:
         self._store = store
         self.load, self.now_ms = store.load, store.now_ms
 
-    def save(self, name: str, snapshot: Snapshot) -> None:
+    def save(self, name: str, snapshot: DeduplicationSnapshot) -> None:
         kept = self._store.load(name)
         state = kept.state if kept else Deduplication().snapshot()
-        self._store.save(name, Snapshot(snapshot.journal_id, snapshot.position, state))
+        self._store.save(name, DeduplicationSnapshot(snapshot.journal_id, snapshot.position, state))
 
 
+@pytest.mark.proof
 @pytest.mark.parametrize("wrong", [BeyondTheEnd, NothingNew])
 def test_a_snapshot_that_is_wrong_is_noticed(wrong: type) -> None:
     class WrongSnapshots(MemoryMachine):
@@ -139,6 +146,7 @@ def test_a_snapshot_that_is_wrong_is_noticed(wrong: type) -> None:
         run(WrongSnapshots, 200, Phase.generate)
 
 
+@pytest.mark.proof
 def test_a_log_that_does_not_look_after_an_unknown_append_is_noticed(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:

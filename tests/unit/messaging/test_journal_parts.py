@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from packhorse.messaging.api import Edge, Outgoing, TopicMissing, TopicSpec
+from packhorse.messaging.api import LogEnd, Outgoing, TopicMissing, TopicSpec
 from packhorse.messaging.faults import topic_faults
 from packhorse.messaging.memory import MemoryJournal, MemoryLog
 from packhorse.messaging.open import UnknownJournal, open_journal
@@ -49,7 +49,7 @@ def test_a_partition_that_is_missing_is_named() -> None:
     with pytest.raises(TopicMissing, match="no partition 2"):
         journal.bounds("t", 2)
     with pytest.raises(TopicMissing, match="no partition 2"):
-        journal.reader("t", Edge.OLDEST, partition=2)
+        journal.reader("t", LogEnd.OLDEST, partition=2)
 
 
 def test_status_command_and_event_are_kept_as_long_as_packages() -> None:

@@ -4,6 +4,7 @@ from hypothesis import settings
 
 from packhorse.messaging.api import Journal
 from packhorse.messaging.memory import MemoryJournal, MemoryLog
+from tests.harness.depth import examples
 from tests.harness.journal_model import JournalMachine
 
 
@@ -13,4 +14,6 @@ class MemoryMachine(JournalMachine):
 
 
 TestMemoryJournal = MemoryMachine.TestCase
-TestMemoryJournal.settings = settings(max_examples=150, stateful_step_count=40, deadline=None)
+TestMemoryJournal.settings = settings(
+    max_examples=examples(150), stateful_step_count=40, deadline=None
+)

@@ -4,7 +4,7 @@ import hashlib
 from collections.abc import Iterable, Iterator
 from typing import Any
 
-from packhorse.blobs.api import BlobMissing, Written
+from packhorse.blobs.api import BlobMissing, WrittenBlob
 
 
 class MemoryBlobs:
@@ -13,10 +13,10 @@ class MemoryBlobs:
     def __init__(self) -> None:
         self.stored: dict[str, bytes] = {}
 
-    def put(self, key: str, chunks: Iterable[bytes], *, sha256: str | None = None) -> Written:
+    def put(self, key: str, chunks: Iterable[bytes], *, sha256: str | None = None) -> WrittenBlob:
         data = b"".join(chunks)
         created = self.stored.setdefault(key, data) is data
-        return Written(key, len(data), hashlib.sha256(data).hexdigest(), created)
+        return WrittenBlob(key, len(data), hashlib.sha256(data).hexdigest(), created)
 
     def get(self, key: str, *, start: int = 0, end: int | None = None) -> Iterator[bytes]:
         if key not in self.stored:

@@ -18,7 +18,13 @@ from packhorse.blobs.api import BlobCorrupt, BlobMissing, BlobStore, package_key
 from packhorse.content.node import Binary, InvalidNode, InvalidPath, Node
 from packhorse.packages.body import PackedBody, pack, unpack
 from packhorse.packages.format import write_nodes
-from packhorse.packages.limits import INLINE_BYTES, LIMITS, Limits, PackageCorrupt, PackageRefused
+from packhorse.packages.limits import (
+    INLINE_BYTES,
+    LIMITS,
+    PackageCorrupt,
+    PackageLimits,
+    PackageRefused,
+)
 from packhorse.wire.messages import Action, PackageBody, PackageEntry, PackageMessage
 from packhorse.wire.record import Undecodable
 from tests.unit.packages.memory_blobs import MemoryBlobs
@@ -56,7 +62,7 @@ segments = st.text(
 binaries = st.lists(
     st.builds(
         Binary,
-        st.text(st.characters(exclude_categories=["Cs"]), min_size=1, max_size=5),
+        st.text(st.characters(exclude_categories=["Cs", "Cc"]), min_size=1, max_size=5),
         st.just(DIGEST),
         st.integers(0, 2**62),
         st.just("image/png"),
@@ -101,12 +107,12 @@ def test_a_small_body_goes_by_reference_where_that_is_wanted(blobs: BlobStore, c
 
 @pytest.mark.parametrize("over", [False, True])
 def test_r7_the_limit_is_exact(blobs: BlobStore, over: bool) -> None:
-    low, high = 0, 2_000_000
+    low, high = 0, 1_000_000
     while high - low > 1:
         size = (low + high) // 2
-        packed = pack(noise(1, size), ID, cast(BlobStore, MemoryBlobs()))
+        packed = pack(noise(2, size), ID, cast(BlobStore, MemoryBlobs()))
         low, high = (size, high) if packed.length <= INLINE_BYTES else (low, size)
-    packed = pack(noise(1, high if over else low), ID, blobs)
+    packed = pack(noise(2, high if over else low), ID, blobs)
     assert (packed.stored_key is not None) is over
     assert (packed.length > INLINE_BYTES) is over
 
@@ -174,7 +180,7 @@ def test_a_stored_body_that_is_not_there_is_missing(blobs: BlobStore) -> None:
     "reference",
     ["http://169.254.169.254/", "file:///etc/passwd", "../../etc", package_key("other-00ff"), ""],
 )
-def test_m7_a_reference_leads_nowhere_but_to_the_packages_own_blob(
+def test_a_reference_leads_nowhere_but_to_the_packages_own_blob(
     blobs: BlobStore, reference: str
 ) -> None:
     body = PackageBody(b"\0" * 32, 10, reference=reference)
@@ -182,12 +188,12 @@ def test_m7_a_reference_leads_nowhere_but_to_the_packages_own_blob(
         list(unpack(message(PackedBody(body, 10, 1)), blobs))
 
 
-def test_m9_a_bomb_is_stopped_at_the_declared_length(blobs: BlobStore) -> None:
+def test_a_bomb_is_stopped_at_the_declared_length(blobs: BlobStore) -> None:
     with pytest.raises(PackageCorrupt):
         list(unpack(inline(b"\0" * 50_000_000, content_length=1000), blobs))
 
 
-def test_m9_a_frame_that_claims_to_be_huge_takes_no_memory(blobs: BlobStore) -> None:
+def test_a_frame_that_claims_to_be_huge_takes_no_memory(blobs: BlobStore) -> None:
     frame = bytearray(zstandard.compress(b"\0" * 100_000))
     size_flag, window = 0xE0, 2**60
     forged = bytes(frame[:4]) + bytes([size_flag]) + window.to_bytes(8, "little") + bytes(frame[6:])
@@ -196,13 +202,14 @@ def test_m9_a_frame_that_claims_to_be_huge_takes_no_memory(blobs: BlobStore) -> 
         list(unpack(message(PackedBody(body, len(forged), 1)), blobs))
 
 
-def test_m9_a_window_larger_than_allowed_is_refused(blobs: BlobStore) -> None:
+def test_a_window_larger_than_allowed_is_refused(blobs: BlobStore) -> None:
     parameters = zstandard.ZstdCompressionParameters(window_log=27, enable_ldm=True)
     writer = zstandard.ZstdCompressor(compression_params=parameters).compressobj()
     frame = writer.compress(b"\0" * 3_000_000) + writer.flush()
     body = PackageBody(hashlib.sha256(frame).digest(), 3_000_000, inline=frame)
+    limits = replace(LIMITS, inline_free_bytes=3_000_000)
     with pytest.raises(PackageCorrupt, match="zstd"):
-        list(unpack(message(PackedBody(body, len(frame), 1)), blobs))
+        list(unpack(message(PackedBody(body, len(frame), 1)), blobs, limits))
 
 
 def test_a_declared_length_over_the_limit_is_refused(blobs: BlobStore) -> None:
@@ -226,7 +233,9 @@ def test_r30_random_bytes_are_refused_and_nothing_else(content: bytes) -> None:
         list(unpack(inline(content), cast(BlobStore, MemoryBlobs())))
 
 
-SMALL = Limits(content_bytes=10_000, node_bytes=500, nodes=3, binaries=2, depth=3, name_bytes=10)
+SMALL = PackageLimits(
+    content_bytes=10_000, node_bytes=500, nodes=3, binaries=2, depth=3, name_bytes=10
+)
 
 
 @pytest.mark.parametrize(
@@ -251,7 +260,7 @@ def test_r30_limits_hold_where_a_package_is_built_and_where_it_is_read(
     refused = (PackageRefused, InvalidNode, InvalidPath)
     with pytest.raises(refused):
         pack([node], ID, blobs, SMALL)
-    lax = Limits()
+    lax = PackageLimits()
     try:
         packed = pack([node], ID, blobs, lax)
     except refused:

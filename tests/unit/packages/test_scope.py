@@ -4,7 +4,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from packhorse.content.node import is_within
-from packhorse.packages.scope import Scope, covering, first_outside
+from packhorse.packages.scope import PathScope, covering, first_outside
 
 path = st.lists(st.sampled_from(["a", "b", "ab", "a!", "0"]), max_size=4).map(
     lambda names: "/" + "/".join(names)
@@ -23,7 +23,7 @@ def test_covering_paths_hold_all_and_lie_in_no_other(paths: list[str]) -> None:
 def test_a_scope_knows_where_a_node_belongs(
     shallow: list[str], deep: list[str], asked: list[str]
 ) -> None:
-    scope = Scope(shallow, deep)
+    scope = PathScope(shallow, deep)
     for node in asked:
         holders = [root for root in scope.deep if is_within(node, root)]
         assert scope.deep_path_of(node) == (holders[0] if holders else None)
@@ -31,7 +31,7 @@ def test_a_scope_knows_where_a_node_belongs(
             assert scope.allows_alone(node) == (node in shallow)
 
 
-def test_m4_roots_end_at_segments() -> None:
+def test_roots_end_at_segments() -> None:
     assert first_outside(["/content/a", "/content-secret"], ["/content"]) == "/content-secret"
     assert first_outside(["/content", "/content/x/y"], ["/content"]) is None
     assert first_outside(["/anything"], ["/"]) is None

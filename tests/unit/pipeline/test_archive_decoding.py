@@ -9,9 +9,9 @@ from packhorse.wire.messages import PackageBody, ResetCommand
 from packhorse.wire.package_codec import encode_package
 from packhorse.wire.record import Undecodable
 from packhorse.wire.topics import Topics
-from packhorse_services.pipeline import tables
 from packhorse_services.pipeline.archive.decoding import decoded
-from packhorse_services.pipeline.archive.delta import SILVER
+from packhorse_services.pipeline.storage import tables
+from packhorse_services.pipeline.storage.delta import SILVER
 from tests.harness.archive import of_everything, package
 
 TOPICS = Topics()

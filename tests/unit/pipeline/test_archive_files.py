@@ -9,14 +9,14 @@ import pytest
 from pyarrow import fs
 
 from packhorse.messaging.api import Record
-from packhorse_services.pipeline import storage, tables
-from packhorse_services.pipeline.archive import files as made
-from packhorse_services.pipeline.archive.delta import Turn, append, begin, prepare, stored
-from packhorse_services.pipeline.archive.files import File, Files
 from packhorse_services.pipeline.archive.reading import as_batch
 from packhorse_services.pipeline.errors import TaskRefused
-from packhorse_services.pipeline.location import Location
-from packhorse_services.pipeline.queries import RELATION, rows
+from packhorse_services.pipeline.storage import arrow_files, tables
+from packhorse_services.pipeline.storage import parquet as made
+from packhorse_services.pipeline.storage.delta import BatchNumber, append, begin, prepare, stored
+from packhorse_services.pipeline.storage.location import Location
+from packhorse_services.pipeline.storage.parquet import File, Files
+from packhorse_services.pipeline.storage.queries import RELATION, rows
 
 DAY_MS = 24 * 3600 * 1000
 FIRST = date(2024, 5, 1)
@@ -44,7 +44,7 @@ def written(location: Location, *batches: list[Record]) -> list[File]:
 
 
 def added(location: Location, files: list[File], batch: int = 0) -> None:
-    append(location, tables.BRONZE, Turn("q", 0, batch), [file.action for file in files])
+    append(location, tables.BRONZE, BatchNumber("q", 0, batch), [file.action for file in files])
 
 
 def held(location: Location) -> list[tuple[str, date, int, bytes]]:
@@ -84,28 +84,28 @@ def test_what_no_commit_adds_is_not_in_the_table(location: Location) -> None:
 def test_a_turn_is_taken_once_and_repeated_only_after_a_kill(location: Location) -> None:
     added(location, written(location, [record(0)]), batch=3)
     action = written(location, [record(0)])[0].action
-    append(location, tables.BRONZE, Turn("q", 0, 3), [action], taken=Turn("q", 0, 3))
+    append(location, tables.BRONZE, BatchNumber("q", 0, 3), [action], taken=BatchNumber("q", 0, 3))
     assert [offset for _, _, offset, _ in held(location)] == [0]
 
 
-@pytest.mark.parametrize("taken", [None, Turn("q", 0, 2)])
+@pytest.mark.parametrize("taken", [None, BatchNumber("q", 0, 2)])
 def test_a_turn_that_another_run_has_taken_is_refused(
-    location: Location, taken: Turn | None
+    location: Location, taken: BatchNumber | None
 ) -> None:
     added(location, written(location, [record(0)]), batch=3)
     with pytest.raises(TaskRefused, match="another run works on the query q"):
-        append(location, tables.BRONZE, Turn("q", 0, 3), taken=taken)
+        append(location, tables.BRONZE, BatchNumber("q", 0, 3), taken=taken)
     with pytest.raises(TaskRefused, match="another run works on the query q"):
-        append(location, tables.BRONZE, Turn("q", 0, 2), taken=taken)
-    begin(location, [tables.BRONZE], Turn("q", 1))
+        append(location, tables.BRONZE, BatchNumber("q", 0, 2), taken=taken)
+    begin(location, [tables.BRONZE], BatchNumber("q", 1))
     with pytest.raises(TaskRefused, match="another run has begun a new checkpoint"):
-        begin(location, [tables.BRONZE], Turn("q", 0, 4))
+        begin(location, [tables.BRONZE], BatchNumber("q", 0, 4))
 
 
 def test_two_runs_do_not_begin_the_same_generation(location: Location) -> None:
-    begin(location, [tables.BRONZE], Turn("q", 1))
+    begin(location, [tables.BRONZE], BatchNumber("q", 1))
     with pytest.raises(TaskRefused, match="another run"):
-        begin(location, [tables.BRONZE], Turn("q", 1))
+        begin(location, [tables.BRONZE], BatchNumber("q", 1))
 
 
 def test_r30_no_more_than_a_group_of_rows_is_held(
@@ -158,7 +158,8 @@ def test_r30_rows_are_read_a_bounded_number_of_bytes_at_a_time(
     records = [Record("t", 0, n, FIRST_MS, None, {}, bytes(10_000)) for n in range(100)]
     (file,) = written(location, *(records[n : n + 5] for n in range(0, 100, 5)))
     shape = made.columns(tables.BRONZE)
-    with fs.LocalFileSystem().open_input_file(storage.path(location, f"bronze/{file.path}")) as raw:
+    path = arrow_files.path(location, f"bronze/{file.path}")
+    with fs.LocalFileSystem().open_input_file(path) as raw:
         read = list(made.rows_in(raw, {"topic": "t", "day": FIRST}, shape, 1_000))
     assert sum(batch.num_rows for batch in read) == 100
     assert max(batch.nbytes for batch in read) < 200_000

@@ -13,15 +13,14 @@ from deltalake import write_deltalake
 from packhorse.messaging.api import Journal, Record, TopicSpec
 from packhorse.messaging.open import open_journal
 from packhorse.wire.record import Encoded
-from packhorse_services.pipeline import tables
 from packhorse_services.pipeline.archive import places as at
 from packhorse_services.pipeline.archive import start
-from packhorse_services.pipeline.archive.delta import prepare
-from packhorse_services.pipeline.archive.last_records import require_same_records
-from packhorse_services.pipeline.archive.reading import as_batch
-from packhorse_services.pipeline.archive.times import LATEST_MS
+from packhorse_services.pipeline.archive.reading import LATEST_MS, as_batch
+from packhorse_services.pipeline.archive.start import require_same_records
 from packhorse_services.pipeline.errors import TaskRefused
-from packhorse_services.pipeline.location import Location
+from packhorse_services.pipeline.storage import tables
+from packhorse_services.pipeline.storage.delta import prepare
+from packhorse_services.pipeline.storage.location import Location
 from tests.harness.archive import append
 from tests.harness.journals import fresh_name
 

@@ -34,5 +34,10 @@ def test_every_offset_is_in_one_share_and_shares_are_even(
 
 def test_a_share_goes_on_in_the_next_partition() -> None:
     start, end = {"a": {0: 5}}, {"a": {0: 8}, "b": {0: 3}}
-    assert at.shares(start, end, 2) == [[at.Range("a", 0, 5, 8)], [at.Range("b", 0, 0, 3)]]
-    assert at.shares(start, end, 1) == [[at.Range("a", 0, 5, 8), at.Range("b", 0, 0, 3)]]
+    assert at.shares(start, end, 2) == [
+        [at.OffsetRange("a", 0, 5, 8)],
+        [at.OffsetRange("b", 0, 0, 3)],
+    ]
+    assert at.shares(start, end, 1) == [
+        [at.OffsetRange("a", 0, 5, 8), at.OffsetRange("b", 0, 0, 3)]
+    ]

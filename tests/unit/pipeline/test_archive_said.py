@@ -3,7 +3,7 @@
 import pytest
 
 from packhorse_services.pipeline.archive.command import said
-from packhorse_services.pipeline.progress import Done, Watch
+from packhorse_services.pipeline.engine.stream_progress import Done, QueryWatch
 
 
 @pytest.mark.parametrize(
@@ -37,7 +37,7 @@ def test_it_says_what_was_done(raw: Done, decoded: Done, stopped: bool, wanted: 
 
 
 def test_batches_are_counted_by_their_query() -> None:
-    watch = Watch(bar=False)
+    watch = QueryWatch(bar=False)
     watch.passed("said-a", 3)
     watch.passed("said-a", 4)
     watch.passed("said-b", 1)
@@ -47,7 +47,7 @@ def test_batches_are_counted_by_their_query() -> None:
 
 
 def test_records_that_spark_did_not_read_are_counted_once() -> None:
-    watch = Watch(bar=False)
+    watch = QueryWatch(bar=False)
     watch.counts("said-d", 0, 5)
     watch.counts("said-d", 1, 7)
     assert watch.counted("said-d", 0) == 5

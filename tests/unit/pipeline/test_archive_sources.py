@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from packhorse_services.pipeline.archive.silver import shared
-from packhorse_services.pipeline.archive.silver_files import Source
+from packhorse_services.pipeline.archive.silver_files import BronzeFile
 
 _SIZES = st.lists(st.integers(0, 1000), max_size=20)
 
@@ -14,7 +14,7 @@ _SIZES = st.lists(st.integers(0, 1000), max_size=20)
 @given(_SIZES, st.integers(1, 5))
 def test_every_file_is_in_one_share_and_shares_are_even(sizes: list[int], count: int) -> None:
     day = date(2024, 5, 1)
-    sources = [(Source(f"f{number}", "t", day), size) for number, size in enumerate(sizes)]
+    sources = [(BronzeFile(f"f{number}", "t", day), size) for number, size in enumerate(sizes)]
     sources.sort(key=lambda each: each[1], reverse=True)
     shares = shared(sources, count)
     assert len(shares) == count

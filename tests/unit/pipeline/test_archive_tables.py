@@ -10,19 +10,18 @@ import pyarrow as pa
 import pytest
 from deltalake.exceptions import CommitFailedError
 
-from packhorse_services.pipeline import tables
-from packhorse_services.pipeline.archive import delta
-from packhorse_services.pipeline.archive.delta import (
+from packhorse_services.pipeline.errors import Overtaken, SchemaChanged, TablesUnusable
+from packhorse_services.pipeline.history.target import nothing_archived
+from packhorse_services.pipeline.storage import delta, tables
+from packhorse_services.pipeline.storage.delta import (
     ARCHIVE,
-    Turn,
+    BatchNumber,
     append,
     begin,
     last_turn,
     prepare,
 )
-from packhorse_services.pipeline.errors import Overtaken, SchemaChanged, TablesUnusable
-from packhorse_services.pipeline.history.target import nothing_archived
-from packhorse_services.pipeline.location import Location
+from packhorse_services.pipeline.storage.location import Location
 
 
 def test_tables_are_made_once(tmp_path: Path) -> None:
@@ -51,18 +50,20 @@ def test_what_is_no_folder_holds_no_table(tmp_path: Path) -> None:
 
 def test_a_generation_is_behind_every_batch_of_the_one_before() -> None:
     versions = [
-        Turn("q", generation, batch).version for generation in (0, 1) for batch in (-1, 0, 2**31)
+        BatchNumber("q", generation, batch).version
+        for generation in (0, 1)
+        for batch in (-1, 0, 2**31)
     ]
     assert versions == sorted(set(versions))
-    assert Turn.of("q", Turn("q", 7, 41).version) == Turn("q", 7, 41)
+    assert BatchNumber.of("q", BatchNumber("q", 7, 41).version) == BatchNumber("q", 7, 41)
 
 
 def test_tables_remember_the_turn_that_begins(tmp_path: Path) -> None:
     location = Location.parse(str(tmp_path))
     prepare(location)
     assert last_turn(location, tables.BRONZE, "q") is None
-    begin(location, [tables.BRONZE], Turn("q", 3))
-    assert last_turn(location, tables.BRONZE, "q") == Turn("q", 3)
+    begin(location, [tables.BRONZE], BatchNumber("q", 3))
+    assert last_turn(location, tables.BRONZE, "q") == BatchNumber("q", 3)
     assert last_turn(location, tables.BRONZE, "other") is None
 
 
@@ -79,7 +80,7 @@ class Late(deltalake.DeltaTable):
 
     def create_write_transaction(self, *given: Any, **options: Any) -> None:
         other = deltalake.DeltaTable(self.table_uri)
-        mark = deltalake.Transaction(delta.application("q"), Turn("q", 0, 1).version)
+        mark = deltalake.Transaction(delta.application("q"), BatchNumber("q", 0, 1).version)
         theirs = deltalake.CommitProperties({"packhorse-commit": "theirs"}, app_transactions=[mark])
         other.create_write_transaction([], "append", other.schema(), commit_properties=theirs)
         super().create_write_transaction(*given, **options)
@@ -90,10 +91,10 @@ def test_a_commit_whose_answer_was_lost_is_not_another_runs(
 ) -> None:
     location = Location.parse(str(tmp_path))
     prepare(location)
-    begin(location, [tables.BRONZE], Turn("q", 0))
+    begin(location, [tables.BRONZE], BatchNumber("q", 0))
     monkeypatch.setattr(deltalake, "DeltaTable", LostAnswer)
-    append(location, tables.BRONZE, Turn("q", 0, 0))
-    assert last_turn(location, tables.BRONZE, "q") == Turn("q", 0, 0)
+    append(location, tables.BRONZE, BatchNumber("q", 0, 0))
+    assert last_turn(location, tables.BRONZE, "q") == BatchNumber("q", 0, 0)
 
 
 def test_a_commit_that_another_run_was_first_with_is(
@@ -101,10 +102,10 @@ def test_a_commit_that_another_run_was_first_with_is(
 ) -> None:
     location = Location.parse(str(tmp_path))
     prepare(location)
-    begin(location, [tables.BRONZE], Turn("q", 0))
+    begin(location, [tables.BRONZE], BatchNumber("q", 0))
     monkeypatch.setattr(delta, "stored", _late_once())
     with pytest.raises(Overtaken, match="another run works on the query q"):
-        append(location, tables.BRONZE, Turn("q", 0, 1))
+        append(location, tables.BRONZE, BatchNumber("q", 0, 1))
 
 
 def _late_once() -> Callable[[Location, str], deltalake.DeltaTable]:
@@ -117,9 +118,9 @@ def test_an_archive_without_a_package_says_whether_it_ever_ran(tmp_path: Path) -
     prepare(location)
     never = "no package is archived yet; run packhorse-pipeline archive"
     assert nothing_archived(location) == never
-    begin(location, [tables.BRONZE], Turn("bronze", 0))
+    begin(location, [tables.BRONZE], BatchNumber("bronze", 0))
     assert nothing_archived(location) == never
-    append(location, tables.BRONZE, Turn("bronze", 0, 0))
+    append(location, tables.BRONZE, BatchNumber("bronze", 0, 0))
     said = nothing_archived(location)
     assert said.startswith(
         "the archive has no package left: all have expired (upkeep's --retention"

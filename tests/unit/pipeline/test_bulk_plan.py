@@ -5,7 +5,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from packhorse.content.parts import SubtreePart
-from packhorse_services.pipeline.bulk.plan import PlannedPart, condition, cut
+from packhorse.content.scan import condition
+from packhorse_services.pipeline.bulk.snapshot import PlannedPart, cut
 
 TOP = "/top"
 

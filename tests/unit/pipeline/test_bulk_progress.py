@@ -6,7 +6,7 @@ import logging
 import pytest
 from rich.console import Console
 
-from packhorse_services.pipeline.bulk.progress import Amount, Telling
+from packhorse_services.pipeline.bulk.progress import Amount, PhaseProgress
 
 
 class Hand:
@@ -25,7 +25,7 @@ def test_without_a_terminal_there_is_a_line_every_few_seconds(
     console = Console(file=io.StringIO())
     with (
         caplog.at_level(logging.INFO),
-        Telling("append", Amount(10, 1000), console=console, clock=clock) as telling,
+        PhaseProgress("append", Amount(10, 1000), console=console, clock=clock) as telling,
     ):
         telling.reached(Amount(2, 200))  # by an earlier run
         for second in range(1, 7):
@@ -40,7 +40,7 @@ def test_without_a_terminal_there_is_a_line_every_few_seconds(
 def test_a_terminal_shows_a_bar_with_parts_nodes_rate_and_the_time_left() -> None:
     clock, text = Hand(), io.StringIO()
     console = Console(file=text, force_terminal=True, width=120, color_system=None)
-    with Telling("export", Amount(4, 400), console=console, clock=clock) as telling:
+    with PhaseProgress("export", Amount(4, 400), console=console, clock=clock) as telling:
         telling.reached(Amount(0, 0))
         clock.now += 2
         telling.reached(Amount(2, 200))
@@ -54,7 +54,9 @@ def test_a_terminal_shows_a_bar_with_parts_nodes_rate_and_the_time_left() -> Non
 
 def test_the_same_reason_is_told_once_a_minute(caplog: pytest.LogCaptureFixture) -> None:
     clock = Hand()
-    with Telling("append", Amount(1, 1), console=Console(file=io.StringIO()), clock=clock) as tells:
+    with PhaseProgress(
+        "append", Amount(1, 1), console=Console(file=io.StringIO()), clock=clock
+    ) as tells:
         for reason in ("full", "full", "away", "away"):
             tells.waits(reason)
         clock.now += 61

@@ -16,15 +16,15 @@ from packhorse.packages.build import PathMissing
 from packhorse.runtime.configuration import InvalidConfiguration
 from packhorse.runtime.startup import TYPED, typed
 from packhorse_services.pipeline.__main__ import main
-from packhorse_services.pipeline.advice import remember_typed
 from packhorse_services.pipeline.bulk.errors import (
     BulkConflict,
     BulkStopped,
     BulkUnknown,
     PublisherRefused,
 )
-from packhorse_services.pipeline.databases import author_away, first_line, unusable
-from packhorse_services.pipeline.ending import plain_ends
+from packhorse_services.pipeline.engine.databases import author_away, first_line, unusable
+from packhorse_services.pipeline.engine.exit_codes import plain_ends, remember_typed
+from packhorse_services.pipeline.engine.spark_errors import meaning
 from packhorse_services.pipeline.errors import (
     HistoryGap,
     NotThere,
@@ -34,7 +34,6 @@ from packhorse_services.pipeline.errors import (
     TaskFailed,
     TaskRefused,
 )
-from packhorse_services.pipeline.failures import meaning
 
 SAID = (
     'connection failed: connection to server at "127.0.0.1", port 5432 failed: FATAL:  password '

@@ -6,7 +6,7 @@ from pyspark.errors import PySparkException
 from packhorse.errors import PackhorseError
 from packhorse.messaging.api import TopicMissing
 from packhorse_services.pipeline import errors
-from packhorse_services.pipeline.failures import meaning, translated
+from packhorse_services.pipeline.engine.spark_errors import meaning, translated
 
 WORKER = """An exception was thrown from the Python worker:
 Traceback (most recent call last):

@@ -3,22 +3,22 @@
 import pytest
 
 from packhorse.snapshots.manifest import decode, encode
-from packhorse.snapshots.snapshot import Snapshot, left_out, new_id
+from packhorse.snapshots.snapshot import ContentSnapshot, left_out, new_id
 from packhorse_services.pipeline.history.bases import (
-    Added,
+    AddedSubscription,
     began,
     known_agents,
     leaves_out,
     serves,
     suits_added,
 )
-from packhorse_services.pipeline.upkeep.needed import held
+from packhorse_services.pipeline.upkeep.expiry import held
 
 
 def snapshot(
     offset: int, *agents: str, subscriber: str = "", absent: tuple[int, ...] = ()
-) -> Snapshot:
-    return Snapshot(
+) -> ContentSnapshot:
+    return ContentSnapshot(
         *(new_id(), 1, "j", offset, "", agents, subscriber, 0, (), ()),
         left_out=left_out(absent),
     )
@@ -41,7 +41,7 @@ def test_a_quiet_agent_whose_packages_expired_is_still_known() -> None:
     ],
 )
 def test_a_base_serves_those_it_is_of_and_those_who_began_behind_it(
-    agents: set[str], first: dict[str, int], others: list[Snapshot], *, good: bool
+    agents: set[str], first: dict[str, int], others: list[ContentSnapshot], *, good: bool
 ) -> None:
     base = snapshot(5, "a", "b")
     assert serves(base, agents, began(first, [base, *others], "j")) == good
@@ -88,22 +88,45 @@ def test_upkeep_lets_go_only_what_every_set_of_agents_finds_in_a_snapshot() -> N
 
 
 @pytest.mark.parametrize(
-    ("agents", "lane", "first", "unknown", "good"),
+    ("agents", "subscription", "first", "unknown", "good"),
     [
-        (("a",), Added(2, 9), {"b": 0}, -1, True),
-        (("a",), Added(2, 9), {"b": 0}, 2, True),
-        (("a",), Added(2, 9), {"b": 0}, 3, False),  # some of what it imported has expired
-        (("a",), Added(2, 9), {"b": 6}, 3, True),  # there was nothing of it before the base
-        (("a", "b"), Added(2, 9), {"b": 3}, 4, True),  # it has all of b that is known
-        (("a", "b"), Added(3, 9), {"b": 3}, -1, False),  # the base has some that it has not
-        (("a", "b"), Added(2, 4), {"b": 3}, -1, False),  # it is not there yet
-        (("a", "b"), Added(2, 9, frozenset({5})), {"b": 3}, -1, False),
-        (("a", "b"), Added(2, 9, frozenset({6})), {"b": 3}, -1, True),
+        (("a",), AddedSubscription(2, 9), {"b": 0}, -1, True),
+        (("a",), AddedSubscription(2, 9), {"b": 0}, 2, True),
+        (
+            ("a",),
+            AddedSubscription(2, 9),
+            {"b": 0},
+            3,
+            False,
+        ),  # some of what it imported has expired
+        (
+            ("a",),
+            AddedSubscription(2, 9),
+            {"b": 6},
+            3,
+            True,
+        ),  # there was nothing of it before the base
+        (("a", "b"), AddedSubscription(2, 9), {"b": 3}, 4, True),  # it has all of b that is known
+        (
+            ("a", "b"),
+            AddedSubscription(3, 9),
+            {"b": 3},
+            -1,
+            False,
+        ),  # the base has some that it has not
+        (("a", "b"), AddedSubscription(2, 4), {"b": 3}, -1, False),  # it is not there yet
+        (("a", "b"), AddedSubscription(2, 9, frozenset({5})), {"b": 3}, -1, False),
+        (("a", "b"), AddedSubscription(2, 9, frozenset({6})), {"b": 3}, -1, True),
     ],
 )
-def test_onto_which_base_a_lane_may_be_folded_that_was_added_later(
-    agents: tuple[str, ...], lane: Added, first: dict[str, int], unknown: int, *, good: bool
+def test_onto_which_base_a_subscription_may_be_folded_that_was_added_later(
+    agents: tuple[str, ...],
+    subscription: AddedSubscription,
+    first: dict[str, int],
+    unknown: int,
+    *,
+    good: bool,
 ) -> None:
     base = snapshot(5, *agents)
-    suits = suits_added(base, {"b": lane}, first, unknown=unknown, start=base)
+    suits = suits_added(base, {"b": subscription}, first, unknown=unknown, start=base)
     assert suits == good

@@ -5,7 +5,7 @@ from hypothesis import strategies as st
 
 from packhorse.content.node import Binary, is_within
 from packhorse_services.pipeline.history.decoding import binaries_text
-from packhorse_services.pipeline.history.parts import NOWHERE, Parts
+from packhorse_services.pipeline.history.fold import NOWHERE, PackageParts
 from packhorse_services.pipeline.snapshot.writing import runs
 from tests.harness.feed import page
 
@@ -33,7 +33,7 @@ def covers(clear: tuple[str, str, str, int], path: str) -> bool:
 def test_the_last_covering_part_is_found(
     given_clears: list[tuple[str, str, str, int]], paths: list[tuple[str, str]]
 ) -> None:
-    parts = Parts(given_clears)
+    parts = PackageParts(given_clears)
     for top, below in paths:
         path = top + below or "/"
         expected = max((one[3] for one in given_clears if covers(one, path)), default=NOWHERE)

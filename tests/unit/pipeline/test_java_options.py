@@ -2,7 +2,7 @@
 
 import pytest
 
-from packhorse_services.pipeline.session import _with_java_options
+from packhorse_services.pipeline.engine.session import _with_java_options
 
 OPTIONS = "spark.driver.extraJavaOptions"
 C1_ALONE = "-XX:TieredStopAtLevel=1"

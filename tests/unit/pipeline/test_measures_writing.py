@@ -7,19 +7,19 @@ import pytest
 from deltalake import write_deltalake
 from deltalake.exceptions import CommitFailedError
 
-from packhorse_services.pipeline import tables
-from packhorse_services.pipeline.archive.delta import prepare, stored
 from packhorse_services.pipeline.errors import Overtaken
-from packhorse_services.pipeline.location import Location
 from packhorse_services.pipeline.measures import writing
-from packhorse_services.pipeline.measures.writing import MEASURES, Written
+from packhorse_services.pipeline.measures.writing import MEASURES, MeasuresTables
+from packhorse_services.pipeline.storage import tables
+from packhorse_services.pipeline.storage.delta import prepare, stored
+from packhorse_services.pipeline.storage.location import Location
 
 
-def found(folder: Path) -> Written:
+def found(folder: Path) -> MeasuresTables:
     location = Location.parse(str(folder))
     prepare(location, MEASURES)
     none: Any = None  # no Spark: nothing is read by it
-    return Written(none, location, {name: stored(location, name) for name in MEASURES})
+    return MeasuresTables(none, location, {name: stored(location, name) for name in MEASURES})
 
 
 def test_a_note_whose_answer_was_lost_is_noted(

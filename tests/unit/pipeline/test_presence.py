@@ -6,12 +6,12 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner
 
-from packhorse_services.pipeline import tables
-from packhorse_services.pipeline.archive.delta import prepare
 from packhorse_services.pipeline.errors import TablesUnusable
-from packhorse_services.pipeline.location import Location
-from packhorse_services.pipeline.presence import archive_at
 from packhorse_services.pipeline.program import commands
+from packhorse_services.pipeline.storage import tables
+from packhorse_services.pipeline.storage.archive_location import archive_at
+from packhorse_services.pipeline.storage.delta import prepare
+from packhorse_services.pipeline.storage.location import Location
 from tests.harness.measures import measure
 
 READING = (

@@ -5,8 +5,8 @@ from collections.abc import Mapping
 import pytest
 from pyspark.sql.types import StructType
 
-from packhorse_services.pipeline import schemas
 from packhorse_services.pipeline.reports.schemas import REPORTS
+from packhorse_services.pipeline.storage import schemas
 
 _WRITTEN: Mapping[str, StructType] = {
     "delivery": schemas.DELIVERY,

@@ -5,9 +5,9 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner
 
-from packhorse_services.pipeline.errors import NotThere
-from packhorse_services.pipeline.location import Location
+from packhorse_services.pipeline.errors import NotThere, TaskRefused
 from packhorse_services.pipeline.program import commands
+from packhorse_services.pipeline.storage.location import Location
 from tests.harness.measures import WHEN, measure
 
 HOURS = ("--from", WHEN["from"], "--to", WHEN["to"])
@@ -44,3 +44,14 @@ def test_who_was_silent_in_these_hours_has_an_empty_report(asked: tuple[str, str
         ended = CliRunner().invoke(commands, ["report", "delivery", *hours, *asked])
         assert ended.exit_code == 0, ended.exception
         assert '"rows": []' in ended.stdout
+
+
+@pytest.mark.usefixtures("measured")
+def test_a_report_is_written_to_a_file_whole_or_not_at_all(tmp_path: Path) -> None:
+    file = tmp_path / "report.csv"
+    asked = ["report", "failures", *HOURS, "--format", "csv", "--output", str(file)]
+    assert CliRunner().invoke(commands, asked).exit_code == 0
+    assert "o'hara" in file.read_text()
+    ended = CliRunner().invoke(commands, [*asked[:-1], str(tmp_path / "none" / "report.csv")])
+    assert isinstance(ended.exception, TaskRefused)
+    assert "can't be written: No such file or directory" in str(ended.exception)

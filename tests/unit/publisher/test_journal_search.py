@@ -2,9 +2,9 @@
 
 import pytest
 
-from packhorse.messaging.api import Edge, Outgoing, TopicSpec
+from packhorse.messaging.api import LogEnd, Outgoing, TopicSpec
 from packhorse.messaging.memory import MemoryJournal, MemoryLog
-from packhorse_services.publisher import journal_search
+from packhorse_services.publisher.outbox import journal_search
 
 
 def test_r26_a_long_search_shows_that_it_lives(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -15,6 +15,6 @@ def test_r26_a_long_search_shows_that_it_lives(monkeypatch: pytest.MonkeyPatch) 
         journal.append("package", Outgoing(b"of somebody else")).result()
     beats: list[None] = []
     found = journal_search.search(
-        journal, "package", Edge.OLDEST, "us", [], beat=lambda: beats.append(None)
+        journal, "package", LogEnd.OLDEST, "us", [], beat=lambda: beats.append(None)
     )
     assert (len(beats), found.end) == (7, 7)

@@ -8,12 +8,13 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
-from packhorse_services.publisher.live.position import Source
-from packhorse_services.publisher.live.subscription import Subscription
+from packhorse_services.publisher.live.event_id import EventSource
+from packhorse_services.publisher.live.stream_reader import StreamReader
+from tests.harness.depth import examples
 from tests.harness.live import NAMES, Client, Logs, Replica, tell
 
 CLIENTS, REPLICAS = 3, 2
-some_source = st.sampled_from(Source)
+some_source = st.sampled_from(EventSource)
 some_client = st.integers(0, CLIENTS - 1)
 some_replica = st.integers(0, REPLICAS - 1)
 
@@ -24,15 +25,15 @@ class LiveEvents(RuleBasedStateMachine):
         self.logs = Logs()
         self.replicas = [Replica(self.logs) for _ in range(REPLICAS)]
         self.clients = [Client(self.logs) for _ in range(CLIENTS)]
-        self.streams: dict[int, tuple[Replica, Subscription]] = {}
+        self.streams: dict[int, tuple[Replica, StreamReader]] = {}
 
     @rule(source=some_source, count=st.integers(1, 8), agent=st.sampled_from(["main", "other"]))
-    def append(self, source: Source, count: int, agent: str) -> None:
+    def append(self, source: EventSource, count: int, agent: str) -> None:
         for _ in range(count):
             self.logs.append(source, agent)
 
     @rule(replica=some_replica, source=some_source, count=st.integers(1, 8), keep=st.booleans())
-    def tail(self, replica: int, source: Source, count: int, keep: bool) -> None:
+    def tail(self, replica: int, source: EventSource, count: int, keep: bool) -> None:
         self.replicas[replica].tail(source, count, keep=keep)
 
     @rule(replica=some_replica)
@@ -50,8 +51,8 @@ class LiveEvents(RuleBasedStateMachine):
     def read_and_be_cut_off(self, client: int, count: int) -> None:
         """The client gets some of what the stream has told; the rest is lost on the way."""
         if client in self.streams:
-            replica, subscription = self.streams.pop(client)
-            for told in list(tell(replica, subscription))[:count]:
+            replica, reader = self.streams.pop(client)
+            for told in list(tell(replica, reader))[:count]:
                 self.clients[client].take(told)
 
     @rule(client=some_client)
@@ -61,37 +62,39 @@ class LiveEvents(RuleBasedStateMachine):
                 self.clients[client].take(told)
 
     @rule(source=some_source, share=st.floats(0, 1))
-    def forget(self, source: Source, share: float) -> None:
+    def forget(self, source: EventSource, share: float) -> None:
         bounds = self.logs.journal.bounds(NAMES[source])
         before = bounds.oldest + int(share * (bounds.next - bounds.oldest))
         self.logs.journal.truncate(NAMES[source], before)
 
     @rule(source=some_source)
-    def create_anew(self, source: Source) -> None:
+    def create_anew(self, source: EventSource) -> None:
         self.logs.create_anew(source)
 
     @invariant()
     def rings_are_bounded(self) -> None:
         for replica in self.replicas:
             for log in replica.logs.values():
-                assert len(log.ring._events) <= 5
+                assert len(log.recent._events) <= 5
 
     def teardown(self) -> None:
         """In the end everybody has everything, through any replica."""
         for replica in self.replicas:
-            for source in Source:
+            for source in EventSource:
                 for _ in range(2):  # the first one may only find out that the topic is another
                     replica.tail(source, 10_000)
         for number, client in enumerate(self.clients):
             replica = self.replicas[number % REPLICAS]
-            subscription = client.connect(replica)
+            reader = client.connect(replica)
             before = ""
-            while before != subscription.id:
-                before = subscription.id
-                for told in tell(replica, subscription):
+            while before != reader.id:
+                before = reader.id
+                for told in tell(replica, reader):
                     client.take(told)
-            assert [client.next_of(source) for source in Source] == [None] * len(Source)
+            assert [client.next_of(source) for source in EventSource] == [None] * len(EventSource)
 
 
-LiveEvents.TestCase.settings = settings(max_examples=150, stateful_step_count=40, deadline=None)
+LiveEvents.TestCase.settings = settings(
+    max_examples=examples(150), stateful_step_count=40, deadline=None
+)
 TestEachClientSeesEachEventOnce = LiveEvents.TestCase

@@ -9,24 +9,26 @@ from hypothesis import strategies as st
 from packhorse.messaging.api import Outgoing
 from packhorse.runtime.problems import Problem
 from packhorse.wire.package_codec import AGENT_HEADER, PACKAGE_ID_HEADER
-from packhorse_services.publisher.live.events import EventType, SubscriberEvent
-from packhorse_services.publisher.live.position import (
-    Cursor,
-    Source,
+from packhorse_services.publisher.live.event_id import (
+    EventSource,
+    LogCursor,
     mark_of,
     read_position,
     write_position,
 )
-from packhorse_services.publisher.live.states import StatesSeen
-from packhorse_services.publisher.live.subscription import Subscription, Told, Wanted
+from packhorse_services.publisher.live.events import EventType, SubscriberEvent
+from packhorse_services.publisher.live.stream_reader import SseEvent, StreamFilter, StreamReader
+from packhorse_services.publisher.live.subscriber_states import StatesSeen
 from tests.harness.live import EVERYTHING, NAMES, NEVER, Logs, Replica, message, tell
 
 offsets = st.integers(0, 2**63 - 1)
-cursors = st.builds(Cursor, offsets, st.sampled_from(["", "0a1b2c3d"]))
+cursors = st.builds(LogCursor, offsets, st.sampled_from(["", "0a1b2c3d"]))
 
 
-@given(st.fixed_dictionaries(dict.fromkeys(Source, cursors)))
-def test_a_position_survives_the_way_to_the_client_and_back(position: dict[Source, Cursor]) -> None:
+@given(st.fixed_dictionaries(dict.fromkeys(EventSource, cursors)))
+def test_a_position_survives_the_way_to_the_client_and_back(
+    position: dict[EventSource, LogCursor],
+) -> None:
     assert read_position(write_position(position)) == position
 
 
@@ -47,44 +49,44 @@ def test_a_mark_tells_topics_and_partitions_apart() -> None:
     assert len({mark_of("one", 0), mark_of("one", 1), mark_of("two", 0)}) == 3
 
 
-def everything_told(replica: Replica, subscription: Subscription) -> list[Told]:
-    told: list[Told] = []
+def everything_told(replica: Replica, reader: StreamReader) -> list[SseEvent]:
+    told: list[SseEvent] = []
     before = ""
-    while before != subscription.id:
-        before = subscription.id
-        told += tell(replica, subscription)
+    while before != reader.id:
+        before = reader.id
+        told += tell(replica, reader)
     return told
 
 
-def from_the_beginning(replica: Replica, wanted: Wanted = EVERYTHING) -> list[Told]:
-    return everything_told(replica, Subscription(replica.logs, wanted, read_position("p0-s0-e0")))
+def from_the_beginning(replica: Replica, wanted: StreamFilter = EVERYTHING) -> list[SseEvent]:
+    return everything_told(replica, StreamReader(replica.logs, wanted, read_position("p0-s0-e0")))
 
 
 def test_only_what_is_wanted_is_told_and_the_rest_counts_as_seen() -> None:
     logs = Logs()
-    for source in Source:
+    for source in EventSource:
         for subscriber in ("golden", "other"):
             logs.append(source, subscriber=subscriber)
         logs.append(source, "another-agent")
     replica = Replica(logs)
     names = [told.name for told in from_the_beginning(replica)]
     assert names == ["package"] * 2 + ["status"] * 2 + ["distributed"] * 2
-    only = Wanted(frozenset({EventType.STATUS}))
+    only = StreamFilter(frozenset({EventType.STATUS}))
     assert [told.name for told in from_the_beginning(replica, only)] == ["status"] * 2
-    about = from_the_beginning(replica, Wanted(EVERYTHING.types, "golden"))
+    about = from_the_beginning(replica, StreamFilter(EVERYTHING.types, "golden"))
     assert [told.name for told in about] == ["status", "distributed"]
     assert json.loads(about[0].data)["subscriber"] == "golden"
-    end = Subscription(replica.logs, EVERYTHING, read_position(about[-1].id))
-    assert end.cursor(Source.PACKAGE).offset == 3
+    end = StreamReader(replica.logs, EVERYTHING, read_position(about[-1].id))
+    assert end.cursor(EventSource.PACKAGE).offset == 3
 
 
 def test_r2_a_position_beyond_the_end_is_told_and_the_log_begins_again() -> None:
     logs = Logs()
     for _ in range(3):
-        logs.append(Source.STATUS)
+        logs.append(EventSource.STATUS)
     replica = Replica(logs)
     position = read_position("p0-s99-e0")
-    told = everything_told(replica, Subscription(replica.logs, EVERYTHING, position))
+    told = everything_told(replica, StreamReader(replica.logs, EVERYTHING, position))
     assert [one.name for one in told] == ["gap", "status", "status", "status"]
     assert json.loads(told[0].data) == {
         "source": "status",
@@ -92,17 +94,17 @@ def test_r2_a_position_beyond_the_end_is_told_and_the_log_begins_again() -> None
         "to_offset": 0,
         "reason": "BEYOND_END",
     }
-    assert read_position(told[0].id)[Source.STATUS].offset == 0
+    assert read_position(told[0].id)[EventSource.STATUS].offset == 0
 
 
 def test_r14_a_package_that_cant_be_read_is_told_and_what_is_no_message_is_not() -> None:
     logs = Logs()
-    for source in Source:
+    for source in EventSource:
         encoded = message(source, "x")
         logs.journal.append(NAMES[source], Outgoing(b"\xff\xff", {})).result()
         logs.journal.append(NAMES[source], Outgoing(b"\xff\xff", encoded.headers)).result()
     broken = {AGENT_HEADER: b"main", PACKAGE_ID_HEADER: b"id\xff", "entry": b"\xff\xff"}
-    logs.journal.append(NAMES[Source.PACKAGE], Outgoing(b"", broken)).result()
+    logs.journal.append(NAMES[EventSource.PACKAGE], Outgoing(b"", broken)).result()
     told = from_the_beginning(Replica(logs))
     assert [one.name for one in told] == ["package", "package"]
     shown = json.loads(told[1].data)
@@ -112,15 +114,15 @@ def test_r14_a_package_that_cant_be_read_is_told_and_what_is_no_message_is_not()
 def test_r30_a_ring_is_bounded_in_bytes_and_who_falls_out_reads_the_journal() -> None:
     logs = Logs()
     replica = Replica(logs, ring_events=1_000)
-    ring = replica.logs[Source.PACKAGE].ring
+    ring = replica.logs[EventSource.PACKAGE].recent
     ring._max_size = 3_000
     begin = ring.end()
     for _ in range(100):
-        logs.append(Source.PACKAGE)
-        replica.tail(Source.PACKAGE, 10)
+        logs.append(EventSource.PACKAGE)
+        replica.tail(EventSource.PACKAGE, 10)
     assert 0 < len(ring._events) < 15
     assert ring.read(begin, 10) is None
-    found = replica.logs[Source.PACKAGE].read(begin, NEVER)
+    found = replica.logs[EventSource.PACKAGE].read(begin, NEVER)
     assert len(found.events) == 100  # type: ignore[union-attr]
 
 

@@ -9,13 +9,13 @@ import pytest
 from fastapi.sse import ServerSentEvent
 
 from packhorse.clock import SystemClock
-from packhorse.runtime.streams import StreamsEnded, TooManyStreams
+from packhorse.runtime.feed import StreamsEnded, TooManyStreams
+from packhorse_services.publisher.live.agent_log import event_logs
+from packhorse_services.publisher.live.event_hub import EventHub, NoEventsYet
+from packhorse_services.publisher.live.event_id import EventSource, read_position
+from packhorse_services.publisher.live.event_stream import Pace, PublisherEventStream
 from packhorse_services.publisher.live.events import EventType
-from packhorse_services.publisher.live.hub import Hub, NoEventsYet
-from packhorse_services.publisher.live.logs import event_logs
-from packhorse_services.publisher.live.position import Source, read_position
-from packhorse_services.publisher.live.stream import EventStream, Pace
-from packhorse_services.publisher.live.subscription import Wanted
+from packhorse_services.publisher.live.stream_reader import StreamFilter
 from tests.harness.live import AGENT, EVERYTHING, TOPICS, Logs
 from tests.harness.publishing import AwayJournal
 
@@ -36,17 +36,17 @@ class Process:
         self.topics = Logs()
         self.journal = AwayJournal(self.topics.journal)
         logs = event_logs(self.journal, TOPICS, AGENT)  # type: ignore[arg-type]
-        self.hub = Hub(logs, NoQueues(), SystemClock(), max_streams=max_streams)  # type: ignore[arg-type]
+        self.hub = EventHub(logs, NoQueues(), SystemClock(), max_streams=max_streams)  # type: ignore[arg-type]
 
     def begin(self) -> None:
-        for source in Source:
+        for source in EventSource:
             self.hub._take(source, self.hub.logs[source].where()[1], 0, (), 0)
 
-    def append(self, source: Source, **more: str) -> None:
+    def append(self, source: EventSource, **more: str) -> None:
         """Append a record, and have the tail read it."""
         self.topics.append(source, **more)
         log = self.hub.logs[source]
-        start = log.ring.end().offset
+        start = log.recent.end().offset
         with log.reader(start, 0) as reader:
             records = reader.poll(0)
             self.hub._take(source, log.where()[1], start, records, reader.position())
@@ -61,7 +61,7 @@ def play(scenario: Scenario) -> None:
         process.begin()
         try:
             async with asyncio.timeout(30):
-                with process.hub.place():
+                with process.hub.place({}):
                     await scenario(process)
         finally:
             process.hub.stop(1)
@@ -70,10 +70,10 @@ def play(scenario: Scenario) -> None:
 
 
 def opened(
-    process: Process, wanted: Wanted = EVERYTHING, last_id: str = "", pace: Pace = FAST
+    process: Process, wanted: StreamFilter = EVERYTHING, last_id: str = "", pace: Pace = FAST
 ) -> AsyncIterator[ServerSentEvent]:
     position = read_position(last_id) if last_id else None
-    return EventStream(process.hub, wanted, position, pace).blocks()
+    return PublisherEventStream(process.hub, wanted, position, pace).blocks()
 
 
 async def next_event(blocks: AsyncIterator[ServerSentEvent]) -> ServerSentEvent:
@@ -85,14 +85,14 @@ async def next_event(blocks: AsyncIterator[ServerSentEvent]) -> ServerSentEvent:
 
 def test_the_first_block_tells_the_position_and_filtered_events_move_it() -> None:
     async def scenario(process: Process) -> None:
-        blocks = opened(process, Wanted(frozenset({EventType.STATUS}), "golden"))
+        blocks = opened(process, StreamFilter(frozenset({EventType.STATUS}), "golden"))
         first = await anext(blocks)
         assert (first.retry, first.raw_data) == (2000, None)
-        process.append(Source.STATUS, subscriber="other")
+        process.append(EventSource.STATUS, subscriber="other")
         second = await anext(blocks)
         assert second.raw_data is None
-        assert read_position(str(second.id))[Source.STATUS].offset == 1
-        process.append(Source.STATUS, subscriber="golden")
+        assert read_position(str(second.id))[EventSource.STATUS].offset == 1
+        process.append(EventSource.STATUS, subscriber="golden")
         told = await next_event(blocks)
         assert json.loads(str(told.raw_data))["subscriber"] == "golden"
 
@@ -101,12 +101,12 @@ def test_the_first_block_tells_the_position_and_filtered_events_move_it() -> Non
 
 def test_a_client_that_was_too_slow_goes_on_from_the_journal() -> None:
     async def scenario(process: Process) -> None:
-        ring = process.hub.logs[Source.PACKAGE].ring
+        ring = process.hub.logs[EventSource.PACKAGE].recent
         ring._max_events = 3
         blocks = opened(process)
         await anext(blocks)
         for _ in range(50):
-            process.append(Source.PACKAGE)
+            process.append(EventSource.PACKAGE)
         assert len(ring._events) <= 3
         seen = [json.loads(str((await next_event(blocks)).raw_data))["offset"] for _ in range(50)]
         assert seen == list(range(50))
@@ -118,8 +118,8 @@ def test_a_stream_ends_with_its_life_and_when_the_journal_stays_away() -> None:
     async def scenario(process: Process) -> None:
         short = opened(process, pace=Pace(life_s=0.05))
         assert [block.raw_data async for block in short] == [None]
-        process.append(Source.STATUS)
-        process.hub.logs[Source.STATUS].ring._clear("other", 0)
+        process.append(EventSource.STATUS)
+        process.hub.logs[EventSource.STATUS].recent._clear("other", 0)
         process.journal.away = True
         assert [block.raw_data async for block in opened(process, last_id="p0-s0-e0")] == [None]
 
@@ -128,8 +128,8 @@ def test_a_stream_ends_with_its_life_and_when_the_journal_stays_away() -> None:
 
 def test_a_journal_that_comes_back_in_time_is_read_on() -> None:
     async def scenario(process: Process) -> None:
-        process.append(Source.STATUS)
-        process.hub.logs[Source.STATUS].ring._clear("other", 0)
+        process.append(EventSource.STATUS)
+        process.hub.logs[EventSource.STATUS].recent._clear("other", 0)
         process.journal.away = True
         patient = Pace(position_s=0.01, patience_s=60, retry_s=0.01)
         blocks = opened(process, last_id="p0-s0-e0", pace=patient)
@@ -142,7 +142,7 @@ def test_a_journal_that_comes_back_in_time_is_read_on() -> None:
     play(scenario)
 
 
-def test_p6_a_stream_that_waits_ends_at_once_and_none_begins_any_more() -> None:
+def test_a_stream_that_waits_ends_at_once_and_none_begins_any_more() -> None:
     async def scenario(process: Process) -> None:
         blocks = opened(process, pace=Pace())
         await anext(blocks)
@@ -150,7 +150,7 @@ def test_p6_a_stream_that_waits_ends_at_once_and_none_begins_any_more() -> None:
         await asyncio.sleep(0)
         process.hub.end_streams()
         assert await ending is None
-        with pytest.raises(StreamsEnded), process.hub.place():
+        with pytest.raises(StreamsEnded), process.hub.place({}):
             pass
 
     play(scenario)
@@ -158,14 +158,14 @@ def test_p6_a_stream_that_waits_ends_at_once_and_none_begins_any_more() -> None:
 
 def test_places_are_bounded_given_back_and_none_before_the_journal_was_read() -> None:
     process = Process(max_streams=1)
-    with pytest.raises(NoEventsYet), process.hub.place():
+    with pytest.raises(NoEventsYet), process.hub.place({}):
         pass
     process.begin()
-    with process.hub.place(), pytest.raises(TooManyStreams), process.hub.place():
+    with process.hub.place({}), pytest.raises(TooManyStreams), process.hub.place({}):
         pass
-    with process.hub.place():
-        process.append(Source.PACKAGE)
-        assert process.hub.logs[Source.PACKAGE].ring._events
-    process.append(Source.PACKAGE)
-    assert not process.hub.logs[Source.PACKAGE].ring._events, "nobody follows"
+    with process.hub.place({}):
+        process.append(EventSource.PACKAGE)
+        assert process.hub.logs[EventSource.PACKAGE].recent._events
+    process.append(EventSource.PACKAGE)
+    assert not process.hub.logs[EventSource.PACKAGE].recent._events, "nobody follows"
     process.hub.stop(1)

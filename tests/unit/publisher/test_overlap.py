@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from packhorse.content.node import is_within
 from packhorse.wire.messages import Action, PackageEntry
-from packhorse_services.publisher.overlap import Footprint
+from packhorse_services.publisher.publish.overlap import Footprint
 
 SEGMENTS = st.lists(st.sampled_from(["a", "b", "a-b", "a0"]), max_size=3)
 PATHS = SEGMENTS.map(lambda segments: "/" + "/".join(segments))

@@ -17,10 +17,11 @@ from hypothesis.stateful import (
 from packhorse.messaging.api import Record
 from packhorse.wire.messages import Action, PackageEntry, PackageMessage
 from packhorse.wire.package_codec import encode_package
-from packhorse_services.publisher.queues import columns
-from packhorse_services.publisher.queues.cache import QueueCache
-from packhorse_services.publisher.queues.columns import Segment
-from packhorse_services.publisher.queues.filling import add_rows, rows_of
+from packhorse_services.publisher.queues.cache import columns
+from packhorse_services.publisher.queues.cache.columns import ColumnSegment
+from packhorse_services.publisher.queues.cache.filling import add_rows, rows_of
+from packhorse_services.publisher.queues.cache.queue_cache import QueueCache
+from tests.harness.depth import examples
 
 NOW = 1_700_000_000_000
 
@@ -85,7 +86,7 @@ class QueueCacheMachine(RuleBasedStateMachine):
     @rule(part=st.floats(0, 1))
     def fetch(self, part: float) -> None:
         start = max(self.oldest, int(part * self.cache.low))
-        segments: list[Segment] = []
+        segments: list[ColumnSegment] = []
         missing = [one for one, _ in self.log if start <= one.offset < self.cache.low]
         add_rows(segments, rows_of(missing, b"main"))
         self.cache.prepend(segments, start, self.cache.low)
@@ -129,7 +130,8 @@ def flat(entry: columns.QueueEntry) -> tuple[Any, ...]:
 def test_r15_r17_a_queue_is_a_view_on_the_log(monkeypatch: Any) -> None:
     monkeypatch.setattr(columns, "_ENTRIES", 4)
     run_state_machine_as_test(
-        QueueCacheMachine, settings=settings(max_examples=60, stateful_step_count=20, deadline=None)
+        QueueCacheMachine,
+        settings=settings(max_examples=examples(60), stateful_step_count=20, deadline=None),
     )
 
 
@@ -147,9 +149,9 @@ def test_r15_entries_may_lie_months_apart() -> None:
 
 
 @given(st.lists(entries, min_size=1, max_size=30))
-@settings(max_examples=50, deadline=None)
+@settings(max_examples=examples(50), deadline=None)
 def test_sealing_changes_nothing(given_entries: list[PackageEntry]) -> None:
-    segments: list[Segment] = []
+    segments: list[ColumnSegment] = []
     records = [record(offset, entry) for offset, entry in enumerate(given_entries)]
     add_rows(segments, rows_of(records, b"main"))
     before = [segment.entry(i) for segment in segments for i in range(len(segment))]

@@ -12,10 +12,10 @@ from packhorse.messaging.api import Journal, Outgoing, TopicSpec
 from packhorse.messaging.memory import MemoryJournal, MemoryLog
 from packhorse.wire.messages import Action, PackageEntry, PackageMessage
 from packhorse.wire.package_codec import encode_package
-from packhorse_services.publisher.queues.cache import QueueCache
-from packhorse_services.publisher.queues.feed import QueueFeed, QueueLoading
-from packhorse_services.publisher.queues.filters import ALL, EntryFilter
-from packhorse_services.publisher.queues.pages import Wanted
+from packhorse_services.publisher.queues.cache.filters import ALL, EntryFilter
+from packhorse_services.publisher.queues.cache.journal_pages import PageRange
+from packhorse_services.publisher.queues.cache.queue_cache import QueueCache
+from packhorse_services.publisher.queues.cache.queue_feed import QueueFeed, QueueLoading
 from tests.harness.clock import ManualClock
 from tests.harness.publishing import JournalDouble
 from tests.harness.waiting import eventually
@@ -112,7 +112,7 @@ def test_r17_memory_is_bounded_and_pages_are_exact_below_it(journal: WatchedJour
         assert (extent.at_most, extent.length) == (10_000, None)
         low, size = feed.cache.low, feed.cache.size
         for start in (0, 1_234, low - 30):
-            page = asyncio.run(feed.page(Wanted(start, -1, 50), 10))
+            page = asyncio.run(feed.page(PageRange(start, -1, 50), 10))
             assert [entry.offset for entry in page.entries] == list(range(start, start + 50))
             assert page.behind == start + 49
         assert (feed.cache.low, feed.cache.size) == (low, size)
@@ -128,14 +128,14 @@ def test_r17_callers_share_a_page_from_the_journal_within_their_deadline(
     append(journal, 100)
 
     async def everybody(feed: QueueFeed) -> None:
-        pages = await asyncio.gather(*(feed.page(Wanted(3, -1, 5), 10) for _ in range(20)))
+        pages = await asyncio.gather(*(feed.page(PageRange(3, -1, 5), 10) for _ in range(20)))
         assert {page.behind for page in pages} == {7}
 
     with running(journal, ManualClock()) as feed:
         asyncio.run(feed.need(99, 10))
         journal.may_read.clear()
         with pytest.raises(QueueLoading):
-            asyncio.run(feed.page(Wanted(3, -1, 5), 0.05))
+            asyncio.run(feed.page(PageRange(3, -1, 5), 0.05))
         journal.may_read.set()
         eventually(lambda: journal.read_from == [100, 3])
         asyncio.run(everybody(feed))
@@ -151,9 +151,9 @@ def test_r15_a_filtered_page_from_the_journal_goes_on_in_the_cache(
     with running(journal, ManualClock()) as feed:
         asyncio.run(feed.need(29, 10))
         assert feed.cache.low == 30
-        page = asyncio.run(feed.page(Wanted(0, -1, 50, nothing), 10))
+        page = asyncio.run(feed.page(PageRange(0, -1, 50, nothing), 10))
         assert (list(page.entries), page.behind) == ([], None)
-        page = asyncio.run(feed.page(Wanted(20, -1, 50, ALL), 10))
+        page = asyncio.run(feed.page(PageRange(20, -1, 50, ALL), 10))
         assert [entry.offset for entry in page.entries] == list(range(20, 40))
 
 

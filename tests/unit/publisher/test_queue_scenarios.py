@@ -9,10 +9,10 @@ from packhorse.messaging.api import Outgoing, TopicSpec
 from packhorse.messaging.memory import MemoryJournal, MemoryLog
 from packhorse.wire.messages import Action, PackageEntry, PackageMessage
 from packhorse.wire.package_codec import encode_package
-from packhorse_services.publisher.queues.cache import QueueCache
-from packhorse_services.publisher.queues.feed import QueueFeed, QueueLoading
-from packhorse_services.publisher.queues.filters import ALL
-from packhorse_services.publisher.queues.ranges import RangeFetch, Ranges
+from packhorse_services.publisher.queues.cache.filters import ALL
+from packhorse_services.publisher.queues.cache.queue_cache import QueueCache
+from packhorse_services.publisher.queues.cache.queue_feed import QueueFeed, QueueLoading
+from packhorse_services.publisher.queues.cache.ranges import RangeFetch, Ranges
 from tests.harness.clock import ManualClock
 from tests.unit.publisher.test_queue_cache import record
 
@@ -36,7 +36,7 @@ def offsets(cache: QueueCache, after: int, limit: int, skip_to: int = -1) -> lis
     return [entry.offset for entry in view.page.entries]
 
 
-def test_o2_an_empty_queue_has_no_head() -> None:
+def test_an_empty_queue_has_no_head() -> None:
     view = QueueCache("main").view(-1, 10)
     assert view is not None
     assert (view.length, view.head, view.page.entries) == (0, None, ())
@@ -55,19 +55,19 @@ def test_o2_an_empty_queue_has_no_head() -> None:
         pytest.param(199, 100, -1, [], id="o11"),
     ],
 )
-def test_o3_to_o11_pages(
+def test_pages(
     cache: QueueCache, after: int, limit: int, skip_to: int, expected: list[int]
 ) -> None:
     assert offsets(cache, after, limit, skip_to) == expected
 
 
-def test_o12_the_queue_is_a_live_view(cache: QueueCache) -> None:
+def test_the_queue_is_a_live_view(cache: QueueCache) -> None:
     assert (cache.length(-1), cache.newest()) == (5, 194)
     cache.extend([record(200, add())])
     assert (cache.length(-1), cache.newest(), cache.length(194)) == (6, 200, 1)
 
 
-def test_c5_q1_to_q3_only_packages_of_the_agent_count_and_no_tests() -> None:
+def test_only_packages_of_the_agent_count_and_no_tests() -> None:
     log = [
         ("agent3", Action.ADD),
         ("agent3", Action.DELETE),
@@ -97,24 +97,24 @@ def journal_of(*entries: PackageEntry) -> MemoryJournal:
     return journal
 
 
-def test_c3_c6_a_range_ends_where_the_cache_begins() -> None:
+def test_a_range_ends_where_the_cache_begins() -> None:
     journal = journal_of(*[add()] * 11, add(action=Action.TEST), *[add()] * 13)
     cache = QueueCache("main", 20)
     RangeFetch(Ranges(journal, "package", threading.Event()), cache).fetch_above(9)
     assert (cache.low, offsets(cache, 9, 100)) == (10, [10, *range(12, 20)])
 
 
-def test_c7_nothing_is_sent_to_fill_a_cache() -> None:
+def test_nothing_is_sent_to_fill_a_cache() -> None:
     journal = journal_of(add("other"), add(action=Action.TEST))
     feed = QueueFeed(journal, "package", QueueCache("main"), clock=ManualClock())
     feed.start()
     assert asyncio.run(feed.need(-1, 10))
     assert (feed.cache.length(-1), journal.bounds("package").next) == (0, 2)
     feed.stop(120)
-    feed.stop(120)  # C12
+    feed.stop(120)
 
 
-def test_c1_a_cache_that_never_began_is_told_at_once() -> None:
+def test_a_cache_that_never_began_is_told_at_once() -> None:
     feed = QueueFeed(journal_of(), "package", QueueCache("main"), clock=ManualClock())
     with pytest.raises(QueueLoading):
         asyncio.run(feed.need(-1, 0.01))

@@ -7,7 +7,7 @@ from packhorse.runtime.metrics import PUBLISHER_QUEUE_ENTRIES, PUBLISHER_QUEUE_O
 from packhorse.wire.codec import encode_discovery
 from packhorse.wire.messages import DiscoveryMessage, SubscriberState
 from packhorse.wire.record import Encoded
-from packhorse_services.publisher.queues.measures import Figures, QueueMeasures
+from packhorse_services.publisher.queues.queue_measures import QueueFigures, QueueMeasures
 from packhorse_services.publisher.queues.subscribers import Subscribers
 from tests.harness.clock import ManualClock
 
@@ -27,7 +27,7 @@ def test_r16_silence_makes_stale_and_then_forgotten() -> None:
     subscribers.note(announcement("a", 7), True)
     found = subscribers.get("a")
     assert found is not None
-    assert found.lanes["main"].offset == 7
+    assert found.subscriptions["main"].offset == 7
     clock.advance(29.9)
     assert not subscribers.is_stale(found)
     clock.advance(0.2)
@@ -78,9 +78,15 @@ def test_r30_of_an_announcement_is_kept_what_a_page_can_show() -> None:
     subscribers.note(record(encode_discovery(message)), True)
     subscribers.seed(replace(message, subscriber="seeded"), 0, 0)
     for found in subscribers.following():
-        assert list(found.lanes) == ["main"], "what others' lanes do is nobody's question here"
-        lane = found.lanes["main"]
-        assert (lane.offset, len(lane.last_error), len(lane.journal_id)) == (7, 2_000, 200)
+        assert list(found.subscriptions) == ["main"], (
+            "what others' subscriptions do is nobody's question here"
+        )
+        subscription = found.subscriptions["main"]
+        assert (
+            subscription.offset,
+            len(subscription.last_error),
+            len(subscription.journal_id),
+        ) == (7, 2_000, 200)
         assert (len(found.endpoint), len(found.instance)) == (500, 200)
     assert [one.name for one in subscribers.following()] == ["big", "seeded"]
 
@@ -104,7 +110,7 @@ def test_r16_what_is_known_from_before_is_as_old_as_it_is_and_never_hides_news()
     subscribers.seed(known("heard", 3), now_ms - 7_200_000, 7_200_000)
     subscribers.seed(known("away", 3), now_ms - 7_200_000, 7_200_000)
     subscribers.note(announcement("away", 2, time_ms=now_ms - 8_000_000), False)
-    offsets = {one.name: one.lanes["main"].offset for one in subscribers.following()}
+    offsets = {one.name: one.subscriptions["main"].offset for one in subscribers.following()}
     assert offsets == {"away": 3, "heard": 5}
     stale = {one.name: subscribers.is_stale(one) for one in subscribers.following()}
     assert stale == {"away": True, "heard": False}
@@ -113,10 +119,10 @@ def test_r16_what_is_known_from_before_is_as_old_as_it_is_and_never_hides_news()
     subscribers.note(announcement("away", 1, time_ms=0), True)
     again = subscribers.get("away")
     assert again is not None, "a fresh announcement counts, whatever its clock says"
-    assert again.lanes["main"].offset == 1
+    assert again.subscriptions["main"].offset == 1
 
 
-def test_bug20_ten_thousand_names_leave_nothing_behind() -> None:
+def test_ten_thousand_names_leave_nothing_behind() -> None:
     clock = ManualClock()
     subscribers = Subscribers(clock, "main")
     for number in range(10_000):
@@ -142,17 +148,34 @@ def series() -> dict[str, float]:
     return {sample.labels["subscriber"]: sample.value for sample in metric.samples}
 
 
-def test_bug20_the_metrics_of_a_forgotten_subscriber_go_too() -> None:
+def test_the_metrics_of_a_forgotten_subscriber_go_too() -> None:
     for metric in (PUBLISHER_QUEUE_ENTRIES, PUBLISHER_QUEUE_OLDEST_SECONDS):
         metric.clear()  # other tests of this process have shown theirs
-    measures = QueueMeasures()
-    measures.show([Figures(3, 1.0, "a", "true"), Figures(5, 2.0, "b", "false")])
+    measures = QueueMeasures("main")
+    measures.show([QueueFigures(3, 1.0, "a", "true"), QueueFigures(5, 2.0, "b", "false")])
     assert series() == {"a": 3, "b": 5}
-    measures.show([Figures(4, 1.0, "a", "false")])
+    for metric in (PUBLISHER_QUEUE_ENTRIES, PUBLISHER_QUEUE_OLDEST_SECONDS):
+        [family] = metric.collect()
+        assert {sample.labels["agent"] for sample in family.samples} == {"main"}
+    measures.show([QueueFigures(4, 1.0, "a", "false")])
     assert series() == {"a": 4}
-    measures.show(Figures(number, 0.0, f"s{number}", "true") for number in range(5_000))
+    measures.show(QueueFigures(number, 0.0, f"s{number}", "true") for number in range(5_000))
     assert (len(series()), min(series().values())) == (1_000, 4_000)
     measures.show([])
     assert series() == {}
     [oldest] = PUBLISHER_QUEUE_OLDEST_SECONDS.collect()
     assert oldest.samples == []
+
+
+def test_r16_one_that_was_forgotten_is_known_again_by_a_later_announcement_alone() -> None:
+    subscribers = Subscribers(ManualClock(), "main")
+    for name in ("gone", "other"):
+        subscribers.note(announcement(name, time_ms=1_000), True)
+    subscribers.leave_out({"gone": 1_000})
+    assert [one.name for one in subscribers.following()] == ["other"]
+    subscribers.note(announcement("gone", time_ms=1_000), True)  # another replica's, read later
+    subscribers.seed(DiscoveryMessage("gone", (SubscriberState("main", 0),)), 900, 0)
+    assert subscribers.get("gone") is None
+    subscribers.note(announcement("gone", 3, time_ms=1_001), True)
+    subscribers.leave_out({"gone": 1_000})  # as the database tells it again and again
+    assert [one.name for one in subscribers.following()] == ["gone", "other"]

@@ -8,7 +8,7 @@ import pytest
 from packhorse.clock import SystemClock
 from packhorse.messaging.api import Outgoing, Reader, Record, TopicSpec
 from packhorse.messaging.memory import MemoryJournal, MemoryLog
-from packhorse_services.publisher.queues.follower import NotCaughtUp, TopicFollower
+from packhorse_services.publisher.queues.topic_follower import NotCaughtUp, TopicFollower
 from tests.harness.publishing import JournalDouble
 from tests.harness.waiting import eventually
 

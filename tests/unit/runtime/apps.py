@@ -11,7 +11,7 @@ from fastapi import APIRouter, Depends, FastAPI, Request
 from packhorse.errors import Permanent, Transient
 from packhorse.runtime.auth import Authenticator, Principal, require
 from packhorse.runtime.http import create_app
-from packhorse.runtime.problems import Kind, documented
+from packhorse.runtime.problems import ProblemKind, documented
 from packhorse.runtime.request_body import allow_body
 from packhorse.runtime.validation import StrictBody, StrictRoute
 
@@ -19,7 +19,7 @@ MIB = 1024 * 1024
 
 
 class Missing(Permanent):
-    """An error that a room adds to the table."""
+    """An error that a service adds to the table."""
 
 
 class Order(StrictBody):
@@ -43,7 +43,7 @@ def sample_app(authenticator: Authenticator | None = None, **options: Any) -> Fa
         description="for tests",
         authenticator=authenticator or Authenticator.off(),
         readiness=options.pop("readiness", {}),
-        problems={Missing: Kind(404, "missing", "Missing")},
+        problems={Missing: ProblemKind(404, "missing", "Missing")},
         **options,
     )
     app.include_router(_routes())
@@ -82,7 +82,7 @@ def call(app: FastAPI, method: str, url: str, **options: Any) -> httpx.Response:
 
     async def calling() -> httpx.Response:
         transport = httpx.ASGITransport(app=app)
-        async with httpx.AsyncClient(transport=transport, base_url="http://test") as client:
+        async with httpx.AsyncClient(transport=transport, base_url="http://localhost") as client:
             return await client.request(method, url, **options)
 
     return asyncio.run(calling())

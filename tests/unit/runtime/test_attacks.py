@@ -1,4 +1,4 @@
-"""What malicious requests get (reliability M1-M3): an answer, soon, and little memory."""
+"""What malicious requests get: an answer, soon, and little memory."""
 
 import asyncio
 import tracemalloc
@@ -9,7 +9,7 @@ import httpx
 import pytest
 from starlette.responses import Response
 
-from packhorse.runtime.edge import Limits
+from packhorse.runtime.limits import ServiceLimits
 from packhorse.runtime.problems import Problem
 from packhorse.runtime.request_body import RequestBody
 from tests.unit.runtime.apps import MIB, Endless, call, sample_app, send_json
@@ -17,7 +17,7 @@ from tests.unit.runtime.apps import MIB, Endless, call, sample_app, send_json
 JSON = {"content-type": "application/json"}
 
 
-def test_m1_an_endless_body_is_cut_at_the_limit() -> None:
+def test_an_endless_body_is_cut_at_the_limit() -> None:
     body = Endless()
     answer = call(sample_app(), "POST", "/orders", content=body.chunks(), headers=JSON)
     assert answer.status_code == 413
@@ -25,14 +25,14 @@ def test_m1_an_endless_body_is_cut_at_the_limit() -> None:
     assert body.taken <= MIB + 2 * 64 * 1024
 
 
-def test_m1_an_endless_stream_is_cut_at_the_routes_own_limit() -> None:
+def test_an_endless_stream_is_cut_at_the_routes_own_limit() -> None:
     body = Endless()
     answer = call(sample_app(), "PUT", "/streams/a", content=body.chunks())
     assert answer.status_code == 413
     assert 8 * MIB < body.taken <= 8 * MIB + 2 * 64 * 1024
 
 
-def test_m1_a_body_that_announces_too_much_is_not_read() -> None:
+def test_a_body_that_announces_too_much_is_not_read() -> None:
     body = Endless()
     headers = {**JSON, "content-length": str(150 * MIB)}
     answer = call(sample_app(), "POST", "/orders", content=body.chunks(), headers=headers)
@@ -40,29 +40,29 @@ def test_m1_a_body_that_announces_too_much_is_not_read() -> None:
     assert body.taken <= 64 * 1024
 
 
-def test_m1_a_route_that_streams_takes_more() -> None:
+def test_a_route_that_streams_takes_more() -> None:
     answer = call(sample_app(), "PUT", "/streams/a", content=b"x" * 8 * MIB)
     assert answer.json() == {"length": 8 * MIB}
 
 
-def test_m1_a_body_at_the_limit_is_taken() -> None:
+def test_a_body_at_the_limit_is_taken() -> None:
     padding = MIB - len(b'{"action":"ADD","paths":[""]}')
     body = b'{"action":"ADD","paths":["' + b"a" * padding + b'"]}'
     assert send_json(sample_app(), body).status_code == 202
     assert send_json(sample_app(), body + b" ").status_code == 413
 
 
-def test_m1_a_body_that_stops_coming_ends_in_408() -> None:
+def test_a_body_that_stops_coming_ends_in_408() -> None:
     async def silent() -> Any:
         yield b'{"action":'
         await asyncio.Event().wait()
 
-    app = sample_app(limits=Limits(body_grace_s=0.05))
+    app = sample_app(limits=ServiceLimits(body_grace_s=0.05))
     answer = call(app, "POST", "/orders", content=silent(), headers=JSON)
     assert answer.status_code == 408
 
 
-def test_m1_a_body_that_trickles_ends_in_408_although_it_never_stops() -> None:
+def test_a_body_that_trickles_ends_in_408_although_it_never_stops() -> None:
     async def trickle() -> dict[str, Any]:
         await asyncio.sleep(0.005)
         return {"type": "http.request", "body": b"x", "more_body": True}
@@ -70,7 +70,9 @@ def test_m1_a_body_that_trickles_ends_in_408_although_it_never_stops() -> None:
     taken: list[bytes] = []
 
     async def read() -> None:
-        body = RequestBody({"headers": [(b"transfer-encoding", b"c")]}, trickle, MIB, 0.05)
+        body = RequestBody(
+            {"headers": [(b"transfer-encoding", b"c")]}, trickle, ServiceLimits(body_grace_s=0.05)
+        )
         while True:
             taken.append((await body.receive())["body"])
 
@@ -79,12 +81,14 @@ def test_m1_a_body_that_trickles_ends_in_408_although_it_never_stops() -> None:
     assert len(taken) < 1000
 
 
-def test_m1_what_the_server_does_with_the_body_is_not_the_clients_slowness() -> None:
+def test_what_the_server_does_with_the_body_is_not_the_clients_slowness() -> None:
     async def prompt() -> dict[str, Any]:
         return {"type": "http.request", "body": b"x", "more_body": True}
 
     async def read() -> None:
-        body = RequestBody({"headers": [(b"transfer-encoding", b"c")]}, prompt, MIB, 0.05)
+        body = RequestBody(
+            {"headers": [(b"transfer-encoding", b"c")]}, prompt, ServiceLimits(body_grace_s=0.05)
+        )
         await body.receive()
         await asyncio.sleep(0.1)
         await body.receive()
@@ -108,7 +112,7 @@ def test_m1_what_the_server_does_with_the_body_is_not_the_clients_slowness() -> 
         b"{",
     ],
 )
-def test_m2_what_is_no_json_is_400(body: bytes) -> None:
+def test_what_is_no_json_is_400(body: bytes) -> None:
     answer = send_json(sample_app(), body)
     assert answer.status_code == 400
     assert answer.headers["content-type"] == "application/problem+json"
@@ -128,13 +132,13 @@ def test_m2_what_is_no_json_is_400(body: bytes) -> None:
         b"null",
     ],
 )
-def test_m3_text_that_a_database_cannot_hold_and_wrong_types_are_422(body: bytes) -> None:
+def test_text_that_a_database_cannot_hold_and_wrong_types_are_422(body: bytes) -> None:
     answer = send_json(sample_app(), body)
     assert answer.status_code == 422
     assert answer.json()["errors"]
 
 
-def test_m2_a_body_with_very_many_faults_gets_a_short_answer() -> None:
+def test_a_body_with_very_many_faults_gets_a_short_answer() -> None:
     body = b'{"action":"ADD","paths":[' + b",".join([b"1"] * 300_000) + b"]}"
     answer = send_json(sample_app(), body)
     assert answer.status_code == 422
@@ -155,7 +159,7 @@ def test_r29_a_url_that_is_not_utf8_is_refused_not_repaired(url: str) -> None:
 
 
 @pytest.mark.parametrize("url", ["/orders?limit=%00", "/streams/a%00", "/%00"])
-def test_m3_a_nul_in_a_url_is_refused_before_anybody_sees_it(url: str) -> None:
+def test_a_nul_in_a_url_is_refused_before_anybody_sees_it(url: str) -> None:
     assert call(sample_app(), "GET", url).status_code == 422
 
 
@@ -177,7 +181,7 @@ def test_a_client_that_goes_away_is_nobodys_fault() -> None:
         "path": "/streams/a",
         "raw_path": b"/streams/a",
         "query_string": b"",
-        "headers": [(b"transfer-encoding", b"chunked")],
+        "headers": [(b"host", b"localhost"), (b"transfer-encoding", b"chunked")],
     }
     asyncio.run(sample_app()(scope, receive, send))
     assert sent[0]["status"] == 400
@@ -186,7 +190,7 @@ def test_a_client_that_goes_away_is_nobodys_fault() -> None:
 def test_requests_beyond_what_the_service_takes_are_503_and_probes_are_answered() -> None:
     async def scenario() -> None:
         entered, release = asyncio.Event(), asyncio.Event()
-        app = sample_app(limits=Limits(in_flight=1))
+        app = sample_app(limits=ServiceLimits(in_flight=1))
 
         @app.get("/slow")
         async def slow() -> None:
@@ -194,11 +198,11 @@ def test_requests_beyond_what_the_service_takes_are_503_and_probes_are_answered(
             await release.wait()
 
         transport = httpx.ASGITransport(app=app)
-        async with httpx.AsyncClient(transport=transport, base_url="http://test") as client:
+        async with httpx.AsyncClient(transport=transport, base_url="http://localhost") as client:
             first = asyncio.create_task(client.get("/slow"))
             await entered.wait()
             second = await client.get("/orders")
-            assert second.status_code == 503
+            assert second.status_code == 429, "one caller has half of the places"
             assert second.headers["retry-after"] == "2"
             assert (await client.get("/readyz")).status_code == 200
             release.set()
@@ -242,7 +246,30 @@ def test_docs_are_there_when_asked_for_with_a_policy_of_their_own() -> None:
     assert "script-src https:" in answer.headers["content-security-policy"]
 
 
-def test_m1_refusing_large_bodies_costs_no_memory() -> None:
+def test_the_openapi_document_is_not_made_anew_for_each_stranger_who_asks() -> None:
+    app, written = sample_app(), 0
+    generate = app.openapi
+
+    def counted() -> dict[str, Any]:
+        nonlocal written
+        written += 1
+        return generate()
+
+    app.openapi = counted  # type: ignore[method-assign]
+    answers = [call(app, "GET", "/openapi.json") for _ in range(3)]
+    assert [answer.json()["openapi"] for answer in answers] == ["3.1.0"] * 3
+    assert {answer.headers["content-type"] for answer in answers} == {"application/json"}
+    assert written == 1
+
+
+def test_who_is_answered_before_its_body_has_ended_has_to_connect_anew() -> None:
+    body = Endless()
+    answer = call(sample_app(), "GET", "/livez", content=body.chunks())
+    assert (answer.status_code, answer.headers["connection"], body.taken) == (200, "close", 0)
+    assert "connection" not in call(sample_app(), "GET", "/livez", content=b"x").headers
+
+
+def test_refusing_large_bodies_costs_no_memory() -> None:
     app = sample_app()
     call(app, "POST", "/orders", content=Endless().chunks(), headers=JSON)
     tracemalloc.start()

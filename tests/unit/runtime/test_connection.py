@@ -10,6 +10,10 @@ from uvicorn.server import ServerState
 
 from packhorse.runtime import connection
 from packhorse.runtime.connection import BoundedProtocol
+from tests.unit.runtime.serving import serving
+
+_HEADERS: list[tuple[bytes, bytes]] = []
+"""Of the last request, as they are when its body has come."""
 
 
 async def _app(scope: Any, receive: Callable[[], Any], send: Callable[[Any], Any]) -> None:
@@ -19,6 +23,7 @@ async def _app(scope: Any, receive: Callable[[], Any], send: Callable[[Any], Any
         body += len(message["body"])
         if not message["more_body"]:
             break
+    _HEADERS[:] = scope["headers"]
     if scope["path"] == "/slow":
         await asyncio.sleep(3 * connection.HEAD_TIMEOUT_S)
     content = str(body).encode()
@@ -56,13 +61,50 @@ def _post(path: str, length: int) -> bytes:
     return head.encode() + b"x" * length
 
 
-def test_m1_a_long_body_is_no_long_head() -> None:
+def test_a_long_body_is_no_long_head() -> None:
     length = 3 * connection.MAX_HEAD_BYTES
     answers = asyncio.run(_exchange(_post("/", length), _post("/", length)))
     assert answers == [b"HTTP/1.1 200 OK %d" % length] * 2
 
 
-def test_m1_an_answer_may_take_longer_than_a_head(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_answer_may_take_longer_than_a_head(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(connection, "HEAD_TIMEOUT_S", 1.0)
     answers = asyncio.run(_exchange(_post("/slow", 1), _post("/slow", 1)))
     assert answers == [b"HTTP/1.1 200 OK 1"] * 2
+
+
+_CHUNKED = b"POST / HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n"
+_FIELD = b"x: " + b"a" * 1000 + b"\r\n"
+
+
+@pytest.mark.parametrize(
+    "endless",
+    [b"0\r\n" + 80 * _FIELD, b"0\r\nx: " + b"a" * 80_000, b"1;" + b"a" * 80_000],
+    ids=["trailers", "a trailer", "a chunk's extension"],
+)
+def test_what_comes_beside_a_body_is_bounded_as_a_head_is(endless: bytes) -> None:
+    """The parser keeps trailers, so that a client without a token could fill the memory."""
+    segments = [endless[start : start + 8192] for start in range(0, len(endless), 8192)]
+    answer = asyncio.run(_refusal(_CHUNKED, *segments))
+    assert answer.startswith(b"HTTP/1.1 431 ")
+
+
+def test_trailers_are_no_headers_and_small_ones_are_passed_over() -> None:
+    request = _CHUNKED + b"2\r\nab\r\n0\r\nx-late: 1\r\n\r\n"
+    assert asyncio.run(_exchange(request, request)) == [b"HTTP/1.1 200 OK 2"] * 2
+    assert b"x-late" not in [name for name, _ in _HEADERS]
+    assert _HEADERS
+
+
+async def _refusal(*segments: bytes) -> bytes:
+    """Send segments, then end; return what the server says."""
+    async with serving(_app) as address:
+        reader, writer = await asyncio.open_connection(*address)
+        try:
+            for segment in segments:
+                writer.write(segment)
+                await asyncio.sleep(0)
+            writer.write_eof()
+            return await asyncio.wait_for(reader.read(65536), 120)
+        finally:
+            writer.close()

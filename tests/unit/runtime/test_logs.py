@@ -2,20 +2,12 @@
 
 import json
 import logging
-from collections.abc import Iterator
 
 import pytest
 
 from packhorse.runtime import logs, tracing
 
-
-@pytest.fixture(autouse=True)
-def _restored() -> Iterator[None]:
-    root = logging.getLogger()
-    handlers, level = root.handlers[:], root.level
-    yield
-    root.handlers[:] = handlers
-    root.setLevel(level)
+pytestmark = pytest.mark.usefixtures("restored_logging")
 
 
 def _lines(capfd: pytest.CaptureFixture[str]) -> list[dict[str, object]]:
@@ -37,7 +29,7 @@ def test_extra_members_and_the_trace_are_in_the_line(capfd: pytest.CaptureFixtur
     assert line["trace_id"] == expected
 
 
-def test_m14_a_text_cannot_forge_a_line(capfd: pytest.CaptureFixture[str]) -> None:
+def test_a_text_cannot_forge_a_line(capfd: pytest.CaptureFixture[str]) -> None:
     logs.configure("json", "INFO")
     logging.getLogger("a").info("x", extra={"path": '/a\n{"event":"forged"}\x1b[0m'})
     [line] = _lines(capfd)

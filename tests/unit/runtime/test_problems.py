@@ -174,7 +174,7 @@ def test_operations_are_named_for_generated_clients() -> None:
     document = call(sample_app(), "GET", "/openapi.json").json()
     assert document["paths"]["/orders"]["post"]["operationId"] == "placeOrder"
     limit = document["paths"]["/orders"]["get"]["parameters"][0]
-    assert limit["schema"] == {"title": "Limit", "type": "integer"}
+    assert limit["schema"] == {"title": "Limit", "type": "integer", "format": "int64"}
 
 
 def test_documented_statuses_are_those_asked_for() -> None:

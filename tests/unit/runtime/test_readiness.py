@@ -5,7 +5,7 @@ import threading
 
 import httpx
 
-from packhorse.runtime.readiness import Readiness
+from packhorse.runtime.readiness import NotReady, Readiness
 from tests.harness.clock import ManualClock
 from tests.unit.runtime.apps import call, sample_app
 
@@ -88,3 +88,39 @@ def test_a_process_that_is_stopping_is_not_ready() -> None:
     answer: httpx.Response = call(app, "GET", "/readyz?verbose")
     assert answer.status_code == 503
     assert answer.json()["checks"] == {"serving": "stopping"}
+
+
+def test_a_warning_is_shown_and_keeps_nobody_away() -> None:
+    app = sample_app(readiness={"database": lambda: None}, warnings={"journal": _fail})
+    answer = call(app, "GET", "/readyz?verbose")
+    assert (answer.status_code, answer.json()) == (
+        200,
+        {
+            "status": "ok",
+            "checks": {"database": "ok"},
+            "warnings": {"journal": "ConnectionError"},
+        },
+    )
+    assert call(app, "GET", "/readyz").json() == {"status": "ok"}
+    healthy = sample_app(readiness={}, warnings={"journal": lambda: None})
+    assert "warnings" not in call(healthy, "GET", "/readyz?verbose").json()
+
+
+def test_a_warning_that_hangs_delays_no_probe() -> None:
+    release = threading.Event()
+    subject = Readiness({"x": lambda: None}, warnings={"journal": lambda: release.wait() and None})
+
+    async def ask() -> None:
+        assert await subject.failures() == {"x": ""}
+        assert await subject.warnings() == {"journal": "no answer in time"}
+        release.set()
+
+    asyncio.run(ask())
+
+
+def test_a_reason_that_anybody_may_be_shown_is_shown() -> None:
+    def blocked() -> None:
+        raise NotReady("BLOCKED")
+
+    answer = call(sample_app(readiness={"content": blocked}), "GET", "/readyz?verbose")
+    assert (answer.status_code, answer.json()["checks"]) == (503, {"content": "BLOCKED"})

@@ -15,15 +15,15 @@ from packhorse.blobs.open import open_blobs
 from packhorse.content.node import Node
 from packhorse.packages.compression import compress
 from packhorse.packages.format import write_nodes
-from packhorse.packages.limits import Limits, PackageCorrupt, PackageRefused
+from packhorse.packages.limits import PackageCorrupt, PackageLimits, PackageRefused
 from packhorse.snapshots import manifest
 from packhorse.snapshots.parts import read_part, write_part
 from packhorse.snapshots.snapshot import (
     MANIFESTS,
     AppliedSequence,
+    ContentSnapshot,
     InvalidSnapshot,
     Part,
-    Snapshot,
     manifest_key,
     new_id,
     part_key,
@@ -47,7 +47,7 @@ def pages(count: int) -> list[Node]:
     return [page(f"/site/n{number:05d}", number) for number in range(count)]
 
 
-def made(blobs: BlobStore, snapshot_id: str = "", **fields: Any) -> Snapshot:
+def made(blobs: BlobStore, snapshot_id: str = "", **fields: Any) -> ContentSnapshot:
     snapshot_id = snapshot_id or new_id()
     snapshot = a_snapshot(write_parts(pages(25), blobs, snapshot_id), snapshot_id, **fields)
     publish(snapshot, blobs)
@@ -114,7 +114,7 @@ def test_r30_a_part_that_unpacks_to_more_is_given_up_early(blobs: BlobStore) -> 
     with pytest.raises(PackageCorrupt):
         list(read_part(part, blobs))
     with pytest.raises(PackageRefused):
-        list(read_part(part, blobs, Limits(content_bytes=999)))
+        list(read_part(part, blobs, PackageLimits(content_bytes=999)))
 
 
 def test_a_part_that_is_gone_is_missing(blobs: BlobStore) -> None:
@@ -131,7 +131,7 @@ def test_the_newest_offset_comes_first(blobs: BlobStore) -> None:
     assert manifest_keys(blobs)[0] == manifest_key(by_offset[2**62])
 
 
-def find(blobs: BlobStore, **wanted: Any) -> Snapshot | None:
+def find(blobs: BlobStore, **wanted: Any) -> ContentSnapshot | None:
     asked = {
         "journal_id": "journal",
         "publisher_agents": ("main",),
@@ -211,7 +211,7 @@ def part(number: int, **fields: Any) -> Part:
     ],
     ids=str,
 )
-def test_m7_parts_are_the_snapshots_own_each_once(parts: list[Part]) -> None:
+def test_parts_are_the_snapshots_own_each_once(parts: list[Part]) -> None:
     with pytest.raises(InvalidSnapshot):
         manifest.encode(a_snapshot(parts, ID))
     assert manifest.encode(a_snapshot([part(0), part(5)], ID))
@@ -237,6 +237,23 @@ def test_unreadable_and_foreign_manifests_are_left_out_with_a_warning(
     assert caplog.text.count("a snapshot is unreadable") == len(hostile)
     with pytest.raises(InvalidSnapshot):
         read(MANIFESTS + "no-number", blobs)
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "said"),
+    [
+        (b'"format":1', b'"format":2', "format: this must be 1"),
+        (b'"format":1', b'"format":1,"more":1', "more: this is not known here"),
+        (b'"made_ms":1', b'"made_ms":"1"', "snapshot.made_ms: this must be an integer"),
+        (b'{"format"', b'{"format', "the manifest: this is no JSON"),
+    ],
+)
+def test_a_refused_manifest_is_told_in_our_words(before: bytes, after: bytes, said: str) -> None:
+    data = manifest.encode(a_snapshot([], ID, made_ms=1))
+    assert before in data
+    with pytest.raises(InvalidSnapshot) as told:
+        manifest.decode(data.replace(before, after, 1))
+    assert str(told.value) == said
 
 
 @given(st.binary(max_size=300))

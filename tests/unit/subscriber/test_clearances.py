@@ -3,7 +3,7 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from packhorse_services.subscriber.clearances import Clearance, Clearances
+from packhorse_services.subscriber.commands.clearances import Clearance, Clearances
 
 offsets = st.integers(0, 30)
 

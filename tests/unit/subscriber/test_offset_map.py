@@ -3,7 +3,7 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from packhorse_services.subscriber.offset_map import OffsetMap
+from packhorse_services.subscriber.staging.staged_subscription import OffsetMap
 
 BLOCK = 4_096
 offsets = st.one_of(st.integers(-5, 20 * BLOCK), st.integers(-(2**63), 2**63 - 1))

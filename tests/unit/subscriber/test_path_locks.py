@@ -1,4 +1,7 @@
-"""Which locks lanes take: enough that no two break each other's tree, and never too many."""
+"""Which locks subscriptions take.
+
+Enough that no two break each other's tree, and never too many.
+"""
 
 from collections.abc import Sequence
 
@@ -8,7 +11,7 @@ from hypothesis import strategies as st
 
 from packhorse.content.node import is_within
 from packhorse.wire.messages import Action, PackageEntry, PackageMessage
-from packhorse_services.subscriber.path_locks import MAX_LOCKS, path_locks
+from packhorse_services.subscriber.importing.path_locks import MAX_LOCKS, path_locks
 
 SEGMENTS = st.lists(st.sampled_from("abc"), max_size=4)
 PATHS = SEGMENTS.map(lambda segments: "/" + "/".join(segments))
@@ -67,7 +70,7 @@ def test_r8_who_removes_never_meets_who_changes_something_below(
 
 
 @given(CHANGES, CHANGES)
-def test_lanes_that_do_not_meet_do_not_wait(
+def test_subscriptions_that_do_not_meet_do_not_wait(
     first: list[PackageMessage], second: list[PackageMessage]
 ) -> None:
     met = in_the_way(first, second) or in_the_way(second, first)

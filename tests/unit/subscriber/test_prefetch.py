@@ -9,8 +9,8 @@ import pytest
 from packhorse.messaging.api import Journal, Outgoing, TopicMissing, TopicSpec
 from packhorse.messaging.memory import MemoryJournal, MemoryLog
 from packhorse.wire.package_codec import AGENT_HEADER, PACKAGE_ID_HEADER
-from packhorse_services.subscriber.arrivals import Arrival
-from packhorse_services.subscriber.prefetch import Prefetch, PrefetchLimits
+from packhorse_services.subscriber.journal.arrivals import Arrival
+from packhorse_services.subscriber.journal.prefetch import Prefetch, PrefetchLimits
 from tests.harness.waiting import eventually
 
 TOPIC = "packages"
@@ -56,7 +56,7 @@ def ahead(journal: MemoryJournal) -> Iterator[Ahead]:
     made.prefetch.close()
 
 
-def test_arrivals_come_in_order_and_wake_the_lane(journal: Journal, ahead: Ahead) -> None:
+def test_arrivals_come_in_order_and_wake_the_subscription(journal: Journal, ahead: Ahead) -> None:
     for _ in range(30):
         append(journal)
     assert ahead.arrived.wait(120)

@@ -4,7 +4,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from packhorse.wire.messages import Status
-from packhorse_services.subscriber.refusals import Refusals
+from packhorse_services.subscriber.staging.refusals import Refusals
 
 told = st.lists(st.tuples(st.text(max_size=2), st.sampled_from(Status)), max_size=60)
 

@@ -5,8 +5,8 @@ import pytest
 
 from packhorse.blobs.api import BlobMissing, BlobStoreUnavailable
 from packhorse.packages.limits import PackageCorrupt
-from packhorse_services.subscriber.attempts import RetryPolicy
-from packhorse_services.subscriber.failures import excused_tries, printable, reason
+from packhorse_services.subscriber.importing.attempts import RetryPolicy
+from packhorse_services.subscriber.journal.failures import excused_tries, printable, reason
 
 
 def test_r10_delays_begin_at_5_seconds_and_end_at_15_minutes() -> None:
@@ -56,7 +56,7 @@ def test_r14_what_the_database_or_the_reader_refuses_is(error: Exception) -> Non
     assert excused_tries(error) == 0
 
 
-def test_b8_a_late_blob_is_excused_for_a_while_and_a_store_for_ever() -> None:
+def test_a_late_blob_is_excused_for_a_while_and_a_store_for_ever() -> None:
     assert excused_tries(BlobMissing("x")) == 3
     assert excused_tries(BlobStoreUnavailable("x")) > 10**9
 
@@ -64,7 +64,7 @@ def test_b8_a_late_blob_is_excused_for_a_while_and_a_store_for_ever() -> None:
 @pytest.mark.parametrize(
     "error", [psycopg.errors.DeadlockDetected(), psycopg.errors.LockNotAvailable()]
 )
-def test_who_waits_for_another_lane_is_excused_for_ever(error: psycopg.Error) -> None:
+def test_who_waits_for_another_subscription_is_excused_for_ever(error: psycopg.Error) -> None:
     assert excused_tries(error) > 10**9
 
 

@@ -3,7 +3,7 @@
 import pytest
 
 from packhorse.runtime.configuration import InvalidConfiguration, loaded
-from packhorse_services.subscriber.journal_check import StartPolicy
+from packhorse_services.subscriber.journal.journal_check import StartPolicy
 from packhorse_services.subscriber.settings import Settings
 
 

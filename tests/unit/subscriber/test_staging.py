@@ -4,9 +4,15 @@ from dataclasses import replace
 
 import pytest
 
-from packhorse.wire.messages import Action, DiscoveryMessage, LaneState, Status, StatusMessage
-from packhorse_services.subscriber.arrivals import Mark
-from packhorse_services.subscriber.staging import Staging, Verdict
+from packhorse.wire.messages import (
+    Action,
+    DiscoveryMessage,
+    Status,
+    StatusMessage,
+    SubscriptionState,
+)
+from packhorse_services.subscriber.journal.arrivals import Mark
+from packhorse_services.subscriber.staging.staging import Staging, StagingVerdict
 from tests.harness.clock import ManualClock
 from tests.harness.staging import START, announcement, arrival, status
 
@@ -15,7 +21,7 @@ REFUSALS = (Status.REMOVED, Status.REMOVED_FAILED, Status.SKIPPED)
 
 def read(staging: Staging, *told: StatusMessage, said: DiscoveryMessage | None = None) -> None:
     """Let the staging read the whole status topic, as its follower does."""
-    staging.ruling(START, arrival(0))  # what a lane asks makes it want a reading
+    staging.ruling(START, arrival(0))  # what a subscription asks makes it want a reading
     staging.covers(0)
     if said is not None:
         staging.announced(said)
@@ -24,14 +30,14 @@ def read(staging: Staging, *told: StatusMessage, said: DiscoveryMessage | None =
     staging.read_to_end(staging.wanted(), said)
 
 
-def verdicts(staging: Staging, *offsets: int) -> list[Verdict]:
+def verdicts(staging: Staging, *offsets: int) -> list[StagingVerdict]:
     return [staging.ruling(START, arrival(offset)).verdict for offset in offsets]
 
 
-def test_p3_imported_is_accepted_and_each_refusal_is_skipped() -> None:
+def test_imported_is_accepted_and_each_refusal_is_skipped() -> None:
     staging = Staging("golden")
     read(staging, *(status(n, became) for n, became in enumerate([*REFUSALS, Status.IMPORTED])))
-    assert verdicts(staging, 0, 1, 2, 3) == [Verdict.SKIP] * 3 + [Verdict.ACCEPT]
+    assert verdicts(staging, 0, 1, 2, 3) == [StagingVerdict.SKIP] * 3 + [StagingVerdict.ACCEPT]
 
 
 def test_a_skip_names_the_golden_one_and_what_it_did() -> None:
@@ -44,14 +50,14 @@ def test_a_skip_names_the_golden_one_and_what_it_did() -> None:
     "other",
     [{"publisher_agent": "other"}, {"journal_id": "another"}, {"journal_id": ""}, {"offset": 1}],
 )
-def test_p2_a_status_of_another_agent_journal_or_offset_decides_nothing(
+def test_a_status_of_another_agent_journal_or_offset_decides_nothing(
     other: dict[str, object],
 ) -> None:
     staging = Staging("golden")
     read(staging, replace(status(0, Status.IMPORTED), **other), said=announcement(-1))  # type: ignore[arg-type]
     ruling = staging.ruling(START, arrival(0))
     assert (ruling.verdict, ruling.reason) == (
-        Verdict.WAIT,
+        StagingVerdict.WAIT,
         "waits for golden to import offset 0",
     )
 
@@ -62,71 +68,92 @@ def test_r24_a_status_of_another_package_at_the_offset_decides_nothing(became: S
     staging = Staging("golden")
     read(staging, status(0, became, package_id="x"), said=announcement(5))
     ruling = staging.ruling(START, arrival(0, package_id="y"))
-    assert ruling.verdict is Verdict.WAIT
+    assert ruling.verdict is StagingVerdict.WAIT
     assert f"golden told {became.value} of another package at offset 0" in ruling.reason
     staging.status(status(0, Status.IMPORTED, package_id="y"))
-    assert staging.ruling(START, arrival(0, package_id="y")).verdict is Verdict.ACCEPT
+    assert staging.ruling(START, arrival(0, package_id="y")).verdict is StagingVerdict.ACCEPT
 
 
-@pytest.mark.parametrize("state", [LaneState.JOURNAL_MISMATCH, LaneState.GAP])
-def test_r24_nothing_is_taken_from_a_golden_one_that_has_lost_the_journal(state: LaneState) -> None:
+@pytest.mark.parametrize("state", [SubscriptionState.JOURNAL_MISMATCH, SubscriptionState.GAP])
+def test_r24_nothing_is_taken_from_a_golden_one_that_has_lost_the_journal(
+    state: SubscriptionState,
+) -> None:
     staging = Staging("golden")
     told = [status(0, Status.IMPORTED), status(1, Status.REMOVED)]
     lost = announcement(5, state=state, last_error="the record is another")
     read(staging, *told, said=lost)
-    assert verdicts(staging, 0, 1, 2) == [Verdict.WAIT] * 3
+    assert verdicts(staging, 0, 1, 2) == [StagingVerdict.WAIT] * 3
     reason = staging.ruling(START, arrival(0)).reason
     assert reason == f"waits for golden, which is {state.value}: the record is another"
     staging.announced(announcement(5))
-    assert verdicts(staging, 0, 1) == [Verdict.ACCEPT, Verdict.SKIP]
+    assert verdicts(staging, 0, 1) == [StagingVerdict.ACCEPT, StagingVerdict.SKIP]
+
+
+def test_r24_silence_proves_nothing_of_a_log_that_was_cut_and_written_again() -> None:
+    """The golden one is away, or has not noticed: its last announcement is of the log before."""
+    log: dict[int, str] = {5: "p5"}
+    staging = Staging("golden", package_at=log.get)
+    read(staging, status(4, Status.IMPORTED), said=announcement(5, package_id="p5"))
+    assert verdicts(staging, 3, 4) == [StagingVerdict.ACCEPT] * 2
+    log[5] = "another"
+    assert verdicts(staging, 3, 4) == [StagingVerdict.WAIT, StagingVerdict.ACCEPT]
+    reason = staging.ruling(START, arrival(3)).reason
+    assert reason == "waits for golden, whose last package p5 is not at offset 5 of this journal"
+    del log[5]
+    assert verdicts(staging, 3) == [StagingVerdict.WAIT]
+    staging.announced(announcement(5, package_id="another"))
+    log[5] = "another"
+    assert verdicts(staging, 3) == [StagingVerdict.ACCEPT]
+    staging.announced(announcement(5))  # of an older version
+    assert verdicts(staging, 3) == [StagingVerdict.ACCEPT]
 
 
 def test_the_last_status_in_the_topic_counts() -> None:
     staging = Staging("golden")
     read(staging, status(0, Status.IMPORTED), status(0, Status.REMOVED))
-    assert verdicts(staging, 0) == [Verdict.SKIP]
+    assert verdicts(staging, 0) == [StagingVerdict.SKIP]
     staging.status(status(0, Status.IMPORTED))
-    assert verdicts(staging, 0) == [Verdict.ACCEPT]
+    assert verdicts(staging, 0) == [StagingVerdict.ACCEPT]
 
 
 def test_nothing_is_decided_before_the_topic_is_read_to_its_end() -> None:
     staging = Staging("golden")
     staging.ruling(START, arrival(0))
     staging.status(status(0, Status.IMPORTED))
-    assert verdicts(staging, 0) == [Verdict.WAIT]
+    assert verdicts(staging, 0) == [StagingVerdict.WAIT]
     staging.read_to_end(staging.wanted() - 1, None)  # an older reading
-    assert verdicts(staging, 0) == [Verdict.WAIT]
+    assert verdicts(staging, 0) == [StagingVerdict.WAIT]
     staging.read_to_end(staging.wanted(), None)
-    assert verdicts(staging, 0) == [Verdict.ACCEPT]
+    assert verdicts(staging, 0) == [StagingVerdict.ACCEPT]
 
 
 def test_a_test_package_waits_for_nobody() -> None:
     staging = Staging("golden")
-    assert staging.ruling(START, arrival(0, action=Action.TEST)).verdict is Verdict.ACCEPT
+    assert staging.ruling(START, arrival(0, action=Action.TEST)).verdict is StagingVerdict.ACCEPT
 
 
-def test_bug_15_a_higher_status_alone_is_no_success() -> None:
+def test_a_higher_status_alone_is_no_success() -> None:
     staging = Staging("golden")
     read(staging, status(1, Status.IMPORTED), said=announcement(-1))
-    assert verdicts(staging, 0, 1) == [Verdict.WAIT, Verdict.ACCEPT]
+    assert verdicts(staging, 0, 1) == [StagingVerdict.WAIT, StagingVerdict.ACCEPT]
 
 
 def test_what_the_golden_one_passed_without_a_word_is_accepted_once_that_is_certain() -> None:
     staging = Staging("golden")
     read(staging, said=announcement(3))
-    assert verdicts(staging, 3, 4) == [Verdict.ACCEPT, Verdict.WAIT]
+    assert verdicts(staging, 3, 4) == [StagingVerdict.ACCEPT, StagingVerdict.WAIT]
     staging.announced(announcement(9))  # its statuses may not have been read yet
-    assert verdicts(staging, 4) == [Verdict.WAIT]
+    assert verdicts(staging, 4) == [StagingVerdict.WAIT]
     staging.read_to_end(staging.wanted(), announcement(9))
-    assert verdicts(staging, 4) == [Verdict.ACCEPT]
+    assert verdicts(staging, 4) == [StagingVerdict.ACCEPT]
     staging.announced(announcement(2))  # the golden one was created anew
-    assert verdicts(staging, 4) == [Verdict.WAIT]
+    assert verdicts(staging, 4) == [StagingVerdict.WAIT]
 
 
 def test_a_repeat_of_what_the_golden_one_refused_is_skipped() -> None:
     staging = Staging("golden")
     read(staging, status(0, Status.REMOVED_FAILED), said=announcement(5))
-    assert staging.ruling(START, arrival(4, package_id="p0")).verdict is Verdict.SKIP
+    assert staging.ruling(START, arrival(4, package_id="p0")).verdict is StagingVerdict.SKIP
 
 
 def test_r30_a_repeat_of_one_of_very_many_refusals_is_never_accepted() -> None:
@@ -140,9 +167,13 @@ def test_r30_a_repeat_of_one_of_very_many_refusals_is_never_accepted() -> None:
         staging.status(status(number, Status.REMOVED, package_id=f"q{number}"))
     staging.read_to_end(staging.wanted(), said)
     found = [staging.ruling(late, arrival(16_000, package_id=f"q{n}")) for n in (0, 99, 100)]
-    assert [ruling.verdict for ruling in found] == [Verdict.WAIT, Verdict.WAIT, Verdict.SKIP]
+    assert [ruling.verdict for ruling in found] == [
+        StagingVerdict.WAIT,
+        StagingVerdict.WAIT,
+        StagingVerdict.SKIP,
+    ]
     assert "may be a repeat" in found[0].reason
-    assert staging.ruling(late, arrival(16_000, package_id="new")).verdict is Verdict.ACCEPT
+    assert staging.ruling(late, arrival(16_000, package_id="new")).verdict is StagingVerdict.ACCEPT
 
 
 @pytest.mark.parametrize(
@@ -154,7 +185,7 @@ def test_r30_a_repeat_of_one_of_very_many_refusals_is_never_accepted() -> None:
         (announcement(9, publisher_agent="other"), "does not follow main in this journal"),
         (announcement(9, started_offset=0), "golden began behind offset 0"),
         (
-            announcement(-1, state=LaneState.BLOCKED, last_error="no\0 room"),
+            announcement(-1, state=SubscriptionState.BLOCKED, last_error="no\0 room"),
             "offset 0, which is BLOCKED: no room",
         ),
     ],
@@ -163,7 +194,7 @@ def test_a_wait_says_what_it_waits_for(said: DiscoveryMessage | None, because: s
     staging = Staging("golden")
     read(staging, said=said)
     ruling = staging.ruling(START, arrival(0))
-    assert ruling.verdict is Verdict.WAIT
+    assert ruling.verdict is StagingVerdict.WAIT
     assert because in ruling.reason
     assert "golden" in ruling.reason
 
@@ -173,11 +204,11 @@ def test_a_wait_says_what_it_waits_for(said: DiscoveryMessage | None, because: s
     [
         (announcement(-1), "waits for golden to import offset 0"),
         (
-            announcement(-1, state=LaneState.PAUSED),
+            announcement(-1, state=SubscriptionState.PAUSED),
             "waits for golden to import offset 0, which was PAUSED",
         ),
         (
-            announcement(9, state=LaneState.GAP, last_error="too late"),
+            announcement(9, state=SubscriptionState.GAP, last_error="too late"),
             "waits for golden, which was GAP: too late",
         ),
         (
@@ -205,17 +236,17 @@ def test_silence_proves_nothing_of_the_time_that_the_status_topic_has_forgotten(
     staging = Staging("golden")
     read(staging, said=announcement(9))
     staging.covers(500)
-    assert staging.ruling(START, arrival(0, time_ms=500)).verdict is Verdict.ACCEPT
+    assert staging.ruling(START, arrival(0, time_ms=500)).verdict is StagingVerdict.ACCEPT
     older = staging.ruling(START, arrival(0, time_ms=499))
-    assert older.verdict is Verdict.WAIT
+    assert older.verdict is StagingVerdict.WAIT
     assert "forgotten" in older.reason
 
 
-def test_a_lane_that_is_moved_back_has_everything_read_again() -> None:
+def test_a_subscription_that_is_moved_back_has_everything_read_again() -> None:
     staging = Staging("golden")
     read(staging, *(status(n, Status.IMPORTED) for n in range(10_000)))
     late = replace(START, mark=Mark(9_000, ""))
-    assert staging.ruling(late, arrival(9_001)).verdict is Verdict.ACCEPT
-    assert verdicts(staging, 0) == [Verdict.WAIT]
+    assert staging.ruling(late, arrival(9_001)).verdict is StagingVerdict.ACCEPT
+    assert verdicts(staging, 0) == [StagingVerdict.WAIT]
     read(staging, status(0, Status.REMOVED))
-    assert verdicts(staging, 0) == [Verdict.SKIP]
+    assert verdicts(staging, 0) == [StagingVerdict.SKIP]

@@ -6,11 +6,11 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
 from packhorse.wire.messages import DiscoveryMessage, Status
-from packhorse_services.subscriber.arrivals import Mark
-from packhorse_services.subscriber.staging import Staging, Verdict
+from packhorse_services.subscriber.journal.arrivals import Mark
+from packhorse_services.subscriber.staging.staging import Staging, StagingVerdict
 from tests.harness.staging import START, announcement, arrival, status
 
-REFUSALS = (Status.REMOVED, Status.REMOVED_FAILED, Status.SKIPPED)
+REFUSALS = tuple(one for one in Status if one is not Status.IMPORTED)
 
 
 @dataclass
@@ -103,13 +103,13 @@ class StagingMachine(RuleBasedStateMachine):
             self.end = None
             self.staging.read_to_end(self.wanted, self.said)
 
-    # The lane.
+    # The subscription.
 
     @rule()
     def looks_at_the_next_package(self) -> None:
         offset = self.position + 1
         verdict = self.ruling(offset)
-        if verdict is not Verdict.WAIT:
+        if verdict is not StagingVerdict.WAIT:
             self.position = offset
 
     @rule(offset=st.integers(-1, 5))
@@ -128,24 +128,24 @@ class StagingMachine(RuleBasedStateMachine):
         for offset in range(self.position + 1, self.golden.position + 1):
             known = any(told == offset for told, _ in self.log)
             if known or offset > self.golden.started:
-                assert self.ruling(offset) is not Verdict.WAIT
+                assert self.ruling(offset) is not StagingVerdict.WAIT
 
-    def ruling(self, offset: int) -> Verdict:
+    def ruling(self, offset: int) -> StagingVerdict:
         position = replace(START, mark=Mark(self.position, ""))
         verdict = self.staging.ruling(position, arrival(offset)).verdict
         told = [became for told, became in self.log[: self.read_to] if told == offset]
-        if verdict is Verdict.SKIP:
+        if verdict is StagingVerdict.SKIP:
             assert told[-1] in REFUSALS
-        elif verdict is Verdict.ACCEPT and told:
+        elif verdict is StagingVerdict.ACCEPT and told:
             assert told[-1] is Status.IMPORTED
-        elif verdict is Verdict.ACCEPT:
+        elif verdict is StagingVerdict.ACCEPT:
             assert offset in self.passed
         return verdict
 
     @invariant()
-    def only_what_lies_above_the_lane_is_kept(self) -> None:
-        for lane in self.staging._lanes.values():
-            assert all(offset > lane.decided.floor for offset in lane.reasons)
+    def only_what_lies_above_the_subscription_is_kept(self) -> None:
+        for subscription in self.staging._subscriptions.values():
+            assert all(offset > subscription.decided.floor for offset in subscription.reasons)
 
 
 TestStagingMachine = StagingMachine.TestCase

@@ -15,7 +15,7 @@ from packhorse.topology.announcements import (
     decode_content,
     encode,
 )
-from packhorse.topology.rejection import Reason, Rejected
+from packhorse.topology.rejection import Rejected, RejectionReason
 from packhorse.topology.sealing import place_of, seal, unseal
 from packhorse.topology.view import ClusterView, InstanceDescription
 from packhorse_services.topology.connectors.coding import (
@@ -146,4 +146,4 @@ def test_only_bounded_gzip_is_unpacked() -> None:
         uncoded(headers, gzip.compress(b" " * 10_000_000), None)
     with pytest.raises(Rejected) as refusal:
         uncoded(headers, gzip.compress(b"{}") + b"x", None)
-    assert refusal.value.reason is Reason.ANNOUNCEMENT
+    assert refusal.value.reason is RejectionReason.ANNOUNCEMENT

@@ -6,9 +6,9 @@ from typing import Any
 from packhorse.clock import SystemClock
 from packhorse.topology.announcements import Announcement
 from packhorse_services.topology.connectors.connector import Connector
-from packhorse_services.topology.connectors.knowledge import Known
+from packhorse_services.topology.connectors.knowledge import ClusterKnowledge
 from packhorse_services.topology.connectors.options import ConnectorSettings
-from packhorse_services.topology.connectors.states import State
+from packhorse_services.topology.connectors.states import ConnectorPhase
 from tests.harness.topology.clusters import cluster
 
 
@@ -64,7 +64,7 @@ def test_news_without_an_end_do_not_let_it_run_without_a_pause() -> None:
 def test_without_a_view_it_looks_again_soon() -> None:
     subject = Restless(kicks=False)
     assert set(subject.run()) == {1.0}
-    assert subject.connector.outcome().state is State.WAITING
+    assert subject.connector.outcome().state is ConnectorPhase.WAITING
 
 
 class Overtaken:
@@ -78,8 +78,8 @@ class Overtaken:
         self.connector = Connector("http://peer.example", subject, subject)
         self.connector._exchange = subject
 
-    def look(self) -> Known:
-        return Known(0.0, self.instance_id, cluster("one"), (), 15.0, False, 0)
+    def look(self) -> ClusterKnowledge:
+        return ClusterKnowledge(0.0, self.instance_id, cluster("one"), (), 15.0, False, 0)
 
     def put(self, *_: object) -> Announcement:
         return Announcement("two-1", cluster("two"))
@@ -93,7 +93,10 @@ class Overtaken:
 
 def test_on_standby_it_keeps_nothing_of_what_it_hears() -> None:
     """Its peer may be behind the one whose word is kept, and it comes back rarely."""
-    for overtaken, state, kept in ((True, State.STANDBY, []), (False, State.CONNECTED, ["two-1"])):
+    for overtaken, state, kept in (
+        (True, ConnectorPhase.STANDBY, []),
+        (False, ConnectorPhase.CONNECTED, ["two-1"]),
+    ):
         subject = Overtaken(overtaken)
         assert subject.connector._next_outcome().state is state
         assert subject.heard == kept

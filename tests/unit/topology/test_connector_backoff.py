@@ -21,7 +21,7 @@ from packhorse_services.topology.connectors.options import (
     base_url,
     shown,
 )
-from packhorse_services.topology.connectors.states import State
+from packhorse_services.topology.connectors.states import ConnectorPhase
 
 USUAL = ConnectorSettings(interval_s=15, timeout_s=60)
 SECRET = "s" * 32
@@ -54,19 +54,19 @@ def test_an_announcement_holds_longer_when_its_sender_comes_later() -> None:
 @pytest.mark.parametrize(
     ("state", "own_s", "peer_s", "failures", "pause_s"),
     [
-        (State.CONNECTED, 75, 75, 0, 75),
-        (State.CONNECTED, 75, 15, 0, 15),
-        (State.CONNECTED, 30, 75, 0, 30),
-        (State.CONNECTED, 30, 0.001, 0, 15),
-        (State.STANDBY, 15, 15, 0, 75),
-        (State.LOOP, 15, 15, 0, 75),
-        (State.FAILED, 75, 0, 1, 1),
-        (State.FAILED, 75, 0, 3, 4),
-        (State.FAILED, 75, 0, 100_000, 15),
+        (ConnectorPhase.CONNECTED, 75, 75, 0, 75),
+        (ConnectorPhase.CONNECTED, 75, 15, 0, 15),
+        (ConnectorPhase.CONNECTED, 30, 75, 0, 30),
+        (ConnectorPhase.CONNECTED, 30, 0.001, 0, 15),
+        (ConnectorPhase.STANDBY, 15, 15, 0, 75),
+        (ConnectorPhase.LOOP, 15, 15, 0, 75),
+        (ConnectorPhase.FAILED, 75, 0, 1, 1),
+        (ConnectorPhase.FAILED, 75, 0, 3, 4),
+        (ConnectorPhase.FAILED, 75, 0, 100_000, 15),
     ],
 )
 def test_the_next_exchange(
-    state: State, own_s: float, peer_s: float, failures: int, pause_s: float
+    state: ConnectorPhase, own_s: float, peer_s: float, failures: int, pause_s: float
 ) -> None:
     assert pause_after(USUAL, state, own_s, peer_s, failures) == pause_s
 

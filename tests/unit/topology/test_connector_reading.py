@@ -2,7 +2,7 @@
 
 import pytest
 
-from packhorse.topology.rejection import Reason, Rejected
+from packhorse.topology.rejection import Rejected, RejectionReason
 from packhorse_services.topology.connectors.options import ConnectorSettings
 from packhorse_services.topology.connectors.reading import incoming
 
@@ -27,7 +27,7 @@ def test_what_is_no_id_is_refused(instance: str, settings: ConnectorSettings) ->
     """It would reach the database, or a URL that can't be made of it."""
     with pytest.raises(Rejected) as refusal:
         incoming(scope("one.example"), instance, settings)
-    assert refusal.value.reason is Reason.MALFORMED
+    assert refusal.value.reason is RejectionReason.MALFORMED
 
 
 @pytest.mark.parametrize("hosts", [(), ("a", "b"), ("a b",), ("a@b",), ("",)])

@@ -10,7 +10,7 @@ from prometheus_client import REGISTRY
 
 from packhorse.topology.discovery import Discovery
 from packhorse.topology.events import EventKind, TopologyEvent
-from packhorse.topology.history import History
+from packhorse.topology.history import TopologyHistory
 from packhorse.topology.membership import DuplicateInstance, Observation, StoreUnavailable
 from packhorse.topology.properties import InvalidProperty
 from packhorse.topology.view import ClusterView
@@ -67,6 +67,9 @@ class Controlled:
 class Remotes:
     def __init__(self) -> None:
         self.fails, self.closed = False, False
+
+    def is_fresh(self) -> bool:
+        return False
 
     def clusters(self) -> Sequence[ClusterView]:
         if self.fails:
@@ -130,7 +133,9 @@ def test_trouble_is_logged_once_and_the_loop_goes_on(
         member.next = lambda: seen(ME, "a", revision="2")
         eventually(lambda: heard[-1:] == [CHANGED], interval=0.005)
     texts = [one.getMessage() for one in caplog.records]
-    assert texts.count("the topology's heartbeat fails") == 1
+    why = f"{type(error).__name__}: {error}"
+    assert texts.count(f"the topology's heartbeat fails: {why}") == 1, "the text says why"
+    assert len([text for text in texts if "fails" in text]) == 1
     assert texts.count("the topology's heartbeat succeeds again") == 1
     assert heard == [INIT, CHANGING, CHANGED, CHANGING]
 
@@ -225,7 +230,7 @@ def test_a_listener_that_hangs_or_raises_stops_nothing() -> None:
 
 
 def test_the_history_is_bounded() -> None:
-    history = History()
+    history = TopologyHistory()
     many = topology(ME, *(f"i{number}" for number in range(500)))
     for number in range(150):
         history.add(TopologyEvent(CHANGED, topology(ME), many), at_ms=number)

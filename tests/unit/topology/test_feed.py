@@ -6,12 +6,17 @@ from collections.abc import Sequence
 import pytest
 
 from packhorse.clock import SystemClock
+from packhorse.runtime.feed import StreamsEnded, TooManyStreams
 from packhorse.runtime.problems import Problem
-from packhorse.runtime.streams import StreamsEnded, TooManyStreams
 from packhorse.topology.events import EventKind, TopologyEvent
 from packhorse.topology.view import TopologyView
-from packhorse_services.topology.feed import Feed, Told
-from packhorse_services.topology.stream import Follower, Position, read_position
+from packhorse_services.topology.http.event_feed import (
+    Feed,
+    Follower,
+    NumberedEvent,
+    StreamPosition,
+    read_position,
+)
 from tests.harness.topology.scripted import cluster
 
 
@@ -32,7 +37,7 @@ def feed(*events: TopologyEvent, keep: int = 100, size: int = 1 << 20) -> Feed:
     return made
 
 
-def names(told: Sequence[Told]) -> list[str]:
+def names(told: Sequence[NumberedEvent]) -> list[str]:
     return [one.name for one in told]
 
 
@@ -71,9 +76,9 @@ def test_who_follows_hears_each_event_once_and_in_order() -> None:
 
 def test_who_comes_back_is_told_what_it_has_missed() -> None:
     made = feed(INIT, CHANGING, CHANGED)
-    assert names(Follower(made, Position(made.run, 1)).news()) == ["CHANGING", "CHANGED"]
-    assert names(Follower(made, Position(made.run, 2)).news()) == ["CHANGED"]
-    assert Follower(made, Position(made.run, 3)).news() == []
+    assert names(Follower(made, StreamPosition(made.run, 1)).news()) == ["CHANGING", "CHANGED"]
+    assert names(Follower(made, StreamPosition(made.run, 2)).news()) == ["CHANGED"]
+    assert Follower(made, StreamPosition(made.run, 3)).news() == []
 
 
 @pytest.mark.parametrize(
@@ -84,14 +89,14 @@ def test_where_what_was_missed_is_forgotten_a_gap_and_init_are_told(
     run: str, number: int, reason: str
 ) -> None:
     made = feed(INIT, CHANGING, CHANGED, CHANGING, CHANGED, keep=2)
-    gap, init = Follower(made, Position(run or made.run, number)).news()
+    gap, init = Follower(made, StreamPosition(run or made.run, number)).news()
     assert (gap.name, json.loads(gap.data), gap.number) == ("gap", {"reason": reason}, 0)
     assert (init.name, init.number) == ("INIT", 5)
 
 
 def test_a_gap_is_told_at_once_though_init_has_to_wait() -> None:
     made = feed(INIT, CHANGING)
-    follower = Follower(made, Position("00000000", 1))
+    follower = Follower(made, StreamPosition("00000000", 1))
     assert names(follower.news()) == ["gap"]
     assert follower.news() == []
     made.hear(CHANGED)
@@ -115,11 +120,11 @@ def test_a_client_that_is_too_slow_falls_out_and_costs_nothing() -> None:
 
 def test_places_are_bounded_and_none_is_given_at_the_end() -> None:
     made = feed()
-    with made.place(), made.place(), pytest.raises(TooManyStreams), made.place():
+    with made.place({}), made.place({}), pytest.raises(TooManyStreams), made.place({}):
         pass
-    with made.place():
+    with made.place({}):
         made.end_streams()
-    with pytest.raises(StreamsEnded), made.place():
+    with pytest.raises(StreamsEnded), made.place({}):
         pass
 
 

@@ -254,6 +254,7 @@ class NoJudgement:
     def forget(self) -> None: ...
 
 
+@pytest.mark.proof
 @pytest.mark.parametrize(
     "check",
     [

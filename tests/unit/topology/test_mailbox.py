@@ -4,14 +4,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from packhorse.topology.events import EventFlow, EventKind, TopologyEvent
-from packhorse.topology.mailbox import Mailbox
+from packhorse.topology.mailbox import ViewMailbox
 from tests.harness.topology.observations import seen
 from tests.harness.topology.scripted import ME
 
 INIT, CHANGING, CHANGED, PROPERTIES = EventKind
 
 
-def drained(mailbox: Mailbox) -> list[TopologyEvent]:
+def drained(mailbox: ViewMailbox) -> list[TopologyEvent]:
     taken = []
     while (event := mailbox.take()) is not None:
         taken.append(event)
@@ -28,7 +28,7 @@ def events_of(*revisions: str, load: str = "") -> list[TopologyEvent]:
 
 
 def test_a_slow_listener_hears_changing_and_the_newest_view() -> None:
-    mailbox = Mailbox()
+    mailbox = ViewMailbox()
     first, *rest = events_of(*map(str, range(1, 1_000)))
     mailbox.post(first)
     assert drained(mailbox) == [first]
@@ -40,7 +40,7 @@ def test_a_slow_listener_hears_changing_and_the_newest_view() -> None:
 
 
 def test_a_listener_that_heard_nothing_yet_begins_with_init() -> None:
-    mailbox = Mailbox()
+    mailbox = ViewMailbox()
     *events, last = events_of("1", "2", "3")
     for event in events:
         mailbox.post(event)
@@ -50,7 +50,7 @@ def test_a_listener_that_heard_nothing_yet_begins_with_init() -> None:
 
 
 def test_a_view_that_ended_before_it_was_heard_is_not_heard() -> None:
-    mailbox = Mailbox()
+    mailbox = ViewMailbox()
     init, changing, changed, again = events_of("1", "2", "3")[:4]
     mailbox.post(init)
     drained(mailbox)
@@ -66,7 +66,7 @@ STEPS = st.lists(st.sampled_from(["same", "load", "revision", "unsettled", "lost
 
 @given(STEPS)
 def test_whatever_is_posted_and_taken_when_the_order_of_kinds_holds(steps: list[str]) -> None:
-    flow, mailbox, heard, now = EventFlow(), Mailbox(), list[TopologyEvent](), 0.0
+    flow, mailbox, heard, now = EventFlow(), ViewMailbox(), list[TopologyEvent](), 0.0
     revision = load = 1
     for step in [*steps, "same", "same", "take", "take"]:
         now += 4

@@ -1,4 +1,4 @@
-"""T1 to T7 of the reliability catalogue, directed, over both stores in the simulator."""
+"""Kills, pauses, restarts, partitions and wrong clocks, in order, over both stores."""
 
 import pytest
 
@@ -36,7 +36,7 @@ def kinds(process: SimulatedProcess, since: int = 0) -> list[EventKind]:
 
 
 @pytest.mark.parametrize("store", STORES)
-def test_t1_when_the_leader_is_killed_the_next_one_leads(store: str) -> None:
+def test_when_the_leader_is_killed_the_next_one_leads(store: str) -> None:
     simulation, (leader, second, third) = cluster(store, "c", "a", "b")
     assert order(second) == ("c", "a", "b")
     leader.kill()
@@ -48,7 +48,7 @@ def test_t1_when_the_leader_is_killed_the_next_one_leads(store: str) -> None:
 
 
 @pytest.mark.parametrize("store", STORES)
-def test_t2_a_paused_leader_does_not_hold_its_view_when_it_goes_on(store: str) -> None:
+def test_a_paused_leader_does_not_hold_its_view_when_it_goes_on(store: str) -> None:
     simulation, (leader, second) = cluster(store, "b", "a")
     leader.pause()
     simulation.run_for(3 * simulation.site.timeout_s)
@@ -63,7 +63,7 @@ def test_t2_a_paused_leader_does_not_hold_its_view_when_it_goes_on(store: str) -
 
 
 @pytest.mark.parametrize("store", STORES)
-def test_t3_a_rolling_restart_moves_each_to_the_end(store: str) -> None:
+def test_a_rolling_restart_moves_each_to_the_end(store: str) -> None:
     simulation, _ = cluster(store, "c", "a", "b")
     for machine in ("a", "b", "c"):
         (process,) = simulation.at(machine)
@@ -75,7 +75,7 @@ def test_t3_a_rolling_restart_moves_each_to_the_end(store: str) -> None:
     assert {order(one) for one in simulation.live} == {("a", "b", "c")}
 
 
-def test_t4_whoever_gets_no_answers_does_not_lead_meanwhile() -> None:
+def test_whoever_gets_no_answers_does_not_lead_meanwhile() -> None:
     """Its requests arrive, so its lease is renewed; by its own clock it relies on none of that."""
     simulation, (leader, second) = cluster("lease", "b", "a")
     simulation.network.change("b", deaf=True)
@@ -86,7 +86,7 @@ def test_t4_whoever_gets_no_answers_does_not_lead_meanwhile() -> None:
     assert order(leader) == order(second) == ("b", "a")
 
 
-def test_t4_a_one_way_delay_between_two_ends_with_one_view() -> None:
+def test_a_one_way_delay_between_two_ends_with_one_view() -> None:
     simulation, (leader, second) = cluster("slow voting", "b", "a")
     simulation.site.store.delay(leader.name, second.name, 60.0)  # type: ignore[attr-defined]
     simulation.run_for(60.0)
@@ -95,7 +95,7 @@ def test_t4_a_one_way_delay_between_two_ends_with_one_view() -> None:
 
 
 @pytest.mark.parametrize("store", [*STORES, "slow voting"])
-def test_t5_swizzle_clog(store: str) -> None:
+def test_swizzle_clog(store: str) -> None:
     """Two hundred times, some of five are cut off one by one and let back in another order."""
     simulation, _ = cluster(store, "a", "b", "c", "d", "e", seed=5)
     chance, machines = simulation.world.random, list("abcde")
@@ -112,7 +112,7 @@ def test_t5_swizzle_clog(store: str) -> None:
 
 
 @pytest.mark.parametrize("store", STORES)
-def test_t6_wall_clocks_decide_nothing(store: str) -> None:
+def test_wall_clocks_decide_nothing(store: str) -> None:
     heard = []
     for skew in (0.0, 60.0, -60.0):
         simulation, processes = cluster(store, "b", "a", "c")
@@ -126,7 +126,7 @@ def test_t6_wall_clocks_decide_nothing(store: str) -> None:
 
 
 @pytest.mark.parametrize("jump", [60.0, -60.0])
-def test_t6_a_jump_of_the_databases_clock_moves_no_leader(jump: float) -> None:
+def test_a_jump_of_the_databases_clock_moves_no_leader(jump: float) -> None:
     """All leases run out at once, or last for another minute: nobody who lives is put out."""
     simulation, processes = cluster("lease", "b", "a", "c")
     assert isinstance(simulation.site, LeaseSite)
@@ -141,7 +141,7 @@ def test_t6_a_jump_of_the_databases_clock_moves_no_leader(jump: float) -> None:
 
 
 @pytest.mark.parametrize("store", STORES)
-def test_t7_a_cloned_machine_takes_no_part_until_the_first_one_ends(store: str) -> None:
+def test_a_cloned_machine_takes_no_part_until_the_first_one_ends(store: str) -> None:
     simulation, (first, other) = cluster(store, "b", "a")
     before = len(other.listeners[0].heard)
     clone = simulation.start("b")

@@ -13,14 +13,15 @@ from packhorse.wire.messages import (
     ControlCommand,
     DesiredState,
     DiscoveryMessage,
-    LaneState,
     PackageBody,
     PackageEntry,
     PackageMessage,
     ResetCommand,
+    RetryCommand,
     Status,
     StatusMessage,
     SubscriberState,
+    SubscriptionState,
 )
 
 texts = st.text(st.characters(codec="utf-8"), max_size=40)
@@ -86,7 +87,7 @@ _states = _of(
     publisher_agent=texts,
     offset=int64,
     retries=int32,
-    state=st.sampled_from(LaneState),
+    state=st.sampled_from(SubscriptionState),
     last_error=texts,
     next_attempt_ms=int64,
     blocked_since_ms=int64,
@@ -94,6 +95,7 @@ _states = _of(
     epoch=int64,
     settled_offset=int64,
     started_offset=int64,
+    package_id=texts,
 )
 
 announcements: st.SearchStrategy[DiscoveryMessage] = _of(
@@ -119,6 +121,7 @@ _command = {
 commands: st.SearchStrategy[Command] = st.one_of(
     _of(ClearCommand, offset=int64, **_command),
     _of(ResetCommand, offset=int64, **_command),
+    _of(RetryCommand, **_command),
     _of(ControlCommand, desired=st.sampled_from(DesiredState), **_command),
 )
 

@@ -36,6 +36,7 @@ from packhorse.wire.messages import (
     PackageEntry,
     PackageMessage,
     ResetCommand,
+    RetryCommand,
     Status,
     StatusMessage,
 )
@@ -66,9 +67,7 @@ DECODERS: dict[Any, Decode] = {
     PackageMessage: decode_package,
     StatusMessage: decode_status,
     DiscoveryMessage: decode_discovery,
-    ClearCommand: decode_command,
-    ControlCommand: decode_command,
-    ResetCommand: decode_command,
+    **dict.fromkeys((ClearCommand, ControlCommand, ResetCommand, RetryCommand), decode_command),
     CommandStatusMessage: decode_command_status,
 }
 
@@ -81,6 +80,7 @@ SAMPLES: dict[Any, Encoded] = {
     ClearCommand: encode_command(ClearCommand("c", "s", "main", 7)),
     ControlCommand: encode_command(ControlCommand("c", "s", "main", DesiredState.RUN)),
     ResetCommand: encode_command(ResetCommand("c", "s", "main", 0)),
+    RetryCommand: encode_command(RetryCommand("c", "s", "main")),
     CommandStatusMessage: encode_command_status(
         CommandStatusMessage("c", "s", "main", CommandState.SEEN)
     ),
@@ -281,7 +281,7 @@ _BOMBS = {
 
 
 @pytest.mark.parametrize("bomb", _BOMBS)
-def test_m8_a_bomb_costs_a_small_multiple_of_its_size(bomb: str) -> None:
+def test_a_bomb_costs_a_small_multiple_of_its_size(bomb: str) -> None:
     kind, value = _BOMBS[bomb]
     tracemalloc.start()
     try:

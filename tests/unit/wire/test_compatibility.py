@@ -24,6 +24,12 @@ def _fields(description: Description, message: str = "PackageMessage") -> Descri
     return fields
 
 
+def test_an_entry_can_be_read_from_the_bytes_of_its_package() -> None:
+    """`has_entry` does so: each field of an entry is the same field of a package."""
+    entry, package = _fields(describe(), "PackageEntry"), _fields(describe())
+    assert entry == {tag: field for tag, field in package.items() if tag in entry}
+
+
 def _reuse(present: Description) -> None:
     _fields(present)["3"]["name"] = "colour"
 

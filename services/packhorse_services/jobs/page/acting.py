@@ -5,28 +5,29 @@ from collections.abc import Callable, Mapping
 from typing import Annotated, Literal
 
 from fastapi import APIRouter, Depends, Request, Response
+from psycopg import Connection
 from starlette.responses import RedirectResponse
 
 from packhorse.errors import Permanent
-from packhorse.jobs.consumers import live_reaches
+from packhorse.jobs.consumers import live_handled_topics
 from packhorse.jobs.job import Job
 from packhorse.jobs.jobs import Jobs
-from packhorse.jobs.scheduling.firing import Standing, fire_now
-from packhorse.jobs.scheduling.store import suspend_schedule
-from packhorse.runtime.auth import Principal, Scope
+from packhorse.jobs.scheduling.firing import Firer, fire_now
+from packhorse.jobs.scheduling.store import get_schedule, suspend_schedule
+from packhorse.runtime.auth import Principal, TokenScope
 from packhorse.runtime.pages.rendering import PREFIX
 from packhorse.runtime.pages.session import Form, allowed
 from packhorse.runtime.validation import StrictRoute
-from packhorse_services.jobs.fields import Number, QueueName, ScheduleName
+from packhorse_services.jobs.http.fields import Number, QueueName, ScheduleName, require_may_fire
+from packhorse_services.jobs.http.parts import of
 from packhorse_services.jobs.page.rendering import refused
 from packhorse_services.jobs.page.search import parse_search
-from packhorse_services.jobs.parts import of
 
 router = APIRouter(route_class=StrictRoute, prefix=PREFIX, include_in_schema=False)
 
 
 async def _operator(request: Request, _form: Form) -> Principal:
-    return await allowed(request, Scope.JOBS_OPERATE)
+    return await allowed(request, TokenScope.JOBS_OPERATE)
 
 
 Operator = Annotated[Principal, Depends(_operator)]
@@ -68,13 +69,18 @@ async def turn_queue(
 
 @router.post("/schedules/{name}/fire")
 async def fire_schedule(
-    request: Request, name: ScheduleName, form: Form, _who: Operator
+    request: Request, name: ScheduleName, form: Form, who: Operator
 ) -> Response:
     """Fire a schedule now, as the API does."""
     discovery = of(request).discovery
-    standing = Standing(discovery.instance_id, live_reaches(discovery))
+    firer = Firer(discovery.instance_id, live_handled_topics(discovery))
+
+    def fire(connection: Connection) -> None:
+        require_may_fire(who, get_schedule(connection, name))
+        fire_now(connection, name, firer)
+
     try:
-        await of(request).ask(lambda c: fire_now(c, name, standing))
+        await of(request).ask(fire)
     except Permanent as error:
         return refused(error)
     return _back(form)

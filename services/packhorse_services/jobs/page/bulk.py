@@ -12,18 +12,18 @@ from starlette.responses import RedirectResponse
 from packhorse.errors import Permanent
 from packhorse.jobs.job import Job
 from packhorse.jobs.jobs import Jobs
-from packhorse.jobs.ledger.bulk import BulkResult
-from packhorse.jobs.ledger.changing import Change
+from packhorse.jobs.ledger.changing import BulkResult, JobChange
 from packhorse.jobs.sessions import reading
+from packhorse.runtime import audit
 from packhorse.runtime.pages.rendering import PREFIX
 from packhorse.runtime.pages.session import Form
 from packhorse.runtime.validation import StrictRoute
+from packhorse_services.jobs.http.parts import of
 from packhorse_services.jobs.page.acting import Operator
 from packhorse_services.jobs.page.rendering import PAGES, refused
 from packhorse_services.jobs.page.routes import Asked, VisitorOrForm
 from packhorse_services.jobs.page.search import Search, parse_search
 from packhorse_services.jobs.page.shown import examples
-from packhorse_services.jobs.parts import of
 
 router = APIRouter(route_class=StrictRoute, prefix=PREFIX, include_in_schema=False)
 
@@ -35,16 +35,16 @@ Act = Literal["retry", "stop"]
 
 @dataclass(frozen=True, slots=True)
 class _Bulk:
-    what: Change
+    what: JobChange
     title: str
     says: str
     do: Callable[..., BulkResult]
 
 
 _ACTS: Mapping[str, _Bulk] = {
-    "retry": _Bulk(Change.RETRY, "Retry jobs", "queued again", Jobs.bulk_retry),
+    "retry": _Bulk(JobChange.RETRY, "Retry jobs", "queued again", Jobs.bulk_retry),
     "stop": _Bulk(
-        Change.STOP,
+        JobChange.STOP,
         "Stop jobs",
         "stopped, those that run as soon as their consumers look",
         Jobs.bulk_stop,
@@ -74,6 +74,7 @@ async def change_all(request: Request, action: Act, form: Form, _who: Operator) 
         done = await asyncio.to_thread(act.do, jobs, asked.filter(), limit=int(shown))
     except Permanent as error:
         return refused(error)
+    audit.note(request, changed=done.changed)
     told = urlencode({"done": action, "count": done.changed})
     return RedirectResponse(f"{PREFIX}/jobs?{asked.query(after='')}&{told}", 303)
 

@@ -8,15 +8,15 @@ from fastapi import APIRouter, Depends, Query, Request, Response
 from packhorse.errors import Permanent
 from packhorse.jobs.filters import StateGroup
 from packhorse.jobs.sessions import reading
-from packhorse.runtime.auth import Principal, Scope
+from packhorse.runtime.auth import Principal, TokenScope
 from packhorse.runtime.pages.rendering import PREFIX
 from packhorse.runtime.pages.session import visitor, visitor_or_sign_in
 from packhorse.runtime.validation import StrictRoute
-from packhorse_services.jobs.fields import Number
+from packhorse_services.jobs.http.fields import Number
+from packhorse_services.jobs.http.parts import of
 from packhorse_services.jobs.page.rendering import PAGES, refused
 from packhorse_services.jobs.page.search import Search
-from packhorse_services.jobs.page.shown import Content, ShownJob, content, shown_job
-from packhorse_services.jobs.parts import of
+from packhorse_services.jobs.page.shown import JobsPageContent, ShownJob, content, shown_job
 
 router = APIRouter(route_class=StrictRoute, prefix=PREFIX, include_in_schema=False)
 
@@ -52,7 +52,7 @@ async def show_jobs(
         shown=await _content(request, asked),
         asked=asked,
         who=who.name,
-        may_operate=who.may(Scope.JOBS_OPERATE),
+        may_operate=who.may(TokenScope.JOBS_OPERATE),
         states=[*StateGroup],
         notice=_notice(done, count),
     )
@@ -72,7 +72,7 @@ async def show_jobs_content(
         "jobs_content.html",
         shown=await _content(request, asked),
         asked=asked,
-        may_operate=who.may(Scope.JOBS_OPERATE),
+        may_operate=who.may(TokenScope.JOBS_OPERATE),
     )
 
 
@@ -87,7 +87,7 @@ async def show_job(
         shown = await _job(request, number)
     except Permanent as error:
         return refused(error)
-    may = who.may(Scope.JOBS_OPERATE)
+    may = who.may(TokenScope.JOBS_OPERATE)
     return PAGES.page(
         "job.html", shown=shown, who=who.name, may_operate=may, notice=_notice(done, None)
     )
@@ -101,14 +101,14 @@ async def show_job_content(
     _done: Annotated[str, Query(alias="done", max_length=20)] = "",
 ) -> Response:
     """Return what changes of the page of a job; 304 when nothing has."""
-    shown, may = await _job(request, number), who.may(Scope.JOBS_OPERATE)
+    shown, may = await _job(request, number), who.may(TokenScope.JOBS_OPERATE)
     return PAGES.part(request, "job_content.html", shown=shown, may_operate=may)
 
 
-async def _content(request: Request, asked: Search) -> Content:
+async def _content(request: Request, asked: Search) -> JobsPageContent:
     parts = of(request)
 
-    def gather() -> Content:
+    def gather() -> JobsPageContent:
         with reading(parts.pool.connection) as connection:
             return content(connection, parts.discovery, asked)
 

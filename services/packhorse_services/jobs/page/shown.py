@@ -8,18 +8,19 @@ from itertools import islice
 from psycopg import Connection
 
 from packhorse.errors import Permanent
-from packhorse.jobs.doers import is_consumed, live_doers
+from packhorse.jobs.consumers import live_handled_topics
 from packhorse.jobs.filters import JobFilter
 from packhorse.jobs.job import Job, JobState
 from packhorse.jobs.ledger import finding
-from packhorse.jobs.ledger.changing import Change, allowed_states
-from packhorse.jobs.ledger.figures import Figures, read_statistics
-from packhorse.jobs.ledger.pages import START, History, Page
+from packhorse.jobs.ledger.changing import JobChange, allowed_states
+from packhorse.jobs.ledger.figures import JobFigures, read_statistics
+from packhorse.jobs.ledger.pages import START, HistoryStart, JobPage
 from packhorse.jobs.ledger.waiting import Unconsumed, unconsumed
+from packhorse.jobs.live_consumers import is_consumed
 from packhorse.jobs.scheduling.definition import JobAction, Schedule, Tick
 from packhorse.jobs.scheduling.store import list_schedules, list_ticks
 from packhorse.jobs.scheduling.timing import Cron, Every, period_text, times_after
-from packhorse.jobs.store.queues import Queue, get_queue, read_queues
+from packhorse.jobs.store.queues import JobQueue, get_queue, read_queues
 from packhorse.topology.discovery import Discovery
 from packhorse_services.jobs.page.search import Search
 
@@ -34,8 +35,8 @@ _COMING = 3
 class ShownQueue:
     """A row of the queues."""
 
-    queue: Queue
-    figures: Figures
+    queue: JobQueue
+    figures: JobFigures
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,7 +51,7 @@ class ShownSchedule:
 
 
 @dataclass(frozen=True, slots=True)
-class Content:
+class JobsPageContent:
     """The page of jobs; `wrong` says what of the search is no filter."""
 
     jobs: Sequence[Job]
@@ -73,9 +74,9 @@ class ShownJob:
     suspended: bool
 
 
-def content(connection: Connection, discovery: Discovery, search: Search) -> Content:
+def content(connection: Connection, discovery: Discovery, search: Search) -> JobsPageContent:
     """Gather the page of jobs."""
-    found, states, wrong = Page((), None), set[JobState](), ""
+    found, states, wrong = JobPage((), None), set[JobState](), ""
     try:
         wanted = search.filter()
         with connection.transaction():  # a search that takes too long ends no more than itself
@@ -84,14 +85,14 @@ def content(connection: Connection, discovery: Discovery, search: Search) -> Con
     except Permanent as error:
         wrong = str(error)
     schedules = list_schedules(connection, limit=_MOST_SCHEDULES + 1)
-    doers = live_doers(discovery)
-    return Content(
+    live = live_handled_topics(discovery)
+    return JobsPageContent(
         jobs=found.jobs,
         after=found.after or "",
         wrong=wrong,
-        may_retry=bool(states & set(allowed_states(Change.RETRY))),
-        may_stop=bool(states & set(allowed_states(Change.STOP))),
-        lonely=() if doers is None else unconsumed(connection, doers),
+        may_retry=bool(states & set(allowed_states(JobChange.RETRY))),
+        may_stop=bool(states & set(allowed_states(JobChange.STOP))),
+        lonely=() if live is None else unconsumed(connection, live),
         queues=_queues(connection),
         schedules=[_schedule(connection, one) for one in schedules[:_MOST_SCHEDULES]],
         more_schedules=len(schedules) > _MOST_SCHEDULES,
@@ -103,22 +104,22 @@ def shown_job(connection: Connection, discovery: Discovery, number: int) -> Show
     job = finding.get(connection, number)
     if job.state is not JobState.QUEUED:
         return ShownJob(job, lonely=False, suspended=False)
-    doers = live_doers(discovery)
-    lonely = doers is not None and not is_consumed(job.topic, job.only_on, doers)
+    live = live_handled_topics(discovery)
+    lonely = live is not None and not is_consumed(job.topic, job.only_on, live)
     return ShownJob(job, lonely, get_queue(connection, job.queue).suspended)
 
 
-def examples(connection: Connection, wanted: JobFilter, what: Change) -> list[Job]:
+def examples(connection: Connection, wanted: JobFilter, what: JobChange) -> list[Job]:
     """Return the first of the jobs that a change of all would change."""
     states = [state for state in wanted.group.states if state in allowed_states(what)]
-    if what is Change.RETRY:
-        return finding.newest(connection, wanted, states, History(), _EXAMPLES)
+    if what is JobChange.RETRY:
+        return finding.newest(connection, wanted, states, HistoryStart(), _EXAMPLES)
     return finding.oldest(connection, wanted, states, START, _EXAMPLES)
 
 
 def _queues(connection: Connection) -> list[ShownQueue]:
     counted = read_statistics(connection).queues
-    return [ShownQueue(one, counted.get(one.name, Figures())) for one in read_queues(connection)]
+    return [ShownQueue(one, counted.get(one.name, JobFigures())) for one in read_queues(connection)]
 
 
 def _schedule(connection: Connection, schedule: Schedule) -> ShownSchedule:

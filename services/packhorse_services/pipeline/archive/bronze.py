@@ -12,23 +12,14 @@ from pyspark.sql.streaming.readwriter import DataStreamWriter
 from packhorse.messaging.api import Journal
 from packhorse.messaging.open import open_journal
 from packhorse.wire.topics import Topics
-from packhorse_services.pipeline import tables
 from packhorse_services.pipeline.archive import places as at
 from packhorse_services.pipeline.archive import start
 from packhorse_services.pipeline.archive.checkpoint import (
-    Folder,
-    Progress,
+    CheckpointFolder,
+    QueryProgress,
     offset_of,
     progress_of,
 )
-from packhorse_services.pipeline.archive.delta import (
-    Turn,
-    append,
-    begin,
-    newest_turn,
-    overtaken,
-)
-from packhorse_services.pipeline.archive.files import Files, written_by_share
 from packhorse_services.pipeline.archive.journal_source import (
     IDENTITIES,
     MAX_OFFSETS,
@@ -39,12 +30,21 @@ from packhorse_services.pipeline.archive.journal_source import (
     require_same,
 )
 from packhorse_services.pipeline.archive.kafka_source import kafka_stream, self_contained
-from packhorse_services.pipeline.archive.last_records import require_same_records
 from packhorse_services.pipeline.archive.places import Places
 from packhorse_services.pipeline.archive.reading import read_batches
+from packhorse_services.pipeline.archive.start import require_same_records
+from packhorse_services.pipeline.engine.session import cores
 from packhorse_services.pipeline.errors import CheckpointCorrupt, Overtaken
-from packhorse_services.pipeline.location import Location
-from packhorse_services.pipeline.session import cores
+from packhorse_services.pipeline.storage import tables
+from packhorse_services.pipeline.storage.delta import (
+    BatchNumber,
+    append,
+    begin,
+    newest_turn,
+    overtaken,
+)
+from packhorse_services.pipeline.storage.location import Location
+from packhorse_services.pipeline.storage.parquet import Files, written_by_share
 
 logger = logging.getLogger(__name__)
 
@@ -75,7 +75,7 @@ def uncounted(_batch: int, _records: int) -> None:
 
 
 @dataclass(frozen=True, slots=True)
-class Origin:
+class ArchivedJournal:
     """The journal that is archived, and how much of it a batch takes at most."""
 
     url: str
@@ -99,10 +99,10 @@ def opened(url: str) -> "closing[Journal]":
 
 
 @dataclass(frozen=True, slots=True)
-class Plan:
+class QueryPlan:
     """Where the query goes on: under which generation, and from where if that is a new one."""
 
-    taken: Turn
+    taken: BatchNumber
     """The last turn that bronze has: the next batch is the one after it, or the same again."""
     starting: Places
     identities: Mapping[str, str]
@@ -113,11 +113,11 @@ class Plan:
 def plan(
     spark: SparkSession,
     location: Location,
-    origin: Origin,
+    origin: ArchivedJournal,
     *,
     accept_gap: bool = False,
     new_checkpoint: bool = False,
-) -> Plan:
+) -> QueryPlan:
     """Hold checkpoint, bronze and journal together, and begin a new checkpoint where needed.
 
     Raises `HistoryGap`, `CheckpointCorrupt`, `TaskRefused`, and the journal's own errors.
@@ -140,18 +140,18 @@ def plan(
         # Only now can nobody else write any more.
         expected = at.furthest(start.held_by_bronze(location).places, reached or {})
     starting = at.starts(extent, expected)
-    return Plan(turn, starting, identities, at.distance(starting, at.ends(extent)))
+    return QueryPlan(turn, starting, identities, at.distance(starting, at.ends(extent)))
 
 
-def folder_of(spark: SparkSession, location: Location, turn: Turn) -> Folder:
+def folder_of(spark: SparkSession, location: Location, turn: BatchNumber) -> CheckpointFolder:
     """Return the checkpoint of a generation."""
     path = location.spark_path(f"{tables.checkpoint(turn.query)}/{turn.generation}")
-    return Folder(spark, path)
+    return CheckpointFolder(spark, path)
 
 
 def progress(
-    spark: SparkSession, location: Location, turn: Turn, written: Iterable[str]
-) -> Progress | None:
+    spark: SparkSession, location: Location, turn: BatchNumber, written: Iterable[str]
+) -> QueryProgress | None:
     """Return how far a generation has come; `turn` is the last one of the tables `written`.
 
     Raises `CheckpointCorrupt`, also when it is foreign; `Overtaken` when another run goes on.
@@ -171,19 +171,19 @@ def progress(
     raise folder.corrupt("commits", "it has done more than the tables have")
 
 
-def _reached(spark: SparkSession, location: Location, turn: Turn) -> Places | None:
+def _reached(spark: SparkSession, location: Location, turn: BatchNumber) -> Places | None:
     found = progress(spark, location, turn, [tables.BRONZE])
     if found is None:
         return None
     return _as_places(folder_of(spark, location, turn), found.batch, found.offset)
 
 
-def _end_of(folder: Folder, batch: int) -> Places:
+def _end_of(folder: CheckpointFolder, batch: int) -> Places:
     """Return where a batch of the query ends. Raises `CheckpointCorrupt`."""
     return _as_places(folder, batch, offset_of(folder, batch))
 
 
-def _as_places(folder: Folder, batch: int, offset: object) -> Places:
+def _as_places(folder: CheckpointFolder, batch: int, offset: object) -> Places:
     try:
         return at.from_document(offset)
     except (ValueError, TypeError) as error:
@@ -195,14 +195,14 @@ def begin_anew(
     location: Location,
     query: str,
     names: Collection[str],
-    last: Turn | None,
-) -> Turn:
+    last: BatchNumber | None,
+) -> BatchNumber:
     """Begin a query's checkpoint anew, and let go of the last one. Returns its first turn.
 
     `names` are the tables that the query writes. Raises `Overtaken` when another run begins the
     same one: its folder is left alone.
     """
-    fresh = Turn(query, 0 if last is None else last.generation + 1)
+    fresh = BatchNumber(query, 0 if last is None else last.generation + 1)
     begin(location, names, fresh)
     folder_of(spark, location, fresh).remove()
     if last is not None:
@@ -213,8 +213,8 @@ def begin_anew(
 def query(
     spark: SparkSession,
     location: Location,
-    origin: Origin,
-    found: Plan,
+    origin: ArchivedJournal,
+    found: QueryPlan,
     *,
     reached: Reached = unheeded,
     counted: Counted = uncounted,
@@ -227,7 +227,7 @@ def query(
     folder = folder_of(spark, location, found.taken)
 
     def write(batch: DataFrame, number: int) -> None:
-        turn = Turn(QUERY, found.taken.generation, number)
+        turn = BatchNumber(QUERY, found.taken.generation, number)
         with origin.open() as journal:
             require_same(journal, found.identities)
         start = _end_of(folder, number - 1) if number else found.starting
@@ -255,7 +255,7 @@ class Reading:
     url: str
     identities: Mapping[str, str]
 
-    def write(self, files: Files, share: Iterable[at.Range]) -> None:
+    def write(self, files: Files, share: Iterable[at.OffsetRange]) -> None:
         """Read ranges, one after the other."""
         with opened(self.url) as journal:
             for wanted in share:
@@ -267,7 +267,7 @@ def _tasks(spark: SparkSession, records: int) -> int:
     return min(cores(spark), max(_FEW_TASKS, records // _RECORDS_A_TASK))
 
 
-def source(spark: SparkSession, origin: Origin, found: Plan) -> DataFrame:
+def source(spark: SparkSession, origin: ArchivedJournal, found: QueryPlan) -> DataFrame:
     """Return the journal as a stream that is asked for its offsets alone."""
     starting = at.as_json(found.starting)
     if origin.url.startswith("kafka://"):

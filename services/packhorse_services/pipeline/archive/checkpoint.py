@@ -15,7 +15,7 @@ from packhorse_services.pipeline.errors import CheckpointCorrupt
 _MAX_BYTES = 16 * 1024 * 1024
 
 
-class Folder:
+class CheckpointFolder:
     """A folder on whatever file system Spark reaches it by."""
 
     def __init__(self, spark: SparkSession, path: str) -> None:
@@ -63,14 +63,14 @@ class Folder:
 
 
 @dataclass(frozen=True, slots=True)
-class Progress:
+class QueryProgress:
     """How far a query has come: its last finished batch, and what its source keeps of its end."""
 
     batch: int
     offset: Any
 
 
-def progress_of(folder: Folder) -> Progress | None:
+def progress_of(folder: CheckpointFolder) -> QueryProgress | None:
     """Return how far the query has come, or None when it has finished no batch.
 
     Raises `CheckpointCorrupt` when a file that Spark would read next is not whole.
@@ -87,14 +87,14 @@ def progress_of(folder: Folder) -> Progress | None:
     if finished[-1] not in planned or "metadata" not in names:
         raise folder.corrupt("offsets", f"batch {finished[-1]} is not there")
     _versioned(folder, f"commits/{finished[-1]}")
-    return Progress(finished[-1], offset_of(folder, finished[-1]))
+    return QueryProgress(finished[-1], offset_of(folder, finished[-1]))
 
 
-def _batches(folder: Folder, log: str) -> list[int]:
+def _batches(folder: CheckpointFolder, log: str) -> list[int]:
     return sorted(int(name) for name in folder.names(log) if name.isdecimal())
 
 
-def offset_of(folder: Folder, batch: int) -> Any:
+def offset_of(folder: CheckpointFolder, batch: int) -> Any:
     """Return what the source keeps of a batch's end. Raises `CheckpointCorrupt`."""
     name = f"offsets/{batch}"
     lines = _versioned(folder, name)
@@ -103,7 +103,7 @@ def offset_of(folder: Folder, batch: int) -> Any:
     return _document(folder, name, lines[1])
 
 
-def _versioned(folder: Folder, name: str) -> list[str]:
+def _versioned(folder: CheckpointFolder, name: str) -> list[str]:
     """Return the lines below the version, the first of which is JSON."""
     version, *lines = folder.text(name).split("\n")
     if version != "v1" or not lines:
@@ -112,7 +112,7 @@ def _versioned(folder: Folder, name: str) -> list[str]:
     return lines
 
 
-def _document(folder: Folder, name: str, text: str) -> Any:
+def _document(folder: CheckpointFolder, name: str, text: str) -> Any:
     try:
         return json.loads(text)
     except (ValueError, RecursionError) as error:

@@ -6,12 +6,13 @@ import typer
 
 from packhorse.runtime import logs
 from packhorse.runtime.configuration import loaded
+from packhorse.runtime.metrics import Reported, report
 from packhorse.runtime.signals import set_by_signals
 from packhorse.wire.topics import Topics
+from packhorse_services.pipeline.engine.stream_progress import Done
 from packhorse_services.pipeline.errors import TaskRefused
-from packhorse_services.pipeline.location import Location
-from packhorse_services.pipeline.progress import Done
 from packhorse_services.pipeline.settings import Settings
+from packhorse_services.pipeline.storage.location import Location
 
 
 def archive(
@@ -33,15 +34,17 @@ def archive(
 ) -> None:
     """Archive what is in the journal, each record once: raw, and decoded."""
     from packhorse_services.pipeline.archive import bronze, silver
-    from packhorse_services.pipeline.archive.bronze import Origin
+    from packhorse_services.pipeline.archive.bronze import ArchivedJournal
     from packhorse_services.pipeline.archive.task import Archive, Choices
-    from packhorse_services.pipeline.session import running_spark
+    from packhorse_services.pipeline.engine.session import running_spark
 
     settings = loaded(Settings)
     logs.configure(settings.log_format, settings.log_level)
     _require(settings)
     location = Location.parse(settings.tables_url)
-    origin = Origin(settings.journal_url, Topics.prefixed(settings.topic_prefix), max_offsets)
+    origin = ArchivedJournal(
+        settings.journal_url, Topics.prefixed(settings.topic_prefix), max_offsets
+    )
     choices = Choices(accept_gap, new_checkpoint, continuous, interval)
     _serve_metrics(settings.host, metrics_port)
     with running_spark(settings, location, "archive") as spark:
@@ -81,8 +84,9 @@ def _serve_metrics(host: str, port: int) -> None:
         return
     from prometheus_client import start_http_server
 
+    report("packhorse_pipeline_")
     try:
-        start_http_server(port, host)
+        start_http_server(port, host, Reported())
     except OSError as error:
         raise TaskRefused(
             f"metrics can't be served on {host}:{port}: {error.strerror}; choose another port"

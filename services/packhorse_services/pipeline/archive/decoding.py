@@ -13,12 +13,13 @@ from packhorse.wire.messages import (
     ClearCommand,
     CommandStatusMessage,
     ControlCommand,
+    RetryCommand,
     SubscriberState,
 )
 from packhorse.wire.package_codec import decode_package_row
 from packhorse.wire.record import Undecodable, message_type
 from packhorse.wire.topics import Topics
-from packhorse_services.pipeline import tables
+from packhorse_services.pipeline.storage import tables
 
 Row = dict[str, Any]
 Headers = Mapping[str, bytes]
@@ -87,7 +88,7 @@ def _announcement(headers: Headers, value: bytes) -> tuple[str, Row]:
     message = decode_discovery(headers, value)
     return tables.ANNOUNCEMENTS, {
         "subscriber": message.subscriber,
-        "lanes": [_lane(state) for state in message.states],
+        "lanes": [_subscription(state) for state in message.states],
         "editable": message.editable,
         "max_retries": message.max_retries,
         "endpoint": message.endpoint,
@@ -96,7 +97,7 @@ def _announcement(headers: Headers, value: bytes) -> tuple[str, Row]:
     }
 
 
-def _lane(state: SubscriberState) -> Row:
+def _subscription(state: SubscriberState) -> Row:
     return {
         "publisher_agent": state.publisher_agent,
         "offset": state.offset,
@@ -116,6 +117,8 @@ def _command(headers: Headers, value: bytes) -> tuple[str, Row]:
     command = decode_command(headers, value)
     if isinstance(command, ControlCommand):
         kind, up_to, desired = "CONTROL", None, command.desired.value
+    elif isinstance(command, RetryCommand):
+        kind, up_to, desired = "RETRY", None, None
     else:
         kind = "CLEAR" if isinstance(command, ClearCommand) else "RESET"
         up_to, desired = command.offset, None

@@ -14,7 +14,7 @@ Extent = Mapping[str, Mapping[int, Bounds]]
 
 
 @dataclass(frozen=True, slots=True)
-class Range:
+class OffsetRange:
     """Offsets of one partition from `start` up to, not including, `end`."""
 
     topic: str
@@ -116,11 +116,11 @@ def distance(start: Places, end: Places) -> int:
     )
 
 
-def shares(start: Places, end: Places, count: int) -> list[list[Range]]:
+def shares(start: Places, end: Places, count: int) -> list[list[OffsetRange]]:
     """Cut what lies between into up to `count` shares, each as long as the others."""
     whole = distance(start, end)
     cuts = sorted({whole * number // count for number in range(1, count)} - {0})
-    found: list[list[Range]] = [[]]
+    found: list[list[OffsetRange]] = [[]]
     passed = 0
     for one in _ranges(start, end):
         first = one.start
@@ -136,12 +136,12 @@ def shares(start: Places, end: Places, count: int) -> list[list[Range]]:
     return [share for share in found if share]
 
 
-def _ranges(start: Places, end: Places) -> Iterator[Range]:
+def _ranges(start: Places, end: Places) -> Iterator[OffsetRange]:
     for topic, partitions in end.items():
         for number, last in partitions.items():
             first = place(start, topic, number) or 0
             if first < last:
-                yield Range(topic, number, first, last)
+                yield OffsetRange(topic, number, first, last)
 
 
 def as_json(places: Places) -> str:

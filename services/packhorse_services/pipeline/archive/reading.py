@@ -1,4 +1,10 @@
-"""Ranges of a journal as Arrow batches in the columns of bronze, bounded by bytes (R30)."""
+"""Ranges of a journal as Arrow batches in the columns of bronze, bounded by bytes (R30).
+
+Brokers stamp the product's own topics. Where somebody else has made a topic, its senders may say
+any time, also one in microseconds, or none at all. Such a record is archived all the same, under
+the nearest time that fits: one from before 1970 is then of the oldest day there is, which the next
+upkeep may let go, and one from after `LATEST_MS` is of a day that no upkeep reaches.
+"""
 
 import itertools
 import time
@@ -10,10 +16,34 @@ import pyarrow.compute as pc
 from pyspark.sql.pandas.types import to_arrow_schema
 
 from packhorse.messaging.api import Journal, JournalUnavailable, OffsetOutOfRange, Reader, Record
-from packhorse_services.pipeline.archive.places import Range
-from packhorse_services.pipeline.archive.times import plausible
+from packhorse_services.pipeline.archive.places import OffsetRange
 from packhorse_services.pipeline.errors import HistoryGap
-from packhorse_services.pipeline.schemas import BRONZE
+from packhorse_services.pipeline.storage.schemas import BRONZE
+
+LATEST_MS = 253_370_764_800_000
+"""The beginning of the year 9999. Days and hours end behind it, for which there must be room."""
+
+SAID = "packhorse-said-time-ms"
+"""The header, in the archive alone, of a record that said another time than bronze has."""
+
+
+def plausible_ms(time_ms: int) -> int:
+    """Return the time nearest to this one that is from 1970 to `LATEST_MS`."""
+    return min(max(time_ms, 0), LATEST_MS)
+
+
+def plausible(record: Record) -> tuple[int, Mapping[str, bytes]]:
+    """Return a record's time as `plausible_ms` has it, and its headers, with what it said."""
+    time_ms = plausible_ms(record.time_ms)
+    if time_ms == record.time_ms:
+        return time_ms, record.headers
+    return time_ms, {**record.headers, SAID: str(record.time_ms).encode()}
+
+
+def same_headers(one: Mapping[str, bytes], other: Mapping[str, bytes]) -> bool:
+    """Tell whether two records have the same headers, what they said of their times left out."""
+    return {**one, SAID: b""} == {**other, SAID: b""}
+
 
 _BATCH_BYTES = 8 * 1024 * 1024
 _BATCH_RECORDS = 5_000
@@ -26,7 +56,7 @@ _DAY_MS = 24 * 3600 * 1000
 _COLUMNS = to_arrow_schema(BRONZE, timezone="UTC")
 
 
-def read_batches(journal: Journal, wanted: Range, identity: str) -> Iterator[pa.RecordBatch]:
+def read_batches(journal: Journal, wanted: OffsetRange, identity: str) -> Iterator[pa.RecordBatch]:
     """Yield the records of a range, in order.
 
     Raises `HistoryGap` when one of them is gone, `JournalUnavailable` when they do not come.
@@ -36,6 +66,9 @@ def read_batches(journal: Journal, wanted: Range, identity: str) -> Iterator[pa.
         patience = time.monotonic() + _PATIENCE_S
         while (position := reader.position(partition)) < end:
             records = _poll(reader, end - position, until=patience)
+            for record in records:
+                if record.damage:
+                    raise JournalUnavailable(record.damage)
             found = [record for record in records if record.offset < end]
             if found:
                 yield as_batch(found, identity)

@@ -8,7 +8,6 @@ from pyspark.sql import functions as f
 from pyspark.sql.streaming.readwriter import DataStreamWriter
 
 from packhorse.wire.topics import Topics
-from packhorse_services.pipeline import storage, tables
 from packhorse_services.pipeline.archive import places as at
 from packhorse_services.pipeline.archive.bronze import (
     Reached,
@@ -17,20 +16,20 @@ from packhorse_services.pipeline.archive.bronze import (
     progress,
     unheeded,
 )
-from packhorse_services.pipeline.archive.delta import (
+from packhorse_services.pipeline.archive.places import Places
+from packhorse_services.pipeline.archive.silver_files import BronzeFile, Decoder, tables_of
+from packhorse_services.pipeline.engine.session import cores
+from packhorse_services.pipeline.errors import TablesUnusable
+from packhorse_services.pipeline.storage import arrow_files, tables
+from packhorse_services.pipeline.storage.delta import (
     SILVER,
-    Turn,
+    BatchNumber,
     append,
     load,
     newest_turn,
 )
-from packhorse_services.pipeline.archive.files import File, written_by_share
-from packhorse_services.pipeline.archive.known import tables_of
-from packhorse_services.pipeline.archive.places import Places
-from packhorse_services.pipeline.archive.silver_files import Decoder, Source
-from packhorse_services.pipeline.errors import TablesUnusable
-from packhorse_services.pipeline.location import Location
-from packhorse_services.pipeline.session import cores
+from packhorse_services.pipeline.storage.location import Location
+from packhorse_services.pipeline.storage.parquet import File, written_by_share
 
 QUERY = "silver"
 
@@ -44,7 +43,7 @@ _BYTES_A_TASK = 16 * 1024 * 1024
 class SilverPlan:
     """Under which generation the query goes on, and which records silver may have already."""
 
-    taken: Turn
+    taken: BatchNumber
     """The last turn that a table of silver has: some may have to be done again."""
     repeated: Places
     """Below these, an earlier checkpoint may have written; each table is asked."""
@@ -103,7 +102,7 @@ def query(
 
     def write(batch: DataFrame, number: int) -> None:
         files = _decode(batch, decoder)
-        turn = Turn(QUERY, found.taken.generation, number)
+        turn = BatchNumber(QUERY, found.taken.generation, number)
         _append(files, location, turn, found.taken, reached)
 
     return (
@@ -130,29 +129,29 @@ def _decode(batch: DataFrame, decoder: Decoder) -> list[File]:
     return written_by_share(spark, decoder.location, shares, decoder.run)
 
 
-def _sources(batch: DataFrame, location: Location) -> list[tuple[Source, int]]:
+def _sources(batch: DataFrame, location: Location) -> list[tuple[BronzeFile, int]]:
     """Return the files that a batch names, and how large they are; the largest come first.
 
     Raises `TablesUnusable` when one of them is gone.
     """
     named = sorted(batch.coalesce(1).distinct().collect())
-    paths = [storage.path_of(one["file"]) for one in named]
-    infos = storage.filesystem(location).get_file_info(paths)
+    paths = [arrow_files.path_of(one["file"]) for one in named]
+    infos = arrow_files.filesystem(location).get_file_info(paths)
     if gone := [info.path for info in infos if not info.is_file]:
         raise TablesUnusable(
             f"{gone[0]} is gone, and was still to be decoded; restore it, or run the archive with "
             "--new-checkpoint if somebody has vacuumed it"
         )
     found = [
-        (Source(path, one["topic"], one["day"]), info.size)
+        (BronzeFile(path, one["topic"], one["day"]), info.size)
         for path, one, info in zip(paths, named, infos, strict=True)
     ]
     return sorted(found, key=lambda each: each[1], reverse=True)
 
 
-def shared(sources: Sequence[tuple[Source, int]], shares: int) -> list[list[Source]]:
+def shared(sources: Sequence[tuple[BronzeFile, int]], shares: int) -> list[list[BronzeFile]]:
     """Share sources, the largest first, by their sizes: each goes where least is yet."""
-    found: list[list[Source]] = [[] for _ in range(shares)]
+    found: list[list[BronzeFile]] = [[] for _ in range(shares)]
     sizes = [0] * shares
     for source, size in sources:
         least = sizes.index(min(sizes))
@@ -162,7 +161,11 @@ def shared(sources: Sequence[tuple[Source, int]], shares: int) -> list[list[Sour
 
 
 def _append(
-    files: Sequence[File], location: Location, turn: Turn, taken: Turn, reached: Reached
+    files: Sequence[File],
+    location: Location,
+    turn: BatchNumber,
+    taken: BatchNumber,
+    reached: Reached,
 ) -> None:
     """Add the files to their tables; a batch without any is noted in one of them."""
     if not files:  # a commit of bronze that added nothing

@@ -3,10 +3,14 @@
 Offsets that the journal has forgotten before they were archived are never passed over in silence
 (R2): they stop the archive until somebody accepts them, and then they are in the table of gaps.
 Announcements are the exception: they are kept for an hour, by design.
+
+A journal that was restored from a backup keeps its identity, and uses offsets again for other
+records (R24). Once it has grown past the archived ones nothing but the records tells. Times do not
+fall from one record to the next, so it is enough to look at the last one that was archived.
 """
 
 import logging
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any
@@ -16,20 +20,21 @@ from deltalake import write_deltalake
 from pyspark.sql.pandas.types import to_arrow_schema
 
 from packhorse.messaging.api import Journal
-from packhorse_services.pipeline import schemas, tables
 from packhorse_services.pipeline.archive import places as at
-from packhorse_services.pipeline.archive.delta import stored
 from packhorse_services.pipeline.archive.journal_source import require_same
 from packhorse_services.pipeline.archive.places import Extent, Hole, Places
+from packhorse_services.pipeline.archive.reading import plausible, plausible_ms, same_headers
 from packhorse_services.pipeline.errors import HistoryGap, TaskRefused
-from packhorse_services.pipeline.location import Location
-from packhorse_services.pipeline.queries import RELATION, rows
+from packhorse_services.pipeline.storage import schemas, tables
+from packhorse_services.pipeline.storage.delta import stored
+from packhorse_services.pipeline.storage.location import Location
+from packhorse_services.pipeline.storage.queries import RELATION, literal, rows
 
 logger = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
-class Held:
+class BronzeState:
     """What bronze has: the place behind its records, and the identities of its topics."""
 
     newest: Places
@@ -48,7 +53,7 @@ SELECT topic, partition, max(next_offset) AS next FROM {RELATION} GROUP BY topic
 """  # noqa: S608 - a constant
 
 
-def held_by_bronze(location: Location) -> Held:
+def held_by_bronze(location: Location) -> BronzeState:
     """Read how far bronze reaches, gaps that were accepted included.
 
     Few columns of the table are read; what comes back is a row a partition.
@@ -57,7 +62,7 @@ def held_by_bronze(location: Location) -> Held:
     accepted = rows(stored(location, tables.GAPS), _ACCEPTED)
     identities = {row["topic"]: row["journal_id"] for row in newest}
     behind = _places(newest)
-    return Held(behind, at.furthest(behind, _places(accepted)), identities)
+    return BronzeState(behind, at.furthest(behind, _places(accepted)), identities)
 
 
 def _places(found: Iterable[Mapping[str, Any]]) -> Places:
@@ -67,7 +72,7 @@ def _places(found: Iterable[Mapping[str, Any]]) -> Places:
     return places
 
 
-def identities_of(journal: Journal, topics: Collection[str], held: Held) -> dict[str, str]:
+def identities_of(journal: Journal, topics: Collection[str], held: BronzeState) -> dict[str, str]:
     """Return the topics' identities.
 
     Raises `TaskRefused` when bronze has them of other ones, or has other topics: silver's tables
@@ -137,3 +142,64 @@ def record(location: Location, found: Collection[Hole], identities: Mapping[str,
     )
     for hole in found:
         logger.warning("records are missing from the archive", extra={"hole": str(hole)})
+
+
+_RECORDS = (
+    'SELECT topic, partition, "offset", CAST(time AS BIGINT) AS time_us, headers '  # noqa: S608
+    f"FROM {RELATION}"
+)
+"""Times as numbers: older builds have archived some that Python's calendar does not know."""
+
+
+@dataclass(frozen=True, slots=True)
+class Archived:
+    """What bronze tells of a record, its value left out: it may be large."""
+
+    topic: str
+    partition: int
+    offset: int
+    time_ms: int
+    headers: Mapping[str, bytes]
+
+
+def require_same_records(
+    location: Location, journal: Journal, newest: Places, extent: Extent
+) -> None:
+    """Raise `TaskRefused` when a partition has another record where bronze has its last one.
+
+    `newest` is the place behind bronze's records, `extent` what the journal holds. A record that
+    the journal has forgotten can't be compared, and is passed over.
+    """
+    known = {
+        (topic, number): following - 1
+        for topic, partitions in newest.items()
+        for number, following in partitions.items()
+        if (bounds := extent.get(topic, {}).get(number))
+        and bounds.oldest < following <= bounds.next
+    }
+    for one in _archived(location, known):
+        found = journal.read_at(one.topic, one.offset, one.partition)
+        if found is None:  # forgotten meanwhile
+            continue
+        time_ms, headers = plausible(found)
+        if time_ms != plausible_ms(one.time_ms) or not same_headers(headers, one.headers):
+            raise TaskRefused(
+                f"{one.topic}/{one.partition} has another record at offset {one.offset} than the "
+                "one that was archived: the journal was restored from a backup and has grown "
+                "since; archive it with another PACKHORSE_TABLES_URL"
+            )
+
+
+def _archived(location: Location, known: Mapping[tuple[str, int], int]) -> Iterator[Archived]:
+    """Read the records at these offsets; files whose offsets are others are not opened."""
+    if not known:
+        return
+    wanted = " OR ".join(
+        f'(topic = {literal(topic)} AND partition = {number} AND "offset" = {offset})'
+        for (topic, number), offset in known.items()
+    )
+    query = f"{_RECORDS} WHERE {wanted}"
+    for row in rows(stored(location, tables.BRONZE), query):
+        headers = {one["key"]: bytes(one["value"]) for one in row["headers"]}
+        time_ms = row["time_us"] // 1000
+        yield Archived(row["topic"], row["partition"], row["offset"], time_ms, headers)

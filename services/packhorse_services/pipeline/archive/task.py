@@ -15,14 +15,14 @@ from pyspark.sql.streaming.query import StreamingQuery
 from pyspark.sql.streaming.readwriter import DataStreamWriter
 
 from packhorse.errors import PackhorseError
-from packhorse_services.pipeline import tables
 from packhorse_services.pipeline.archive import bronze, silver
-from packhorse_services.pipeline.archive.bronze import Origin, Reached, unheeded
-from packhorse_services.pipeline.archive.delta import SILVER, Turn, overtaken, prepare
+from packhorse_services.pipeline.archive.bronze import ArchivedJournal, Reached, unheeded
+from packhorse_services.pipeline.engine.spark_errors import translated
+from packhorse_services.pipeline.engine.stream_progress import QueryWatch
 from packhorse_services.pipeline.errors import HistoryGap, Overtaken, TaskFailed
-from packhorse_services.pipeline.failures import translated
-from packhorse_services.pipeline.location import Location
-from packhorse_services.pipeline.progress import Watch
+from packhorse_services.pipeline.storage import tables
+from packhorse_services.pipeline.storage.delta import SILVER, BatchNumber, overtaken, prepare
+from packhorse_services.pipeline.storage.location import Location
 
 logger = logging.getLogger(__name__)
 
@@ -58,13 +58,13 @@ class Archive:
 
     spark: SparkSession
     location: Location
-    origin: Origin
+    origin: ArchivedJournal
     blobs_url: str
     choices: Choices = field(default_factory=Choices)
-    watch: Watch = field(default_factory=Watch)
+    watch: QueryWatch = field(default_factory=QueryWatch)
     reached: Reached = unheeded
     stop: threading.Event = field(default_factory=threading.Event)
-    _turns: dict[str, Turn] = field(default_factory=dict)
+    _turns: dict[str, BatchNumber] = field(default_factory=dict)
     """Where each query began: under which generation of its checkpoint."""
     _failures: Counter[str] = field(default_factory=Counter)
     """How often in a row each query has made the run begin again."""
@@ -87,7 +87,7 @@ class Archive:
 
         Where records leave the journal while they are read, planning anew tells which they are:
         it raises `HistoryGap` for those that matter, and passes announcements over. Of two runs
-        the first query alone tells which goes on: if each lost one query, both would end (S8).
+        the first query alone tells which goes on: if each lost one query, both would end.
         """
         first = True
         while not self.stop.is_set():
@@ -118,7 +118,9 @@ class Archive:
             raise error
         if other := self._overtaken(bronze.QUERY):
             raise other from error
-        logger.warning("goes on from where it has come", extra={"why": str(error)})
+        logger.warning(
+            "archive restarting from the last committed offset", extra={"why": str(error)}
+        )
         if isinstance(error, Overtaken):
             self.stop.wait(self.choices.interval_s * self._failures[query])
 

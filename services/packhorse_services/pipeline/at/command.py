@@ -8,14 +8,14 @@ import psycopg
 import typer
 
 from packhorse.runtime.configuration import loaded
-from packhorse_services.pipeline.databases import AUTHOR_SETTING, require_url
+from packhorse_services.pipeline.engine.databases import AUTHOR_SETTING, require_url
 from packhorse_services.pipeline.errors import NotThere, TaskRefused
-from packhorse_services.pipeline.presence import archive_at
 from packhorse_services.pipeline.settings import Settings
 from packhorse_services.pipeline.snapshot.command import AgentOption, LeaveOutOption, require_blobs
+from packhorse_services.pipeline.storage.archive_location import archive_at
 
 
-def at(
+def at(  # noqa: PLR0913
     *,
     path: Annotated[str, typer.Option(help="The node to show, with all below it.")],
     offset: Annotated[int | None, typer.Option(min=0, help="After the package there.")] = None,
@@ -48,7 +48,7 @@ def at(
     if restore:
         _require_author(settings)
     from packhorse_services.pipeline.at.task import Point, subtree_at
-    from packhorse_services.pipeline.session import running_spark
+    from packhorse_services.pipeline.engine.session import running_spark
 
     agents, left_out = tuple(sorted(set(agent or ()))), tuple(leave_out or ())
     when = None if time is None else moment(time)

@@ -7,14 +7,13 @@ from pyspark.sql import DataFrame
 
 from packhorse.content import tree
 from packhorse.content.rows import Row, node_of
-from packhorse.content.shape import SHAPE_CHANGED
 from packhorse.db.connect import connect
 from packhorse.db.engine import Timeouts
 from packhorse.db.metadata import IMPORTER
 from packhorse.db.roles import act_as
-from packhorse_services.pipeline.databases import author_away, first_line, unusable
+from packhorse_services.pipeline.engine.databases import author_away, first_line, unusable
 from packhorse_services.pipeline.errors import NotThere, TaskFailed, TaskRefused
-from packhorse_services.pipeline.history.binaries import missing_binaries
+from packhorse_services.pipeline.history.content import missing_binaries
 
 _UNHURRIED = Timeouts(statement_ms=600_000, lock_ms=60_000, idle_in_transaction_ms=600_000)
 """Spark lends the nodes one partition after the other; the transaction waits for it."""
@@ -47,7 +46,7 @@ def restore(content: DataFrame, path: str, database_url: str) -> int:
         _connected(database_url) as connection,
         connection.transaction(),
     ):
-        connection.execute(SHAPE_CHANGED)
+        connection.execute(tree.SHAPE_CHANGED)
         act_as(connection, IMPORTER)
         tree.replace(connection, path, map(node_of, nodes))
         if not nodes.count:

@@ -9,13 +9,13 @@ from pyspark.sql import DataFrame, SparkSession
 
 from packhorse.blobs.open import open_blobs
 from packhorse.content.node import check_path
-from packhorse.snapshots.snapshot import Snapshot
+from packhorse.snapshots.snapshot import ContentSnapshot
 from packhorse.snapshots.store import all_of
-from packhorse_services.pipeline.failures import translated
+from packhorse_services.pipeline.engine.spark_errors import translated
 from packhorse_services.pipeline.history.content import Choice, content_at
 from packhorse_services.pipeline.history.events import kept
-from packhorse_services.pipeline.history.target import Target, target
-from packhorse_services.pipeline.location import Location
+from packhorse_services.pipeline.history.target import HistoryTarget, target
+from packhorse_services.pipeline.storage.location import Location
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,20 +30,20 @@ class Point:
 
 
 @dataclass(frozen=True, slots=True)
-class Subtree:
+class ContentAt:
     """What was there."""
 
     nodes: DataFrame
     """As `NODES`, in path order, with `offset` and `package_id` of what put each node there."""
-    target: Target
-    base: Snapshot | None
+    target: HistoryTarget
+    base: ContentSnapshot | None
     """What the fold went on from: of its nodes `offset` is its own, and there is no package id."""
 
 
 @contextmanager
 def subtree_at(
     spark: SparkSession, location: Location, blobs_url: str, point: Point
-) -> Iterator[Subtree]:
+) -> Iterator[ContentAt]:
     """Lend the subtree as it was.
 
     A partition is of bounded size, so that one may be brought to the driver after the other. Only
@@ -66,4 +66,4 @@ def subtree_at(
             content_at(spark, location, blobs_url, found, choice) as (content, begin),
             kept(content.ordered()[0]) as nodes,
         ):
-            yield Subtree(nodes, found, begin.base)
+            yield ContentAt(nodes, found, begin.base)

@@ -13,10 +13,10 @@ from packhorse.content.node import ROOT, check_path
 from packhorse.errors import Transient
 from packhorse.runtime.configuration import loaded
 from packhorse_services.pipeline.audit.outcome import Audited, ExitCode, exit_code, shortfall
-from packhorse_services.pipeline.ending import tell_error, told
+from packhorse_services.pipeline.engine.exit_codes import tell_error, told
 from packhorse_services.pipeline.errors import TaskRefused
-from packhorse_services.pipeline.presence import archive_at
 from packhorse_services.pipeline.settings import Settings
+from packhorse_services.pipeline.storage.archive_location import archive_at
 
 _TOLD = 20
 
@@ -30,7 +30,9 @@ def audit_command(
     path: Annotated[str, typer.Option("--path", help="Only this node and all below.")] = ROOT,
     since_start: Annotated[
         bool,
-        typer.Option("--since-start", help="Of lanes that began late, expect only what followed."),
+        typer.Option(
+            "--since-start", help="Of subscriptions that began late, expect only what followed."
+        ),
     ] = False,
     limit: Annotated[int, typer.Option("--limit", min=0, help="Paths shown of each one.")] = 100,
     as_json: Annotated[
@@ -97,7 +99,7 @@ def _chosen(settings: Settings, wanted: list[str]) -> dict[str, str]:
     return {name: url for name, url in known.items() if not wanted or name in wanted}
 
 
-def _audited(
+def _audited(  # noqa: PLR0913
     settings: Settings,
     databases: dict[str, str],
     *,
@@ -111,7 +113,7 @@ def _audited(
     from packhorse_services.pipeline.audit.expected import Expectations
     from packhorse_services.pipeline.audit.task import Audit
     from packhorse_services.pipeline.audit.unaudited import unaudited
-    from packhorse_services.pipeline.session import running_spark
+    from packhorse_services.pipeline.engine.session import running_spark
 
     location = archive_at(settings.tables_url)
     with (

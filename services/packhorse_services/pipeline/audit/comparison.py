@@ -17,12 +17,6 @@ MISSING = "missing"
 EXTRA = "extra"
 DIFFERENT = "different"
 
-NODE_HASH = """
-    ('x' || left(encode(sha256(convert_to(path || chr(10) || type || chr(10) || properties::text
-    || chr(10) || binaries::text, 'UTF8')), 'hex'), 15))::bit(60)::bigint
-"""
-"""SQL: a node's hash, as `hash_of` computes it."""
-
 
 def within(path: str) -> Column:
     """Tell whether a row's path is `path` or lies below it."""

@@ -9,13 +9,13 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as f
 
 from packhorse.blobs.open import open_blobs
-from packhorse_services.pipeline import schemas, tables
-from packhorse_services.pipeline.audit.case import Case
-from packhorse_services.pipeline.audit.joining import Joining, joining
-from packhorse_services.pipeline.audit.situation import Situation
+from packhorse.snapshots.snapshot import left_out
+from packhorse_services.pipeline.audit.joining import SubscriberStart, joining
+from packhorse_services.pipeline.audit.subscriber_state import Situation
 from packhorse_services.pipeline.errors import TaskRefused
+from packhorse_services.pipeline.history.bases import AddedSubscription, Start
 from packhorse_services.pipeline.history.beginning import Beginning, beginning
-from packhorse_services.pipeline.history.content import Content, base_writes
+from packhorse_services.pipeline.history.content import ContentHistory, base_writes
 from packhorse_services.pipeline.history.decoding import CLEAR
 from packhorse_services.pipeline.history.events import kept, package_events
 from packhorse_services.pipeline.history.fetching import Texts
@@ -29,8 +29,87 @@ from packhorse_services.pipeline.history.read import (
     removed_by,
     with_headers,
 )
-from packhorse_services.pipeline.history.target import Target, nothing_archived
-from packhorse_services.pipeline.location import Location
+from packhorse_services.pipeline.history.target import HistoryTarget, nothing_archived
+from packhorse_services.pipeline.storage import schemas, tables
+from packhorse_services.pipeline.storage.location import Location
+
+
+@dataclass(frozen=True, slots=True)
+class Case:
+    """A subscriber's situation, what it removed, and the snapshot that it began with, if known."""
+
+    situation: Situation
+    removed: tuple[tuple[str, int], ...]
+    """Publisher agent and offset of the packages that it did not import, in order."""
+    start: Start | None
+    since_start: bool
+    """Whether only what came after each subscription's beginning counts."""
+
+    @property
+    def key(self) -> object:
+        """What is equal for those that must hold the same."""
+        start = self.unlike
+        told = (start.offset, start.left_out) if start else None
+        own = (self.situation.journal_id, self.situation.subscriptions, self.removed)
+        return *own, frozenset(self.added), told
+
+    @property
+    def added(self) -> dict[str, AddedSubscription]:
+        """The subscriptions that were added after its snapshot, by agent: they began elsewhere."""
+        if self.since_start:
+            return {}
+        return {
+            subscription.agent: AddedSubscription(
+                subscription.started,
+                subscription.offset,
+                frozenset(offset for agent, offset in self.removed if agent == subscription.agent),
+            )
+            for subscription in self.situation.added
+        }
+
+    @property
+    def unlike(self) -> Start | None:
+        """What it began with, when that lacks other packages than it has removed up to there."""
+        start, added = self.start, self.added
+        if start is None:
+            return None
+        own = (at for agent, at in self.removed if at <= start.offset and agent not in added)
+        return start if start.left_out != left_out(own) else None
+
+    def spans(self, begin: Beginning) -> dict[str, tuple[int, int]]:
+        """Return, of each agent, above which offset its packages count, and up to which."""
+        numbered = self.numbered(begin)
+        return {
+            subscription.agent: (
+                begin.after if subscription.agent in numbered else subscription.started,
+                subscription.offset,
+            )
+            for subscription in self.situation.subscriptions
+        }
+
+    def imported(self, begin: Beginning) -> dict[str, tuple[int, int]]:
+        """Return the same of what each subscription has imported itself, as far back as is known.
+
+        What a snapshot held that lacks other packages is not told by the archive: it is passed by.
+        """
+        known = self.spans(begin)
+        if self.unlike is not None:
+            return known
+        return {
+            subscription.agent: (
+                min(known[subscription.agent][0], max(begin.whole_after, subscription.started)),
+                subscription.offset,
+            )
+            for subscription in self.situation.subscriptions
+        }
+
+    def numbered(self, begin: Beginning) -> set[str]:
+        """Return the agents of whom what came before `begin` counts, and their numbers (R27)."""
+        if self.since_start:
+            return set()
+        alone = self.added.keys() - set(begin.base.publisher_agents if begin.base else ())
+        return set(self.situation.agents) - alone
+
 
 _KEPT = 2
 
@@ -40,10 +119,11 @@ class Expected:
     """Content that must be there; `notes` are for the report.
 
     `events` are those that it follows from, `agents` has the publisher agent of every offset.
-    `past` gives what the lanes imported, also before what the fold went on from; None: no more.
+    `past` gives what the subscriptions imported, also before what the fold went on from; None: no
+    more.
     """
 
-    content: Content
+    content: ContentHistory
     events: DataFrame
     agents: DataFrame
     notes: tuple[str, ...] = ()
@@ -55,7 +135,7 @@ class Expected:
         return self.events.where(f.col("kind") == CLEAR)
 
     def events_of(self, agent: str) -> DataFrame:
-        """Return the events of one lane."""
+        """Return the events of one subscription."""
         own = self.agents.where(f.col("publisher_agent") == agent)
         return self.events.join(own, "offset", "left_semi")
 
@@ -109,7 +189,7 @@ class Expectations:
             texts = Texts(packages, self._blobs_url, begin.base, base_offset=before)
             agents = records.select("offset", "publisher_agent")
             past = self._past(case, version, begin)
-            expected = Expected(Content(winners, texts), events, agents, past=past)
+            expected = Expected(ContentHistory(winners, texts), events, agents, past=past)
             self._kept[case.key] = (expected, stack.pop_all())
             self.folds += 1
 
@@ -124,7 +204,7 @@ class Expectations:
         )
 
     def _past(self, case: Case, version: int, begin: Beginning) -> Callable[[], Packages] | None:
-        """Return what finds, if needed, all packages of the lanes; None: no more."""
+        """Return what finds, if needed, all packages of the subscriptions; None: no more."""
         spans = case.imported(begin)
         if len(spans) < 2 or spans == case.spans(begin):
             return None
@@ -141,7 +221,9 @@ class Expectations:
         said = removed_by(
             self._spark, self._location, subscriber, situation.agents, situation.journal_id
         )
-        offsets = {lane.agent: lane.offset for lane in situation.lanes}
+        offsets = {
+            subscription.agent: subscription.offset for subscription in situation.subscriptions
+        }
         found = {
             (row["publisher_agent"], row["offset"])
             for row in said.toLocalIterator()
@@ -151,13 +233,13 @@ class Expectations:
             (found.discard if imported else found.add)((agent, offset))
         return sorted(found)
 
-    def _joining(self, subscriber: str, situation: Situation) -> Joining:
+    def _joining(self, subscriber: str, situation: Situation) -> SubscriberStart:
         if self._since_start:
-            return Joining()
+            return SubscriberStart()
         with closing(open_blobs(self._blobs_url)) as blobs:
             return joining(blobs, subscriber, situation)
 
-    def _begin(self, subscriber: str, case: Case, newest: Target) -> Beginning:
+    def _begin(self, subscriber: str, case: Case, newest: HistoryTarget) -> Beginning:
         """Return where the fold begins. Raises `TaskRefused` when the archive can't tell."""
         if self._since_start:
             return Beginning(-1)
@@ -173,13 +255,13 @@ class Expectations:
             )
         if begin.after > lowest:
             raise TaskRefused(
-                f"the archive is whole only from offset {begin.after} on, and a lane is at "
+                f"the archive is whole only from offset {begin.after} on, and a subscription is at "
                 f"{lowest}; audit it when it has caught up"
             )
         return begin
 
-    def _newest(self, situation: Situation) -> Target:
-        """Return the furthest lane's place. Raises `TaskRefused` when it is not archived."""
+    def _newest(self, situation: Situation) -> HistoryTarget:
+        """Return where the furthest subscription is. Raises `TaskRefused` if it is not archived."""
         version = bronze_version(self._location)
         records = package_records(self._spark, self._location, situation.journal_id, version)
         [row] = records.agg(f.max("offset").alias("last")).collect()
@@ -196,4 +278,6 @@ class Expectations:
                 f"it is at offset {situation.highest}, ahead of the archive, which ends at "
                 f"{row['last']}; run packhorse-pipeline archive first"
             )
-        return Target(situation.journal_id, tuple(situation.agents), situation.highest, "", version)
+        return HistoryTarget(
+            situation.journal_id, tuple(situation.agents), situation.highest, "", version
+        )

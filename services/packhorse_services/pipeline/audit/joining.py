@@ -1,7 +1,7 @@
 """The snapshot that a subscriber began with: by its own record, or else as far as can be guessed.
 
-A database that joined before there were such records tells where its lanes began, and nowhere
-which snapshot was loaded there.
+A database that joined before there were such records tells where its subscriptions began, and
+nowhere which snapshot was loaded there.
 """
 
 from collections.abc import Sequence
@@ -9,91 +9,100 @@ from dataclasses import dataclass
 from itertools import takewhile
 
 from packhorse.blobs.api import BlobMissing, BlobStore
-from packhorse.snapshots.snapshot import InvalidSnapshot, Snapshot, manifest_key_of
+from packhorse.snapshots.snapshot import ContentSnapshot, InvalidSnapshot, manifest_key_of
 from packhorse.snapshots.store import all_of, read
-from packhorse_services.pipeline.audit.situation import Joined, Lane, Situation
+from packhorse_services.pipeline.audit.subscriber_state import (
+    AuditedSubscription,
+    Joined,
+    Situation,
+)
 from packhorse_services.pipeline.history.bases import Start
 
 
 @dataclass(frozen=True, slots=True)
-class Joining:
+class SubscriberStart:
     """What a subscriber began with, None when nothing is known, and what is to be said of it."""
 
     start: Start | None = None
     notes: tuple[str, ...] = ()
 
 
-def joining(blobs: BlobStore, subscriber: str, situation: Situation) -> Joining:
+def joining(blobs: BlobStore, subscriber: str, situation: Situation) -> SubscriberStart:
     """Return what `subscriber` began with. Raises `BlobStoreUnavailable`."""
     if situation.joined is not None:
         return _recorded(blobs, situation.joined, situation)
     candidates = _candidates(blobs, subscriber, situation)
-    return Joining(candidates[0] if candidates else None, tuple(_doubts(situation, candidates)))
-
-
-def notes_of(situation: Situation) -> list[str]:
-    """Return what is to be said of the lanes, whatever they are compared with."""
-    notes = []
-    if len({lane.offset for lane in situation.lanes}) > 1:
-        notes.append(
-            "its lanes are at different offsets; where two publisher agents write the same paths "
-            "it may hold another one's for now"
-        )
-    return notes + [
-        _of_start(lane, situation.joined)
-        for lane in situation.lanes
-        if _began_behind(lane, situation.joined)
-    ]
-
-
-def _began_behind(lane: Lane, joined: Joined | None) -> bool:
-    """Tell whether a lane began behind something, which was not that snapshot."""
-    if joined is None:
-        return lane.started >= 0
-    return lane.agent not in joined.agents or lane.started > joined.offset
-
-
-def _of_start(lane: Lane, joined: Joined | None) -> str:
-    if joined is None:
-        return (
-            f"the lane of {lane.agent} began behind offset {lane.started} (a snapshot, a copy "
-            "or the start policy latest); with --since-start only what came later counts"
-        )
-    if lane.agent in joined.agents:
-        return (
-            f"the lane of {lane.agent} was moved forward to offset {lane.started}; what it jumped "
-            "over is shown as missing"
-        )
-    return (
-        f"the lane of {lane.agent} was added after the snapshot, behind offset {lane.started}; "
-        "of that agent only what came later counts"
+    return SubscriberStart(
+        candidates[0] if candidates else None, tuple(_doubts(situation, candidates))
     )
 
 
-def _recorded(blobs: BlobStore, joined: Joined, situation: Situation) -> Joining:
+def notes_of(situation: Situation) -> list[str]:
+    """Return what is to be said of the subscriptions, whatever they are compared with."""
+    notes = []
+    if len({subscription.offset for subscription in situation.subscriptions}) > 1:
+        notes.append(
+            "its subscriptions are at different offsets; where two publisher agents write the "
+            "same paths it may hold another one's for now"
+        )
+    return notes + [
+        _of_start(subscription, situation.joined)
+        for subscription in situation.subscriptions
+        if _began_behind(subscription, situation.joined)
+    ]
+
+
+def _began_behind(subscription: AuditedSubscription, joined: Joined | None) -> bool:
+    """Tell whether a subscription began behind something, which was not that snapshot."""
+    if joined is None:
+        return subscription.started >= 0
+    return subscription.agent not in joined.agents or subscription.started > joined.offset
+
+
+def _of_start(subscription: AuditedSubscription, joined: Joined | None) -> str:
+    if joined is None:
+        return (
+            f"the subscription of {subscription.agent} began behind offset "
+            f"{subscription.started} (a snapshot, a copy or "
+            "the start policy latest); with --since-start only what came later counts"
+        )
+    if subscription.agent in joined.agents:
+        return (
+            f"the subscription of {subscription.agent} was moved forward to offset "
+            f"{subscription.started}; what it jumped over is shown as missing"
+        )
+    return (
+        f"the subscription of {subscription.agent} was added after the snapshot, behind offset "
+        f"{subscription.started}; of that agent only what came later counts"
+    )
+
+
+def _recorded(blobs: BlobStore, joined: Joined, situation: Situation) -> SubscriberStart:
     name = f"it joined by snapshot {joined.id} at offset {joined.offset}"
-    back = [lane for lane in situation.continued if lane.offset < joined.offset]
+    back = [
+        subscription for subscription in situation.continued if subscription.offset < joined.offset
+    ]
     if back:
         told = (
-            f"{name}, and the lane of {back[0].agent} was moved back to before that; until it is "
-            "there again, what the lane has yet to import once more may be shown as extra or "
-            "different"
+            f"{name}, and the subscription of {back[0].agent} was moved back to before that; until "
+            "it is there again, what the subscription has yet to import once more may be shown "
+            "as extra or different"
         )
-        return Joining(None, (told,))
+        return SubscriberStart(None, (told,))
     try:
         read(manifest_key_of(joined.offset, joined.id), blobs)
     except (BlobMissing, InvalidSnapshot):
         name += ", whose manifest the blob store no longer has"
-    return Joining(joined, (name,))
+    return SubscriberStart(joined, (name,))
 
 
-def _candidates(blobs: BlobStore, subscriber: str, situation: Situation) -> list[Snapshot]:
+def _candidates(blobs: BlobStore, subscriber: str, situation: Situation) -> list[ContentSnapshot]:
     """Return the snapshots that it may have loaded, the one that it would choose first.
 
-    They are of just its publisher agents, at the one offset behind which all its lanes began:
-    those for it, those for everybody, and those for others (it may wait for one, ADR 0014).
+    They are of just its publisher agents, at the one offset behind which all its subscriptions
+    began: those for it, those for everybody, and those for others (it may wait for one, ADR 0014).
     """
-    starts = {lane.started for lane in situation.lanes}
+    starts = {subscription.started for subscription in situation.subscriptions}
     start = starts.pop()
     if starts or start < 0:
         return []
@@ -106,14 +115,14 @@ def _candidates(blobs: BlobStore, subscriber: str, situation: Situation) -> list
     return sorted(found, key=lambda one: (one.subscriber != subscriber, one.subscriber != ""))
 
 
-def _doubts(situation: Situation, candidates: Sequence[Snapshot]) -> list[str]:
+def _doubts(situation: Situation, candidates: Sequence[ContentSnapshot]) -> list[str]:
     """Return what is to be said of a beginning that is not certain; the best candidate counts."""
-    if all(lane.started < 0 for lane in situation.lanes):
+    if all(subscription.started < 0 for subscription in situation.subscriptions):
         return []
     if not candidates:
         return [
-            "the blob store has no snapshot with which all its lanes can have begun; if one was "
-            "loaded, what that one left out is shown as missing"
+            "the blob store has no snapshot with which all its subscriptions can have begun; "
+            "if one was loaded, what that one left out is shown as missing"
         ]
     first, *others = candidates
     told = [f"if it began with a snapshot, it is held to {first.id} at {first.offset} and the rest"]

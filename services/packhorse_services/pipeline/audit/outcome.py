@@ -22,8 +22,8 @@ class ExitCode(IntEnum):
 class Finding:
     """A path that is not as it must be; the package put it there, or should have removed it.
 
-    One of kind `undecided` is as one lane alone has left it, while another one has written or
-    removed it, too: then it may be right, for no offset tells which of them came last.
+    One of kind `undecided` is as one subscription alone has left it, while another one has written
+    or removed it, too: then it may be right, for no offset tells which of them came last.
 
     `offset` None: nothing in the history that was read has put it there or removed it. Without a
     `package_id` it came with the snapshot of that offset, and the package is at or before it.

@@ -10,30 +10,16 @@ import pyarrow as pa
 from psycopg import Connection
 from pyspark.sql import DataFrame, SparkSession
 
-from packhorse.content.node import ROOT, subtree_range
+from packhorse.content import scan
+from packhorse.content.node import ROOT
 from packhorse.db.metadata import EXPORTER
 from packhorse.db.roles import act_as
-from packhorse_services.pipeline.audit.comparison import NODE_HASH
-from packhorse_services.pipeline.repositories import reading
+from packhorse_services.pipeline.engine.databases import reading
 
 _RANGE_NODES = 5_000
 _MOST_RANGES = 4_096
 _ROWS = 2_000
 _CONFIRMED = 200
-
-_INSIDE = """
-    path >= %(low)s AND (%(high)s::text IS NULL OR path < %(high)s)
-    AND (path = %(top)s OR (path >= %(below)s AND path < %(behind)s))
-"""
-_HASHES = f"SELECT count(*), coalesce(sum({NODE_HASH}), 0)::text FROM content.node WHERE {_INSIDE}"  # noqa: S608
-_DIGESTS = f"SELECT path, {NODE_HASH} FROM content.node WHERE {_INSIDE}"  # noqa: S608
-_OTHERS = """
-    SELECT given.path FROM unnest(%b::text[], %b::text[], %b::text[], %b::text[])
-        AS given (path, type, properties, binaries)
-    JOIN content.node AS node ON node.path = given.path COLLATE "C"
-    WHERE content.digest(given.type, given.properties::jsonb, given.binaries::jsonb)
-        IS DISTINCT FROM content.digest(node.type, node.properties, node.binaries)
-"""
 
 
 @dataclass(frozen=True)
@@ -49,8 +35,7 @@ class Repository:
         """Return range, count and sum (as text) of every range."""
 
         def rows(connection: Connection, number: int) -> Iterator[tuple[Any, ...]]:
-            for count, total in connection.execute(_HASHES.encode(), inside(number)):
-                yield number, count, total
+            yield number, *scan.hash_range(connection, inside(number))
 
         inside = self._inside(starts)
         return self._scattered(spark, range(len(starts)), rows, "range int, count long, sum string")
@@ -61,10 +46,7 @@ class Repository:
         """Return path and hash of the nodes in some of the ranges."""
 
         def rows(connection: Connection, number: int) -> Iterator[tuple[Any, ...]]:
-            with connection.cursor(name="packhorse_audit") as cursor:
-                cursor.execute(_DIGESTS.encode(), inside(number))
-                while found := cursor.fetchmany(_ROWS):
-                    yield from found
+            return scan.node_hashes(connection, inside(number))
 
         inside = self._inside(starts)
         return self._scattered(spark, ranges, rows, "path string, hash long")
@@ -93,9 +75,7 @@ class Repository:
 
         def inside(number: int) -> dict[str, str | None]:
             high = held[number + 1] if number + 1 < len(held) else None
-            below, behind = subtree_range(top)
-            given = {"low": held[number], "high": high, "top": top}
-            return {**given, "below": below, "behind": behind}
+            return scan.bounds_below(top, held[number], high)
 
         return inside
 
@@ -130,23 +110,13 @@ _ARROW = {"int": pa.int32(), "long": pa.int64(), "string": pa.string()}
 def range_starts(connection: Connection) -> list[str]:
     """Return where ranges of about equal size begin, the first of them at the very beginning."""
     act_as(connection, EXPORTER)
-    counted: Any = connection.execute("SELECT count(*) FROM content.node").fetchone()
-    rows = connection.execute(
-        """
-        SELECT path FROM (
-            SELECT path, row_number() OVER (ORDER BY path) AS number FROM content.node) AS numbered
-        WHERE number %% %s = 0 ORDER BY path
-        """,
-        (max(_RANGE_NODES, counted[0] // _MOST_RANGES),),
-    ).fetchall()
-    return ["", *(path for (path,) in rows)]
+    return scan.range_starts(connection, least_nodes=_RANGE_NODES, most_ranges=_MOST_RANGES)
 
 
 def _others(connection: Connection, rows: list[tuple[str, ...]]) -> Iterator[str]:
     try:
         with connection.transaction():
-            columns = [list(column) for column in zip(*rows, strict=True)]
-            found = connection.execute(_OTHERS.encode(), columns).fetchall()
+            found = scan.different(connection, rows)
     except psycopg.DataError:
         if len(rows) == 1:  # no repository holds this as JSON, so this one doesn't
             yield rows[0][0]
@@ -154,4 +124,4 @@ def _others(connection: Connection, rows: list[tuple[str, ...]]) -> Iterator[str
         for row in rows:
             yield from _others(connection, [row])
         return
-    yield from (path for (path,) in found)
+    yield from found

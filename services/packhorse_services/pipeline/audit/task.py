@@ -1,14 +1,21 @@
-"""The audit of subscribers, one after the other; what fails for one does not keep the others."""
+"""The audit of subscribers, one after the other; what fails for one does not keep the others.
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+A finding that another order of the subscriptions explains is UNDECIDED: the log's order binds
+within an agent alone (R10). What was imported last at a path is the last that one of the
+subscriptions did there. So a path that holds what one by itself has left there may be right: no
+offset tells which came last.
+"""
+
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass, replace
+from functools import reduce
 
 from pyspark.sql import DataFrame, Row, SparkSession
 from pyspark.sql import functions as f
 
 from packhorse.content.node import ROOT
 from packhorse.errors import PackhorseError
-from packhorse_services.pipeline.advice import as_typed
 from packhorse_services.pipeline.audit.comparison import (
     DIFFERENT,
     EXTRA,
@@ -22,17 +29,21 @@ from packhorse_services.pipeline.audit.comparison import (
 )
 from packhorse_services.pipeline.audit.expected import Expectations, Expected
 from packhorse_services.pipeline.audit.joining import notes_of
-from packhorse_services.pipeline.audit.orders import judged
 from packhorse_services.pipeline.audit.outcome import UNDECIDED, Audited, Finding
 from packhorse_services.pipeline.audit.repository import Repository, range_starts
-from packhorse_services.pipeline.audit.situation import Situation, read_situation
-from packhorse_services.pipeline.failures import translated
-from packhorse_services.pipeline.history.content import Content
-from packhorse_services.pipeline.history.events import kept
-from packhorse_services.pipeline.location import Location
-from packhorse_services.pipeline.repositories import export_snapshot, reading
+from packhorse_services.pipeline.audit.schemas import FINDINGS
+from packhorse_services.pipeline.audit.subscriber_state import Situation, read_situation
+from packhorse_services.pipeline.engine.databases import export_snapshot, reading
+from packhorse_services.pipeline.engine.exit_codes import as_typed
+from packhorse_services.pipeline.engine.spark_errors import translated
+from packhorse_services.pipeline.history.content import ContentHistory
+from packhorse_services.pipeline.history.decoding import CLEAR
+from packhorse_services.pipeline.history.events import kept, package_events
+from packhorse_services.pipeline.history.fetching import Texts
+from packhorse_services.pipeline.history.fold import MERE_FOLDER, fold
+from packhorse_services.pipeline.storage import columns
+from packhorse_services.pipeline.storage.location import Location
 
-FINDINGS = "subscriber string, path string, kind string, offset long, package_id string"
 _COLUMNS = ("path", "kind", "offset", "package_id")
 
 
@@ -80,7 +91,9 @@ class Audit:
         here: Repository,
         starts: Sequence[str],
     ) -> Audited:
-        content = Content(expected.content.winners.where(within(self.top)), expected.content.texts)
+        content = ContentHistory(
+            expected.content.winners.where(within(self.top)), expected.content.texts
+        )
         ranged = in_ranges(_with_origins(content), starts)
         wanted, found = _rows(range_hashes(ranged)), _rows(here.hashes(self.spark, starts))
         ranges = differing(wanted, found)
@@ -105,13 +118,12 @@ class Audit:
         )
 
     def _save(self, findings: DataFrame) -> None:
-        columns = [column.split()[0] for column in FINDINGS.split(", ")]
         path = self.location.spark_path(f"audit/{self.run}")
-        findings.select(*columns).write.format("delta").mode("append").save(path)
+        columns.require(findings, FINDINGS, "audit").write.format("delta").mode("append").save(path)
 
 
 def _confirmed(
-    suspected: DataFrame, content: Content, clears: DataFrame, here: Repository
+    suspected: DataFrame, content: ContentHistory, clears: DataFrame, here: Repository
 ) -> DataFrame:
     """Return the findings: without what is equal as JSON, extra paths with who should remove them.
 
@@ -139,13 +151,79 @@ def _rows(hashes: DataFrame) -> list[tuple[int, int, str]]:
 
 
 def _offsets(situation: Situation | None) -> dict[str, int]:
-    return {lane.agent: lane.offset for lane in situation.lanes} if situation else {}
+    return (
+        {subscription.agent: subscription.offset for subscription in situation.subscriptions}
+        if situation
+        else {}
+    )
 
 
-def _with_origins(content: Content) -> DataFrame:
+def _with_origins(content: ContentHistory) -> DataFrame:
     """Return the winners; what came with a snapshot has that one's offset."""
     if content.texts.base is None:
         return content.winners
     own = f.lit(content.texts.base.offset).cast("long")
     offset = f.when(f.col("package_id") == "", own).otherwise(f.col("offset"))
     return content.winners.withColumn("offset", offset)
+
+
+@contextmanager
+def judged(
+    findings: DataFrame, expected: Expected, agents: Sequence[str], here: Repository
+) -> Iterator[DataFrame]:
+    """Lend the findings; `UNDECIDED` are those that hold what one of several subscriptions left."""
+    if len(agents) < 2 or findings.isEmpty():
+        yield findings
+        return
+    with ExitStack() as stack:
+        expected = stack.enter_context(_with_past(findings.sparkSession, expected))
+        subscriptions = [_left_by(agent, findings, expected, here, stack) for agent in agents]
+        paths = (
+            reduce(DataFrame.unionByName, subscriptions)
+            .distinct()
+            .withColumn("undecided", f.lit(True))
+        )
+        kind = f.when(f.col("undecided"), UNDECIDED).otherwise(f.col("kind"))
+        joined = findings.join(paths, "path", "left").withColumn("kind", kind).drop("undecided")
+        yield stack.enter_context(kept(joined))
+
+
+@contextmanager
+def _with_past(spark: SparkSession, expected: Expected) -> Iterator[Expected]:
+    """Lend it with all events that are known.
+
+    A snapshot holds the log's order, no subscription's.
+    """
+    if expected.past is None:
+        yield expected
+        return
+    packages = expected.past()
+    texts = Texts(packages, expected.content.texts.blobs_url)
+    with kept(package_events(spark, packages)) as events:
+        content = ContentHistory(expected.content.winners, texts)
+        yield replace(expected, content=content, events=events)
+
+
+def _left_by(
+    agent: str, findings: DataFrame, expected: Expected, here: Repository, stack: ExitStack
+) -> DataFrame:
+    """Return the paths that are as one subscription alone has left them.
+
+    Absent, or with this content.
+    """
+    events = stack.enter_context(kept(expected.events_of(agent)))
+    paths = findings.select("path", "kind")
+    winners = fold(events).join(paths.select("path"), "path", "left_semi")
+    own = ContentHistory(stack.enter_context(kept(winners)), expected.content.texts)
+    missing, there = paths.where(f.col("kind") == MISSING), paths.where(f.col("kind") != MISSING)
+    removed = removals_of(missing, events.where(f.col("kind") == CLEAR)).select("path")
+    unlike = here.confirmed(own.only(there).unordered())
+    alike = own.only(there).winners.join(unlike, "path", "left_anti")
+    # A write makes the folders above it only where there is nothing: somebody had removed it.
+    folder = f.col("position") == MERE_FOLDER
+    made = alike.where(folder).join(removals_of(there, expected.clears), "path", "left_semi")
+    return (
+        removed.join(own.winners, "path", "left_anti")
+        .unionByName(alike.where(~folder).select("path"))
+        .unionByName(made.select("path"))
+    )

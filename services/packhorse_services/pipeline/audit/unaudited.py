@@ -7,10 +7,10 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as f
 
 from packhorse.clock import SystemClock
-from packhorse_services.pipeline import schemas, tables
-from packhorse_services.pipeline.failures import translated
+from packhorse_services.pipeline.engine.spark_errors import translated
 from packhorse_services.pipeline.history.read import archived
-from packhorse_services.pipeline.location import Location
+from packhorse_services.pipeline.storage import schemas, tables
+from packhorse_services.pipeline.storage.location import Location
 
 _LIVE_MS = 24 * 3600 * 1000
 """So long a publisher counts a subscriber after its last word."""

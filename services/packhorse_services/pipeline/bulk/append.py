@@ -6,11 +6,11 @@ from dataclasses import dataclass
 
 import stamina
 
+from packhorse_services.pipeline.bulk.cancelling import Stopping
 from packhorse_services.pipeline.bulk.errors import BulkCancelled, BulkStopped, PartBusy
 from packhorse_services.pipeline.bulk.progress import Amount
-from packhorse_services.pipeline.bulk.publisher_api import Publisher, StalePart
+from packhorse_services.pipeline.bulk.publisher_api import PublisherClient, StalePart
 from packhorse_services.pipeline.bulk.state import BulkState, Prepared, StoredPart
-from packhorse_services.pipeline.bulk.stopping import Stopping
 
 EXPORTS = 8
 """How often one part is exported again before it is given up."""
@@ -19,7 +19,7 @@ _WAIT_MAX_S = 5.0
 
 
 @dataclass(frozen=True, slots=True)
-class Appended:
+class AppendedParts:
     """What a run has done."""
 
     sent: int
@@ -39,7 +39,7 @@ class Appending:
 
     def __init__(
         self,
-        publisher: Publisher,
+        publisher: PublisherClient,
         state: BulkState,
         reexport: Callable[[StoredPart], StoredPart],
         stopping: Stopping,
@@ -48,7 +48,9 @@ class Appending:
         self._reexport, self._stopping = reexport, stopping
         self._exported_again = 0
 
-    def run(self, producer: str, prepared: Prepared, reached: Callable[[Amount], None]) -> Appended:
+    def run(
+        self, producer: str, prepared: Prepared, reached: Callable[[Amount], None]
+    ) -> AppendedParts:
         """Send the parts that no run has sent yet; `reached` is told how many are out.
 
         Raises:
@@ -69,7 +71,7 @@ class Appending:
                 reached(Amount(out, nodes))
         except (BulkStopped, BulkCancelled) as error:
             raise type(error)(f"{error}: {out} of {prepared.parts} parts went out") from error
-        return Appended(
+        return AppendedParts(
             out - earlier, earlier, self._exported_again, total, time.monotonic() - began
         )
 

@@ -1,9 +1,19 @@
-"""Cancelling a bulk distribution, from anywhere, and what is true of it then."""
+"""Ending before the next part: by a signal to this run, or cancelled from anywhere."""
 
-from packhorse_services.pipeline.bulk.errors import BulkConflict, BulkUnknown, PublisherAway
-from packhorse_services.pipeline.bulk.publisher_api import Publisher
-from packhorse_services.pipeline.bulk.request import producer_of
-from packhorse_services.pipeline.bulk.state import BulkState, Prepared
+import signal
+from collections.abc import Iterator
+from contextlib import contextmanager
+from types import FrameType
+
+from packhorse_services.pipeline.bulk.errors import (
+    BulkCancelled,
+    BulkConflict,
+    BulkStopped,
+    BulkUnknown,
+    PublisherAway,
+)
+from packhorse_services.pipeline.bulk.publisher_api import PublisherClient
+from packhorse_services.pipeline.bulk.state import BulkState, Prepared, producer_of
 from packhorse_services.pipeline.errors import TaskRefused
 
 _LOOK_S = 10.0
@@ -59,6 +69,39 @@ def is_out(bulk_id: str, prepared: Prepared, server: str, token: str | None) -> 
 
 def _out(bulk_id: str, server: str, token: str | None) -> int | None:
     """Return how many parts are out, or None when the publisher knows of no such producer."""
-    with Publisher(server, token, lambda _reason: None, timeout=_LOOK_S) as publisher:
+    with PublisherClient(server, token, lambda _reason: None, timeout=_LOOK_S) as publisher:
         last = publisher.last_sequence(producer_of(bulk_id))
     return None if last is None else last + 1
+
+
+class Stopping:
+    """Says whether to end. Signals are heeded between parts, so that no answer is lost."""
+
+    def __init__(self, state: BulkState) -> None:
+        self._state = state
+        self._interrupted = False
+
+    def check(self) -> None:
+        """Raise `BulkStopped` once somebody has interrupted this run, `BulkCancelled` the work."""
+        if self._interrupted:
+            raise BulkStopped("interrupted")
+        if self._state.cancelled():
+            raise BulkCancelled("cancelled")
+
+    @contextmanager
+    def heeding_signals(self) -> Iterator[None]:
+        """Take SIGINT and SIGTERM as the request to end; a second one ends at once."""
+        before = {
+            number: signal.signal(number, self._interrupt)
+            for number in (signal.SIGINT, signal.SIGTERM)
+        }
+        try:
+            yield
+        finally:
+            for number, handler in before.items():
+                signal.signal(number, handler)
+
+    def _interrupt(self, _number: int, _frame: FrameType | None) -> None:
+        if self._interrupted:
+            raise KeyboardInterrupt
+        self._interrupted = True

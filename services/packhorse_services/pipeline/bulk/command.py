@@ -14,11 +14,11 @@ from pydantic import ByteSize, SecretStr, TypeAdapter, ValidationError
 from packhorse.content.node import check_path
 from packhorse.runtime import logs
 from packhorse.runtime.configuration import loaded
-from packhorse_services.pipeline.bulk.request import Export
-from packhorse_services.pipeline.databases import AUTHOR_SETTING, require_url
+from packhorse_services.pipeline.bulk.state import Export
+from packhorse_services.pipeline.engine.databases import AUTHOR_SETTING, require_url
 from packhorse_services.pipeline.errors import TaskRefused
-from packhorse_services.pipeline.location import Location
 from packhorse_services.pipeline.settings import Settings
+from packhorse_services.pipeline.storage.location import Location
 
 _ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,89}")
 
@@ -30,7 +30,7 @@ def _bytes(text: str) -> int:
         raise typer.BadParameter(f"{text!r} is no size; say it as 64MiB") from error
 
 
-def bulk(
+def bulk(  # noqa: PLR0913
     *,
     deep: Annotated[
         str | None, typer.Option(help="The path to distribute, with all that is below it.")

@@ -16,19 +16,15 @@ from packhorse.blobs.open import open_blobs
 from packhorse.content.node import Node
 from packhorse.content.parts import SubtreePart
 from packhorse.content.rows import node_of
+from packhorse.content.scan import JDBC_NODES, condition
 from packhorse.db.metadata import EXPORTER
 from packhorse.packages.body import pack
 from packhorse.packages.package_id import RANDOM_BITS, make_package_id
 from packhorse_services.pipeline.bulk.jdbc import JdbcDatabase
-from packhorse_services.pipeline.bulk.plan import PlannedPart, condition
-from packhorse_services.pipeline.bulk.snapshot import AuthorSnapshot
+from packhorse_services.pipeline.bulk.schemas import BULK_PARTS
+from packhorse_services.pipeline.bulk.snapshot import AuthorSnapshot, PlannedPart
 from packhorse_services.pipeline.errors import TaskFailed
-from packhorse_services.pipeline.schemas import BULK_PARTS
 
-_NODES = """
-    (SELECT path, type, properties::text AS properties, binaries::text AS binaries
-     FROM content.node) AS node
-"""
 _FETCH_NODES = "50"
 """A node may have 1 MB: what a task holds of the server's answer stays small. 0 would be all."""
 _COLUMNS = ("path", "type", "properties", "binaries")
@@ -59,7 +55,7 @@ def read_nodes(
         "sessionInitStatement": session_statement(snapshot),
     }
     predicates = [condition(part).as_string() for part in parts]
-    return spark.read.jdbc(database.url, _NODES, predicates=predicates, properties=properties)
+    return spark.read.jdbc(database.url, JDBC_NODES, predicates=predicates, properties=properties)
 
 
 def session_statement(snapshot: str) -> str:

@@ -9,16 +9,21 @@ from pyspark import SparkContext
 from pyspark.sql import DataFrame, SparkSession
 
 from packhorse.errors import PackhorseError
-from packhorse_services.pipeline import tables
 from packhorse_services.pipeline.bulk.export import Meter, part_rows, read_nodes, store_packages
 from packhorse_services.pipeline.bulk.jdbc import jdbc_database
-from packhorse_services.pipeline.bulk.plan import PlannedPart, cut
-from packhorse_services.pipeline.bulk.progress import Amount, Telling
-from packhorse_services.pipeline.bulk.request import Export
-from packhorse_services.pipeline.bulk.snapshot import AuthorSnapshot, author_snapshot
-from packhorse_services.pipeline.failures import translated
-from packhorse_services.pipeline.location import Location
-from packhorse_services.pipeline.schemas import BULK_PARTS, require
+from packhorse_services.pipeline.bulk.progress import Amount, PhaseProgress
+from packhorse_services.pipeline.bulk.schemas import BULK_PARTS
+from packhorse_services.pipeline.bulk.snapshot import (
+    AuthorSnapshot,
+    PlannedPart,
+    author_snapshot,
+    cut,
+)
+from packhorse_services.pipeline.bulk.state import Export
+from packhorse_services.pipeline.engine.spark_errors import translated
+from packhorse_services.pipeline.storage import tables
+from packhorse_services.pipeline.storage.columns import described
+from packhorse_services.pipeline.storage.location import Location
 
 logger = logging.getLogger(__name__)
 
@@ -57,9 +62,8 @@ def prepare(
 
 def _commit(rows: DataFrame, table: str) -> None:
     """Write the one file of the table: a path is read in the order of its parts."""
-    require(rows, BULK_PARTS, "bulk").repartition(1).sortWithinPartitions("part").write.format(
-        "delta"
-    ).mode("errorifexists").save(table)
+    ordered = described(rows, BULK_PARTS, "bulk").repartition(1).sortWithinPartitions("part")
+    ordered.write.format("delta").mode("errorifexists").save(table)
 
 
 def _looks(
@@ -67,7 +71,7 @@ def _looks(
 ) -> Generator[None, None, None]:
     """Each step tells how far it is, keeps the snapshot, and raises what ends the work."""
     total = Amount(len(parts), sum(part.nodes for part in parts))
-    with Telling("export", total) as telling:
+    with PhaseProgress("export", total) as telling:
         while True:
             telling.reached(Amount(meter.parts.value, meter.nodes.value))
             snapshot.keep()

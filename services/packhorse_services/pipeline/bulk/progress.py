@@ -37,7 +37,7 @@ def left_s(done: int, total: int, seconds: float) -> float | None:
     return None if done <= 0 else seconds * (total - done) / done
 
 
-class Telling:
+class PhaseProgress:
     """Tells of one phase; what the first call of `reached` names was there before it.
 
     `clock` gives seconds that never go back.

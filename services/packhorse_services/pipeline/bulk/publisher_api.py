@@ -39,7 +39,7 @@ class _Later(Exception):
         self.full, self.wait_s = full, wait_s
 
 
-class Publisher:
+class PublisherClient:
     """One publisher agent. `waiting` is told why something is sent again, and may raise."""
 
     def __init__(

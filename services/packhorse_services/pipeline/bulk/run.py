@@ -1,29 +1,40 @@
 """One bulk distribution from its beginning, or from where an earlier run was ended, to its end."""
 
+import secrets
+import time
 from collections.abc import Callable
 from contextlib import ExitStack, closing
+from dataclasses import replace
 from functools import partial
 from typing import Any
 
 import psycopg
 from pyspark.sql import SparkSession
 
+from packhorse.blobs.open import open_blobs
+from packhorse.content.parts import SubtreePart
 from packhorse.db.connect import connect
-from packhorse_services.pipeline.bulk.append import Appended, Appending
-from packhorse_services.pipeline.bulk.cancelling import is_out
+from packhorse.packages.body import pack
+from packhorse.packages.package_id import RANDOM_BITS, make_package_id
+from packhorse_services.pipeline.bulk.append import AppendedParts, Appending
+from packhorse_services.pipeline.bulk.cancelling import Stopping, is_out
 from packhorse_services.pipeline.bulk.errors import BulkCancelled, BulkConflict, BulkStopped
 from packhorse_services.pipeline.bulk.prepare import prepare
-from packhorse_services.pipeline.bulk.progress import Amount, Telling
-from packhorse_services.pipeline.bulk.publisher_api import Publisher
-from packhorse_services.pipeline.bulk.reexport import export_again
-from packhorse_services.pipeline.bulk.request import Export, producer_of
-from packhorse_services.pipeline.bulk.state import BulkState, Prepared
-from packhorse_services.pipeline.bulk.stopping import Stopping
-from packhorse_services.pipeline.databases import author_away, unusable
+from packhorse_services.pipeline.bulk.progress import Amount, PhaseProgress
+from packhorse_services.pipeline.bulk.publisher_api import PublisherClient
+from packhorse_services.pipeline.bulk.snapshot import author_snapshot
+from packhorse_services.pipeline.bulk.state import (
+    BulkState,
+    Export,
+    Prepared,
+    StoredPart,
+    producer_of,
+)
+from packhorse_services.pipeline.engine.databases import author_away, unusable
+from packhorse_services.pipeline.engine.session import end_spark, spark_session
 from packhorse_services.pipeline.errors import TaskFailed
-from packhorse_services.pipeline.location import Location
-from packhorse_services.pipeline.session import end_spark, spark_session
 from packhorse_services.pipeline.settings import Settings
+from packhorse_services.pipeline.storage.location import Location
 
 RESUMED_WITHIN_DAYS = 7
 """How old a snapshot may be when a run goes on with it: publishers forget unused producers."""
@@ -33,7 +44,7 @@ _DAY_MS = 24 * 3600 * 1000
 
 def distribute(
     settings: Settings, export: Export, server: str, token: str | None, begins: Callable[[], None]
-) -> Appended:
+) -> AppendedParts:
     """Prepare what is not prepared yet, and send what has not been sent yet.
 
     `begins` is called once, when there is something that may be interrupted and gone on with.
@@ -62,18 +73,21 @@ def distribute(
 
 def send(
     state: BulkState, export: Export, prepared: Prepared, server: str, token: str | None
-) -> Appended:
+) -> AppendedParts:
     """Send the parts that no run has sent yet. Raises what `Appending.run` does."""
     stopping = Stopping(state)
     nodes = state.nodes_up_to(-1)[1]
 
-    with Telling("append", Amount(prepared.parts, nodes)) as telling, stopping.heeding_signals():
+    with (
+        PhaseProgress("append", Amount(prepared.parts, nodes)) as telling,
+        stopping.heeding_signals(),
+    ):
 
         def waiting(reason: str) -> None:
             stopping.check()
             telling.waits(reason)
 
-        with Publisher(server, token, waiting) as publisher:
+        with PublisherClient(server, token, waiting) as publisher:
             reexport = partial(
                 export_again, database_url=export.database_url, blobs_url=export.blobs_url
             )
@@ -128,3 +142,25 @@ def _author_ms(database_url: str) -> int:
     except psycopg.OperationalError as error:
         raise unusable(author_away(error), error) from error
     return int(row[0])
+
+
+def export_again(part: StoredPart, database_url: str, blobs_url: str) -> StoredPart:
+    """Export the range of `part` from a snapshot of its own, and store it as another package.
+
+    Memory is constant. Raises `PathMissing` when the part begins with the deep path and that is
+    gone, `TaskFailed`, `BlobStoreUnavailable`.
+    """
+    package_id = make_package_id(time.time_ns() // 10**6, secrets.randbits(RANDOM_BITS))
+    within = SubtreePart.between(part.deep_path, part.range_from, part.range_to)
+    with author_snapshot(database_url) as snapshot, closing(open_blobs(blobs_url)) as blobs:
+        nodes = snapshot.nodes(part.deep_path, within)
+        packed = pack(nodes, package_id, blobs, inline_bytes=0)
+        return replace(
+            part,
+            package_id=package_id,
+            body_sha256=packed.body.sha256.hex(),
+            body_length=packed.length,
+            content_length=packed.body.content_length,
+            node_count=packed.node_count,
+            seen=snapshot.seen,
+        )

@@ -1,39 +1,69 @@
-"""One snapshot of the author, which a session of ours holds and other sessions read."""
+"""One snapshot of the author, which a session of ours holds and other sessions read in parts."""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import closing, contextmanager
 from dataclasses import dataclass
-from itertools import count
-from typing import Any, LiteralString
+from typing import Any, TypeVar
 
 import psycopg
-from psycopg import Connection, IsolationLevel, sql
+from psycopg import Connection, IsolationLevel
 
+from packhorse.bookkeeping import append_numbers
+from packhorse.content import scan
 from packhorse.content.node import ROOT, Node
 from packhorse.content.parts import SubtreePart
-from packhorse.content.rows import COLUMNS, node_of
 from packhorse.db.connect import connect
 from packhorse.db.engine import Timeouts
 from packhorse.db.metadata import BOOKKEEPER, EXPORTER
 from packhorse.db.roles import act_as
 from packhorse.packages.build import PathMissing
-from packhorse_services.pipeline.bulk.plan import condition
-from packhorse_services.pipeline.databases import author_away, unusable
+from packhorse_services.pipeline.engine.databases import author_away, unusable
 from packhorse_services.pipeline.errors import TaskFailed, TaskRefused
-
-_HELD_MS = 300_000
-"""How long the snapshot outlives a driver that has stopped asking for it."""
-_FETCH_SIZES = 5_000
-_FETCH_NODES = 50
-"""Nodes may be a megabyte each."""
-
-_cursor_numbers = count()
-
-Row = tuple[Any, ...]
 
 
 @dataclass(frozen=True, slots=True)
-class Seen:
+class PlannedPart:
+    """A range of a subtree's paths, and how many nodes the snapshot has in it."""
+
+    number: int
+    range_from: str
+    """Empty: from the beginning, which is the node of the deep path itself."""
+    range_to: str
+    """Not in it; empty: to the end."""
+    nodes: int
+
+    def within(self, deep_path: str) -> SubtreePart:
+        """Return the part of the subtree that it is."""
+        return SubtreePart.between(deep_path, self.range_from, self.range_to)
+
+
+def cut(
+    sizes: Iterable[tuple[str, int]], *, part_nodes: int, part_bytes: int
+) -> Iterator[PlannedPart]:
+    """Yield the parts of a subtree whose nodes, in path order, have these sizes in bytes.
+
+    Each has at most `part_nodes` nodes and `part_bytes` bytes, or a single larger node. Together
+    they are all of the subtree: the first one's range and the last one's are open.
+    """
+    number, start, nodes, size = 0, "", 0, 0
+    for path, length in sizes:
+        if nodes and (nodes == part_nodes or size + length > part_bytes):
+            yield PlannedPart(number, start, path, nodes)
+            number, start, nodes, size = number + 1, path, 0, 0
+        nodes += 1
+        size += length
+    if nodes:
+        yield PlannedPart(number, start, "", nodes)
+
+
+_HELD_MS = 300_000
+"""How long the snapshot outlives a driver that has stopped asking for it."""
+
+_Read = TypeVar("_Read")
+
+
+@dataclass(frozen=True, slots=True)
+class LastSeenNumber:
     """The number of the last package that the author had made when a snapshot was taken (R6)."""
 
     epoch: int
@@ -59,22 +89,16 @@ class AuthorSnapshot:
 
         In path order, in constant memory. Raises `PathMissing` when the path is not there.
         """
-        columns = (
-            "path, octet_length(path) + octet_length(type) "
-            "+ pg_column_size(properties) + pg_column_size(binaries)"
-        )
-        part = SubtreePart.whole(deep_path)
-        yield from _beginning(deep_path, self._rows(columns, part, _FETCH_SIZES))
+        found = scan.sizes(self._connection, SubtreePart.whole(deep_path))
+        yield from _beginning(deep_path, found, _path_of_size)
 
     def nodes(self, deep_path: str, part: SubtreePart) -> Iterator[Node]:
         """Yield the nodes of a part in path order, in constant memory.
 
         Raises `PathMissing` when the part holds the deep path itself and that is not there.
         """
-        rows = self._rows(COLUMNS, part, _FETCH_NODES)
-        if part.holds_top:
-            rows = _beginning(deep_path, rows)
-        yield from map(node_of, rows)
+        found = scan.nodes(self._connection, part)
+        yield from _beginning(deep_path, found, _path_of) if part.holds_top else found
 
     def keep(self) -> None:
         """Say that the snapshot is still wanted. Raises `TaskFailed` when it is gone."""
@@ -84,13 +108,6 @@ class AuthorSnapshot:
             raise TaskFailed(
                 "the author's database has ended the snapshot; run it again"
             ) from error
-
-    def _rows(self, columns: LiteralString, part: SubtreePart, fetch: int) -> Iterator[Row]:
-        query = sql.SQL("SELECT {} FROM content.node WHERE {} ORDER BY path")
-        with self._connection.cursor(name=f"packhorse_bulk_{next(_cursor_numbers)}") as cursor:
-            cursor.execute(query.format(sql.SQL(columns), condition(part)))
-            while rows := cursor.fetchmany(fetch):
-                yield from rows
 
 
 @contextmanager
@@ -110,18 +127,28 @@ def author_snapshot(database_url: str) -> Iterator[AuthorSnapshot]:
         raise unusable(author_away(error), error) from error
 
 
-def _seen(connection: Connection) -> Seen:
+def _seen(connection: Connection) -> LastSeenNumber:
     """Read the last number, with the first query of the transaction: it takes the snapshot."""
     act_as(connection, BOOKKEEPER)
-    row = connection.execute("SELECT epoch, sequence FROM bookkeeping.slot").fetchone()
-    if row is None:
+    number = append_numbers.last_number(connection)
+    if number is None:
         raise TaskRefused("no publisher has worked for this author yet; start one first")
-    return Seen(*row)
+    return LastSeenNumber(*number)
 
 
-def _beginning(deep_path: str, rows: Iterator[Row]) -> Iterator[Row]:
-    first = next(rows, None)
-    if first is None or deep_path not in (ROOT, first[0]):
+def _path_of(node: Node) -> str:
+    return node.path
+
+
+def _path_of_size(size: tuple[str, int]) -> str:
+    return size[0]
+
+
+def _beginning(
+    deep_path: str, found: Iterator[_Read], path_of: Callable[[_Read], str]
+) -> Iterator[_Read]:
+    first = next(found, None)
+    if first is None or deep_path not in (ROOT, path_of(first)):
         raise PathMissing(deep_path)
     yield first
-    yield from rows
+    yield from found

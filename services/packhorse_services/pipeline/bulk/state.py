@@ -4,18 +4,35 @@ Read and marked without Spark, so that going on and cancelling take no start of 
 """
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import pyarrow as pa
 from deltalake import DeltaTable, write_deltalake
 from deltalake.exceptions import DeltaError
 
-from packhorse_services.pipeline import tables
-from packhorse_services.pipeline.bulk.snapshot import Seen
+from packhorse_services.pipeline.bulk.snapshot import LastSeenNumber
 from packhorse_services.pipeline.errors import TablesUnusable
-from packhorse_services.pipeline.location import Location
-from packhorse_services.pipeline.queries import RELATION, rows
+from packhorse_services.pipeline.storage import tables
+from packhorse_services.pipeline.storage.location import Location
+from packhorse_services.pipeline.storage.queries import RELATION, rows
+
+
+@dataclass(frozen=True, slots=True)
+class Export:
+    """A subtree, the author that has it, and where its packages go."""
+
+    bulk_id: str
+    deep_path: str
+    database_url: str = field(repr=False)
+    blobs_url: str = field(repr=False)
+    part_nodes: int
+    part_bytes: int
+
+
+def producer_of(bulk_id: str) -> str:
+    """Return the name under which the publisher numbers its parts."""
+    return f"bulk-{bulk_id}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,7 +48,7 @@ class StoredPart:
     body_length: int
     content_length: int
     node_count: int
-    seen: Seen
+    seen: LastSeenNumber
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,7 +98,7 @@ class BulkState:
                     row["body_length"],
                     row["content_length"],
                     row["node_count"],
-                    Seen(row["seen_epoch"], row["seen_sequence"]),
+                    LastSeenNumber(row["seen_epoch"], row["seen_sequence"]),
                 )
 
     def cancelled(self) -> bool:

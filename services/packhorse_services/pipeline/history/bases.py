@@ -4,11 +4,11 @@ from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Protocol
 
-from packhorse.snapshots.snapshot import Snapshot, left_out
+from packhorse.snapshots.snapshot import ContentSnapshot, left_out
 
 
 class Start(Protocol):
-    """The snapshot that a subscriber began with: a `Snapshot`, or what is left of it."""
+    """The snapshot that a subscriber began with: a `ContentSnapshot`, or what is left of it."""
 
     @property
     def id(self) -> str:
@@ -20,12 +20,14 @@ class Start(Protocol):
 
     @property
     def left_out(self) -> str:
-        """Which packages up to there it lacks, as in a `Snapshot`."""
+        """Which packages up to there it lacks, as in a `ContentSnapshot`."""
 
 
 @dataclass(frozen=True, slots=True)
-class Added:
-    """A lane that a subscriber got after its snapshot: it has imported `started` + 1 to `offset`.
+class AddedSubscription:
+    """A subscription that a subscriber got after its snapshot.
+
+    It has imported `started` + 1 to `offset`.
 
     `removed` are the packages in there that it did not import.
     """
@@ -36,7 +38,7 @@ class Added:
 
 
 def known_agents(
-    archived: Iterable[str], snapshots: Iterable[Snapshot], journal_id: str
+    archived: Iterable[str], snapshots: Iterable[ContentSnapshot], journal_id: str
 ) -> set[str]:
     """Return the publisher agents of a journal: also those whose packages have all expired."""
     held = (one.publisher_agents for one in snapshots if one.journal_id == journal_id)
@@ -44,7 +46,7 @@ def known_agents(
 
 
 def began(
-    first: Mapping[str, int], snapshots: Iterable[Snapshot], journal_id: str
+    first: Mapping[str, int], snapshots: Iterable[ContentSnapshot], journal_id: str
 ) -> dict[str, int]:
     """Return an offset at or behind the first package of each agent, the lowest that is known.
 
@@ -58,7 +60,7 @@ def began(
     return found
 
 
-def serves(base: Snapshot, agents: Collection[str], began: Mapping[str, int]) -> bool:
+def serves(base: ContentSnapshot, agents: Collection[str], began: Mapping[str, int]) -> bool:
     """Tell whether a snapshot is one of `agents`, of whom some may have begun only behind it."""
     others = set(agents) - set(base.publisher_agents)
     return set(base.publisher_agents) <= set(agents) and all(
@@ -67,7 +69,7 @@ def serves(base: Snapshot, agents: Collection[str], began: Mapping[str, int]) ->
 
 
 def leaves_out(
-    base: Snapshot, subscriber: str, offsets: Collection[int], start: Start | None = None
+    base: ContentSnapshot, subscriber: str, offsets: Collection[int], start: Start | None = None
 ) -> bool:
     """Tell whether a snapshot lacks exactly the packages of `offsets` that are not above it.
 
@@ -84,24 +86,28 @@ def leaves_out(
 
 
 def suits_added(
-    base: Snapshot,
-    added: Mapping[str, Added],
+    base: ContentSnapshot,
+    added: Mapping[str, AddedSubscription],
     began: Mapping[str, int],
     *,
     unknown: int,
     start: Start | None,
 ) -> bool:
-    """Tell whether added lanes can be folded onto a snapshot; the archive is whole since `unknown`.
+    """Tell whether added subscriptions can be folded onto a snapshot.
+
+    The archive is whole since `unknown`.
 
     One that is in the snapshot must have begun with its agent's first package, as far as anybody
     knows, and be past it; of any other the archive must have all that it imported.
     """
 
-    def suits(agent: str, lane: Added) -> bool:
-        first = began.get(agent, max(lane.started, base.offset) + 1)
+    def suits(agent: str, subscription: AddedSubscription) -> bool:
+        first = began.get(agent, max(subscription.started, base.offset) + 1)
         if agent not in base.publisher_agents:
-            return unknown <= lane.started or base.offset < first
-        differs = start is not None and any(offset <= base.offset for offset in lane.removed)
-        return lane.started < first and base.offset <= lane.offset and not differs
+            return unknown <= subscription.started or base.offset < first
+        differs = start is not None and any(
+            offset <= base.offset for offset in subscription.removed
+        )
+        return subscription.started < first and base.offset <= subscription.offset and not differs
 
-    return all(suits(agent, lane) for agent, lane in added.items())
+    return all(suits(agent, subscription) for agent, subscription in added.items())

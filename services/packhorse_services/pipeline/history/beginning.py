@@ -13,14 +13,14 @@ from pyspark.sql import functions as f
 
 from packhorse.blobs.api import BlobStore
 from packhorse.content.node import ROOT
-from packhorse.snapshots.snapshot import Snapshot
+from packhorse.snapshots.snapshot import ContentSnapshot
 from packhorse.snapshots.store import all_of
-from packhorse.wire.messages import Action, PackageEntry
+from packhorse.wire.actions import touched
 from packhorse.wire.package_codec import decode_entry
 from packhorse.wire.record import Undecodable
 from packhorse_services.pipeline.errors import TaskRefused
 from packhorse_services.pipeline.history.bases import (
-    Added,
+    AddedSubscription,
     Start,
     began,
     leaves_out,
@@ -28,8 +28,8 @@ from packhorse_services.pipeline.history.bases import (
     suits_added,
 )
 from packhorse_services.pipeline.history.read import gaps, package_records, without_repeats
-from packhorse_services.pipeline.history.target import Target
-from packhorse_services.pipeline.location import Location
+from packhorse_services.pipeline.history.target import HistoryTarget
+from packhorse_services.pipeline.storage.location import Location
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,9 +37,9 @@ class Beginning:
     """The packages above `after` are to be folded onto the snapshot `base`, or onto nothing."""
 
     after: int
-    base: Snapshot | None = None
+    base: ContentSnapshot | None = None
     left_out: str = ""
-    """Which packages up to the target do not count, as in a `Snapshot`."""
+    """Which packages up to the target do not count, as in a `ContentSnapshot`."""
     whole_after: int = -1
     """Above which offset the archive lacks nothing, up to the target; `after` is not below it."""
 
@@ -49,17 +49,17 @@ class Beginning:
         return self.base.offset if self.base else -1
 
 
-def beginning(
+def beginning(  # noqa: PLR0913
     spark: SparkSession,
     location: Location,
     blobs: BlobStore,
-    target: Target,
+    target: HistoryTarget,
     *,
     subscriber: str = "",
     left_out: Collection[int] = (),
     below: int | None = None,
     start: Start | None = None,
-    added: Mapping[str, Added] | None = None,
+    added: Mapping[str, AddedSubscription] | None = None,
 ) -> Beginning:
     """Return where the fold that ends at `target` begins, with the newest base there is.
 
@@ -67,7 +67,7 @@ def beginning(
     had begun, that the archive continues without a hole, that lacks the packages of `left_out` and
     no others, and is not above `below`. With `start` it is this one, or lacks just what this one
     lacks. A base need not have the agents of `added`, whose packages then count from where
-    each lane began. Raises `TaskRefused` when there is no beginning.
+    each subscription began. Raises `TaskRefused` when there is no beginning.
     """
     added = added or {}
     records = package_records(spark, location, target.journal_id, target.version)
@@ -89,7 +89,7 @@ def beginning(
     if not holes and start is None:
         return Beginning(-1)
     behind = unknown if start is None else max(unknown, start.offset)
-    if any(lane.started < unknown for lane in added.values()):
+    if any(subscription.started < unknown for subscription in added.values()):
         raise TaskRefused(_lacking(holes, target, start))
     held = replace(target, agents=tuple(set(target.agents) - added.keys()))
     replaced = _last_replacement(records, held, behind, frozenset(left_out))
@@ -98,18 +98,26 @@ def beginning(
     return Beginning(replaced - 1, whole_after=unknown)
 
 
-def _of_base(base: Snapshot, target: Target, added: Mapping[str, Added]) -> set[str]:
+def _of_base(
+    base: ContentSnapshot, target: HistoryTarget, added: Mapping[str, AddedSubscription]
+) -> set[str]:
     """Return the agents that a base must hold, or who began behind it."""
     return set(target.agents) - (added.keys() - set(base.publisher_agents))
 
 
-def _absent(base: Snapshot, left_out: Collection[int], added: Mapping[str, Added]) -> set[int]:
+def _absent(
+    base: ContentSnapshot, left_out: Collection[int], added: Mapping[str, AddedSubscription]
+) -> set[int]:
     """Return the offsets that count as left out of a base: not those of an agent it has not."""
-    others = [lane.removed for agent, lane in added.items() if agent not in base.publisher_agents]
+    others = [
+        subscription.removed
+        for agent, subscription in added.items()
+        if agent not in base.publisher_agents
+    ]
     return set(left_out).difference(*others)
 
 
-def _lacking(holes: list[tuple[int, int]], target: Target, start: Start | None) -> str:
+def _lacking(holes: list[tuple[int, int]], target: HistoryTarget, start: Start | None) -> str:
     """Return why the content can't be told."""
     if start is not None:
         return (
@@ -125,7 +133,7 @@ def _lacking(holes: list[tuple[int, int]], target: Target, start: Start | None) 
 
 
 def _holes(
-    spark: SparkSession, location: Location, records: DataFrame, target: Target
+    spark: SparkSession, location: Location, records: DataFrame, target: HistoryTarget
 ) -> list[tuple[int, int]]:
     """Return what is missing up to the target, in order: first offset and the one behind."""
     known = gaps(spark, location, target.journal_id)
@@ -144,14 +152,14 @@ def _first(records: DataFrame) -> dict[str, int]:
     return {row.publisher_agent: row.offset for row in rows}
 
 
-def _is_archived(base: Snapshot, records: DataFrame) -> bool:
+def _is_archived(base: ContentSnapshot, records: DataFrame) -> bool:
     """Tell whether the record at the base's offset is the one that it names (R24), or expired."""
     found = records.where(f.col("offset") == base.offset).select("package_id").collect()
     return all((row.package_id or "") == base.package_id for row in found)
 
 
 def _last_replacement(
-    records: DataFrame, target: Target, unknown: int, absent: frozenset[int]
+    records: DataFrame, target: HistoryTarget, unknown: int, absent: frozenset[int]
 ) -> int | None:
     """Return the offset of the last package that replaced or removed the whole tree, if any.
 
@@ -175,19 +183,14 @@ def _last_replacement(
 def _replacements(batch: pa.RecordBatch) -> Iterator[int]:
     columns = (column.to_pylist() for column in batch.columns)
     for offset, headers in zip(*columns, strict=True):
-        if _replaces_all({one["key"]: one["value"] or b"" for one in headers}):
+        if replaces_all({one["key"]: one["value"] or b"" for one in headers}):
             yield offset
 
 
-def _replaces_all(headers: dict[str, bytes]) -> bool:
+def replaces_all(headers: dict[str, bytes]) -> bool:
+    """Tell whether nothing of what lay before a package is left after it."""
     try:
         entry = decode_entry(headers)
     except Undecodable:
         return False
-    return ROOT in _cleared(entry) and not (entry.range_from or entry.range_to)
-
-
-def _cleared(entry: PackageEntry) -> tuple[str, ...]:
-    if entry.action is Action.DELETE:
-        return (*entry.paths, *entry.deep_paths)
-    return entry.deep_paths if entry.action is Action.ADD else ()
+    return ROOT in touched(entry)[1] and not (entry.range_from or entry.range_to)

@@ -9,25 +9,43 @@ import pyarrow as pa
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as f
 
+from packhorse.blobs.api import binary_key
 from packhorse.blobs.open import open_blobs
 from packhorse.content.node import ROOT, Node, is_within
+from packhorse.content.rows import parse_binaries
 from packhorse.snapshots.parts import read_part
-from packhorse.snapshots.snapshot import Snapshot, left_out
+from packhorse.snapshots.snapshot import ContentSnapshot, left_out
 from packhorse_services.pipeline.history.beginning import Beginning, beginning
 from packhorse_services.pipeline.history.decoding import binaries_text
 from packhorse_services.pipeline.history.events import kept, package_events
 from packhorse_services.pipeline.history.fetching import Texts, characters_of
-from packhorse_services.pipeline.history.fold import fold
-from packhorse_services.pipeline.history.hashes import hash_of
-from packhorse_services.pipeline.history.order import (
-    PARTITION_CHARACTERS,
-    in_path_order,
-    partitions_for,
-    placed,
-)
+from packhorse_services.pipeline.history.fold import fold, hash_of
 from packhorse_services.pipeline.history.read import counted, removed_by
-from packhorse_services.pipeline.history.target import Target
-from packhorse_services.pipeline.location import Location
+from packhorse_services.pipeline.history.target import HistoryTarget
+from packhorse_services.pipeline.storage.location import Location
+
+PARTITION_CHARACTERS = 32 * 1024**2
+"""What a partition holds about: whoever takes one whole into memory needs no more than that."""
+
+_MOST_PARTITIONS = 5_000
+
+
+def partitions_for(characters: int, each: int = PARTITION_CHARACTERS) -> int:
+    """Return how many partitions hold about `each` characters of so many."""
+    return min(_MOST_PARTITIONS, 1 + characters // each)
+
+
+def placed(winners: DataFrame, partitions: int) -> DataFrame:
+    """Add `partition`, from 0: the one of at most that many that the path belongs to, in order."""
+    return winners.repartitionByRange(partitions, "path").withColumn(
+        "partition", f.spark_partition_id()
+    )
+
+
+def in_path_order(content: DataFrame, partitions: int) -> DataFrame:
+    """Return content in path order, within and across the partitions that each node tells."""
+    return content.repartitionById(partitions, "partition").sortWithinPartitions("path")
+
 
 _BASE = "path string, position int, size bigint, hash bigint"
 _BATCH_ROWS = 4_000
@@ -48,16 +66,18 @@ class Choice:
 
 
 @dataclass(frozen=True, slots=True)
-class Content:
+class ContentHistory:
     """What is where at a point of the history."""
 
     winners: DataFrame
     """As `fold` gives them, kept."""
     texts: Texts
 
-    def only(self, paths: DataFrame) -> "Content":
+    def only(self, paths: DataFrame) -> "ContentHistory":
         """Return what is at some paths."""
-        return Content(self.winners.join(paths.select("path"), "path", "left_semi"), self.texts)
+        return ContentHistory(
+            self.winners.join(paths.select("path"), "path", "left_semi"), self.texts
+        )
 
     def ordered(self, characters: int = PARTITION_CHARACTERS) -> tuple[DataFrame, int]:
         """Return the nodes (`NODES`) in path order, and in how many partitions of that size.
@@ -80,9 +100,9 @@ def content_at(
     spark: SparkSession,
     location: Location,
     blobs_url: str,
-    target: Target,
+    target: HistoryTarget,
     choice: Choice,
-) -> Iterator[tuple[Content, Beginning]]:
+) -> Iterator[tuple[ContentHistory, Beginning]]:
     """Lend the content at `target`, and say where its fold began.
 
     What won is kept on the workers' disks meanwhile, so that reading it twice folds once. Raises
@@ -105,12 +125,12 @@ def content_at(
     with kept(package_events(spark, packages, choice.within)) as events:
         winners = fold(events, base, begin.after).where(_is_within(choice.within))
         with kept(winners):
-            content = Content(winners, Texts(packages, blobs_url, begin.base))
+            content = ContentHistory(winners, Texts(packages, blobs_url, begin.base))
             yield content, replace(begin, left_out=left_out(absent))
 
 
 def base_writes(
-    spark: SparkSession, snapshot: Snapshot, blobs_url: str, within: str = ROOT
+    spark: SparkSession, snapshot: ContentSnapshot, blobs_url: str, within: str = ROOT
 ) -> DataFrame:
     """Return path, position (which part has it), size and hash of the nodes of a snapshot.
 
@@ -128,7 +148,7 @@ def base_writes(
 
 
 def _absent(
-    spark: SparkSession, location: Location, target: Target, choice: Choice
+    spark: SparkSession, location: Location, target: HistoryTarget, choice: Choice
 ) -> tuple[int, ...]:
     """Return the offsets of packages that do not count, read once; they are few."""
     offsets = {offset for offset in choice.leave_out if offset <= target.offset}
@@ -157,3 +177,42 @@ def _row(part: int, node: Node) -> tuple[str, int, int, int]:
     binaries = binaries_text(node.binaries)
     size = len(node.path) + len(node.properties) + len(binaries)
     return node.path, part, size, hash_of(node.path, node.type, node.properties, binaries)
+
+
+_MISSING = "digest string, path string"
+_LOST = pa.schema([("digest", pa.string()), ("path", pa.string())])
+
+
+def missing_binaries(content: DataFrame, blobs_url: str) -> DataFrame:
+    """Return digest and path of binaries that the content refers to and the store has no more.
+
+    Those that are there are renewed, so that no sweep takes them before the nodes are back (R22).
+    """
+
+    def look(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        blobs = open_blobs(blobs_url)
+        try:
+            for batch in batches:
+                digests, paths = (column.to_pylist() for column in batch.columns)
+                lost = [
+                    {"digest": digest, "path": path}
+                    for digest, path in zip(digests, paths, strict=True)
+                    if blobs.renew(binary_key(digest)) is None
+                ]
+                yield pa.RecordBatch.from_pylist(lost, _LOST)
+        finally:
+            blobs.close()
+
+    referred = content.select("binaries", "path").mapInArrow(_digests, _MISSING)
+    return referred.groupBy("digest").agg({"path": "min"}).mapInArrow(look, _MISSING)
+
+
+def _digests(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    for batch in batches:
+        binaries, paths = (column.to_pylist() for column in batch.columns)
+        rows = [
+            {"digest": binary.sha256, "path": path}
+            for text, path in zip(binaries, paths, strict=True)
+            for binary in parse_binaries(text)
+        ]
+        yield pa.RecordBatch.from_pylist(rows, _LOST)

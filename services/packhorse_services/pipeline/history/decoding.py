@@ -13,7 +13,7 @@ from packhorse.blobs.api import BlobMissing, BlobStore
 from packhorse.content.node import ROOT, Binary, Node, is_within
 from packhorse.content.rows import NO_BINARIES, format_binaries
 from packhorse.errors import Permanent
-from packhorse.packages.effects import Removal, effects
+from packhorse.packages.effects import SubtreeRemoval, effects
 from packhorse.packages.limits import PackageRefused
 from packhorse.wire.messages import PackageEntry, PackageMessage
 from packhorse.wire.package_codec import decode_entry, decode_package
@@ -26,7 +26,7 @@ UNREADABLE = "unreadable"
 _REASON_CHARACTERS = 300
 
 
-class Event(NamedTuple):
+class PathEvent(NamedTuple):
     """What a package does at one path; the texts of a clear are None."""
 
     offset: int
@@ -52,7 +52,7 @@ def events_of(
     value: bytes,
     bodies: BlobStore,
     within: str = ROOT,
-) -> Iterator[Event]:
+) -> Iterator[PathEvent]:
     """Yield what a package clears and writes, its writes in their order, in constant memory.
 
     Only what can change something `within` that path: a package whose header names other paths
@@ -73,7 +73,7 @@ def events_of(
                     yield event
     except (Permanent, BlobMissing) as error:
         reason = f"{type(error).__name__}: {error}"[:_REASON_CHARACTERS]
-        yield Event(offset, UNREADABLE, reason, package_id=package_id)
+        yield PathEvent(offset, UNREADABLE, reason, package_id=package_id)
 
 
 def binaries_text(binaries: tuple[Binary, ...]) -> str:
@@ -96,23 +96,23 @@ def _decoded(entry: PackageEntry, headers: Mapping[str, bytes], value: bytes) ->
     return package
 
 
-def _events(offset: int, package: PackageMessage, bodies: BlobStore) -> Iterator[Event]:
+def _events(offset: int, package: PackageMessage, bodies: BlobStore) -> Iterator[PathEvent]:
     entry = package.entry
     position = itertools.count()
     for effect in effects(package, bodies):
         if isinstance(effect, Node):
             yield _write(offset, effect, entry.package_id, next(position))
-        elif isinstance(effect, Removal):
-            yield Event(offset, CLEAR, effect.path, package_id=entry.package_id)
+        elif isinstance(effect, SubtreeRemoval):
+            yield PathEvent(offset, CLEAR, effect.path, package_id=entry.package_id)
         else:
             part = (effect.part.top, entry.range_from, entry.range_to)
-            yield Event(offset, CLEAR, *part, package_id=entry.package_id)
+            yield PathEvent(offset, CLEAR, *part, package_id=entry.package_id)
             for node in effect.nodes:
                 yield _write(offset, node, entry.package_id, next(position))
 
 
-def _write(offset: int, node: Node, package_id: str, position: int) -> Event:
-    return Event(
+def _write(offset: int, node: Node, package_id: str, position: int) -> PathEvent:
+    return PathEvent(
         offset,
         WRITE,
         node.path,

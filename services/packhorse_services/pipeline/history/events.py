@@ -13,10 +13,10 @@ from pyspark.sql import types as t
 
 from packhorse.blobs.open import open_blobs
 from packhorse.content.node import ROOT
-from packhorse_services.pipeline import tables
-from packhorse_services.pipeline.history.decoding import WRITE, Event, events_of
-from packhorse_services.pipeline.history.hashes import hash_of
-from packhorse_services.pipeline.history.packages import Packages, Share
+from packhorse_services.pipeline.history.decoding import WRITE, PathEvent, events_of
+from packhorse_services.pipeline.history.fold import hash_of
+from packhorse_services.pipeline.history.packages import OffsetShare, Packages
+from packhorse_services.pipeline.storage import tables
 
 EVENTS = t.StructType(
     [
@@ -80,7 +80,7 @@ def kept(frame: DataFrame) -> Iterator[DataFrame]:
         frame.unpersist()
 
 
-def _decoded(packages: Packages, shares: Iterable[Share], within: str) -> Iterator[Event]:
+def _decoded(packages: Packages, shares: Iterable[OffsetShare], within: str) -> Iterator[PathEvent]:
     bodies = open_blobs(packages.location.blobs_url(tables.BODIES))
     try:
         for share in shares:
@@ -90,7 +90,7 @@ def _decoded(packages: Packages, shares: Iterable[Share], within: str) -> Iterat
         bodies.close()
 
 
-def _batches(events: Iterable[Event]) -> Iterator[pa.RecordBatch]:
+def _batches(events: Iterable[PathEvent]) -> Iterator[pa.RecordBatch]:
     """Group events into batches; texts are let go at once."""
     waiting: list[tuple[object, ...]] = []
     for event in events:
@@ -102,7 +102,7 @@ def _batches(events: Iterable[Event]) -> Iterator[pa.RecordBatch]:
         yield _batch(waiting)
 
 
-def _row(event: Event) -> tuple[object, ...]:
+def _row(event: PathEvent) -> tuple[object, ...]:
     texts = (event.type or "", event.properties or "", event.binaries or "")
     measured = (event.size, hash_of(event.path, *texts)) if event.kind == WRITE else (0, 0)
     return (*event[:5], event.package_id, event.position, *measured)

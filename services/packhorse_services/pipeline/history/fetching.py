@@ -16,12 +16,12 @@ from packhorse.blobs.api import BlobStore
 from packhorse.blobs.open import open_blobs
 from packhorse.content.tree import FOLDER
 from packhorse.snapshots.parts import read_part
-from packhorse.snapshots.snapshot import Snapshot
-from packhorse_services.pipeline import schemas, tables
+from packhorse.snapshots.snapshot import ContentSnapshot
 from packhorse_services.pipeline.errors import TaskRefused
 from packhorse_services.pipeline.history.decoding import WRITE, binaries_text, events_of
 from packhorse_services.pipeline.history.fold import MERE_FOLDER
 from packhorse_services.pipeline.history.packages import Packages
+from packhorse_services.pipeline.storage import schemas, tables
 
 NODES = t.StructType(
     [
@@ -69,7 +69,7 @@ class Texts:
 
     packages: Packages
     blobs_url: str
-    base: Snapshot | None = None
+    base: ContentSnapshot | None = None
     at_a_time: int = 20_000
     """Places that a task takes together, to read a row group once for all; it may hold two lots."""
     base_offset: int | None = None

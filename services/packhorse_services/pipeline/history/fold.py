@@ -4,20 +4,96 @@ Of a path, let w be its last write, c the last clear that covers it, d the last 
 It holds what w wrote if w >= c; else it is a folder if d >= c, for every write makes the folders
 above it that are missing; else it is absent. All of that is decided on paths and numbers; texts
 are fetched afterwards, of the writes that have won (ADR 0020).
+
+A bulk distribution clears its deep path part by part. The parts of one deep path are made into
+pieces that do not overlap, each with its highest offset, so that a path is looked up by halving.
 """
 
+import hashlib
+from bisect import bisect_right
+from collections import defaultdict
 from collections.abc import Iterable, Iterator
+from heapq import heappop, heappush
 
 import pyarrow as pa
 from pyspark.sql import Column, DataFrame, Row
 from pyspark.sql import functions as f
 
-from packhorse.content.node import ROOT
+from packhorse.content.node import ROOT, parent_of
 from packhorse.content.tree import FOLDER
 from packhorse_services.pipeline.errors import TaskRefused
 from packhorse_services.pipeline.history.decoding import CLEAR, UNREADABLE, WRITE
-from packhorse_services.pipeline.history.hashes import node_hash
-from packhorse_services.pipeline.history.parts import Parts
+
+_DIGITS = 15
+
+
+def hash_of(path: str, node_type: str, properties: str, binaries: str) -> int:
+    """Return a node's hash, a number below 2 to the 60; `binaries` as Postgres writes them."""
+    text = f"{path}\n{node_type}\n{properties}\n{binaries}"
+    return int(hashlib.sha256(text.encode()).hexdigest()[:_DIGITS], 16)
+
+
+def node_hash(*columns: str | Column) -> Column:
+    """Return the same of columns: path, type, properties, binaries."""
+    text = f.concat_ws("\n", *columns)
+    digits = f.substring(f.sha2(text.cast("binary"), 256), 1, _DIGITS)
+    return f.conv(digits, 16, 10).cast("long")
+
+
+NOWHERE = -1
+_END = "0"
+"""Sorts behind every path, which begins with a slash."""
+
+Part = tuple[str, str, int]
+"""From, to, offset; an empty `to` is the end."""
+
+
+class PackageParts:
+    """Looks up by path. Memory: three texts or so for each distinct part."""
+
+    def __init__(self, clears: Iterable[tuple[str, str, str, int]]) -> None:
+        """Take the clears of parts: deep path, from, to, offset."""
+        newest: dict[tuple[str, str, str], int] = {}
+        for path, low, high, offset in clears:
+            part = (path, low, high)
+            newest[part] = max(offset, newest.get(part, NOWHERE))
+        of_path: dict[str, list[Part]] = defaultdict(list)
+        for (path, low, high), offset in newest.items():
+            of_path[path].append((low, high, offset))
+        self._pieces = {path: _pieces(parts) for path, parts in of_path.items()}
+
+    def __len__(self) -> int:
+        """Return of how many deep paths there are parts."""
+        return len(self._pieces)
+
+    def last_clear(self, path: str) -> int:
+        """Return the highest offset of a part that covers `path`, or `NOWHERE`."""
+        last, above = NOWHERE, path
+        while True:
+            if pieces := self._pieces.get(above):
+                starts, offsets = pieces
+                at = bisect_right(starts, path) - 1
+                last = max(last, offsets[at] if at >= 0 else NOWHERE)
+            if above == ROOT:
+                return last
+            above = parent_of(above)
+
+
+def _pieces(parts: Iterable[Part]) -> tuple[list[str], list[int]]:
+    """Return where pieces begin, in order, and the highest offset that covers each."""
+    waiting = sorted((low, high or _END, offset) for low, high, offset in parts)
+    edges = sorted({edge for low, high, _ in waiting for edge in (low, high)})
+    open_parts: list[tuple[int, str]] = []
+    offsets, at = [], 0
+    for edge in edges:
+        while at < len(waiting) and waiting[at][0] <= edge:
+            heappush(open_parts, (-waiting[at][2], waiting[at][1]))
+            at += 1
+        while open_parts and open_parts[0][1] <= edge:
+            heappop(open_parts)
+        offsets.append(-open_parts[0][0] if open_parts else NOWHERE)
+    return edges, offsets
+
 
 MAX_PARTS = 500_000
 """Clears of parts that the driver holds; 100 bytes or so each."""
@@ -55,7 +131,7 @@ def fold(events: DataFrame, base: DataFrame | None = None, base_offset: int = -1
     )
 
 
-def _parts(events: DataFrame) -> Parts:
+def _parts(events: DataFrame) -> PackageParts:
     """Return the clears of parts, which are few: one for each package of a bulk distribution.
 
     Raises `TaskRefused` where packages can't be read: the same pass finds them.
@@ -75,7 +151,7 @@ def _parts(events: DataFrame) -> Parts:
             f"the history has more than {MAX_PARTS} parts of subtrees; "
             "make snapshots more often, each begins where the last one ended"
         )
-    return Parts((row.path, row.range_from, row.range_to, row.offset) for row in rows)
+    return PackageParts((row.path, row.range_from, row.range_to, row.offset) for row in rows)
 
 
 def _require_readable(unreadable: list[Row]) -> None:
@@ -116,7 +192,7 @@ def _last_writes(events: DataFrame, written: DataFrame) -> DataFrame:
     return at.unionByName(below).groupBy("path").agg(f.max("w").alias("w"), f.max("d").alias("d"))
 
 
-def _covered(paths: DataFrame, events: DataFrame, parts: Parts) -> DataFrame:
+def _covered(paths: DataFrame, events: DataFrame, parts: PackageParts) -> DataFrame:
     """Add c, the offset of the last clear that covers the path, or -1."""
     clears = (
         events.where((f.col("kind") == CLEAR) & ~_is_part())
@@ -136,7 +212,7 @@ def _covered(paths: DataFrame, events: DataFrame, parts: Parts) -> DataFrame:
     return _covered_by_parts(whole, parts) if len(parts) else whole
 
 
-def _covered_by_parts(paths: DataFrame, parts: Parts) -> DataFrame:
+def _covered_by_parts(paths: DataFrame, parts: PackageParts) -> DataFrame:
     def look_up(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         for batch in batches:
             column = batch.column("path").to_pylist()

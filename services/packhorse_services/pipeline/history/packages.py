@@ -13,11 +13,11 @@ import pyarrow.parquet as pq
 from pyarrow import fs
 
 from packhorse.wire.package_codec import AGENT_HEADER
-from packhorse_services.pipeline import storage, tables
-from packhorse_services.pipeline.archive.delta import stored
 from packhorse_services.pipeline.archive.reading import headers_of
-from packhorse_services.pipeline.kept_files import Kept, files_of
-from packhorse_services.pipeline.location import Location
+from packhorse_services.pipeline.storage import arrow_files, tables
+from packhorse_services.pipeline.storage.delta import stored
+from packhorse_services.pipeline.storage.location import Location
+from packhorse_services.pipeline.storage.table_files import Kept, files_of
 
 SHARE_BYTES = 32 * 1024**2
 """What a share of a file has about, compressed."""
@@ -36,7 +36,7 @@ class Package(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
-class Share:
+class OffsetShare:
     """The `number`th of `count` shares of the row groups of a file, from 0."""
 
     path: str
@@ -56,7 +56,7 @@ class Packages:
     """Offsets of packages that do not count."""
     files: tuple[Kept, ...]
 
-    def shares(self) -> list[Share]:
+    def shares(self) -> list[OffsetShare]:
         """Return what tasks may read side by side; all of them are all packages."""
         first = min((after for after, _ in self.spans.values()), default=0) + 1
         last = max((up_to for _, up_to in self.spans.values()), default=-1)
@@ -65,10 +65,10 @@ class Packages:
             if file.overlaps(first, last):
                 count = 1 + file.size // SHARE_BYTES
                 path = _path(self.location, file)
-                found += [Share(path, number, count) for number in range(count)]
+                found += [OffsetShare(path, number, count) for number in range(count)]
         return found
 
-    def read(self, share: Share) -> Iterator[Package]:
+    def read(self, share: OffsetShare) -> Iterator[Package]:
         """Yield the packages of a share; memory is bounded by a row group of the file."""
         with _opened(self.location, share.path) as file:
             each = file.num_row_groups / share.count
@@ -118,14 +118,14 @@ def package_files(location: Location, version: int) -> tuple[Kept, ...]:
 
 
 def _path(location: Location, file: Kept) -> str:
-    return storage.path(location, f"{tables.BRONZE}/{file.path}")
+    return arrow_files.path(location, f"{tables.BRONZE}/{file.path}")
 
 
 class _opened:  # noqa: N801 - a context manager
     """Lends a file, opened so that no more of it is held than is being read."""
 
     def __init__(self, location: Location, path: str) -> None:
-        self._raw: fs.NativeFile = storage.filesystem(location).open_input_file(path)
+        self._raw: fs.NativeFile = arrow_files.filesystem(location).open_input_file(path)
 
     def __enter__(self) -> pq.ParquetFile:
         return pq.ParquetFile(self._raw)

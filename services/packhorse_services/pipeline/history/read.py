@@ -19,14 +19,14 @@ from packhorse.wire.package_codec import (
     is_producer,
 )
 from packhorse.wire.record import Undecodable
-from packhorse_services.pipeline import schemas, tables
-from packhorse_services.pipeline.archive.delta import stored
 from packhorse_services.pipeline.archive.reading import headers_of
 from packhorse_services.pipeline.errors import TablesUnusable
 from packhorse_services.pipeline.history.packages import Packages, package_files
-from packhorse_services.pipeline.location import Location
+from packhorse_services.pipeline.storage import columns, schemas, tables
+from packhorse_services.pipeline.storage.delta import stored
+from packhorse_services.pipeline.storage.location import Location
 
-REMOVED = [Status.REMOVED.value, Status.REMOVED_FAILED.value, Status.SKIPPED.value]
+REMOVED = [one.value for one in Status if one is not Status.IMPORTED]
 """What a subscriber says of a package that it did not import."""
 
 NUMBERS = t.StructType(
@@ -57,7 +57,7 @@ def archived(
         reader = reader.option("versionAsOf", version)
     try:
         frame = reader.load(location.spark_path(table))
-        return schemas.require(frame, schema, table)
+        return columns.require(frame, schema, table)
     except AnalysisException as error:
         raise _no_table(location, table) from error
 
@@ -109,7 +109,7 @@ def gaps(spark: SparkSession, location: Location, journal_id: str) -> DataFrame:
     return found.select("first_missing", "next_offset").distinct()
 
 
-def counted(
+def counted(  # noqa: PLR0913
     spark: SparkSession,
     location: Location,
     journal_id: str,
@@ -140,7 +140,7 @@ def counted(
     return Packages(location, journal_id, spans, frozenset(gone.union(absent)), files)
 
 
-def numbers_up_to(
+def numbers_up_to(  # noqa: PLR0913
     spark: SparkSession,
     location: Location,
     *,

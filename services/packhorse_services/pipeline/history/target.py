@@ -7,10 +7,8 @@ from datetime import UTC, datetime
 from pyspark.sql import Row, SparkSession
 from pyspark.sql import functions as f
 
-from packhorse.snapshots.snapshot import Snapshot
-from packhorse_services.pipeline import schemas, tables
+from packhorse.snapshots.snapshot import ContentSnapshot
 from packhorse_services.pipeline.archive import bronze
-from packhorse_services.pipeline.archive.delta import last_turn
 from packhorse_services.pipeline.errors import NotThere, TaskRefused
 from packhorse_services.pipeline.history.bases import known_agents
 from packhorse_services.pipeline.history.read import (
@@ -19,11 +17,13 @@ from packhorse_services.pipeline.history.read import (
     gaps,
     with_headers,
 )
-from packhorse_services.pipeline.location import Location
+from packhorse_services.pipeline.storage import schemas, tables
+from packhorse_services.pipeline.storage.delta import last_turn
+from packhorse_services.pipeline.storage.location import Location
 
 
 @dataclass(frozen=True, slots=True)
-class Target:
+class HistoryTarget:
     """The last package that counts, of the agents that count."""
 
     journal_id: str
@@ -41,8 +41,8 @@ def target(
     agents: Collection[str] = (),
     offset: int | None = None,
     time: datetime | None = None,
-    snapshots: Collection[Snapshot] = (),
-) -> Target:
+    snapshots: Collection[ContentSnapshot] = (),
+) -> HistoryTarget:
     """Return the newest archived package at or before an offset, or a time of the journal (R28).
 
     Without either, the newest one. Without `agents`, those of every publisher agent count, also of
@@ -51,12 +51,12 @@ def target(
     packages between it and the one found are missing; `TablesUnusable` when there is no archive.
     """
     version = bronze_version(location)
-    lanes = _lanes(spark, location, version, offset, time)
-    if not lanes:
+    subscriptions = _subscriptions(spark, location, version, offset, time)
+    if not subscriptions:
         raise NotThere(nothing_archived(location, snapshots))
-    archive = [lane for lane in lanes if lane.journal_id == _newest_journal(lanes)]
-    journal_id = archive[0].journal_id
-    names = (lane.publisher_agent for lane in archive)
+    journal_id = _newest_journal(subscriptions)
+    archive = [one for one in subscriptions if one.journal_id == journal_id]
+    names = (subscription.publisher_agent for subscription in archive)
     known = tuple(sorted(known_agents(names, snapshots, journal_id)))
     if unknown := sorted(set(agents) - set(known)):
         raise NotThere(
@@ -65,17 +65,17 @@ def target(
         )
     _require_archived(archive, offset, time)
     chosen = tuple(sorted(agents)) or known
-    found = [lane.wanted for lane in archive if lane.publisher_agent in chosen and lane.wanted]
+    found = [one.wanted for one in archive if one.publisher_agent in chosen and one.wanted]
     if not found:
         raise NotThere(
             f"there is no archived package of {', '.join(chosen)} that early; choose a later point"
         )
     last = max(found, key=lambda package: int(package.offset))
     _require_no_gap(spark, location, archive, last.offset, offset)
-    return Target(journal_id, chosen, last.offset, last.package_id or "", version)
+    return HistoryTarget(journal_id, chosen, last.offset, last.package_id or "", version)
 
 
-def _lanes(
+def _subscriptions(
     spark: SparkSession,
     location: Location,
     version: int,
@@ -103,12 +103,12 @@ def _lanes(
     ).collect()
 
 
-def _newest_journal(lanes: Sequence[Row]) -> str:
+def _newest_journal(subscriptions: Sequence[Row]) -> str:
     """Return the identity of the package topic that was archived last (R24)."""
-    return str(max(lanes, key=lambda lane: lane.until_ms).journal_id)
+    return str(max(subscriptions, key=lambda subscription: subscription.until_ms).journal_id)
 
 
-def nothing_archived(location: Location, snapshots: Collection[Snapshot] = ()) -> str:
+def nothing_archived(location: Location, snapshots: Collection[ContentSnapshot] = ()) -> str:
     """Return why the archive holds no package of any journal, and what to do."""
     turn = last_turn(location, tables.BRONZE, bronze.QUERY)
     if turn is None or (turn.generation, turn.batch) == (0, -1):
@@ -123,7 +123,10 @@ def nothing_archived(location: Location, snapshots: Collection[Snapshot] = ()) -
 
 
 def _require_archived(archive: Sequence[Row], offset: int | None, time: datetime | None) -> None:
-    first, last = min(lane.first for lane in archive), max(lane.last for lane in archive)
+    first, last = (
+        min(subscription.first for subscription in archive),
+        max(subscription.last for subscription in archive),
+    )
     if offset is not None and not first <= offset <= last:
         raise NotThere(
             f"offset {offset} is not archived: the archive holds {first} to {last}; "
@@ -138,8 +141,8 @@ def _require_time(archive: Sequence[Row], time: datetime, last: int) -> None:
 
     What came after that one, up to `time`, nobody has archived: there may be more.
     """
-    since = _moment(min(lane.since_ms for lane in archive))
-    until = _moment(max(lane.until_ms for lane in archive))
+    since = _moment(min(subscription.since_ms for subscription in archive))
+    until = _moment(max(subscription.until_ms for subscription in archive))
     if time < since:
         raise NotThere(f"the archive begins at {_shown(since)}; choose a later time, or an offset")
     if time > until:
@@ -162,8 +165,14 @@ def _require_no_gap(
     spark: SparkSession, location: Location, archive: Sequence[Row], found: int, offset: int | None
 ) -> None:
     """Raise `TaskRefused` when a gap lies between the package found and the point meant."""
-    following = [lane.following for lane in archive if lane.following is not None]
-    end = min(following, default=max(lane.last for lane in archive)) if offset is None else offset
+    following = [
+        subscription.following for subscription in archive if subscription.following is not None
+    ]
+    end = (
+        min(following, default=max(subscription.last for subscription in archive))
+        if offset is None
+        else offset
+    )
     missing = gaps(spark, location, archive[0].journal_id).where(
         (f.col("first_missing") <= end) & (f.col("next_offset") > found)
     )

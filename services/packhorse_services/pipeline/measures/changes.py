@@ -3,17 +3,19 @@
 import time
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from datetime import date
+from datetime import UTC, date, datetime
 from typing import Any
 
 from deltalake import DeltaTable
 from deltalake.exceptions import DeltaError, TableNotFoundError
 from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as f
 
-from packhorse_services.pipeline import schemas, tables
 from packhorse_services.pipeline.errors import TablesUnusable
-from packhorse_services.pipeline.location import Location
-from packhorse_services.pipeline.whole import whole_from
+from packhorse_services.pipeline.measures.times import HOUR_MS, milliseconds
+from packhorse_services.pipeline.storage import columns, schemas, tables
+from packhorse_services.pipeline.storage.location import Location
+from packhorse_services.pipeline.storage.table_files import whole_from
 
 SOURCES = {
     tables.PACKAGES: schemas.PACKAGES,
@@ -29,7 +31,7 @@ _FEED = "delta.enableChangeDataFeed"
 
 
 @dataclass(frozen=True, slots=True)
-class Version:
+class VersionOfTable:
     """One version of a table; -1 of one that is not there."""
 
     table: str
@@ -53,7 +55,7 @@ class Sources:
         if there.version < 0:
             return self._spark.createDataFrame([], SOURCES[name])
         reader = self._spark.read.format("delta").option("versionAsOf", there.version)
-        return schemas.require(reader.load(self._location.spark_path(name)), SOURCES[name], name)
+        return columns.require(reader.load(self._location.spark_path(name)), SOURCES[name], name)
 
     def new(self, name: str, after: int) -> DataFrame:
         """Return the rows that came after a version; rewriting and deleting brings none."""
@@ -67,7 +69,7 @@ class Sources:
             .option("endingVersion", there.version)
         )
         rows = reader.load(self._location.spark_path(name)).where("_change_type = 'insert'")
-        return schemas.require(rows, SOURCES[name], name)
+        return columns.require(rows, SOURCES[name], name)
 
     def measured(self, noted: Iterable[Mapping[str, Any]]) -> dict[str, int] | None:
         """Return the versions of the last run; None when what is new since can't be told.
@@ -95,7 +97,7 @@ class Sources:
         ]
 
 
-def _follows(there: Version, measured: Mapping[str, Any]) -> bool:
+def _follows(there: VersionOfTable, measured: Mapping[str, Any]) -> bool:
     """Tell whether the rows that came between two versions of a table can be told."""
     if measured["version"] < 0:
         return there.has_feed or there.version < 0
@@ -116,11 +118,51 @@ def opened(location: Location, name: str) -> DeltaTable | None:
         ) from error
 
 
-def current(location: Location, name: str) -> Version:
+def current(location: Location, name: str) -> VersionOfTable:
     """Return the newest version of a table. Raises `TablesUnusable`."""
     table = opened(location, name)
     if table is None:
-        return Version(name)
+        return VersionOfTable(name)
     metadata = table.metadata()
     has_feed = metadata.configuration.get(_FEED) == "true"
-    return Version(name, str(metadata.id), table.version(), has_feed, whole_from(table))
+    return VersionOfTable(name, str(metadata.id), table.version(), has_feed, whole_from(table))
+
+
+NOTHING = -(2**62)
+
+
+def kept_before(sources: Sources, subscriptions: DataFrame, *, all_hours: bool) -> int:
+    """Return the moment before which no hour may be made anew, in milliseconds; `NOTHING`: all may.
+
+    Days that have expired leave their hours alone. With `all_hours` also later ones that told of
+    packages of such days; without it, late rows are few and name packages that are there. The last
+    hour that was made may always be made again, and what follows it has to be.
+    """
+    days = [each.whole_from for each in sources.versions.values() if each.whole_from is not None]
+    last = subscriptions.agg(f.max(milliseconds(f.col("hour")))).collect()[0][0]
+    if not days or last is None:
+        return NOTHING
+    begin = round(datetime.combine(max(days), datetime.min.time(), UTC).timestamp() * 1000)
+    if all_hours:
+        begin = max(begin, _of_expired_packages(sources))
+    return min(begin, int(last))
+
+
+def _of_expired_packages(sources: Sources) -> int:
+    """Return the hour behind the last one in which something was told of an expired package."""
+    packages = sources.all(tables.PACKAGES)
+    kept = packages.groupBy("journal_id").agg(f.min("offset").alias("first"))
+    first = f.broadcast(kept)
+    said = sources.all(tables.STATUSES)
+    decided = said.join(first, said["package_journal_id"] == first["journal_id"]).where(
+        "package_offset < first"
+    )
+    subscriptions = sources.all(tables.ANNOUNCEMENTS).select(
+        "time", f.explode("lanes").alias("subscription")
+    )
+    behind = subscriptions.join(
+        first, f.col("subscription.journal_id") == f.col("journal_id")
+    ).where("subscription.offset < first - 1")
+    times = decided.select(said["time"]).unionByName(behind.select("time"))
+    last = times.agg(f.max(milliseconds(f.col("time")))).collect()[0][0]
+    return NOTHING if last is None else (int(last) // HOUR_MS + 1) * HOUR_MS

@@ -6,11 +6,11 @@ from typing import Annotated
 import typer
 
 from packhorse.runtime.configuration import loaded
+from packhorse_services.pipeline.engine.session import running_spark
 from packhorse_services.pipeline.measures.hours import Hours
 from packhorse_services.pipeline.measures.task import measure
-from packhorse_services.pipeline.presence import archive_at
-from packhorse_services.pipeline.session import running_spark
 from packhorse_services.pipeline.settings import Settings
+from packhorse_services.pipeline.storage.archive_location import archive_at
 
 
 def measures(

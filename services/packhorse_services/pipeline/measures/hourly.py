@@ -5,15 +5,25 @@ from functools import reduce
 from pyspark.sql import Column, DataFrame, Window
 from pyspark.sql import functions as f
 
-from packhorse_services.pipeline import schemas
+from packhorse.wire.messages import Action
+from packhorse_services.pipeline.measures import announced
 from packhorse_services.pipeline.measures.outcomes import facts
-from packhorse_services.pipeline.measures.times import day_of, hour_of
+from packhorse_services.pipeline.measures.times import HOUR_MS, day_of, hour_of
+from packhorse_services.pipeline.storage import columns, schemas
 
 SLOWEST_SHOWN = 20
 """So many packages of a subscriber, publisher agent and hour are kept as the slowest."""
 
 MOST_TEXT = 500
 """Characters of a reason or path that are kept."""
+
+COUNTED_ACTIONS = {
+    "adds": Action.ADD,
+    "deletes": Action.DELETE,
+    "invalidates": Action.INVALIDATE,
+    "tests": Action.TEST,
+}
+"""The columns that count the packages of an action."""
 
 _KEY = ["subscriber", "publisher_agent", "hour"]
 _COUNTS = [
@@ -40,7 +50,7 @@ def delivery(
         .withColumn("attempts", f.col("delivered") + f.col("failures"))
         .withColumn("day", day_of(f.col("hour")))
     )
-    return schemas.require(found, schemas.DELIVERY, "delivery")
+    return columns.require(found, schemas.DELIVERY, "delivery")
 
 
 def _delivered(outcomes: DataFrame) -> DataFrame:
@@ -71,23 +81,27 @@ def _spread(found: DataFrame) -> DataFrame:
     return found.drop("shares")
 
 
-def failures(outcomes: DataFrame, told: DataFrame) -> DataFrame:
-    """Return `schemas.FAILURES`: the failed attempts that lanes told of, and the last ones.
+def failures(outcomes: DataFrame, rows: DataFrame, packages: DataFrame) -> DataFrame:
+    """Return `schemas.FAILURES`: the failed attempts that were announced, and those that were not.
 
-    `told` is as `told.failed_attempts` returns. The attempt after which a subscriber gave up is
-    in no announcement: each REMOVED_FAILED stands for one, with its reason.
+    The status of a package that was given up says how many attempts it had. Announcements come
+    every few seconds, so that by chance they told of all of these, of some, or of none.
     """
-    given_up = outcomes.where("status = 'REMOVED_FAILED'").select(
-        *_KEY, "reason", f.lit(1).cast("long").alias("count")
+    given_up = outcomes.where("status = 'REMOVED_FAILED'")
+    key = [*announced.SUBSCRIPTION_KEY, "offset"]
+    told = announced.attempts_told(rows, given_up, packages)
+    rest = given_up.join(told, key, "left").select(
+        *_KEY, "reason", (f.col("attempts") - f.coalesce("told", f.lit(0))).alias("count")
     )
     found = (
-        told.unionByName(given_up)
+        announced.failed_attempts(rows)
+        .unionByName(rest.where("count > 0"))
         .withColumn("reason", f.substring("reason", 1, MOST_TEXT))
         .groupBy(*_KEY, "reason")
         .agg(f.sum("count").alias("count"))
         .withColumn("day", day_of(f.col("hour")))
     )
-    return schemas.require(found, schemas.FAILURES, "failures")
+    return columns.require(found, schemas.FAILURES, "failures")
 
 
 def slowest(outcomes: DataFrame) -> DataFrame:
@@ -100,13 +114,12 @@ def slowest(outcomes: DataFrame) -> DataFrame:
         .withColumn("path", f.substring("path", 1, MOST_TEXT))
         .withColumn("day", day_of(f.col("hour")))
     )
-    return schemas.require(found, schemas.SLOWEST, "slowest")
+    return columns.require(found, schemas.SLOWEST, "slowest")
 
 
 def publishing(packages: DataFrame) -> DataFrame:
     """Return `schemas.PUBLISHING` from `schemas.PACKAGES`, by the hour of the journal's time."""
     latency = f.col("time_ms") - f.col("accepted_ms")
-    actions = {"adds": "ADD", "deletes": "DELETE", "invalidates": "INVALIDATE", "tests": "TEST"}
     found = (
         facts(packages)
         .withColumn("hour", hour_of(f.col("time_ms")))
@@ -114,8 +127,8 @@ def publishing(packages: DataFrame) -> DataFrame:
         .agg(
             f.count(f.lit(1)).alias("packages"),
             *[
-                f.count_if(f.col("action") == action).alias(name)
-                for name, action in actions.items()
+                f.count_if(f.col("action") == action.value).alias(name)
+                for name, action in COUNTED_ACTIONS.items()
             ],
             f.sum("body_length").alias("bytes"),
             f.sum("node_count").alias("nodes"),
@@ -123,4 +136,44 @@ def publishing(packages: DataFrame) -> DataFrame:
         )
         .withColumn("day", day_of(f.col("hour")))
     )
-    return schemas.require(_spread(found), schemas.PUBLISHING, "publishing")
+    return columns.require(_spread(found), schemas.PUBLISHING, "publishing")
+
+
+_LOG = ["publisher_agent", "journal_id"]
+_POINT = ["subscriber", "hour"]
+
+
+def backlog(subscriptions: DataFrame, known: DataFrame) -> DataFrame:
+    """Return subscriber, publisher_agent, hour, backlog_end, editable of `schemas.SUBSCRIPTIONS`.
+
+    `known` are packages as `outcomes.facts` returns them: at least those above the lowest offset
+    of the subscriptions. The count is of those that were in the journal when the hour ended, less
+    those up to the subscription's offset; two sorts, no join of ranges.
+    """
+    ended = f.unix_millis("hour") + HOUR_MS - 1
+    there = _up_to(subscriptions, known, ended, f.col("time_ms"), "there")
+    done = _up_to(subscriptions, known, f.col("offset"), f.col("offset"), "done")
+    left = subscriptions.join(there, _LOG + _POINT).join(done, _LOG + _POINT)
+    waiting = f.greatest(f.lit(0), f.col("there") - f.col("done"))
+    # After a change of the journal an hour has two subscriptions; the last one told what is so.
+    last = f.max_by(f.struct(waiting.alias("backlog_end"), "editable"), f.col("announced_ms"))
+    return (
+        left.groupBy("subscriber", "publisher_agent", "hour")
+        .agg(last.alias("last"))
+        .select("subscriber", "publisher_agent", "hour", "last.*")
+    )
+
+
+def _up_to(
+    subscriptions: DataFrame, known: DataFrame, at: Column, key: Column, name: str
+) -> DataFrame:
+    """Return how many packages of each subscription and hour have a `key` of at most `at`."""
+    points = subscriptions.select(*_LOG, *_POINT, at.alias("at"), f.lit(0).alias("one"))
+    counted = known.select(*_LOG, key.alias("at"), f.lit(1).alias("one"))
+    upwards = Window.partitionBy(*_LOG).orderBy("at")  # rows of one place count together
+    return (
+        points.unionByName(counted, allowMissingColumns=True)
+        .withColumn(name, f.sum("one").over(upwards))
+        .where("subscriber IS NOT NULL")
+        .select(*_LOG, *_POINT, name)
+    )

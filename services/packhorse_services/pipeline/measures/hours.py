@@ -6,9 +6,9 @@ from datetime import UTC, date, datetime
 from pyspark.sql import Column, DataFrame, Window
 from pyspark.sql import functions as f
 
+from packhorse_services.pipeline.measures.announced import SUBSCRIPTION_KEY
 from packhorse_services.pipeline.measures.outcomes import decided, facts, sent
 from packhorse_services.pipeline.measures.times import hour_of, milliseconds
-from packhorse_services.pipeline.measures.told import LANE_KEY
 
 _MOST_SINGLE = 500
 
@@ -76,24 +76,24 @@ def since(new_rows: DataFrame) -> Column:
 
 
 def of_decisions(
-    new: DataFrame, statuses: DataFrame, packages: DataFrame, lanes: DataFrame
+    new: DataFrame, statuses: DataFrame, packages: DataFrame, subscriptions: DataFrame
 ) -> DataFrame:
     """Return the hours, as `hour`, that new statuses change.
 
     Of every decision on their packages, for one that comes late may be the first one; and the
-    hour in which the lane came up to the package by its announcements, where it may be counted as
-    imported. `lanes` has the columns of `schemas.LANES`.
+    hour in which the subscription came up to the package by its announcements, where it may be
+    counted as imported. `subscriptions` has the columns of `schemas.SUBSCRIPTIONS`.
     """
-    keys = sent(new).select(*LANE_KEY, "offset").distinct()
-    again = sent(statuses).join(keys, [*LANE_KEY, "offset"], "left_semi")
+    keys = sent(new).select(*SUBSCRIPTION_KEY, "offset").distinct()
+    again = sent(statuses).join(keys, [*SUBSCRIPTION_KEY, "offset"], "left_semi")
     found = decided(again, facts(packages)).select(hour_of(f.col("outcome_ms")).alias("hour"))
-    return found.unionByName(_reached(keys, lanes)).distinct()
+    return found.unionByName(_reached(keys, subscriptions)).distinct()
 
 
-def _reached(keys: DataFrame, lanes: DataFrame) -> DataFrame:
-    """Return the first hour of each lane by whose end it had come up to a package."""
-    marks = lanes.select(*LANE_KEY, f.col("reached").alias("offset"), "hour")
-    downwards = Window.partitionBy(*LANE_KEY).orderBy(
+def _reached(keys: DataFrame, subscriptions: DataFrame) -> DataFrame:
+    """Return the first hour of each subscription by whose end it had come up to a package."""
+    marks = subscriptions.select(*SUBSCRIPTION_KEY, f.col("reached").alias("offset"), "hour")
+    downwards = Window.partitionBy(*SUBSCRIPTION_KEY).orderBy(
         f.col("offset").desc(), f.col("hour").desc_nulls_last()
     )
     above = f.last("hour", ignorenulls=True).over(downwards)

@@ -3,11 +3,11 @@
 from pyspark.sql import DataFrame, Window
 from pyspark.sql import functions as f
 
+from packhorse_services.pipeline.measures.announced import ANNOUNCED_EVERY_MS, SUBSCRIPTION_KEY
 from packhorse_services.pipeline.measures.times import believed, hour_of, milliseconds
-from packhorse_services.pipeline.measures.told import ANNOUNCED_EVERY_MS, LANE_KEY
 
 _FACTS = ["package_id", "path", "paths", "body_length", "node_count", "accepted_ms", "time_ms"]
-_OUTCOME = ["status", "reason", "outcome_ms"]
+_DECISION = ["status", "reason", "attempts"]
 
 
 def facts(packages: DataFrame) -> DataFrame:
@@ -25,13 +25,14 @@ def facts(packages: DataFrame) -> DataFrame:
 
 
 def sent(statuses: DataFrame) -> DataFrame:
-    """Return of `schemas.STATUSES` the lane, the package's offset, what, why, when, and order."""
+    """Return the subscription, offset, status, reason, time and order of `schemas.STATUSES`."""
     recorded = milliseconds(f.col("time"))
     return statuses.select(
         *("subscriber", "publisher_agent", f.col("package_journal_id").alias("journal_id")),
         f.col("package_offset").alias("offset"),
         "status",
         "reason",
+        "attempts",
         believed(f.col("decided_ms"), recorded).alias("decided_ms"),
         f.struct(recorded.alias("ms"), "partition", "offset").alias("place"),
     )
@@ -40,9 +41,9 @@ def sent(statuses: DataFrame) -> DataFrame:
 def first_of(decisions: DataFrame) -> DataFrame:
     """Return of `sent` the first decision on each package; a repeat means nothing new (R9)."""
     return (
-        decisions.groupBy(*LANE_KEY, "offset")
-        .agg(f.min_by(f.struct("status", "reason", "decided_ms"), "place").alias("first"))
-        .select(*LANE_KEY, "offset", "first.*")
+        decisions.groupBy(*SUBSCRIPTION_KEY, "offset")
+        .agg(f.min_by(f.struct(*_DECISION, "decided_ms"), "place").alias("first"))
+        .select(*SUBSCRIPTION_KEY, "offset", "first.*")
     )
 
 
@@ -54,7 +55,7 @@ def decided(decisions: DataFrame, known: DataFrame) -> DataFrame:
     """
     found = decisions.join(known, ["publisher_agent", "journal_id", "offset"])
     return found.select(
-        *(*LANE_KEY, "offset", "status", "reason"),
+        *(*SUBSCRIPTION_KEY, "offset", *_DECISION),
         f.greatest("decided_ms", "time_ms").alias("outcome_ms"),
         *_FACTS,
     )
@@ -64,12 +65,13 @@ def announced(rows: DataFrame, known: DataFrame) -> DataFrame:
     """Return the imports of subscribers that send no status for them, as `decided` does.
 
     A package was imported when the first announcement came whose offset is not below its own,
-    unless the lane began behind it. Of a lane that nothing was known of, only what is at most
-    one interval older than its first announcement counts: when it got the rest is not known.
+    unless the subscription began behind it. Of a subscription that nothing was known of, only what
+    is at most one interval older than its first announcement counts: when it got the rest is not
+    known.
     """
     reaches = rows.where("NOT known").where("offset > coalesce(reached_before, -2)")
     spans = (
-        reaches.groupBy(*LANE_KEY)
+        reaches.groupBy(*SUBSCRIPTION_KEY)
         .agg(
             f.min(f.coalesce("reached_before", f.lit(-1))).alias("low"),
             f.max("offset").alias("high"),
@@ -80,7 +82,7 @@ def announced(rows: DataFrame, known: DataFrame) -> DataFrame:
     packages = (
         known.join(f.broadcast(spans), ["publisher_agent", "journal_id"])
         .where("offset > low AND offset <= high")
-        .select(*LANE_KEY, "offset", *_FACTS)
+        .select(*SUBSCRIPTION_KEY, "offset", *_FACTS)
     )
     covered = _with_next_reach(packages, reaches)
     in_time = f.col("time_ms") >= f.col("reach.announced_ms") - ANNOUNCED_EVERY_MS
@@ -88,10 +90,11 @@ def announced(rows: DataFrame, known: DataFrame) -> DataFrame:
         f.col("reach.reached_before").isNotNull() | in_time
     )
     return imported.select(
-        *LANE_KEY,
+        *SUBSCRIPTION_KEY,
         "offset",
         f.lit("IMPORTED").alias("status"),
         f.lit("").alias("reason"),
+        f.lit(1).cast("long").alias("attempts"),
         f.greatest("reach.announced_ms", "time_ms").alias("outcome_ms"),
         *_FACTS,
     )
@@ -100,9 +103,9 @@ def announced(rows: DataFrame, known: DataFrame) -> DataFrame:
 def _with_next_reach(packages: DataFrame, reaches: DataFrame) -> DataFrame:
     """Return the packages, each with the announcement that first came up to it, by one sort."""
     reach = f.struct("announced_ms", "editable", "started_offset", "reached_before")
-    marks = reaches.select(*LANE_KEY, "offset", reach.alias("reach"))
+    marks = reaches.select(*SUBSCRIPTION_KEY, "offset", reach.alias("reach"))
     # Downwards, and at one offset the announcement first: the last one seen is the next above.
-    downwards = Window.partitionBy(*LANE_KEY).orderBy(
+    downwards = Window.partitionBy(*SUBSCRIPTION_KEY).orderBy(
         f.col("offset").desc(), f.col("package_id").isNull().desc()
     )
     both = packages.unionByName(marks, allowMissingColumns=True)
@@ -115,11 +118,11 @@ def outcomes(rows: DataFrame, statuses: DataFrame, packages: DataFrame) -> DataF
     """Return a row for each package at each subscriber: what became of it, in which hour.
 
     From `told`, `schemas.STATUSES` and `schemas.PACKAGES`. A status goes before what announcements
-    suggest. Columns: those of `LANE_KEY`, offset, status, reason, outcome_ms, hour, latency_ms
-    (accepted → outcome, never negative), and the facts of the package.
+    suggest. Columns: those of `SUBSCRIPTION_KEY`, offset, status, reason, outcome_ms, hour,
+    latency_ms (accepted → outcome, never negative), and the facts of the package.
     """
     known, decisions = facts(packages), first_of(sent(statuses))
-    silent = announced(rows, known).join(decisions, [*LANE_KEY, "offset"], "left_anti")
+    silent = announced(rows, known).join(decisions, [*SUBSCRIPTION_KEY, "offset"], "left_anti")
     return (
         decided(decisions, known)
         .unionByName(silent)

@@ -7,17 +7,16 @@ from contextlib import contextmanager
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as f
 
-from packhorse_services.pipeline import tables
+from packhorse_services.pipeline.engine.spark_errors import translated
 from packhorse_services.pipeline.errors import TaskRefused
-from packhorse_services.pipeline.failures import translated
-from packhorse_services.pipeline.location import Location
-from packhorse_services.pipeline.measures import hourly, hours, outcomes, told
-from packhorse_services.pipeline.measures.backlog import backlog
-from packhorse_services.pipeline.measures.changes import Sources, current
+from packhorse_services.pipeline.measures import announced, hourly, hours, outcomes
+from packhorse_services.pipeline.measures.changes import Sources, current, kept_before
+from packhorse_services.pipeline.measures.hourly import backlog
 from packhorse_services.pipeline.measures.hours import Hours
-from packhorse_services.pipeline.measures.kept import kept_before
 from packhorse_services.pipeline.measures.times import day_of, milliseconds
-from packhorse_services.pipeline.measures.writing import Written
+from packhorse_services.pipeline.measures.writing import MeasuresTables
+from packhorse_services.pipeline.storage import tables
+from packhorse_services.pipeline.storage.location import Location
 
 logger = logging.getLogger(__name__)
 
@@ -35,14 +34,16 @@ def measure(spark: SparkSession, location: Location, *, all_hours: bool = False)
             raise TaskRefused(
                 "there is no archive to measure; run packhorse-pipeline archive first"
             )
-        written = Written.find(spark, location)
+        written = MeasuresTables.find(spark, location)
         sources = Sources(spark, location)
         known = None if all_hours else sources.measured(written.noted())
-        lanes = written.rows(tables.LANES)
-        wanted = _wanted(sources, known, lanes)
-        wanted = hours.not_before(wanted, kept_before(sources, lanes, all_hours=known is None))
+        subscriptions = written.rows(tables.SUBSCRIPTIONS)
+        wanted = _wanted(sources, known, subscriptions)
+        wanted = hours.not_before(
+            wanted, kept_before(sources, subscriptions, all_hours=known is None)
+        )
         if wanted is not None:
-            with _made(sources, lanes, wanted) as made:
+            with _made(sources, subscriptions, wanted) as made:
                 for name, frame in made.items():
                     written.replace(name, frame, wanted)
                     logger.info("measures written", extra={"table": name})
@@ -50,7 +51,9 @@ def measure(spark: SparkSession, location: Location, *, all_hours: bool = False)
         return wanted
 
 
-def _wanted(sources: Sources, known: dict[str, int] | None, lanes: DataFrame) -> Hours | None:
+def _wanted(
+    sources: Sources, known: dict[str, int] | None, subscriptions: DataFrame
+) -> Hours | None:
     """Return the hours that new rows touch; all that there are when nothing is `known`."""
     if known is None:
         return hours.hours(_earliest(sources.all(name) for name in sources.versions), [])
@@ -65,7 +68,7 @@ def _wanted(sources: Sources, known: dict[str, int] | None, lanes: DataFrame) ->
         new,
         sources.all(statuses).where(f.col("package_offset") >= lowest[0]),
         sources.all(packages).where(f.col("offset") >= lowest[0]),
-        lanes,
+        subscriptions,
     )
     if since is not None:
         found = found.where(milliseconds(f.col("hour")) < since)
@@ -79,26 +82,29 @@ def _earliest(frames: Iterator[DataFrame]) -> int | None:
 
 
 @contextmanager
-def _made(sources: Sources, lanes: DataFrame, wanted: Hours) -> Iterator[dict[str, DataFrame]]:
+def _made(
+    sources: Sources, subscriptions: DataFrame, wanted: Hours
+) -> Iterator[dict[str, DataFrame]]:
     """Lend the tables in the order in which they are written, with more hours than are wanted.
 
     What several of them are made of is kept meanwhile, on disk if need be.
     """
     begin = f.timestamp_millis(f.lit(wanted.begin_ms))
     announcements = _from(sources.all(tables.ANNOUNCEMENTS), wanted)
-    rows = told.told(announcements, told.last_before(lanes, begin)).persist()
+    rows = announced.told(announcements, announced.last_before(subscriptions, begin)).persist()
     statuses, packages = _needed(sources, rows, wanted)
     happened = outcomes.outcomes(rows, statuses, packages).persist()
-    failed = hourly.failures(happened, told.failed_attempts(rows)).persist()
-    here = told.lane_hours(rows, day_of(f.col("hour"))).persist()
+    failed = hourly.failures(happened, rows, packages).persist()
+    here = announced.subscription_hours(rows, day_of(f.col("hour"))).persist()
     try:
         waiting = backlog(here, outcomes.facts(packages))
+        blocked = announced.blocked_hours(rows)
         yield {
             tables.PUBLISHING: hourly.publishing(_from(sources.all(tables.PACKAGES), wanted)),
             tables.FAILURES: failed,
             tables.SLOWEST: hourly.slowest(happened),
-            tables.DELIVERY: hourly.delivery(happened, failed, waiting, told.blocked_hours(rows)),
-            tables.LANES: here,
+            tables.DELIVERY: hourly.delivery(happened, failed, waiting, blocked),
+            tables.SUBSCRIPTIONS: here,
         }
     finally:
         for kept in (rows, happened, failed, here):
@@ -114,13 +120,13 @@ def _needed(sources: Sources, rows: DataFrame, wanted: Hours) -> tuple[DataFrame
     """Return the statuses and packages that the hours can depend on, found by their offsets."""
     statuses, packages = sources.all(tables.STATUSES), sources.all(tables.PACKAGES)
     decided = _from(statuses, wanted).agg(f.min("package_offset")).first()
-    # A lane that nothing was known of needs no more than the newest packages before it.
+    # A subscription that nothing was known of needs no more than the newest packages before it.
     reached = f.least("offset", f.coalesce("reached_before", "offset"))
     come = rows.where("NOT known").agg(f.min(reached)).first()
     lows = [row[0] for row in (decided, come) if row is not None and row[0] is not None]
     if not lows:
         return statuses.limit(0), packages.limit(0)
-    recent = f.timestamp_millis(f.lit(wanted.begin_ms - told.ANNOUNCED_EVERY_MS))
+    recent = f.timestamp_millis(f.lit(wanted.begin_ms - announced.ANNOUNCED_EVERY_MS))
     return (
         statuses.where((f.col("package_offset") >= min(lows)) | (f.col("time") >= recent)),
         packages.where((f.col("offset") >= min(lows)) | (f.col("time") >= recent)),

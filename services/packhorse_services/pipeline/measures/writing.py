@@ -17,14 +17,14 @@ from pyspark.sql import functions as f
 from pyspark.sql.pandas.types import to_arrow_schema
 from pyspark.sql.types import StructType
 
-from packhorse_services.pipeline import schemas, tables
-from packhorse_services.pipeline.archive.delta import answered, prepare, stored
-from packhorse_services.pipeline.archive.files import as_they_are, written
 from packhorse_services.pipeline.errors import Overtaken
-from packhorse_services.pipeline.kept_files import fence, files_of, taken_out, tried_again
-from packhorse_services.pipeline.location import Location
 from packhorse_services.pipeline.measures.hours import Hours
-from packhorse_services.pipeline.queries import RELATION, rows
+from packhorse_services.pipeline.storage import columns, schemas, tables
+from packhorse_services.pipeline.storage.delta import answered, prepare, stored
+from packhorse_services.pipeline.storage.location import Location
+from packhorse_services.pipeline.storage.parquet import as_they_are, written
+from packhorse_services.pipeline.storage.queries import RELATION, rows
+from packhorse_services.pipeline.storage.table_files import fence, files_of, taken_out, tried_again
 
 MEASURES: Mapping[str, StructType] = {
     tables.MEASURED: schemas.MEASURED,
@@ -32,7 +32,7 @@ MEASURES: Mapping[str, StructType] = {
     tables.FAILURES: schemas.FAILURES,
     tables.SLOWEST: schemas.SLOWEST,
     tables.DELIVERY: schemas.DELIVERY,
-    tables.LANES: schemas.LANES,
+    tables.SUBSCRIPTIONS: schemas.SUBSCRIPTIONS,
 }
 """What a run writes. It looks first at what it writes last: that is never older than the rest."""
 
@@ -41,7 +41,7 @@ _RUN = "packhorse-measures"
 
 
 @dataclass(frozen=True, slots=True)
-class Written:
+class MeasuresTables:
     """The tables of measures as a run has found them. Look at the archive only after this."""
 
     spark: SparkSession
@@ -49,7 +49,7 @@ class Written:
     found: Mapping[str, DeltaTable]
 
     @classmethod
-    def find(cls, spark: SparkSession, location: Location) -> "Written":
+    def find(cls, spark: SparkSession, location: Location) -> "MeasuresTables":
         """Return them; those that are not there are made. Raises as `prepare` does."""
         prepare(location, MEASURES)
         return cls(spark, location, {name: stored(location, name) for name in MEASURES})
@@ -101,7 +101,7 @@ class Written:
     def _rows(self, name: str, version: int) -> DataFrame:
         reader = self.spark.read.format("delta").option("versionAsOf", version)
         there = reader.load(self.location.spark_path(name))
-        return schemas.require(there, MEASURES[name], name)
+        return columns.require(there, MEASURES[name], name)
 
     def _held(self, name: str) -> DeltaTable:
         """Return a table as it is now, unless another run has committed on it."""

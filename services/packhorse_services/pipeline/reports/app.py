@@ -5,19 +5,19 @@ from collections.abc import Mapping
 from fastapi import FastAPI
 
 from packhorse.runtime.auth import Authenticator
-from packhorse.runtime.edge import Limits
 from packhorse.runtime.http import create_app
-from packhorse.runtime.problems import Kind
+from packhorse.runtime.limits import ServiceLimits
+from packhorse.runtime.problems import ProblemKind
 from packhorse_services.pipeline.errors import SchemaChanged
-from packhorse_services.pipeline.location import Location
 from packhorse_services.pipeline.reports import routes
 from packhorse_services.pipeline.reports.source import ReportTables
+from packhorse_services.pipeline.storage.location import Location
 
 DESCRIPTION = "Shows what the pipeline has measured: latency, throughput, backlog, failures."
-_PROBLEMS: Mapping[type[Exception], Kind] = {
-    SchemaChanged: Kind(503, "schema-changed", "The tables are those of another version")
+_PROBLEMS: Mapping[type[Exception], ProblemKind] = {
+    SchemaChanged: ProblemKind(503, "schema-changed", "The tables are those of another version")
 }
-_LIMITS = Limits(in_flight=32)
+_LIMITS = ServiceLimits(in_flight=32)
 """Each request may read tables, which takes memory."""
 
 
@@ -32,6 +32,7 @@ def reports_app(location: Location, authenticator: Authenticator, *, docs: bool 
         problems=_PROBLEMS,
         limits=_LIMITS,
         docs=docs,
+        documentation=(__package__,),
     )
     app.state.tables = tables
     app.include_router(routes.router)

@@ -2,28 +2,32 @@
 
 import sys
 from collections.abc import Iterator
+from contextlib import contextmanager
 from datetime import UTC, datetime
-from typing import Annotated, Literal
+from pathlib import Path
+from typing import IO, Annotated, Literal
 
 import typer
 
 from packhorse.runtime import logs
 from packhorse.runtime.auth import authenticator_for
 from packhorse.runtime.configuration import loaded
-from packhorse.runtime.serve import run as run_service
-from packhorse_services.pipeline.errors import TaskRefused
-from packhorse_services.pipeline.location import Location
-from packhorse_services.pipeline.presence import archive_at
+from packhorse.runtime.serve import run_service
+from packhorse.runtime.whole_file import whole_file
+from packhorse_services.pipeline.errors import NotThere, TaskRefused
 from packhorse_services.pipeline.reports import document, reading
 from packhorse_services.pipeline.reports.app import reports_app
-from packhorse_services.pipeline.reports.known import require_measured
 from packhorse_services.pipeline.reports.period import WrongPeriod, period
-from packhorse_services.pipeline.reports.query import Selection
-from packhorse_services.pipeline.reports.reading import MOST_ROWS, Asked, Page
+from packhorse_services.pipeline.reports.query import ReportSelection
+from packhorse_services.pipeline.reports.reading import MOST_ROWS, ReportPage, ReportQuery
 from packhorse_services.pipeline.reports.schemas import REPORTS
 from packhorse_services.pipeline.reports.source import ReportTables, TableVersion
 from packhorse_services.pipeline.settings import Settings
+from packhorse_services.pipeline.storage.archive_location import archive_at
+from packhorse_services.pipeline.storage.location import Location
+from packhorse_services.pipeline.storage.queries import RELATION, literal
 
+Form = Literal["json", "csv", "html"]
 Name = Literal["delivery", "failures", "slowest", "publishing"]
 Begin = Annotated[
     str | None,
@@ -48,21 +52,22 @@ def serve(
     logs.configure(settings.log_format, settings.log_level)
     location = Location.parse(settings.tables_url, only_read=True)
     app = reports_app(location, authenticator_for(settings), docs=settings.docs)
-    run_service(app, host=settings.host, port=settings.port if port is None else port)
+    run_service(app, settings, port=port)
 
 
-def report(
+def report(  # noqa: PLR0913
     name: Annotated[Name, typer.Argument(help="Which report.")] = "delivery",
     *,
     begin: Begin = None,
     end: End = None,
     subscriber: Annotated[str | None, typer.Option(help="Of this one only.")] = None,
     agent: Annotated[str | None, typer.Option(help="Of this publisher agent only.")] = None,
-    form: Annotated[
-        Literal["json", "csv", "html"], typer.Option("--format", help="html shows all reports.")
-    ] = "json",
+    form: Annotated[Form, typer.Option("--format", help="html shows all reports.")] = "json",
+    output: Annotated[
+        Path | None, typer.Option(dir_okay=False, help="Write it to this file.")
+    ] = None,
 ) -> None:
-    """Print a report from the tables themselves."""
+    """Print a report from the tables themselves, or write it to a file."""
     try:
         hours = period(begin, end, datetime.now(UTC))
     except WrongPeriod as error:
@@ -71,27 +76,74 @@ def report(
     url = loaded(Settings).tables_url
     tables = ReportTables(archive_at(url, only_read=True, or_else=measured))
     require_measured(tables, subscriber, agent)
-    selection = Selection(*hours, subscriber, None if agent is None else (agent,))
-    if form == "html":
-        sys.stdout.write(document.render(document.versions_of(tables), selection))
+    selection = ReportSelection(*hours, subscriber, None if agent is None else (agent,))
+    with _written(output) as file:
+        for part in _parts(name, tables, selection, form):
+            file.write(part.encode())
+
+
+@contextmanager
+def _written(output: Path | None) -> Iterator[IO[bytes]]:
+    if output is None:
+        yield sys.stdout.buffer
         return
-    asked = Asked(REPORTS[name], selection, MOST_ROWS, form=form)
-    version = reading.version_of(tables, asked)
-    pages = _pages(version, asked)
+    try:
+        with whole_file(output) as file:
+            yield file
+    except OSError as error:
+        raise TaskRefused(f"--output {output} can't be written: {error.strerror}") from error
+
+
+def _parts(
+    name: Name, tables: ReportTables, selection: ReportSelection, form: Form
+) -> Iterator[str]:
+    """Yield the text of a report."""
+    if form == "html":
+        yield document.render(document.versions_of(tables), selection)
+        return
+    asked = ReportQuery(REPORTS[name], selection, MOST_ROWS, form=form)
+    pages = _pages(reading.version_of(tables, asked), asked)
     if form == "json":
         rows = [row for page in pages for row in page.rows]
-        sys.stdout.write(reading.as_json(asked, Page(rows, None), None) + "\n")
+        yield reading.as_json(asked, ReportPage(rows, None), None) + "\n"
         return
     for number, page in enumerate(pages):
-        sys.stdout.write(reading.as_csv(asked.report.columns, page, header=number == 0))
+        yield reading.as_csv(asked.report.columns, page, header=number == 0)
 
 
-def _pages(version: TableVersion | None, asked: Asked) -> Iterator[Page]:
+def _pages(version: TableVersion | None, asked: ReportQuery) -> Iterator[ReportPage]:
     """Yield the report a page in memory, all of one version."""
     behind = None
     while True:
-        page = reading.read_page(version, Asked(asked.report, asked.selection, MOST_ROWS, behind))
+        page = reading.read_page(
+            version, ReportQuery(asked.report, asked.selection, MOST_ROWS, behind)
+        )
         yield page
         if page.last_key is None:
             return
         behind = tuple(page.last_key)
+
+
+def require_measured(tables: ReportTables, subscriber: str | None, agent: str | None) -> None:
+    """Raise `NotThere` for a subscriber or a publisher agent that no table of measures names.
+
+    Hours do not count: who was silent in those of a report is known all the same.
+    """
+    if subscriber is not None:
+        _require(tables, "subscriber", subscriber, "subscriber")
+    if agent is not None:
+        _require(tables, "publisher_agent", agent, "publisher agent")
+
+
+def _require(tables: ReportTables, column: str, name: str, what: str) -> None:
+    for report in REPORTS.values():
+        if column not in report.columns:
+            continue
+        version = tables.latest(report.table, (column,))
+        found = f"SELECT 1 AS found FROM {RELATION} WHERE {column} = {literal(name)} LIMIT 1"  # noqa: S608 - quoted
+        if version is not None and any(version.rows(found)):
+            return
+    raise NotThere(
+        f"the tables have no measures of {what} {name!r}; correct the name, or run "
+        "packhorse-pipeline archive and measures first"
+    )

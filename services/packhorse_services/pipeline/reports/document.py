@@ -7,13 +7,13 @@ from typing import Any
 
 from packhorse_services.pipeline.reports import plots, reading
 from packhorse_services.pipeline.reports.period import text
-from packhorse_services.pipeline.reports.query import Selection
+from packhorse_services.pipeline.reports.query import ReportSelection
 from packhorse_services.pipeline.reports.schemas import REPORTS
 from packhorse_services.pipeline.reports.source import ReportTables, Row
 from packhorse_services.pipeline.reports.summary import (
     MOST_LINES,
     MOST_ROWS,
-    Summary,
+    ReportSummary,
     Versions,
     summarise,
 )
@@ -32,6 +32,11 @@ th, td { border-bottom: 1px solid #dde; padding: .25rem .6rem; text-align: left;
   vertical-align: top; }
 td { overflow-wrap: anywhere; } th { background: #f4f6f9; }
 .n { text-align: right; white-space: nowrap; font-variant-numeric: tabular-nums; }
+@media (prefers-color-scheme: dark) {
+  body { background: #14181f; color: #e2e6ee; } p { color: #aab3c2; }
+  th { background: #222936; } th, td { border-color: #343d4d; }
+  svg { filter: invert(1) hue-rotate(180deg); }
+}
 """
 
 Columns = Sequence[tuple[str, str, Callable[[Any], str]]]
@@ -46,13 +51,13 @@ def versions_of(tables: ReportTables) -> Versions:
     }
 
 
-def tag(versions: Versions, selection: Selection) -> str:
+def tag(versions: Versions, selection: ReportSelection) -> str:
     """Return the digest of the document; another for another version of any table."""
     tags = [version.tag if version else "" for version in versions.values()]
     return reading.digest("html", repr(selection), *tags)
 
 
-def render(versions: Versions, selection: Selection) -> str:
+def render(versions: Versions, selection: ReportSelection) -> str:
     """Return the document. Raises `TablesAway`."""
     summary = summarise(versions, selection)
     title = f"Delivery from {text(selection.begin)} to {text(selection.end)}"
@@ -67,26 +72,26 @@ def render(versions: Versions, selection: Selection) -> str:
             f"<title>{html.escape(title)}</title><style>{_STYLE}</style></head><body>",
             f"<h1>{html.escape(title)}</h1>",
             f"<p>{html.escape(', '.join(chosen) or 'All subscribers, all publisher agents')}.</p>",
-            *_sections(summary),
+            *_sections(summary, selection),
             "</body></html>",
             "",
         ]
     )
 
 
-def _sections(summary: Summary) -> list[str]:
+def _sections(summary: ReportSummary, selection: ReportSelection) -> list[str]:
     if summary.is_empty:
         return ["<p>Nothing was measured in these hours.</p>"]
     return [
-        *_figures(summary),
-        *_table("Subscribers", _LANE_NOTE, _LANE, summary.lanes),
+        *_figures(summary, (selection.begin, selection.end)),
+        *_table("Subscribers", _SUBSCRIPTION_NOTE, _SUBSCRIPTION, summary.subscriptions),
         *_table("Publisher agents", _PUBLISHER_NOTE, _PUBLISHER, summary.publishers),
-        *_table("Failures by reason", "Failed attempts, most first.", _FAILURE, summary.failures),
+        *_table("Failures", _FAILURE_NOTE, _FAILURE, summary.failures),
         *_table("Slowest paths", "From accepted to imported.", _SLOWEST, summary.slowest),
     ]
 
 
-def _figures(summary: Summary) -> list[str]:
+def _figures(summary: ReportSummary, period: plots.Period) -> list[str]:
     if not summary.hours:
         return []
     who = f"The {MOST_LINES} subscribers with most deliveries, by hour."
@@ -97,7 +102,7 @@ def _figures(summary: Summary) -> list[str]:
         ("Time blocked", who, plots.blocked),
     ]
     return [
-        f'<h2>{title}</h2><p>{note}</p><div class="wide">{plot(summary.hours)}</div>'
+        f'<h2>{title}</h2><p>{note}</p><div class="wide">{plot(summary.hours, period)}</div>'
         for title, note, plot in drawn
     ]
 
@@ -142,13 +147,13 @@ _LATENCY: Columns = [
     ("longest", "slowest", _seconds),
 ]
 _WORST = "p50 is the mean of the hours', by packages; p95 and p99 are those of the worst hour."
-_LANE_NOTE = f"From accepted to imported. {_WORST}"
+_SUBSCRIPTION_NOTE = f"From accepted to imported. {_WORST}"
 _PUBLISHER_NOTE = f"From accepted to in the journal. {_WORST}"
 _WHO: Columns = [
     ("subscriber", "subscriber", _words),
     ("publisher agent", "publisher_agent", _words),
 ]
-_LANE: Columns = [
+_SUBSCRIPTION: Columns = [
     *_WHO,
     ("delivered", "delivered", _count),
     *_LATENCY,
@@ -170,7 +175,14 @@ _PUBLISHER: Columns = [
     ("bytes", "bytes", _count),
     *_LATENCY,
 ]
-_FAILURE: Columns = [*_WHO, ("reason", "reason", _words), ("count", "count", _count)]
+_FAILURE: Columns = [
+    *_WHO,
+    ("kind", "kind", _words),
+    ("count", "count", _count),
+    ("reasons", "reasons", _count),
+    ("one of them", "reason", _words),
+]
+_FAILURE_NOTE = "Failed attempts, most first. Reasons that name other paths are of one kind."
 _SLOWEST: Columns = [
     ("hour", "hour", _hour),
     *_WHO,

@@ -3,7 +3,8 @@
 import io
 import threading
 import warnings
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from datetime import datetime, timedelta
 from typing import Any
 
 from packhorse_services.pipeline.reports.source import Row
@@ -16,6 +17,8 @@ _SETTINGS = {
     "svg.fonttype": "none",
     "font.family": "sans-serif",
     "font.size": 9,
+    "figure.facecolor": "none",
+    "axes.facecolor": "none",
     "axes.spines.top": False,
     "axes.spines.right": False,
     "axes.grid": True,
@@ -25,47 +28,54 @@ _SETTINGS = {
 _SIZE = (9.0, 2.6)
 _PERCENTILES = ("p50", "p95", "p99")
 _NAME = 40
+_TOGETHER = 3
+"""Of subscribers with one line, so many are named."""
+_HALF = timedelta(minutes=30)
+_MARKS = "os^Dv*Px"
+"""A shape for each line, so that colours need not be told apart."""
+
+Period = tuple[datetime, datetime]
+"""The first hour, and the end of the last one."""
+Points = tuple[datetime, float, float, float]
+"""An hour with the value, and what the band around it goes from and to: low, value, high."""
+Line = tuple[Points, ...]
 
 
-def latency(hours: Sequence[Row]) -> str:
+def latency(hours: Sequence[Row], period: Period) -> str:
     """Return how long deliveries took, for each subscriber: its p95, with p50 to p99 around it."""
-
-    def draw(axes: Any) -> None:
-        for name, rows in _by_subscriber(hours).items():
-            measured = [row for row in rows if None not in (row[p] for p in _PERCENTILES)]
-            times = [row["hour"] for row in measured]
-            low, middle, high = ([row[p] / 1000 for row in measured] for p in _PERCENTILES)
-            (line,) = axes.plot(times, middle, marker=".", label=name)
-            axes.fill_between(times, low, high, alpha=0.12, color=line.get_color(), linewidth=0)
-
-    return _plot("latency", "seconds", draw)
+    return _plot("latency", "seconds", hours, period, _latencies)
 
 
-def throughput(hours: Sequence[Row]) -> str:
+def throughput(hours: Sequence[Row], period: Period) -> str:
     """Return how many packages an hour each subscriber imported."""
-    return _lines("throughput", "packages an hour", hours, lambda row: row["delivered"])
+    return _plot("throughput", "packages an hour", hours, period, _values("delivered"))
 
 
-def backlog(hours: Sequence[Row]) -> str:
+def backlog(hours: Sequence[Row], period: Period) -> str:
     """Return how many packages waited for each subscriber when the hour ended."""
-    return _lines("backlog", "packages", hours, lambda row: row["backlog"])
+    return _plot("backlog", "packages", hours, period, _values("backlog"))
 
 
-def blocked(hours: Sequence[Row]) -> str:
+def blocked(hours: Sequence[Row], period: Period) -> str:
     """Return for how many minutes of the hour each subscriber was blocked."""
-    return _lines("blocked", "minutes an hour", hours, lambda row: row["blocked_ms"] / 60_000)
+    return _plot("blocked", "minutes an hour", hours, period, _values("blocked_ms", 1 / 60_000))
 
 
-def _lines(name: str, unit: str, hours: Sequence[Row], value: Callable[[Row], float | None]) -> str:
-    def draw(axes: Any) -> None:
-        for subscriber, rows in _by_subscriber(hours).items():
-            points = [(row["hour"], value(row)) for row in rows]
-            known = [point for point in points if point[1] is not None]
-            axes.plot(
-                [time for time, _ in known], [y for _, y in known], marker=".", label=subscriber
-            )
+def _latencies(rows: Sequence[Row]) -> Iterator[Points]:
+    for row in rows:
+        low, middle, high = (row[percentile] for percentile in _PERCENTILES)
+        if None not in (low, middle, high):
+            yield row["hour"], low / 1000, middle / 1000, high / 1000
 
-    return _plot(name, unit, draw)
+
+def _values(name: str, scale: float = 1) -> Callable[[Sequence[Row]], Iterator[Points]]:
+    def points(rows: Sequence[Row]) -> Iterator[Points]:
+        for row in rows:
+            if row[name] is not None:
+                value = row[name] * scale
+                yield row["hour"], value, value, value
+
+    return points
 
 
 def _by_subscriber(hours: Sequence[Row]) -> Mapping[str, list[Row]]:
@@ -81,8 +91,14 @@ def _shown(name: str) -> str:
     return f" {clean}" if clean.startswith("_") else clean
 
 
-def _plot(name: str, unit: str, draw: Callable[[Any], None]) -> str:
-    """Draw on axes of time; ids in the SVG begin with what `name` hashes to."""
+def _plot(
+    name: str,
+    unit: str,
+    hours: Sequence[Row],
+    period: Period,
+    points: Callable[[Sequence[Row]], Iterator[Points]],
+) -> str:
+    """Draw a line a subscriber over the period; ids in the SVG begin with what `name` hashes to."""
     import matplotlib as mpl
     from matplotlib.figure import Figure
 
@@ -91,13 +107,46 @@ def _plot(name: str, unit: str, draw: Callable[[Any], None]) -> str:
         warnings.simplefilter("ignore")  # about letters that its own font lacks
         figure = Figure(figsize=_SIZE, layout="constrained")
         axes = figure.subplots()
-        draw(axes)
-        axes.set_ylabel(unit)
-        axes.set_ylim(bottom=0)
-        axes.xaxis_date("UTC")
-        axes.legend(loc="center left", bbox_to_anchor=(1, 0.5), frameon=False)
+        lines = {who: tuple(points(rows)) for who, rows in _by_subscriber(hours).items()}
+        for names, line in _equal_ones(lines):
+            _draw(axes, line, names, list(lines).index(names[0]))
+        _scale(axes, unit, period, whole=unit.startswith("packages"))
         file = io.StringIO()
         nothing = dict.fromkeys(("Creator", "Date", "Format", "Type"))
         figure.savefig(file, format="svg", metadata=nothing)
     text = file.getvalue()
     return text[text.index("<svg") :]
+
+
+def _equal_ones(lines: Mapping[str, Line]) -> list[tuple[list[str], Line]]:
+    """Return each line once, with the names of all whose line it is."""
+    names: dict[Line, list[str]] = {}
+    for who, line in lines.items():
+        names.setdefault(line, []).append(who)
+    return [(equal, line) for line, equal in names.items()]
+
+
+def _draw(axes: Any, line: Line, names: Sequence[str], number: int) -> None:
+    """Draw a line with the band around it, marks in the middle of their hours."""
+    more = f" and {len(names) - _TOGETHER} more" if len(names) > _TOGETHER else ""
+    times = [hour + _HALF for hour, *_ in line]
+    low, middle, high = ([point[place] for point in line] for place in (1, 2, 3))
+    look = {"marker": _MARKS[number % len(_MARKS)], "color": f"C{number}"}
+    label = ", ".join(names[:_TOGETHER]) + more
+    axes.plot(times, middle, **look, markersize=5, clip_on=False, label=label)
+    if len(line) == 1:
+        axes.vlines(times, low, high, alpha=0.35, color=look["color"])
+    elif low != high:
+        axes.fill_between(times, low, high, alpha=0.12, color=look["color"], linewidth=0)
+
+
+def _scale(axes: Any, unit: str, period: Period, *, whole: bool) -> None:
+    """Let the axes show the whole period and begin at nothing, with ticks at whole packages."""
+    from matplotlib.ticker import MaxNLocator
+
+    axes.set_ylabel(unit)
+    axes.set_ylim(bottom=0, top=max(axes.get_ylim()[1], 1 if whole else 0.001))
+    axes.yaxis.set_major_locator(MaxNLocator(nbins=5, integer=whole))
+    axes.set_xlim(*period)
+    axes.xaxis_date("UTC")
+    axes.legend(loc="center left", bbox_to_anchor=(1, 0.5), frameon=False)

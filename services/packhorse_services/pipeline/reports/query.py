@@ -1,18 +1,23 @@
 """Queries of reports: which rows, in which order, from where on."""
 
+import base64
+import binascii
+import json
 from collections.abc import Sequence
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import UTC, datetime
+from typing import Any
 
-from packhorse_services.pipeline.queries import RELATION, Value, literal
-from packhorse_services.pipeline.reports.schemas import Report
+from packhorse.runtime.problems import Problem
+from packhorse_services.pipeline.reports.schemas import ReportKind
+from packhorse_services.pipeline.storage.queries import RELATION, Value, literal
 
 _MOST_TEXT = 1000
 """Characters of a text that are shown: texts come from whoever wrote to the journal."""
 
 
 @dataclass(frozen=True, slots=True)
-class Selection:
+class ReportSelection:
     """Which hours, and whose; None stands for everybody's."""
 
     begin: datetime
@@ -20,7 +25,7 @@ class Selection:
     subscriber: str | None = None
     agents: tuple[str, ...] | None = None
 
-    def where(self, report: Report) -> str:
+    def where(self, report: ReportKind) -> str:
         """Return the condition on the report's rows."""
         days = [f"DATE '{time.date().isoformat()}'" for time in (self.begin, self.end)]
         parts = [f"day BETWEEN {days[0]} AND {days[1]}"]  # the tables are partitioned by it
@@ -33,7 +38,7 @@ class Selection:
 
 
 def page(
-    report: Report, selection: Selection, behind: Sequence[Value] | None, most: int
+    report: ReportKind, selection: ReportSelection, behind: Sequence[Value] | None, most: int
 ) -> tuple[str, int]:
     """Return the query of up to `most` rows behind a key, and how many key columns end a row."""
     where = selection.where(report)
@@ -57,7 +62,7 @@ def one_of(column: str, values: Sequence[str]) -> str:
     return f"{column} IN ({', '.join(literal(value) for value in values)})"
 
 
-def _shown(report: Report, column: str) -> str:
+def _shown(report: ReportKind, column: str) -> str:
     is_text = report.row.model_fields[column].annotation is str
     cut = f"left({column}, {_MOST_TEXT}) AS {column}"
     return cut if is_text else f'"{column}"'
@@ -69,3 +74,39 @@ def _behind(key: Sequence[str], values: Sequence[Value]) -> str:
     if len(key) == 1:
         return f"{first} > {value}"
     return f"{first} > {value} OR ({first} = {value} AND ({_behind(key[1:], values[1:])}))"
+
+
+_NUMBERS = frozenset({"hour", "rank"})
+_BOUND = 2**40
+
+
+def write_cursor(values: Sequence[Value]) -> str:
+    """Return the cursor of a page that begins behind the row with this key."""
+    plain = [int(v.timestamp()) if isinstance(v, datetime) else v for v in values]
+    text = json.dumps(plain, separators=(",", ":"), ensure_ascii=False)
+    return base64.urlsafe_b64encode(text.encode()).decode().rstrip("=")
+
+
+def read_cursor(report: ReportKind, cursor: str) -> list[Value]:
+    """Return the key that the page begins behind. Raises `Problem` 422 for no cursor of ours."""
+    try:
+        padded = cursor + "=" * (-len(cursor) % 4)
+        found = json.loads(base64.b64decode(padded, altchars=b"-_", validate=True).decode())
+    except (binascii.Error, ValueError, RecursionError):
+        found = None
+    if not _is_key(report, found):
+        wrong = {"pointer": "query/cursor", "detail": "no cursor of ours; begin without one"}
+        raise Problem(422, detail="the cursor is not one that this service gave", errors=[wrong])
+    return [datetime.fromtimestamp(found[0], UTC), *found[1:]]
+
+
+def _is_key(report: ReportKind, found: Any) -> bool:
+    if not isinstance(found, list) or len(found) != len(report.key):
+        return False
+    return all(map(_fits, report.key, found))
+
+
+def _fits(column: str, value: Any) -> bool:
+    if column in _NUMBERS:
+        return type(value) is int and 0 <= value < _BOUND
+    return isinstance(value, str) and value.isprintable()

@@ -7,18 +7,18 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any, Literal
 
-from packhorse_services.pipeline.queries import Value
 from packhorse_services.pipeline.reports import period, spreadsheet
-from packhorse_services.pipeline.reports.query import Selection, page
-from packhorse_services.pipeline.reports.schemas import Report
+from packhorse_services.pipeline.reports.query import ReportSelection, page
+from packhorse_services.pipeline.reports.schemas import ReportKind
 from packhorse_services.pipeline.reports.source import ReportTables, Row, TableVersion
+from packhorse_services.pipeline.storage.queries import Value
 
 Form = Literal["json", "csv"]
 MOST_ROWS = 10_000
 
 
 @dataclass(frozen=True, slots=True)
-class Page:
+class ReportPage:
     """Rows of a report, and the key of the last one when there are more behind it."""
 
     rows: list[Row]
@@ -26,11 +26,11 @@ class Page:
 
 
 @dataclass(frozen=True, slots=True)
-class Asked:
+class ReportQuery:
     """What a caller wants of a report."""
 
-    report: Report
-    selection: Selection
+    report: ReportKind
+    selection: ReportSelection
     limit: int = 1000
     behind: tuple[Value, ...] | None = None
     form: Form = "json"
@@ -45,23 +45,23 @@ def digest(*parts: str) -> str:
     return hashlib.sha256("\n".join(parts).encode(errors="surrogatepass")).hexdigest()[:32]
 
 
-def version_of(tables: ReportTables, asked: Asked) -> TableVersion | None:
+def version_of(tables: ReportTables, asked: ReportQuery) -> TableVersion | None:
     """Return the version that answers. Raises `TablesAway`, `SchemaChanged`."""
     return tables.latest(asked.report.table, ("day", *asked.report.columns))
 
 
-def read_page(version: TableVersion | None, asked: Asked) -> Page:
+def read_page(version: TableVersion | None, asked: ReportQuery) -> ReportPage:
     """Return a page, an empty one of a table that is not there. Raises `TablesAway`."""
     if version is None:
-        return Page([], None)
+        return ReportPage([], None)
     sql, keys = page(asked.report, asked.selection, asked.behind, asked.limit + 1)
     found = list(version.rows(sql))
     rows, more = found[: asked.limit], len(found) > asked.limit
     last = [rows[-1][f"key_{number}"] for number in range(keys)] if more else None
-    return Page([{name: row[name] for name in asked.report.columns} for row in rows], last)
+    return ReportPage([{name: row[name] for name in asked.report.columns} for row in rows], last)
 
 
-def as_json(asked: Asked, page: Page, following: str | None) -> str:
+def as_json(asked: ReportQuery, page: ReportPage, following: str | None) -> str:
     """Return the page as a JSON document."""
     document = {
         "from": asked.selection.begin,
@@ -72,7 +72,7 @@ def as_json(asked: Asked, page: Page, following: str | None) -> str:
     return json.dumps(document, default=_plain)
 
 
-def as_csv(columns: Sequence[str], page: Page, *, header: bool = True) -> str:
+def as_csv(columns: Sequence[str], page: ReportPage, *, header: bool = True) -> str:
     """Return the page as CSV."""
     return spreadsheet.table(columns, page.rows, header=header)
 

@@ -8,14 +8,13 @@ from urllib.parse import urlencode
 from fastapi import APIRouter, Depends, Header, Query, Request, Response
 
 from packhorse.content.requests import KnownTags, entity_tag
-from packhorse.runtime.auth import Principal, Scope, require
+from packhorse.runtime.auth import Principal, TokenScope, require
 from packhorse.runtime.problems import Problem, documented
 from packhorse.runtime.validation import StrictRoute
 from packhorse_services.pipeline.reports import document, reading, spreadsheet
-from packhorse_services.pipeline.reports.cursor import read_cursor, write_cursor
 from packhorse_services.pipeline.reports.period import WrongPeriod, period, text
-from packhorse_services.pipeline.reports.query import Selection
-from packhorse_services.pipeline.reports.reading import MOST_ROWS, Asked, Form
+from packhorse_services.pipeline.reports.query import ReportSelection, read_cursor, write_cursor
+from packhorse_services.pipeline.reports.reading import MOST_ROWS, Form, ReportQuery
 from packhorse_services.pipeline.reports.schemas import (
     DELIVERY,
     FAILURES,
@@ -24,7 +23,7 @@ from packhorse_services.pipeline.reports.schemas import (
     DeliveryReport,
     FailureReport,
     PublishingReport,
-    Report,
+    ReportKind,
     SlowestReport,
 )
 from packhorse_services.pipeline.reports.source import ReportTables
@@ -33,7 +32,7 @@ router = APIRouter(route_class=StrictRoute, prefix="/reports", tags=["reports"])
 
 _TIME = {"format": "date-time"}
 _POLICY = f"{document.POLICY}; frame-ancestors 'none'"
-Reader = Annotated[Principal, Depends(require(Scope.QUEUES_READ))]
+Reader = Annotated[Principal, Depends(require(TokenScope.QUEUES_READ))]
 Begin = Annotated[
     str | None,
     Query(
@@ -85,14 +84,16 @@ Hours = Annotated[tuple[datetime, datetime], Depends(hours)]
 Agents = Annotated[tuple[str, ...] | None, Depends(agents)]
 
 
-async def lane_selection(hours: Hours, agents: Agents, subscriber: Subscriber = None) -> Selection:
+async def subscription_selection(
+    hours: Hours, agents: Agents, subscriber: Subscriber = None
+) -> ReportSelection:
     """Return what is asked of a report whose rows belong to subscribers."""
-    return Selection(*hours, subscriber, agents)
+    return ReportSelection(*hours, subscriber, agents)
 
 
-async def agent_selection(hours: Hours, agents: Agents) -> Selection:
+async def agent_selection(hours: Hours, agents: Agents) -> ReportSelection:
     """Return what is asked of a report on publisher agents."""
-    return Selection(*hours, None, agents)
+    return ReportSelection(*hours, None, agents)
 
 
 class PageAsked:
@@ -106,14 +107,14 @@ class PageAsked:
             Literal["json", "csv"] | None,
             Query(alias="format", description="Overrules the header Accept"),
         ] = None,
-        accept: Annotated[str, Header(include_in_schema=False)] = "",
+        accept: Annotated[str, Header(max_length=2000, include_in_schema=False)] = "",
     ) -> None:
         self.limit, self.cursor = limit, cursor
         self.form: Form = form or ("csv" if _prefers_csv(accept) else "json")
 
 
-Selected = Annotated[Selection, Depends(lane_selection)]
-SelectedAgents = Annotated[Selection, Depends(agent_selection)]
+Selected = Annotated[ReportSelection, Depends(subscription_selection)]
+SelectedAgents = Annotated[ReportSelection, Depends(agent_selection)]
 AskedPage = Annotated[PageAsked, Depends()]
 
 
@@ -180,11 +181,15 @@ async def get_delivery_document(request: Request, selected: Selected, known: Kno
 
 
 async def _answer(
-    request: Request, report: Report, selected: Selection, page: PageAsked, known: KnownTags
+    request: Request,
+    report: ReportKind,
+    selected: ReportSelection,
+    page: PageAsked,
+    known: KnownTags,
 ) -> Response:
     tables: ReportTables = request.app.state.tables
     behind = tuple(read_cursor(report, page.cursor)) if page.cursor is not None else None
-    asked = Asked(report, selected, page.limit, behind, page.form)
+    asked = ReportQuery(report, selected, page.limit, behind, page.form)
     version = await asyncio.to_thread(reading.version_of, tables, asked)
     digest = asked.tag(version)
     headers = {**_kept(digest), "Vary": "Accept"}
@@ -204,7 +209,7 @@ def _kept(digest: str) -> dict[str, str]:
     return {"ETag": entity_tag(digest), "Cache-Control": "private, no-cache"}
 
 
-def _following(request: Request, asked: Asked, page: reading.Page) -> str | None:
+def _following(request: Request, asked: ReportQuery, page: reading.ReportPage) -> str | None:
     """Return where the report goes on: the same hours, also when they were those until now."""
     if page.last_key is None:
         return None

@@ -6,7 +6,7 @@ from datetime import datetime
 
 from pydantic import BaseModel, Field
 
-from packhorse_services.pipeline import tables
+from packhorse_services.pipeline.storage import tables
 
 
 class DeliveryRow(BaseModel):
@@ -106,7 +106,7 @@ class PublishingReport(_Page):
 
 
 @dataclass(frozen=True, slots=True)
-class Report:
+class ReportKind:
     """One kind of report: its table, its columns, and the columns that order and name its rows."""
 
     name: str
@@ -126,12 +126,12 @@ class Report:
         return "subscriber" in self.row.model_fields
 
 
-_LANE = ("hour", "subscriber", "publisher_agent")
-DELIVERY = Report("delivery", tables.DELIVERY, DeliveryRow, _LANE)
-FAILURES = Report("failures", tables.FAILURES, FailureRow, (*_LANE, "md5(reason)"))
-SLOWEST = Report("slowest", tables.SLOWEST, SlowestRow, (*_LANE, "rank"))
-PUBLISHING = Report("publishing", tables.PUBLISHING, PublishingRow, ("hour", "publisher_agent"))
+_SUBSCRIPTION = ("hour", "subscriber", "publisher_agent")
+DELIVERY = ReportKind("delivery", tables.DELIVERY, DeliveryRow, _SUBSCRIPTION)
+FAILURES = ReportKind("failures", tables.FAILURES, FailureRow, (*_SUBSCRIPTION, "md5(reason)"))
+SLOWEST = ReportKind("slowest", tables.SLOWEST, SlowestRow, (*_SUBSCRIPTION, "rank"))
+PUBLISHING = ReportKind("publishing", tables.PUBLISHING, PublishingRow, ("hour", "publisher_agent"))
 
-REPORTS: Mapping[str, Report] = {
+REPORTS: Mapping[str, ReportKind] = {
     report.name: report for report in (DELIVERY, FAILURES, SLOWEST, PUBLISHING)
 }

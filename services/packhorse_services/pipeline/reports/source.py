@@ -11,8 +11,8 @@ from deltalake.exceptions import DeltaError, TableNotFoundError
 
 from packhorse.errors import Transient
 from packhorse_services.pipeline.errors import SchemaChanged
-from packhorse_services.pipeline.location import Location
-from packhorse_services.pipeline.queries import rows
+from packhorse_services.pipeline.storage.location import Location
+from packhorse_services.pipeline.storage.queries import rows
 
 _PATIENCE = {"connect_timeout": "3s", "timeout": "20s", "max_retries": "2", "retry_timeout": "20s"}
 """A caller waits for the answer; the client's own patience is minutes."""

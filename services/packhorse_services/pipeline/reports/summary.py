@@ -4,13 +4,13 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
 from packhorse_services.pipeline.reports import query
-from packhorse_services.pipeline.reports.query import Selection
+from packhorse_services.pipeline.reports.query import ReportSelection
 from packhorse_services.pipeline.reports.schemas import (
     DELIVERY,
     FAILURES,
     PUBLISHING,
     SLOWEST,
-    Report,
+    ReportKind,
 )
 from packhorse_services.pipeline.reports.source import Row, TableVersion
 
@@ -20,6 +20,9 @@ Versions = Mapping[str, TableVersion | None]
 MOST_LINES = 8
 """Subscribers that a plot shows."""
 MOST_ROWS = 200
+
+_PATH = """(''/[^'']*''|"/[^"]*")"""
+"""A quoted path within a reason: reasons that differ by their paths alone are of one kind."""
 
 _LATENCY = (
     "CAST(sum(latency_p50_ms * CAST({weight} AS double)) / nullif(sum("
@@ -31,10 +34,10 @@ _LATENCY = (
 
 
 @dataclass(frozen=True, slots=True)
-class Summary:
+class ReportSummary:
     """Rows for tables, and `hours` for plots: one for each hour and subscriber shown there."""
 
-    lanes: list[Row]
+    subscriptions: list[Row]
     publishers: list[Row]
     failures: list[Row]
     slowest: list[Row]
@@ -43,34 +46,38 @@ class Summary:
     @property
     def is_empty(self) -> bool:
         """Whether nothing was measured."""
-        return not (self.lanes or self.publishers or self.failures or self.slowest)
+        return not (self.subscriptions or self.publishers or self.failures or self.slowest)
 
 
-def summarise(versions: Versions, selection: Selection) -> Summary:
+def summarise(versions: Versions, selection: ReportSelection) -> ReportSummary:
     """Return the sums. Raises `TablesAway`."""
 
-    def ask(report: Report, columns: list[str], rest: str, chosen: Selection) -> list[Row]:
+    def ask(
+        report: ReportKind, columns: list[str], rest: str, chosen: ReportSelection
+    ) -> list[Row]:
         version = versions[report.name]
         if version is None:
             return []
         return list(version.rows(query.select(columns, chosen.where(report), rest)))
 
-    lanes = ask(DELIVERY, _LANE, _by("subscriber, publisher_agent", "delivered"), selection)
+    subscriptions = ask(
+        DELIVERY, _SUBSCRIPTION, _by("subscriber, publisher_agent", "delivered"), selection
+    )
     of_agents = replace(selection, subscriber=None)
-    return Summary(
-        lanes=lanes,
+    return ReportSummary(
+        subscriptions=subscriptions,
         publishers=ask(PUBLISHING, _PUBLISHER, _by("publisher_agent", "packages"), of_agents),
         failures=ask(
-            FAILURES, _FAILURE, _by("subscriber, publisher_agent, reason", "count"), selection
+            FAILURES, _FAILURE, _by("subscriber, publisher_agent, kind", "count"), selection
         ),
         slowest=ask(
             SLOWEST, _SLOWEST, f"ORDER BY latency_ms DESC, hour, path LIMIT {MOST_ROWS}", selection
         ),
-        hours=ask(DELIVERY, _HOUR, _hours_of(lanes), selection),
+        hours=ask(DELIVERY, _HOUR, _hours_of(subscriptions), selection),
     )
 
 
-_LANE = [
+_SUBSCRIPTION = [
     "subscriber",
     "publisher_agent",
     "sum(delivered) AS delivered",
@@ -96,7 +103,9 @@ _PUBLISHER = [
 _FAILURE = [
     "subscriber",
     "publisher_agent",
-    "left(reason, 500) AS reason",
+    rf"regexp_replace(left(reason, 500), '{_PATH}', '…', 'g') AS kind",
+    "count(DISTINCT reason) AS reasons",
+    "min(left(reason, 500)) AS reason",
     'sum("count") AS "count"',
 ]
 _SLOWEST = [
@@ -125,8 +134,8 @@ def _by(key: str, weight: str) -> str:
     return f'GROUP BY {key} ORDER BY "{weight}" DESC, {key} LIMIT {MOST_ROWS}'
 
 
-def _hours_of(lanes: list[Row]) -> str:
+def _hours_of(subscriptions: list[Row]) -> str:
     """Return the rest of the query for the hours of the subscribers with most deliveries."""
-    names = list(dict.fromkeys(row["subscriber"] for row in lanes))[:MOST_LINES]
+    names = list(dict.fromkeys(row["subscriber"] for row in subscriptions))[:MOST_LINES]
     chosen = query.one_of("subscriber", names)
     return f"AND {chosen} GROUP BY hour, subscriber ORDER BY subscriber, hour"

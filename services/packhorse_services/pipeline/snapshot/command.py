@@ -7,8 +7,8 @@ import typer
 
 from packhorse.runtime.configuration import loaded
 from packhorse_services.pipeline.errors import TaskRefused
-from packhorse_services.pipeline.presence import archive_at
 from packhorse_services.pipeline.settings import Settings
+from packhorse_services.pipeline.storage.archive_location import archive_at
 
 if TYPE_CHECKING:
     from packhorse_services.pipeline.snapshot.task import Made
@@ -44,10 +44,10 @@ def snapshot(
     settings = loaded(Settings)
     blobs_url = require_blobs(settings)
     location = archive_at(settings.tables_url, only_read=True)
-    from packhorse_services.pipeline.session import running_spark
-    from packhorse_services.pipeline.snapshot.task import Request, make_snapshot
+    from packhorse_services.pipeline.engine.session import running_spark
+    from packhorse_services.pipeline.snapshot.task import SnapshotRequest, make_snapshot
 
-    request = Request(
+    request = SnapshotRequest(
         offset, tuple(sorted(set(agent or ()))), subscriber, tuple(leave_out or ()), keep
     )
     with running_spark(settings, location, "snapshot") as spark:

@@ -3,7 +3,7 @@
 import logging
 
 from packhorse.blobs.api import BlobStore
-from packhorse.snapshots.snapshot import MANIFESTS, Snapshot
+from packhorse.snapshots.snapshot import MANIFESTS, ContentSnapshot
 from packhorse.snapshots.store import all_of, remove
 
 logger = logging.getLogger(__name__)
@@ -32,7 +32,7 @@ def remove_leftovers(blobs: BlobStore, older_than_ms: int = LEFTOVER_MS) -> int:
     return removed
 
 
-def without_lost(blobs: BlobStore) -> list[Snapshot]:
+def without_lost(blobs: BlobStore) -> list[ContentSnapshot]:
     """Return the snapshots, newest first; one whose parts are not all there is removed.
 
     Nobody can load it, and who finds it would not make it again.
@@ -48,7 +48,7 @@ def without_lost(blobs: BlobStore) -> list[Snapshot]:
     return found
 
 
-def prune(blobs: BlobStore, made: Snapshot, keep: int) -> list[Snapshot]:
+def prune(blobs: BlobStore, made: ContentSnapshot, keep: int) -> list[ContentSnapshot]:
     """Remove all but the newest `keep` snapshots of the same agents and subscriber as `made`.
 
     `made` itself stays. Those of another journal are older than all of this one.

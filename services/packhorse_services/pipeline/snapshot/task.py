@@ -8,19 +8,29 @@ from pyspark.sql import DataFrame, SparkSession
 
 from packhorse.blobs.api import BlobStore
 from packhorse.blobs.open import open_blobs
-from packhorse.snapshots.snapshot import AppliedSequence, Snapshot, Told, left_out, new_id
+from packhorse.snapshots.snapshot import (
+    AppliedSequence,
+    ContentSnapshot,
+    ReportedState,
+    left_out,
+    new_id,
+)
 from packhorse.snapshots.store import publish
+from packhorse_services.pipeline.engine.spark_errors import translated
 from packhorse_services.pipeline.errors import TaskRefused
-from packhorse_services.pipeline.failures import translated
 from packhorse_services.pipeline.history.beginning import Beginning
-from packhorse_services.pipeline.history.binaries import missing_binaries
-from packhorse_services.pipeline.history.content import Choice, Content, content_at
+from packhorse_services.pipeline.history.content import (
+    Choice,
+    ContentHistory,
+    content_at,
+    missing_binaries,
+)
 from packhorse_services.pipeline.history.read import numbers_up_to
-from packhorse_services.pipeline.history.target import Target, target
-from packhorse_services.pipeline.location import Location
-from packhorse_services.pipeline.snapshot.hearing import heard, require_heard_of
+from packhorse_services.pipeline.history.target import HistoryTarget, target
 from packhorse_services.pipeline.snapshot.housekeeping import prune, remove_leftovers, without_lost
+from packhorse_services.pipeline.snapshot.reported_state import heard, require_heard_of
 from packhorse_services.pipeline.snapshot.writing import PART_CHARACTERS, write_parts
+from packhorse_services.pipeline.storage.location import Location
 
 logger = logging.getLogger(__name__)
 
@@ -28,7 +38,7 @@ _TOLD = 20
 
 
 @dataclass(frozen=True, slots=True)
-class Request:
+class SnapshotRequest:
     """What the snapshot is to be of."""
 
     offset: int | None = None
@@ -46,17 +56,17 @@ class Request:
 class Made:
     """What a run has done."""
 
-    snapshot: Snapshot
+    snapshot: ContentSnapshot
     is_new: bool
     """False when the same snapshot was there already."""
-    base: Snapshot | None = None
+    base: ContentSnapshot | None = None
     pruned: int = 0
     leftovers: int = 0
     """Parts removed that runs had left which were killed."""
 
 
 def make_snapshot(
-    spark: SparkSession, location: Location, blobs_url: str, request: Request
+    spark: SparkSession, location: Location, blobs_url: str, request: SnapshotRequest
 ) -> Made:
     """Make the snapshot, and then tidy up. Killed anywhere, it may be run again.
 
@@ -79,7 +89,7 @@ class _Run:
     location: Location
     blobs_url: str
     blobs: BlobStore
-    request: Request
+    request: SnapshotRequest
 
     def run(self) -> Made:
         wanted = self.request
@@ -107,11 +117,15 @@ class _Run:
         return Made(made, is_new=True, base=begin.base)
 
     def _written(
-        self, content: Content, point: Target, begin: Beginning, told: tuple[Told, ...]
-    ) -> Snapshot:
+        self,
+        content: ContentHistory,
+        point: HistoryTarget,
+        begin: Beginning,
+        told: tuple[ReportedState, ...],
+    ) -> ContentSnapshot:
         snapshot_id = new_id()
         parts = write_parts(content, snapshot_id, self.blobs_url, self.request.part_characters)
-        return Snapshot(
+        return ContentSnapshot(
             id=snapshot_id,
             made_ms=self.blobs.now_ms(),
             journal_id=point.journal_id,
@@ -138,7 +152,9 @@ def _require_binaries(content: DataFrame, blobs_url: str) -> None:
         )
 
 
-def _same(snapshots: Iterable[Snapshot], point: Target, request: Request) -> Snapshot | None:
+def _same(
+    snapshots: Iterable[ContentSnapshot], point: HistoryTarget, request: SnapshotRequest
+) -> ContentSnapshot | None:
     """Return the snapshot of this content if there is one, never one for a subscriber."""
     if request.subscriber:
         return None
@@ -156,7 +172,7 @@ def _same(snapshots: Iterable[Snapshot], point: Target, request: Request) -> Sna
 
 
 def _sequences(
-    spark: SparkSession, location: Location, point: Target, begin: Beginning
+    spark: SparkSession, location: Location, point: HistoryTarget, begin: Beginning
 ) -> tuple[AppliedSequence, ...]:
     """Return the highest number of each producer up to the target, the base's among them (R27)."""
     earlier = begin.base.sequences if begin.base else ()

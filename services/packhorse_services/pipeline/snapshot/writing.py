@@ -13,8 +13,7 @@ from packhorse.content.rows import node_of
 from packhorse.snapshots.parts import write_part
 from packhorse.snapshots.snapshot import MAX_PARTS, Part, part_key
 from packhorse_services.pipeline.errors import TaskRefused
-from packhorse_services.pipeline.history.content import Content
-from packhorse_services.pipeline.history.order import PARTITION_CHARACTERS
+from packhorse_services.pipeline.history.content import PARTITION_CHARACTERS, ContentHistory
 
 PART_CHARACTERS = PARTITION_CHARACTERS
 """What a part holds about; a subscriber reads one after the other, in constant memory."""
@@ -35,7 +34,10 @@ _DDL = (
 
 
 def write_parts(
-    content: Content, snapshot_id: str, blobs_url: str, part_characters: int = PART_CHARACTERS
+    content: ContentHistory,
+    snapshot_id: str,
+    blobs_url: str,
+    part_characters: int = PART_CHARACTERS,
 ) -> list[Part]:
     """Store the content as parts, and return them in path order.
 

@@ -6,11 +6,13 @@ from dataclasses import dataclass
 
 from packhorse.blobs.api import BlobMissing, BlobStore, StoredBlob
 from packhorse.blobs.open import open_blobs
+from packhorse.content.node import Node
 from packhorse.errors import PackhorseError, Permanent
-from packhorse.packages.limits import PackageRefused
-from packhorse.packages.stored import stored_nodes
+from packhorse.packages.compression import decompress_up_to
+from packhorse.packages.format import read_nodes
+from packhorse.packages.limits import LIMITS, PackageRefused
 from packhorse_services.pipeline.errors import TaskRefused
-from packhorse_services.pipeline.sweep.work import Found, Kind, once, references
+from packhorse_services.pipeline.sweep.work import FindingKind, Found, once, references
 
 Shards = Sequence[str]
 PACKAGES, PARTS = "packages", "snapshots"
@@ -58,7 +60,7 @@ class StoredBodies:
 
     def _inside(self, key: str, blobs: BlobStore) -> Iterator[Found]:
         try:
-            for node in stored_nodes(key, blobs):
+            for node in _nodes(key, blobs):
                 yield from references(node.binaries)
         except BlobMissing:
             if blobs.head(key) is not None:
@@ -69,9 +71,18 @@ class StoredBodies:
                 raise TaskRefused(
                     f"{key} can't be read, so nobody knows what it needs: {error}"
                 ) from error
-            yield Found(Kind.UNREADABLE, key)
+            yield Found(FindingKind.UNREADABLE, key)
         else:
-            yield Found(Kind.READ, key)
+            yield Found(FindingKind.READ, key)
+
+
+def _nodes(key: str, blobs: BlobStore) -> Iterator[Node]:
+    """Yield the nodes of a blob of which only the key is known, in constant memory.
+
+    The format is verified to its end; a digest is not, since nobody has said one. Who imports
+    nodes uses `packages.body` or `snapshots.part`.
+    """
+    yield from read_nodes(decompress_up_to(blobs.get(key), LIMITS.content_bytes), LIMITS)
 
 
 def _is_none(error: PackhorseError) -> bool:

@@ -11,11 +11,11 @@ from pyspark.sql import SparkSession
 
 from packhorse.runtime.configuration import loaded
 from packhorse_services.pipeline.errors import TaskRefused
-from packhorse_services.pipeline.location import Location
 from packhorse_services.pipeline.settings import Settings
+from packhorse_services.pipeline.storage.location import Location
 from packhorse_services.pipeline.sweep import marking, sweeping
 from packhorse_services.pipeline.sweep.marking import HOUR_MS
-from packhorse_services.pipeline.sweep.report import Summary, Totals
+from packhorse_services.pipeline.sweep.report import MarkSummary, Totals
 from packhorse_services.pipeline.sweep.stores import Stores, stores_of
 
 JsonOption = Annotated[bool, typer.Option("--json", help="Print the result as one line of JSON.")]
@@ -69,7 +69,7 @@ def sweep_command(
     if _MARK_ID.fullmatch(mark_id) is None:
         raise TaskRefused(f"{mark_id[:80]!r} is no id of a mark")
     settings = loaded(Settings)
-    patience = sweeping.Patience(round(after_minutes * 60_000), round(max_age_hours * HOUR_MS))
+    patience = sweeping.SweepTimes(round(after_minutes * 60_000), round(max_age_hours * HOUR_MS))
     with stores_of(settings) as stores:
         _tell_unheard_of(stores, gone)
         with _session(settings, "sweep") as (spark, location):
@@ -99,7 +99,7 @@ def _tell_unheard_of(stores: Stores, gone: list[str] | None) -> None:
 
 @contextmanager
 def _session(settings: Settings, name: str) -> Iterator[tuple[SparkSession, Location]]:
-    from packhorse_services.pipeline.session import running_spark
+    from packhorse_services.pipeline.engine.session import running_spark
 
     location = Location.parse(settings.tables_url)
     with running_spark(settings, location, name) as spark:
@@ -110,7 +110,7 @@ def _parts(spark: SparkSession) -> int:
     return spark.sparkContext.defaultParallelism * 4
 
 
-def _tell(summary: Summary, what: str, totals: Totals, *, as_json: bool) -> None:
+def _tell(summary: MarkSummary, what: str, totals: Totals, *, as_json: bool) -> None:
     if as_json:
         shown = {"binaries": totals.binaries, "packages": totals.packages}
         counts = {kind: {"count": one.count, "bytes": one.bytes} for kind, one in shown.items()}

@@ -9,29 +9,21 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
-import psycopg
-
 from packhorse.blobs.open import open_blobs
+from packhorse.bookkeeping import outbox_view, stored_packages
+from packhorse.content import scan
 from packhorse.content.rows import parse_binaries
 from packhorse.db.metadata import BOOKKEEPER, EXPORTER
 from packhorse.db.roles import act_as
 from packhorse.errors import PackhorseError
-from packhorse.wire.messages import PackageMessage
-from packhorse.wire.package_codec import decode_package
-from packhorse.wire.record import type_headers
+from packhorse.wire.package_codec import decode_stored_package
+from packhorse_services.pipeline.engine.databases import export_snapshot, reading
 from packhorse_services.pipeline.errors import TaskRefused
-from packhorse_services.pipeline.repositories import export_snapshot, reading
 from packhorse_services.pipeline.sweep.log_scan import of_package
-from packhorse_services.pipeline.sweep.work import Found, Kind, evenly, once, references
+from packhorse_services.pipeline.sweep.work import FindingKind, Found, evenly, once, references
 
-_FETCH = 2_000
 _BLOCKS = 1_000
 _LAST_BLOCK = 2**32 - 2
-
-_NODES = """
-    SELECT path, binaries::text FROM content.node
-    WHERE ctid >= %s::tid AND ctid < %s::tid AND binaries <> '{}'
-"""
 
 
 @dataclass(frozen=True)
@@ -46,7 +38,8 @@ class NodeScan:
         """Yield what the nodes refer to."""
         with reading(self.database_url, self.name, self.snapshot) as connection:
             act_as(connection, EXPORTER)
-            yield from once(_of_nodes(_rows(connection, _NODES, *_tids(piece)), self.name))
+            rows = scan.binaries_in_blocks(connection, *piece)
+            yield from once(_of_nodes(rows, self.name))
 
 
 @dataclass(frozen=True)
@@ -62,11 +55,10 @@ class OutboxScan:
         try:
             with reading(self.database_url, "the author") as connection:
                 act_as(connection, BOOKKEEPER)
-                for (key,) in _rows(connection, "SELECT key FROM bookkeeping.stored_package"):
-                    yield Found(Kind.NAME, key)
-                waiting = "SELECT value FROM bookkeeping.outbox WHERE log_offset IS NULL"
-                for (value,) in _rows(connection, waiting):
-                    message = decode_package(type_headers(PackageMessage), value)
+                for key in stored_packages.keys(connection):
+                    yield Found(FindingKind.NAME, key)
+                for value in outbox_view.waiting(connection):
+                    message = decode_stored_package(value)
                     yield from once(of_package(message, blobs))
         finally:
             blobs.close()
@@ -76,10 +68,8 @@ class OutboxScan:
 def shared_snapshot(database_url: str, name: str) -> Iterator[tuple[str, int]]:
     """Keep one state of a database readable; gives its id and how many blocks nodes take."""
     with reading(database_url, name) as connection:
-        row: Any = connection.execute(
-            "SELECT pg_relation_size('content.node') / current_setting('block_size')::int"
-        ).fetchone()
-        yield export_snapshot(connection), row[0]
+        blocks = scan.count_blocks(connection)
+        yield export_snapshot(connection), blocks
 
 
 def block_ranges(blocks: int, parts: int) -> list[tuple[int, int]]:
@@ -88,20 +78,9 @@ def block_ranges(blocks: int, parts: int) -> list[tuple[int, int]]:
     return [*ranges[:-1], (ranges[-1][0], _LAST_BLOCK)]
 
 
-def _rows(connection: psycopg.Connection, query: str, *given: str) -> Iterator[tuple[Any, ...]]:
-    with connection.cursor(name="packhorse_mark") as cursor:
-        cursor.execute(query.encode(), given)
-        while rows := cursor.fetchmany(_FETCH):
-            yield from rows
-
-
-def _of_nodes(rows: Iterator[tuple[Any, ...]], name: str) -> Iterator[Found]:
+def _of_nodes(rows: Iterator[tuple[str, str]], name: str) -> Iterator[Found]:
     for path, binaries in rows:
         try:
             yield from references(parse_binaries(binaries))
         except PackhorseError as error:
             raise TaskRefused(f"the node {path!r} of {name} can't be read: {error}") from error
-
-
-def _tids(piece: tuple[int, int]) -> tuple[str, str]:
-    return f"({piece[0]},0)", f"({piece[1]},0)"

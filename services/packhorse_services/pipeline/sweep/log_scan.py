@@ -1,6 +1,5 @@
 """The log as a source: the packages in a range of offsets."""
 
-import time
 from collections.abc import Iterator, Sequence
 from contextlib import closing
 from dataclasses import dataclass
@@ -8,16 +7,16 @@ from dataclasses import dataclass
 from packhorse.blobs.api import BlobStore, package_key
 from packhorse.blobs.open import open_blobs
 from packhorse.errors import PackhorseError
-from packhorse.messaging.api import JournalUnavailable, OffsetOutOfRange, Reader, Record
+from packhorse.messaging.api import Reader, Record
 from packhorse.messaging.open import open_journal
+from packhorse.messaging.reading import LogCut, read_to
 from packhorse.packages.body import unpack
 from packhorse.packages.limits import PACKAGE_TYPE, PART_TYPE, PackageRefused
 from packhorse.wire.messages import PackageMessage
 from packhorse.wire.package_codec import decode_package
 from packhorse_services.pipeline.errors import TaskFailed, TaskRefused
-from packhorse_services.pipeline.sweep.work import Found, Kind, once, references
+from packhorse_services.pipeline.sweep.work import FindingKind, Found, once, references
 
-_POLL_S = 0.5
 _PATIENCE_S = 60.0
 
 
@@ -49,8 +48,8 @@ def of_package(message: PackageMessage, blobs: BlobStore) -> Iterator[Found]:
         raise PackageRefused(f"unknown package type {message.package_type[:80]!r}")
     body = message.body
     if body is not None and body.inline is None:
-        yield Found(Kind.NAME, package_key(message.entry.package_id))
-        yield Found(Kind.IN_LOG, package_key(message.entry.package_id))
+        yield Found(FindingKind.NAME, package_key(message.entry.package_id))
+        yield Found(FindingKind.IN_LOG, package_key(message.entry.package_id))
         return
     for node in unpack(message, blobs):
         yield from references(node.binaries)
@@ -70,15 +69,7 @@ def _of_records(records: Sequence[Record], end: int, blobs: BlobStore) -> Iterat
 
 
 def _batches(reader: Reader, end: int) -> Iterator[Sequence[Record]]:
-    patience = time.monotonic() + _PATIENCE_S
-    while reader.position() < end:
-        try:
-            records = reader.poll(_POLL_S)
-        except OffsetOutOfRange as error:
-            raise TaskFailed("the log was cut while it was read; make a new mark") from error
-        now = time.monotonic()
-        if records:
-            patience = now + _PATIENCE_S
-            yield records
-        elif now > patience:
-            raise JournalUnavailable("the journal's end was not reached in time; try again later")
+    try:
+        yield from read_to(reader, end, patience_s=_PATIENCE_S)
+    except LogCut as error:
+        raise TaskFailed("the log was cut while it was read; make a new mark") from error

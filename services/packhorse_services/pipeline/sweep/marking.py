@@ -27,9 +27,9 @@ from packhorse_services.pipeline.sweep.database_scans import (
     shared_snapshot,
 )
 from packhorse_services.pipeline.sweep.log_scan import LogScan
-from packhorse_services.pipeline.sweep.report import Report, State, Summary
+from packhorse_services.pipeline.sweep.report import MarkReport, MarkState, MarkSummary
 from packhorse_services.pipeline.sweep.stores import Stores
-from packhorse_services.pipeline.sweep.work import Scan, Source, evenly
+from packhorse_services.pipeline.sweep.work import ReferenceSource, Scan, evenly
 
 HOUR_MS = 3600 * 1000
 MARK = "mark"
@@ -42,23 +42,23 @@ def new_mark_id(now_ms: int) -> str:
 
 
 def mark(
-    report: Report,
+    report: MarkReport,
     stores: Stores,
     mark_id: str,
     *,
     gone: Collection[str] = (),
     safety_age_ms: int = 24 * HOUR_MS,
     parts: int = 8,
-) -> Summary:
+) -> MarkSummary:
     """Find what nobody refers to and write it down; COMPLETE comes last.
 
     Raises, and leaves the mark FAILED, when any source can't be read: an error never means that
-    nothing is referred to (C3).
+    nothing is referred to.
     """
     stores.check_subscribers(gone)
-    summary = Summary(
+    summary = MarkSummary(
         mark_id,
-        State.RUNNING,
+        MarkState.RUNNING,
         started_ms=stores.now_ms(),
         safety_age_ms=safety_age_ms,
         journal_id=stores.journal.identity(stores.topic),
@@ -75,16 +75,16 @@ def mark(
     return summary
 
 
-def _found(report: Report, stores: Stores, summary: Summary, parts: int) -> Summary:
+def _found(report: MarkReport, stores: Stores, summary: MarkSummary, parts: int) -> MarkSummary:
     before_ms = stores.blobs.now_ms() - summary.safety_age_ms
     listed = report.list_blobs(BlobListing(stores.blobs_url), shard_groups(parts))
-    bounds = Round(MARK, report, stores, summary.journal_id, parts).read(None)
+    bounds = MarkRound(MARK, report, stores, summary.journal_id, parts).read(None)
     unused = report.choose_candidates(MARK, before_ms)
     unreadable, examples = report.unreadable(MARK)
     report.end([MARK])
     return replace(
         summary,
-        state=State.COMPLETE,
+        state=MarkState.COMPLETE,
         ended_ms=stores.now_ms(),
         oldest_offset=bounds.oldest,
         next_offset=bounds.next,
@@ -96,11 +96,11 @@ def _found(report: Report, stores: Stores, summary: Summary, parts: int) -> Summ
 
 
 @dataclass(frozen=True)
-class Round:
+class MarkRound:
     """One look at everything that may refer to blobs."""
 
     name: str
-    report: Report
+    report: MarkReport
     stores: Stores
     journal_id: str
     parts: int
@@ -142,7 +142,7 @@ class Round:
             self._source(name, scan, block_ranges(blocks, self.parts))
 
     def _source(self, name: str, scan: Scan, pieces: Sequence[Any]) -> None:
-        self.report.read(self.name, Source(name, scan, pieces))
+        self.report.read(self.name, ReferenceSource(name, scan, pieces))
 
     def _check_bodies(self) -> None:
         unread = self.report.body_not_read(self.name)

@@ -6,10 +6,10 @@ from enum import StrEnum
 from typing import Any, Protocol
 
 from packhorse.blobs.api import StoredBlob
-from packhorse_services.pipeline.sweep.work import Source
+from packhorse_services.pipeline.sweep.work import ReferenceSource
 
 
-class State(StrEnum):
+class MarkState(StrEnum):
     """How far a mark has come."""
 
     RUNNING = "RUNNING"
@@ -19,7 +19,7 @@ class State(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class Total:
+class BlobTotal:
     """How many blobs, and their bytes."""
 
     count: int = 0
@@ -30,8 +30,8 @@ class Total:
 class Totals:
     """Blobs of both kinds that may go."""
 
-    binaries: Total = Total()
-    packages: Total = Total()
+    binaries: BlobTotal = BlobTotal()
+    packages: BlobTotal = BlobTotal()
 
     @property
     def count(self) -> int:
@@ -40,7 +40,7 @@ class Totals:
 
 
 @dataclass(frozen=True, slots=True)
-class Removal:
+class SweepRemoval:
     """What became of one blob that was to go; `removed` false: it was renewed, and stays."""
 
     key: str
@@ -49,11 +49,11 @@ class Removal:
 
 
 @dataclass(frozen=True, slots=True)
-class Summary:
+class MarkSummary:
     """A mark. Times are milliseconds of the author's database, ages are by the store's clock."""
 
     id: str
-    state: State
+    state: MarkState
     started_ms: int
     safety_age_ms: int
     ended_ms: int = 0
@@ -71,37 +71,37 @@ class Summary:
     """Some of them."""
     error: str = ""
 
-    def failed(self, error: str) -> "Summary":
+    def failed(self, error: str) -> "MarkSummary":
         """Return the mark that ended so."""
-        return replace(self, state=State.FAILED, error=error[:400])
+        return replace(self, state=MarkState.FAILED, error=error[:400])
 
     def as_json(self) -> dict[str, Any]:
         """Return it as `--json` shows it."""
         return {**asdict(self), "state": self.state.value, **_lists(self)}
 
 
-def _lists(summary: Summary) -> dict[str, list[str]]:
+def _lists(summary: MarkSummary) -> dict[str, list[str]]:
     return {name: list(getattr(summary, name)) for name in ("subscribers", "unreadable_keys")}
 
 
 List = Callable[[Sequence[str]], Iterator[StoredBlob]]
 """Lists the blobs of a group of shards. Runs on executors."""
 
-Remove = Callable[[Iterator[StoredBlob]], Iterator[Removal]]
+Remove = Callable[[Iterator[StoredBlob]], Iterator[SweepRemoval]]
 """Removes what was not renewed. Runs on executors."""
 
 
-class Report(Protocol):
+class MarkReport(Protocol):
     """Where a mark's findings are; nothing that grows with the store is ever on the driver.
 
     References of the mark's scan and of the sweep's are kept apart, as rounds.
     """
 
-    def state(self) -> Summary | None:
+    def state(self) -> MarkSummary | None:
         """Return how far the mark has come; None when nobody began it."""
         ...
 
-    def note(self, summary: Summary) -> None:
+    def note(self, summary: MarkSummary) -> None:
         """Write down how far the mark has come; the last word counts."""
         ...
 
@@ -113,7 +113,7 @@ class Report(Protocol):
         """Forget what an earlier try of this round has found."""
         ...
 
-    def read(self, round_name: str, source: Source) -> None:
+    def read(self, round_name: str, source: ReferenceSource) -> None:
         """Read a source, now, and write down what it refers to."""
         ...
 

@@ -9,17 +9,17 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as f
 
 from packhorse.blobs.api import StoredBlob
-from packhorse_services.pipeline.failures import translated
-from packhorse_services.pipeline.location import Location
-from packhorse_services.pipeline.sweep.decisions import (
-    doomed,
-    never_read,
-    totals,
-    unreadable,
-    unused,
+from packhorse_services.pipeline.engine.spark_errors import translated
+from packhorse_services.pipeline.storage.location import Location
+from packhorse_services.pipeline.sweep.report import (
+    BlobTotal,
+    List,
+    MarkState,
+    MarkSummary,
+    Remove,
+    Totals,
 )
-from packhorse_services.pipeline.sweep.report import List, Remove, State, Summary, Total, Totals
-from packhorse_services.pipeline.sweep.work import Source
+from packhorse_services.pipeline.sweep.work import FindingKind, ReferenceSource
 
 _BLOBS = "key string, length long, modified_ms long"
 _FOUND = "source string, kind string, key string"
@@ -37,7 +37,7 @@ class SparkReport:
     def __init__(self, spark: SparkSession, location: Location, mark_id: str) -> None:
         self._spark, self._location, self._mark_id = spark, location, mark_id
 
-    def state(self) -> Summary | None:
+    def state(self) -> MarkSummary | None:
         """Read the last summary."""
         with translated("sweep"):
             if not self._exists("summary"):
@@ -45,7 +45,7 @@ class SparkReport:
             row = self._table("summary").orderBy(f.desc("at")).first()
         return None if row is None else _summary(json.loads(row["summary"]))
 
-    def note(self, summary: Summary) -> None:
+    def note(self, summary: MarkSummary) -> None:
         """Append a summary."""
         with translated("mark"):
             row = (summary.state.value, json.dumps(summary.as_json()))
@@ -68,7 +68,7 @@ class SparkReport:
         with translated(round_name):
             self._forget(f"references/{round_name}")
 
-    def read(self, round_name: str, source: Source) -> None:
+    def read(self, round_name: str, source: ReferenceSource) -> None:
         """Append what one source refers to."""
         scan, name = source.scan, source.name
 
@@ -206,15 +206,52 @@ def _record_batch(rows: list[tuple[Any, ...]], names: list[str]) -> pa.RecordBat
 
 
 def _totals(frame: DataFrame) -> Totals:
-    found = {row["kind"]: Total(row["count"], row["bytes"]) for row in frame.collect()}
-    return Totals(found.get("binaries", Total()), found.get("packages", Total()))
+    found = {row["kind"]: BlobTotal(row["count"], row["bytes"]) for row in frame.collect()}
+    return Totals(found.get("binaries", BlobTotal()), found.get("packages", BlobTotal()))
 
 
-def _summary(stored: dict[str, Any]) -> Summary:
+def _summary(stored: dict[str, Any]) -> MarkSummary:
     counts = {
-        name: Totals(*(Total(**stored[name][kind]) for kind in ("binaries", "packages")))
+        name: Totals(*(BlobTotal(**stored[name][kind]) for kind in ("binaries", "packages")))
         for name in ("listed", "unused", "swept")
     }
     names = ("subscribers", "unreadable_keys")
     lists = {name: tuple(stored.get(name, ())) for name in names}  # older marks lack the second
-    return Summary(**{**stored, **lists, "state": State(stored["state"]), **counts})
+    return MarkSummary(**{**stored, **lists, "state": MarkState(stored["state"]), **counts})
+
+
+_KEEPING = (FindingKind.REFERENCE.value, FindingKind.NAME.value, FindingKind.UNREADABLE.value)
+
+
+def unused(blobs: DataFrame, found: DataFrame, before_ms: int) -> DataFrame:
+    """Return the `blobs` that are older than a time and that no row of `found` keeps."""
+    return blobs.where(f.col("modified_ms") <= before_ms).join(_kept(found), "key", "left_anti")
+
+
+def doomed(candidates: DataFrame, found: DataFrame, removals: DataFrame) -> DataFrame:
+    """Return the candidates that `found` keeps not either, and that are not gone already."""
+    gone = removals.where("removed").select("key")
+    return candidates.join(_kept(found), "key", "left_anti").join(gone, "key", "left_anti")
+
+
+def never_read(found: DataFrame) -> DataFrame:
+    """Return the keys of bodies that the log has and that nobody could read."""
+    of_log = found.where(f.col("kind") == FindingKind.IN_LOG.value).select("key").distinct()
+    read = found.where(f.col("kind") == FindingKind.READ.value).select("key")
+    return of_log.join(read, "key", "left_anti")
+
+
+def unreadable(found: DataFrame) -> DataFrame:
+    """Return the keys of what is no stored body, each once."""
+    return found.where(f.col("kind") == FindingKind.UNREADABLE.value).select("key").distinct()
+
+
+def totals(blobs: DataFrame) -> DataFrame:
+    """Return `kind`, `count` and `bytes`, a row for each kind of blob."""
+    return blobs.groupBy(f.substring_index("key", "/", 1).alias("kind")).agg(
+        f.count("*").alias("count"), f.sum("length").alias("bytes")
+    )
+
+
+def _kept(found: DataFrame) -> DataFrame:
+    return found.where(f.col("kind").isin(*_KEEPING)).select("key").distinct()

@@ -8,12 +8,13 @@ from typing import Any
 from psycopg import Connection
 
 from packhorse.blobs.api import BlobStore
+from packhorse.bookkeeping import subscriber_rows
 from packhorse.db.metadata import BOOKKEEPER
 from packhorse.db.roles import act_as
 from packhorse.messaging.api import Journal
 from packhorse.wire.topics import Topics
+from packhorse_services.pipeline.engine.databases import reading
 from packhorse_services.pipeline.errors import NotYet, TaskRefused
-from packhorse_services.pipeline.repositories import reading
 from packhorse_services.pipeline.settings import Settings
 
 MAX_SKEW_MS = 10 * 60_000
@@ -34,7 +35,7 @@ class Stores:
     def now_ms(self) -> int:
         """Return the author's database's time, to which the blob store's must be near (R28).
 
-        Raises `TaskRefused` when one of them has jumped: no age is certain then (C5).
+        Raises `TaskRefused` when one of them has jumped: no age is certain then.
         """
         before, store, after = self._clocks()
         if not before - MAX_SKEW_MS <= store <= after + MAX_SKEW_MS:
@@ -51,34 +52,27 @@ class Stores:
         """
         with reading(self.author_url, "the author") as connection:
             act_as(connection, BOOKKEEPER)
-            alive = connection.execute(_ALIVE, ([*gone], _ALIVE_S)).fetchone()
-            rows = connection.execute(
-                "SELECT DISTINCT subscriber FROM bookkeeping.known_subscriber "
-                "WHERE NOT subscriber = ANY(%s) ORDER BY subscriber LIMIT 5",
-                ([*self.subscriber_urls, *gone],),
-            ).fetchall()
-        if alive:
+            alive = subscriber_rows.seen_since(connection, gone, _ALIVE_S)
+            read = [*self.subscriber_urls, *gone]
+            unread = subscriber_rows.names_but(connection, read, _NAMED)
+        if alive is not None:
             raise TaskRefused(
-                f"subscriber {alive[0]} has announced itself a moment ago, so it is not gone; end "
+                f"subscriber {alive} has announced itself a moment ago, so it is not gone; end "
                 "it first, or add it to PACKHORSE_SUBSCRIBER_DATABASES"
             )
-        if rows:
-            names = ", ".join(name for (name,) in rows)
+        if unread:
             raise TaskRefused(
-                f"the author knows subscribers whose content would not be read: {names}; add them "
-                "to PACKHORSE_SUBSCRIBER_DATABASES, or say --gone NAME of one that is gone for good"
+                "the author knows subscribers whose content would not be read: "
+                f"{', '.join(unread)}; add them to PACKHORSE_SUBSCRIBER_DATABASES, or say "
+                "--gone NAME of one that is gone for good"
             )
 
     def unheard_of(self, names: Collection[str]) -> list[str]:
         """Return those of the names that no subscriber has that the author knows, in order."""
         with reading(self.author_url, "the author") as connection:
             act_as(connection, BOOKKEEPER)
-            rows = connection.execute(
-                "SELECT DISTINCT subscriber FROM bookkeeping.known_subscriber "
-                "WHERE subscriber = ANY(%s)",
-                ([*names],),
-            ).fetchall()
-        return sorted(set(names).difference(name for (name,) in rows))
+            known = subscriber_rows.names_among(connection, names)
+        return sorted(set(names) - known)
 
     def check_in_flight(self, ended_ms: int) -> None:
         """Raise `NotYet` while an export that is older than the mark's end may go on.
@@ -110,10 +104,8 @@ class Stores:
 
 _NOW = "SELECT (extract(epoch FROM clock_timestamp()) * 1000)::bigint"
 _ALIVE_S = 60
-_ALIVE = (
-    "SELECT subscriber FROM bookkeeping.known_subscriber WHERE subscriber = ANY(%s) "
-    "AND seen_at > clock_timestamp() - make_interval(secs => %s) ORDER BY subscriber LIMIT 1"
-)
+_NAMED = 5
+"""So many names does a refusal say at most."""
 
 _HIDDEN = """
     SELECT pid FROM pg_stat_activity WHERE datname = current_database()

@@ -8,8 +8,14 @@ from dataclasses import dataclass, replace
 from packhorse.blobs.api import BlobStore, StoredBlob
 from packhorse.blobs.open import open_blobs
 from packhorse_services.pipeline.errors import NotThere, NotYet, TaskRefused
-from packhorse_services.pipeline.sweep.marking import HOUR_MS, Round
-from packhorse_services.pipeline.sweep.report import Removal, Report, State, Summary, Totals
+from packhorse_services.pipeline.sweep.marking import HOUR_MS, MarkRound
+from packhorse_services.pipeline.sweep.report import (
+    MarkReport,
+    MarkState,
+    MarkSummary,
+    SweepRemoval,
+    Totals,
+)
 from packhorse_services.pipeline.sweep.stores import Stores
 
 SWEEP = "sweep"
@@ -17,7 +23,7 @@ _BATCH = 500
 
 
 @dataclass(frozen=True, slots=True)
-class Patience:
+class SweepTimes:
     """When a mark may be swept, in milliseconds of the author's database after its end."""
 
     earliest_ms: int = HOUR_MS // 4
@@ -25,7 +31,7 @@ class Patience:
     latest_ms: int = 24 * HOUR_MS
 
 
-PATIENCE = Patience()
+PATIENCE = SweepTimes()
 
 
 @dataclass(frozen=True)
@@ -35,28 +41,28 @@ class Removing:
     blobs_url: str
     safety_age_ms: int
 
-    def __call__(self, doomed: Iterator[StoredBlob]) -> Iterator[Removal]:
+    def __call__(self, doomed: Iterator[StoredBlob]) -> Iterator[SweepRemoval]:
         """Yield what became of each."""
         with closing(open_blobs(self.blobs_url)) as blobs:
             while batch := list(itertools.islice(doomed, _BATCH)):
                 before_ms = blobs.now_ms() - self.safety_age_ms
                 yield from (self._removed(blobs, blob, before_ms) for blob in batch)
 
-    def _removed(self, blobs: BlobStore, blob: StoredBlob, before_ms: int) -> Removal:
+    def _removed(self, blobs: BlobStore, blob: StoredBlob, before_ms: int) -> SweepRemoval:
         old = blob.modified_ms <= before_ms
         gone = old and blobs.delete_unless_renewed(blob.key, blob.modified_ms)
-        return Removal(blob.key, blob.length, gone)
+        return SweepRemoval(blob.key, blob.length, gone)
 
 
 def sweep(
-    report: Report,
+    report: MarkReport,
     stores: Stores,
     *,
     gone: Collection[str] = (),
-    patience: Patience = PATIENCE,
+    patience: SweepTimes = PATIENCE,
     dry_run: bool = False,
     parts: int = 8,
-) -> tuple[Summary, Totals]:
+) -> tuple[MarkSummary, Totals]:
     """Remove what the mark found and nobody refers to now; returns the mark and what went.
 
     Killed and run again it goes on. With `dry_run` it returns what would go. Raises `TaskRefused`
@@ -67,7 +73,7 @@ def sweep(
     check_age(summary, stores, patience)
     stores.check_subscribers(gone)
     stores.check_in_flight(summary.ended_ms)
-    Round(SWEEP, report, stores, summary.journal_id, parts).read(summary.next_offset)
+    MarkRound(SWEEP, report, stores, summary.journal_id, parts).read(summary.next_offset)
     doomed = report.choose_doomed(SWEEP)
     if dry_run:
         report.end([SWEEP])
@@ -75,18 +81,18 @@ def sweep(
     removing = Removing(stores.blobs_url, summary.safety_age_ms)
     swept = report.remove_doomed(removing, lambda: check_age(summary, stores, patience))
     report.end([SWEEP])
-    summary = replace(summary, state=State.SWEPT, swept=swept)
+    summary = replace(summary, state=MarkState.SWEPT, swept=swept)
     report.note(summary)
     return summary, swept
 
 
-def _sweepable(report: Report, stores: Stores) -> Summary:
+def _sweepable(report: MarkReport, stores: Stores) -> MarkSummary:
     summary = report.state()
     if summary is None:
         raise NotThere("there is no such mark; packhorse-pipeline mark prints the id of one")
-    if summary.state is State.SWEPT:
+    if summary.state is MarkState.SWEPT:
         raise TaskRefused(f"{summary.id} has been swept already; make a new mark")
-    if summary.state is not State.COMPLETE:
+    if summary.state is not MarkState.COMPLETE:
         reason = f" ({summary.error})" if summary.error else ""
         raise TaskRefused(f"{summary.id} is not complete{reason}; make a new mark")
     if stores.journal.identity(stores.topic) != summary.journal_id:
@@ -97,7 +103,7 @@ def _sweepable(report: Report, stores: Stores) -> Summary:
     return summary
 
 
-def check_age(summary: Summary, stores: Stores, patience: Patience) -> None:
+def check_age(summary: MarkSummary, stores: Stores, patience: SweepTimes) -> None:
     """Raise `NotYet` when it is too early to sweep the mark, `TaskRefused` when it is too late."""
     age_ms = stores.now_ms() - summary.ended_ms
     if age_ms < patience.earliest_ms:

@@ -12,7 +12,7 @@ from packhorse.content.node import Binary
 _REMEMBERED = 100_000
 
 
-class Kind(StrEnum):
+class FindingKind(StrEnum):
     """What a source says of a key."""
 
     REFERENCE = "reference"
@@ -31,7 +31,7 @@ class Kind(StrEnum):
 class Found:
     """One finding of a scan."""
 
-    kind: Kind
+    kind: FindingKind
     key: str
 
 
@@ -39,12 +39,12 @@ class Scan(Protocol):
     """Reads one piece of a source. Runs on executors, so it opens what it needs itself."""
 
     def __call__(self, piece: Any, /) -> Iterator[Found]:
-        """Yield what the piece refers to; any error means that nothing is known of it (C3)."""
+        """Yield what the piece refers to; any error means that nothing is known of it."""
         ...
 
 
 @dataclass(frozen=True, slots=True)
-class Source:
+class ReferenceSource:
     """Something that may refer to blobs; its pieces are read independently of each other."""
 
     name: str
@@ -55,7 +55,7 @@ class Source:
 def references(binaries: Iterable[Binary]) -> Iterator[Found]:
     """Yield the findings that binaries are."""
     for binary in binaries:
-        yield Found(Kind.REFERENCE, binary_key(binary.sha256))
+        yield Found(FindingKind.REFERENCE, binary_key(binary.sha256))
 
 
 def once(found: Iterable[Found]) -> Iterator[Found]:

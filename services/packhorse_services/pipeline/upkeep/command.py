@@ -8,13 +8,19 @@ import typer
 
 from packhorse.blobs.open import open_blobs
 from packhorse.runtime.configuration import InvalidConfiguration, loaded
-from packhorse.snapshots.snapshot import Snapshot
+from packhorse.snapshots.snapshot import ContentSnapshot
 from packhorse.snapshots.store import all_of
-from packhorse_services.pipeline.advice import as_typed
-from packhorse_services.pipeline.presence import archive_at
-from packhorse_services.pipeline.session import running_spark
+from packhorse_services.pipeline.engine.exit_codes import as_typed
+from packhorse_services.pipeline.engine.session import running_spark
 from packhorse_services.pipeline.settings import Settings
-from packhorse_services.pipeline.upkeep.task import LEAST_DAYS, Plan, expected, keep_up, plan
+from packhorse_services.pipeline.storage.archive_location import archive_at
+from packhorse_services.pipeline.upkeep.task import (
+    LEAST_DAYS,
+    RetentionPlan,
+    expected,
+    keep_up,
+    plan,
+)
 
 
 def upkeep(
@@ -57,7 +63,7 @@ def upkeep(
             keep_up(spark, location, planned, typer.echo)
 
 
-def _tell_what_is_held(planned: Plan) -> None:
+def _tell_what_is_held(planned: RetentionPlan) -> None:
     held, unread = planned.held_by, planned.unread_from
     if unread is not None and unread == planned.archive_from:
         typer.echo(
@@ -73,7 +79,7 @@ def _tell_what_is_held(planned: Plan) -> None:
 
 
 @contextmanager
-def _snapshots(settings: Settings, *, needed: bool) -> Iterator[Iterable[Snapshot] | None]:
+def _snapshots(settings: Settings, *, needed: bool) -> Iterator[Iterable[ContentSnapshot] | None]:
     if not needed:
         yield None
         return

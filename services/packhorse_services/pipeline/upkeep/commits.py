@@ -11,11 +11,18 @@ from datetime import date
 from deltalake import CommitProperties, DeltaTable, Transaction
 from deltalake.transaction import AddAction
 
-from packhorse_services.pipeline.archive.files import File
-from packhorse_services.pipeline.kept_files import Kept, fence, files_of, taken_out, tried_again
-from packhorse_services.pipeline.location import Location
 from packhorse_services.pipeline.measures.changes import opened
-from packhorse_services.pipeline.whole import EXPIRED, number_of
+from packhorse_services.pipeline.storage.location import Location
+from packhorse_services.pipeline.storage.parquet import File
+from packhorse_services.pipeline.storage.table_files import (
+    EXPIRED,
+    Kept,
+    fence,
+    files_of,
+    number_of,
+    taken_out,
+    tried_again,
+)
 
 
 def replace(

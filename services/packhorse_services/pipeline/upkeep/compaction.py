@@ -8,19 +8,19 @@ from deltalake import DeltaTable
 from pyspark.sql import SparkSession
 from pyspark.sql.pandas.types import to_arrow_schema
 
-from packhorse_services.pipeline import storage
-from packhorse_services.pipeline.archive.delta import ARCHIVE
-from packhorse_services.pipeline.archive.files import (
+from packhorse_services.pipeline.measures.changes import opened
+from packhorse_services.pipeline.measures.writing import MEASURES
+from packhorse_services.pipeline.storage import arrow_files
+from packhorse_services.pipeline.storage.delta import ARCHIVE
+from packhorse_services.pipeline.storage.location import Location
+from packhorse_services.pipeline.storage.parquet import (
     FILE_BYTES,
     File,
     Files,
     rows_in,
     written_by_share,
 )
-from packhorse_services.pipeline.kept_files import Kept, files_of, tried_again
-from packhorse_services.pipeline.location import Location
-from packhorse_services.pipeline.measures.changes import opened
-from packhorse_services.pipeline.measures.writing import MEASURES
+from packhorse_services.pipeline.storage.table_files import Kept, files_of, tried_again
 from packhorse_services.pipeline.upkeep.commits import replace
 
 _MOST_ROWS = 10_000
@@ -88,9 +88,9 @@ def _rewritten(
     shape = to_arrow_schema({**ARCHIVE, **MEASURES}[table], timezone="UTC")
 
     def run(files: Files, share: Sequence[Kept]) -> None:
-        filesystem = storage.filesystem(location)
+        filesystem = arrow_files.filesystem(location)
         for one in share:
-            place = storage.path(location, f"{table}/{one.path}")
+            place = arrow_files.path(location, f"{table}/{one.path}")
             with filesystem.open_input_file(place) as raw:
                 for rows in rows_in(raw, one.partition, shape, _MOST_ROWS):
                     files.add(table, rows)

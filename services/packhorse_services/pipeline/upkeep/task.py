@@ -7,17 +7,17 @@ from datetime import UTC, date, datetime, timedelta
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as f
 
-from packhorse.snapshots.snapshot import Snapshot
-from packhorse_services.pipeline import schemas, tables
-from packhorse_services.pipeline.archive.delta import SILVER
+from packhorse.snapshots.snapshot import ContentSnapshot
+from packhorse_services.pipeline.engine.spark_errors import translated
 from packhorse_services.pipeline.errors import TaskRefused
-from packhorse_services.pipeline.failures import translated
 from packhorse_services.pipeline.history.read import archived
-from packhorse_services.pipeline.location import Location
 from packhorse_services.pipeline.measures import writing
 from packhorse_services.pipeline.measures.changes import current
-from packhorse_services.pipeline.upkeep import bodies, commits, compaction, delta
-from packhorse_services.pipeline.upkeep.needed import (
+from packhorse_services.pipeline.storage import columns, schemas, tables
+from packhorse_services.pipeline.storage.delta import SILVER
+from packhorse_services.pipeline.storage.location import Location
+from packhorse_services.pipeline.upkeep import bodies, commits, compaction, expiry
+from packhorse_services.pipeline.upkeep.expiry import (
     Needed,
     covered,
     followed,
@@ -35,7 +35,7 @@ MEASURES = tuple(name for name in writing.MEASURES if name not in _UNPARTITIONED
 
 
 @dataclass(frozen=True, slots=True)
-class Plan:
+class RetentionPlan:
     """What is kept: days from `archive_from` and, of measures, from `measures_from` (None: all)."""
 
     today: date
@@ -50,12 +50,12 @@ class Plan:
 def plan(
     spark: SparkSession,
     location: Location,
-    snapshots: Iterable[Snapshot] | None,
+    snapshots: Iterable[ContentSnapshot] | None,
     *,
     retention_days: int,
     measures_days: int | None,
     now: datetime | None = None,
-) -> Plan:
+) -> RetentionPlan:
     """Return what a run keeps; `snapshots` None: also what no snapshot holds may go.
 
     Raises `TaskRefused` for a retention below `LEAST_DAYS` or when there is no archive.
@@ -78,25 +78,25 @@ def plan(
     if held is not None and held.day >= begin:
         held = None
     days = [begin, *([held.day] if held else []), *([unread] if unread else [])]
-    return Plan(today, min(days), measures_from, held, unread)
+    return RetentionPlan(today, min(days), measures_from, held, unread)
 
 
-def expected(spark: SparkSession, location: Location, planned: Plan) -> dict[str, int]:
+def expected(spark: SparkSession, location: Location, planned: RetentionPlan) -> dict[str, int]:
     """Return how many rows of each table `keep_up` would delete now, and how many bodies."""
     found: dict[str, int] = {}
     with translated("upkeep"):
         for table, before in _expiring(location, planned):
-            held = delta.days(location, table).items()
+            held = expiry.days(location, table).items()
             found[table] = sum(each.rows for day, each in held if day < before)
             if table == tables.STATUSES and found[table]:
-                found[table] = delta.old_statuses(spark, location, before).count()
+                found[table] = expiry.old_statuses(spark, location, before).count()
         there = _packages(spark, location).where(f"day >= DATE '{planned.archive_from}'")
         found[tables.BODIES] = _expired_bodies(spark, location, there, planned).count()
     return found
 
 
 def keep_up(
-    spark: SparkSession, location: Location, planned: Plan, tell: Callable[[str], None]
+    spark: SparkSession, location: Location, planned: RetentionPlan, tell: Callable[[str], None]
 ) -> None:
     """Delete what has expired, compact what is finished, and delete unused files.
 
@@ -106,7 +106,7 @@ def keep_up(
     with translated("upkeep"):
         for table, before in _expiring(location, planned):
             if table == tables.STATUSES:
-                delta.expire_statuses(spark, location, before)
+                expiry.expire_statuses(spark, location, before)
             else:
                 commits.expire(location, table, before)
         tell(f"the archive begins at {planned.archive_from}")
@@ -115,19 +115,19 @@ def keep_up(
         tell("bodies of packages that are gone are deleted")
         for table in _there(location, (*ARCHIVE, *MEASURES)):
             tell(f"{table} has {_compact(spark, location, table, planned)} files less")
-            delta.vacuum(location, table)
+            expiry.vacuum(location, table)
         for table in _there(location, _UNPARTITIONED):
-            delta.vacuum(location, table)
+            expiry.vacuum(location, table)
 
 
-def _compact(spark: SparkSession, location: Location, table: str, planned: Plan) -> int:
+def _compact(spark: SparkSession, location: Location, table: str, planned: RetentionPlan) -> int:
     before = planned.today
     if table == tables.BRONZE and planned.unread_from is not None:
         before = min(before, planned.unread_from)
     return compaction.compact(spark, location, table, before)
 
 
-def _expiring(location: Location, planned: Plan) -> list[tuple[str, date]]:
+def _expiring(location: Location, planned: RetentionPlan) -> list[tuple[str, date]]:
     found = [(table, planned.archive_from) for table in _there(location, ARCHIVE)]
     if planned.measures_from is not None:
         found += [(table, planned.measures_from) for table in _there(location, MEASURES)]
@@ -140,14 +140,14 @@ def _there(location: Location, names: Iterable[str]) -> list[str]:
 
 def _packages(spark: SparkSession, location: Location) -> DataFrame:
     frame = spark.read.format("delta").load(location.spark_path(tables.PACKAGES))
-    return schemas.require(frame, schemas.PACKAGES, tables.PACKAGES)
+    return columns.require(frame, schemas.PACKAGES, tables.PACKAGES)
 
 
 def _expired_bodies(
-    spark: SparkSession, location: Location, packages: DataFrame, planned: Plan
+    spark: SparkSession, location: Location, packages: DataFrame, planned: RetentionPlan
 ) -> DataFrame:
     """Return the bodies that nobody needs, a fold that still reads expired rows included."""
     midnight = datetime.combine(planned.archive_from, datetime.min.time(), UTC)
-    midnight -= timedelta(hours=delta.VACUUM_HOURS)
+    midnight -= timedelta(hours=expiry.VACUUM_HOURS)
     found = bodies.listed(spark, location.blobs_url(tables.BODIES))
     return bodies.expired(found, packages, int(midnight.timestamp() * 1000))

@@ -6,15 +6,15 @@ from datetime import date
 
 from pyspark.sql import SparkSession
 
-from packhorse_services.pipeline import storage, tables
 from packhorse_services.pipeline.archive import silver
 from packhorse_services.pipeline.archive.bronze import folder_of
 from packhorse_services.pipeline.archive.checkpoint import progress_of
-from packhorse_services.pipeline.archive.delta import SILVER, newest_turn
 from packhorse_services.pipeline.errors import CheckpointCorrupt
-from packhorse_services.pipeline.kept_files import files_of
-from packhorse_services.pipeline.location import Location
 from packhorse_services.pipeline.measures.changes import opened
+from packhorse_services.pipeline.storage import arrow_files, tables
+from packhorse_services.pipeline.storage.delta import SILVER, newest_turn
+from packhorse_services.pipeline.storage.location import Location
+from packhorse_services.pipeline.storage.table_files import files_of
 
 
 def first_unread(spark: SparkSession, location: Location) -> date | None:
@@ -52,9 +52,9 @@ def _read_below(spark: SparkSession, location: Location) -> int:
 
 def _added(location: Location, versions: range) -> Iterator[date]:
     """Yield the days of the files that versions have added; one that was only moved is none."""
-    filesystem = storage.filesystem(location)
+    filesystem = arrow_files.filesystem(location)
     for version in versions:
-        place = storage.path(location, f"{tables.BRONZE}/_delta_log/{version:020}.json")
+        place = arrow_files.path(location, f"{tables.BRONZE}/_delta_log/{version:020}.json")
         with filesystem.open_input_file(place) as log:
             lines = log.read().splitlines()
         for line in lines:

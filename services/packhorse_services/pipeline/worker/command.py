@@ -2,19 +2,18 @@
 
 from collections.abc import Sequence
 
-from packhorse.db.connect import ClosesPool, ask, open_pool
-from packhorse.db.engine import open_engine
-from packhorse.db.migrate import upgrade
+from packhorse.db.pool import SharedPool, ask
+from packhorse.db.prepare import prepare_database
 from packhorse.jobs.consumers import Consumers
 from packhorse.jobs.host import DUTIES, JobsHost, open_jobs
 from packhorse.runtime import logs
 from packhorse.runtime.auth import authenticator_for
 from packhorse.runtime.configuration import loaded
 from packhorse.runtime.http import create_app
-from packhorse.runtime.serve import run as run_service
-from packhorse.topology.own_cluster import Announced, OwnCluster, join
-from packhorse_services.pipeline.location import Location
-from packhorse_services.pipeline.settings import WorkerSettings
+from packhorse.runtime.serve import run_service
+from packhorse.topology.own_cluster import InstanceProperties, OwnCluster, join
+from packhorse_services.pipeline.settings import PipelineWorkerSettings
+from packhorse_services.pipeline.storage.location import Location
 from packhorse_services.pipeline.worker.running import RunTask
 from packhorse_services.pipeline.worker.tasks import QUEUE, TASKS, Task
 
@@ -24,30 +23,32 @@ def worker() -> None:
 
     The schedules are suspended until somebody resumes them. Over HTTP it shows how it is.
     """
-    settings = loaded(WorkerSettings)
+    settings = loaded(PipelineWorkerSettings)
     logs.configure(settings.log_format, settings.log_level)
     Location.parse(settings.tables_url)
     authenticator = authenticator_for(settings)
     url = settings.database_url.get_secret_value()
-    engine = open_engine(url, "packhorse-pipeline")
-    upgrade(engine)
-    engine.dispose()
-    announced = Announced("pipeline", endpoint=settings.endpoint, duties=DUTIES)
+    prepare_database(url, "packhorse-pipeline")
+    announced = InstanceProperties("pipeline", endpoint=settings.endpoint, duties=DUTIES)
     cluster = join(url, settings.topology, announced)
-    pool = open_pool(url, "packhorse-pipeline", size=1)
+    pool = SharedPool(url, "packhorse-pipeline")
+    share = pool.share(1)
     app = create_app(
         title="packhorse pipeline worker",
         description="Runs tasks of the pipeline as jobs.",
         authenticator=authenticator,
-        readiness={"database": lambda: ask(pool)},
+        readiness={"database": lambda: ask(share)},
         docs=settings.docs,
     )
-    components = (ClosesPool(pool), cluster, host_of(url, cluster))
-    run_service(app, host=settings.host, port=settings.port, components=components)
+    components = (pool, cluster, host_of(url, cluster, pool=pool))
+    run_service(app, settings, components)
 
 
 def host_of(
-    database_url: str, cluster: OwnCluster | None, tasks: Sequence[Task] = TASKS
+    database_url: str,
+    cluster: OwnCluster | None,
+    tasks: Sequence[Task] = TASKS,
+    pool: SharedPool | None = None,
 ) -> JobsHost:
     """Return the component that runs tasks; nothing connects before its start."""
     consumers = Consumers()
@@ -55,5 +56,10 @@ def host_of(
         consumers.add(task.topic, RunTask(task.command))
     schedules = [task.schedule for task in tasks]
     return open_jobs(
-        database_url, cluster, consumers=consumers, queues=[QUEUE], schedules=schedules
+        database_url,
+        cluster,
+        consumers=consumers,
+        queues=[QUEUE],
+        schedules=schedules,
+        pool=pool,
     )

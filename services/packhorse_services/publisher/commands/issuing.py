@@ -2,11 +2,10 @@
 
 import asyncio
 import uuid
-
-from psycopg import Connection
-from psycopg_pool import ConnectionPool
+from urllib.parse import quote
 
 from packhorse.db.metadata import BOOKKEEPER
+from packhorse.db.pool import Lender
 from packhorse.db.roles import act_as
 from packhorse.errors import Permanent
 from packhorse.messaging.api import Bounds, Journal
@@ -15,13 +14,14 @@ from packhorse.wire.messages import (
     Command,
     ControlCommand,
     DesiredState,
-    LaneState,
     ResetCommand,
+    RetryCommand,
+    SubscriptionState,
 )
-from packhorse_services.publisher.commands import store
+from packhorse_services.publisher.commands import command_rows
 from packhorse_services.publisher.commands.clearing import Bound, bound_of
-from packhorse_services.publisher.commands.sender import CommandSender
-from packhorse_services.publisher.commands.store import StoredCommand
+from packhorse_services.publisher.commands.command_rows import StoredCommand
+from packhorse_services.publisher.commands.command_sender import CommandSender
 from packhorse_services.publisher.queues.queue import Queues
 
 _SENT_WITHIN_S = 3.0
@@ -32,19 +32,19 @@ class UnknownCommand(Permanent):
 
 
 class NotStopped(Permanent):
-    """The offset of a lane that may be importing is not changed."""
+    """The offset of a subscription that may be importing is not changed."""
 
 
-class OutsideLog(Permanent):
+class ClearOutsideLog(Permanent):
     """The offset is neither in the log nor just before its oldest record."""
 
 
-class Commands:
+class CommandIssuer:
     """The commands of one publisher agent, in its author's database."""
 
     def __init__(
         self,
-        pool: ConnectionPool[Connection],
+        pool: Lender,
         journal: Journal,
         package_topic: str,
         queues: Queues,
@@ -79,25 +79,34 @@ class Commands:
         Always a command, also when it seems to be so already: what is announced is what was.
         Raises `UnknownSubscriber`, and `JournalUnavailable` when nothing was issued.
         """
-        self._queues.subscriber(subscriber)
-        identity = await asyncio.to_thread(self._journal.identity, self._package_topic)
-        command = ControlCommand(*self._ids(subscriber), desired, user, journal_id=identity)
+        command = ControlCommand(
+            *self._ids(subscriber), desired, user, journal_id=await self._identity(subscriber)
+        )
         return await self._issue(command)
+
+    async def retry(self, subscriber: str, *, user: str) -> StoredCommand:
+        """Tell a subscriber to try the package in front again at once.
+
+        Raises `UnknownSubscriber`, and `JournalUnavailable` when nothing was issued.
+        """
+        identity = await self._identity(subscriber)
+        return await self._issue(RetryCommand(*self._ids(subscriber), user, journal_id=identity))
 
     async def reset(self, subscriber: str, offset: int, *, user: str) -> StoredCommand:
         """Tell a stopped subscriber that the package behind `offset` is its next.
 
-        Raises `UnknownSubscriber`, `NotStopped`, `OutsideLog`; nothing was issued then.
+        Raises `UnknownSubscriber`, `NotStopped`, `ClearOutsideLog`; nothing was issued then.
         """
         found, _ = self._queues.subscriber(subscriber)
-        if found.lanes[self.agent].state is not LaneState.STOPPED:
+        if found.subscriptions[self.agent].state is not SubscriptionState.STOPPED:
             raise NotStopped(
-                f"{subscriber} is not stopped; PUT /subscribers/{subscriber}/stop, and wait until "
-                "it says STOPPED"
+                f"{subscriber} is not stopped; stop it first (`packhorse stop subscriber "
+                f"{subscriber}`, or PUT /subscribers/{quote(subscriber, safe='')}/stop), and wait "
+                "until it says STOPPED"
             )
         identity, bounds = await asyncio.to_thread(self._log)
         if not bounds.oldest - 1 <= offset < bounds.next:
-            raise OutsideLog(
+            raise ClearOutsideLog(
                 f"name an offset from {bounds.oldest - 1} (the oldest package comes next) to "
                 f"{bounds.next - 1} (nothing of what is in the log comes again)"
             )
@@ -120,7 +129,7 @@ class Commands:
             with self._pool.connection() as connection:
                 act_as(connection, BOOKKEEPER)
                 return list(
-                    store.page(
+                    command_rows.page(
                         connection,
                         self.agent,
                         subscriber=subscriber,
@@ -131,6 +140,11 @@ class Commands:
                 )
 
         return await asyncio.to_thread(read)
+
+    async def _identity(self, subscriber: str) -> str:
+        """Return the id of the log that a command for a known subscriber is about."""
+        self._queues.subscriber(subscriber)
+        return await asyncio.to_thread(self._journal.identity, self._package_topic)
 
     def _ids(self, subscriber: str) -> tuple[str, str, str]:
         return uuid.uuid4().hex, subscriber, self.agent
@@ -143,7 +157,7 @@ class Commands:
     def _find(self, command_id: str) -> StoredCommand | None:
         with self._pool.connection() as connection:
             act_as(connection, BOOKKEEPER)
-            return store.find(connection, self.agent, command_id)
+            return command_rows.find(connection, self.agent, command_id)
 
     async def _issue(self, command: Command) -> StoredCommand:
         """Commit a command, and return its row once it is sent, or ISSUED when that takes long."""
@@ -151,7 +165,7 @@ class Commands:
         def write() -> None:
             with self._pool.connection() as connection:
                 act_as(connection, BOOKKEEPER)
-                store.write(connection, command)
+                command_rows.write(connection, command)
 
         await asyncio.to_thread(write)
         self._sender.kick()

@@ -7,7 +7,7 @@ from pydantic import BaseModel, Field
 
 from packhorse.runtime.validation import StrictBody
 from packhorse_services.publisher.commands.clearing import Bound
-from packhorse_services.publisher.commands.store import StoredCommand
+from packhorse_services.publisher.commands.command_rows import StoredCommand
 
 _BIG = 2**63 - 1
 
@@ -48,7 +48,7 @@ class CommandDocument(BaseModel):
     command_id: str
     agent: str
     subscriber: str
-    kind: Literal["CLEAR", "PAUSE", "RESUME", "STOP", "RESET"]
+    kind: Literal["CLEAR", "PAUSE", "RESUME", "STOP", "RESET", "RETRY"]
     offset: int | None = Field(description="Of CLEAR: the last removed; of RESET: the new one")
     issued_by: str
     state: State = Field(

@@ -16,7 +16,7 @@ from packhorse.wire.codec import decode_status
 from packhorse.wire.messages import Action, PackageDistributed, PackageEntry
 from packhorse.wire.package_codec import AGENT_HEADER, PACKAGE_ID_HEADER, decode_entry
 from packhorse.wire.record import Undecodable, message_type
-from packhorse_services.publisher.schemas import time_of
+from packhorse_services.publisher.queues.schemas import time_of
 
 _MAX_TEXT = 2_000
 _MAX_NAME = 200
@@ -53,14 +53,14 @@ class StatusEvent(BaseModel):
     subscriber: str
     offset: int = Field(description="Of the package")
     package_id: str
-    status: str = Field(description="IMPORTED, REMOVED, REMOVED_FAILED, SKIPPED")
+    status: str = Field(description="IMPORTED, REMOVED, REMOVED_FAILED, SKIPPED, DUPLICATE")
     attempts: int
     reason: str
     time: datetime | None = Field(description="When the subscriber decided it")
 
 
 class DistributedEvent(BaseModel):
-    """Every live subscriber is done with a package: the data of the CloudEvent."""
+    """Every live subscriber is done with a package, unless it is a TEST: a CloudEvent's data."""
 
     package_id: str
     publisher_agent: str
@@ -68,6 +68,11 @@ class DistributedEvent(BaseModel):
     paths: list[str] = []
     deep_paths: list[str] = []
     action: str = ""
+    state: str = Field(
+        default="",
+        description="DISTRIBUTED: every subscriber has imported it. PARTLY_DISTRIBUTED: one is in "
+        "another list than imported. Empty from an older publisher",
+    )
     imported: list[str] = []
     removed: list[str] = []
     failed: list[str] = []

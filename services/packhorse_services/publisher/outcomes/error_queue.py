@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from itertools import accumulate
 from typing import Any
+from urllib.parse import quote
 
 from psycopg import AsyncConnection
 from psycopg.rows import class_row
@@ -13,9 +14,12 @@ from psycopg_pool import AsyncConnectionPool
 from packhorse.db.metadata import BOOKKEEPER
 from packhorse.db.roles import role_statement
 from packhorse.errors import Permanent
-from packhorse.wire.messages import Action, PackageEntry
+from packhorse.wire.actions import is_probe
+from packhorse.wire.messages import PackageEntry
 from packhorse.wire.package_codec import ENTRY_HEADER, decode_entry
 from packhorse.wire.record import Undecodable
+from packhorse_services.publisher.queues.audit import audit
+from packhorse_services.publisher.queues.error_counts import ErrorCounts
 
 Pool = AsyncConnectionPool[AsyncConnection]
 
@@ -32,7 +36,7 @@ class PathsUnknown(Permanent):
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
+class ErrorQueuePlace:
     """Where a page begins: behind this entry, in the order in which they were recorded."""
 
     recorded_us: int = -1
@@ -62,16 +66,14 @@ class FailedPackage:
             return None
 
     @property
-    def place(self) -> Place:
+    def place(self) -> ErrorQueuePlace:
         """Where the next page begins after this entry."""
-        return Place(self.recorded_us, self.offset)
+        return ErrorQueuePlace(self.recorded_us, self.offset)
 
     def to_distribute(self) -> PackageEntry:
         """Return what to ask for again. Raises `PathsUnknown`."""
         package = self.package
-        if package is None or not (
-            package.paths or package.deep_paths or package.action is Action.TEST
-        ):
+        if package is None or not (package.paths or package.deep_paths or is_probe(package.action)):
             raise PathsUnknown(
                 f"the paths of package {self.package_id or self.offset} are not known; "
                 "POST /distribute with the paths that you want at all subscribers"
@@ -84,12 +86,13 @@ class ErrorPage:
     """Some entries, oldest first, and behind which place the next page begins; None at the end."""
 
     found: Sequence[FailedPackage]
-    behind: Place | None
+    behind: ErrorQueuePlace | None
 
 
 _FAILED = """
     FROM bookkeeping.outcome
     WHERE agent = %(agent)s AND subscriber = %(subscriber)s AND status = 'REMOVED_FAILED'
+    AND dismissed_at IS NULL
 """
 _SELECT = """
     SELECT package_id, log_offset AS offset, journal_id, attempts, reason, decided_at,
@@ -103,13 +106,32 @@ _BEHIND = """
 """
 
 
+@dataclass(frozen=True, slots=True)
+class ErrorSelection:
+    """Which entries of an error queue are meant: those that all of this holds for."""
+
+    offsets: Sequence[int] | None = None
+    reason: str | None = None
+    """A part of the reason, in either case of letters."""
+    waiting: bool = False
+    """Only those that were not distributed again."""
+
+
+@dataclass(frozen=True, slots=True)
+class ErrorQueueEntry:
+    """One entry: an offset means nothing without its log."""
+
+    journal_id: str
+    offset: int
+
+
 class ErrorQueues:
     """Of all subscribers of one publisher agent, straight from the database."""
 
-    def __init__(self, pool: Pool, agent: str) -> None:
-        self._pool, self._agent = pool, agent
+    def __init__(self, pool: Pool, agent: str, counts: ErrorCounts) -> None:
+        self._pool, self._agent, self._counts = pool, agent, counts
 
-    async def page(self, subscriber: str, behind: Place, limit: int) -> ErrorPage:
+    async def page(self, subscriber: str, behind: ErrorQueuePlace, limit: int) -> ErrorPage:
         """Return the first entries behind a place: `limit`, or fewer when they are large."""
         place = {"recorded_us": behind.recorded_us, "behind": behind.offset}
         sizes = await self._sizes(subscriber, limit=limit + 1, **place)
@@ -143,7 +165,8 @@ class ErrorQueues:
         if not found:
             raise NotInErrorQueue(
                 f"{subscriber[:80]!r} has no package with offset {offset} in its error queue; "
-                "GET /queues/{subscriber}/errors lists them"
+                f"`packhorse get errors {subscriber[:80]}` or GET "
+                f"/queues/{quote(subscriber[:80], safe='')}/errors lists them"
             )
         return found[0]
 
@@ -151,12 +174,67 @@ class ErrorQueues:
         """Return how many packages the subscriber gave up on."""
         async with self._pool.connection() as connection:
             await connection.execute(role_statement(BOOKKEEPER))
-            found: Any = await connection.execute(
-                "SELECT count(*) FROM bookkeeping.outcome "
-                "WHERE agent = %s AND subscriber = %s AND status = 'REMOVED_FAILED'",
-                (self._agent, subscriber),
-            )
+            statement: Any = f"SELECT count(*) {_FAILED}"
+            asked = {"agent": self._agent, "subscriber": subscriber}
+            found: Any = await connection.execute(statement, asked)
             return int((await found.fetchone())[0])
+
+    async def select(
+        self, subscriber: str, wanted: ErrorSelection, journal_id: str, limit: int
+    ) -> Sequence[ErrorQueueEntry]:
+        """Return which entries are meant, oldest first, `limit` at most.
+
+        Of those at one offset that was named: the one of the log that is in use, else the newest.
+        """
+        from packhorse.db.composed import composed
+        from packhorse_services.publisher.outcomes.error_search import selected
+
+        statement = selected(
+            self._agent,
+            subscriber,
+            offsets=wanted.offsets,
+            reason=wanted.reason,
+            waiting=wanted.waiting,
+            limit=limit,
+        )
+        async with self._pool.connection() as connection:
+            await connection.execute(role_statement(BOOKKEEPER))
+            rows = await (await connection.execute(*composed(statement))).fetchall()
+        entries = [ErrorQueueEntry(*row) for row in rows]
+        if wanted.offsets is None:
+            return entries
+        meant = {one.offset: one for one in entries}
+        meant |= {one.offset: one for one in entries if one.journal_id == journal_id}
+        return list(meant.values())
+
+    async def dismiss(
+        self, subscriber: str, entries: Sequence[ErrorQueueEntry], user: str
+    ) -> Sequence[int]:
+        """Take entries off the queue, and write down who did it; return their offsets."""
+        async with self._pool.connection() as connection:
+            await connection.execute(role_statement(BOOKKEEPER))
+            rows = await connection.execute(
+                """
+                UPDATE bookkeeping.outcome SET dismissed_at = clock_timestamp()
+                FROM unnest(%s::text[], %s::bigint[]) AS meant (journal_id, log_offset)
+                WHERE agent = %s AND subscriber = %s AND status = 'REMOVED_FAILED'
+                AND outcome.journal_id = meant.journal_id
+                AND outcome.log_offset = meant.log_offset AND dismissed_at IS NULL
+                RETURNING outcome.log_offset
+                """,
+                (
+                    [one.journal_id for one in entries],
+                    [one.offset for one in entries],
+                    self._agent,
+                    subscriber,
+                ),
+            )
+            offsets = sorted(offset for (offset,) in await rows.fetchall())
+            if offsets:
+                detail = {"offsets": offsets}
+                await audit(connection, (subscriber, self._agent, user), "DISMISS", detail)
+        self._counts.note(subscriber, await self.count(subscriber))
+        return offsets
 
     async def redistributed(self, subscriber: str, failed: FailedPackage, package_id: str) -> None:
         """Note which package carries the same paths again."""

@@ -1,13 +1,32 @@
-"""The event topic: one CloudEvent a package, also when a try before this one died (R5)."""
+"""The event topic: one CloudEvent a package, also when a try before this one died (R5).
+
+What was appended is remembered by snapshots in the author's database.
+"""
 
 import hashlib
 import logging
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from typing import Any
 
-from packhorse.errors import PackhorseError
+import psycopg
+from psycopg import Connection
+from psycopg.types.json import Jsonb
+
+from packhorse.db.metadata import BOOKKEEPER
+from packhorse.db.pool import Lender
+from packhorse.db.roles import act_as
+from packhorse.errors import PackhorseError, Transient
 from packhorse.messaging.api import Journal, Outgoing, RecordTooLarge
 from packhorse.messaging.deduplicated import DeduplicatedLog, SequenceOvertaken
-from packhorse.messaging.deduplication import ProducerExpired, ProducerFenced, SnapshotStore
+from packhorse.messaging.deduplication import (
+    DeduplicationSnapshot,
+    DeduplicationState,
+    ProducerExpired,
+    ProducerFenced,
+    ProducerState,
+    SnapshotStore,
+)
 from packhorse.messaging.numbered import MAX_NAME, Numbered
 from packhorse.runtime.metrics import PUBLISHER_EVENTS_LOST
 
@@ -19,7 +38,7 @@ Event = tuple[int, Outgoing]
 """Offset of the package, and its event."""
 
 
-class EventLog:
+class EventAppender:
     """Appends one agent's events in the order of their packages, each once. Of one thread.
 
     `next_epoch` gives an epoch that nobody had, above the one that it is told if it can: a
@@ -99,3 +118,72 @@ def _producer(agent: str, journal_id: str) -> str:
     if len(name) <= MAX_NAME:
         return name
     return f"events/sha256/{hashlib.sha256(name.encode()).hexdigest()}"
+
+
+class SnapshotsUnavailable(Transient):
+    """The author's database is away, or nobody knows whether it took the snapshot."""
+
+
+class DatabaseSnapshots:
+    """A `SnapshotStore`: one row an owner, written whole; time is the database's (R28)."""
+
+    def __init__(self, pool: Lender) -> None:
+        self._pool = pool
+
+    def load(self, name: str) -> DeduplicationSnapshot | None:
+        """Return the owner's snapshot. Raises `SnapshotsUnavailable`."""
+        with self._bookkeeping() as connection:
+            row: Any = connection.execute(
+                "SELECT journal_id, position, producers FROM bookkeeping.deduplication_snapshot "
+                "WHERE topic = %s",
+                (name,),
+            ).fetchone()
+        return None if row is None else DeduplicationSnapshot(row[0], row[1], _state(row[2]))
+
+    def save(self, name: str, snapshot: DeduplicationSnapshot) -> None:
+        """Keep the snapshot, unless one of the same journal is there that reaches further.
+
+        Raises `SnapshotsUnavailable`: then either the old one or this one is kept.
+        """
+        with self._bookkeeping() as connection:
+            connection.execute(
+                """
+                INSERT INTO bookkeeping.deduplication_snapshot AS kept
+                    (topic, journal_id, position, producers) VALUES (%s, %s, %s, %s)
+                ON CONFLICT (topic) DO UPDATE SET journal_id = excluded.journal_id,
+                    position = excluded.position, producers = excluded.producers,
+                    taken_at = now()
+                WHERE kept.journal_id <> excluded.journal_id OR kept.position <= excluded.position
+                """,
+                (name, snapshot.journal_id, snapshot.position, Jsonb(_document(snapshot.state))),
+            )
+
+    def now_ms(self) -> int:
+        """Return the database's clock. Raises `SnapshotsUnavailable`."""
+        with self._bookkeeping() as connection:
+            row: Any = connection.execute(
+                "SELECT (extract(epoch FROM clock_timestamp()) * 1000)::bigint"
+            ).fetchone()
+        return int(row[0])
+
+    @contextmanager
+    def _bookkeeping(self) -> Iterator[Connection]:
+        try:
+            with self._pool.connection() as connection:
+                act_as(connection, BOOKKEEPER)
+                yield connection
+        except psycopg.Error as error:
+            raise SnapshotsUnavailable(f"the author's database says: {error}") from error
+
+
+def _document(state: DeduplicationState) -> dict[str, Any]:
+    """Return what the column holds: the floor, and epoch, sequence and last use of each name."""
+    known = {
+        name: [kept.epoch, kept.sequence, kept.used_ms] for name, kept in state.producers.items()
+    }
+    return {"floor": state.watermark, "known": known}
+
+
+def _state(document: dict[str, Any]) -> DeduplicationState:
+    known = {name: ProducerState(*numbers) for name, numbers in document["known"].items()}
+    return DeduplicationState(known, document["floor"])

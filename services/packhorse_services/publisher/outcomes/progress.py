@@ -1,16 +1,48 @@
-"""How far the statuses are recorded: told by whoever records, waited for by whoever must know."""
+"""How far an agent has come in a topic: one row each, and what this process knows of it."""
 
 import threading
+from dataclasses import dataclass
 
-from packhorse_services.publisher.outcomes.cursors import Cursor
+from psycopg import Connection
 
 
-class Progress:
+@dataclass(frozen=True, slots=True)
+class TopicCursor:
+    """An offset of the log that `journal_id` names; of another log it means nothing (R24)."""
+
+    journal_id: str
+    offset: int
+
+
+def read_cursor(connection: Connection, agent: str, topic: str) -> TopicCursor | None:
+    """Return the cursor, or None before the first move."""
+    row = connection.execute(
+        "SELECT journal_id, log_offset FROM bookkeeping.topic_cursor "
+        "WHERE agent = %s AND topic = %s",
+        (agent, topic),
+    ).fetchone()
+    return TopicCursor(*row) if row else None
+
+
+def move_cursor(connection: Connection, agent: str, topic: str, cursor: TopicCursor) -> None:
+    """Put the cursor where it belongs now."""
+    connection.execute(
+        """
+        INSERT INTO bookkeeping.topic_cursor (agent, topic, journal_id, log_offset)
+        VALUES (%s, %s, %s, %s)
+        ON CONFLICT (agent, topic) DO UPDATE
+        SET journal_id = excluded.journal_id, log_offset = excluded.log_offset
+        """,
+        (agent, topic, cursor.journal_id, cursor.offset),
+    )
+
+
+class RecorderProgress:
     """The recorder's position in the status topic, as this process knows it. For any thread."""
 
     def __init__(self) -> None:
         self._changed = threading.Condition()
-        self._cursor: Cursor | None = None
+        self._cursor: TopicCursor | None = None
         self._here = False
         self._version = 0
 
@@ -30,13 +62,13 @@ class Progress:
         cursor = self._cursor
         return -1 if cursor is None else cursor.offset
 
-    def tell(self, cursor: Cursor) -> None:
+    def tell(self, cursor: TopicCursor) -> None:
         """Note the position that this process has committed."""
         with self._changed:
             self._here = True
             self._note(cursor)
 
-    def look(self, cursor: Cursor) -> None:
+    def look(self, cursor: TopicCursor) -> None:
         """Note the position that was found in the database, unless this process is the one."""
         with self._changed:
             if not self._here:
@@ -54,7 +86,7 @@ class Progress:
                 lambda: self._cursor is not None and self._cursor.offset >= end, timeout
             )
 
-    def _note(self, cursor: Cursor) -> None:
+    def _note(self, cursor: TopicCursor) -> None:
         if cursor != self._cursor:
             self._cursor = cursor
             self._version += 1

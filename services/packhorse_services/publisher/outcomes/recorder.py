@@ -1,32 +1,126 @@
 """Takes the status topic in: outcomes and the cursor in one transaction (R9, R18).
 
-A repeat changes nothing, so a crash anywhere leads to the same rows.
+A repeat changes nothing, so a crash anywhere leads to the same rows. What can't be read is passed
+over (R30).
 """
 
 import logging
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 
 from psycopg import Connection
 
-from packhorse.messaging.api import Journal, JournalUnavailable, OffsetOutOfRange, Reader, Record
+from packhorse.messaging.api import Journal, JournalUnavailable, Reader, Record
+from packhorse.messaging.reading import read_to
 from packhorse.runtime.metrics import PUBLISHER_STATUSES_RECORDED
-from packhorse.wire.messages import CommandStatusMessage, Status
+from packhorse.wire.codec import decode_status
+from packhorse.wire.command_codec import decode_command_status
+from packhorse.wire.messages import CommandStatusMessage, Status, StatusMessage
 from packhorse.wire.package_codec import ENTRY_HEADER, PACKAGE_ID_HEADER
+from packhorse.wire.record import Undecodable, message_type
 from packhorse.wire.topics import Topics
-from packhorse_services.publisher.outcomes import store
-from packhorse_services.publisher.outcomes.cursors import Cursor, move_cursor, read_cursor
-from packhorse_services.publisher.outcomes.statuses import Told, read_statuses
-from packhorse_services.publisher.outcomes.store import Outcome
-from packhorse_services.publisher.outcomes.turn import bookkeeping
+from packhorse_services.publisher.outcomes import outcome_rows
+from packhorse_services.publisher.outcomes.outcome_rows import Key, StoredOutcome, key_of
+from packhorse_services.publisher.outcomes.progress import TopicCursor, move_cursor, read_cursor
+from packhorse_services.publisher.outcomes.recorder_lock import bookkeeping
+
+_MAX_NAME = 200
+_MAX_REASON = 2_000
+_LAST_MS = 253_402_300_799_000
+
+
+@dataclass(slots=True)
+class StatusRecords:
+    """What some records tell of one publisher agent: of its packages, then of one command."""
+
+    outcomes: dict[Key, StoredOutcome] = field(default_factory=dict)
+    """The last decision of each package at each subscriber, IMPORTED included."""
+    taken_back: set[Key] = field(default_factory=set)
+    """Of which packages an earlier decision came too, or a later one came first."""
+    command: CommandStatusMessage | None = None
+
+    @property
+    def imported(self) -> list[StoredOutcome]:
+        """The imports that only matter where an earlier decision is stored (R18)."""
+        return [one for one in self.outcomes.values() if not self._is_stored(one)]
+
+    @property
+    def stored(self) -> list[StoredOutcome]:
+        """The outcomes that leave a row: imports only when they have taken something back."""
+        return [one for one in self.outcomes.values() if self._is_stored(one)]
+
+    def _is_stored(self, outcome: StoredOutcome) -> bool:
+        return outcome.status is not Status.IMPORTED or key_of(outcome) in self.taken_back
+
+
+def read_statuses(
+    records: Iterable[Record], agent: str, journal_id: str
+) -> Iterator[StatusRecords]:
+    """Yield what `records` tell, in order; `journal_id` is meant by a status that names no log."""
+    told = StatusRecords()
+    for record in records:
+        try:
+            if message_type(record.headers) == CommandStatusMessage.__name__:
+                command = decode_command_status(record.headers, record.value)
+                if command.publisher_agent == agent:
+                    told.command = command
+                    yield told
+                    told = StatusRecords()
+            else:
+                status = decode_status(record.headers, record.value)
+                _add_status(told, status, agent, journal_id)
+        except Undecodable as error:
+            logger.warning(
+                "undecodable status skipped", extra={"offset": record.offset, "error": str(error)}
+            )
+    yield told
+
+
+def _add_status(told: StatusRecords, status: StatusMessage, agent: str, journal_id: str) -> None:
+    if status.publisher_agent != agent:
+        return
+    outcome = _outcome(status, journal_id)
+    if not _is_sound(outcome):
+        logger.warning("a status of nobody", extra={"subscriber": outcome.subscriber[:_MAX_NAME]})
+        return
+    key = key_of(outcome)
+    before = told.outcomes.setdefault(key, outcome)
+    if outcome.status is not before.status:
+        told.taken_back.add(key)
+    if outcome.decided_ms > before.decided_ms:
+        told.outcomes[key] = outcome
+
+
+def _outcome(status: StatusMessage, journal_id: str) -> StoredOutcome:
+    return StoredOutcome(
+        subscriber=status.subscriber,
+        journal_id=_clean(status.journal_id, _MAX_NAME) or journal_id,
+        offset=status.offset,
+        package_id=_clean(status.package_id, _MAX_NAME),
+        status=status.status,
+        attempts=max(0, status.attempts),
+        reason=_clean(status.reason, _MAX_REASON),
+        command_id=_clean(status.command_id, _MAX_NAME),
+        decided_ms=status.decided_ms if 0 < status.decided_ms <= _LAST_MS else 0,
+    )
+
+
+def _is_sound(outcome: StoredOutcome) -> bool:
+    name = outcome.subscriber
+    return 0 < len(name) <= _MAX_NAME and name.isprintable() and outcome.offset >= 0
+
+
+def _clean(text: str, limit: int) -> str:
+    """Return what Postgres can hold of a text."""
+    return text.replace("\0", "\ufffd")[:limit]
+
 
 logger = logging.getLogger(__name__)
 
 NoteCommand = Callable[[Connection, CommandStatusMessage], bool]
 """Takes in what became of a command; tells whether that was news."""
 
-_POLL_S = 0.5
-_PATIENCE_S = 20.0
 _CHECK_S = 15.0
 _LOOKUPS = 20
 _LOOKUPS_S = 10.0
@@ -42,8 +136,8 @@ class Recorder:
         self._journal, self._topics, self._agent = journal, topics, agent
         self._note_command = note_command
         self._reader: Reader | None = None
-        self._cursor = Cursor("", -1)
-        self._stored: Cursor | None = None
+        self._cursor = TopicCursor("", -1)
+        self._stored: TopicCursor | None = None
         self._packages = ""
         self._checked = 0.0
 
@@ -52,7 +146,7 @@ class Recorder:
         """The package topic's identity, as it was when the last `record` began."""
         return self._packages
 
-    def record(self, connection: Connection) -> Cursor:
+    def record(self, connection: Connection) -> TopicCursor:
         """Take in all that the topic holds now; returns up to where it is recorded.
 
         Raises `JournalUnavailable` unless its end was reached, or what the database raises; then
@@ -89,35 +183,26 @@ class Recorder:
                 )
         return self._reader
 
-    def _start(self, connection: Connection, identity: str) -> Cursor:
+    def _start(self, connection: Connection, identity: str) -> TopicCursor:
         with bookkeeping(connection):
             known = read_cursor(connection, self._agent, self._topics.status)
         self._stored = known
         bounds = self._journal.bounds(self._topics.status)
         if known is None or known.journal_id != identity:
-            return Cursor(identity, bounds.oldest)
+            return TopicCursor(identity, bounds.oldest)
         if not bounds.oldest <= known.offset <= bounds.next:
             logger.warning("statuses were lost", extra={"wanted": known.offset})
-            return Cursor(identity, bounds.oldest)
+            return TopicCursor(identity, bounds.oldest)
         return known
 
     def _read(self, connection: Connection, reader: Reader, end: int) -> None:
-        patience = time.monotonic() + _PATIENCE_S
         self._move(connection, (), reader.position())
-        while self._cursor.offset < end:
-            try:
-                records = reader.poll(_POLL_S)
-            except OffsetOutOfRange as error:  # retention was faster than we are
-                raise JournalUnavailable("the status topic was cut; it is read anew") from error
+        for records in read_to(reader, end):
             self._move(connection, records, reader.position())
-            if records:
-                patience = time.monotonic() + _PATIENCE_S
-            elif time.monotonic() > patience:
-                raise JournalUnavailable("the status topic's end was not reached; try again later")
 
     def _move(self, connection: Connection, records: Sequence[Record], position: int) -> None:
         """Record what was read, and that everything below `position` was."""
-        cursor = Cursor(self._cursor.journal_id, position)
+        cursor = TopicCursor(self._cursor.journal_id, position)
         if not records and cursor == self._stored:
             return
         batch = list(read_statuses(records, self._agent, self._packages))
@@ -131,43 +216,52 @@ class Recorder:
         PUBLISHER_STATUSES_RECORDED.inc(len(records))
 
     def _take_in(
-        self, connection: Connection, told: Told, entries: Mapping[store.Key, bytes]
+        self, connection: Connection, told: StatusRecords, entries: Mapping[outcome_rows.Key, bytes]
     ) -> None:
-        store.imported_after_all(connection, self._agent, told.imported)
+        outcome_rows.imported_after_all(connection, self._agent, told.imported)
         rows = [
-            (one, entries.get(store.key_of(one)) if one.status is Status.REMOVED_FAILED else None)
+            (
+                one,
+                entries.get(outcome_rows.key_of(one))
+                if one.status is Status.REMOVED_FAILED
+                else None,
+            )
             for one in told.stored
         ]
-        store.write(connection, self._agent, rows)
+        outcome_rows.write(connection, self._agent, rows)
         if told.command is not None and self._note_command(connection, told.command):
-            store.forget_behind_reset(connection, self._agent, told.command.command_id)
+            outcome_rows.forget_behind_reset(connection, self._agent, told.command.command_id)
 
     def _entries(
-        self, connection: Connection, outcomes: Sequence[Outcome]
-    ) -> dict[store.Key, bytes]:
+        self, connection: Connection, outcomes: Sequence[StoredOutcome]
+    ) -> dict[outcome_rows.Key, bytes]:
         """Return the entries of failed packages: what is needed once the log has forgotten them."""
         failed = [one for one in outcomes if one.status is Status.REMOVED_FAILED]
         if not failed:
             return {}
         with bookkeeping(connection):
-            known = store.entries(connection, {one.package_id for one in failed if one.package_id})
+            known = outcome_rows.entries(
+                connection, {one.package_id for one in failed if one.package_id}
+            )
         unknown = [one for one in failed if one.package_id not in known]
         found = {
-            store.key_of(one): known[one.package_id] for one in failed if one.package_id in known
+            outcome_rows.key_of(one): known[one.package_id]
+            for one in failed
+            if one.package_id in known
         }
         return found | self._look_up(unknown)
 
-    def _look_up(self, unknown: Sequence[Outcome]) -> dict[store.Key, bytes]:
+    def _look_up(self, unknown: Sequence[StoredOutcome]) -> dict[outcome_rows.Key, bytes]:
         """Return what the log has of packages, of the first few: the others do without."""
         found = {}
         until = time.monotonic() + _LOOKUPS_S
         for one in unknown[:_LOOKUPS]:
             entry = self._entry_in_log(one) if time.monotonic() < until else None
             if entry is not None:
-                found[store.key_of(one)] = entry
+                found[outcome_rows.key_of(one)] = entry
         return found
 
-    def _entry_in_log(self, outcome: Outcome) -> bytes | None:
+    def _entry_in_log(self, outcome: StoredOutcome) -> bytes | None:
         if outcome.journal_id != self._packages:
             return None
         record = self._journal.read_at(self._topics.package, outcome.offset)

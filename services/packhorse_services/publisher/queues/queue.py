@@ -6,17 +6,17 @@ from dataclasses import dataclass, replace
 
 from packhorse.clock import Clock
 from packhorse.errors import Permanent, Transient
-from packhorse.wire.messages import LaneState, SubscriberState
-from packhorse_services.publisher.queues.cache import Extent
-from packhorse_services.publisher.queues.columns import QueueEntry
-from packhorse_services.publisher.queues.errors import ErrorCounts
-from packhorse_services.publisher.queues.feed import QueueFeed, QueueLoading
-from packhorse_services.publisher.queues.filters import ALL, EntryFilter
-from packhorse_services.publisher.queues.measures import Figures, QueueMeasures
-from packhorse_services.publisher.queues.pages import Wanted
-from packhorse_services.publisher.queues.scanning import Page
-from packhorse_services.publisher.queues.states import OWN_STATES, LengthUnknown, QueueState
-from packhorse_services.publisher.queues.subscribers import Subscriber, Subscribers
+from packhorse.wire.messages import SubscriberState, SubscriptionState
+from packhorse_services.publisher.queues.cache.columns import QueueEntry
+from packhorse_services.publisher.queues.cache.filters import ALL, EntryFilter
+from packhorse_services.publisher.queues.cache.journal_pages import PageRange
+from packhorse_services.publisher.queues.cache.queue_cache import QueueLength
+from packhorse_services.publisher.queues.cache.queue_feed import QueueFeed, QueueLoading
+from packhorse_services.publisher.queues.cache.scanning import QueuePage
+from packhorse_services.publisher.queues.error_counts import ErrorCounts
+from packhorse_services.publisher.queues.queue_measures import QueueFigures, QueueMeasures
+from packhorse_services.publisher.queues.queue_states import OWN_STATES, LengthUnknown, QueueState
+from packhorse_services.publisher.queues.subscribers import AnnouncedSubscriber, Subscribers
 
 logger = logging.getLogger(__name__)
 
@@ -31,19 +31,21 @@ class UnknownSubscriber(Permanent):
 
 
 @dataclass(frozen=True, slots=True)
-class Queue:
+class SubscriberQueue:
     """One subscriber's queue at one moment."""
 
-    subscriber: Subscriber
-    lane: SubscriberState
+    subscriber: AnnouncedSubscriber
+    subscription: SubscriberState
     stale: bool
-    extent: Extent
+    extent: QueueLength
     length_unknown: LengthUnknown | None
     head: QueueEntry | None
     """None when the queue is empty, and in overviews when it is older than the cache."""
-    page: Page
+    page: QueuePage
     newest: int
     """Offset of the newest package, -1 when there is none."""
+    end: int
+    """Offset of the log's last record, whatever it is; -1 when it is not known."""
     failed: int
     """How many packages are in the error queue."""
     lag_s: float | None
@@ -60,23 +62,34 @@ class Queue:
         """The queue's state."""
         if self.stale:
             return QueueState.STALE
-        if self.lane.state in OWN_STATES:
-            return QueueState(self.lane.state.value)
-        if self.length == 0:
+        if self.subscription.state in OWN_STATES:
+            return QueueState(self.subscription.state.value)
+        if self.length == 0 and not self.fails_unseen:
             return QueueState.IDLE
-        if self.lane.retries >= BLOCKED_ATTEMPTS:
+        if self.subscription.retries >= BLOCKED_ATTEMPTS:
             return QueueState.BLOCKED
-        return QueueState.RUNNING
+        has_failed = self.subscription.retries > 0 or self.subscription.last_error
+        return QueueState.RETRYING if has_failed else QueueState.RUNNING
+
+    @property
+    def fails_unseen(self) -> bool:
+        """Whether the subscriber fails at a record that no queue shows, as one that is damaged."""
+        return self.length == 0 and self.subscription.retries > 0
+
+    @property
+    def last(self) -> int:
+        """The last offset that a clear of all that is here removes."""
+        return self.end if self.fails_unseen else self.newest
 
     @property
     def tag(self) -> str:
         """The entity tag: head and newest offset, and a checksum of all else that is shown."""
         entries = self.page.entries
         page = (len(entries), entries[0].offset if entries else -1, self.page.behind)
-        shown = (self.state, self.extent, self.lane, self.failed, self.subscriber.editable)
+        shown = (self.state, self.extent, self.subscription, self.failed, self.subscriber.editable)
         checksum = zlib.crc32(repr((shown, page, self.wanted)).encode())
         head = self.head.offset if self.head else -1
-        return f'W/"{head}-{self.newest}-{checksum:08x}"'
+        return f'W/"{head}-{self.last}-{checksum:08x}"'
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,6 +105,19 @@ class Backlog:
     """False while older packages are not in memory: then there is more than this."""
 
 
+def _of_another_log(subscription: SubscriberState, reason: str) -> SubscriberState:
+    """Return a subscription whose offsets mean nothing here."""
+    return replace(
+        subscription,
+        offset=-1,
+        settled_offset=-1,
+        started_offset=-1,
+        package_id="",
+        state=SubscriptionState.JOURNAL_MISMATCH,
+        last_error=subscription.last_error or reason,
+    )
+
+
 class Queues:
     """All queues of one publisher agent."""
 
@@ -100,60 +126,67 @@ class Queues:
     ) -> None:
         self.feed, self.subscribers, self.errors = feed, subscribers, errors
         self.agent, self._clock = feed.cache.agent, clock
-        self._measures = QueueMeasures()
+        self._measures = QueueMeasures(self.agent)
 
-    def subscriber(self, name: str) -> tuple[Subscriber, SubscriberState]:
-        """Return a subscriber and its lane for this agent. Raises `UnknownSubscriber`."""
+    def subscriber(self, name: str) -> tuple[AnnouncedSubscriber, SubscriberState]:
+        """Return a subscriber and its subscription for this agent. Raises `UnknownSubscriber`."""
         found = self.subscribers.get(name)
-        if found is None or self.agent not in found.lanes:
+        if found is None or self.agent not in found.subscriptions:
             raise UnknownSubscriber(
-                f"no subscriber {name[:80]!r} follows {self.agent}; GET /subscribers lists them"
+                f"no subscriber {name[:80]!r} follows {self.agent}; `packhorse get subscribers` or "
+                "GET /subscribers lists them"
             )
-        return found, self.lane_of(found)
+        return found, self.subscription_of(found)
 
-    def lane_of(self, subscriber: Subscriber) -> SubscriberState:
-        """Return a follower's lane. Offsets of another log than ours count for nothing (R24)."""
-        lane, identity = subscriber.lanes[self.agent], self.feed.identity
-        if not identity or lane.journal_id in ("", identity):
-            return lane
-        return replace(
-            lane,
-            offset=-1,
-            settled_offset=-1,
-            started_offset=-1,
-            state=LaneState.JOURNAL_MISMATCH,
-        )
+    def subscription_of(self, subscriber: AnnouncedSubscriber) -> SubscriberState:
+        """Return a follower's subscription as far as it proves anything.
+
+        Offsets of another log than ours count for nothing, nor do those of a log that holds
+        another package there (R24, R31).
+        """
+        shown, identity = subscriber.subscriptions[self.agent], self.feed.identity
+        if identity and shown.journal_id not in ("", identity):
+            return _of_another_log(shown, "its database was filled from another journal")
+        if self.feed.positions.verdict(shown) is False:
+            gone = f"the journal does not hold {shown.package_id} at offset {shown.offset} any more"
+            state = shown.state if shown.state in OWN_STATES else SubscriptionState.JOURNAL_MISMATCH
+            return replace(_of_another_log(shown, gone), state=state)
+        if shown.state is SubscriptionState.JOURNAL_MISMATCH:
+            return _of_another_log(shown, "")
+        if shown.state is SubscriptionState.GAP:
+            return replace(shown, settled_offset=-1, started_offset=-1)
+        return shown
 
     async def queue(
         self, name: str, *, limit: int = 0, skip_to: int = -1, wanted: EntryFilter = ALL
-    ) -> Queue:
+    ) -> SubscriberQueue:
         """Return a queue with a page of it that begins at `skip_to` or behind.
 
         Its head and its page are exact, also of a queue that is older than the cache or still
         being read. Raises `UnknownSubscriber`, `QueueLoading` within ten seconds.
         """
-        subscriber, lane = self.subscriber(name)
-        if await self.feed.need(lane.offset, _FETCH_S):
-            view = self.feed.cache.view(lane.offset, limit, skip_to=skip_to, wanted=wanted)
+        subscriber, subscription = self.subscriber(name)
+        if await self.feed.need(subscription.offset, _FETCH_S):
+            view = self.feed.cache.view(subscription.offset, limit, skip_to=skip_to, wanted=wanted)
             if view is not None:
-                return self._queue(subscriber, lane, view.head, view.page, wanted)
+                return self._queue(subscriber, subscription, view.head, view.page, wanted)
         identity = self.feed.identity
-        head, page = await self._read(lane.offset, Wanted(skip_to, -1, limit, wanted))
+        head, page = await self._read(subscription.offset, PageRange(skip_to, -1, limit, wanted))
         if identity != self.feed.identity:
             raise QueueLoading("the journal was replaced just now; ask again")
-        return self._queue(subscriber, lane, head, page, wanted)
+        return self._queue(subscriber, subscription, head, page, wanted)
 
-    async def _read(self, after: int, wanted: Wanted) -> tuple[QueueEntry | None, Page]:
+    async def _read(self, after: int, wanted: PageRange) -> tuple[QueueEntry | None, QueuePage]:
         """Return head and page of a queue that begins below the cache."""
         start = max(after + 1, self.feed.cache.oldest)
         first = replace(wanted, start=max(start, wanted.start))
-        page = await self.feed.page(first, _PAGE_S) if wanted.limit else Page()
+        page = await self.feed.page(first, _PAGE_S) if wanted.limit else QueuePage()
         if first.start != start or wanted.filter != ALL or not page.entries:
-            front = await self.feed.page(Wanted(start, -1, 1), _PAGE_S)
+            front = await self.feed.page(PageRange(start, -1, 1), _PAGE_S)
             return (front.entries[0] if front.entries else None), page
         return page.entries[0], page
 
-    async def overview(self) -> list[Queue]:
+    async def overview(self) -> list[SubscriberQueue]:
         """Return all queues by name, without pages; no queue keeps another from being shown.
 
         Reads nothing for subscribers that are away, and waits half a second at most for what
@@ -162,30 +195,30 @@ class Queues:
         slowest = self.slowest()
         if slowest is not None:
             try:
-                await self.feed.need(self.lane_of(slowest).offset, _OVERVIEW_S)
+                await self.feed.need(self.subscription_of(slowest).offset, _OVERVIEW_S)
             except QueueLoading:
                 raise
             except Transient as error:
                 logger.info("the queues are shown as far as known", extra={"error": str(error)})
         return self.known()
 
-    async def one(self, name: str) -> Queue:
+    async def one(self, name: str) -> SubscriberQueue:
         """Return one queue as `overview` has it. Raises `UnknownSubscriber`."""
-        subscriber, lane = self.subscriber(name)
+        subscriber, subscription = self.subscriber(name)
         if not self.subscribers.is_stale(subscriber):
-            await self.feed.need(lane.offset, _OVERVIEW_S)
+            await self.feed.need(subscription.offset, _OVERVIEW_S)
         return self._summary(subscriber)
 
-    def known(self) -> list[Queue]:
+    def known(self) -> list[SubscriberQueue]:
         """Return all queues as far as they are in memory; reads nothing, waits for nothing."""
         return [self._summary(one) for one in self.subscribers.following()]
 
-    def slowest(self, *, editable: bool = False) -> Subscriber | None:
+    def slowest(self, *, editable: bool = False) -> AnnouncedSubscriber | None:
         """Return the live subscriber with the lowest offset, of all or of the editable ones."""
         live = self.subscribers.live()
         return min(
             (one for one in live if one.editable or not editable),
-            key=lambda one: (self.lane_of(one).offset, one.name),
+            key=lambda one: (self.subscription_of(one).offset, one.name),
             default=None,
         )
 
@@ -197,44 +230,45 @@ class Queues:
         slowest = self.slowest()
         if slowest is None:
             return Backlog(None)
-        offset = self.lane_of(slowest).offset
+        offset = self.subscription_of(slowest).offset
         self.feed.want(offset)
         packages, size = self.feed.cache.backlog(offset)
         return Backlog(slowest.name, packages, size, self.feed.cache.covers(offset))
 
-    def _summary(self, subscriber: Subscriber) -> Queue:
-        lane = self.lane_of(subscriber)
-        view = self.feed.cache.view(lane.offset, 0)
-        return self._queue(subscriber, lane, view.head if view else None, Page(), ALL)
+    def _summary(self, subscriber: AnnouncedSubscriber) -> SubscriberQueue:
+        subscription = self.subscription_of(subscriber)
+        view = self.feed.cache.view(subscription.offset, 0)
+        return self._queue(subscriber, subscription, view.head if view else None, QueuePage(), ALL)
 
     def _queue(
         self,
-        subscriber: Subscriber,
-        lane: SubscriberState,
+        subscriber: AnnouncedSubscriber,
+        subscription: SubscriberState,
         head: QueueEntry | None,
-        page: Page,
+        page: QueuePage,
         wanted: EntryFilter,
-    ) -> Queue:
-        newest, extent = self.feed.cache.newest(), self.feed.cache.extent(lane.offset)
+    ) -> SubscriberQueue:
+        newest, extent = self.feed.cache.newest(), self.feed.cache.extent(subscription.offset)
         stale = self.subscribers.is_stale(subscriber)
         unknown = None if extent.length is not None else self._reason(stale)
         lag_s = None if extent.at_most else 0.0
-        return Queue(
+        return SubscriberQueue(
             subscriber=subscriber,
-            lane=lane,
+            subscription=subscription,
             stale=stale,
             extent=extent,
             length_unknown=unknown,
             head=head,
             page=page,
             newest=-1 if newest is None else newest,
+            end=self.feed.cache.next - 1,
             failed=self.errors.count(subscriber.name),
             lag_s=lag_s if head is None else self._age_s(head),
             wanted=wanted,
         )
 
     def _age_s(self, entry: QueueEntry) -> float:
-        return max(0, self._clock.wall_ms() - entry.time_ms) / 1000
+        return max(0, self._clock.wall_ms() - entry.time_ms) / 1000 if entry.time_ms else 0.0
 
     def _reason(self, stale: bool) -> LengthUnknown:
         if self.feed.full:
@@ -248,13 +282,13 @@ class Queues:
         if slowest is None:
             self.feed.keep_above(self.feed.cache.next)
         else:
-            needed = self.lane_of(slowest).offset
+            needed = self.subscription_of(slowest).offset
             self.feed.keep_above(needed + 1)
             self.feed.want(needed)
         oldest = self.feed.cache.page(self.feed.cache.low, 1, ALL)
         known_lag_s = self._age_s(oldest.entries[0]) if oldest and oldest.entries else 0.0
         self._measures.show(
-            Figures(
+            QueueFigures(
                 one.extent.at_least,
                 known_lag_s if one.lag_s is None else one.lag_s,
                 one.subscriber.name,

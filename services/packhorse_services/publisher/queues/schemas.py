@@ -1,14 +1,22 @@
 """Queues and subscribers as HTTP shows them."""
 
 from collections.abc import Sequence
-from datetime import datetime
+from datetime import UTC, datetime
 from urllib.parse import quote
 
 from pydantic import BaseModel, Field
 
-from packhorse_services.publisher.queues.columns import QueueEntry
-from packhorse_services.publisher.queues.queue import Queue
-from packhorse_services.publisher.schemas import RANGE_FROM, RANGE_TO, time_of
+from packhorse_services.publisher.queues.cache.columns import QueueEntry
+from packhorse_services.publisher.queues.queue import SubscriberQueue
+
+RANGE_FROM = "Of a part of its deep path: it begins with this path; empty: with the deep path"
+RANGE_TO = "Of a part of its deep path: it ends before this path; empty: with the subtree"
+_LAST_MS = 253_402_300_799_000
+
+
+def time_of(ms: int) -> datetime | None:
+    """Return a time in UTC, or None for 0 and for what is no time."""
+    return datetime.fromtimestamp(ms / 1000, UTC) if 0 < ms <= _LAST_MS else None
 
 
 class EntryDocument(BaseModel):
@@ -26,14 +34,20 @@ class EntryDocument(BaseModel):
     time: datetime | None = Field(description="When it entered the journal")
 
 
+ATTEMPTS = (
+    "Failed ones that count towards max_retries; the first failures for a missing blob or a "
+    "database that is away do not"
+)
+
+
 class HeadDocument(BaseModel):
     """What the subscriber says of the first package."""
 
     offset: int | None = Field(
-        description="Null in overviews when it is older than what is in memory; the queue itself "
-        "names it"
+        description="Null in overviews when it is older than what is in memory, and the queue "
+        "itself names it; also null for a record that is in no queue, as one that is damaged"
     )
-    attempts: int = Field(description="Failed ones")
+    attempts: int = Field(description=ATTEMPTS)
     last_error: str
     next_attempt_at: datetime | None
     blocked_since: datetime | None
@@ -44,8 +58,14 @@ class QueueSummary(BaseModel):
 
     subscriber: str
     state: str = Field(
-        description="IDLE, RUNNING, BLOCKED (3 failed attempts), STALE (silent for 30 s), or "
-        "what the subscriber says: GAP, JOURNAL_MISMATCH, WAITING_FOR_LEASE, PAUSED, STOPPED"
+        description="IDLE, RUNNING, RETRYING (the first package has failed and is tried again), "
+        "BLOCKED (3 failed attempts), STALE (silent for 30 s), or what the subscriber says: GAP, "
+        "JOURNAL_MISMATCH, WAITING_FOR_LEASE, WAITING_FOR_JOURNAL, WAITING_FOR_SUBSCRIBER, "
+        "LOADING, PAUSED, STOPPED"
+    )
+    reason: str = Field(
+        description="What the subscriber says of that: the first package's last error, from its "
+        "first failure on, or why nothing is imported; empty when nothing is wrong"
     )
     length: int | None = Field(
         description="Null when it is known within bounds only; see length_unknown"
@@ -60,7 +80,8 @@ class QueueSummary(BaseModel):
     offset: int = Field(description="The last package that the subscriber is done with; -1: none")
     head: HeadDocument | None = Field(description="Null when the queue is empty")
     lag_seconds: float | None = Field(
-        description="Age of the head; null in overviews when it is older than what is in memory"
+        description="Seconds since the first package entered the journal; null in overviews when "
+        "it is older than what is in memory"
     )
     errors: int = Field(description="Packages in the error queue")
     editable: bool
@@ -114,14 +135,22 @@ class SubscriberDocument(BaseModel):
     settled_offset: int = Field(
         description="Every status up to this offset is in the journal; -1: none yet"
     )
-    lag_packages: int | None = Field(description="Null when it is known within bounds only")
-    lag_at_least: int
-    lag_at_most: int
-    lag_seconds: float | None = Field(
-        description="Age of the first package to import; null when it is older than what is in "
-        "memory"
+    incomplete: bool = Field(
+        description="Whether it began behind packages that it never imported, as with "
+        "PACKHORSE_START=oldest or latest: its content is not all that was distributed"
     )
-    attempts: int = Field(description="Failed ones of the first package to import")
+    started_offset: int = Field(description="The offset that it began behind; -1: with the first")
+    behind: int | None = Field(
+        description="Packages still to import, the length of its queue; null when it is known "
+        "within bounds only"
+    )
+    behind_at_least: int
+    behind_at_most: int
+    lag_seconds: float | None = Field(
+        description="Seconds since the first package to import entered the journal; null when it "
+        "is older than what is in memory"
+    )
+    attempts: int = Field(description=f"Of the first package to import. {ATTEMPTS}")
     last_error: str
     next_attempt_at: datetime | None
     blocked_since: datetime | None
@@ -154,29 +183,30 @@ def entry_document(entry: QueueEntry) -> EntryDocument:
     )
 
 
-def _head(queue: Queue) -> HeadDocument | None:
-    if queue.extent.at_most == 0:
+def _head(queue: SubscriberQueue) -> HeadDocument | None:
+    if queue.extent.at_most == 0 and not queue.fails_unseen:
         return None
-    lane = queue.lane
+    subscription = queue.subscription
     return HeadDocument(
         offset=queue.head.offset if queue.head else None,
-        attempts=lane.retries,
-        last_error=lane.last_error,
-        next_attempt_at=time_of(lane.next_attempt_ms),
-        blocked_since=time_of(lane.blocked_since_ms),
+        attempts=subscription.retries,
+        last_error=subscription.last_error,
+        next_attempt_at=time_of(subscription.next_attempt_ms),
+        blocked_since=time_of(subscription.blocked_since_ms),
     )
 
 
-def summary(queue: Queue) -> QueueSummary:
+def summary(queue: SubscriberQueue) -> QueueSummary:
     """Show a queue without its packages."""
     return QueueSummary(
         subscriber=queue.subscriber.name,
         state=queue.state.value,
+        reason=queue.subscription.last_error,
         length=queue.length,
         at_least=queue.extent.at_least,
         at_most=queue.extent.at_most,
         length_unknown=queue.length_unknown.value if queue.length_unknown else None,
-        offset=queue.lane.offset,
+        offset=queue.subscription.offset,
         head=_head(queue),
         lag_seconds=queue.lag_s,
         errors=queue.failed,
@@ -184,7 +214,7 @@ def summary(queue: Queue) -> QueueSummary:
     )
 
 
-def queue_list(queues: Sequence[Queue], agent: str) -> QueueList:
+def queue_list(queues: Sequence[SubscriberQueue], agent: str) -> QueueList:
     """Show all queues, and which are the slowest."""
     live = [queue for queue in queues if not queue.stale]
     return QueueList(
@@ -195,17 +225,17 @@ def queue_list(queues: Sequence[Queue], agent: str) -> QueueList:
     )
 
 
-def _slowest(queues: Sequence[Queue]) -> SlowestDocument | None:
+def _slowest(queues: Sequence[SubscriberQueue]) -> SlowestDocument | None:
     if not queues:
         return None
-    queue = min(queues, key=lambda one: (one.lane.offset, one.subscriber.name))
+    queue = min(queues, key=lambda one: (one.subscription.offset, one.subscriber.name))
     return SlowestDocument(
         subscriber=queue.subscriber.name,
         state=queue.state.value,
         length=queue.length,
         at_least=queue.extent.at_least,
         at_most=queue.extent.at_most,
-        offset=queue.lane.offset,
+        offset=queue.subscription.offset,
         head=_head(queue),
         queue=queue_url(queue.subscriber.name),
     )
@@ -216,30 +246,32 @@ def queue_url(subscriber: str) -> str:
     return f"/queues/{quote(subscriber, safe='')}"
 
 
-def queue_document(queue: Queue, agent: str, following: str | None) -> QueueDocument:
+def queue_document(queue: SubscriberQueue, agent: str, following: str | None) -> QueueDocument:
     """Show a queue and a page of it."""
     entries = [entry_document(entry) for entry in queue.page.entries]
     parts = summary(queue).__dict__
     return QueueDocument(**parts, agent=agent, entries=entries, next=following)
 
 
-def subscriber_document(queue: Queue) -> SubscriberDocument:
+def subscriber_document(queue: SubscriberQueue) -> SubscriberDocument:
     """Show a subscriber."""
-    one, lane = queue.subscriber, queue.lane
+    one, subscription = queue.subscriber, queue.subscription
     return SubscriberDocument(
         subscriber=one.name,
         instance=one.instance,
         state=queue.state.value,
-        offset=lane.offset,
-        settled_offset=lane.settled_offset,
-        lag_packages=queue.length,
-        lag_at_least=queue.extent.at_least,
-        lag_at_most=queue.extent.at_most,
+        offset=subscription.offset,
+        settled_offset=subscription.settled_offset,
+        incomplete=subscription.incomplete,
+        started_offset=subscription.started_offset,
+        behind=queue.length,
+        behind_at_least=queue.extent.at_least,
+        behind_at_most=queue.extent.at_most,
         lag_seconds=queue.lag_s,
-        attempts=lane.retries,
-        last_error=lane.last_error,
-        next_attempt_at=time_of(lane.next_attempt_ms),
-        blocked_since=time_of(lane.blocked_since_ms),
+        attempts=subscription.retries,
+        last_error=subscription.last_error,
+        next_attempt_at=time_of(subscription.next_attempt_ms),
+        blocked_since=time_of(subscription.blocked_since_ms),
         editable=one.editable,
         max_retries=one.max_retries,
         endpoint=one.endpoint,

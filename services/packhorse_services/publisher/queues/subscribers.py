@@ -1,8 +1,8 @@
 """Who subscribes: known from announcements alone, configured nowhere (R16).
 
 A subscriber that is silent for 30 s is stale, and forgotten after a day. Ages are measured on our
-monotonic clock from the moment an announcement came. Of an announcement only the lane of our own
-agent is kept, and of each text as much as a page can show (R30).
+monotonic clock from the moment an announcement came. Of an announcement only the subscription of
+our own agent is kept, and of each text as much as a page can show (R30).
 """
 
 import logging
@@ -16,6 +16,7 @@ from packhorse.runtime.metrics import PUBLISHER_SUBSCRIBERS
 from packhorse.wire.codec import decode_discovery
 from packhorse.wire.messages import DiscoveryMessage, SubscriberState
 from packhorse.wire.record import Undecodable
+from packhorse_services.publisher.queues.cache.position_check import MAX_ID
 
 logger = logging.getLogger(__name__)
 
@@ -28,7 +29,7 @@ _MAX_ERROR = 2_000
 
 
 @dataclass(frozen=True, slots=True)
-class Subscriber:
+class AnnouncedSubscriber:
     """What a subscriber last announced."""
 
     name: str
@@ -36,8 +37,8 @@ class Subscriber:
     editable: bool
     max_retries: int
     endpoint: str
-    lanes: Mapping[str, SubscriberState]
-    """Empty, or the lane of the agent that all of this is about."""
+    subscriptions: Mapping[str, SubscriberState]
+    """Empty, or the subscription of the agent that all of this is about."""
     seen_ms: int
     """When the announcement entered the journal, by the journal's clock."""
     seen_at: float
@@ -52,7 +53,8 @@ class Subscribers:
 
     def __init__(self, clock: Clock, agent: str) -> None:
         self._clock, self._agent = clock, agent
-        self._known: dict[str, Subscriber] = {}
+        self._known: dict[str, AnnouncedSubscriber] = {}
+        self._left_out: Mapping[str, int] = {}
         self._lock = threading.Lock()
 
     def note(self, record: Record, fresh: bool) -> None:
@@ -60,7 +62,10 @@ class Subscribers:
         try:
             message = decode_discovery(record.headers, record.value)
         except Undecodable as error:
-            logger.warning("no announcement", extra={"offset": record.offset, "error": str(error)})
+            logger.warning(
+                "undecodable announcement skipped",
+                extra={"offset": record.offset, "error": str(error)},
+            )
             return
         name = message.subscriber
         if not name or len(name) > _MAX_NAME or not name.isprintable():
@@ -73,15 +78,27 @@ class Subscribers:
         """Take in what is known from before, unless an announcement has come since."""
         self._know(self._subscriber(message, seen_ms, age_ms), in_any_case=False)
 
-    def _know(self, subscriber: Subscriber, *, in_any_case: bool) -> None:
+    def _know(self, subscriber: AnnouncedSubscriber, *, in_any_case: bool) -> None:
         """Replace what is known, if that is older; a fresh one counts whatever its clock says."""
         with self._lock:
+            if subscriber.seen_ms <= self._left_out.get(subscriber.name, -1):
+                return
             known = self._known.get(subscriber.name)
             if known is None and not self._has_room():
                 return
             if known is None or in_any_case or known.seen_ms <= subscriber.seen_ms:
                 self._known[subscriber.name] = subscriber
                 PUBLISHER_SUBSCRIBERS.set(len(self._known))
+
+    def leave_out(self, forgotten: Mapping[str, int]) -> None:
+        """Know nothing of these that came up to a time of the journal's clock; later counts."""
+        with self._lock:
+            self._left_out = {**self._left_out, **forgotten}
+            for name, until_ms in forgotten.items():
+                known = self._known.get(name)
+                if known is not None and known.seen_ms <= until_ms:
+                    del self._known[name]
+            PUBLISHER_SUBSCRIBERS.set(len(self._known))
 
     def _has_room(self) -> bool:
         """Make room at the cost of the one that was silent for longest, if that is stale."""
@@ -93,39 +110,41 @@ class Subscribers:
         del self._known[silent.name]
         return True
 
-    def _subscriber(self, message: DiscoveryMessage, seen_ms: int, age_ms: int) -> Subscriber:
-        lanes = {one.publisher_agent: one for one in message.states}
-        own = lanes.get(self._agent)
-        return Subscriber(
+    def _subscriber(
+        self, message: DiscoveryMessage, seen_ms: int, age_ms: int
+    ) -> AnnouncedSubscriber:
+        subscriptions = {one.publisher_agent: one for one in message.states}
+        own = subscriptions.get(self._agent)
+        return AnnouncedSubscriber(
             name=message.subscriber,
             instance=message.subscriber_instance[:_MAX_NAME],
             editable=message.editable,
             max_retries=message.max_retries,
             endpoint=message.endpoint[:_MAX_ENDPOINT],
-            lanes={} if own is None else {self._agent: _clipped(own)},
+            subscriptions={} if own is None else {self._agent: _clipped(own)},
             seen_ms=seen_ms,
             seen_at=self._clock.monotonic() - age_ms / 1000,
         )
 
-    def get(self, name: str) -> Subscriber | None:
+    def get(self, name: str) -> AnnouncedSubscriber | None:
         """Return the subscriber of that name."""
         found = self._known.get(name)
         return found if found is not None and self._age(found) < FORGOTTEN_S else None
 
-    def following(self) -> list[Subscriber]:
-        """Return those with a lane for our agent, by name."""
-        known = [one for one in list(self._known.values()) if one.lanes]
+    def following(self) -> list[AnnouncedSubscriber]:
+        """Return those with a subscription for our agent, by name."""
+        known = [one for one in list(self._known.values()) if one.subscriptions]
         return sorted(
             (one for one in known if self._age(one) < FORGOTTEN_S), key=lambda one: one.name
         )
 
-    def live(self) -> list[Subscriber]:
-        """Return those with a lane for our agent that are not stale, in no order."""
+    def live(self) -> list[AnnouncedSubscriber]:
+        """Return those with a subscription for our agent that are not stale, in no order."""
         since = self._clock.monotonic() - STALE_S
         known = list(self._known.values())
-        return [one for one in known if one.seen_at > since and one.lanes]
+        return [one for one in known if one.seen_at > since and one.subscriptions]
 
-    def is_stale(self, subscriber: Subscriber) -> bool:
+    def is_stale(self, subscriber: AnnouncedSubscriber) -> bool:
         """Tell whether the subscriber has been silent for too long."""
         return self._age(subscriber) >= STALE_S
 
@@ -136,11 +155,14 @@ class Subscribers:
                 del self._known[one.name]
         PUBLISHER_SUBSCRIBERS.set(len(self._known))
 
-    def _age(self, subscriber: Subscriber) -> float:
+    def _age(self, subscriber: AnnouncedSubscriber) -> float:
         return self._clock.monotonic() - subscriber.seen_at
 
 
 def _clipped(state: SubscriberState) -> SubscriberState:
     return replace(
-        state, last_error=state.last_error[:_MAX_ERROR], journal_id=state.journal_id[:_MAX_NAME]
+        state,
+        last_error=state.last_error[:_MAX_ERROR],
+        journal_id=state.journal_id[:_MAX_NAME],
+        package_id=state.package_id[:MAX_ID],
     )

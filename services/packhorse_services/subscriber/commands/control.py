@@ -1,46 +1,70 @@
-"""What operators want of the lanes: run, pause or stop, as the database has it."""
+"""What operators want of the subscriptions: run, pause or stop, and since which command."""
 
 import threading
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 
 from psycopg import Connection
 
 from packhorse.wire.messages import DesiredState
 
 
-class LaneControl:
-    """The desired state of each lane of this database; a lane that nobody spoke of runs."""
+@dataclass(frozen=True, slots=True)
+class DesiredControl:
+    """What is wanted of a subscription, and which command said so last."""
+
+    desired: DesiredState = DesiredState.RUN
+    command_id: str = ""
+
+
+_NOTHING = DesiredControl()
+
+
+class SubscriptionControl:
+    """What is wanted of each subscription of this database.
+
+    A subscription that nobody spoke of runs.
+    """
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
-        self._desired: Mapping[str, DesiredState] = {}
+        self._wanted: Mapping[str, DesiredControl] = {}
         self._listeners: list[Callable[[], None]] = []
 
     def listen(self, listener: Callable[[], None]) -> None:
-        """Call `listener` whenever a lane may have to do something else."""
+        """Call `listener` whenever a subscription may have to do something else."""
         self._listeners.append(listener)
 
     def desired(self, agent: str) -> DesiredState:
-        """Return what is wanted of the lane of `agent`."""
+        """Return what is wanted of the subscription of `agent`."""
         with self._lock:
-            return self._desired.get(agent, DesiredState.RUN)
+            return self._wanted.get(agent, _NOTHING).desired
 
-    def take(self, desired: Mapping[str, DesiredState]) -> None:
-        """Put in force what the database says of all lanes, and tell the listeners."""
+    def command_id(self, agent: str) -> str:
+        """Return which command was the last that said so, or said to try again."""
         with self._lock:
-            self._desired = dict(desired)
+            return self._wanted.get(agent, _NOTHING).command_id
+
+    def take(self, wanted: Mapping[str, DesiredControl]) -> None:
+        """Put in force what the database says of all subscriptions, and tell the listeners."""
+        with self._lock:
+            self._wanted = dict(wanted)
         for listener in self._listeners:
             listener()
 
 
-def load(connection: Connection) -> dict[str, DesiredState]:
+def load(connection: Connection) -> dict[str, DesiredControl]:
     """Return what the database says; it goes with a copy, which stands still too (ADR 0015)."""
-    rows = connection.execute("SELECT publisher_agent, desired FROM bookkeeping.lane_control")
-    return {agent: DesiredState(desired) for agent, desired in rows.fetchall()}
+    rows = connection.execute(
+        "SELECT publisher_agent, desired, command_id FROM bookkeeping.lane_control"
+    )
+    return {
+        agent: DesiredControl(DesiredState(desired), by) for agent, desired, by in rows.fetchall()
+    }
 
 
 def lock(connection: Connection, agent: str) -> DesiredState:
-    """Return what is wanted of a lane, and keep others from changing it until the commit."""
+    """Return the desired state of a subscription, and lock it until the commit."""
     row = connection.execute(
         "SELECT desired FROM bookkeeping.lane_control WHERE publisher_agent = %s FOR UPDATE",
         (agent,),
@@ -49,7 +73,7 @@ def lock(connection: Connection, agent: str) -> DesiredState:
 
 
 def introduce(connection: Connection, agent: str) -> None:
-    """Give a lane that nobody spoke of a row, for `lock` to hold."""
+    """Give a subscription that nobody spoke of a row, for `lock` to hold."""
     connection.execute(
         """
         INSERT INTO bookkeeping.lane_control (publisher_agent, desired, command_id)
@@ -60,7 +84,7 @@ def introduce(connection: Connection, agent: str) -> None:
 
 
 def store(connection: Connection, agent: str, desired: DesiredState, command_id: str) -> None:
-    """Write what is wanted of a lane, in the caller's transaction."""
+    """Write what is wanted of a subscription, in the caller's transaction."""
     connection.execute(
         """
         INSERT INTO bookkeeping.lane_control (publisher_agent, desired, command_id)

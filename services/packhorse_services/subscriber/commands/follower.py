@@ -13,19 +13,19 @@ from psycopg.errors import LockNotAvailable
 from packhorse.clock import Clock, SystemClock
 from packhorse.errors import PackhorseError, Transient
 from packhorse.messaging.api import Journal, OffsetOutOfRange, Reader, Record
-from packhorse.runtime.lifecycle import Worker
+from packhorse.runtime.lifecycle import Worker, WorkerComponent
 from packhorse.wire.command_codec import decode_command
 from packhorse.wire.messages import Command
 from packhorse.wire.record import Undecodable
-from packhorse_services.subscriber.clearances import Clearance, Clearances
 from packhorse_services.subscriber.commands import control, ledger
-from packhorse_services.subscriber.commands.control import LaneControl
-from packhorse_services.subscriber.commands.orders import (
+from packhorse_services.subscriber.commands.clearances import Clearance, Clearances
+from packhorse_services.subscriber.commands.control import SubscriptionControl
+from packhorse_services.subscriber.commands.handler import (
     Orders,
     check_lease,
     finish_what_is_passed,
 )
-from packhorse_services.subscriber.failures import printable
+from packhorse_services.subscriber.journal.failures import printable
 from packhorse_services.subscriber.lease import Lease
 
 logger = logging.getLogger(__name__)
@@ -34,7 +34,7 @@ _POLL_S = 0.25
 _PAUSE_S = 1.0
 _CATCH_UP_S = 10.0
 _LEASE_POLL_S = 1.0
-_LANES_BUSY_S = 0.1
+_SUBSCRIPTIONS_BUSY_S = 0.1
 _ID_CHARACTERS = 200
 
 
@@ -46,7 +46,7 @@ def _nobody() -> None:
     pass
 
 
-class CommandFollower:
+class CommandFollower(WorkerComponent):
     """A component that reads this subscriber's partition of the command topic.
 
     Only the worker that has the lease obeys; another reads on from there when it takes over. A
@@ -54,7 +54,7 @@ class CommandFollower:
     one before it. After that nothing is missed, however long the subscriber was away.
     """
 
-    def __init__(
+    def __init__(  # noqa: PLR0913
         self,
         connect: Callable[[], Connection],
         command_topic: str,
@@ -62,7 +62,7 @@ class CommandFollower:
         lease: Lease,
         *,
         clearances: Clearances,
-        lane_control: LaneControl,
+        subscription_control: SubscriptionControl,
         on_decision: Callable[[], None] = _nobody,
         clock: Clock | None = None,
     ) -> None:
@@ -72,31 +72,21 @@ class CommandFollower:
             orders,
             lease,
         )
-        self._clearances, self._control, self._on_decision = clearances, lane_control, on_decision
+        self._clearances, self._control, self._on_decision = (
+            clearances,
+            subscription_control,
+            on_decision,
+        )
         self._clock = clock or SystemClock()
         self._changed = threading.Condition()
         self._next: int | None = None
         self._epoch = -1
         self._wake = threading.Event()
-        self._worker = Worker("commands", self._run)
+        self._worker = Worker("commands", self._run, wake=self._wake.set)
 
     @property
     def _journal(self) -> Journal:
         return self._orders.journal
-
-    def start(self) -> None:
-        """Begin to follow."""
-        self._worker.start()
-
-    def stop(self, timeout: float) -> None:
-        """End."""
-        self._worker.ask_to_end()
-        self._wake.set()
-        self._worker.stop(timeout)
-
-    def failure(self) -> BaseException | None:
-        """Return what ended the thread."""
-        return self._worker.failure()
 
     def catch_up(self, epoch: int) -> None:
         """Return when every command that is in the log now is in force (SLING-10112).
@@ -121,8 +111,7 @@ class CommandFollower:
             if epoch is None:
                 continue
             try:
-                with self._connect() as connection:
-                    self._follow(connection, epoch, stopping)
+                self._follow(epoch, stopping)
             except OffsetOutOfRange as error:
                 logger.warning("commands have left the log", extra={"error": str(error)})
             except (PackhorseError, psycopg.Error):
@@ -131,14 +120,18 @@ class CommandFollower:
             finally:
                 self._advance(-1, None)
 
-    def _follow(self, connection: Connection, epoch: int, stopping: threading.Event) -> None:
+    def _follow(self, epoch: int, stopping: threading.Event) -> None:
+        """Follow the topic; commands are rare, so no connection is kept between them."""
         partition = self._partition()
-        with self._open(connection, epoch, partition) as reader:
+        with self._connect() as connection:
+            opened = self._open(connection, epoch, partition)
+        with opened as reader:
             self._advance(epoch, reader.position(partition))
             while not stopping.is_set() and self._lease.epoch() == epoch:
                 records = reader.poll(_POLL_S)
                 if records:
-                    epoch = self._take(connection, epoch, records)
+                    with self._connect() as connection:
+                        epoch = self._take(connection, epoch, records)
                 self._advance(epoch, reader.position(partition))
 
     def _open(self, connection: Connection, epoch: int, partition: int) -> Reader:
@@ -205,18 +198,25 @@ class CommandFollower:
     def _obey(
         self, connection: Connection, command: Command, epoch: int, read: Callable[[], None]
     ) -> int:
-        """Obey, as soon as lanes that import let a reset in; what it read of the log stays."""
-        outlook = self._orders.look(connection, command)
+        """Obey, as soon as subscriptions that import let a reset in.
+
+        What it read of the log stays.
+        """
+        outlook = self._orders.look(connection, command, partial(self._check, epoch))
         while True:
             try:
                 after = self._orders.obey(connection, command, epoch, outlook, read)
             except LockNotAvailable:
-                if self._wake.wait(_LANES_BUSY_S) or self._lease.epoch() != epoch:
+                if self._wake.wait(_SUBSCRIPTIONS_BUSY_S) or self._lease.epoch() != epoch:
                     raise
             else:
                 if after != epoch:
                     self._lease.adopt(after)
                 return after
+
+    def _check(self, epoch: int) -> None:
+        if self._wake.is_set() or self._lease.epoch() != epoch:
+            raise CommandsBehind("a command was given up, for this worker ends or lost the lease")
 
     def _read(self, record: Record) -> Command | None:
         try:

@@ -4,19 +4,20 @@ The SEEN row of a command is also how its repetition is known, and where a clear
 has removed until it is done. All of it runs in the caller's transaction, as the bookkeeper.
 """
 
-import json
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from psycopg import Connection
 
+from packhorse.bookkeeping.audit_rows import AuditRow
 from packhorse.wire.messages import (
     ClearCommand,
     Command,
     CommandState,
     CommandStatusMessage,
     ControlCommand,
+    RetryCommand,
 )
 
 _BATCH = 500
@@ -47,26 +48,21 @@ def end(connection: Connection, command: Command, state: CommandState, reason: s
 
 
 def audit(connection: Connection, command: Command, detail: Mapping[str, Any]) -> None:
-    """Write down who did what to a lane of this database."""
+    """Write down who did what to a subscription of this database."""
     if isinstance(command, ControlCommand):
         action = command.desired.value
+    elif isinstance(command, RetryCommand):
+        action = "RETRY"
     else:
         action = "CLEAR" if isinstance(command, ClearCommand) else "RESET"
-    connection.execute(
-        """
-        INSERT INTO bookkeeping.audit
-            (subscriber, publisher_agent, command_id, issued_by, action, detail)
-        VALUES (%s, %s, %s, %s, %s, %s)
-        """,
-        (
-            command.subscriber,
-            command.publisher_agent,
-            command.command_id,
-            command.user,
-            action,
-            json.dumps(dict(detail)),
-        ),
-    )
+    AuditRow(
+        command.subscriber,
+        command.publisher_agent,
+        command.command_id,
+        command.user,
+        action,
+        detail,
+    ).write(connection)
 
 
 def count_removed(connection: Connection, command_ids: Iterable[str]) -> None:
@@ -87,7 +83,7 @@ def count_removed(connection: Connection, command_ids: Iterable[str]) -> None:
 def finish_clears(
     connection: Connection, subscriber: str, agent: str, journal_id: str, up_to: int
 ) -> None:
-    """End the clear commands of a lane that has nothing more to remove at or below `up_to`."""
+    """End the clear commands of a subscription that has nothing left to remove up to `up_to`."""
     connection.execute(
         """
         WITH done AS (
@@ -113,7 +109,9 @@ def abandon_clears(
     journal_id: str | None = None,
     up_to: int | None = None,
 ) -> None:
-    """Reject clear commands that are still to be done: of one lane, or of all other journals.
+    """Reject clear commands that are still to be done.
+
+    Of one subscription, or of all other journals.
 
     With `up_to`, only those that end at or below that offset.
     """

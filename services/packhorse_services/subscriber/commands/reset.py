@@ -1,37 +1,45 @@
-"""Moving a stopped lane to another offset, so that what lies behind it is really imported (R25).
+"""Moving a stopped subscription to another offset; everything behind it is imported (R25).
 
-What the lane knew of packages above the new offset is forgotten; what it knew of those at or below
-it stays or is read from the log again, or their repetitions would be imported over newer content
-(R27). Of a producer the last package that was processed is known, and no earlier one: where that is
-above the new offset, and what is below it has left the log, nothing of the producer is known.
+What the subscription knew of packages above the new offset is forgotten; what it knew of those at
+or below it stays or is read from the log again, or their repetitions would be imported over newer
+content (R27). Of a producer the last package that was processed is known, and no earlier one: where
+that is above the new offset, and what is below it has left the log, nothing of the producer is
+known.
 """
 
 from collections import deque
-from collections.abc import Callable, Collection, Generator
-from contextlib import closing
+from collections.abc import Callable, Collection
+from contextlib import closing, suppress
 from dataclasses import dataclass, field
 from typing import Any
 
 from psycopg import Connection
 
 from packhorse.errors import Permanent
-from packhorse.messaging.api import Edge, Journal, Record
-from packhorse_services.subscriber.arrivals import Mark, arrival_of, entry_of, package_id_of
-from packhorse_services.subscriber.failures import Fenced
-from packhorse_services.subscriber.sequences import HighWater
+from packhorse.messaging.api import Journal, Record
+from packhorse.messaging.reading import read_range
+from packhorse.wire.package_codec import AGENT_HEADER
+from packhorse_services.subscriber.journal.arrivals import (
+    Arrival,
+    Mark,
+    entry_of,
+    mark_of,
+    package_id_of,
+)
+from packhorse_services.subscriber.journal.failures import Fenced
+from packhorse_services.subscriber.journal.sequences import HighWater, ImpossibleSequence
 
-_POLL_S = 5.0
 _MOST_IDS = 1_000_000
 _LOCK_TIMEOUT = "500ms"
 
 
-class OutsideLog(Permanent):
+class ResetOutsideLog(Permanent):
     """The offset is neither in the log nor just before its oldest record."""
 
 
 @dataclass(frozen=True, slots=True)
-class Target:
-    """Where a lane is to be, and what it has to know there."""
+class ResetTarget:
+    """Where a subscription is to be, and what it has to know there."""
 
     agent: str
     journal_id: str
@@ -46,7 +54,7 @@ class _Seen:
     package_ids: deque[str] = field(default_factory=lambda: deque(maxlen=_MOST_IDS))
 
 
-def target(
+def target(  # noqa: PLR0913
     journal: Journal,
     topic: str,
     agent: str,
@@ -55,59 +63,51 @@ def target(
     *,
     remember: bool,
     check: Callable[[], None] = lambda: None,
-) -> Target:
-    """Read the log up to `offset` as the lane of `agent` would have; bodies are left out.
+) -> ResetTarget:
+    """Read the log up to `offset` as the subscription of `agent` would have; bodies are left out.
 
     `remember` asks for the ids of the packages there too; what `check` raises now and then ends
-    the reading. Raises `OutsideLog`, and what the journal raises.
+    the reading. Raises `ResetOutsideLog`, and what the journal raises.
     """
     bounds = journal.bounds(topic)
     if not bounds.oldest - 1 <= offset < bounds.next:
-        raise OutsideLog(
+        raise ResetOutsideLog(
             f"the log holds {bounds.oldest} to {bounds.next - 1}, and {offset} is not just before "
             "or in it"
         )
     seen = _Seen()
     if bounds.oldest <= offset:
-        with closing(_records(journal, topic, offset)) as records:
+        reading = read_range(journal, topic, bounds.oldest, offset + 1, meanwhile=check)
+        with closing(reading) as records:
             for record in records:
-                check()
                 _see(record, agent, seen, remember=remember)
     last = journal.read_at(topic, offset) if bounds.oldest <= offset else None
     mark = Mark(offset, package_id_of(last.headers) if last else "")
-    return Target(agent, journal_id, mark, seen.high_water, seen.package_ids)
-
-
-def _records(journal: Journal, topic: str, last: int) -> Generator[Record, None, None]:
-    with journal.reader(topic, Edge.OLDEST, partition=0, values=False) as reader:
-        while reader.position(0) <= last:
-            for record in reader.poll(_POLL_S):
-                if record.offset > last:
-                    return
-                yield record
+    return ResetTarget(agent, journal_id, mark, seen.high_water, seen.package_ids)
 
 
 def _see(record: Record, agent: str, seen: _Seen, *, remember: bool) -> None:
-    arrival = arrival_of(record, agent)
-    if arrival.record is not None:
+    if record.headers.get(AGENT_HEADER) == agent.encode():
+        mark = mark_of(record)
         if remember:
-            seen.package_ids.append(arrival.mark.package_id)
-        if entry := entry_of(arrival):
-            seen.high_water.passes(entry, record.offset)
+            seen.package_ids.append(mark.package_id)
+        if entry := entry_of(Arrival(mark, record)):
+            with suppress(ImpossibleSequence):
+                seen.high_water.passes(entry, record.offset)
 
 
-def lock_lanes(connection: Connection) -> None:
-    """Keep all lanes where they are until the commit; the first thing that a reset does.
+def lock_subscriptions(connection: Connection) -> None:
+    """Keep all subscriptions where they are until the commit; the first thing that a reset does.
 
     Raises `LockNotAvailable` when one is importing for longer than a moment. A reset never waits
-    long for a lock: it holds some already that lanes, or a takeover of the lease, wait for.
+    long for a lock: it holds some already that subscriptions, or a takeover of the lease, wait for.
     """
     connection.execute("SELECT set_config('lock_timeout', %s, true)", (_LOCK_TIMEOUT,))
     connection.execute("SELECT FROM bookkeeping.position ORDER BY publisher_agent FOR UPDATE")
 
 
-def move(connection: Connection, new_epoch: int, to: Target) -> dict[str, Any]:
-    """Put a lane there in the caller's transaction, under an epoch that `raise_epoch` will give.
+def move(connection: Connection, new_epoch: int, to: ResetTarget) -> dict[str, Any]:
+    """Move a subscription in the caller's transaction, under the epoch that `raise_epoch` gives.
 
     Returns what was changed, for the audit.
     """
@@ -132,7 +132,7 @@ def move(connection: Connection, new_epoch: int, to: Target) -> dict[str, Any]:
 
 
 def forget_others(connection: Connection, agents: Collection[str]) -> None:
-    """Forget the lanes of all other agents in the caller's transaction, as if they never were."""
+    """Delete the subscriptions of all other agents in the caller's transaction."""
     gone = connection.execute(
         "DELETE FROM bookkeeping.position WHERE publisher_agent <> ALL(%s) "
         "RETURNING publisher_agent",
@@ -143,11 +143,11 @@ def forget_others(connection: Connection, agents: Collection[str]) -> None:
 
 
 def raise_epoch(connection: Connection, epoch: int) -> int:
-    """Give lease and lanes the next epoch, and return it; the last thing that a reset does.
+    """Give lease and subscriptions the next epoch, and return it; the last thing that a reset does.
 
-    The lease can't be renewed until the commit. Every lane of the database gets the new epoch,
-    for they share the lease; an import that is under way under the old one can't commit (R25).
-    Raises `Fenced` when `epoch` is not the lease's.
+    The lease can't be renewed until the commit. Every subscription of the database gets the new
+    epoch, for they share the lease; an import that is under way under the old one can't commit
+    (R25). Raises `Fenced` when `epoch` is not the lease's.
     """
     row = connection.execute(
         "UPDATE bookkeeping.lease SET epoch = epoch + 1 WHERE epoch = %s RETURNING epoch", (epoch,)
@@ -159,7 +159,7 @@ def raise_epoch(connection: Connection, epoch: int) -> int:
 
 
 def _started(offset: int, before: tuple[Any, ...] | None) -> int:
-    """Return up to where the lane has not imported everything.
+    """Return up to where the subscription has not imported everything.
 
     A jump forward leaves out what lies in between; a jump back below the start undoes it.
     """
@@ -168,7 +168,7 @@ def _started(offset: int, before: tuple[Any, ...] | None) -> int:
     return min(int(before[2]), offset)
 
 
-def _place(connection: Connection, epoch: int, to: Target, started: int) -> None:
+def _place(connection: Connection, epoch: int, to: ResetTarget, started: int) -> None:
     connection.execute(
         """
         INSERT INTO bookkeeping.position
@@ -198,7 +198,7 @@ def _forget(connection: Connection, agent: str, *, above: int) -> None:
         connection.execute(statement, {"agent": agent, "above": above})
 
 
-def _remember(connection: Connection, to: Target) -> None:
+def _remember(connection: Connection, to: ResetTarget) -> None:
     if to.package_ids:
         connection.execute(
             """

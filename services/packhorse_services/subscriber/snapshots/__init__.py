@@ -1,1 +1,4 @@
-"""Beginning with a snapshot: the whole content and every lane's position, in one transaction."""
+"""Beginning with a snapshot.
+
+The whole content and every subscription's position, in one transaction.
+"""

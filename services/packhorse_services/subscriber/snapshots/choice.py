@@ -8,12 +8,12 @@ from psycopg import Connection
 
 from packhorse.blobs.api import BlobStore
 from packhorse.messaging.api import Journal
-from packhorse.snapshots.snapshot import Snapshot
+from packhorse.snapshots.snapshot import ContentSnapshot
 from packhorse.snapshots.store import usable
-from packhorse_services.subscriber.arrivals import Mark
-from packhorse_services.subscriber.failures import Gap, JournalMismatch
-from packhorse_services.subscriber.journal_check import verify
-from packhorse_services.subscriber.position import Position
+from packhorse_services.subscriber.journal.arrivals import Mark
+from packhorse_services.subscriber.journal.failures import Gap, JournalMismatch
+from packhorse_services.subscriber.journal.journal_check import verify
+from packhorse_services.subscriber.journal.position import Position
 
 logger = logging.getLogger(__name__)
 
@@ -23,7 +23,7 @@ _REMOVED = """
         (extract(epoch FROM max(decided_at)) * 1000)::bigint
     FROM bookkeeping.status
     WHERE journal_id = %(journal_id)s AND publisher_agent = ANY(%(agents)s)
-    AND status <> 'IMPORTED' AND NOT (%(waits)s AND status = 'SKIPPED')
+    AND status NOT IN ('IMPORTED', 'DUPLICATE') AND NOT (%(waits)s AND status = 'SKIPPED')
     GROUP BY publisher_agent, subscriber ORDER BY subscriber
 """
 _ANEW = "begin with an empty database instead, or with a copy of another subscriber's"
@@ -34,7 +34,7 @@ class NoSnapshot(Gap):
 
 
 @dataclass(frozen=True, slots=True)
-class Wanted:
+class RequiredSnapshot:
     """What a snapshot must be for this database now.
 
     `subscribers` are those for whom it may be made, the best first; "" is everybody. Its maker
@@ -49,7 +49,7 @@ class Wanted:
     decided: bool = False
     """Whether the subscriber for whom it is made must have decided all that it holds."""
 
-    def allows(self, snapshot: Snapshot) -> bool:
+    def allows(self, snapshot: ContentSnapshot) -> bool:
         """Tell whether the snapshot's maker had heard enough."""
         told = {one.publisher_agent: one for one in snapshot.told}
         if self.decided and not all(
@@ -84,7 +84,7 @@ def wanted(
     *,
     subscriber: str,
     wait_for: str | None,
-) -> Wanted:
+) -> RequiredSnapshot:
     """Return what a snapshot must be, by the journal and by what the database remembers.
 
     The journal must continue it. What this subscriber has removed must be left out of it, so it
@@ -106,28 +106,28 @@ def wanted(
             also = f", and what {wait_for} removed" if wait_for else ""
             raise NoSnapshot(f"no snapshot leaves out what {by} removed at {offset}{also}; {_ANEW}")
     if wait_for:
-        return Wanted(journal_id, tuple(agents), (wait_for,), at_least, decided=True)
+        return RequiredSnapshot(journal_id, tuple(agents), (wait_for,), at_least, decided=True)
     if rows:
-        return Wanted(
+        return RequiredSnapshot(
             *(journal_id, tuple(agents), (subscriber,)),
             at_least=max(at_least, *(offset for _, _, offset, _ in rows)),
             removed={agent: decided_ms for agent, _, _, decided_ms in rows},
         )
-    return Wanted(journal_id, tuple(agents), (subscriber, ""), at_least)
+    return RequiredSnapshot(journal_id, tuple(agents), (subscriber, ""), at_least)
 
 
 def choose(
     blobs: BlobStore,
     journal: Journal,
     topic: str,
-    wish: Wanted,
+    wish: RequiredSnapshot,
     failures: Mapping[str, int],
-) -> Snapshot:
+) -> ContentSnapshot:
     """Return the best snapshot: with the fewest failures here, then made for us, then the newest.
 
     Raises `NoSnapshot`, and what journal and blob store raise.
     """
-    best: Snapshot | None = None
+    best: ContentSnapshot | None = None
     for found in usable(
         blobs,
         journal_id=wish.journal_id,
@@ -144,12 +144,14 @@ def choose(
     return best
 
 
-def _rank(snapshot: Snapshot, wish: Wanted, failures: Mapping[str, int]) -> tuple[int, int, int]:
+def _rank(
+    snapshot: ContentSnapshot, wish: RequiredSnapshot, failures: Mapping[str, int]
+) -> tuple[int, int, int]:
     preferred = wish.subscribers.index(snapshot.subscriber)
     return failures.get(snapshot.id, 0), preferred, -snapshot.offset
 
 
-def _continues(journal: Journal, topic: str, snapshot: Snapshot) -> bool:
+def _continues(journal: Journal, topic: str, snapshot: ContentSnapshot) -> bool:
     """Tell whether the log goes on behind the snapshot, from the record that it names (R24)."""
     mark = Mark(snapshot.offset, snapshot.package_id)
     try:

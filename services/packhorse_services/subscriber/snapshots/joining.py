@@ -1,4 +1,7 @@
-"""Snapshots for the lanes of one worker: which to load and when, and what is told meanwhile."""
+"""Snapshots for the subscriptions of one worker.
+
+Which to load and when, and what is told meanwhile.
+"""
 
 import logging
 import threading
@@ -15,17 +18,62 @@ from packhorse.blobs.api import BlobStore, BlobStoreUnavailable
 from packhorse.errors import PackhorseError, Transient
 from packhorse.messaging.api import Journal
 from packhorse.runtime.metrics import SUBSCRIBER_SNAPSHOT_NODES, SUBSCRIBER_SNAPSHOTS
-from packhorse.snapshots.snapshot import Snapshot
-from packhorse.wire.messages import DesiredState, LaneState
+from packhorse.snapshots.snapshot import ContentSnapshot
+from packhorse.wire.messages import DesiredState, SubscriptionState
+from packhorse_services.subscriber.announce.subscription_report import SubscriptionReport
 from packhorse_services.subscriber.commands import reset
-from packhorse_services.subscriber.commands.control import LaneControl
-from packhorse_services.subscriber.failures import Fenced, Gap, reason
-from packhorse_services.subscriber.lane_report import LaneReport
+from packhorse_services.subscriber.commands.control import SubscriptionControl
+from packhorse_services.subscriber.journal.failures import Fenced, Gap, reason
 from packhorse_services.subscriber.lease import Lease
 from packhorse_services.subscriber.snapshots.choice import NoSnapshot, choose, wanted
 from packhorse_services.subscriber.snapshots.load import Load, load
-from packhorse_services.subscriber.snapshots.turns import Turns
-from packhorse_services.subscriber.staging import Staging
+from packhorse_services.subscriber.staging.staging import Staging
+
+
+class SnapshotTurns:
+    """Of one worker; another process is kept away by the lease, and by the epoch if need be.
+
+    A load that was asked for waits for the steps that are under way, and no new one begins.
+    """
+
+    def __init__(self) -> None:
+        self._changed = threading.Condition()
+        self._steps = 0
+        self._loading = False
+
+    def is_loading(self) -> bool:
+        """Tell whether a load is under way, or about to be."""
+        with self._changed:
+            return self._loading
+
+    @contextmanager
+    def step(self) -> Iterator[bool]:
+        """Lend a turn for one step; false, and none is to be taken, when there is a load."""
+        with self._changed:
+            mine = not self._loading
+            self._steps += mine
+        try:
+            yield mine
+        finally:
+            with self._changed:
+                self._steps -= mine
+                self._changed.notify_all()
+
+    @contextmanager
+    def alone(self) -> Iterator[bool]:
+        """Lend the only turn once all steps have ended; false when another has it or wants it."""
+        with self._changed:
+            mine = not self._loading
+            if mine:
+                self._loading = True
+                self._changed.wait_for(lambda: self._steps == 0)
+        try:
+            yield mine
+        finally:
+            with self._changed:
+                self._loading = self._loading and not mine
+                self._changed.notify_all()
+
 
 logger = logging.getLogger(__name__)
 
@@ -37,33 +85,33 @@ class LoadInterrupted(Transient):
 
 
 @dataclass(slots=True)
-class Joining:
-    """Loads snapshots for all lanes of a worker at once, for they share the tree.
+class SnapshotLoading:
+    """Loads snapshots for all subscriptions of a worker at once, for they share the tree.
 
-    `turns` keeps the lanes' steps away from a load. A snapshot that could not be loaded is taken
-    again only when there is no better one.
+    `turns` keeps the subscriptions' steps away from a load. A snapshot that could not be loaded is
+    taken again only when there is no better one.
     """
 
     subscriber: str
-    reports: Sequence[LaneReport]
+    reports: Sequence[SubscriptionReport]
     journal: Journal
     topic: str
     blobs: BlobStore
     lease: Lease
-    control: LaneControl
+    control: SubscriptionControl
     roots: Sequence[str]
     remembers: bool = False
     """Whether ids of packages are kept, for a journal with repetitions."""
     staging: Staging | None = None
     on_progress: Callable[[], None] = lambda: None
-    turns: Turns = field(default_factory=Turns)
+    turns: SnapshotTurns = field(default_factory=SnapshotTurns)
     _failures: Counter[str] = field(default_factory=Counter)
 
     def join(self, connection: Connection, epoch: int, gap: Gap, stopping: threading.Event) -> None:
-        """Load the best snapshot for lanes that can't go on because of `gap`.
+        """Load the best snapshot for subscriptions that can't go on because of `gap`.
 
-        Returns also when another lane is at it; look at the position again in any case. The lease
-        has another epoch after a load.
+        Returns also when another subscription is at it; look at the position again in any case. The
+        lease has another epoch after a load.
 
         Raises:
             Gap: there is no snapshot that may be taken now, or it is not whole; nothing changed.
@@ -78,11 +126,13 @@ class Joining:
         except Gap as error:
             raise type(error)(f"{gap}; {error}") from error
 
-    def _choice(self, connection: Connection) -> Snapshot:
+    def _choice(self, connection: Connection) -> ContentSnapshot:
         agents = [report.state.publisher_agent for report in self.reports]
         for agent in agents:
             if self.control.desired(agent) is not DesiredState.RUN:
-                raise NoSnapshot(f"a snapshot is loaded once the lane of {agent} runs again")
+                raise NoSnapshot(
+                    f"a snapshot is loaded once the subscription of {agent} runs again"
+                )
         golden = self.staging.golden if self.staging else None
         wish = wanted(
             *(connection, self.journal, self.topic, agents),
@@ -96,7 +146,11 @@ class Joining:
         return found
 
     def _load(
-        self, connection: Connection, snapshot: Snapshot, epoch: int, stopping: threading.Event
+        self,
+        connection: Connection,
+        snapshot: ContentSnapshot,
+        epoch: int,
+        stopping: threading.Event,
     ) -> None:
         def check() -> None:
             if stopping.is_set() or self.lease.epoch() != epoch:
@@ -126,9 +180,12 @@ class Joining:
 
     @contextmanager
     def _telling(
-        self, snapshot: Snapshot, check: Callable[[], None]
+        self, snapshot: ContentSnapshot, check: Callable[[], None]
     ) -> Iterator[Callable[[int], None]]:
-        """Lend what tells of the nodes that were read; all lanes show it, then what they showed."""
+        """Lend what tells of the nodes that were read.
+
+        All subscriptions show it, then what they showed.
+        """
         told_at = float("-inf")
 
         def tell(read: int) -> None:
@@ -155,13 +212,13 @@ class Joining:
 
     def _show(self, text: str) -> None:
         for report in self.reports:
-            report.update(state=LaneState.LOADING, last_error=text)
+            report.update(state=SubscriptionState.LOADING, last_error=text)
         self.on_progress()
 
     def _package_ids(
-        self, snapshot: Snapshot, check: Callable[[], None]
+        self, snapshot: ContentSnapshot, check: Callable[[], None]
     ) -> dict[str, Sequence[str]]:
-        """Return the ids that each lane would remember had it imported what the log still has."""
+        """Return the ids that each subscription would have stored had it imported the log."""
         if not self.remembers:
             return {}
         return {

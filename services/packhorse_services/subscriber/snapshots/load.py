@@ -1,8 +1,9 @@
-"""The transaction that replaces a database's content by a snapshot's, and moves its lanes there.
+"""The transaction that loads a snapshot in place of the content, and moves the subscriptions.
 
-It is fenced at both ends (R25). It locks the position of every lane first, under the lease's
-epoch: no import is under way then, and none can begin. It gives lease and lanes the next epoch
-last: that fails for a worker that was replaced meanwhile. In between the lease can be renewed.
+It is fenced at both ends (R25). It locks the position of every subscription first, under the
+lease's epoch: no import is under way then, and none can begin. It gives lease and subscriptions the
+next epoch last: that fails for a worker that was replaced meanwhile. In between the lease can be
+renewed.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -18,11 +19,11 @@ from packhorse.db.metadata import BOOKKEEPER, IMPORTER
 from packhorse.db.roles import act_as
 from packhorse.packages.apply import invalidate
 from packhorse.snapshots.parts import read_part
-from packhorse.snapshots.snapshot import Snapshot
-from packhorse_services.subscriber.arrivals import Mark
+from packhorse.snapshots.snapshot import ContentSnapshot
 from packhorse_services.subscriber.commands import control, ledger, reset
-from packhorse_services.subscriber.failures import Fenced
-from packhorse_services.subscriber.sequences import HighWater
+from packhorse_services.subscriber.journal.arrivals import Mark
+from packhorse_services.subscriber.journal.failures import Fenced
+from packhorse_services.subscriber.journal.sequences import HighWater
 
 _TELL_NODES = 1_000
 _TELL_PARTS = 100
@@ -32,14 +33,16 @@ _DELETE_NODES = 100_000
 
 @dataclass(frozen=True, slots=True)
 class Load:
-    """What `subscriber` loads: `snapshot` below `roots`, for the lanes of its publisher agents.
+    """What `subscriber` loads.
 
-    `package_ids` are those that each lane has to remember at its new place. `tell` hears how many
-    nodes were read, every now and then; what it raises ends the load, with nothing done.
+    `snapshot` below `roots`, for the subscriptions of its publisher agents.
+
+    `package_ids` are those that each subscription has to remember at its new place. `tell` hears
+    how many nodes were read, every now and then; what it raises ends the load, with nothing done.
     """
 
     subscriber: str
-    snapshot: Snapshot
+    snapshot: ContentSnapshot
     roots: Sequence[str]
     package_ids: Mapping[str, Sequence[str]]
     tell: Callable[[int], None]
@@ -48,31 +51,31 @@ class Load:
 def load(connection: Connection, blobs: BlobStore, work: Load, epoch: int) -> int:
     """Do it in one transaction, and return the epoch after it, which the lease is to adopt.
 
-    Readers of the content see the old one until the commit. Lanes of agents that the snapshot
-    has not are forgotten: what they imported is not in the content any more. Clear commands that
-    end at or below its offset are rejected, for what they were to remove is in the content now.
-    Who listens for INVALIDATE hears of the roots, since such packages are jumped over too.
-    The database says from then on which snapshot it began with.
+    Readers of the content see the old one until the commit. Subscriptions of agents that the
+    snapshot has not are forgotten: what they imported is not in the content any more. Clear
+    commands that end at or below its offset are rejected, for what they were to remove is in the
+    content now. Who listens for INVALIDATE hears of the roots, since such packages are jumped over
+    too. The database says from then on which snapshot it began with.
 
     Raises:
         Fenced: another worker has the lease; nothing was done.
-        LockNotAvailable: a lane, or a command, is at work; nothing was done.
+        LockNotAvailable: a subscription, or a command, is at work; nothing was done.
         BlobMissing, BlobCorrupt, PackageCorrupt, PackageRefused, Undecodable, InvalidPath,
         InvalidNode: the snapshot is not there, or not whole; nothing was done.
         psycopg.Error: the database refuses a node, or is away; then the outcome is unknown (R26).
     """
     _see_all_parts(work, blobs)
     agents = work.snapshot.publisher_agents
-    for agent in agents:  # a row for `_move_lanes` to lock, which must be there before
+    for agent in agents:  # a row for `_move_subscriptions` to lock, which must be there before
         control.introduce(connection, agent)
     with connection.transaction():
-        reset.lock_lanes(connection)
+        reset.lock_subscriptions(connection)
         connection.execute("SET LOCAL lock_timeout TO DEFAULT")
         _check_epoch(connection, epoch)
         act_as(connection, IMPORTER)
         _replace_content(connection, blobs, work)
         act_as(connection, BOOKKEEPER)
-        _move_lanes(connection, work, epoch + 1)
+        _move_subscriptions(connection, work, epoch + 1)
         _record(connection, work.snapshot)
         return reset.raise_epoch(connection, epoch)
 
@@ -108,7 +111,7 @@ def _replace_content(connection: Connection, blobs: BlobStore, work: Load) -> No
     invalidate(connection, work.snapshot.package_id, work.roots)
 
 
-def _all_nodes(snapshot: Snapshot, blobs: BlobStore) -> Iterator[Node]:
+def _all_nodes(snapshot: ContentSnapshot, blobs: BlobStore) -> Iterator[Node]:
     for part in snapshot.parts:
         yield from read_part(part, blobs)
 
@@ -129,7 +132,7 @@ def _below(roots: Sequence[str], nodes: Iterable[Node]) -> Iterator[Node]:
             yield node
 
 
-def _move_lanes(connection: Connection, work: Load, new_epoch: int) -> None:
+def _move_subscriptions(connection: Connection, work: Load, new_epoch: int) -> None:
     snapshot = work.snapshot
     reset.forget_others(connection, snapshot.publisher_agents)
     for agent in sorted(snapshot.publisher_agents):
@@ -144,7 +147,7 @@ def _move_lanes(connection: Connection, work: Load, new_epoch: int) -> None:
         )
 
 
-def _record(connection: Connection, snapshot: Snapshot) -> None:
+def _record(connection: Connection, snapshot: ContentSnapshot) -> None:
     """Say which snapshot the content began with, for the audit: no offset tells that."""
     connection.execute(
         """
@@ -166,7 +169,7 @@ def _record(connection: Connection, snapshot: Snapshot) -> None:
     )
 
 
-def _target(work: Load, agent: str) -> reset.Target:
+def _target(work: Load, agent: str) -> reset.ResetTarget:
     high_water = HighWater({})
     for applied in work.snapshot.sequences:
         if applied.publisher_agent == agent:
@@ -175,4 +178,4 @@ def _target(work: Load, agent: str) -> reset.Target:
     snapshot = work.snapshot
     place = Mark(snapshot.offset, snapshot.package_id)
     ids = work.package_ids.get(agent, ())
-    return reset.Target(agent, snapshot.journal_id, place, high_water, ids)
+    return reset.ResetTarget(agent, snapshot.journal_id, place, high_water, ids)

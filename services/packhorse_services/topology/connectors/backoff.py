@@ -3,7 +3,7 @@
 import threading
 
 from packhorse_services.topology.connectors.options import ConnectorSettings
-from packhorse_services.topology.connectors.states import State
+from packhorse_services.topology.connectors.states import ConnectorPhase
 
 _FIRST_RETRY_S = 1.0
 
@@ -48,7 +48,7 @@ def validity_of(settings: ConnectorSettings, backoff_s: float) -> float:
 
 def pause_after(
     settings: ConnectorSettings,
-    state: State,
+    state: ConnectorPhase,
     own_interval_s: float,
     peer_interval_s: float,
     failures: int,
@@ -58,8 +58,8 @@ def pause_after(
     Both sides say how long they would wait, and the shorter time counts. A failed connector tries
     again soon, then more and more rarely, but as often as one that works.
     """
-    if state in (State.STANDBY, State.LOOP):
+    if state in (ConnectorPhase.STANDBY, ConnectorPhase.LOOP):
         return settings.longest_interval_s
-    if state is State.CONNECTED:
+    if state is ConnectorPhase.CONNECTED:
         return max(settings.interval_s, min(own_interval_s, peer_interval_s))
     return float(min(settings.interval_s, _FIRST_RETRY_S * 2 ** min(failures - 1, 20)))

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from packhorse.errors import Permanent
 from packhorse.topology.announcements import MAX_BYTES, Announcement, encode
-from packhorse.topology.rejection import Reason, Rejected
+from packhorse.topology.rejection import Rejected, RejectionReason
 from packhorse.topology.sealing import MEDIA_TYPE as SEALED
 from packhorse.topology.sealing import seal, unseal
 
@@ -53,12 +53,12 @@ def coded(announcement: Announcement, *, gzip: bool, sealing: Seal | None) -> Co
 def uncoded(headers: Mapping[str, str], body: bytes, sealing: Seal | None) -> bytes:
     """Return the JSON of a body. Raises `Rejected` or `TooLarge`."""
     if (headers.get("content-type") == SEALED) != (sealing is not None):
-        raise Rejected(Reason.SEAL, "encryption must be on at both ends, or at none")
+        raise Rejected(RejectionReason.SEAL, "encryption must be on at both ends, or at none")
     if sealing is not None:
         return _gunzip(unseal(sealing.key, body, sealing.place))
     coding = headers.get("content-encoding", "identity").lower()
     if headers.get("content-type") != JSON or coding not in ("gzip", "identity"):
-        raise Rejected(Reason.ANNOUNCEMENT, f"send {JSON}, as it is or as gzip")
+        raise Rejected(RejectionReason.ANNOUNCEMENT, f"send {JSON}, as it is or as gzip")
     return _gunzip(body) if coding == "gzip" else body
 
 
@@ -80,9 +80,9 @@ def _gunzip(packed: bytes) -> bytes:
     try:
         plain = unpacker.decompress(packed, MAX_BYTES + 1)
     except zlib.error:
-        raise Rejected(Reason.ANNOUNCEMENT, "the body is no gzip") from None
+        raise Rejected(RejectionReason.ANNOUNCEMENT, "the body is no gzip") from None
     if len(plain) > MAX_BYTES:
         raise TooLarge(f"an announcement has at most {MAX_BYTES} bytes")
     if not unpacker.eof or unpacker.unused_data:
-        raise Rejected(Reason.ANNOUNCEMENT, "the body is not one whole gzip")
+        raise Rejected(RejectionReason.ANNOUNCEMENT, "the body is not one whole gzip")
     return plain

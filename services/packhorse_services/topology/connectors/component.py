@@ -4,7 +4,7 @@ from packhorse.topology.announcement_store import Peer
 from packhorse.topology.events import TopologyEvent
 from packhorse_services.topology.connectors.connector import Connector
 from packhorse_services.topology.connectors.knowledge import Knowledge
-from packhorse_services.topology.connectors.states import ConnectorState, State
+from packhorse_services.topology.connectors.states import ConnectorPhase, ConnectorState
 
 _GOODBYE_S = 5.0
 
@@ -47,7 +47,7 @@ class Connectors:
     def kick(self) -> None:
         """Exchange with all peers now; those that stand by are left alone."""
         for connector in self._connectors:
-            if connector.outcome().state not in (State.STANDBY, State.LOOP):
+            if connector.outcome().state not in (ConnectorPhase.STANDBY, ConnectorPhase.LOOP):
                 connector.kick()
 
     def is_overtaken(self, connector: Connector, cluster: str) -> bool:
@@ -96,7 +96,10 @@ class Connectors:
     def _kick_others(self, peer: str) -> None:
         for connector in self._connectors:
             outcome = connector.outcome()
-            if outcome.instance_id != peer and outcome.state not in (State.STANDBY, State.LOOP):
+            if outcome.instance_id != peer and outcome.state not in (
+                ConnectorPhase.STANDBY,
+                ConnectorPhase.LOOP,
+            ):
                 connector.kick()
 
 
@@ -105,7 +108,7 @@ def _kept(peer: Peer, now_ms: int) -> ConnectorState:
     next_at = peer.received_at + peer.backoff_interval_s
     return ConnectorState(
         direction="out" if peer.holder else "in",
-        state=State.CONNECTED,
+        state=ConnectorPhase.CONNECTED,
         url="",
         holder=peer.holder,
         instance_id=peer.owner,

@@ -11,7 +11,7 @@ from packhorse_services.topology.connectors.options import ConnectorSettings
 
 
 class ConnectorConfiguration(ProcessConfiguration):
-    """To be mixed into a room's settings; `connectors` is what the fields come to."""
+    """To be mixed into a service's settings; `connectors` is what the fields come to."""
 
     connector_urls: str = Field(default="", repr=False)
     """URLs of other clusters' topology services, with commas between."""

@@ -9,15 +9,15 @@ import psycopg
 from psycopg_pool import PoolClosed, PoolTimeout
 
 from packhorse.errors import PackhorseError
-from packhorse.runtime.lifecycle import Worker
+from packhorse.runtime.lifecycle import Worker, WorkerComponent
 from packhorse.runtime.metrics import TOPOLOGY_EXCHANGES
 from packhorse.topology.announcements import Announcement
 from packhorse_services.topology.connectors.backoff import pause_after
 from packhorse_services.topology.connectors.exchange import Exchange, ExchangeFailed
-from packhorse_services.topology.connectors.knowledge import Knowledge, Known
+from packhorse_services.topology.connectors.knowledge import ClusterKnowledge, Knowledge
 from packhorse_services.topology.connectors.options import base_url, shown
 from packhorse_services.topology.connectors.reception import is_loop, kept_of
-from packhorse_services.topology.connectors.states import State
+from packhorse_services.topology.connectors.states import ConnectorPhase
 
 logger = logging.getLogger(__name__)
 
@@ -43,10 +43,10 @@ class Neighbours(Protocol):
 
 
 @dataclass(frozen=True, slots=True)
-class Outcome:
+class ExchangeOutcome:
     """How the last exchange went."""
 
-    state: State = State.WAITING
+    state: ConnectorPhase = ConnectorPhase.WAITING
     reason: str = ""
     instance_id: str = ""
     cluster_id: str = ""
@@ -59,10 +59,10 @@ class Outcome:
     @property
     def works(self) -> bool:
         """Whether the peer has answered as it should."""
-        return self.state in (State.CONNECTED, State.STANDBY)
+        return self.state in (ConnectorPhase.CONNECTED, ConnectorPhase.STANDBY)
 
 
-class Connector:
+class Connector(WorkerComponent):
     """Exchanges at its interval, and after `kick`; stands by for an earlier URL."""
 
     def __init__(self, url: str, knowledge: Knowledge, neighbours: Neighbours) -> None:
@@ -72,33 +72,19 @@ class Connector:
         self.url, self._host = shown(base), base.netloc.decode("ascii")
         self._exchange = Exchange(base, knowledge.topology.instance_id, knowledge.settings)
         self._wake = threading.Event()
-        self._outcome = Outcome()
+        self._outcome = ExchangeOutcome()
         self._told: set[str] = set()
-        self._worker = Worker(f"connector-{self._host}", self._run)
-
-    def start(self) -> None:
-        """Begin at once."""
-        self._worker.start()
+        self._worker = Worker(f"connector-{self._host}", self._run, wake=self._wake.set)
 
     def ask_to_end(self) -> None:
         """Return at once; the thread says goodbye to its peer and ends."""
         self._worker.ask_to_end()
-        self._wake.set()
-
-    def stop(self, timeout: float) -> None:
-        """Wait for the thread's end."""
-        self.ask_to_end()
-        self._worker.stop(timeout)
-
-    def failure(self) -> BaseException | None:
-        """Return what ended the thread, which no peer and no database does."""
-        return self._worker.failure()
 
     def kick(self) -> None:
         """Exchange at once, or a moment after the last time."""
         self._wake.set()
 
-    def outcome(self) -> Outcome:
+    def outcome(self) -> ExchangeOutcome:
         """Return how the last exchange went, and when the next one is."""
         return self._outcome
 
@@ -116,7 +102,7 @@ class Connector:
         self._say_goodbye()
         self._exchange.close()
 
-    def _next_outcome(self) -> Outcome:
+    def _next_outcome(self) -> ExchangeOutcome:
         try:
             known = self._knowledge.look()
             if known is None:
@@ -128,19 +114,25 @@ class Connector:
             outcome = self._failed(_words(error))
         return outcome
 
-    def _exchanged(self, known: Known) -> Outcome:
+    def _exchanged(self, known: ClusterKnowledge) -> ExchangeOutcome:
         last = self._outcome
         longest = self._settings.longest_interval_s
-        promised = longest if last.state in (State.STANDBY, State.LOOP) else known.interval_s
+        promised = (
+            longest
+            if last.state in (ConnectorPhase.STANDBY, ConnectorPhase.LOOP)
+            else known.interval_s
+        )
         to_tell = known.announcement(last.cluster_id, interval_s=promised)
         answer = self._exchange.put(to_tell, known.now)
         self._remember(answer.owner)
         cluster = answer.local_cluster.id
         if answer.loop or is_loop(answer, known.own):
-            return self._after(State.LOOP, answer, "it leads back into the own cluster", longest)
+            return self._after(
+                ConnectorPhase.LOOP, answer, "it leads back into the own cluster", longest
+            )
         kept = kept_of(answer, known.own)
         standby = self._neighbours.is_overtaken(self, cluster)
-        state = State.STANDBY if standby else State.CONNECTED
+        state = ConnectorPhase.STANDBY if standby else ConnectorPhase.CONNECTED
         own_s = self._settings.interval_s if answer.reset_backoff else known.interval_s
         pause = pause_after(self._settings, state, own_s, answer.backoff_interval_s, 0)
         if (
@@ -157,8 +149,10 @@ class Connector:
         if len(self._told) < _MOST_TOLD:
             self._told.add(owner)
 
-    def _after(self, state: State, answer: Announcement, reason: str, pause: float) -> Outcome:
-        return Outcome(
+    def _after(
+        self, state: ConnectorPhase, answer: Announcement, reason: str, pause: float
+    ) -> ExchangeOutcome:
+        return ExchangeOutcome(
             state=state,
             reason=reason,
             instance_id=answer.owner,
@@ -168,28 +162,32 @@ class Connector:
             due=self._clock.monotonic() + pause,
         )
 
-    def _failed(self, reason: str) -> Outcome:
+    def _failed(self, reason: str) -> ExchangeOutcome:
         failures = self._outcome.failures + 1
-        pause = pause_after(self._settings, State.FAILED, 0.0, 0.0, failures)
+        pause = pause_after(self._settings, ConnectorPhase.FAILED, 0.0, 0.0, failures)
         return replace(
             self._outcome,
-            state=State.FAILED,
+            state=ConnectorPhase.FAILED,
             reason=reason,
             failures=failures,
             interval_s=pause,
             due=self._clock.monotonic() + pause,
         )
 
-    def _waiting(self, reason: str) -> Outcome:
-        return replace(self._failed(reason), state=State.WAITING, failures=0)
+    def _waiting(self, reason: str) -> ExchangeOutcome:
+        return replace(self._failed(reason), state=ConnectorPhase.WAITING, failures=0)
 
-    def _note(self, before: Outcome) -> None:
+    def _note(self, before: ExchangeOutcome) -> None:
         now = self._outcome
         if before.works != now.works:
             self._neighbours.settle(self, now.cluster_id)
         if (before.state, before.cluster_id) == (now.state, now.cluster_id):
             return
-        log = logger.warning if now.state in (State.FAILED, State.LOOP) else logger.info
+        log = (
+            logger.warning
+            if now.state in (ConnectorPhase.FAILED, ConnectorPhase.LOOP)
+            else logger.info
+        )
         log(
             "a connector is %s",
             now.state,

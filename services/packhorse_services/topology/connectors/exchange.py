@@ -12,7 +12,7 @@ from packhorse.errors import Transient
 from packhorse.topology import signing
 from packhorse.topology.announcements import Announcement, InvalidAnnouncement, decode
 from packhorse.topology.connector_keys import KeyId
-from packhorse.topology.rejection import Reason, Rejected
+from packhorse.topology.rejection import Rejected, RejectionReason
 from packhorse.topology.sealing import place_of
 from packhorse_services.topology.connectors.coding import (
     MAX_WIRE_BYTES,
@@ -83,11 +83,11 @@ class Exchange:
             sealing, peer = self._checked(answer, request, now)
         told = decode(uncoded(answer.headers, answer.body, sealing))
         if peer is not None and told.owner != peer.instance:
-            raise Rejected(Reason.FOREIGN, "the answer is signed by another instance")
+            raise Rejected(RejectionReason.FOREIGN, "the answer is signed by another instance")
         return told
 
     def _checked(
-        self, answer: _Answer, request: signing.Request, now: float
+        self, answer: _Answer, request: signing.SignedRequest, now: float
     ) -> tuple[Seal | None, KeyId | None]:
         keys = self._settings.keys
         if keys is None:
@@ -110,17 +110,19 @@ class Exchange:
         place = place_of(what, self._authority, self._target, str(key), nonce)
         return Seal(keys.sealing_key(key, secret), place)
 
-    def _signed(self, method: str, body: Coded, key: KeyId | None, now: float) -> signing.Request:
-        request = signing.Request(method, self._authority, self._target, body.headers)
+    def _signed(
+        self, method: str, body: Coded, key: KeyId | None, now: float
+    ) -> signing.SignedRequest:
+        request = signing.SignedRequest(method, self._authority, self._target, body.headers)
         keys = self._settings.keys
         if keys is None or key is None:
             return request
         headers = signing.sign(request, body.body, keys, key, now)
-        return signing.Request(method, self._authority, self._target, headers)
+        return signing.SignedRequest(method, self._authority, self._target, headers)
 
     @contextmanager
     def _answered(
-        self, request: signing.Request, body: bytes, timeout_s: float | None
+        self, request: signing.SignedRequest, body: bytes, timeout_s: float | None
     ) -> Iterator[_Answer]:
         timeout = httpx.USE_CLIENT_DEFAULT if timeout_s is None else httpx.Timeout(timeout_s)
         headers = {"accept-encoding": "gzip", **request.headers}

@@ -50,7 +50,7 @@ class Topology(Protocol):
 
 
 @dataclass(frozen=True, slots=True)
-class Known:
+class ClusterKnowledge:
     """All that there is to tell at a moment: `now`, by the database's clock."""
 
     now: float
@@ -97,7 +97,7 @@ class Knowledge:
         """Call it with a peer's id whenever that peer has told something new."""
         self._news.append(listener)
 
-    def look(self) -> Known | None:
+    def look(self) -> ClusterKnowledge | None:
         """Return what there is to tell now; None without an own view."""
         view = self.topology.view()
         if view is None:
@@ -109,7 +109,7 @@ class Knowledge:
         routes = without(self._chooser.routes(live.heard, own.id), own)
         content = Announcement("", own, routes).content()
         stable_s = self._stability.observe(content, self.clock.monotonic())
-        return Known(
+        return ClusterKnowledge(
             live.now,
             self.topology.instance_id,
             own,

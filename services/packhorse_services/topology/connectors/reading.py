@@ -11,9 +11,9 @@ from packhorse.topology import nonces, signing
 from packhorse.topology.announcements import Announcement, InvalidAnnouncement, decode
 from packhorse.topology.connector_keys import KeyId, SharedKeys
 from packhorse.topology.patience import PatientPool
-from packhorse.topology.rejection import Reason, Rejected
+from packhorse.topology.rejection import Rejected, RejectionReason
 from packhorse.topology.sealing import place_of
-from packhorse.topology.signing import Request, Signed
+from packhorse.topology.signing import Signed, SignedRequest
 from packhorse_services.topology.connectors.coding import Seal, uncoded
 from packhorse_services.topology.connectors.options import ConnectorSettings, base_url
 
@@ -25,28 +25,32 @@ _HOST = re.compile(r"(\[[0-9A-Fa-f:.]{2,45}\]|[A-Za-z0-9._-]{1,253})(:[0-9]{1,5}
 class Incoming:
     """A request as its signature is computed from it."""
 
-    request: Request
+    request: SignedRequest
     instance_id: str
     """The one in the URL: whose connector it says to be."""
 
-    def begun(self, settings: ConnectorSettings) -> None:
-        """Check what can be checked before the body is read. Raises `Rejected`."""
-        if settings.keys is None:
-            return
-        claimed = signing.parsed(self.request)
-        if claimed.key.instance != self.instance_id:
-            raise Rejected(Reason.FOREIGN, "the key id names another instance than the URL")
+    def signed(self, settings: ConnectorSettings) -> Signed | None:
+        """Return the signature, which is right, before there is a body; None without keys.
 
-    def verified(
-        self, settings: ConnectorSettings, body: bytes, pool: PatientPool
-    ) -> Signed | None:
-        """Return the signature, once and never again. Raises `Rejected`; None without keys."""
+        Raises `Rejected`. Whether it is its time, and its first, is left to `take`.
+        """
         if settings.keys is None:
             return None
-        signed = signing.verify(self.request, body, settings.keys)
+        if signing.parsed(self.request).key.instance != self.instance_id:
+            raise Rejected(
+                RejectionReason.FOREIGN, "the key id names another instance than the URL"
+            )
+        return signing.verify_head(self.request, settings.keys)
+
+    def take(
+        self, settings: ConnectorSettings, signed: Signed | None, body: bytes, pool: PatientPool
+    ) -> None:
+        """Take the request with its body, once and never again. Raises `Rejected`."""
+        if settings.keys is None or signed is None:
+            return
+        signing.check_digest(self.request, body)
         with pool.connection() as connection:
             nonces.take(connection, signed, settings.keys)
-        return signed
 
     def announcement(
         self, settings: ConnectorSettings, body: bytes, signed: Signed | None
@@ -81,7 +85,7 @@ class Incoming:
 def incoming(scope: Scope, instance_id: str, settings: ConnectorSettings) -> Incoming:
     """Return a request as it was signed. Raises `Rejected` without one clear host, or an id."""
     if not _INSTANCE.fullmatch(instance_id):
-        raise Rejected(Reason.MALFORMED, "the URL ends with the id of an instance")
+        raise Rejected(RejectionReason.MALFORMED, "the URL ends with the id of an instance")
     headers = [
         (name.decode("latin-1"), value.decode("latin-1")) for name, value in scope["headers"]
     ]
@@ -90,7 +94,7 @@ def incoming(scope: Scope, instance_id: str, settings: ConnectorSettings) -> Inc
         authority, target = base.netloc.decode("ascii"), _public_target(base, instance_id)
     else:
         authority, target = _host(headers), scope["raw_path"].decode("latin-1")
-    found = Request(scope["method"], authority.lower(), target, signing.fields(headers))
+    found = SignedRequest(scope["method"], authority.lower(), target, signing.fields(headers))
     return Incoming(found, instance_id)
 
 
@@ -101,5 +105,5 @@ def _public_target(base: httpx.URL, instance_id: str) -> str:
 def _host(headers: Iterable[tuple[str, str]]) -> str:
     hosts = [value for name, value in headers if name.lower() == "host"]
     if len(hosts) != 1 or not _HOST.fullmatch(hosts[0]):
-        raise Rejected(Reason.MALFORMED, "send the header Host, once")
+        raise Rejected(RejectionReason.MALFORMED, "send the header Host, once")
     return hosts[0]

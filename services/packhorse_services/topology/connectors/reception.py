@@ -1,4 +1,4 @@
-"""Whether an announcement fits the own cluster, and what of it is kept (M11)."""
+"""Whether an announcement fits the own cluster, and what of it is kept."""
 
 from dataclasses import replace
 

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 
-class State(enum.StrEnum):
+class ConnectorPhase(enum.StrEnum):
     """How a connector is."""
 
     WAITING = "WAITING"
@@ -24,7 +24,7 @@ class ConnectorState:
     """One connector. `direction` "out" is one of ours, "in" one that a peer has opened."""
 
     direction: Literal["in", "out"]
-    state: State
+    state: ConnectorPhase
     url: str
     """Without user and password; "" for incoming ones."""
     holder: str

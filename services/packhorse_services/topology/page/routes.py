@@ -10,8 +10,8 @@ from packhorse.runtime.auth import Principal
 from packhorse.runtime.pages.rendering import PREFIX, Pages
 from packhorse.runtime.pages.session import visitor, visitor_or_sign_in
 from packhorse.runtime.validation import StrictRoute
+from packhorse_services.topology.http.parts import of
 from packhorse_services.topology.page.shown import content
-from packhorse_services.topology.parts import of
 
 PAGES = Pages(Path(__file__).parent, f"{PREFIX}/topology")
 router = APIRouter(route_class=StrictRoute, prefix=PREFIX, include_in_schema=False)

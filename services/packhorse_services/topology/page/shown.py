@@ -9,10 +9,10 @@ import psycopg
 
 from packhorse.errors import Transient
 from packhorse.topology import properties
-from packhorse.topology.history import Change
+from packhorse.topology.history import TopologyChange
 from packhorse.topology.view import ClusterView, InstanceDescription
-from packhorse_services.topology.parts import Parts
-from packhorse_services.topology.schemas import (
+from packhorse_services.topology.http.parts import TopologyServices
+from packhorse_services.topology.http.schemas import (
     ClusterViewDocument,
     ConnectorDocument,
     VotingList,
@@ -60,7 +60,7 @@ class ShownChange:
 
 
 @dataclass(frozen=True, slots=True)
-class Content:
+class TopologyPageContent:
     """The whole of it."""
 
     instance_id: str
@@ -76,7 +76,7 @@ class Content:
     unavailable: Sequence[str] = field(default=())
 
 
-def content(parts: Parts, find: str = "") -> Content:
+def content(parts: TopologyServices, find: str = "") -> TopologyPageContent:
     """Gather it; called in a thread, since the store may be asked."""
     discovery = parts.discovery
     view, current = discovery.view(), discovery.is_current()
@@ -84,7 +84,7 @@ def content(parts: Parts, find: str = "") -> Content:
     shown, left_out = _clusters(clusters, find.casefold())
     unavailable: list[str] = []
     now_ms = parts.clock.wall_ms()
-    return Content(
+    return TopologyPageContent(
         instance_id=discovery.instance_id,
         current=current,
         known=view is not None,
@@ -129,7 +129,7 @@ def _instance(place: int, instance: InstanceDescription) -> ShownInstance:
     return ShownInstance(place, instance, role, agent, endpoint, version, others)
 
 
-def _change(change: Change) -> ShownChange:
+def _change(change: TopologyChange) -> ShownChange:
     text = [f"{one} came" for one in change.added]
     text += [f"{one} went" for one in change.removed]
     text += [f"{one.new or 'nobody'} leads {one.cluster_id}" for one in change.leaders]

@@ -2,7 +2,7 @@
 
 import threading
 import time
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from types import MappingProxyType
 from typing import Protocol
 
@@ -11,12 +11,12 @@ import orjson
 from packhorse.clock import Clock, SystemClock
 from packhorse.errors import Transient
 from packhorse.jobs.event import APPLICATION, DISTRIBUTE, Event
-from packhorse.jobs.events.delivery import Delivery, Handler, HandlerState
+from packhorse.jobs.events.delivery import Handler, HandlerDelivery, HandlerState
 from packhorse.jobs.events.filter import EventFilter
-from packhorse.jobs.events.mailbox import CAPACITY, SLOW_S, Mailbox
+from packhorse.jobs.events.mailbox import CAPACITY, SLOW_S, EventMailbox
 from packhorse.jobs.filters import Template
 from packhorse.jobs.names import InvalidProperties, require_properties, require_topic
-from packhorse.runtime.metrics import EVENT_SLOW_HANDLERS
+from packhorse.runtime.metrics import EVENT_SLOW_HANDLERS, report
 from packhorse.runtime.periodic import Periodic
 
 _MOST_PATTERNS = 50
@@ -34,10 +34,10 @@ class Carrier(Protocol):
         ...
 
 
-class Subscription:
+class HandlerRegistration:
     """A handler's place on a bus."""
 
-    def __init__(self, bus: "EventBus", delivery: Delivery) -> None:
+    def __init__(self, bus: "EventBus", delivery: HandlerDelivery) -> None:
         self._bus, self._delivery = bus, delivery
 
     def state(self) -> HandlerState:
@@ -59,10 +59,13 @@ class EventBus:
         self, *, slow_s: float = SLOW_S, capacity: int = CAPACITY, clock: Clock | None = None
     ) -> None:
         self._slow_s, self._capacity, self._clock = slow_s, capacity, clock or SystemClock()
+        report("packhorse_event_", "packhorse_events_")
         self._lock = threading.Lock()
-        self._deliveries: tuple[Delivery, ...] = ()
+        self._deliveries: tuple[HandlerDelivery, ...] = ()
         self._carrier: Carrier | None = None
         self._stopped = False
+        self._begins: list[Callable[[], None]] = []
+        """What waits for the first handler."""
         self._watch = Periodic("events-watch", slow_s / 5, self._look)
 
     def subscribe(
@@ -73,29 +76,44 @@ class EventBus:
         where: Sequence[Template] = (),
         name: str = "",
         gaps: bool = False,
-    ) -> Subscription:
+    ) -> HandlerRegistration:
         """Let a handler hear the events whose topics and properties fit, from now on.
 
         Of several templates one must match. With `gaps` it also hears the events of topic `GAP`.
         Raises `InvalidName` or `InvalidFilter`.
         """
         wanted = EventFilter((patterns,) if isinstance(patterns, str) else tuple(patterns), where)
-        delivery = Delivery(
+        delivery = HandlerDelivery(
             name or getattr(handler, "__qualname__", type(handler).__name__),
             wanted,
             handler,
-            Mailbox(self._capacity, self._slow_s),
+            EventMailbox(self._capacity, self._slow_s),
             self._clock,
             hears_gaps=gaps,
         )
+        self._admit(delivery)
+        return HandlerRegistration(self, delivery)
+
+    def _admit(self, delivery: HandlerDelivery) -> None:
+        """Deliver events from now on, and begin what waits for the first handler."""
         with self._lock:
             if self._stopped:
                 delivery.close(drop=True)
             else:
                 self._deliveries += (delivery,)
-        return Subscription(self, delivery)
+            begins, self._begins = self._begins, []
+        for begin in begins:
+            begin()
 
-    def remove(self, delivery: Delivery) -> None:
+    def once_heard(self, begin: Callable[[], None]) -> None:
+        """Call `begin` once somebody has subscribed: now, or then; until then nobody listens."""
+        with self._lock:
+            if not self._deliveries:
+                self._begins.append(begin)
+                return
+        begin()
+
+    def remove(self, delivery: HandlerDelivery) -> None:
         """Take a handler's place away."""
         with self._lock:
             self._deliveries = tuple(one for one in self._deliveries if one is not delivery)
@@ -138,14 +156,14 @@ class EventBus:
 
     def start(self) -> None:
         """Begin to report slow handlers."""
-        self._watch.start()
+        self.once_heard(self._watch.start)
 
     def stop(self, timeout: float) -> None:
         """Let handlers hear what was sent; one that takes longer than `timeout` is left behind."""
         until = time.monotonic() + timeout
         with self._lock:
             self._stopped = True
-            ending, self._deliveries = self._deliveries, ()
+            ending, self._deliveries, self._begins = self._deliveries, (), []
         for delivery in ending:
             delivery.close()
         self._watch.stop(timeout)
@@ -171,9 +189,9 @@ class EventBus:
             raise EventNotStored("this process takes no events to other instances now")
         self._carrier.carry(event, wait=wait)
 
-    def _hand_out(self, events: Iterable[Event]) -> dict[Delivery, int]:
+    def _hand_out(self, events: Iterable[Event]) -> dict[HandlerDelivery, int]:
         """Post events, and return the place of the last one with each handler."""
-        places: dict[Delivery, int] = {}
+        places: dict[HandlerDelivery, int] = {}
         deliveries = self._deliveries
         for event in events:
             for delivery in deliveries:
@@ -181,7 +199,7 @@ class EventBus:
                     places[delivery] = delivery.post(event)
         return places
 
-    def _settle(self, places: dict[Delivery, int]) -> None:
+    def _settle(self, places: dict[HandlerDelivery, int]) -> None:
         for delivery, place in places.items():
             delivery.wait(place)
 

@@ -4,11 +4,11 @@ from datetime import datetime
 
 from psycopg import Connection
 
-from packhorse.jobs.events.position import Position, parse_position
+from packhorse.jobs.events.position import EventPosition, parse_position
 from packhorse.jobs.events.reading import position_now
 
 
-def load_cursor(connection: Connection, instance_id: str) -> tuple[Position, datetime]:
+def load_cursor(connection: Connection, instance_id: str) -> tuple[EventPosition, datetime]:
     """Return how far the instance has got, and when that was stored; a new one begins now.
 
     The connection is in autocommit mode and acts as the bookkeeper.
@@ -25,7 +25,7 @@ def load_cursor(connection: Connection, instance_id: str) -> tuple[Position, dat
     return parse_position(text), stored_at
 
 
-def store_cursor(connection: Connection, instance_id: str, position: Position) -> datetime:
+def store_cursor(connection: Connection, instance_id: str, position: EventPosition) -> datetime:
     """Store how far the instance has got, and return the time of that."""
     rows = connection.execute(
         """

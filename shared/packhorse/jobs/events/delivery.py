@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from packhorse.clock import Clock
 from packhorse.jobs.event import Event
 from packhorse.jobs.events.filter import EventFilter
-from packhorse.jobs.events.mailbox import Lost, Mailbox
+from packhorse.jobs.events.mailbox import EventMailbox, Lost
 from packhorse.runtime.metrics import EVENT_HANDLER_FAILURES, EVENTS_LOST
 
 logger = logging.getLogger(__name__)
@@ -42,7 +42,7 @@ class HandlerState:
     """For how long the oldest event has waited for it, or has been with it."""
 
 
-class Delivery:
+class HandlerDelivery:
     """One handler, its mailbox and its thread; safe for threads."""
 
     def __init__(
@@ -50,7 +50,7 @@ class Delivery:
         name: str,
         wanted: EventFilter,
         handler: Handler,
-        mailbox: Mailbox,
+        mailbox: EventMailbox,
         clock: Clock,
         *,
         hears_gaps: bool,
@@ -141,7 +141,11 @@ class Delivery:
             return
         at = self._mailbox.current
         logger.warning(
-            "an event handler is slow; nobody waits for it until it has caught up",
+            "the event handler %s is slow at %s, and %d events wait; no sender waits for it until "
+            "it has caught up",
+            self.name,
+            at.topic if at else "a gap",
+            self._mailbox.waiting,
             extra={
                 "handler": self.name,
                 "topic": at.topic if at else "",
@@ -154,7 +158,11 @@ class Delivery:
             self._tell(item)
             with self._changed:
                 if self._mailbox.finish():
-                    logger.info("an event handler has caught up", extra={"handler": self.name})
+                    logger.info(
+                        "the event handler %s has caught up",
+                        self.name,
+                        extra={"handler": self.name},
+                    )
                 self._changed.notify_all()
 
     def _next(self) -> Event | Lost | None:
@@ -169,7 +177,9 @@ class Delivery:
     def _tell(self, item: Event | Lost) -> None:
         if isinstance(item, Lost):
             event = Event(GAP, {"reason": "slow", "lost": item.count})
-            logger.warning("an event handler has lost %d events", item.count)
+            logger.warning(
+                "the event handler %s was too slow, and has lost %d events", self.name, item.count
+            )
             if not self.wants(event):
                 return
         else:
@@ -179,4 +189,9 @@ class Delivery:
         except Exception:
             self._failed += 1
             EVENT_HANDLER_FAILURES.inc()
-            logger.exception("an event handler failed", extra={"handler": self.name})
+            logger.exception(
+                "the event handler %s failed at %s",
+                self.name,
+                event.topic,
+                extra={"handler": self.name},
+            )

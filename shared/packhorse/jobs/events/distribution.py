@@ -2,10 +2,11 @@
 
 from packhorse.clock import Clock
 from packhorse.db.connect import connect
+from packhorse.jobs.channels import EVENTS
 from packhorse.jobs.events.bus import EventBus
 from packhorse.jobs.events.outbox import Outbox
 from packhorse.jobs.events.receiver import Receiver, ReceiverSettings
-from packhorse.jobs.hints import EVENTS, Hints
+from packhorse.runtime.listen import Listener
 
 
 class EventDistribution:
@@ -21,7 +22,7 @@ class EventDistribution:
         url: str,
         instance_id: str,
         bus: EventBus,
-        hints: Hints,
+        hints: Listener,
         *,
         settings: ReceiverSettings | None = None,
         clock: Clock | None = None,
@@ -43,7 +44,7 @@ class EventDistribution:
         """Begin to take events both ways; returns at once, whether the database answers or not."""
         self.outbox.start()
         self._bus.carry_with(self.outbox)
-        self.receiver.start()
+        self._bus.once_heard(self.receiver.start)
 
     def stop(self, timeout: float) -> None:
         """Store what waits and hear nothing more, within about `timeout` seconds."""

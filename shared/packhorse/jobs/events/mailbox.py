@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from packhorse.jobs.event import Event
 
 SLOW_S = 5.0
-"""A handler is slow when an event has been with it, or has waited for it, for longer (EV-05)."""
+"""A handler is slow when an event has been with it, or has waited for it, for longer."""
 CAPACITY = 1_000
 
 
@@ -23,7 +23,7 @@ class _Entry:
     posted_at: float
 
 
-class Mailbox:
+class EventMailbox:
     """Events in order, bounded: one that finds no room is lost, and counted in its place.
 
     A handler that is slow stays so until it has done everything. Not safe for threads.

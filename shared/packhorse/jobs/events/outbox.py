@@ -68,6 +68,7 @@ class Outbox:
         self._clock = clock or SystemClock()
         self._lock, self._letters, self._bytes = threading.Lock(), deque[_Letter](), 0
         self._wake, self._ended, self._away = threading.Event(), False, False
+        self._started = self._stores = False
         self._worker = Worker("events-out", self._run)
 
     @property
@@ -88,6 +89,7 @@ class Outbox:
                 )
             self._letters.append(letter)
             self._bytes += len(letter.properties)
+        self._begin()
         self._wake.set()
         if wait and not letter.stored.wait(self._patience_s):
             raise EventNotStored("the event is not stored yet; the database may be away")
@@ -95,8 +97,16 @@ class Outbox:
             raise EventNotStored("the database refused the event") from letter.refused
 
     def start(self) -> None:
-        """Begin to store; the database may be away."""
-        self._worker.start()
+        """Begin to store, in a thread once there is an event; the database may be away."""
+        self._started = True
+        if self._letters:
+            self._begin()
+
+    def _begin(self) -> None:
+        with self._lock:
+            begins, self._stores = self._started and not self._stores, self._started
+        if begins:
+            self._worker.start()
 
     def stop(self, timeout: float) -> None:
         """Store what waits, for up to `timeout` seconds, and say what could not be."""
@@ -157,7 +167,9 @@ class Outbox:
                     self._store(connection, [letter])
                 return
             topic = batch[0].topic
-            logger.error("the database refused an event: %s", error, extra={"topic": topic})
+            logger.error(
+                "the database refused an event of %s: %s", topic, error, extra={"topic": topic}
+            )
             batch[0].refused = error
         else:
             self._away = False

@@ -20,7 +20,7 @@ class InvalidPosition(Permanent):
 
 
 @dataclass(frozen=True, slots=True)
-class Round:
+class EventRound:
     """The events that have become visible until a later snapshot, and how many were read."""
 
     upto: str
@@ -32,12 +32,12 @@ class Round:
 
 
 @dataclass(frozen=True, slots=True)
-class Position:
+class EventPosition:
     """All that was visible in a snapshot was read, and a part of the round that follows."""
 
     seen: str
     """The snapshot, as Postgres writes it: `xmin:xmax:xip,…`."""
-    round: Round | None = None
+    round: EventRound | None = None
 
     def __str__(self) -> str:
         if self.round is None:
@@ -45,7 +45,7 @@ class Position:
         return f"{self.seen};{self.round.upto};{self.round.passed};{self.round.last}"
 
 
-def parse_position(text: str) -> Position:
+def parse_position(text: str) -> EventPosition:
     """Return the position that a text stands for. Raises `InvalidPosition`.
 
     The text may be a stranger's; Postgres has the last word on its snapshots.
@@ -54,4 +54,4 @@ def parse_position(text: str) -> Position:
     if found is None:
         raise InvalidPosition("that is no position of an event; begin without one")
     seen, upto, passed, last = found.groups()
-    return Position(seen, None if upto is None else Round(upto, int(passed), int(last)))
+    return EventPosition(seen, None if upto is None else EventRound(upto, int(passed), int(last)))

@@ -30,7 +30,7 @@ class EventRetention:
 
 
 @dataclass(frozen=True, slots=True)
-class Pruned:
+class PrunedEvents:
     """What was removed."""
 
     events: int
@@ -45,7 +45,7 @@ def prune_events(
     *,
     batch: int = 1_000,
     most: int = 100_000,
-) -> Pruned:
+) -> PrunedEvents:
     """Remove old events and cursors, `most` events at most, each batch in its own transaction.
 
     Call it every few minutes. Several may run at a time. Raises `psycopg.Error`; what was removed
@@ -62,7 +62,21 @@ def prune_events(
         removed += _remove_foreign(connection, retention.events_s, max(0, most - removed))
         cursors = _remove_cursors(connection, retention.cursors_s)
     EVENTS_PRUNED.inc(removed)
-    return Pruned(removed, cursors, more=removed >= most)
+    return PrunedEvents(removed, cursors, more=removed >= most)
+
+
+_MARK_HORIZON = """
+UPDATE jobs.event_horizon AS h SET removed_to = greatest(
+    (SELECT max(removed_to) FROM jobs.event_horizon),
+    (SELECT xid FROM jobs.event
+     WHERE xid < pg_snapshot_xmax(h.seen) AND pg_visible_in_snapshot(xid, h.seen)
+     ORDER BY xid DESC LIMIT 1))
+WHERE number = (
+    SELECT max(number) FROM jobs.event_horizon
+    WHERE removed_to IS NOT NULL
+        OR taken_at <= clock_timestamp() - make_interval(secs => %s))
+RETURNING number, seen::text
+"""
 
 
 def _move_horizon(connection: Connection, events_s: float) -> str | None:
@@ -78,21 +92,7 @@ def _move_horizon(connection: Connection, events_s: float) -> str | None:
             "DELETE FROM jobs.event_horizon "
             "WHERE pg_snapshot_xmax(seen) > pg_snapshot_xmax(pg_current_snapshot())"
         )
-        chosen = connection.execute(
-            """
-            UPDATE jobs.event_horizon AS h SET removed_to = greatest(
-                (SELECT max(removed_to) FROM jobs.event_horizon),
-                (SELECT xid FROM jobs.event
-                 WHERE xid < pg_snapshot_xmax(h.seen) AND pg_visible_in_snapshot(xid, h.seen)
-                 ORDER BY xid DESC LIMIT 1))
-            WHERE number = (
-                SELECT max(number) FROM jobs.event_horizon
-                WHERE removed_to IS NOT NULL
-                    OR taken_at <= clock_timestamp() - make_interval(secs => %s))
-            RETURNING number, seen::text
-            """,
-            (events_s,),
-        ).fetchone()
+        chosen = connection.execute(_MARK_HORIZON, (events_s,)).fetchone()
         if chosen is None:
             return None
         connection.execute("DELETE FROM jobs.event_horizon WHERE number < %s", (chosen[0],))

@@ -14,7 +14,7 @@ import psycopg
 from psycopg import Connection, sql
 
 from packhorse.jobs.event import APPLICATION, Event
-from packhorse.jobs.events.position import InvalidPosition, Position, Round
+from packhorse.jobs.events.position import EventPosition, EventRound, InvalidPosition
 from packhorse.jobs.filters import topic_part
 
 logger = logging.getLogger(__name__)
@@ -90,11 +90,11 @@ class StoredEvent:
 
 
 @dataclass(frozen=True, slots=True)
-class Page:
+class EventPage:
     """Events that a reader has not had yet, and where it goes on after them."""
 
     events: tuple[StoredEvent, ...]
-    position: Position
+    position: EventPosition
     gap: bool
     """Something that it has not had was pruned, or this is another database than the position's."""
 
@@ -104,20 +104,20 @@ class Page:
         return self.position.round is not None
 
 
-def position_now(connection: Connection) -> Position:
+def position_now(connection: Connection) -> EventPosition:
     """Return the position after everything that has been committed."""
     [(seen,)] = connection.execute("SELECT pg_current_snapshot()::text").fetchall()
-    return Position(seen)
+    return EventPosition(seen)
 
 
 def read_page(
     connection: Connection,
-    position: Position,
+    position: EventPosition,
     *,
     reader: str = "",
     patterns: Sequence[str] = ("**",),
     most: int = PAGE,
-) -> Page:
+) -> EventPage:
     """Return the next events, `most` at most, whose topics a pattern covers; others are passed.
 
     The own events of an instance that is the reader are passed as well, unless they are echoed.
@@ -137,26 +137,26 @@ class _Wanted:
     most: int
 
 
-def _read(connection: Connection, position: Position, wanted: _Wanted) -> Page:
+def _read(connection: Connection, position: EventPosition, wanted: _Wanted) -> EventPage:
     seen, reading = position.seen, position.round
     if reading is None:
         rows = connection.execute(_NEWS, {"seen": seen}).fetchall()
         now, is_later, first, last = rows[0]
         if is_later:
-            return Page((), Position(now), gap=True)
+            return EventPage((), EventPosition(now), gap=True)
         if first is None:
-            return Page((), Position(now), _has_gap(connection, seen))
-        reading = Round(now, first - 1, last)
+            return EventPage((), EventPosition(now), _has_gap(connection, seen))
+        reading = EventRound(now, first - 1, last)
     events = _events(connection, seen, reading, wanted)
-    left = Round(reading.upto, events[-1][0], reading.last) if events else None
+    left = EventRound(reading.upto, events[-1][0], reading.last) if events else None
     ended = left is None or left.passed >= reading.last
-    after = Position(reading.upto) if ended else Position(seen, left)
+    after = EventPosition(reading.upto) if ended else EventPosition(seen, left)
     readable = tuple(event for row in events if (event := _stored(row)) is not None)
-    return Page(readable, after, _has_gap(connection, seen))
+    return EventPage(readable, after, _has_gap(connection, seen))
 
 
 def _events(
-    connection: Connection, seen: str, reading: Round, wanted: _Wanted
+    connection: Connection, seen: str, reading: EventRound, wanted: _Wanted
 ) -> Sequence[tuple[Any, ...]]:
     """Return rows by number; what has become visible after the round is not its."""
     if not wanted.patterns:
@@ -181,5 +181,7 @@ def _stored(row: tuple[Any, ...]) -> StoredEvent | None:
     try:
         return StoredEvent(number, topic, application, created_at, orjson.loads(properties), echo)
     except orjson.JSONDecodeError as error:  # not written by packhorse; the next one may be
-        logger.error("a stored event can't be read: %s", error, extra={"number": number})
+        logger.error(
+            "the stored event %d can't be read: %s", number, error, extra={"number": number}
+        )
         return None

@@ -17,8 +17,8 @@ from packhorse.jobs.event import Event
 from packhorse.jobs.events.bus import EventBus
 from packhorse.jobs.events.cursor import load_cursor, store_cursor
 from packhorse.jobs.events.delivery import GAP
-from packhorse.jobs.events.position import InvalidPosition, Position
-from packhorse.jobs.events.reading import Page, position_now, read_page
+from packhorse.jobs.events.position import EventPosition, InvalidPosition
+from packhorse.jobs.events.reading import EventPage, position_now, read_page
 from packhorse.runtime.lifecycle import Worker
 from packhorse.runtime.metrics import EVENT_GAPS, EVENTS_RECEIVED
 
@@ -121,15 +121,15 @@ class Receiver:
     def _idle_s(self) -> float:
         return self._settings.idle_store_s
 
-    def _read(self, connection: Connection, position: Position) -> Page:
+    def _read(self, connection: Connection, position: EventPosition) -> EventPage:
         try:
             patterns = self._bus.patterns()
             return read_page(connection, position, reader=self._instance_id, patterns=patterns)
         except InvalidPosition:
             logger.error("the stored position of events can't be read; going on from now")
-            return Page((), position_now(connection), gap=True)
+            return EventPage((), position_now(connection), gap=True)
 
-    def _hand_out(self, page: Page, position: Position, since: datetime) -> None:
+    def _hand_out(self, page: EventPage, position: EventPosition, since: datetime) -> None:
         """Tell of a gap once; leave out what was handed out and could not be remembered."""
         if page.gap and position.seen != self._gap_at:
             self._gap_at = position.seen

@@ -32,7 +32,7 @@ class TransactionId(UserDefinedType[str]):
         return "xid8"
 
 
-class Snapshot(UserDefinedType[str]):
+class TransactionSnapshot(UserDefinedType[str]):
     """Which transactions had ended at a moment."""
 
     cache_ok = True
@@ -42,7 +42,7 @@ class Snapshot(UserDefinedType[str]):
         return "pg_snapshot"
 
 
-ischema_names.update({"xid8": TransactionId, "pg_snapshot": Snapshot})
+ischema_names.update({"xid8": TransactionId, "pg_snapshot": TransactionSnapshot})
 
 _NOW = func.clock_timestamp()
 
@@ -75,7 +75,9 @@ EVENT_HORIZON = Table(
     "event_horizon",
     METADATA,
     Column("number", BigInteger, Identity(always=True), primary_key=True),
-    Column("seen", Snapshot, nullable=False, server_default=text("pg_current_snapshot()")),
+    Column(
+        "seen", TransactionSnapshot, nullable=False, server_default=text("pg_current_snapshot()")
+    ),
     Column("taken_at", DateTime(timezone=True), nullable=False, server_default=_NOW),
     Column("removed_to", TransactionId),
     schema=JOBS,

@@ -1,16 +1,29 @@
 """Stopping, retrying and removing jobs, one or many, wherever they are.
 
-All functions with a connection are called in a READ COMMITTED transaction as the bookkeeper. What
+Functions with a connection are called in a READ COMMITTED transaction as the bookkeeper. What
 `change_all` does not find in a state that allows it, it passes over.
 """
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from enum import StrEnum
 
 from psycopg import Connection
 
+from packhorse.jobs.filters import JobFilter
 from packhorse.jobs.job import Job, JobState, WrongState
-from packhorse.jobs.ledger.finding import get
+from packhorse.jobs.ledger.finding import get, newest, oldest
+from packhorse.jobs.ledger.pages import (
+    START,
+    HistoryStart,
+    Place,
+    Unfinished,
+    place_behind,
+    read_cursor,
+    require_limit,
+    write_cursor,
+)
+from packhorse.jobs.sessions import Connect, writing
 from packhorse.jobs.store.adding import requeue_finished
 from packhorse.jobs.store.finishing import end_waiting, request_stop
 from packhorse.jobs.store.interventions import abandon, forget_finished
@@ -20,7 +33,7 @@ _TRIES = 5
 _STOPPED, _REMOVED = "stopped on request", "removed on request"
 
 
-class Change(StrEnum):
+class JobChange(StrEnum):
     """What can be done to a job, or to all that a filter means."""
 
     STOP = "STOP"
@@ -35,19 +48,19 @@ class Change(StrEnum):
 
 _FINAL = tuple(state for state in JobState if state.final)
 _ALLOWED = {
-    Change.STOP: (JobState.QUEUED, JobState.ACTIVE),
-    Change.RETRY: _FINAL,
-    Change.REMOVE: (JobState.QUEUED, *_FINAL),
-    Change.ABANDON: tuple(JobState),
+    JobChange.STOP: (JobState.QUEUED, JobState.ACTIVE),
+    JobChange.RETRY: _FINAL,
+    JobChange.REMOVE: (JobState.QUEUED, *_FINAL),
+    JobChange.ABANDON: tuple(JobState),
 }
 
 
-def allowed_states(what: Change | None) -> tuple[JobState, ...]:
+def allowed_states(what: JobChange | None) -> tuple[JobState, ...]:
     """Return the states in which a job can be changed so; all of them for None."""
     return tuple(JobState) if what is None else _ALLOWED[what]
 
 
-def change(connection: Connection, what: Change, number: int) -> Job:
+def change(connection: Connection, what: JobChange, number: int) -> Job:
     """Change one job; return it as it is then, or as it was when it is forgotten.
 
     Raises `UnknownJob`, `WrongState`.
@@ -57,24 +70,24 @@ def change(connection: Connection, what: Change, number: int) -> Job:
         if before.state not in allowed_states(what):
             raise WrongState(_refusal(what, before))
         if change_all(connection, what, [number]):
-            is_forgotten = before.state.final and what is not Change.RETRY
+            is_forgotten = before.state.final and what is not JobChange.RETRY
             return before if is_forgotten else get(connection, number)
     raise WrongState(f"job {number} changes its state all the time; try again")
 
 
-def change_all(connection: Connection, what: Change, numbers: Sequence[int]) -> set[int]:
+def change_all(connection: Connection, what: JobChange, numbers: Sequence[int]) -> set[int]:
     """Change jobs; return the numbers of those whose state allowed it."""
     numbers = sorted(numbers)  # everybody locks in this order
-    if what is Change.STOP:
+    if what is JobChange.STOP:
         ended = {job.number for job in end_waiting(connection, numbers, JobState.STOPPED, _STOPPED)}
         return ended | set(request_stop(connection, _rest(numbers, ended)))
-    if what is Change.RETRY:
+    if what is JobChange.RETRY:
         return {job.number for job in requeue_finished(connection, numbers)}
     # History first: what is ended as DROPPED here must not be forgotten by the next line.
     done = forget_finished(connection, numbers, _REMOVED)
     rest = _rest(numbers, done)
     done |= {job.number for job in end_waiting(connection, rest, JobState.DROPPED, _REMOVED)}
-    if what is Change.ABANDON:
+    if what is JobChange.ABANDON:
         done |= abandon(connection, _rest(numbers, done), _REMOVED)
     return done
 
@@ -83,9 +96,68 @@ def _rest(numbers: Sequence[int], done: set[int]) -> list[int]:
     return [number for number in numbers if number not in done]
 
 
-def _refusal(what: Change, job: Job) -> str:
-    if what is Change.REMOVE:
+def _refusal(what: JobChange, job: Job) -> str:
+    if what is JobChange.REMOVE:
         return f"job {job.number} is ACTIVE: stop it first, and remove it once it has ended"
-    verb = "stopped" if what is Change.STOP else "retried"
-    only = "QUEUED or ACTIVE" if what is Change.STOP else "finished"
+    verb = "stopped" if what is JobChange.STOP else "retried"
+    only = "QUEUED or ACTIVE" if what is JobChange.STOP else "finished"
     return f"job {job.number} is {job.state}: only a job that is {only} can be {verb}"
+
+
+MAX_BULK = 100_000
+"""Jobs that one call looks at."""
+_BATCH = 500
+
+
+@dataclass(frozen=True, slots=True)
+class BulkResult:
+    """What came of a bulk change."""
+
+    changed: int
+    passed_over: int
+    """Jobs whose state was another one by then."""
+    after: str | None
+    """Where to go on, the limit being reached; None: all is done."""
+
+
+def change_bulk(
+    connect: Connect, what: JobChange, wanted: JobFilter, *, limit: int, after: str | None
+) -> BulkResult:
+    """Change the jobs that a filter means, at most `limit` of them, from a cursor on.
+
+    Nothing is begun twice: a job that a batch has changed is behind the next one's cursor. What
+    was changed stays so when a later batch fails. Raises `InvalidPage`.
+    """
+    require_limit(limit, MAX_BULK)
+    place: Place | None = _first(what) if after is None else read_cursor(after)
+    seen = changed = 0
+    while place is not None and seen < limit:
+        size = min(_BATCH, limit - seen)
+        with writing(connect) as connection:
+            jobs = _jobs(connection, what, wanted, place, size)
+            changed += len(change_all(connection, what, [job.number for job in jobs]))
+        seen += len(jobs)
+        place = place_behind(jobs[-1]) if len(jobs) == size else _following(what, place)
+    return BulkResult(changed, seen - changed, None if place is None else write_cursor(place))
+
+
+def _first(what: JobChange) -> Place:
+    return START if what is JobChange.STOP else HistoryStart()
+
+
+def _following(what: JobChange, place: Place) -> Place | None:
+    """Return where the other kind of jobs begins, None behind the last.
+
+    Unfinished jobs are removed after those of history: they become history by that, and would be
+    found there and forgotten.
+    """
+    return START if what is JobChange.REMOVE and isinstance(place, HistoryStart) else None
+
+
+def _jobs(
+    connection: Connection, what: JobChange, wanted: JobFilter, place: Place, size: int
+) -> list[Job]:
+    states = [state for state in wanted.group.states if state in allowed_states(what)]
+    if isinstance(place, Unfinished):
+        return oldest(connection, wanted, states, place, size)
+    return newest(connection, wanted, states, place, size)

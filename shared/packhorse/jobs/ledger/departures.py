@@ -1,19 +1,41 @@
 """Jobs that only one instance may do, when it has left for good: they end as DROPPED."""
 
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 
 from psycopg import Connection
 
 from packhorse.clock import Clock, SystemClock
 from packhorse.jobs.job import JobState
-from packhorse.jobs.ledger.absences import Absences
-from packhorse.jobs.ledger.named import named_instances
+from packhorse.jobs.ledger.waiting import named_instances
 from packhorse.jobs.sessions import Connect, reading, writing
 from packhorse.jobs.store.finishing import end_waiting
 from packhorse.topology.view import TopologyView
 
 logger = logging.getLogger(__name__)
+
+
+class Absences:
+    """Remembers since when instances that jobs name are away; time is a parameter.
+
+    Whoever begins to watch gives everybody the whole patience again, so that a restart of the
+    watcher never shortens it.
+    """
+
+    def __init__(self, patience_s: float) -> None:
+        self._patience_s = patience_s
+        self._since: dict[str, float] = {}
+
+    def departed(self, named: Collection[str], live: Collection[str], now: float) -> frozenset[str]:
+        """Return those of `named` that have been away for `patience_s`; `now` is monotonic.
+
+        `live` are the instances of a view that is current. Who was seen, or is no longer named,
+        begins anew.
+        """
+        away = frozenset(named) - frozenset(live)
+        self._since = {one: self._since.get(one, now) for one in away}
+        return frozenset(one for one in away if now - self._since[one] >= self._patience_s)
+
 
 PATIENCE_S = 600.0
 """How long an instance may be away, for a restart or an update, before its jobs are dropped."""
@@ -57,7 +79,12 @@ class Departures:
                 break
         if dropped:
             told = {"of": instance, "dropped": dropped}
-            logger.warning("jobs of an instance that left were dropped", extra=told)
+            logger.warning(
+                "%d jobs that only %s may do were dropped, for it has left",
+                dropped,
+                instance,
+                extra=told,
+            )
         return dropped
 
 

@@ -1,4 +1,4 @@
-"""What was done and what waits: of each queue, of each topic, and of all (ST-01).
+"""What was done and what waits: of each queue, of each topic, and of all.
 
 What was done is counted in the transactions that end attempts, so it survives restarts; what waits
 is counted when somebody asks. All functions are called in a transaction as the bookkeeper.
@@ -19,7 +19,7 @@ MOST_COUNTED = 10_000
 
 
 @dataclass(frozen=True, slots=True)
-class Figures:
+class JobFigures:
     """Counts of jobs; times are the database's, durations are seconds."""
 
     queued: int = 0
@@ -72,14 +72,14 @@ class Statistics:
     """Figures at one moment; a job counts in its topic's present queue until it has been done."""
 
     at: datetime
-    all: Figures
-    queues: Mapping[str, Figures]
+    all: JobFigures
+    queues: Mapping[str, JobFigures]
     """By name: every queue that there is, and those that are gone and have done something."""
-    topics: Mapping[str, Figures]
+    topics: Mapping[str, JobFigures]
     """By topic: every topic that jobs were given for, and that is not forgotten."""
 
 
-Part = tuple[str, str, Figures]
+Part = tuple[str, str, JobFigures]
 """A queue, a topic, and some of their figures."""
 
 
@@ -92,8 +92,8 @@ def read_statistics(connection: Connection, most: int = MOST_COUNTED) -> Statist
     [(at,)] = connection.execute("SELECT clock_timestamp()").fetchall()
     names = [name for (name,) in connection.execute("SELECT name FROM jobs.queue ORDER BY name")]
     parts = [*_waiting(connection, most), *_done(connection)]
-    queues: dict[str, list[Figures]] = {name: [] for name in names}
-    topics: dict[str, list[Figures]] = defaultdict(list)
+    queues: dict[str, list[JobFigures]] = {name: [] for name in names}
+    topics: dict[str, list[JobFigures]] = defaultdict(list)
     for queue, topic, figures in parts:
         queues.setdefault(queue, []).append(figures)
         if topic:  # what was done for forgotten topics has none
@@ -141,8 +141,8 @@ def _waiting(connection: Connection, most: int) -> list[Part]:
     ]
 
 
-def _waits(ready: int, delayed: int, active: int, most: int) -> Figures:
-    return Figures(
+def _waits(ready: int, delayed: int, active: int, most: int) -> JobFigures:
+    return JobFigures(
         queued=ready + delayed,
         delayed=delayed,
         active=active,
@@ -165,14 +165,14 @@ def _done(connection: Connection) -> list[Part]:
             FROM jobs.statistics GROUP BY queue, topic
             """
         )
-        return [(row.pop("queue"), row.pop("topic"), Figures(**row)) for row in rows]
+        return [(row.pop("queue"), row.pop("topic"), JobFigures(**row)) for row in rows]
 
 
-def _sum(parts: Iterable[Figures]) -> Figures:
+def _sum(parts: Iterable[JobFigures]) -> JobFigures:
     found = list(parts)
     counts = {name: sum(getattr(one, name) for one in found) for name in _COUNTS}
     begun = [one.since for one in found if one.since is not None]
-    return Figures(
+    return JobFigures(
         **counts,
         has_more=any(one.has_more for one in found),
         since=min(begun, default=None),
@@ -186,4 +186,4 @@ def _last(times: Iterable[datetime | None]) -> datetime | None:
 
 
 _OTHERS = {"has_more", "since", "last_started_at", "last_finished_at"}
-_COUNTS = tuple(one.name for one in fields(Figures) if one.name not in _OTHERS)
+_COUNTS = tuple(one.name for one in fields(JobFigures) if one.name not in _OTHERS)

@@ -2,17 +2,17 @@
 
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from psycopg import Connection, errors, sql
 from psycopg.rows import dict_row
 
 from packhorse.errors import Permanent
-from packhorse.jobs.filters import EVERYTHING, JobFilter, where
+from packhorse.jobs.filters import EVERYTHING, JobFilter
 from packhorse.jobs.job import Job, JobState, UnknownJob
 from packhorse.jobs.ledger.pages import (
-    History,
-    Page,
+    HistoryStart,
+    JobPage,
     Place,
     Unfinished,
     place_behind,
@@ -22,17 +22,12 @@ from packhorse.jobs.ledger.pages import (
 )
 from packhorse.jobs.store.rows import FINISHED, FROM_UNFINISHED, UNFINISHED, job_of
 
+if TYPE_CHECKING:
+    from sqlalchemy import Select
+
 _UNFINISHED = sql.SQL(f"SELECT {UNFINISHED} FROM {FROM_UNFINISHED}")  # noqa: S608  # constants
 _FINISHED = sql.SQL(f"SELECT {FINISHED} FROM jobs.finished j")  # noqa: S608  # constants
 _BOTH = sql.SQL("{} WHERE {} UNION ALL {} WHERE {}")
-
-_OLDEST = sql.SQL("SELECT * FROM ({}) AS job WHERE {} AND number > %s ORDER BY number LIMIT %s")
-_NEWEST = sql.SQL(
-    "SELECT * FROM ({}) AS job WHERE {} AND {} ORDER BY finished_at DESC, number DESC LIMIT %s"
-)
-_BEHIND, _EVERY = sql.SQL("(finished_at, number) < (%s, %s)"), sql.SQL("true")
-_COUNT = sql.SQL("SELECT count(*) FROM (SELECT FROM ({}) AS job WHERE {} LIMIT %s) AS found")
-
 
 PATIENCE_MS = 10_000
 """How long the database may look for jobs; properties have no index."""
@@ -50,6 +45,11 @@ def get(connection: Connection, number: int) -> Job:
     return found
 
 
+def hold(connection: Connection, number: int) -> None:
+    """Let nobody change a job until the transaction ends; a finished one stays as it is."""
+    connection.execute("SELECT FROM jobs.job WHERE number = %s FOR UPDATE", (number,))
+
+
 def get_by_id(connection: Connection, topic: str, id_: str) -> Job:
     """Return the job that a topic and a caller's id name. Raises `UnknownJob`."""
     found = _one(connection, sql.SQL("j.topic = %s AND j.id = %s"), [topic, id_])
@@ -64,7 +64,7 @@ def find(
     *,
     after: str | None = None,
     limit: int = 100,
-) -> Page:
+) -> JobPage:
     """Return a page of the jobs that a filter means: unfinished oldest first, then newest history.
 
     A job that changes its state between two pages may be in both, or in none. In one page none
@@ -75,21 +75,21 @@ def find(
         return find_from(connection, wanted, place, limit)
 
 
-def find_from(connection: Connection, wanted: JobFilter, place: Place, limit: int) -> Page:
+def find_from(connection: Connection, wanted: JobFilter, place: Place, limit: int) -> JobPage:
     """Return a page that begins at a place."""
     states = wanted.group.states
     jobs: list[Job] = []
     if isinstance(place, Unfinished):
         jobs = oldest(connection, wanted, states, place, limit + 1)
         if len(jobs) > limit:
-            return Page(tuple(jobs[:limit]), write_cursor(place_behind(jobs[limit - 1])))
-        place = History()
+            return JobPage(tuple(jobs[:limit]), write_cursor(place_behind(jobs[limit - 1])))
+        place = HistoryStart()
     jobs += newest(connection, wanted, states, place, limit + 1 - len(jobs))
     if len(jobs) <= limit:
-        return Page(tuple(jobs), None)
+        return JobPage(tuple(jobs), None)
     last = jobs[limit - 1]
-    following = History() if last.finished_at is None else place_behind(last)
-    return Page(tuple(jobs[:limit]), write_cursor(following))
+    following = HistoryStart() if last.finished_at is None else place_behind(last)
+    return JobPage(tuple(jobs[:limit]), write_cursor(following))
 
 
 def oldest(
@@ -102,28 +102,24 @@ def oldest(
     """Return the unfinished jobs in some of these states behind a place, the oldest first."""
     if all(state.final for state in states):
         return []
-    condition, values = where(wanted, states)
-    query = _OLDEST.format(_UNFINISHED, condition)
-    return _jobs(connection, query, [*values, place.number, limit])
+    from packhorse.jobs.ledger import search
+
+    return _jobs(connection, search.oldest(wanted, states, place, limit))
 
 
 def newest(
     connection: Connection,
     wanted: JobFilter,
     states: Sequence[JobState],
-    place: History,
+    place: HistoryStart,
     limit: int,
 ) -> list[Job]:
     """Return the jobs of history in some of these states behind a place, the newest first."""
     if not any(state.final for state in states):
         return []
-    condition, values = where(wanted, states)
-    behind = _EVERY
-    bounds: list[Any] = []
-    if place.finished_at is not None:
-        behind, bounds = _BEHIND, [place.finished_at, place.number]
-    query = _NEWEST.format(_FINISHED, condition, behind)
-    return _jobs(connection, query, [*values, *bounds, limit])
+    from packhorse.jobs.ledger import search
+
+    return _jobs(connection, search.newest(wanted, states, place, limit))
 
 
 def count(connection: Connection, wanted: JobFilter, states: Sequence[JobState], most: int) -> int:
@@ -131,12 +127,15 @@ def count(connection: Connection, wanted: JobFilter, states: Sequence[JobState],
 
     Raises `FilterTooWide`.
     """
-    condition, values = where(wanted, [state for state in wanted.group.states if state in states])
+    from packhorse.db.composed import composed
+    from packhorse.jobs.ledger import search
+
+    among = [state for state in wanted.group.states if state in states]
     found = 0
     with _patient(connection):
-        for table in (_UNFINISHED, _FINISHED):
-            query = _COUNT.format(table, condition)
-            [(more,)] = connection.execute(query, [*values, most - found]).fetchall()
+        for table in (search.UNFINISHED_JOBS, search.FINISHED_JOBS):
+            query = composed(search.count(table, wanted, among, most - found))
+            [(more,)] = connection.execute(*query).fetchall()
             found += more
     return found
 
@@ -160,6 +159,8 @@ def _one(connection: Connection, condition: sql.SQL, values: Sequence[Any]) -> J
     return None if row is None else job_of(row)
 
 
-def _jobs(connection: Connection, query: sql.Composed, values: Sequence[Any]) -> list[Job]:
+def _jobs(connection: Connection, statement: "Select[Any]") -> list[Job]:
+    from packhorse.db.composed import composed
+
     with connection.cursor(row_factory=dict_row) as cursor:
-        return [job_of(row) for row in cursor.execute(query, values)]
+        return [job_of(row) for row in cursor.execute(*composed(statement))]

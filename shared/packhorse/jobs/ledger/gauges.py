@@ -1,9 +1,9 @@
 """Tells the metrics what waits in the cluster; one program of a cluster is enough to ask."""
 
 from packhorse.jobs.job import JobState
-from packhorse.jobs.ledger.figures import Figures, read_statistics
+from packhorse.jobs.ledger.figures import JobFigures, read_statistics
 from packhorse.jobs.sessions import Connect, reading
-from packhorse.runtime.metrics import JOBS_UNFINISHED
+from packhorse.runtime.metrics import JOBS_UNFINISHED, report
 from packhorse.runtime.periodic import Periodic
 
 _EVERY_S = 15.0
@@ -16,6 +16,7 @@ class Gauges:
         self._connect = connect
         self._known: set[str] = set()
         self._periodic = Periodic("jobs-gauges", every_s, self.count, at_once=True)
+        report("packhorse_jobs_unfinished")
 
     def start(self) -> None:
         """Begin to count."""
@@ -41,6 +42,6 @@ class Gauges:
         self._known = set(queues)
 
 
-def _show(queue: str, figures: Figures) -> None:
+def _show(queue: str, figures: JobFigures) -> None:
     JOBS_UNFINISHED.labels(queue, JobState.QUEUED.value).set(figures.queued)
     JOBS_UNFINISHED.labels(queue, JobState.ACTIVE.value).set(figures.active)

@@ -16,8 +16,8 @@ class InvalidPage(Permanent):
 
 
 @dataclass(frozen=True, slots=True)
-class Page:
-    """Some jobs: unfinished ones oldest first, then history newest first (features JA-03)."""
+class JobPage:
+    """Some jobs: unfinished ones oldest first, then history newest first."""
 
     jobs: tuple[Job, ...]
     after: str | None
@@ -32,14 +32,14 @@ class Unfinished:
 
 
 @dataclass(frozen=True, slots=True)
-class History:
+class HistoryStart:
     """A page begins behind the job that was finished then; None: with the newest."""
 
     finished_at: datetime | None = None
     number: int = 0
 
 
-Place = Unfinished | History
+Place = Unfinished | HistoryStart
 START = Unfinished(0)
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
@@ -50,7 +50,7 @@ def place_behind(job: Job) -> Place:
     """Return the place behind a job."""
     if job.finished_at is None:
         return Unfinished(job.number)
-    return History(job.finished_at, job.number)
+    return HistoryStart(job.finished_at, job.number)
 
 
 def write_cursor(place: Place) -> str:
@@ -74,8 +74,8 @@ def read_cursor(text: str | None) -> Place:
     if unfinished is not None:
         return Unfinished(int(unfinished))
     if microseconds is None:
-        return History()
-    return History(_EPOCH + timedelta(microseconds=int(microseconds)), int(number))
+        return HistoryStart()
+    return HistoryStart(_EPOCH + timedelta(microseconds=int(microseconds)), int(number))
 
 
 def require_limit(limit: int, most: int = MAX_LIMIT) -> int:

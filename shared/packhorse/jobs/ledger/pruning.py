@@ -1,7 +1,7 @@
-"""Forgetting history: by the time when jobs finished, in every final state, a batch at a time.
+"""Removing history by the rules of its topics: by the time when jobs finished, a batch at a time.
 
-A job's age is that of its end, by the database's clock, never of its beginning (features JB-4); a
-topic is compared as it is stored (JB-3); no final state is left out unless a rule says so (JB-6).
+A job's age is that of its end, by the database's clock, never of its beginning; a
+topic is compared as it is stored; no final state is left out unless a rule says so.
 With a job its id is forgotten: given again, it is a new one.
 """
 
@@ -12,20 +12,115 @@ from typing import Any
 
 from psycopg import Connection, sql
 
+from packhorse.errors import Permanent
 from packhorse.jobs.consumer import JobContext, Outcome, Result
-from packhorse.jobs.consumers import Reach
+from packhorse.jobs.consumers import HandledTopics
 from packhorse.jobs.filters import topic_part
-from packhorse.jobs.job import Job
-from packhorse.jobs.ledger.history_rule import HistoryRule, InvalidRule, rule_of
+from packhorse.jobs.job import Job, JobState
 from packhorse.jobs.ledger.topics import forget_topics
+from packhorse.jobs.names import InvalidName, require_pattern
 from packhorse.jobs.sessions import Connect, reading, writing
+
+FINAL_STATES = tuple(state for state in JobState if state.final)
+
+_MAX_TOPICS = 20
+_MAX_NUMBER = 10**10
+
+
+class InvalidRule(Permanent):
+    """A rule of pruning that makes no sense; the text says why."""
+
+
+def _require_pattern(topic: str) -> None:
+    try:
+        require_pattern(topic)
+    except InvalidName as error:
+        raise InvalidRule(str(error)) from error
+
+
+@dataclass(frozen=True, slots=True)
+class HistoryRule:
+    """Which jobs of history are forgotten: those of its topics and states that one limit exceeds.
+
+    Raises `InvalidRule`.
+    """
+
+    max_age_s: float | None = None
+    """Those that finished longer ago; None: no age is too old."""
+    max_count: int | None = None
+    """All but so many, the newest of the rule's topics and states; None: none are too many."""
+    topics: tuple[str, ...] = ("**",)
+    """Patterns."""
+    states: tuple[JobState, ...] = FINAL_STATES
+
+    def __post_init__(self) -> None:
+        if self.max_age_s is None and self.max_count is None:
+            raise InvalidRule("a rule needs max_age_s, max_count or both")
+        for number in (self.max_age_s, self.max_count):
+            if number is not None and not 0 <= number <= _MAX_NUMBER:
+                raise InvalidRule(f"an age in seconds or a count is 0 to {_MAX_NUMBER}")
+        if not self.states or not all(state.final for state in self.states):
+            raise InvalidRule(f"only final states are pruned: {', '.join(FINAL_STATES)}")
+        if not 1 <= len(self.topics) <= _MAX_TOPICS:
+            raise InvalidRule(f"a rule has 1 to {_MAX_TOPICS} patterns of topics")
+        for topic in self.topics:
+            _require_pattern(topic)
+
+
+DEFAULT_RULE = HistoryRule(max_age_s=7 * 24 * 3600, max_count=1_000_000)
+"""A week, as long as the journal remembers, and a million jobs."""
+
+
+def rule_of(properties: Mapping[str, Any]) -> HistoryRule:
+    """Return the rule that a job's properties say: `max_age_s`, `max_count`, `topics`, `states`.
+
+    The default's age and count hold where neither is given. Raises `InvalidRule`.
+    """
+    unknown = sorted(properties.keys() - {"max_age_s", "max_count", "topics", "states"})
+    if unknown:
+        raise InvalidRule(f"{unknown[0][:80]!r} is none of max_age_s, max_count, topics, states")
+    age = _number(properties, "max_age_s", float)
+    count = _number(properties, "max_count", int)
+    if age is None and count is None:
+        age, count = DEFAULT_RULE.max_age_s, DEFAULT_RULE.max_count
+    return HistoryRule(
+        max_age_s=age,
+        max_count=count if count is None else int(count),
+        topics=_texts(properties, "topics", DEFAULT_RULE.topics),
+        states=tuple(map(_state, _texts(properties, "states", DEFAULT_RULE.states))),
+    )
+
+
+def _number(properties: Mapping[str, Any], name: str, kind: type[float]) -> float | None:
+    value = properties.get(name)
+    accepted = (int, float) if kind is float else (int,)
+    if value is None or (isinstance(value, accepted) and not isinstance(value, bool)):
+        return value
+    raise InvalidRule(f"{name} is a number")
+
+
+def _texts(properties: Mapping[str, Any], name: str, default: tuple[str, ...]) -> tuple[str, ...]:
+    value = properties.get(name, default)
+    if not isinstance(value, list | tuple) or not all(isinstance(one, str) for one in value):
+        raise InvalidRule(f"{name} is a list of texts")
+    return tuple(value)
+
+
+def _state(text: str) -> JobState:
+    try:
+        return JobState(text)
+    except ValueError:
+        raise InvalidRule(
+            f"{text[:80]!r} is no final state: one of {', '.join(FINAL_STATES)}"
+        ) from None
+
 
 BATCH = 1_000
 """Jobs of history that one transaction looks at."""
 
 
 @dataclass(frozen=True, slots=True)
-class Pruned:
+class PrunedJobs:
     """What came of pruning."""
 
     forgotten: int
@@ -39,9 +134,11 @@ class PruneHistory:
     Then it forgets the topics that nothing uses any more, if the view of the cluster holds.
     """
 
-    def __init__(self, connect: Connect, reaches: Callable[[], Mapping[str, Reach] | None]) -> None:
+    def __init__(
+        self, connect: Connect, handled_topics: Callable[[], Mapping[str, HandledTopics] | None]
+    ) -> None:
         """Take what tells the reach of every live instance; None: not known now."""
-        self._connect, self._reaches = connect, reaches
+        self._connect, self._handled_topics = connect, handled_topics
 
     def __call__(self, job: Job, context: JobContext) -> Result:
         """Prune; a job with a rule that makes no sense is not tried again."""
@@ -56,10 +153,10 @@ class PruneHistory:
         return Result(Outcome.OK, f"{pruned.forgotten} jobs, {topics} topics forgotten")
 
     def _forget_topics(self, is_enough: Callable[[], bool]) -> int:
-        reaches = self._reaches()
-        if reaches is None:
+        handled_topics = self._handled_topics()
+        if handled_topics is None:
             return 0
-        patterns = {pattern for reach in reaches.values() for pattern in reach.patterns}
+        patterns = {pattern for topics in handled_topics.values() for pattern in topics.patterns}
         return forget_topics(self._connect, sorted(patterns), is_enough=is_enough)
 
 
@@ -73,7 +170,7 @@ def prune(
     *,
     batch: int = BATCH,
     is_enough: Callable[[], bool] = lambda: False,
-) -> Pruned:
+) -> PrunedJobs:
     """Forget what a rule means, the oldest first, `batch` jobs looked at in each transaction.
 
     After each one `is_enough` is asked. Jobs that somebody changes at the moment are left for the
@@ -87,8 +184,8 @@ def prune(
             count, place = _prune_batch(connection, rule, place, bound, batch)
         forgotten += count
         if place is not None and is_enough():
-            return Pruned(forgotten, complete=False)
-    return Pruned(forgotten, complete=True)
+            return PrunedJobs(forgotten, complete=False)
+    return PrunedJobs(forgotten, complete=True)
 
 
 def _meant(rule: HistoryRule) -> tuple[sql.Composed, list[Any]]:

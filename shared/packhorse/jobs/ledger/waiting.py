@@ -6,8 +6,41 @@ from datetime import datetime
 
 from psycopg import Connection
 
-from packhorse.jobs.doers import Doers, is_consumed
-from packhorse.jobs.ledger.named import named_with_topics
+from packhorse.jobs.live_consumers import LiveConsumers, is_consumed
+from packhorse.jobs.store.given import LEADER
+
+_NAMED = """
+WITH RECURSIVE named (topic, only_on) AS (
+    SELECT topic, ''::text COLLATE "C" FROM jobs.topic
+    UNION ALL
+    SELECT named.topic, following.only_on FROM named CROSS JOIN LATERAL (
+        SELECT j.only_on FROM jobs.job j
+        WHERE j.topic = named.topic AND j.only_on > named.only_on
+            AND j.state = 'QUEUED' AND NOT j.delayed
+        ORDER BY j.only_on LIMIT 1) AS following
+)
+"""
+
+
+def named_with_topics(connection: Connection, most: int) -> list[tuple[str, str]]:
+    """Return topics and their `only_on`, `LEADER` too.
+
+    At most so many pairs: of more, which ones is chance.
+    """
+    return connection.execute(
+        f"{_NAMED} SELECT topic, only_on FROM named WHERE only_on <> '' LIMIT %s",  # noqa: S608
+        (most,),
+    ).fetchall()
+
+
+def named_instances(connection: Connection) -> list[str]:
+    """Return the instances that jobs of any topic wait for."""
+    rows = connection.execute(
+        f"{_NAMED} SELECT DISTINCT only_on FROM named WHERE only_on NOT IN ('', %s)",  # noqa: S608
+        (LEADER,),
+    )
+    return [instance for (instance,) in rows]
+
 
 MOST_COUNTED = 1_000
 """Jobs of one topic that are counted; where there are more, this is the number."""
@@ -22,22 +55,22 @@ class Unconsumed:
     topic: str
     queue: str
     only_on: str
-    """The instance, or `LEADER`, that alone may do these; "": nobody does any of the topic."""
+    """The instance that alone may do these; "": nobody does any of the topic."""
     waiting: int
     """Jobs that could begin now, at most `MOST_COUNTED`."""
     since: datetime
     """When the first of them could have begun."""
 
 
-def unconsumed(connection: Connection, doers: Doers) -> tuple[Unconsumed, ...]:
+def unconsumed(connection: Connection, live: LiveConsumers) -> tuple[Unconsumed, ...]:
     """Return what jobs wait for that could begin if somebody did them, by topic and `only_on`.
 
     Of a topic that somebody does: the `only_on` of jobs that this one may not do. Called in a
     transaction as the bookkeeper; costs a look at an index a topic, and one a pair.
     """
     rows = connection.execute("SELECT topic, queue FROM jobs.topic ORDER BY topic").fetchall()
-    nobody = [(topic, queue) for topic, queue in rows if not is_consumed(topic, None, doers)]
-    found = [*_of_topics(connection, nobody), *_of_doers(connection, doers)]
+    nobody = [(topic, queue) for topic, queue in rows if not is_consumed(topic, None, live)]
+    found = [*_of_topics(connection, nobody), *_of_allowed_workers(connection, live)]
     return tuple(sorted(found, key=lambda one: (one.topic, one.only_on)))
 
 
@@ -62,12 +95,15 @@ def _of_topics(connection: Connection, missed: Sequence[tuple[str, str]]) -> lis
     return [Unconsumed(*row) for row in found]
 
 
-def _of_doers(connection: Connection, doers: Doers) -> list[Unconsumed]:
-    """Return what waits for one doer; what is merely reserved for its creator does not."""
+def _of_allowed_workers(connection: Connection, live: LiveConsumers) -> list[Unconsumed]:
+    """Return what waits for the one instance that may do it.
+
+    What is only reserved for its creator does not.
+    """
     missed = [
         (topic, only_on)
         for topic, only_on in named_with_topics(connection, MOST_NAMED)
-        if is_consumed(topic, None, doers) and not is_consumed(topic, only_on, doers)
+        if is_consumed(topic, None, live) and not is_consumed(topic, only_on, live)
     ]
     found = connection.execute(
         """

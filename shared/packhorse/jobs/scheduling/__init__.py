@@ -1,1 +1,1 @@
-"""Schedules: moments at which a job is added or an event is sent, once a cluster (seed 003)."""
+"""Schedules: moments at which a job is added or an event is sent, once a cluster."""

@@ -25,7 +25,7 @@ class RunOn(StrEnum):
     SINGLE = "SINGLE"
     """Any one instance."""
     LEADER = "LEADER"
-    """Only the leader of the cluster; nobody while it is not known who leads."""
+    """The one with the duty fires, and the first that consumes the topic does the job."""
     ALL = "ALL"
     """A job for every live instance that has a consumer for the topic; an event for every one."""
 

@@ -10,7 +10,7 @@ from datetime import datetime
 from psycopg import Connection
 from psycopg.rows import dict_row
 
-from packhorse.jobs.consumers import Reach
+from packhorse.jobs.consumers import HandledTopics
 from packhorse.jobs.event_store import NewEvent, record
 from packhorse.jobs.scheduling.definition import (
     EventAction,
@@ -21,7 +21,7 @@ from packhorse.jobs.scheduling.definition import (
     TickOutcome,
 )
 from packhorse.jobs.scheduling.errors import InstancesUnknown
-from packhorse.jobs.scheduling.planning import MOST_COUNTED, Plan, plan, replan
+from packhorse.jobs.scheduling.planning import MOST_COUNTED, FiringPlan, plan, replan
 from packhorse.jobs.scheduling.rows import COLUMNS, schedule_of
 from packhorse.jobs.scheduling.store import database_time, lock_schedule
 from packhorse.jobs.store.adding import LEADER, NewJob, add_jobs
@@ -34,11 +34,11 @@ _ASKED = "somebody asked for it"
 
 
 @dataclass(frozen=True, slots=True)
-class Standing:
+class Firer:
     """What the instance that fires is, and what it knows of its cluster."""
 
     instance: str
-    members: Mapping[str, Reach] | None = None
+    members: Mapping[str, HandledTopics] | None = None
     """The live instances and what they have consumers for; None while that is not known."""
     token: Token | None = None
     """The right to fire what only the leader does."""
@@ -55,7 +55,7 @@ class Decided:
     """What came of one schedule that was due."""
 
     name: str
-    plan: Plan
+    plan: FiringPlan
     outcomes: Sequence[TickOutcome]
 
 
@@ -67,7 +67,7 @@ class _Effect:
 
 
 def next_due(
-    connection: Connection, standing: Standing, now: datetime, without: Collection[str] = ()
+    connection: Connection, firer: Firer, now: datetime, without: Collection[str] = ()
 ) -> Schedule | None:
     """Return the schedule that has been due for longest, locked; None when there is none.
 
@@ -79,25 +79,25 @@ def next_due(
             f"SELECT {COLUMNS} FROM jobs.schedule WHERE NOT suspended AND next_tick <= %s "  # noqa: S608
             "AND run_on = ANY(%s) AND name <> ALL(%s) "
             f"ORDER BY next_tick LIMIT 1 {_LOCKED}",
-            (now, standing.scopes(), list(without)),
+            (now, firer.scopes(), list(without)),
         )
         .fetchall()
     )
     return schedule_of(rows[0]) if rows else None
 
 
-def fire(connection: Connection, schedule: Schedule, standing: Standing, now: datetime) -> Decided:
+def fire(connection: Connection, schedule: Schedule, firer: Firer, now: datetime) -> Decided:
     """Deal with a schedule that `next_due` has returned, in the same transaction.
 
     Raises `NotLeader`, or what adding the job raises: then nothing may stay.
     """
-    if standing.token is not None:
-        standing.token.check(connection)
-    return _Firing(connection, schedule, standing, now).perform()
+    if firer.token is not None:
+        firer.token.check(connection)
+    return _Firing(connection, schedule, firer, now).perform()
 
 
 def fire_now(
-    connection: Connection, name: str, standing: Standing, *, version: int | None = None
+    connection: Connection, name: str, firer: Firer, *, version: int | None = None
 ) -> Tick:
     """Fire a schedule because somebody asks; return what came of it, a moment more than planned.
 
@@ -107,9 +107,9 @@ def fire_now(
     `UnknownSchedule`, `ScheduleChanged`, or `InstancesUnknown` for one that runs on all.
     """
     schedule = lock_schedule(connection, name, version)
-    if schedule.definition.run_on is RunOn.ALL and standing.members is None:
+    if schedule.definition.run_on is RunOn.ALL and firer.members is None:
         raise InstancesUnknown("which instances are alive is not known at the moment; try again")
-    return _Firing(connection, schedule, standing, database_time(connection)).perform_now()
+    return _Firing(connection, schedule, firer, database_time(connection)).perform_now()
 
 
 def replan_jumped(connection: Connection, now: datetime, limit: int = 100) -> int:
@@ -138,7 +138,7 @@ def replan_jumped(connection: Connection, now: datetime, limit: int = 100) -> in
 class _Firing:
     connection: Connection
     schedule: Schedule
-    standing: Standing
+    firer: Firer
     now: datetime
 
     def perform(self) -> Decided:
@@ -166,7 +166,7 @@ class _Firing:
             self.now,
             effect.outcome,
             self.now,
-            self.standing.instance,
+            self.firer.instance,
             tuple(effect.jobs),
             0,
             effect.reason,
@@ -182,7 +182,7 @@ class _Firing:
     def _act(self) -> _Effect:
         action, run_on = self.schedule.definition.action, self.schedule.definition.run_on
         if isinstance(action, EventAction):
-            event = NewEvent(action.topic, self.standing.instance, action.properties, echo=True)
+            event = NewEvent(action.topic, self.firer.instance, action.properties, echo=True)
             record(self.connection, [event])
             return _Effect(TickOutcome.FIRED)
         if run_on is RunOn.ALL:
@@ -192,8 +192,12 @@ class _Firing:
         return self._add(action, [LEADER if run_on is RunOn.LEADER else None])
 
     def _act_everywhere(self, action: JobAction) -> _Effect:
-        members = self.standing.members or {}
-        able = [instance for instance, reach in members.items() if reach.covers(action.topic)]
+        members = self.firer.members or {}
+        able = [
+            instance
+            for instance, handled_topics in members.items()
+            if handled_topics.covers(action.topic)
+        ]
         if not able:
             reason = f"no live instance has a consumer for {action.topic}"
             return _Effect(TickOutcome.SKIPPED, reason=reason)
@@ -215,7 +219,7 @@ class _Firing:
             )
             for place in places
         ]
-        added = add_jobs(self.connection, self.standing.instance, jobs)
+        added = add_jobs(self.connection, self.firer.instance, jobs)
         return _Effect(TickOutcome.FIRED, [one.job.number for one in added])
 
     def _unfinished(self) -> set[str]:
@@ -245,14 +249,14 @@ class _Firing:
                 tick,
                 effect.outcome.value,
                 self.now,
-                self.standing.instance,
+                self.firer.instance,
                 list(effect.jobs),
                 min(missed, MOST_COUNTED),
                 effect.reason,
             ),
         )
 
-    def _go_on(self, planned: Plan, fired: int) -> None:
+    def _go_on(self, planned: FiringPlan, fired: int) -> None:
         left = self.schedule.times_left
         left = None if left is None else left - fired
         self.connection.execute(

@@ -19,7 +19,7 @@ _FIRST_WINDOW = timedelta(hours=1)
 
 
 @dataclass(frozen=True, slots=True)
-class Plan:
+class FiringPlan:
     """What is to be done now."""
 
     fire: tuple[datetime, ...]
@@ -45,16 +45,16 @@ def first_tick(definition: ScheduleDefinition, now: datetime) -> datetime | None
     return next(times_after(when, max(now, earliest - _INSTANT)), None)
 
 
-def plan(definition: ScheduleDefinition, next_tick: datetime, now: datetime) -> Plan:
+def plan(definition: ScheduleDefinition, next_tick: datetime, now: datetime) -> FiringPlan:
     """Decide about a schedule whose next moment was planned for `next_tick`."""
     if next_tick > now:
-        return Plan((), 0, None, next_tick)
+        return FiringPlan((), 0, None, next_tick)
     wanted = definition.missed_limit if definition.missed is Missed.ALL else 1
     newest, number = _due(definition, next_tick, now, wanted)
     following = _following(definition, newest[-1], now)
     if definition.missed is Missed.SKIP and newest[-1] < now - ON_TIME:
-        return Plan((), number, newest[-1], following)
-    return Plan(newest, number - len(newest), None, following)
+        return FiringPlan((), number, newest[-1], following)
+    return FiringPlan(newest, number - len(newest), None, following)
 
 
 def replan(definition: ScheduleDefinition, next_tick: datetime, now: datetime) -> datetime | None:

@@ -14,11 +14,11 @@ from packhorse.clock import Clock, SystemClock
 from packhorse.db.metadata import BOOKKEEPER
 from packhorse.db.roles import act_as
 from packhorse.errors import Permanent
-from packhorse.jobs.consumers import Reach
-from packhorse.jobs.scheduling.firing import Decided, Standing, fire, next_due, replan_jumped
+from packhorse.jobs.consumers import HandledTopics
+from packhorse.jobs.scheduling.firing import Decided, Firer, fire, next_due, replan_jumped
 from packhorse.jobs.scheduling.store import database_time
-from packhorse.runtime.lifecycle import Worker
-from packhorse.runtime.metrics import SCHEDULE_LATENESS, SCHEDULE_TICKS
+from packhorse.runtime.lifecycle import Worker, WorkerComponent
+from packhorse.runtime.metrics import SCHEDULE_LATENESS, SCHEDULE_TICKS, report
 from packhorse.topology.leader import NotLeader, Token
 from packhorse.topology.membership import StoreUnavailable
 
@@ -45,7 +45,7 @@ class Duty(Protocol):
         ...
 
 
-class Scheduler:
+class Scheduler(WorkerComponent):
     """A component. Without a leader's duty and members it fires `SINGLE` schedules alone."""
 
     def __init__(
@@ -54,36 +54,23 @@ class Scheduler:
         instance: str,
         *,
         leader: Duty | None = None,
-        members: Callable[[], Mapping[str, Reach] | None] = lambda: None,
+        members: Callable[[], Mapping[str, HandledTopics] | None] = lambda: None,
         clock: Clock | None = None,
         now: Callable[[Connection], datetime] = database_time,
     ) -> None:
         """Take `connect` from a pool of two or more; `now` is asked what time it is."""
         self._connect, self._instance = connect, instance
+        report("packhorse_schedule_")
         self._leader, self._members = leader, members
         self._clock, self._now = clock or SystemClock(), now
         self._wake = threading.Event()
-        self._worker = Worker("scheduler", self._run)
+        self._worker = Worker("scheduler", self._run, wake=self._wake.set)
         self._unable: dict[str, float] = {}
         self._troubled = False
-
-    def start(self) -> None:
-        """Begin; returns at once, whether the database answers or not."""
-        self._worker.start()
 
     def kick(self) -> None:
         """Look soon: a schedule or the topology has changed."""
         self._wake.set()
-
-    def stop(self, timeout: float) -> None:
-        """End; what fires at this moment is waited for."""
-        self._worker.ask_to_end()
-        self._wake.set()
-        self._worker.stop(timeout)
-
-    def failure(self) -> BaseException | None:
-        """Return what ended the thread, which no database and no schedule does."""
-        return self._worker.failure()
 
     def fire_due(self) -> float:
         """Fire all that is due and return in how many seconds to look again.
@@ -94,7 +81,7 @@ class Scheduler:
             with _work(connection):
                 now = self._now(connection)
                 replan_jumped(connection, now)
-            self._fire_all(connection, Standing(self._instance, self._members()))
+            self._fire_all(connection, Firer(self._instance, self._members()))
             self._fire_as_leader(connection)
             with _work(connection):
                 return self._pause(connection)
@@ -132,32 +119,32 @@ class Scheduler:
         try:
             token = self._leader.take()
             if token is not None:
-                self._fire_all(connection, Standing(self._instance, token=token))
+                self._fire_all(connection, Firer(self._instance, token=token))
         except (NotLeader, StoreUnavailable) as error:
             logger.debug("not the leader: %s", error)
 
-    def _fire_all(self, connection: Connection, standing: Standing) -> None:
+    def _fire_all(self, connection: Connection, firer: Firer) -> None:
         for _ in range(_MOST_AT_ONCE):
-            if not self._fire_one(connection, standing):
+            if not self._fire_one(connection, firer):
                 return
 
-    def _fire_one(self, connection: Connection, standing: Standing) -> bool:
+    def _fire_one(self, connection: Connection, firer: Firer) -> bool:
         """Deal with one schedule; false when none is due. One that fails is left for a while."""
         name = ""
         try:
             with _work(connection):
                 now = self._now(connection)
-                schedule = next_due(connection, standing, now, self._left_out())
+                schedule = next_due(connection, firer, now, self._left_out())
                 if schedule is None:
                     return False
                 name = schedule.name
-                decided = fire(connection, schedule, standing, now)
+                decided = fire(connection, schedule, firer, now)
         except NotLeader:
             raise
         except Exception as error:
             if not name or connection.broken:
                 raise
-            logger.warning("a schedule can't fire: %s", error, extra={"schedule": name})
+            logger.warning("the schedule %s can't fire: %s", name, error, extra={"schedule": name})
             pause = _UNABLE_S if isinstance(error, Permanent) else _AFTER_TROUBLE_S
             self._unable[name] = self._clock.monotonic() + pause
         else:
@@ -196,6 +183,11 @@ def _count(decided: Decided, now: datetime) -> None:
     if decided.plan.missed:
         SCHEDULE_TICKS.labels("MISSED").inc(decided.plan.missed)
         extra = {"schedule": decided.name, "missed": decided.plan.missed}
-        logger.warning("a schedule was not fired at its time", extra=extra)
+        logger.warning(
+            "nobody fired the schedule %s within a minute of its time; missed: %d",
+            decided.name,
+            decided.plan.missed,
+            extra=extra,
+        )
     for tick in decided.plan.fire:
         SCHEDULE_LATENESS.observe(max(0.0, (now - tick).total_seconds()))

@@ -12,7 +12,8 @@ import orjson
 from psycopg import Connection
 from psycopg.rows import dict_row
 
-from packhorse.jobs.hints import SCHEDULES
+from packhorse.jobs.channels import SCHEDULES
+from packhorse.jobs.job import JobState
 from packhorse.jobs.scheduling.definition import (
     Schedule,
     ScheduleDefinition,
@@ -29,9 +30,16 @@ from packhorse.jobs.scheduling.errors import (
 from packhorse.jobs.scheduling.planning import first_tick
 from packhorse.jobs.scheduling.rows import COLUMNS, schedule_of, values_of
 from packhorse.jobs.scheduling.timing import At
+from packhorse.jobs.store.finishing import end_waiting
 
 DECLARED = "@declared"
 """The origin of schedules that programs of the product declare."""
+
+_WAITING = """
+SELECT j.number FROM jobs.tick t CROSS JOIN unnest(t.jobs) AS given (number)
+JOIN jobs.job j ON j.number = given.number AND j.state = 'QUEUED'
+WHERE t.schedule = %s ORDER BY j.number
+"""
 
 
 def database_time(connection: Connection) -> datetime:
@@ -108,12 +116,16 @@ def suspend_schedule(
 
 
 def remove_schedule(connection: Connection, name: str, *, version: int | None = None) -> None:
-    """Remove a schedule; its jobs stay. Raises `UnknownSchedule` or `ScheduleChanged`.
+    """Remove a schedule, and drop its jobs that wait; those that have begun go on.
 
-    One that a program declares comes back when such a program starts; suspend it instead.
+    Raises `UnknownSchedule` or `ScheduleChanged`. One that a program declares comes back when such
+    a program starts; suspend it instead.
     """
     lock_schedule(connection, name, version)
     connection.execute("DELETE FROM jobs.schedule WHERE name = %s", (name,))
+    waiting = connection.execute(_WAITING, (name,)).fetchall()
+    numbers = [number for (number,) in waiting]
+    end_waiting(connection, numbers, JobState.DROPPED, "its schedule was removed")
     _hint(connection)
 
 
@@ -121,7 +133,7 @@ def get_schedule(connection: Connection, name: str) -> Schedule:
     """Return a schedule. Raises `UnknownSchedule`."""
     found = _select(connection, "WHERE name = %s", (name,))
     if not found:
-        raise UnknownSchedule(f"there is no schedule {name[:80]!r}")
+        raise UnknownSchedule(f"there is no schedule {name[:80]!r}; GET /schedules lists them")
     return found[0]
 
 
@@ -231,7 +243,7 @@ def lock_schedule(connection: Connection, name: str, version: int | None) -> Sch
     """Return a schedule that nobody changes until the end. Raises as `suspend_schedule`."""
     found = _select(connection, "WHERE name = %s FOR UPDATE", (name,))
     if not found:
-        raise UnknownSchedule(f"there is no schedule {name[:80]!r}")
+        raise UnknownSchedule(f"there is no schedule {name[:80]!r}; GET /schedules lists them")
     if version is not None and found[0].version != version:
         raise ScheduleChanged(
             f"the schedule {name} is of version {found[0].version}, not {version}"

@@ -39,11 +39,11 @@ from packhorse.jobs.store.queues import learn_topics, tell_workers
 __all__ = [
     "LEADER",
     "PREFERENCE_S",
-    "Added",
+    "AddResult",
+    "AddedJob",
     "InvalidJob",
     "JobsBusy",
     "NewJob",
-    "Verdict",
     "add_job",
     "add_jobs",
     "requeue_finished",
@@ -67,7 +67,7 @@ class JobsBusy(Transient):
     """Others give and forget the same job all the time."""
 
 
-class Verdict(StrEnum):
+class AddResult(StrEnum):
     """What came of giving a job."""
 
     ADDED = "ADDED"
@@ -81,19 +81,19 @@ class Verdict(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class Added:
+class AddedJob:
     """The job, and what came of giving it."""
 
     job: Job
-    verdict: Verdict
+    verdict: AddResult
 
 
-def add_job(connection: Connection, application: str, job: NewJob) -> Added:
+def add_job(connection: Connection, application: str, job: NewJob) -> AddedJob:
     """Give a job; see `add_jobs`."""
     return add_jobs(connection, application, [job])[0]
 
 
-def add_jobs(connection: Connection, application: str, jobs: Sequence[NewJob]) -> list[Added]:
+def add_jobs(connection: Connection, application: str, jobs: Sequence[NewJob]) -> list[AddedJob]:
     """Give jobs; return what came of each, in the same order. Notifies ADDED for what is QUEUED.
 
     `application` "" never changes a job that is there. Raises `InvalidName`, `InvalidProperties`,
@@ -107,7 +107,7 @@ def add_jobs(connection: Connection, application: str, jobs: Sequence[NewJob]) -
         return []
     learn_topics(connection, (job.topic for job in jobs))
     lock_ids(connection, ((job.topic, job.id) for job in jobs))
-    settled: dict[int, tuple[int, Verdict]] = {}
+    settled: dict[int, tuple[int, AddResult]] = {}
     for _ in range(_TRIES):
         left = [place for place in range(len(jobs)) if place not in settled]
         if not left:
@@ -133,7 +133,7 @@ def requeue_finished(connection: Connection, numbers: Sequence[int]) -> list[Job
     ).fetchall()
     again = [number for (number,) in found]
     requeue(connection, again)
-    added = _told(connection, "", [(number, Verdict.REACTIVATED) for number in again])
+    added = _told(connection, "", [(number, AddResult.REACTIVATED) for number in again])
     return [one.job for one in added]
 
 
@@ -153,7 +153,7 @@ Given = Sequence[tuple[int, NewJob]]
 
 def _settle(
     connection: Connection, application: str, given: Given
-) -> dict[int, tuple[int, Verdict]]:
+) -> dict[int, tuple[int, AddResult]]:
     """Return number and verdict by place; without those that others have just moved.
 
     History is looked at before and after: what is finished meanwhile is there the second time.
@@ -171,23 +171,23 @@ def _settle(
     if doubtful:
         for topic, id_, _, _ in finished_of(connection, list(doubtful)):
             forget(connection, inserted.pop(doubtful[topic, id_]))
-    return settled | {place: (number, Verdict.ADDED) for place, number in inserted.items()}
+    return settled | {place: (number, AddResult.ADDED) for place, number in inserted.items()}
 
 
 def _from_history(
     connection: Connection, application: str, given: Given
-) -> dict[int, tuple[int, Verdict]]:
+) -> dict[int, tuple[int, AddResult]]:
     known = finished_of(connection, [(job.topic, job.id) for _, job in given])
     by_key: dict[tuple[str, str | None], tuple[int, str]] = {
         (topic, id_): (number, giver) for topic, id_, number, giver in known
     }
-    settled: dict[int, tuple[int, Verdict]] = {}
+    settled: dict[int, tuple[int, AddResult]] = {}
     again: dict[int, NewJob] = {}
     for place, job in given:
         if (job.topic, job.id) in by_key:
             number, giver = by_key[job.topic, job.id]
             same = bool(application) and giver == application
-            settled[place] = (number, Verdict.REACTIVATED if same else Verdict.EXISTING)
+            settled[place] = (number, AddResult.REACTIVATED if same else AddResult.EXISTING)
             if same:
                 again[number] = job
     if again:
@@ -197,28 +197,29 @@ def _from_history(
 
 def _from_unfinished(
     connection: Connection, application: str, given: Given
-) -> dict[int, tuple[int, Verdict]]:
+) -> dict[int, tuple[int, AddResult]]:
     renewed = renew_properties(connection, application, given)
     return {place: (number, _VERDICTS[state]) for place, (number, state) in renewed.items()}
 
 
 _VERDICTS = {
-    "QUEUED": Verdict.UPDATED,
-    "ACTIVE": Verdict.REACTIVATED,
-    None: Verdict.EXISTING,
+    "QUEUED": AddResult.UPDATED,
+    "ACTIVE": AddResult.REACTIVATED,
+    None: AddResult.EXISTING,
 }
 
 
 def _told(
-    connection: Connection, application: str, settled: Sequence[tuple[int, Verdict]]
-) -> list[Added]:
+    connection: Connection, application: str, settled: Sequence[tuple[int, AddResult]]
+) -> list[AddedJob]:
     """Return the jobs as they are now, and notify of those that are new in the queue."""
     jobs = read_jobs(connection, [number for number, _ in settled])
-    added = [Added(jobs[number], verdict) for number, verdict in settled if number in jobs]
+    added = [AddedJob(jobs[number], verdict) for number, verdict in settled if number in jobs]
     fresh = {
         one.job.number: one.job
         for one in added
-        if one.job.state is JobState.QUEUED and one.verdict in (Verdict.ADDED, Verdict.REACTIVATED)
+        if one.job.state is JobState.QUEUED
+        and one.verdict in (AddResult.ADDED, AddResult.REACTIVATED)
     }
     if fresh:
         record(connection, [notification("ADDED", job, application) for job in fresh.values()])

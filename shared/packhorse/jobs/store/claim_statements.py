@@ -5,6 +5,7 @@ last may have a million rows, and a plan for the one is a catastrophe for the ot
 """
 
 from packhorse.jobs.queue import QueueType
+from packhorse.jobs.store.given import LEADER
 from packhorse.jobs.store.queues import LAYOUT_LOCK
 from packhorse.jobs.store.rows import UNFINISHED
 
@@ -60,19 +61,24 @@ EXISTS (SELECT FROM jobs.worker w
 _WAITING = "j.state = 'QUEUED' AND NOT j.delayed"
 
 
+_PLACE = f"""
+    SELECT t.topic, o.only_on
+    FROM jobs.queue q JOIN jobs.topic t ON t.queue = q.name
+    CROSS JOIN unnest(%(places_for)s::text[]) AS o (only_on)
+    WHERE q.name = %(queue)s AND q.type <> 'ORDERED' AND NOT q.suspended
+        AND t.topic = ANY(%(topics)s) AND {_LEASED}
+        AND (o.only_on <> '{LEADER}' OR t.topic = ANY(%(led)s))
+"""  # noqa: S608
+"""The topics that this instance may do jobs of now, and where these jobs may be done."""
+
+
 def _unordered(heads: str, order: str, nth: str = "") -> str:
     """Return the statement; `heads` says which topics may have the next jobs, `order` which go.
 
     The candidates are found without locks and locked in their order, until there are enough.
     """
     return f"""
-WITH place AS MATERIALIZED (
-    SELECT t.topic, o.only_on
-    FROM jobs.queue q JOIN jobs.topic t ON t.queue = q.name
-    CROSS JOIN unnest(%(places_for)s::text[]) AS o (only_on)
-    WHERE q.name = %(queue)s AND q.type <> 'ORDERED' AND NOT q.suspended
-        AND t.topic = ANY(%(topics)s) AND {_LEASED}
-), head AS MATERIALIZED (
+WITH place AS MATERIALIZED ({_PLACE}), head AS MATERIALIZED (
     SELECT p.topic, p.only_on FROM place p CROSS JOIN LATERAL (
         SELECT j.priority, j.turn FROM jobs.job j
         WHERE j.topic = p.topic AND j.only_on = p.only_on COLLATE "C" AND {_WAITING}
@@ -114,6 +120,7 @@ FROM jobs.queue q CROSS JOIN LATERAL (
 WHERE q.name = ANY(%(queues)s) AND q.type = 'ORDERED' AND NOT q.suspended AND {_LEASED}
     AND NOT h.delayed AND h.topic = ANY(%(mine)s)
     AND (h.only_on = ANY(%(places_for)s) OR h.open_at IS NOT NULL)
+    AND (h.only_on <> '{LEADER}' OR h.topic = ANY(%(led)s))
     AND NOT EXISTS (
         SELECT FROM jobs.topic t JOIN jobs.job j ON j.topic = t.topic AND j.state = 'ACTIVE'
         WHERE t.queue = q.name)

@@ -15,7 +15,7 @@ from packhorse.jobs.job import Job, JobLost
 from packhorse.jobs.queue import QueueType
 from packhorse.jobs.store import claim_statements as statements
 from packhorse.jobs.store.given import LEADER
-from packhorse.jobs.store.leases import Run
+from packhorse.jobs.store.leases import WorkerRun
 from packhorse.jobs.store.notifications import START, notification
 from packhorse.jobs.store.rows import job_cursor, job_of
 
@@ -39,7 +39,7 @@ class Claimed:
 
 
 @dataclass(frozen=True, slots=True)
-class Wish:
+class ClaimRequest:
     """What a run would take from one queue."""
 
     queue: str
@@ -59,20 +59,26 @@ class Wish:
 
 
 def claim(
-    connection: Connection, run: Run, wishes: Sequence[Wish], *, leads: bool = False
+    connection: Connection,
+    run: WorkerRun,
+    requests: Sequence[ClaimRequest],
+    *,
+    led: Sequence[str] = (),
 ) -> list[Claimed]:
     """Claim jobs that may be begun now, the first in order of each queue. Notifies START.
 
-    Nothing without a valid lease. `leads`: whether this instance leads, for jobs `only_on` LEADER.
+    Nothing without a valid lease. `led`: topics of which this instance does the jobs that are
+    `only_on` LEADER.
     Raises nothing of its own; jobs that others claim at the moment are passed over.
     """
-    wanted = [wish for wish in wishes if wish.places > 0 and wish.topics]
+    wanted = [request for request in requests if request.places > 0 and request.topics]
     if not wanted:
         return []
     given = {
         "runtime_id": run.runtime_id,
         "instance": run.instance,
-        "places_for": ["", run.instance, *([LEADER] if leads else [])],
+        "places_for": ["", run.instance, *([LEADER] if led else [])],
+        "led": list(led),
     }
     claimed = _claim(connection, given, wanted)
     record(
@@ -102,60 +108,62 @@ def lost(held: Claim) -> JobLost:
     return JobLost(f"job {held.number} is another attempt's now (this one had epoch {held.epoch})")
 
 
-def _claim(connection: Connection, given: dict[str, Any], wishes: Sequence[Wish]) -> list[Claimed]:
+def _claim(
+    connection: Connection, given: dict[str, Any], requests: Sequence[ClaimRequest]
+) -> list[Claimed]:
     """Ask for all in one round trip; for the heads of ordered queues there are two more."""
-    ordered = [wish for wish in wishes if wish.type is QueueType.ORDERED]
-    topics = {topic for wish in wishes for topic in wish.topics}
+    ordered = [request for request in requests if request.type is QueueType.ORDERED]
+    topics = {topic for request in requests for topic in request.topics}
     with connection.pipeline():
         connection.execute(statements.PREPARE)
         connection.execute(statements.PROMOTE, {"topics": sorted(topics)})
         connection.execute(statements.OPEN, {"topics": sorted(topics)})
         cursors = [
-            _ask(connection, statements.OF_TYPE[wish.type], given | _of(wish))
-            for wish in wishes
-            if wish.type is not QueueType.ORDERED
+            _ask(connection, statements.OF_TYPE[request.type], given | _of(request))
+            for request in requests
+            if request.type is not QueueType.ORDERED
         ]
         heads = _ask(connection, statements.HEADS, given | _heads(ordered)) if ordered else None
     claimed = [one for cursor in cursors for one in _claimed(cursor)]
     if heads is not None:
         claimable = {row["queue"] for row in heads.fetchall()}
-        chosen = [wish for wish in ordered if wish.queue in claimable]
+        chosen = [request for request in ordered if request.queue in claimable]
         claimed += _claim_heads(connection, given, chosen) if chosen else []
     return claimed
 
 
 def _claim_heads(
-    connection: Connection, given: dict[str, Any], wishes: Sequence[Wish]
+    connection: Connection, given: dict[str, Any], requests: Sequence[ClaimRequest]
 ) -> list[Claimed]:
     """Claim what is first in ordered queues, each locked by this transaction.
 
     The statement that looks once more begins after the locks are there: it sees every claim and
     every end that came before.
     """
-    names = sorted(wish.queue for wish in wishes)
+    names = sorted(request.queue for request in requests)
     locked = {name for (name,) in connection.execute(statements.LOCK_QUEUES, (names,))}
-    chosen = [wish for wish in wishes if wish.queue in locked]
+    chosen = [request for request in requests if request.queue in locked]
     if not chosen:
         return []
     return _claimed(_ask(connection, statements.CLAIM_HEADS, given | _heads(chosen)))
 
 
-def _of(wish: Wish) -> dict[str, Any]:
+def _of(request: ClaimRequest) -> dict[str, Any]:
     return {
-        "queue": wish.queue,
-        "topics": list(wish.topics),
-        "places": wish.places,
-        "many": statements.OTHERS * wish.places + statements.MARGIN,
-        "turn": wish.turn,
+        "queue": request.queue,
+        "topics": list(request.topics),
+        "places": request.places,
+        "many": statements.OTHERS * request.places + statements.MARGIN,
+        "turn": request.turn,
     }
 
 
-def _heads(wishes: Iterable[Wish]) -> dict[str, Any]:
+def _heads(requests: Iterable[ClaimRequest]) -> dict[str, Any]:
     """Queues, what this run can do of them, and what does not hold them up."""
-    mine = [(wish.queue, topic) for wish in wishes for topic in wish.topics]
-    unconsumed = {topic for wish in wishes for topic in wish.unconsumed}
+    mine = [(request.queue, topic) for request in requests for topic in request.topics]
+    unconsumed = {topic for request in requests for topic in request.unconsumed}
     return {
-        "queues": [wish.queue for wish in wishes],
+        "queues": [request.queue for request in requests],
         "mine": [topic for _, topic in mine],
         "unconsumed": sorted(unconsumed),
     }

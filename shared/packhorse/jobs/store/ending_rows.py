@@ -14,7 +14,7 @@ from packhorse.jobs.job import JobState
 from packhorse.jobs.store import statistics
 from packhorse.jobs.store.claim_statements import USE_INDEXES
 from packhorse.jobs.store.claims import Claim
-from packhorse.jobs.store.endings import MOST_ATTEMPTS, Decision, Held
+from packhorse.jobs.store.endings import MOST_ATTEMPTS, EndDecision, HeldJob
 from packhorse.jobs.store.notifications import PREFIX
 from packhorse.jobs.store.queues import tell_workers
 from packhorse.jobs.store.rows import FROM_UNFINISHED, stored_attempt
@@ -49,7 +49,7 @@ LIMIT %s FOR UPDATE OF j SKIP LOCKED
 
 def lock_claimed(
     connection: Connection, claims: Sequence[Claim], *, wait: bool = True
-) -> dict[Claim, Held]:
+) -> dict[Claim, HeldJob]:
     """Lock what is held under claims; those that are lost are missing.
 
     Without `wait` those that a transaction holds just now are missing too.
@@ -74,23 +74,23 @@ def still_active(connection: Connection, claims: Sequence[Claim]) -> set[Claim]:
     return {Claim(*row) for row in rows} & set(claims)
 
 
-def lock_lost(connection: Connection, limit: int) -> list[Held]:
+def lock_lost(connection: Connection, limit: int) -> list[HeldJob]:
     """Lock a batch of jobs whose worker has no lease and no transaction that holds them."""
     return _held(connection, _LOCK_LOST, (limit,))
 
 
-def claim_of(held: Held) -> Claim:
+def claim_of(held: HeldJob) -> Claim:
     """Return the claim under which it is held."""
     return Claim(held.number, held.runtime_id, held.epoch)
 
 
-def _held(connection: Connection, statement: str, given: Sequence[object]) -> list[Held]:
-    with connection.pipeline(), connection.cursor(row_factory=class_row(Held)) as cursor:
+def _held(connection: Connection, statement: str, given: Sequence[object]) -> list[HeldJob]:
+    with connection.pipeline(), connection.cursor(row_factory=class_row(HeldJob)) as cursor:
         connection.execute(_USE_INDEXES)
         return cursor.execute(statement.encode(), given).fetchall()
 
 
-def write(connection: Connection, decisions: Sequence[Decision]) -> None:
+def write(connection: Connection, decisions: Sequence[EndDecision]) -> None:
     """Do what was decided of jobs that are locked; count it and tell of it."""
     final = [decision for decision in decisions if decision.state.final]
     queued = [decision for decision in decisions if not decision.state.final]
@@ -125,7 +125,7 @@ def finish_waiting(
     )
 
 
-def _final_columns(decisions: Sequence[Decision]) -> dict[str, Sequence[object]]:
+def _final_columns(decisions: Sequence[EndDecision]) -> dict[str, Sequence[object]]:
     return {
         "number": [decision.held.number for decision in decisions],
         "queue": [decision.held.queue for decision in decisions],
@@ -137,7 +137,7 @@ def _final_columns(decisions: Sequence[Decision]) -> dict[str, Sequence[object]]
     }
 
 
-def _queued_columns(decisions: Sequence[Decision]) -> dict[str, Sequence[object]]:
+def _queued_columns(decisions: Sequence[EndDecision]) -> dict[str, Sequence[object]]:
     return {
         "number": [decision.held.number for decision in decisions],
         "delay_s": [decision.delay_s for decision in decisions],
@@ -148,14 +148,14 @@ def _queued_columns(decisions: Sequence[Decision]) -> dict[str, Sequence[object]
     }
 
 
-def _past(decision: Decision) -> str | None:
+def _past(decision: EndDecision) -> str | None:
     if decision.past is None:
         return None
     past = [*decision.held.past_attempts, stored_attempt(decision.past)]
     return orjson.dumps(past[-MOST_ATTEMPTS:]).decode()
 
 
-def _event(decision: Decision) -> NewEvent | None:
+def _event(decision: EndDecision) -> NewEvent | None:
     held, kind = decision.held, decision.notification
     if kind is None:
         return None

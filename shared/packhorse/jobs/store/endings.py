@@ -27,7 +27,7 @@ class How(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class Held:
+class HeldJob:
     """An ACTIVE job, locked, and what its queue says."""
 
     number: int
@@ -64,10 +64,10 @@ class Held:
 
 
 @dataclass(frozen=True, slots=True)
-class Decision:
+class EndDecision:
     """What becomes of a job."""
 
-    held: Held
+    held: HeldJob
     how: How
     message: str
     result: JobState
@@ -100,13 +100,13 @@ class Decision:
 
 
 def decide(
-    held: Held, how: How, message: str, jitter: float, retry_delay_s: float | None = None
-) -> Decision:
+    held: HeldJob, how: How, message: str, jitter: float, retry_delay_s: float | None = None
+) -> EndDecision:
     """Say what becomes of a job whose attempt ended; `jitter` is a random number of [0, 1)."""
     result = _result(held, how)
     waits = result is JobState.QUEUED and how in (How.FAILED, How.TIMED_OUT)
     counted = how not in (How.RELEASED, How.UNBEGUN)
-    return Decision(
+    return EndDecision(
         held=held,
         how=how,
         message=message,
@@ -124,7 +124,7 @@ def backoff(failures: int, base_s: float, longest_s: float, jitter: float) -> fl
     return delay * (1 - _JITTER * jitter)
 
 
-def _result(held: Held, how: How) -> JobState:
+def _result(held: HeldJob, how: How) -> JobState:
     if how is How.OK:
         return JobState.SUCCEEDED
     if held.stop_requested:
@@ -137,11 +137,11 @@ def _result(held: Held, how: How) -> JobState:
     return JobState.QUEUED
 
 
-def _delay(held: Held, jitter: float, wanted_s: float | None) -> float:
+def _delay(held: HeldJob, jitter: float, wanted_s: float | None) -> float:
     if wanted_s is not None:
         return max(0.0, wanted_s)
     return backoff(held.attempts, held.retry_delay_s, held.max_retry_delay_s, jitter)
 
 
-def _past(held: Held, how: How, message: str) -> Attempt:
+def _past(held: HeldJob, how: How, message: str) -> Attempt:
     return Attempt(held.attempts, held.instance, held.started_at, held.now, how.value, message)

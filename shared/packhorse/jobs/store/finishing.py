@@ -25,7 +25,7 @@ from packhorse.jobs.store.ending_rows import (
     still_active,
     write,
 )
-from packhorse.jobs.store.endings import Decision, Held, How, decide
+from packhorse.jobs.store.endings import EndDecision, HeldJob, How, decide
 from packhorse.jobs.store.given import read_jobs
 from packhorse.jobs.store.notes import NOTHING_SAID, Notes, note, stored_text
 from packhorse.jobs.store.notifications import CANCELLED, REMOVED, notification
@@ -82,7 +82,7 @@ def finish(connection: Connection, ended: Sequence[Ended], *, wait: bool = True)
     if said:
         note(connection, said)  # once all are locked, in the order that everybody has
 
-    def decided(one: Held) -> Decision:
+    def decided(one: HeldJob) -> EndDecision:
         result = results[claim_of(one)]
         delay = result.retry_delay
         return decide(
@@ -103,7 +103,7 @@ def time_out(connection: Connection, claim: Claim, reason: str) -> Ending:
     """
     held = lock_claimed(connection, [claim], wait=False)
 
-    def decided(one: Held) -> Decision:
+    def decided(one: HeldJob) -> EndDecision:
         return decide(one, How.TIMED_OUT, stored_text(reason), _jitter())
 
     [ending] = _end(connection, [claim], held, decided)
@@ -115,7 +115,7 @@ def release(
 ) -> list[Ending]:
     """Give attempts back; they are not counted. Those that were `begun` are flagged `retry`."""
 
-    def decided(one: Held) -> Decision:
+    def decided(one: HeldJob) -> EndDecision:
         how = How.RELEASED if begun else How.UNBEGUN
         return decide(one, how, stored_text(reason), _jitter())
 
@@ -178,7 +178,7 @@ def _lock_waiting(connection: Connection, numbers: Sequence[int]) -> list[dict[s
         return cursor.fetchall()
 
 
-def end_lost(connection: Connection, held: Sequence[Held]) -> list[Decision]:
+def end_lost(connection: Connection, held: Sequence[HeldJob]) -> list[EndDecision]:
     """End attempts, locked, whose worker has lost its lease; they count."""
     reason = "its worker's lease was over: the process ended, or was paused"
     decisions = [decide(one, How.LOST, reason, 0.0) for one in held]
@@ -189,8 +189,8 @@ def end_lost(connection: Connection, held: Sequence[Held]) -> list[Decision]:
 def _end(
     connection: Connection,
     claims: Sequence[Claim],
-    held: dict[Claim, Held],
-    decided: Callable[[Held], Decision],
+    held: dict[Claim, HeldJob],
+    decided: Callable[[HeldJob], EndDecision],
 ) -> list[Ending]:
     decisions = {claim: decided(one) for claim, one in held.items()}
     _write(connection, list(decisions.values()))
@@ -202,15 +202,23 @@ def _end(
     ]
 
 
-def _write(connection: Connection, decisions: Sequence[Decision]) -> None:
+def _write(connection: Connection, decisions: Sequence[EndDecision]) -> None:
     with connection.pipeline():
         write(connection, decisions)
     for decision in decisions:
         if decision.result is JobState.GIVEN_UP:
-            logger.warning("a job was given up", extra=_shown(decision))
+            held = decision.held
+            logger.warning(
+                "job %d of %s was given up after %d attempts: %s",
+                held.number,
+                held.topic,
+                held.attempts,
+                decision.message or decision.how.value,
+                extra=_shown(decision),
+            )
 
 
-def _shown(decision: Decision) -> dict[str, object]:
+def _shown(decision: EndDecision) -> dict[str, object]:
     held = decision.held
     return {
         "job": held.number,
@@ -222,7 +230,7 @@ def _shown(decision: Decision) -> dict[str, object]:
     }
 
 
-def _ending(claim: Claim, decision: Decision | None) -> Ending:
+def _ending(claim: Claim, decision: EndDecision | None) -> Ending:
     if decision is None:
         return Ending(claim, None)
     if decision.state is not JobState.QUEUED:

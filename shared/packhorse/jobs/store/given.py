@@ -19,7 +19,7 @@ PREFERENCE_S = 2.0
 """How long a queue that prefers the creating instance keeps a job for it."""
 _ID_LOCK, _ID_LOCKS = 0x70686964, 4096
 LEADER = "@leader"
-"""As `only_on`: whoever leads when the job is begun."""
+"""As `only_on`: the first instance, in the cluster's order, that does the topic by then."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -17,20 +17,20 @@ RENEWAL_S = 10.0
 
 
 @dataclass(frozen=True, slots=True)
-class Run:
+class WorkerRun:
     """One run of a worker, on one instance."""
 
     instance: str
     runtime_id: str
 
     @classmethod
-    def begin(cls, instance: str) -> "Run":
+    def begin(cls, instance: str) -> "WorkerRun":
         """Return a run that nobody has had before; `renew` makes it known."""
         return cls(instance, uuid4().hex)
 
 
 @dataclass(frozen=True, slots=True)
-class Holding:
+class HeldAttempt:
     """An attempt that a run still has."""
 
     number: int
@@ -38,7 +38,7 @@ class Holding:
     stop_requested: bool
 
 
-def renew(connection: Connection, run: Run, lease_s: float = LEASE_S) -> list[Holding]:
+def renew(connection: Connection, run: WorkerRun, lease_s: float = LEASE_S) -> list[HeldAttempt]:
     """Take or renew the lease; return all attempts that the run still has.
 
     An attempt that is not among them is lost. A run whose lease was over may go on: what others
@@ -55,16 +55,16 @@ def renew(connection: Connection, run: Run, lease_s: float = LEASE_S) -> list[Ho
     return holdings(connection, run)
 
 
-def holdings(connection: Connection, run: Run) -> list[Holding]:
+def holdings(connection: Connection, run: WorkerRun) -> list[HeldAttempt]:
     """Return all attempts that the run has."""
     rows = connection.execute(
         "SELECT number, epoch, stop_requested FROM jobs.job "
         "WHERE state = 'ACTIVE' AND runtime_id = %s",
         (run.runtime_id,),
     )
-    return [Holding(*row) for row in rows]
+    return [HeldAttempt(*row) for row in rows]
 
 
-def leave(connection: Connection, run: Run) -> None:
+def leave(connection: Connection, run: WorkerRun) -> None:
     """Give the lease back; jobs that were not released are rescued at once, as LOST."""
     connection.execute("DELETE FROM jobs.worker WHERE runtime_id = %s", (run.runtime_id,))

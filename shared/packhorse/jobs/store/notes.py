@@ -7,7 +7,7 @@ from typing import Any
 import orjson
 from psycopg import Connection
 
-from packhorse.jobs.job import Progress
+from packhorse.jobs.job import JobProgress
 from packhorse.jobs.store.claims import Claim
 from packhorse.jobs.store.rows import stored_progress
 
@@ -21,7 +21,7 @@ LONGEST_TEXT = 2_000
 class Notes:
     """What a consumer has said since it was stored last."""
 
-    progress: Progress | None = None
+    progress: JobProgress | None = None
     log: Sequence[str] = ()
     """Lines to add; the newest `MOST_LINES` are kept."""
     extra: Mapping[str, Any] = field(default_factory=dict)
@@ -61,7 +61,7 @@ def _columns(noted: Sequence[tuple[Claim, Notes]]) -> list[list[Any]]:
     ]
 
 
-def _progress(progress: Progress) -> str:
+def _progress(progress: JobProgress) -> str:
     return _json(stored_progress(progress) | {"message": stored_text(progress.message)})
 
 

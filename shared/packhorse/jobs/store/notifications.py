@@ -15,7 +15,7 @@ ADDED, START, FINISHED, FAILED, CANCELLED, REMOVED = (
     "REMOVED",
 )
 PREFIX = "packhorse/job/"
-"""Topics of notifications begin so (JS-06)."""
+"""Topics of notifications begin so."""
 
 
 def notification(kind: str, job: Job, application: str, reason: str = "") -> NewEvent:

@@ -12,13 +12,13 @@ import psycopg
 from psycopg import Connection
 from psycopg.rows import dict_row
 
-from packhorse.jobs.hints import JOBS
+from packhorse.jobs.channels import JOBS
 from packhorse.jobs.queue import (
     MAIN,
     MOST_TOPICS,
     InvalidQueue,
+    JobQueue,
     Layout,
-    Queue,
     QueueChanged,
     QueueConfiguration,
     QueuesBusy,
@@ -32,8 +32,8 @@ __all__ = [
     "MAIN",
     "MOST_TOPICS",
     "InvalidQueue",
+    "JobQueue",
     "Layout",
-    "Queue",
     "QueueChanged",
     "QueueConfiguration",
     "QueueType",
@@ -79,29 +79,31 @@ def read_layout(connection: Connection) -> Layout:
     return Layout({queue.name: queue for queue in read_queues(connection)}, dict(topics.fetchall()))
 
 
-def read_queues(connection: Connection) -> list[Queue]:
+def read_queues(connection: Connection) -> list[JobQueue]:
     """Return all queues, by name."""
     return _read(connection, "ORDER BY name", ())
 
 
-def get_queue(connection: Connection, name: str) -> Queue:
+def get_queue(connection: Connection, name: str) -> JobQueue:
     """Return a queue. Raises `UnknownQueue`."""
     found = _read(connection, "WHERE name = %s", (name,))
     if not found:
-        raise UnknownQueue(f"there is no queue {name!r}")
+        raise UnknownQueue(f"there is no queue {name!r}; GET /job-queues lists them")
     return found[0]
 
 
-def _read(connection: Connection, condition: LiteralString, given: tuple[str, ...]) -> list[Queue]:
+def _read(
+    connection: Connection, condition: LiteralString, given: tuple[str, ...]
+) -> list[JobQueue]:
     with connection.cursor(row_factory=dict_row) as cursor:
         cursor.execute(f"SELECT {_COLUMNS} FROM jobs.queue {condition}", given)  # noqa: S608
         return [_queue_of(row) for row in cursor]
 
 
-def _queue_of(row: dict[str, Any]) -> Queue:
+def _queue_of(row: dict[str, Any]) -> JobQueue:
     configuration = {name: row[name] for name in _FIELDS}
     configuration |= {"patterns": tuple(row["patterns"]), "type": QueueType(row["type"])}
-    return Queue(
+    return JobQueue(
         QueueConfiguration(**configuration), row["suspended"], row["version"], row["changed_at"]
     )
 
@@ -122,7 +124,7 @@ def declare_queue(connection: Connection, configuration: QueueConfiguration) -> 
 
 def put_queue(
     connection: Connection, configuration: QueueConfiguration, version: int | None = None
-) -> Queue:
+) -> JobQueue:
     """Make or change a queue; the jobs of all topics are moved with it, at its commit.
 
     With a version only that one is changed (0: there must be none yet). Raises `QueueChanged`,
@@ -153,7 +155,7 @@ def remove_queue(connection: Connection, name: str, version: int | None = None) 
 
 def suspend_queue(
     connection: Connection, name: str, *, suspended: bool, version: int | None = None
-) -> Queue:
+) -> JobQueue:
     """Suspend or resume a queue, for all instances and until told otherwise.
 
     Raises `UnknownQueue`, `QueueChanged`.

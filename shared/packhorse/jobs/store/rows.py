@@ -9,7 +9,7 @@ from psycopg import Connection, Cursor
 from psycopg.rows import dict_row
 from psycopg.types.json import set_json_loads
 
-from packhorse.jobs.job import Attempt, Job, JobState, Progress
+from packhorse.jobs.job import Attempt, Job, JobProgress, JobState
 
 UNFINISHED = """
     j.number, j.topic, j.id, t.queue, j.priority, j.state, j.properties, j.application,
@@ -78,10 +78,10 @@ _PLAIN = (
 )
 
 
-def progress_of(stored: Mapping[str, Any]) -> Progress:
+def progress_of(stored: Mapping[str, Any]) -> JobProgress:
     """Return what a consumer has said of its progress."""
     eta = stored.get("eta")
-    return Progress(
+    return JobProgress(
         step=stored.get("step", 0),
         steps=stored.get("steps", 0),
         eta=datetime.fromisoformat(eta) if eta else None,
@@ -89,7 +89,7 @@ def progress_of(stored: Mapping[str, Any]) -> Progress:
     )
 
 
-def stored_progress(progress: Progress) -> dict[str, Any]:
+def stored_progress(progress: JobProgress) -> dict[str, Any]:
     """Return progress as it is stored."""
     return {
         "step": progress.step,

@@ -11,7 +11,7 @@ from datetime import datetime
 from psycopg import Connection
 
 from packhorse.jobs.job import JobState
-from packhorse.jobs.store.endings import Decision, How
+from packhorse.jobs.store.endings import EndDecision, How
 
 Key = tuple[str, str, str]
 """Queue, topic, instance; "" stands for forgotten topics, and for instances that are gone, and
@@ -29,7 +29,7 @@ _COLUMN = {
 
 
 @dataclass(slots=True)
-class Counts:
+class StatisticsDelta:
     """What is to be added to a row."""
 
     succeeded: int = 0
@@ -45,26 +45,31 @@ class Counts:
     last_finished_at: datetime | None = None
 
 
-def of_decisions(decisions: Iterable[Decision]) -> dict[Key, Counts]:
+def of_decisions(decisions: Iterable[EndDecision]) -> dict[Key, StatisticsDelta]:
     """Return what ended attempts add; those that were not begun add nothing."""
-    added: dict[Key, Counts] = {}
+    added: dict[Key, StatisticsDelta] = {}
     for decision in decisions:
         if decision.how is not How.UNBEGUN:
             held = decision.held
-            _count(added.setdefault((held.queue, held.topic, held.instance), Counts()), decision)
+            _count(
+                added.setdefault((held.queue, held.topic, held.instance), StatisticsDelta()),
+                decision,
+            )
     return added
 
 
-def of_ended(jobs: Iterable[tuple[str, str]], state: JobState, now: datetime) -> dict[Key, Counts]:
+def of_ended(
+    jobs: Iterable[tuple[str, str]], state: JobState, now: datetime
+) -> dict[Key, StatisticsDelta]:
     """Return what jobs add, by queue and topic, that ended without being begun."""
-    added: dict[Key, Counts] = {}
+    added: dict[Key, StatisticsDelta] = {}
     for queue, topic in jobs:
-        counts = added.setdefault((queue, topic, ""), Counts(last_finished_at=now))
+        counts = added.setdefault((queue, topic, ""), StatisticsDelta(last_finished_at=now))
         setattr(counts, _COLUMN[state], getattr(counts, _COLUMN[state]) + 1)
     return added
 
 
-def _count(counts: Counts, decision: Decision) -> None:
+def _count(counts: StatisticsDelta, decision: EndDecision) -> None:
     held = decision.held
     counts.attempts += 1
     counts.waiting_s += held.waited_s
@@ -78,7 +83,7 @@ def _count(counts: Counts, decision: Decision) -> None:
         counts.last_finished_at = max(held.now, counts.last_finished_at or held.now)
 
 
-def add(connection: Connection, added: dict[Key, Counts]) -> None:
+def add(connection: Connection, added: dict[Key, StatisticsDelta]) -> None:
     """Add to the rows, in an order that all have, so that no two wait for each other."""
     if not added:
         return
@@ -113,7 +118,7 @@ def fold_topics(connection: Connection, topics: Sequence[str]) -> None:
     connection.execute(_FOLD_TOPICS, (list(topics),))
 
 
-_NAMES = tuple(field.name for field in fields(Counts))
+_NAMES = tuple(field.name for field in fields(StatisticsDelta))
 _TIMES = ("last_started_at", "last_finished_at")
 _SUMS = tuple(name for name in _NAMES if name not in _TIMES)
 _TYPES = [

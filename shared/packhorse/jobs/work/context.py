@@ -7,12 +7,13 @@ from datetime import timedelta
 from typing import Any, Protocol
 
 from psycopg import Connection
+from psycopg.rows import tuple_row
 
 from packhorse.db.metadata import BOOKKEEPER
 from packhorse.db.roles import act_as
 from packhorse.jobs.consumer import Outcome, Result
-from packhorse.jobs.job import JobLost, Progress
-from packhorse.jobs.work.running import Running
+from packhorse.jobs.job import JobLost, JobProgress
+from packhorse.jobs.work.attempt import RunningAttempt
 
 _MOST_STEPS = 2**53
 
@@ -24,15 +25,15 @@ class AttemptStore(Protocol):
         """Lend a connection."""
         ...
 
-    def hold(self, connection: Connection, running: Running) -> None:
+    def hold(self, connection: Connection, running: RunningAttempt) -> None:
         """Keep the attempt until the transaction ends, whose role stays. Raises `JobLost`."""
         ...
 
-    def succeed(self, connection: Connection, running: Running) -> None:
+    def succeed(self, connection: Connection, running: RunningAttempt) -> None:
         """Finish the job in a transaction of the bookkeeper. Raises `JobLost`."""
         ...
 
-    def hand_in(self, running: Running, result: Result) -> None:
+    def hand_in(self, running: RunningAttempt, result: Result) -> None:
         """End the attempt, and return once that is stored. Raises `JobLost`."""
         ...
 
@@ -40,7 +41,7 @@ class AttemptStore(Protocol):
 class AttemptContext:
     """The context of one attempt."""
 
-    def __init__(self, running: Running, store: AttemptStore) -> None:
+    def __init__(self, running: RunningAttempt, store: AttemptStore) -> None:
         self._running, self._store = running, store
 
     @contextmanager
@@ -49,14 +50,17 @@ class AttemptContext:
 
         The job is looked at first and ended last, so that no lock is held for as long as the work
         lasts; the end has the epoch, and what was done under an older one is rolled back. The
-        session has the limits of all (`db.engine.Timeouts`): long work belongs before it.
+        session has the limits of all (`db.engine.Timeouts`): long work belongs before it. What the
+        consumer does has the login's rights; only the end is the bookkeeper's.
         """
         self._running.require_open()
         self._running.completing = True
         try:
             with self._store.connection() as connection, connection.transaction():
-                act_as(connection, BOOKKEEPER)
-                yield connection
+                try:
+                    yield connection
+                finally:
+                    connection.row_factory = tuple_row  # the consumer may have wanted other rows
                 self._running.require_open()
                 act_as(connection, BOOKKEEPER)
                 self._store.succeed(connection, self._running)
@@ -83,11 +87,11 @@ class AttemptContext:
 
     def init_progress(self, steps: int, eta: timedelta | None = None) -> None:
         """Say how many steps there are. Raises as `progress`."""
-        self._running.say_progress(Progress(steps=_counted(steps)), eta)
+        self._running.say_progress(JobProgress(steps=_counted(steps)), eta)
 
     def progress(self, step: int, message: str = "", eta: timedelta | None = None) -> None:
         """Say how far it is. Raises `TypeError` or `ValueError` for what is no step."""
-        self._running.say_progress(Progress(step=_counted(step), message=message), eta)
+        self._running.say_progress(JobProgress(step=_counted(step), message=message), eta)
 
     def log(self, line: str) -> None:
         """Add a line to the job's log."""
@@ -113,7 +117,7 @@ def _counted(steps: int) -> int:
 class AttemptHandle:
     """Ends an attempt from any thread of its process."""
 
-    def __init__(self, running: Running, store: AttemptStore) -> None:
+    def __init__(self, running: RunningAttempt, store: AttemptStore) -> None:
         self._running, self._store = running, store
 
     def finish(self, result: Result | Outcome) -> None:

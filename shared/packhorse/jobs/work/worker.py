@@ -5,7 +5,6 @@ import random
 import threading
 from collections.abc import Callable
 from contextlib import suppress
-from functools import partial
 
 import psycopg
 from psycopg import Connection
@@ -16,21 +15,16 @@ from packhorse.db.engine import Timeouts
 from packhorse.jobs.consumers import Consumers
 from packhorse.jobs.sessions import Connect
 from packhorse.jobs.store.claims import Claimed
-from packhorse.jobs.store.leases import Run
-from packhorse.jobs.work.clerk import Clerk, Written
+from packhorse.jobs.store.leases import WorkerRun
+from packhorse.jobs.work.attempt import RunningAttempt, StopReason, work
+from packhorse.jobs.work.claiming import JobQueueCache, KnownInstances
 from packhorse.jobs.work.context import AttemptContext
-from packhorse.jobs.work.desk import Desk
-from packhorse.jobs.work.keeper import Keeper
-from packhorse.jobs.work.offering import Offering
-from packhorse.jobs.work.roster import Roster
-from packhorse.jobs.work.running import Running, Why
-from packhorse.jobs.work.slots import Slots
-from packhorse.jobs.work.surroundings import Surroundings
-from packhorse.jobs.work.threads import Threads
-from packhorse.jobs.work.worker_settings import WorkerSettings
-from packhorse.jobs.work.working import work
+from packhorse.jobs.work.heartbeat import LeaseHeartbeat, WorkerSettings
+from packhorse.jobs.work.running_jobs import ResultQueue, RunningJobs, Slots
+from packhorse.jobs.work.worker_store import WorkerStore, WriteOutcome
 from packhorse.runtime.lifecycle import Worker
-from packhorse.runtime.metrics import JOBS_ACTIVE, JOBS_LEASE, JOBS_WAITED_SECONDS
+from packhorse.runtime.metrics import JOBS_ACTIVE, JOBS_LEASE, JOBS_WAITED_SECONDS, report
+from packhorse.runtime.threads import Threads
 
 logger = logging.getLogger(__name__)
 
@@ -46,6 +40,16 @@ _LAST_WORD_S = 2.0
 """Of the time for stopping, what is kept for giving jobs back."""
 
 
+_METRICS = (
+    "packhorse_jobs_active",
+    "packhorse_jobs_ended",
+    "packhorse_jobs_lease",
+    "packhorse_jobs_rescued",
+    "packhorse_jobs_seconds",
+    "packhorse_jobs_waited_seconds",
+)
+
+
 class JobWorker:
     """A component that does jobs; nothing is claimed before its start, or while it stops.
 
@@ -53,15 +57,15 @@ class JobWorker:
     the lease. Every attempt has a thread of its own.
     """
 
-    def __init__(
+    def __init__(  # noqa: PLR0913
         self,
         database_url: str,
-        run: Run,
+        run: WorkerRun,
         *,
         lend: Connect,
         lend_for_lease: Connect,
         consumers: Consumers,
-        surroundings: Surroundings,
+        cluster_view: KnownInstances,
         settings: WorkerSettings,
         may_claim: Callable[[], bool] = lambda: True,
         clock: Clock | None = None,
@@ -71,13 +75,16 @@ class JobWorker:
         Nothing is claimed while `may_claim` says no.
         """
         self._url, self._consumers, self._settings = database_url, consumers, settings
+        report(*_METRICS)
         self._may_claim, self._clock = may_claim, clock or SystemClock()
         self._bell = threading.Event()
-        self._roster = Roster(Slots(settings.places, settings.cores))
-        self._desk = Desk(lend, self._bell)
-        self._clerk = Clerk(run, self._roster)
-        self._offering = Offering(consumers, surroundings, _LAYOUT_POLLS * settings.poll_s)
-        self.keeper = Keeper(lend_for_lease, run, settings, self._clock, on_lease=self._bell.set)
+        self._running_jobs = RunningJobs(Slots(settings.places, settings.usual_parallel))
+        self._results = ResultQueue(lend, self._bell)
+        self._store = WorkerStore(run, self._running_jobs)
+        self._queue_cache = JobQueueCache(consumers, cluster_view, _LAYOUT_POLLS * settings.poll_s)
+        self.keeper = LeaseHeartbeat(
+            lend_for_lease, run, settings, self._clock, on_lease=self._bell.set
+        )
         self._threads = Threads("job")
         self._session: Connection | None = None
         self._doubt, self._failures = False, 0
@@ -107,18 +114,18 @@ class JobWorker:
 
     def hint(self, _: str = "") -> None:
         """Look for jobs at once: there may be some, or other queues."""
-        self._offering.hint()
+        self._queue_cache.hint()
         self._bell.set()
 
     def look_around(self) -> None:
         """Look for jobs at once: there may be other consumers, here or on other instances."""
-        self._offering.change()
+        self._queue_cache.change()
         self._bell.set()
 
     def _run(self, stopping: threading.Event) -> None:
         while True:
             self._bell.clear()
-            self._desk.take_into(self._roster)
+            self._results.take_into(self._running_jobs)
             if stopping.is_set() and self._is_left():
                 break
             self._clock.wait(self._bell, self._turn(leaving=stopping.is_set()))
@@ -129,21 +136,21 @@ class JobWorker:
         now = self._clock.monotonic()
         if self._leave_by is None:
             self._leave_by = now + max(0.0, self._grace - _LAST_WORD_S)
-            self._roster.ask_all(Why.LEAVING)
-        return self._roster.is_settled or now >= self._leave_by
+            self._running_jobs.ask_all(StopReason.LEAVING)
+        return self._running_jobs.is_settled or now >= self._leave_by
 
     def _turn(self, *, leaving: bool) -> float:
         """Do all that is to be done now; return after how many seconds to look again."""
         now = self._clock.monotonic()
         claims = self._heed_lease(now) and not leaving and self._may_claim()
-        written = Written()
+        written = WriteOutcome()
         try:
             self._write(written, now, claims=claims)
         except psycopg.Error as error:
             written.undo()
             return self._failed(error)
         self._doubt, self._failures = False, 0
-        self._clerk.committed(written)
+        self._store.committed(written)
         self._begin(written.claimed)
         self._show()
         return self._pause(claims=claims)
@@ -153,64 +160,64 @@ class JobWorker:
         valid = self.keeper.is_valid(now)
         JOBS_LEASE.set(valid)
         if not valid:
-            self._roster.ask_all(Why.LOST)
+            self._running_jobs.ask_all(StopReason.LOST)
         return valid
 
-    def _write(self, written: Written, now: float, *, claims: bool) -> None:
-        looks = self._doubt or (now >= self._next_look and bool(self._roster.open()))
-        slots = self._roster.slots.without(self._roster.leaving())
-        reads = claims and self._offering.is_outdated(now)
-        wishes = self._offering.wishes(slots) if claims and not reads else []
-        if not (looks or reads or wishes or self._roster.has_to_write(now)):
+    def _write(self, written: WriteOutcome, now: float, *, claims: bool) -> None:
+        looks = self._doubt or (now >= self._next_look and bool(self._running_jobs.open()))
+        slots = self._running_jobs.slots.without(self._running_jobs.leaving())
+        reads = claims and self._queue_cache.is_outdated(now)
+        requests = self._queue_cache.requests(slots) if claims and not reads else []
+        if not (looks or reads or requests or self._running_jobs.has_to_write(now)):
             return
         connection = self._connected()
         with connection.pipeline(), connection.transaction():
-            self._clerk.begin(connection)
+            self._store.begin(connection)
             if looks:
-                self._clerk.look(connection, written)
-                self._clerk.note(connection, written)
-            self._clerk.store_ends(connection, written, 1 if self._failures else _MOST_ENDS)
-            self._clerk.time_out(connection, written, now)
+                self._store.look(connection, written)
+                self._store.note(connection, written)
+            self._store.store_ends(connection, written, 1 if self._failures else _MOST_ENDS)
+            self._store.time_out(connection, written, now)
             if reads:
-                self._offering.updating()
-                self._offering.update(self._clerk.read_layout(connection), now)
-                wishes = self._offering.wishes(slots)
-            self._clerk.claim(connection, written, wishes, leads=self._offering.leads())
+                self._queue_cache.updating()
+                self._queue_cache.update(self._store.read_layout(connection), now)
+                requests = self._queue_cache.requests(slots)
+            self._store.claim(connection, written, requests, leads=self._queue_cache.leads())
         if looks:
             self._next_look = now + self._settings.poll_s
 
     def _begin(self, claimed: list[Claimed]) -> None:
         for one in claimed:
-            self._offering.had(one)
+            self._queue_cache.had(one)
             _count_wait(one)
             consumer = self._consumers.find(one.job.topic)
             if consumer is None:
                 self._doubt = True  # the next look finds that nobody works on it
                 continue
-            running = Running(one, self._clock)
-            self._roster.begin(running)
-            context = AttemptContext(running, self._desk)
-            report = self._desk.report
-            self._threads.run(partial(work, running, consumer, context, report, self._clock))
+            running = RunningAttempt(one, self._clock)
+            self._running_jobs.begin(running)
+            context = AttemptContext(running, self._results)
+            report = self._results.report
+            self._threads.submit(work, running, consumer, context, report, self._clock)
 
     def _pause(self, *, claims: bool) -> float:
         now = self._clock.monotonic()
         if self._doubt:
             return 0.0
-        if self._roster.ends(1):
+        if self._running_jobs.ends(1):
             return 0.0  # very many have ended
-        if self._roster.overdue(now):
+        if self._running_jobs.overdue(now):
             return _AGAIN_S  # a transaction holds one just now
-        moments = [now + self._settings.poll_s, self._leave_by, self._roster.next_deadline()]
-        moments.append(self._offering.next_update() if claims else now + _AGAIN_S)
+        moments = [now + self._settings.poll_s, self._leave_by, self._running_jobs.next_deadline()]
+        moments.append(self._queue_cache.next_update() if claims else now + _AGAIN_S)
         return max(0.0, min(one for one in moments if one is not None) - now)
 
     def _failed(self, error: psycopg.Error) -> float:
         """Return how long to wait. What was sent may have been stored or not: look at first."""
         self._doubt, self._failures = True, self._failures + 1
         self._drop_session()
-        self._roster.put_last()
-        self._offering.hint()
+        self._running_jobs.put_last()
+        self._queue_cache.hint()
         if not isinstance(error, _PASSING) and self._failures > _MOST_FAILURES:
             raise error
         if self._failures == 1:
@@ -223,13 +230,13 @@ class JobWorker:
     def _leave(self) -> None:
         """Give back what is left; the lease is not renewed any more by then."""
         self.keeper.stop(_LAST_WORD_S)
-        self._desk.close()
+        self._results.close()
         try:
             with self._connected().transaction():
-                self._clerk.leave(self._clerk.begin(self._connected()))
+                self._store.leave(self._store.begin(self._connected()))
         except psycopg.Error as error:
             logger.warning("jobs stay this process's until its lease is over: %s", error)
-        self._roster.abandon()
+        self._running_jobs.abandon()
         self._drop_session()
         JOBS_LEASE.set(0)
 
@@ -245,7 +252,7 @@ class JobWorker:
                 session.close()
 
     def _show(self) -> None:
-        taken = self._roster.slots.taken()
+        taken = self._running_jobs.slots.taken()
         for queue in {*self._shown, *taken}:
             JOBS_ACTIVE.labels(queue).set(taken.get(queue, 0))
         self._shown = set(taken)

@@ -34,7 +34,7 @@ class TopicShape:
     max_value_bytes: int | None
 
 
-class Appender:
+class KafkaAppender:
     """Appends without ever waiting: records to a topic not yet known are sent once it is."""
 
     def __init__(

@@ -2,9 +2,10 @@
 
 import logging
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from typing import Any, TypeVar
 
-from confluent_kafka import Consumer, KafkaError, KafkaException, Producer
+from confluent_kafka import Consumer, KafkaError, KafkaException, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient
 
 from packhorse.messaging.kafka.address import Address, BadKafkaUrl
@@ -63,8 +64,25 @@ _LOOKUP: Mapping[str, Any] = {
     "fetch.wait.max.ms": 10,
 }
 
+ANSWER_SECONDS = 5.0
+"""How long a question to Kafka waits for its answer."""
+
 OnError = Callable[[KafkaError], None]
 C = TypeVar("C", AdminClient, Consumer, Producer)
+
+
+def close_after_damage(consumer: Consumer, place: TopicPartition) -> None:
+    """Close a consumer that met a damaged batch of the partition of `place`.
+
+    After such a batch librdkafka (2.16.1) fetches from an offset that it read from the damaged
+    bytes, and Kafka answers that this offset is out of range. Where that answer comes while the
+    consumer closes, librdkafka takes one lock twice and never returns. Kafka answers the requests
+    of one connection in order, so an answer to another question means that none is under way.
+    """
+    consumer.unassign()
+    with suppress(KafkaException):
+        consumer.get_watermark_offsets(place, timeout=ANSWER_SECONDS, cached=False)
+    consumer.close()
 
 
 class _ClientLog:

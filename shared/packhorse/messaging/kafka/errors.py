@@ -26,7 +26,6 @@ _ELSEWHERE = frozenset(
 _REFUSED = frozenset(
     {
         KafkaError.CLUSTER_AUTHORIZATION_FAILED,
-        KafkaError.TOPIC_AUTHORIZATION_FAILED,
         KafkaError.SASL_AUTHENTICATION_FAILED,
         KafkaError.INVALID_CONFIG,
         KafkaError.INVALID_PARTITIONS,
@@ -39,6 +38,8 @@ _REFUSED = frozenset(
     }
 )
 
+_DAMAGED = frozenset({KafkaError._BAD_MSG, KafkaError._BAD_COMPRESSION, KafkaError.INVALID_MSG})
+
 
 class KafkaRefused(Permanent):
     """Kafka will not do this for this user or with these values; the text has its reason."""
@@ -47,6 +48,11 @@ class KafkaRefused(Permanent):
 def is_missing(error: KafkaError) -> bool:
     """Tell whether `error` says that the topic or partition does not exist."""
     return error.code() in _MISSING
+
+
+def is_damage(error: KafkaError) -> bool:
+    """Tell whether `error` says that records fail their checksum, or can't be unpacked."""
+    return error.code() in _DAMAGED
 
 
 def leads_elsewhere(error: BaseException | None) -> bool:
@@ -59,6 +65,20 @@ def topic_missing(topic: str) -> TopicMissing:
     return TopicMissing(f"topic {topic} does not exist; create it with `packhorse topics create`")
 
 
+def is_forbidden(error: KafkaError) -> bool:
+    """Tell whether `error` says that this login lacks a right on the topic."""
+    return error.code() == KafkaError.TOPIC_AUTHORIZATION_FAILED
+
+
+def forbidden(topic: str, operation: str) -> str:
+    """Return what is missing, and what the operator of the broker does about it."""
+    return (
+        f"Kafka does not allow this login to {operation.lower()} {topic}; grant it with kafka-acls "
+        f"--add --allow-principal User:… --operation {operation} --topic {topic} "
+        "(docs/security.md has what each program needs)"
+    )
+
+
 def translated(
     error: KafkaError | KafkaException, topic: str, complaint: str = ""
 ) -> PackhorseError:
@@ -69,6 +89,8 @@ def translated(
     cause = error.args[0] if isinstance(error, KafkaException) else error
     if is_missing(cause):
         return topic_missing(topic)
+    if is_forbidden(cause):
+        return KafkaRefused(forbidden(topic, "Read"))
     if cause.code() in _REFUSED:
         return KafkaRefused(
             f"Kafka refuses this for {topic}: {cause.str()}; check the user's rights and the values"

@@ -1,34 +1,47 @@
-"""Questions to Kafka about a topic, and the few things it is told to do with one."""
+"""Questions to Kafka about a topic, and the few things it is told to do with one.
 
+Services ask all the time, so a stalled broker meets a question of theirs. They ask as a consumer
+does; of the admin client's requests they use the one that nothing else replaces, for the topic's
+id. `describe_cluster` is never sent: librdkafka 2.16 ends the whole process when the answer names
+no broker, as that of a broker that goes on after a stall may (ADR 0050).
+"""
+
+import threading
 import time
+from collections.abc import Callable
 from concurrent.futures import Future
 from concurrent.futures import TimeoutError as Unanswered
-from typing import Any
+from typing import Any, TypeVar
 
-from confluent_kafka import KafkaError, KafkaException, TopicCollection, TopicPartition
-from confluent_kafka.admin import AdminClient, ConfigResource, OffsetSpec, TopicDescription
+from confluent_kafka import Consumer, KafkaError, KafkaException, TopicCollection, TopicPartition
+from confluent_kafka.admin import AdminClient, ConfigResource, TopicDescription
 
 from packhorse.messaging.api import Bounds, JournalUnavailable, OffsetOutOfRange
 from packhorse.messaging.kafka.appending import TopicShape
-from packhorse.messaging.kafka.clients import BATCH_BYTES, Clients
+from packhorse.messaging.kafka.clients import ANSWER_SECONDS, BATCH_BYTES, Clients
 from packhorse.messaging.kafka.errors import (
     KafkaRefused,
+    is_missing,
     leads_elsewhere,
     topic_missing,
     translated,
 )
 
-ANSWER_SECONDS = 5.0
 _LOOK_AGAIN_SECONDS = 0.05
 MAX_BATCH = "max.message.bytes"
 
+T = TypeVar("T")
+
 
 class Inquiry:
-    """Asks Kafka through one admin client; every question may raise `JournalUnavailable`."""
+    """Asks Kafka through one client of each kind; every question may raise `JournalUnavailable`."""
 
     def __init__(self, clients: Clients) -> None:
         self._complaint = ""
         self.client: AdminClient = clients.admin(self._on_error)
+        self._clients = clients
+        self._lock = threading.Lock()
+        self._consumer: Consumer | None = None
 
     def answer(self, future: "Future[Any]", topic: str) -> Any:
         """Wait for Kafka's answer. Raises what its refusal means for `topic`."""
@@ -47,14 +60,16 @@ class Inquiry:
 
     def bounds(self, topic: str, partition: int) -> Bounds:
         """Return what the partition holds; `next` is its high watermark."""
-        oldest = self._offset(topic, partition, OffsetSpec.earliest())
-        return Bounds(oldest, self._offset(topic, partition, OffsetSpec.latest()))
+        place = TopicPartition(topic, partition)
+        found = self._as_consumer(topic, lambda consumer: _watermarks(consumer, place))
+        return Bounds(*found)
 
     def offset_at(self, topic: str, time_ms: int, partition: int) -> int:
         """Return the first offset not older than `time_ms`, else the next one."""
         # The end comes first: a record appended between the two answers is then not passed over.
-        end = self._offset(topic, partition, OffsetSpec.latest())
-        found = self._offset(topic, partition, OffsetSpec.for_timestamp(max(0, time_ms)))
+        end = self.bounds(topic, partition).next
+        place = TopicPartition(topic, partition, max(0, time_ms))
+        found = self._as_consumer(topic, lambda consumer: _first_since(consumer, place))
         return end if found < 0 else found
 
     def truncate(self, topic: str, before: int, partition: int) -> None:
@@ -82,12 +97,21 @@ class Inquiry:
 
     def identity(self, topic: str) -> str:
         """Return the cluster's and the topic's id: a topic created anew has another one."""
-        cluster = self.answer(self.client.describe_cluster(), topic)
+        cluster = self._as_consumer(topic, lambda one: one.list_topics(topic, ANSWER_SECONDS))
         return f"{cluster.cluster_id}/{self.describe(topic).topic_id}"
 
     def brokers(self) -> int:
         """Return how many brokers the cluster has now."""
-        return len(self.answer(self.client.describe_cluster(), "the cluster").nodes)
+        everything = "the cluster"
+        found = self._as_consumer(everything, lambda one: one.list_topics(timeout=ANSWER_SECONDS))
+        return len(found.brokers)
+
+    def close(self) -> None:
+        """Close the consumer's connections."""
+        with self._lock:
+            consumer, self._consumer = self._consumer, None
+        if consumer is not None:
+            consumer.close()
 
     def shape(self, topic: str) -> TopicShape:
         """Return what an append has to know of the topic."""
@@ -97,17 +121,30 @@ class Inquiry:
         except KafkaRefused:  # the right to see the settings is not needed to append
             return TopicShape(partitions, None)
 
-    def _offset(self, topic: str, partition: int, spec: OffsetSpec) -> int:
+    def _as_consumer(self, topic: str, ask: Callable[[Consumer], T | None]) -> T:
+        """Ask through the consumer, again while the client is finding out who leads."""
+        with self._lock:
+            self._consumer = self._consumer or self._clients.lookup(self._on_error)
+            consumer = self._consumer
         deadline = time.monotonic() + ANSWER_SECONDS
         while True:
-            asked = self.client.list_offsets({TopicPartition(topic, partition): spec})
             try:
-                return int(self.answer(_only(asked), topic).offset)
-            except JournalUnavailable as error:
-                if not leads_elsewhere(error.__cause__) or time.monotonic() > deadline:
-                    raise
-            self.describe(topic)  # a topic that is missing is reported as one without leaders
-            time.sleep(_LOOK_AGAIN_SECONDS)  # the client is finding out who leads
+                found = ask(consumer)
+            except KafkaException as error:
+                consumer.poll(0)  # serves the complaints
+                # A consumer also says of a broker that is away that it knows no such partition.
+                unsure = leads_elsewhere(error) or is_missing(error.args[0])
+                if not unsure or time.monotonic() > deadline:
+                    raise translated(error, topic, self._complaints()) from error
+            else:
+                if found is not None:
+                    self._complaint = ""
+                    return found
+                raise JournalUnavailable(
+                    f"Kafka did not answer about {topic} within {ANSWER_SECONDS:g} s; try again"
+                )
+            self.describe(topic)  # tells which of them it is
+            time.sleep(_LOOK_AGAIN_SECONDS)
 
     def _complaints(self) -> str:
         """Return why librdkafka can't connect; the answers only say that they did not come."""
@@ -122,3 +159,15 @@ class Inquiry:
 def _only(futures: "dict[Any, Future[Any]]") -> "Future[Any]":
     (future,) = futures.values()
     return future
+
+
+def _watermarks(consumer: Consumer, place: TopicPartition) -> tuple[int, int] | None:
+    return consumer.get_watermark_offsets(place, timeout=ANSWER_SECONDS, cached=False)
+
+
+def _first_since(consumer: Consumer, place: TopicPartition) -> int:
+    """Return the first offset that is not older than the time in `place.offset`, or less than 0."""
+    (found,) = consumer.offsets_for_times([place], timeout=ANSWER_SECONDS)
+    if found.error is not None:
+        raise KafkaException(found.error)
+    return int(found.offset)

@@ -4,9 +4,9 @@ import functools
 from collections.abc import Mapping, Sequence
 from concurrent.futures import Future
 
-from packhorse.messaging.api import Appended, Bounds, Edge, Outgoing, Position, Record, TopicSpec
+from packhorse.messaging.api import Appended, Bounds, LogEnd, Outgoing, Position, Record, TopicSpec
 from packhorse.messaging.kafka.address import parse_address
-from packhorse.messaging.kafka.appending import Appender
+from packhorse.messaging.kafka.appending import KafkaAppender
 from packhorse.messaging.kafka.clients import Clients
 from packhorse.messaging.kafka.inquiry import Inquiry
 from packhorse.messaging.kafka.link import Link
@@ -29,7 +29,7 @@ class KafkaJournal:
         self._provision = Provision(self._inquiry)
         self._lookup = Lookup(self._clients, self._inquiry)
         link = functools.partial(Link, self._clients, address.delivery_seconds)
-        self._appender = Appender(link, self._inquiry.shape)
+        self._appender = KafkaAppender(link, self._inquiry.shape)
 
     def append(self, topic: str, record: Outgoing) -> Future[Appended]:
         """Start to add the record; the future is done once every in-sync replica has it."""
@@ -50,7 +50,7 @@ class KafkaJournal:
         reader = KafkaReader(self._clients, self._inquiry, topic, values=values)
         try:
             for number in self._partitions(topic) if partition is None else [partition]:
-                wanted = start.get(number, Edge.OLDEST) if isinstance(start, Mapping) else start
+                wanted = start.get(number, LogEnd.OLDEST) if isinstance(start, Mapping) else start
                 reader.seek(wanted, number)
         except BaseException:
             reader.close()
@@ -106,6 +106,7 @@ class KafkaJournal:
         """Wait for pending appends up to `timeout` seconds; fail the rest as `AppendUnknown`."""
         self._appender.close(timeout)
         self._lookup.close()
+        self._inquiry.close()
 
     def _partitions(self, topic: str) -> range:
         return range(len(self._inquiry.describe(topic).partitions))

@@ -18,7 +18,7 @@ from packhorse.messaging.api import (
     RecordTooLarge,
 )
 from packhorse.messaging.kafka.clients import Clients
-from packhorse.messaging.kafka.errors import is_missing, topic_missing
+from packhorse.messaging.kafka.errors import forbidden, is_forbidden, is_missing, topic_missing
 
 logger = logging.getLogger(__name__)
 
@@ -41,6 +41,8 @@ class Link:
         self._lock = threading.Lock()
         self._pending: deque[tuple[float, Future[Appended]]] = deque()
         self._fault: str | None = None
+        self._complained = False
+        """Whether the connection ever failed: a record may then have been written unnoticed."""
         self._closing, self._close_seconds = threading.Event(), 0.0
         self.broken_at: float | None = None
         self._thread = threading.Thread(target=self._serve, name="kafka-append", daemon=True)
@@ -121,9 +123,10 @@ class Link:
         self._producer.close()
         for _, future in self._pending:
             if not future.done():
-                future.set_exception(_unknown("the connection was given up"))
+                future.set_exception(_unknown(self._fault or "the connection was given up"))
 
     def _on_error(self, error: KafkaError) -> None:
+        self._complained = True
         logger.debug("Kafka reports an error to a producer", extra={"reason": error.str()})
 
     def _delivered(
@@ -135,8 +138,17 @@ class Link:
             self._on_missing(topic)
             future.set_exception(topic_missing(topic))
         else:
-            self._fault = self._fault or error.str()
-            future.set_exception(_failure(topic, error))
+            self._fault = self._fault or _reason(topic, error)
+            future.set_exception(self._failure(topic, error))
+
+    def _failure(self, topic: str, error: KafkaError) -> Exception:
+        """Return what a failure means; of a record that was dropped, why the link was given up."""
+        if error.code() == KafkaError.MSG_SIZE_TOO_LARGE:
+            return _too_large(topic)
+        if is_forbidden(error) and not self._complained:
+            return NotAppended(_reason(topic, error))
+        dropped = error.code() in (KafkaError._PURGE_QUEUE, KafkaError._PURGE_INFLIGHT)
+        return _unknown((self._fault if dropped else None) or _reason(topic, error))
 
     @staticmethod
     def _written(future: Future[Appended], message: Message) -> None:
@@ -150,10 +162,8 @@ class Link:
             future.set_result(Appended(partition, offset))
 
 
-def _failure(topic: str, error: KafkaError) -> Exception:
-    if error.code() == KafkaError.MSG_SIZE_TOO_LARGE:
-        return _too_large(topic)
-    return _unknown(error.str())
+def _reason(topic: str, error: KafkaError) -> str:
+    return forbidden(topic, "Write") if is_forbidden(error) else error.str()
 
 
 def _unknown(reason: str) -> AppendUnknown:

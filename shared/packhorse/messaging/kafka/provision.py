@@ -11,8 +11,8 @@ from confluent_kafka.admin import NewTopic, TopicDescription
 from packhorse.errors import Transient
 from packhorse.messaging.api import JournalUnavailable, TopicMissing, TopicSpec
 from packhorse.messaging.faults import topic_faults
-from packhorse.messaging.kafka.clients import BATCH_BYTES
-from packhorse.messaging.kafka.inquiry import ANSWER_SECONDS, MAX_BATCH, Inquiry
+from packhorse.messaging.kafka.clients import ANSWER_SECONDS, BATCH_BYTES
+from packhorse.messaging.kafka.inquiry import MAX_BATCH, Inquiry
 
 _FULL_REPLICATION = 3
 _LOOK_AGAIN_SECONDS = 0.05

@@ -11,16 +11,17 @@ from typing import Self, cast
 from confluent_kafka import KafkaError, KafkaException, Message, TopicPartition
 
 from packhorse.messaging.api import (
-    Edge,
     JournalUnavailable,
+    LogEnd,
     OffsetOutOfRange,
     Position,
     Record,
     Since,
     TopicMissing,
+    damaged,
 )
-from packhorse.messaging.kafka.clients import Clients
-from packhorse.messaging.kafka.errors import translated
+from packhorse.messaging.kafka.clients import Clients, close_after_damage
+from packhorse.messaging.kafka.errors import is_damage, translated
 from packhorse.messaging.kafka.inquiry import Inquiry
 from packhorse.messaging.kafka.records import as_record
 
@@ -50,6 +51,8 @@ class KafkaReader:
         self._in_hand: deque[Record] = deque()
         self._trouble: tuple[KafkaError, int | None] | None = None
         self._assigned = False
+        self._damage: tuple[int, int] | None = None
+        """Partition and offset of a record that could not be read once."""
         self._away: KafkaError | None = None
 
     def poll(
@@ -70,13 +73,13 @@ class KafkaReader:
         """Continue at `position`; an offset that is gone is told at the next poll."""
         self._next[partition] = self._resolve(position, partition)
         self._from_oldest.discard(partition)
-        if position is Edge.OLDEST:
+        if position is LogEnd.OLDEST:
             self._from_oldest.add(partition)
         self._in_hand = deque(record for record in self._in_hand if record.partition != partition)
         if self._assigned:
             # A new connection takes milliseconds. The old one may be waiting at the log's end,
             # and would see the new position only when that wait of half a second is over.
-            self._consumer.close()
+            self.close()
             self._consumer = self._clients.consumer(self._on_error)
         self._trouble, self._assigned = None, False
 
@@ -87,7 +90,11 @@ class KafkaReader:
 
     def close(self) -> None:
         """Close the connections to Kafka."""
-        self._consumer.close()
+        place, self._damage = self._damage, None
+        if place is None:
+            self._consumer.close()
+        else:
+            close_after_damage(self._consumer, TopicPartition(self._topic, place[0]))
 
     def __enter__(self) -> Self:
         return self
@@ -102,9 +109,9 @@ class KafkaReader:
 
     def _resolve(self, position: Position, partition: int) -> int:
         match position:
-            case Edge.OLDEST:
+            case LogEnd.OLDEST:
                 return self._inquiry.bounds(self._topic, partition).oldest
-            case Edge.NEXT:
+            case LogEnd.NEXT:
                 return self._inquiry.bounds(self._topic, partition).next
             case Since(time_ms):
                 return self._inquiry.offset_at(self._topic, time_ms, partition)
@@ -198,6 +205,9 @@ class KafkaReader:
     def _face(self, error: KafkaError, partition: int | None) -> None:
         """Raise what the error means; reading goes on behind the last record that was taken."""
         self._trouble, self._assigned = None, False
+        if is_damage(error) and partition is not None:
+            self._face_damage(error, partition)
+            return
         if error.code() != KafkaError._AUTO_OFFSET_RESET or partition not in self._next:
             raise translated(error, self._topic)
         self._confirm_topic()
@@ -206,6 +216,19 @@ class KafkaReader:
             self._next[partition] = bounds.oldest  # the oldest moved up on our way to it
         elif not bounds.oldest <= wanted <= bounds.next:
             raise OffsetOutOfRange(self._topic, partition, wanted, bounds)
+
+    def _face_damage(self, error: KafkaError, partition: int) -> None:
+        """Read once more, for the network may have done it; then give what stands for the record.
+
+        A damaged batch may hold several: the next poll begins with the next offset, and meets the
+        same batch again.
+        """
+        place = partition, self._next[partition]
+        if self._damage != place:
+            self._damage = place
+            return
+        self._in_hand.append(damaged(self._topic, *place, error.str()))
+        self._next[partition] += 1
 
     def _take(self, max_records: int, max_bytes: int) -> list[Record]:
         taken: list[Record] = []

@@ -20,21 +20,21 @@ from packhorse.messaging.api import (
     TopicMissing,
 )
 from packhorse.messaging.partitioning import partition_for
-from packhorse.messaging.sql.catalogue import Topic
+from packhorse.messaging.sql.catalogue import SqlTopic
 from packhorse.messaging.sql.group import GroupWriter, Slice
 from packhorse.messaging.sql.waiting import Waiting, WaitingQueue
 
 logger = logging.getLogger(__name__)
 
 
-class Appender:
+class SqlAppender:
     """Takes records from any thread; readers hear of them after the commit."""
 
     def __init__(self, writer: GroupWriter) -> None:
         self._writer = writer
         self._queue = WaitingQueue()
         self._group: Sequence[Waiting] = ()
-        self._topics: dict[str, Topic] = {}
+        self._topics: dict[str, SqlTopic] = {}
         self._thread: threading.Thread | None = None
         self._starting = threading.Lock()
 
@@ -110,7 +110,7 @@ class Appender:
             self._topics.pop(name, None)
         return list(slices.values())
 
-    def _accepting(self, waiting: Waiting) -> Topic:
+    def _accepting(self, waiting: Waiting) -> SqlTopic:
         topic = self._topics.get(waiting.topic)
         if topic is None:
             raise TopicMissing(

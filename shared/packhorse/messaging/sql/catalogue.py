@@ -9,7 +9,7 @@ from packhorse.messaging.api import Bounds, TopicMissing, TopicSpec
 
 
 @dataclass(frozen=True, slots=True)
-class Topic:
+class SqlTopic:
     """A topic as it was created; another creation of the same name is another topic."""
 
     id: int
@@ -24,7 +24,7 @@ class Topic:
 
 
 @dataclass(frozen=True, slots=True)
-class Partition:
+class SqlPartition:
     """A counter row. `open_start` is where the segment begins that takes appends, if any does."""
 
     id: int
@@ -44,16 +44,16 @@ _TOPICS = """
 
 def find_topics(
     connection: psycopg.Connection, names: Sequence[str] | None = None
-) -> dict[str, Topic]:
+) -> dict[str, SqlTopic]:
     """Return the topics of these names that exist; all topics for None."""
     rows = connection.execute(_TOPICS, (list(names or ()), names is None)).fetchall()
     return {
-        name: Topic(id_, TopicSpec(name, len(ids), retention, size), identity, tuple(ids))
+        name: SqlTopic(id_, TopicSpec(name, len(ids), retention, size), identity, tuple(ids))
         for id_, name, retention, size, identity, ids in rows
     }
 
 
-def find_topic(connection: psycopg.Connection, name: str) -> Topic:
+def find_topic(connection: psycopg.Connection, name: str) -> SqlTopic:
     """Return one topic. Raises `TopicMissing`."""
     try:
         return find_topics(connection, [name])[name]
@@ -64,9 +64,14 @@ def find_topic(connection: psycopg.Connection, name: str) -> Topic:
 
 
 def create_topics(connection: psycopg.Connection, topics: Sequence[TopicSpec]) -> None:
-    """Create those that do not exist, all or none; in name order, so that two callers can race."""
+    """Create those that do not exist, all or none; in name order, so that two callers can race.
+
+    When none is missing nothing is written, so that a login without the right can ask too.
+    """
+    found = find_topics(connection, [spec.name for spec in topics])
+    missing = [spec for spec in topics if spec.name not in found]
     with connection.transaction():
-        for spec in sorted(topics, key=lambda spec: spec.name):
+        for spec in sorted(missing, key=lambda spec: spec.name):
             row = connection.execute(
                 "INSERT INTO journal.topic (name, retention_ms, max_record_bytes)"
                 " VALUES (%s, %s, %s) ON CONFLICT (name) DO NOTHING RETURNING id",
@@ -80,7 +85,7 @@ def create_topics(connection: psycopg.Connection, topics: Sequence[TopicSpec]) -
                 )
 
 
-def find_partitions(connection: psycopg.Connection, topic: Topic) -> dict[int, Partition]:
+def find_partitions(connection: psycopg.Connection, topic: SqlTopic) -> dict[int, SqlPartition]:
     """Return each partition of a topic as it is now. Raises `TopicMissing` when it is gone."""
     rows = connection.execute(
         "SELECT number, id, oldest, next, segment_start FROM journal.partition WHERE topic_id = %s",
@@ -91,12 +96,12 @@ def find_partitions(connection: psycopg.Connection, topic: Topic) -> dict[int, P
             f"topic {topic.name} was removed; look at its identity before reading it again"
         )
     return {
-        number: Partition(id_, Bounds(oldest, next_), open_start)
+        number: SqlPartition(id_, Bounds(oldest, next_), open_start)
         for number, id_, oldest, next_, open_start in rows
     }
 
 
-def find_partition(connection: psycopg.Connection, topic: Topic, number: int) -> Partition:
+def find_partition(connection: psycopg.Connection, topic: SqlTopic, number: int) -> SqlPartition:
     """Return one partition as it is now. Raises `TopicMissing` when there is no such one."""
     try:
         return find_partitions(connection, topic)[number]
@@ -104,7 +109,7 @@ def find_partition(connection: psycopg.Connection, topic: Topic, number: int) ->
         raise TopicMissing(f"topic {topic.name} has no partition {number}") from None
 
 
-def bounds_behind_commits(connection: psycopg.Connection, topic: Topic, number: int) -> Bounds:
+def bounds_behind_commits(connection: psycopg.Connection, topic: SqlTopic, number: int) -> Bounds:
     """Return the bounds once every transaction that has taken offsets has ended.
 
     An appender sends its COMMIT when it holds the counter row, so one that is gone and whose
@@ -119,6 +124,9 @@ def bounds_behind_commits(connection: psycopg.Connection, topic: Topic, number: 
     return Bounds(*row)
 
 
+_HAS_SCHEMA = "SELECT to_regproc('journal.begin_segment') IS NOT NULL"
+
+
 def server_faults(connection: psycopg.Connection) -> list[str]:
     """Return a sentence for each setting under which an acknowledged record could be lost (R3)."""
     faults = [
@@ -129,6 +137,12 @@ def server_faults(connection: psycopg.Connection) -> list[str]:
             " AND name IN ('fsync', 'full_page_writes', 'synchronous_commit') ORDER BY name"
         )
     ]
+    row = connection.execute(_HAS_SCHEMA).fetchone()
+    if row is not None and not row[0]:
+        faults.append(
+            "the journal's database has not yet the tables of this release; `packhorse topics "
+            "create` makes them"
+        )
     row = connection.execute("SELECT pg_is_in_recovery()").fetchone()
     if row is not None and row[0]:
         faults.append(

@@ -6,8 +6,8 @@ transaction held until it ended: the append id there is the group's, or it was n
 """
 
 import secrets
-from collections.abc import Iterable, Mapping, Sequence
-from contextlib import suppress
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 
 import psycopg
@@ -16,22 +16,22 @@ from psycopg import sql
 
 from packhorse.db.engine import Timeouts
 from packhorse.messaging.api import AppendUnknown, JournalUnavailable, NotAppended, TopicMissing
-from packhorse.messaging.sql.catalogue import Topic, find_topics
+from packhorse.messaging.sql.catalogue import SqlTopic, find_topics
 from packhorse.messaging.sql.hints import announce
 from packhorse.messaging.sql.segments import (
-    Segment,
     SegmentLimits,
+    SqlSegment,
     create_segment,
     find_segment,
 )
-from packhorse.messaging.sql.session import Session
+from packhorse.messaging.sql.session import SharedSession
 from packhorse.messaging.sql.waiting import Waiting
 
 _PATIENCE_S = 5.0
 """How long an append waits for a database that restarts, while nothing has been committed."""
 
 APPENDER_TIMEOUTS = Timeouts(idle_in_transaction_ms=5_000)
-"""A paused appender holds a counter row for no longer than this; others wait for it (U4)."""
+"""A paused appender holds a counter row for no longer than this; others wait for it."""
 
 
 @dataclass(slots=True)
@@ -48,10 +48,12 @@ class Slice:
 class GroupWriter:
     """Writes groups on a session of its own; used by one thread."""
 
-    def __init__(self, session: Session, limits: SegmentLimits, settle_s: float = 30.0) -> None:
+    def __init__(
+        self, session: SharedSession, limits: SegmentLimits, settle_s: float = 30.0
+    ) -> None:
         self._session, self._limits, self._settle_s = session, limits, settle_s
 
-    def topics(self, names: Sequence[str]) -> Mapping[str, Topic]:
+    def topics(self, names: Sequence[str]) -> Mapping[str, SqlTopic]:
         """Return those topics that exist. Raises `NotAppended` when the database is away."""
         try:
             for attempt in _patiently(_PATIENCE_S):
@@ -74,7 +76,8 @@ class GroupWriter:
                 with attempt, self._session.use() as connection:
                     connection.execute("BEGIN")
                     for part in ordered:
-                        self._insert(connection, part, append_id)
+                        with _refusals(connection, part):
+                            self._insert(connection, part, append_id)
         except JournalUnavailable as error:
             raise NotAppended(f"nothing was committed: {error}") from error
         self._commit(connection, ordered[0], append_id)
@@ -91,18 +94,18 @@ class GroupWriter:
             ),
         )
 
-    def _take_offsets(self, connection: psycopg.Connection, part: Slice) -> tuple[Segment, int]:
+    def _take_offsets(self, connection: psycopg.Connection, part: Slice) -> tuple[SqlSegment, int]:
         """Move the counter and hold its lock to the end: commits come in offset order (R1)."""
         count, size = len(part.records), sum(record.size for record in part.records)
         row = connection.execute(_MOVE, (count, size, part.partition_id)).fetchone()
         if row is None:
-            raise TopicMissing("the topic was removed; look at its identity before appending again")
+            raise _refusal(connection, part)
         next_, time_ms, start, held = row
         part.first = next_ - count
         if start is None or self._limits.exceeded(held, next_ - start):
             start = part.first
-            create_segment(connection, Segment(part.partition_id, start), time_ms, size)
-        return Segment(part.partition_id, start), time_ms
+            create_segment(connection, SqlSegment(part.partition_id, start), size)
+        return SqlSegment(part.partition_id, start), time_ms
 
     def _commit(self, connection: psycopg.Connection, part: Slice, append_id: int) -> None:
         try:
@@ -134,6 +137,31 @@ class GroupWriter:
     def close(self) -> None:
         """Close the connection."""
         self._session.close()
+
+
+@contextmanager
+def _refusals(connection: psycopg.Connection, part: Slice) -> Iterator[None]:
+    """Say at once what a login without the right would need; trying again does not give it."""
+    try:
+        yield
+    except psycopg.errors.InsufficientPrivilege as error:
+        connection.rollback()
+        raise _refusal(connection, part) from error
+
+
+def _refusal(connection: psycopg.Connection, part: Slice) -> NotAppended | TopicMissing:
+    """Return why a counter could not be moved: it is gone, or other logins' to move."""
+    row = connection.execute(
+        "SELECT t.name FROM journal.topic t JOIN journal.partition p ON p.topic_id = t.id"
+        " WHERE p.id = %s",
+        (part.partition_id,),
+    ).fetchone()
+    if row is None:
+        return TopicMissing("the topic was removed; look at its identity before appending again")
+    return NotAppended(
+        f"this login of the journal's database may not append to {row[0]}; `packhorse topics "
+        "grant`, as the owner of the journal's tables, allows it"
+    )
 
 
 def _patiently(seconds: float) -> Iterable[stamina.Attempt]:

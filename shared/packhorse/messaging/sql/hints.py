@@ -4,22 +4,18 @@ Nothing rests on it: a lost notification costs a reader one interval. It is sent
 commit, in a transaction of its own, because commits that notify wait for each other.
 """
 
-import logging
-import selectors
-import socket
 import threading
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 
 import psycopg
 
-from packhorse.messaging.api import JournalUnavailable
-from packhorse.messaging.sql.session import Session
-
-logger = logging.getLogger(__name__)
+from packhorse.runtime.listen import Listener
 
 _CHANNEL = "packhorse_journal"
-_LISTENING_INTERVAL_S = 1.0
+LOOK_S = 5.0
+"""How often a reader looks without a hint while hints are heard: one may be lost."""
 _DEAF_INTERVAL_S = 0.2
+_STOP_S = 10.0
 
 
 def announce(connection: psycopg.Connection, topic_ids: Iterable[int]) -> None:
@@ -30,17 +26,14 @@ def announce(connection: psycopg.Connection, topic_ids: Iterable[int]) -> None:
     )
 
 
-class Hints:
+class JournalListener:
     """One listening connection for all readers of a journal, made when the first one waits."""
 
     def __init__(self, url: str, name: str) -> None:
-        self._session = Session(url, name)
+        self._listener = Listener(url, name)
         self._changed = threading.Condition()
         self._heard: dict[str, int] = {}
-        self._listening = False
-        self._closed = False
-        self._thread: threading.Thread | None = None
-        self._bell: tuple[socket.socket, socket.socket] | None = None
+        self._started = self._closed = False
 
     def ticket(self, topic_id: int) -> int:
         """Return how often the topic was announced: take it before looking into the log."""
@@ -51,59 +44,32 @@ class Hints:
         """Return when the topic was announced after `ticket`, or when it is time to look anyway."""
         with self._changed:
             self._start()
-            interval = _LISTENING_INTERVAL_S if self._listening else _DEAF_INTERVAL_S
+            interval = LOOK_S if self.listening else _DEAF_INTERVAL_S
             self._changed.wait_for(
                 lambda: self._heard[str(topic_id)] != ticket, min(timeout, interval)
             )
 
-    def _start(self) -> None:
-        if self._thread is None and not self._closed:
-            self._bell = socket.socketpair()
-            self._thread = threading.Thread(
-                target=self._run, args=(self._bell[1],), name="journal-hints", daemon=True
-            )
-            self._thread.start()
-
-    def _run(self, bell: socket.socket) -> None:
-        while not self._closed:
-            try:
-                with self._session.use() as connection:
-                    self._listen(connection, bell)
-            except JournalUnavailable as error:
-                if self._listening:
-                    logger.warning("no hints for now; readers ask often", extra={"error": error})
-            self._listening = False
-            with self._changed:
-                self._changed.wait_for(lambda: self._closed, self._session.pause_s)
-
-    def _listen(self, connection: psycopg.Connection, bell: socket.socket) -> None:
-        connection.execute(f"LISTEN {_CHANNEL}")
-        self._listening = True
-        self._hear(list(self._heard))  # whatever came while nobody listened
-        with selectors.DefaultSelector() as selector:
-            selector.register(connection, selectors.EVENT_READ)
-            selector.register(bell, selectors.EVENT_READ)
-            while not self._closed:
-                selector.select()
-                self._hear([hint.payload for hint in connection.notifies(timeout=0)])
-
-    def _hear(self, payloads: Sequence[str]) -> None:
-        """Count what somebody waits for; anybody can send anything on a channel (R30)."""
-        with self._changed:
-            for topic_id in payloads:
-                if topic_id in self._heard:
-                    self._heard[topic_id] += 1
-            self._changed.notify_all()
+    @property
+    def listening(self) -> bool:
+        """Whether hints are heard now."""
+        return self._listener.listening
 
     def close(self) -> None:
         """End the listening thread; readers that go on ask every now and then."""
         with self._changed:
             self._closed = True
+        self._listener.stop(_STOP_S)
+
+    def _start(self) -> None:
+        if not (self._started or self._closed):
+            self._started = True
+            self._listener.on(_CHANNEL, self._hear)
+            self._listener.start()
+
+    def _hear(self, payload: str) -> None:
+        """Count what somebody waits for; anybody can send anything on a channel (R30)."""
+        with self._changed:
+            for topic_id in [payload] if payload else list(self._heard):
+                if topic_id in self._heard:
+                    self._heard[topic_id] += 1
             self._changed.notify_all()
-            bell, self._bell = self._bell, None
-        if self._thread is not None and bell is not None:
-            bell[0].send(b"x")
-            self._thread.join()
-            bell[0].close()
-            bell[1].close()
-        self._session.close()

@@ -1,4 +1,4 @@
-"""The `Journal` on PostgreSQL: appends go to one thread, reads to a session a reader."""
+"""The `Journal` on PostgreSQL: appends go to one thread, readers take turns with sessions."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import Future
@@ -9,7 +9,7 @@ from psycopg import Connection
 from packhorse.messaging.api import (
     Appended,
     Bounds,
-    Edge,
+    LogEnd,
     Outgoing,
     Position,
     Record,
@@ -18,26 +18,24 @@ from packhorse.messaging.api import (
 from packhorse.messaging.faults import topic_faults
 from packhorse.messaging.partitioning import partition_for
 from packhorse.messaging.sql import catalogue, retention
-from packhorse.messaging.sql.appender import Appender
-from packhorse.messaging.sql.catalogue import Partition, Topic
+from packhorse.messaging.sql.appender import SqlAppender
+from packhorse.messaging.sql.catalogue import SqlPartition, SqlTopic
 from packhorse.messaging.sql.group import APPENDER_TIMEOUTS, GroupWriter
-from packhorse.messaging.sql.hints import Hints
+from packhorse.messaging.sql.hints import JournalListener
 from packhorse.messaging.sql.reader import SqlReader
 from packhorse.messaging.sql.records import offset_at, offset_of, read_at
 from packhorse.messaging.sql.segments import DEFAULT_LIMITS, SegmentLimits
-from packhorse.messaging.sql.session import Session
+from packhorse.messaging.sql.session import Sessions, SharedSession
 
 
 class SqlJournal:
     """A `Journal` in one database; connects when first used."""
 
     def __init__(self, url: str, client_name: str, limits: SegmentLimits = DEFAULT_LIMITS) -> None:
-        self._url, self._name = url, client_name
-        self._lookups = Session(url, client_name)
-        self._upkeep = Session(url, client_name)
-        self._hints = Hints(url, client_name)
-        writer = GroupWriter(Session(url, client_name, APPENDER_TIMEOUTS), limits)
-        self._appender = Appender(writer)
+        self._sessions = Sessions(url, client_name)
+        self._hints = JournalListener(url, client_name)
+        writer = GroupWriter(SharedSession(url, client_name, APPENDER_TIMEOUTS), limits)
+        self._appender = SqlAppender(writer)
 
     def append(self, topic: str, record: Outgoing) -> Future[Appended]:
         """Queue the record for the next group."""
@@ -52,7 +50,7 @@ class SqlJournal:
         values: bool = True,
     ) -> SqlReader:
         """Open a reader of this very topic: it ends with `TopicMissing` when that is removed."""
-        with self._lookups.use() as connection:
+        with self._sessions.use() as connection:
             found = catalogue.find_topic(connection, topic)
             if partition is None:
                 states = catalogue.find_partitions(connection, found)
@@ -62,8 +60,7 @@ class SqlJournal:
                 number: offset_of(connection, _start_of(start, number), state)
                 for number, state in states.items()
             }
-        session = Session(self._url, self._name)
-        return SqlReader(session, self._hints, found, positions, values)
+        return SqlReader(self._sessions, self._hints, found, positions, values)
 
     def read_at(self, topic: str, offset: int, partition: int = 0) -> Record | None:
         """Return the record at `offset`, or None."""
@@ -72,8 +69,8 @@ class SqlJournal:
 
     def bounds(self, topic: str, partition: int = 0, *, after_appends: bool = False) -> Bounds:
         """Return the partition's bounds; `after_appends` waits for a commit that goes on."""
-        if after_appends:  # lookups must not wait for a commit that goes on
-            with self._upkeep.use() as connection:
+        if after_appends:
+            with self._sessions.use() as connection:
                 found = catalogue.find_topic(connection, topic)
                 return catalogue.bounds_behind_commits(connection, found, partition)
         with self._looking_at(topic, partition) as (_, _, state):
@@ -86,13 +83,13 @@ class SqlJournal:
 
     def truncate(self, topic: str, before: int, partition: int = 0) -> None:
         """Forget every record below `before`; space comes back a whole segment at a time."""
-        with self._upkeep.use() as connection:
+        with self._sessions.use() as connection:
             found = catalogue.find_topic(connection, topic)
             retention.truncate(connection, found, partition, before)
 
     def partitions(self, topic: str) -> int:
         """Return how many partitions the topic has."""
-        with self._lookups.use() as connection:
+        with self._sessions.use() as connection:
             return catalogue.find_topic(connection, topic).spec.partitions
 
     def partition_of(self, topic: str, key: str) -> int:
@@ -101,39 +98,40 @@ class SqlJournal:
 
     def identity(self, topic: str) -> str:
         """Return the journal's id and the topic's creation id."""
-        with self._lookups.use() as connection:
+        with self._sessions.use() as connection:
             return catalogue.find_topic(connection, topic).identity
 
     def create_topics(self, topics: Sequence[TopicSpec]) -> None:
         """Create the topics that do not exist, all or none."""
-        with self._upkeep.use() as connection:
+        with self._sessions.use() as connection:
             catalogue.create_topics(connection, topics)
 
     def check_topics(self, topics: Sequence[TopicSpec]) -> list[str]:
         """Return one sentence for each fault, those of the server included."""
-        with self._lookups.use() as connection:
+        with self._sessions.use() as connection:
             found = catalogue.find_topics(connection, [spec.name for spec in topics])
             faults = catalogue.server_faults(connection)
         return faults + topic_faults(topics, {name: found[name].spec for name in found})
 
     def enforce_retention(self) -> None:
         """Remove what is older than each topic's retention, by the database's clock."""
-        with self._upkeep.use() as connection:
+        with self._sessions.use() as connection:
             retention.enforce_retention(connection)
 
     def close(self, timeout: float = 10.0) -> None:
-        """Append what waits, then close every connection; readers close their own."""
+        """Append what waits, then close every connection."""
         self._appender.close(timeout)
         self._hints.close()
-        self._lookups.close()
-        self._upkeep.close()
+        self._sessions.close()
 
     @contextmanager
-    def _looking_at(self, topic: str, number: int) -> Iterator[tuple[Connection, Topic, Partition]]:
-        with self._lookups.use() as connection:
+    def _looking_at(
+        self, topic: str, number: int
+    ) -> Iterator[tuple[Connection, SqlTopic, SqlPartition]]:
+        with self._sessions.use() as connection:
             found = catalogue.find_topic(connection, topic)
             yield connection, found, catalogue.find_partition(connection, found, number)
 
 
 def _start_of(start: Position | Mapping[int, Position], number: int) -> Position:
-    return start.get(number, Edge.OLDEST) if isinstance(start, Mapping) else start
+    return start.get(number, LogEnd.OLDEST) if isinstance(start, Mapping) else start

@@ -8,24 +8,31 @@ from typing import Self
 from psycopg import Connection
 
 from packhorse.messaging.api import JournalUnavailable, OffsetOutOfRange, Position, Record
-from packhorse.messaging.sql.catalogue import Partition, Topic, find_partition, find_partitions
-from packhorse.messaging.sql.hints import Hints
+from packhorse.messaging.sql.catalogue import (
+    SqlPartition,
+    SqlTopic,
+    find_partition,
+    find_partitions,
+)
+from packhorse.messaging.sql.hints import LOOK_S, JournalListener
 from packhorse.messaging.sql.records import Budget, PartitionRecords, offset_of
-from packhorse.messaging.sql.session import Session
+from packhorse.messaging.sql.session import Sessions
 
 
 class SqlReader:
-    """A `Reader` on a session of its own."""
+    """A `Reader` that asks the database when there is news, and else every few seconds."""
 
     def __init__(
         self,
-        session: Session,
-        hints: Hints,
-        topic: Topic,
+        sessions: Sessions,
+        hints: JournalListener,
+        topic: SqlTopic,
         positions: Mapping[int, int],
         values: bool,
     ) -> None:
-        self._session, self._hints, self._topic = session, hints, topic
+        self._sessions, self._hints, self._topic = sessions, hints, topic
+        self._quiet: tuple[int, float] | None = None
+        """The ticket with which nothing was found, and until when that is believed."""
         self._positions = dict(positions)
         self._records = {number: PartitionRecords(topic, number, values) for number in positions}
 
@@ -39,19 +46,32 @@ class SqlReader:
         deadline = time.monotonic() + timeout
         while True:
             ticket = self._hints.ticket(self._topic.id)
-            records = self._read(Budget(max_records, max_bytes), deadline)
+            records: list[Record] = []
+            if timeout <= 0 or not self._is_quiet(ticket):
+                records = self._read(Budget(max_records, max_bytes), deadline)
+                self._quiet = None if records else (ticket, time.monotonic() + LOOK_S)
             left = deadline - time.monotonic()
             if records or left <= 0:
                 return records
-            self._hints.wait(self._topic.id, ticket, left)
+            self._hints.wait(self._topic.id, ticket, min(left, LOOK_S))
+
+    def _is_quiet(self, ticket: int) -> bool:
+        """Tell whether a look now would find no more than the last one, as far as hints say."""
+        known, until = self._quiet or (ticket, 0.0)
+        return known == ticket and time.monotonic() < until and self._hints.listening
 
     def _read(self, budget: Budget, deadline: float) -> list[Record]:
+        pause_s = 0.0
         try:
-            with self._session.use() as connection:
-                return self._take(connection, budget)
+            with self._sessions.lend() as session:
+                try:
+                    with session.use() as connection:
+                        return self._take(connection, budget)
+                finally:
+                    pause_s = session.pause_s
         except JournalUnavailable:
             # Who polls in a loop must not hammer a database that is away.
-            time.sleep(max(0.0, min(self._session.pause_s, deadline - time.monotonic())))
+            time.sleep(max(0.0, min(pause_s, deadline - time.monotonic())))
             raise
 
     def _take(self, connection: Connection, budget: Budget) -> list[Record]:
@@ -69,7 +89,7 @@ class SqlReader:
                 self._refuse(connection, number, position)
         return records
 
-    def _check(self, partitions: dict[int, Partition]) -> None:
+    def _check(self, partitions: dict[int, SqlPartition]) -> None:
         for number, position in self._positions.items():
             bounds = partitions[number].bounds
             if not bounds.oldest <= position <= bounds.next:
@@ -82,7 +102,8 @@ class SqlReader:
 
     def seek(self, position: Position, partition: int = 0) -> None:
         """Continue at `position`; an offset that is out of range is told at the next poll."""
-        with self._session.use() as connection:
+        self._quiet = None
+        with self._sessions.use() as connection:
             state = find_partition(connection, self._topic, partition)
             self._positions[partition] = offset_of(connection, position, state)
 
@@ -91,8 +112,7 @@ class SqlReader:
         return self._positions[partition]
 
     def close(self) -> None:
-        """Close the connection."""
-        self._session.close()
+        """Do nothing: the connection is the journal's."""
 
     def __enter__(self) -> Self:
         return self

@@ -5,10 +5,10 @@ from dataclasses import dataclass
 from psycopg import Connection, errors, sql
 from psycopg.rows import TupleRow
 
-from packhorse.messaging.api import Edge, Position, Record, Since
-from packhorse.messaging.sql.catalogue import Partition, Topic
+from packhorse.messaging.api import LogEnd, Position, Record, Since, damaged
+from packhorse.messaging.sql.catalogue import SqlPartition, SqlTopic
 from packhorse.messaging.sql.headers import unpack_headers
-from packhorse.messaging.sql.segments import Segment, find_segment
+from packhorse.messaging.sql.segments import SqlSegment, find_segment
 
 
 @dataclass(slots=True)
@@ -29,12 +29,12 @@ class Budget:
 class PartitionRecords:
     """The records of one partition, read forwards; remembers the segment that it is in."""
 
-    def __init__(self, topic: Topic, number: int, values: bool) -> None:
+    def __init__(self, topic: SqlTopic, number: int, values: bool) -> None:
         self._topic, self._number, self._values = topic, number, values
-        self._segment: Segment | None = None
+        self._segment: SqlSegment | None = None
 
     def read(
-        self, connection: Connection, position: int, partition: Partition, budget: Budget
+        self, connection: Connection, position: int, partition: SqlPartition, budget: Budget
     ) -> list[Record]:
         """Return the records from `position` on, without a hole; none if that one is gone."""
         records: list[Record] = []
@@ -48,17 +48,17 @@ class PartitionRecords:
         return records
 
     def _segment_of(
-        self, connection: Connection, position: int, partition: Partition
-    ) -> Segment | None:
+        self, connection: Connection, position: int, partition: SqlPartition
+    ) -> SqlSegment | None:
         if partition.open_start is not None and position >= partition.open_start:
-            return Segment(partition.id, partition.open_start)
+            return SqlSegment(partition.id, partition.open_start)
         known = self._segment
         if known is None or not known.start <= position < (known.end or 0):
             self._segment = find_segment(connection, partition.id, position)
         return self._segment
 
     def _fetch(
-        self, connection: Connection, segment: Segment, position: int, budget: Budget
+        self, connection: Connection, segment: SqlSegment, position: int, budget: Budget
     ) -> list[Record]:
         query = sql.SQL(_WITH_BODIES if self._values else _WITHOUT_BODIES).format(segment.table)
         wanted = (position, budget.records, budget.bytes, position if budget.untouched else None)
@@ -66,6 +66,9 @@ class PartitionRecords:
             rows = connection.cursor(binary=True).execute(query, wanted).fetchall()
         except errors.UndefinedTable:  # dropped since the segment was looked up
             return []
+        except _DAMAGE as error:
+            budget.spend(budget.records, 0)  # one by one, until the damage is passed
+            return [self._one(connection, segment, position, error)]
         records = []
         for expected, row in enumerate(rows, position):
             if row[0] != expected:
@@ -73,6 +76,24 @@ class PartitionRecords:
             records.append(_record(self._topic.name, self._number, row))
         budget.spend(len(records), sum(row[5] for row in rows[: len(records)]))
         return records
+
+    def _one(
+        self, connection: Connection, segment: SqlSegment, position: int, damage: Exception
+    ) -> Record:
+        """Return the record at `position`, or what says that it can't be read."""
+        body = "body" if self._values else "''::bytea"
+        query = sql.SQL(_ONE.format(body=body)).format(segment.table)
+        try:
+            row = connection.cursor(binary=True).execute(query, (position,)).fetchone()
+        except _DAMAGE as error:
+            row, damage = None, error
+        if row is not None:
+            return _record(self._topic.name, self._number, row)
+        return damaged(self._topic.name, self._number, position, str(damage))
+
+
+_DAMAGE = (errors.DataCorrupted, errors.IndexCorrupted)
+"""What Postgres says of pages and values that fail their checks."""
 
 
 # Sizes come first, so that no body is fetched only to be left out; the server knows the size of
@@ -84,12 +105,13 @@ _NEXT = """
         ) AS sized
     ) AS summed WHERE total <= %s OR "offset" = %s ORDER BY "offset"
 """
+_ONE = 'SELECT "offset", time_ms, key, headers, {body}, 0 FROM {{}} WHERE "offset" = %s'
 _WITH_BODIES = _NEXT.format(body="body", size="octet_length(headers) + octet_length(body)")
 _WITHOUT_BODIES = _NEXT.format(body="''::bytea", size="octet_length(headers)")
 
 
 def read_at(
-    connection: Connection, topic: Topic, number: int, partition: Partition, offset: int
+    connection: Connection, topic: SqlTopic, number: int, partition: SqlPartition, offset: int
 ) -> Record | None:
     """Return the record at `offset` with its value, or None."""
     if not partition.bounds.oldest <= offset < partition.bounds.next:
@@ -100,19 +122,19 @@ def read_at(
     return found[0] if found else None
 
 
-def offset_of(connection: Connection, position: Position, partition: Partition) -> int:
+def offset_of(connection: Connection, position: Position, partition: SqlPartition) -> int:
     """Return the offset that a position stands for now."""
     match position:
-        case Edge.OLDEST:
+        case LogEnd.OLDEST:
             return partition.bounds.oldest
-        case Edge.NEXT:
+        case LogEnd.NEXT:
             return partition.bounds.next
         case Since(time_ms):
             return offset_at(connection, partition, time_ms)
     return position
 
 
-def offset_at(connection: Connection, partition: Partition, time_ms: int) -> int:
+def offset_at(connection: Connection, partition: SqlPartition, time_ms: int) -> int:
     """Return the first offset that is not older than `time_ms`, else the next one.
 
     Times do not fall from one record to the next, so the first record of a segment tells which
@@ -141,5 +163,9 @@ def offset_at(connection: Connection, partition: Partition, time_ms: int) -> int
 
 def _record(topic: str, number: int, row: TupleRow) -> Record:
     offset, time_ms, key, headers, body, _ = row
-    name = None if key is None else str(key, "utf-8")
-    return Record(topic, number, offset, time_ms, name, unpack_headers(headers), body)
+    try:
+        name = None if key is None else str(key, "utf-8")
+        found = unpack_headers(headers)
+    except (ValueError, TypeError, AttributeError) as error:  # a value that nobody has packed
+        return damaged(topic, number, offset, f"key or headers are none ({error})")
+    return Record(topic, number, offset, time_ms, name, found, body)

@@ -1,18 +1,18 @@
 """Removing the old: `oldest` moves up at once, the segments below it are dropped afterwards.
 
 Two transactions on purpose: a drop may have to wait for a long query, and an append must not wait
-with it. Every step can be repeated, by anybody, at any time (J9).
+with it. Every step can be repeated, by anybody, at any time.
 """
 
 from psycopg import Connection
 
 from packhorse.messaging.api import OffsetOutOfRange
-from packhorse.messaging.sql.catalogue import Topic, find_partition, find_partitions, find_topics
+from packhorse.messaging.sql.catalogue import SqlTopic, find_partition, find_partitions, find_topics
 from packhorse.messaging.sql.records import offset_at
 from packhorse.messaging.sql.segments import drop_forgotten
 
 
-def truncate(connection: Connection, topic: Topic, number: int, before: int) -> None:
+def truncate(connection: Connection, topic: SqlTopic, number: int, before: int) -> None:
     """Forget every record below `before`. Raises `OffsetOutOfRange` beyond the end."""
     partition = find_partition(connection, topic, number)
     if before > partition.bounds.next:

@@ -32,7 +32,7 @@ DEFAULT_LIMITS = SegmentLimits()
 
 
 @dataclass(frozen=True, slots=True)
-class Segment:
+class SqlSegment:
     """One table of records: offsets from `start` up to, not including, `end`, if that is known."""
 
     partition_id: int
@@ -45,24 +45,19 @@ class Segment:
         return sql.Identifier("journal", f"records_{self.partition_id}_{self.start}")
 
 
-def create_segment(
-    connection: psycopg.Connection, segment: Segment, first_ms: int, size: int
-) -> None:
-    """Make a new open segment for `size` bytes; the caller's transaction holds the counter row."""
+def create_segment(connection: psycopg.Connection, segment: SqlSegment, size: int) -> None:
+    """Make a new open segment for `size` bytes; the caller's transaction has moved the counter.
+
+    The table belongs to the owner of the journal's tables, whoever appends.
+    """
     connection.execute(
-        "UPDATE journal.partition SET segment_start = %s, segment_bytes = %s WHERE id = %s",
-        (segment.start, size, segment.partition_id),
-    )
-    connection.execute(
-        "INSERT INTO journal.segment (partition_id, first_offset, first_ms) VALUES (%s, %s, %s)",
-        (segment.partition_id, segment.start, first_ms),
-    )
-    connection.execute(
-        sql.SQL("CREATE TABLE {} (LIKE journal.record INCLUDING ALL)").format(segment.table)
+        "SELECT journal.begin_segment(%s, %s, %s)", (segment.partition_id, segment.start, size)
     )
 
 
-def find_segment(connection: psycopg.Connection, partition_id: int, offset: int) -> Segment | None:
+def find_segment(
+    connection: psycopg.Connection, partition_id: int, offset: int
+) -> SqlSegment | None:
     """Return the segment that `offset` belongs to; None when it was dropped."""
     row = connection.execute(
         "SELECT first_offset, (SELECT min(n.first_offset) FROM journal.segment n"
@@ -71,7 +66,7 @@ def find_segment(connection: psycopg.Connection, partition_id: int, offset: int)
         " ORDER BY first_offset DESC LIMIT 1",
         (partition_id, offset),
     ).fetchone()
-    return None if row is None else Segment(partition_id, *row)
+    return None if row is None else SqlSegment(partition_id, *row)
 
 
 def drop_forgotten(connection: psycopg.Connection, partition_id: int) -> None:
@@ -82,7 +77,7 @@ def drop_forgotten(connection: psycopg.Connection, partition_id: int) -> None:
         (partition_id,),
     )
     for (start,) in connection.execute(_FORGOTTEN, (partition_id,)).fetchall():
-        _drop(connection, Segment(partition_id, start))
+        _drop(connection, SqlSegment(partition_id, start))
 
 
 _FORGOTTEN = """
@@ -96,8 +91,8 @@ _FORGOTTEN = """
 """
 
 
-def _drop(connection: psycopg.Connection, segment: Segment) -> None:
-    """Drop one segment, unless somebody else does (J9) or a long query still reads it."""
+def _drop(connection: psycopg.Connection, segment: SqlSegment) -> None:
+    """Drop one segment, unless somebody else does or a long query still reads it."""
     try:
         with connection.transaction():
             connection.execute("SELECT set_config('lock_timeout', %s, true)", (_DROP_PATIENCE,))

@@ -3,6 +3,8 @@
 import random
 import select
 import threading
+import time
+from collections import deque
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 
@@ -10,12 +12,19 @@ import psycopg
 
 from packhorse.db.connect import connect
 from packhorse.db.engine import DEFAULT_TIMEOUTS, Timeouts
+from packhorse.db.prepare import require_sessions
 from packhorse.messaging.api import JournalUnavailable
 
 _LONGEST_PAUSE_S = 5.0
+_MOST, _IDLE_S = 16, 10.0
+_NO_SCHEMA = (
+    psycopg.errors.UndefinedTable,
+    psycopg.errors.InvalidSchemaName,
+    psycopg.errors.UndefinedFunction,
+)
 
 
-class Session:
+class SharedSession:
     """A connection in autocommit mode that several threads may take turns with."""
 
     def __init__(self, url: str, name: str, timeouts: Timeouts = DEFAULT_TIMEOUTS) -> None:
@@ -32,13 +41,26 @@ class Session:
 
     @contextmanager
     def use(self) -> Iterator[psycopg.Connection]:
-        """Lend the connection. Raises `JournalUnavailable` for whatever the database says.
+        """Lend the connection. After an error no transaction is left open.
 
-        After an error no transaction is left open.
+        Raises `JournalUnavailable` for whatever the database says, and `DatabaseUnusable` behind
+        a pooler that shares sessions.
         """
         with self._lock:
             try:
                 yield self.connection()
+            except _NO_SCHEMA as error:
+                self.reset()
+                raise JournalUnavailable(
+                    "the journal's database has no tables of packhorse, or not yet those of this "
+                    "release; `packhorse topics create --journal URL` makes them"
+                ) from error
+            except psycopg.errors.InsufficientPrivilege as error:
+                self.reset()
+                raise JournalUnavailable(
+                    f"the journal's database refuses this login: {error}; `packhorse topics grant` "
+                    "allows what a publisher or subscriber needs, its owner's login the rest"
+                ) from error
             except psycopg.Error as error:
                 self.reset()
                 raise JournalUnavailable(f"the journal's database says: {error}") from error
@@ -52,11 +74,18 @@ class Session:
             self.drop()
         if self._connection is None:
             self._failures += 1  # until proven otherwise
-            self._connection = connect(
-                self._url, self._name, timeouts=self._timeouts, autocommit=True
-            )
+            self._connection = self._connected()
         self._failures = 0
         return self._connection
+
+    def _connected(self) -> psycopg.Connection:
+        connection = connect(self._url, self._name, timeouts=self._timeouts, autocommit=True)
+        try:
+            require_sessions(connection, self._url)
+        except BaseException:
+            connection.close()
+            raise
+        return connection
 
     def reset(self) -> None:
         """Leave no transaction open: roll back, or drop a connection that can't."""
@@ -79,6 +108,58 @@ class Session:
         """Close the connection once nobody uses it."""
         with self._lock:
             self.drop()
+
+
+class Sessions:
+    """Lends sessions to those who look into a journal, as many as look at the same time.
+
+    So many readers that mostly wait need one connection. Nobody is lent more than one at a time.
+    """
+
+    def __init__(self, url: str, name: str, *, most: int = _MOST, idle_s: float = _IDLE_S) -> None:
+        self._url, self._name, self._idle_s = url, name, idle_s
+        self._places, self._lock = threading.BoundedSemaphore(most), threading.Lock()
+        self._free: deque[tuple[SharedSession, float]] = deque()
+        """The last one was used last, and is lent next."""
+        self._closed = False
+
+    @contextmanager
+    def lend(self) -> Iterator[SharedSession]:
+        """Lend a session; waits for one when all are in use."""
+        with self._places:
+            with self._lock:
+                session = (
+                    self._free.pop()[0] if self._free else SharedSession(self._url, self._name)
+                )
+            try:
+                yield session
+            finally:
+                self._take_back(session)
+
+    @contextmanager
+    def use(self) -> Iterator[psycopg.Connection]:
+        """Lend a connection, as `SharedSession.use` does."""
+        with self.lend() as session, session.use() as connection:
+            yield connection
+
+    def close(self) -> None:
+        """Close what is not in use now, and everything else when it is given back."""
+        with self._lock:
+            self._closed = True
+            idle = [session for session, _ in self._free]
+            self._free.clear()
+        for session in idle:
+            session.close()
+
+    def _take_back(self, session: SharedSession) -> None:
+        now = time.monotonic()
+        idle = []
+        with self._lock:
+            self._free.append((session, now))
+            while self._free and (self._closed or now - self._free[0][1] > self._idle_s):
+                idle.append(self._free.popleft()[0])
+        for one in idle:
+            one.close()
 
 
 def _is_alive(connection: psycopg.Connection) -> bool:

@@ -11,17 +11,23 @@ from urllib.parse import parse_qs, quote, urlsplit
 from fastapi import APIRouter, Depends, Query, Request, Response
 from starlette.responses import RedirectResponse
 
-from packhorse.runtime.auth import Authenticator, Principal, Scope
+from packhorse.runtime.auth import Authenticator, Principal, TokenScope, now_known
 from packhorse.runtime.pages.rendering import PREFIX, Pages, tagged
 from packhorse.runtime.problems import Problem
+from packhorse.runtime.request_body import allow_body
 from packhorse.runtime.validation import StrictRoute, refuse_unknown_query
 
 COOKIE = "packhorse_page"
-SCOPE = Scope.QUEUES_READ
+SCOPE = TokenScope.QUEUES_READ
 _LONGEST_COOKIE = 3800
 _LONGEST_PATH = 2000
 _MOST_FIELDS = 20
+_LONGEST_FORM = 64 * 1024
+"""Bytes; whoever signs in is not known yet, and what is encoded costs time."""
 _FORM = "application/x-www-form-urlencoded"
+
+
+_bounded = allow_body(_LONGEST_FORM)
 
 
 async def visitor(request: Request) -> Principal:
@@ -29,13 +35,14 @@ async def visitor(request: Request) -> Principal:
     return await allowed(request, SCOPE)
 
 
-async def allowed(request: Request, scope: Scope) -> Principal:
+async def allowed(request: Request, scope: TokenScope) -> Principal:
     """Return who asks for a page, or sends a form of one. Raises `Problem` 401, 403, 422.
 
     What acts has to depend on `posted` too: a cookie alone does not say which site has asked.
     """
     authenticator: Authenticator = request.app.state.authenticator
     found = await authenticator.principal(_token(request))
+    now_known(request, found)
     if not found.may(scope):
         raise Problem(403, detail=f"this needs a token with the scope {scope}")
     refuse_unknown_query(request)
@@ -59,6 +66,7 @@ async def posted(request: Request) -> dict[str, str]:
         raise Problem(403, detail="this form must be sent from a page of this service")
     if request.headers.get("content-type", "").partition(";")[0].strip().lower() != _FORM:
         raise Problem(415, detail=f"send the form as {_FORM}")
+    await _bounded(request)
     try:
         fields = parse_qs((await request.body()).decode(), max_num_fields=_MOST_FIELDS)
     except ValueError:
@@ -104,7 +112,7 @@ def session_router(pages: Pages) -> APIRouter:
 
 async def _signed_in(request: Request, form: dict[str, str], pages: Pages) -> Response:
     token, wanted = form.get("token", "").strip(), _inside(form.get("next", ""), pages.home)
-    wrong = await _wrong(request.app.state.authenticator, token)
+    wrong = await _wrong(request, token)
     if wrong:
         return pages.page("sign_in.html", 401, next=wanted, wrong=wrong)
     answer = RedirectResponse(wanted, 303)
@@ -119,14 +127,16 @@ async def _signed_in(request: Request, form: dict[str, str], pages: Pages) -> Re
     return answer
 
 
-async def _wrong(authenticator: Authenticator, token: str) -> str:
+async def _wrong(request: Request, token: str) -> str:
     """Return why a token does not open the pages; empty when it does."""
+    authenticator: Authenticator = request.app.state.authenticator
     try:
         found = await authenticator.principal(token)
     except Problem as problem:
         if problem.status_code != 401:
             raise
         return "No such token, or it has expired."
+    now_known(request, found)
     if not found.may(SCOPE):
         return f"This token does not have the scope {SCOPE}."
     if len(token.encode()) * 4 / 3 > _LONGEST_COOKIE:

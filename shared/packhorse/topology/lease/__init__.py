@@ -1,1 +1,1 @@
-"""Membership by leases in the cluster's Postgres: the default store (discovery-lite, seed 002)."""
+"""Membership by leases in the cluster's Postgres: the default store (discovery-lite)."""

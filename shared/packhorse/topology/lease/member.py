@@ -11,7 +11,7 @@ from packhorse.topology.lease.observing import cluster_document, observe, own_en
 from packhorse.topology.lease.store import (
     ClusterState,
     Incarnation,
-    Joining,
+    JoinOutcome,
     LeaseStore,
     Pulse,
     Renewal,
@@ -106,7 +106,7 @@ class LeaseMember:
         try:
             self._store.leave(self._who)
         except StoreUnavailable as error:
-            logger.warning("the cluster isn't told of the leaving", extra={"error": str(error)})
+            logger.warning("the cluster isn't told of the leaving: %s", error)
         self._store.close()
 
     def cluster_document(self) -> dict[str, Any] | None:
@@ -136,13 +136,13 @@ class LeaseMember:
         self._acknowledged = self._announced = 0
         self._stored = None
         outcome = self._store.join(Renewal(self._who, self._lease_s, 0, dict(properties)))
-        if outcome is Joining.TAKEN:
+        if outcome is JoinOutcome.TAKEN:
             self._wait_for_the_other(self._clock.monotonic())
         else:
             self._taken_since = None
-        if outcome is Joining.JOINED:
+        if outcome is JoinOutcome.JOINED:
             self._stored = dict(properties)
-        return outcome is Joining.JOINED
+        return outcome is JoinOutcome.JOINED
 
     def _wait_for_the_other(self, now: float) -> None:
         """Raise once the lease of a process that has ended must have run out."""
@@ -174,5 +174,5 @@ class LeaseMember:
         try:
             self._store.retire(self._who)
         except StoreUnavailable as error:  # the own lease is renewed, and another may succeed
-            logger.warning("others can't be retired now", extra={"error": str(error)})
+            logger.warning("others can't be retired now: %s", error)
         return self._look()

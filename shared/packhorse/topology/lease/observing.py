@@ -2,14 +2,14 @@
 
 from typing import Any
 
-from packhorse.topology.lease.store import ClusterState, Entry, Incarnation, State
+from packhorse.topology.lease.store import ClusterState, Incarnation, InstanceEntry, InstanceState
 from packhorse.topology.membership import Observation
 from packhorse.topology.view import ClusterView, InstanceDescription
 
 
-def own_entry(state: ClusterState, who: Incarnation) -> Entry | None:
+def own_entry(state: ClusterState, who: Incarnation) -> InstanceEntry | None:
     """Return the entry of this incarnation if it is active."""
-    found = (entry for entry in _in_state(state, State.ACTIVE) if entry.who == who)
+    found = (entry for entry in _in_state(state, InstanceState.ACTIVE) if entry.who == who)
     return next(found, None)
 
 
@@ -17,7 +17,7 @@ def observe(
     state: ClusterState, acknowledged_by_all: bool, who: Incarnation, valid_until: float
 ) -> Observation:
     """Return what an active instance sees: the first to have joined leads."""
-    active = _in_state(state, State.ACTIVE)
+    active = _in_state(state, InstanceState.ACTIVE)
     instances = tuple(
         InstanceDescription(
             entry.who.instance_id,
@@ -35,26 +35,26 @@ def observe(
 
 def is_final(state: ClusterState) -> bool:
     """Tell whether what leaving instances left behind is dealt with."""
-    return not _in_state(state, State.DEACTIVATING)
+    return not _in_state(state, InstanceState.DEACTIVATING)
 
 
 def cluster_document(state: ClusterState, who: Incarnation) -> dict[str, Any]:
-    """Return the discovery-lite document (seed 002); `me` is None while it takes no part."""
+    """Return the discovery-lite document; `me` is None while it takes no part."""
     own = own_entry(state, who)
     return {
         "seq": state.seq,
         "final": is_final(state),
         "id": state.cluster_id,
         "me": None if own is None else own.number,
-        "active": _numbers(state, State.ACTIVE),
-        "deactivating": _numbers(state, State.DEACTIVATING),
+        "active": _numbers(state, InstanceState.ACTIVE),
+        "deactivating": _numbers(state, InstanceState.DEACTIVATING),
         "inactive": list(state.inactive),
     }
 
 
-def _in_state(state: ClusterState, wanted: State) -> list[Entry]:
+def _in_state(state: ClusterState, wanted: InstanceState) -> list[InstanceEntry]:
     return [entry for entry in state.entries if entry.state is wanted]
 
 
-def _numbers(state: ClusterState, wanted: State) -> list[int]:
+def _numbers(state: ClusterState, wanted: InstanceState) -> list[int]:
     return sorted(entry.number for entry in _in_state(state, wanted))

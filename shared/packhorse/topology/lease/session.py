@@ -10,7 +10,7 @@ from psycopg import Connection, sql
 from psycopg.pq import TransactionStatus
 
 from packhorse.db.bell import Bell
-from packhorse.db.engine import Timeouts, conninfo, session_settings
+from packhorse.db.engine import Timeouts, connection_arguments, conninfo
 from packhorse.db.metadata import BOOKKEEPER
 from packhorse.topology.membership import StoreUnavailable
 from packhorse.topology.patience import PatientConnection
@@ -18,7 +18,7 @@ from packhorse.topology.patience import PatientConnection
 CHANNEL = "packhorse_topology"
 
 
-class Session:
+class LeaseSession:
     """A connection as the bookkeeper, made when needed; used by one thread, woken by any.
 
     A commit is not waited for until it is on disk, unless its transaction says so.
@@ -27,13 +27,12 @@ class Session:
     def __init__(self, url: str, name: str, patience_s: float) -> None:
         milliseconds = int(patience_s * 1000)
         limits = Timeouts(milliseconds * 3 // 4, milliseconds // 2, milliseconds)
-        self._settings: Any = session_settings(name, limits) | {
+        self._settings: Any = connection_arguments(name) | {
             "connect_timeout": str(max(2, int(patience_s))),
             "tcp_user_timeout": str(milliseconds),
+            "session": limits.settings
+            | {"synchronous_commit": "off", "plan_cache_mode": "force_generic_plan"},
         }
-        self._settings["options"] += (
-            " -c synchronous_commit=off -c plan_cache_mode=force_generic_plan"
-        )
         self._url, self._patience_s = conninfo(url), patience_s
         self.together_s = 0.0
         """Hints that follow one within this time are answered with it."""
@@ -105,7 +104,7 @@ class Session:
         if self._connection is None:
             return False
         try:
-            own = self._connection.info.backend_pid
+            own = self._connection.server_pid
             heard = [hint for hint in self._connection.notifies(timeout=0) if hint.pid != own]
         except psycopg.Error:
             self._disconnect()

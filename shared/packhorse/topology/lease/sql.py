@@ -8,15 +8,15 @@ from typing import Any
 from psycopg import Connection
 
 from packhorse.topology.lease import transitions
-from packhorse.topology.lease.session import CHANNEL, Session
+from packhorse.topology.lease.session import CHANNEL, LeaseSession
 from packhorse.topology.lease.store import (
     ClusterState,
-    Entry,
     Incarnation,
-    Joining,
+    InstanceEntry,
+    InstanceState,
+    JoinOutcome,
     Pulse,
     Renewal,
-    State,
 )
 from packhorse.topology.lease.transitions import BACKLOG, Backlog
 
@@ -79,7 +79,7 @@ class SqlLeaseStore:
         patience_s: float = 4.0,
         backlog: Sequence[Backlog] = BACKLOG,
     ) -> None:
-        self._session = Session(url, name, patience_s)
+        self._session = LeaseSession(url, name, patience_s)
         self._backlog = backlog
 
     def renew(self, renewal: Renewal) -> Pulse | None:
@@ -95,11 +95,11 @@ class SqlLeaseStore:
                 connection.execute(_WAKE, (CHANNEL,))
         return pulse
 
-    def join(self, renewal: Renewal) -> Joining:
+    def join(self, renewal: Renewal) -> JoinOutcome:
         """See `LeaseStore.join`."""
         with self._transaction() as connection:
             if self._renew(connection, renewal) is not None:
-                return Joining.JOINED
+                return JoinOutcome.JOINED
             transitions.found_cluster(connection)
             refused = self._make_room(connection, renewal.who)
             if refused is not None:
@@ -108,7 +108,7 @@ class SqlLeaseStore:
                 transitions.forget(connection)
                 transitions.next_seq(connection)
                 transitions.enter(connection, renewal, _written(renewal.properties or {}))
-            return Joining.JOINED
+            return JoinOutcome.JOINED
 
     def look(self) -> ClusterState | None:
         """See `LeaseStore.look`."""
@@ -173,21 +173,21 @@ class SqlLeaseStore:
         session = self._session.number
         return Pulse(seq, editions, now_s, acknowledged_by_all, overdue, session)
 
-    def _make_room(self, connection: Connection, who: Incarnation) -> Joining | None:
+    def _make_room(self, connection: Connection, who: Incarnation) -> JoinOutcome | None:
         """Retire an earlier incarnation that has ended; return why `who` can't join."""
         row = connection.execute(_FORMER, (who.instance_id,)).fetchone()
-        if row is None or row[1] == State.INACTIVE.value:
+        if row is None or row[1] == InstanceState.INACTIVE.value:
             return None
         former = Incarnation(who.instance_id, row[0])
-        if row[1] == State.ACTIVE.value and row[2]:
-            return Joining.TAKEN
+        if row[1] == InstanceState.ACTIVE.value and row[2]:
+            return JoinOutcome.TAKEN
         retired = transitions.deactivate(connection, former)
         transitions.end_sessions(connection, [former])
         if transitions.settle(connection, former, self._backlog):
             return None
         if retired:
             transitions.next_seq(connection)
-        return Joining.UNSETTLED
+        return JoinOutcome.UNSETTLED
 
 
 def _is_fresh(connection: Connection, judge: Incarnation) -> bool:
@@ -210,20 +210,22 @@ def _state(rows: Sequence[tuple[Any, ...]]) -> ClusterState:
     """Read the rows of `_LOOK`."""
     cluster_id, seq, now_s = rows[0][:3]
     found = [(_entry(row), row[9], row[10]) for row in rows if row[3] is not None]
-    active = [one for one in found if one[0].state is State.ACTIVE]
+    active = [one for one in found if one[0].state is InstanceState.ACTIVE]
     return ClusterState(
         cluster_id,
         seq,
         sum(edition for _, edition, _ in active),
         now_s,
         all(acknowledged for _, _, acknowledged in active),
-        tuple(entry for entry, _, _ in found if entry.state is not State.INACTIVE),
-        tuple(sorted(entry.number for entry, _, _ in found if entry.state is State.INACTIVE)),
+        tuple(entry for entry, _, _ in found if entry.state is not InstanceState.INACTIVE),
+        tuple(
+            sorted(entry.number for entry, _, _ in found if entry.state is InstanceState.INACTIVE)
+        ),
     )
 
 
-def _entry(row: tuple[Any, ...]) -> Entry:
+def _entry(row: tuple[Any, ...]) -> InstanceEntry:
     """Read one instance; what isn't a text is no property."""
     properties = row[8] if isinstance(row[8], dict) else {}
     texts = {name: value for name, value in properties.items() if isinstance(value, str)}
-    return Entry(Incarnation(row[3], row[4]), row[5], row[6], State(row[7]), texts)
+    return InstanceEntry(Incarnation(row[3], row[4]), row[5], row[6], InstanceState(row[7]), texts)

@@ -18,7 +18,7 @@ class Incarnation:
     runtime_id: str
 
 
-class State(enum.Enum):
+class InstanceState(enum.Enum):
     """What the database says of an instance."""
 
     ACTIVE = "ACTIVE"
@@ -60,7 +60,7 @@ class Pulse:
 
 
 @dataclass(frozen=True, slots=True)
-class Entry:
+class InstanceEntry:
     """An instance as the database has it, active or deactivating."""
 
     who: Incarnation
@@ -68,7 +68,7 @@ class Entry:
     """Small, and the same at every rejoin while the instance is remembered."""
     joined: int
     """The `seq` of its joining: the order of the instances."""
-    state: State
+    state: InstanceState
     properties: Mapping[str, str]
 
 
@@ -83,13 +83,13 @@ class ClusterState:
     editions: int
     now_s: float
     acknowledged_by_all: bool
-    entries: tuple[Entry, ...]
+    entries: tuple[InstanceEntry, ...]
     """The active and the deactivating instances by `joined`."""
     inactive: tuple[int, ...]
     """The numbers of the latest inactive ones, ascending."""
 
 
-class Joining(enum.Enum):
+class JoinOutcome(enum.Enum):
     """What became of an attempt to join."""
 
     JOINED = "JOINED"
@@ -113,7 +113,7 @@ class LeaseStore(Protocol):
         """
         ...
 
-    def join(self, renewal: Renewal) -> Joining:
+    def join(self, renewal: Renewal) -> JoinOutcome:
         """Become the last active instance, or renew the lease when this one is active already.
 
         An earlier incarnation whose lease has run out is retired first, its backlog settled.

@@ -135,7 +135,7 @@ def settle(connection: Connection, who: Incarnation, backlog: Sequence[Backlog])
                 (who.instance_id, who.runtime_id),
             )
     except psycopg.errors.LockNotAvailable:
-        logger.info("an instance has ended, its work hasn't", extra={"instance": who.instance_id})
+        logger.info("instance left with unfinished duties", extra={"instance": who.instance_id})
         return False
     return True
 

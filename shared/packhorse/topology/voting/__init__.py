@@ -1,1 +1,1 @@
-"""Membership by heartbeats and unanimous votings (the design of discovery.impl, seed 002)."""
+"""Membership by heartbeats and unanimous votings (the design of discovery.impl)."""

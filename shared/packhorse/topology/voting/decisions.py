@@ -1,20 +1,20 @@
 """What one instance makes of one look at the store: whom it expects, what it votes, what holds.
 
-Pure: an `Outlook` in, a `Decision` out.
+Pure: an `VotingSituation` in, a `VoteDecision` out.
 """
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from packhorse.topology.voting.records import Member, Snapshot, Vote, Voting, newest_start
+from packhorse.topology.voting.records import Member, StoreView, Vote, Voting, newest_start
 
 
 @dataclass(frozen=True, slots=True)
-class Outlook:
+class VotingSituation:
     """What an instance knows when it decides."""
 
     me: Member
-    snapshot: Snapshot
+    snapshot: StoreView
     alive: frozenset[Member] = frozenset()
     """Whose heartbeats are heard; the instance itself need not be among them."""
     possible: frozenset[Member] = frozenset()
@@ -34,7 +34,7 @@ class Outlook:
 
 
 @dataclass(frozen=True, slots=True)
-class Decision:
+class VoteDecision:
     """What an instance does, in this order, and whether it may rely on the established view."""
 
     expected: frozenset[Member]
@@ -52,14 +52,14 @@ def in_turn(member: Member, established: Voting | None) -> bool:
     """Tell whether a member is in the view or came after all that are.
 
     Who has come earlier was voted out, or was not visible then: it takes a new start time before
-    anybody counts it in, so that nobody else is moved down (TA-02).
+    anybody counts it in, so that nobody else is moved down.
     """
     if established is None or member in established.members:
         return True
     return member.started_ms > newest_start(established.members)
 
 
-def decide(outlook: Outlook) -> Decision:
+def decide(outlook: VotingSituation) -> VoteDecision:
     """Return what to do after a look; `outlook.me` is in turn."""
     expected = _expected(outlook)
     votings = sorted(outlook.snapshot.votings, key=lambda voting: voting.id)
@@ -72,7 +72,7 @@ def decide(outlook: Outlook) -> Decision:
     )
     established = outlook.snapshot.established
     is_agreed = established is not None and established.members == expected
-    return Decision(
+    return VoteDecision(
         expected=expected,
         withdraw=withdraw,
         votes=votes,
@@ -82,16 +82,16 @@ def decide(outlook: Outlook) -> Decision:
     )
 
 
-def _expected(outlook: Outlook) -> frozenset[Member]:
+def _expected(outlook: VotingSituation) -> frozenset[Member]:
     return _others(outlook.alive, outlook) | {outlook.me}
 
 
-def _others(members: frozenset[Member], outlook: Outlook) -> frozenset[Member]:
+def _others(members: frozenset[Member], outlook: VotingSituation) -> frozenset[Member]:
     established, me = outlook.snapshot.established, outlook.me.instance_id
     return frozenset(one for one in members if one.instance_id != me and in_turn(one, established))
 
 
-def _is_candidate(voting: Voting, expected: frozenset[Member], outlook: Outlook) -> bool:
+def _is_candidate(voting: Voting, expected: frozenset[Member], outlook: VotingSituation) -> bool:
     """Tell whether the voting can win, and would establish what is expected here."""
     return (
         voting.id not in outlook.timed_out
@@ -101,11 +101,11 @@ def _is_candidate(voting: Voting, expected: frozenset[Member], outlook: Outlook)
     )
 
 
-def _is_open(voting: Voting, outlook: Outlook) -> bool:
+def _is_open(voting: Voting, outlook: VotingSituation) -> bool:
     return not outlook.snapshot.voters(voting, yes=False)
 
 
-def _is_over(voting: Voting, best: Voting | None, outlook: Outlook) -> bool:
+def _is_over(voting: Voting, best: Voting | None, outlook: VotingSituation) -> bool:
     """Tell whether the voting is to be removed: timed out, orphaned, or the own and not the best.
 
     Removing it also stops an initiator that was paused from promoting it later.
@@ -115,7 +115,7 @@ def _is_over(voting: Voting, best: Voting | None, outlook: Outlook) -> bool:
     return voting.initiator == outlook.me.instance_id and voting != best
 
 
-def _is_dead(instance_id: str, outlook: Outlook) -> bool:
+def _is_dead(instance_id: str, outlook: VotingSituation) -> bool:
     beat = outlook.snapshot.heartbeat_of(instance_id)
     if beat is None or instance_id == outlook.me.instance_id:
         return False
@@ -123,7 +123,7 @@ def _is_dead(instance_id: str, outlook: Outlook) -> bool:
 
 
 def _vote(
-    voting: Voting, best: Voting | None, expected: frozenset[Member], outlook: Outlook
+    voting: Voting, best: Voting | None, expected: frozenset[Member], outlook: VotingSituation
 ) -> Vote | None:
     """Return the vote to cast now: yes to the best, no to what is second or known to be wrong.
 
@@ -141,14 +141,17 @@ def _vote(
     return Vote(voting.id, me, False) if is_second or forgets_somebody else None
 
 
-def _is_won_by_me(best: Voting | None, outlook: Outlook) -> bool:
+def _is_won_by_me(best: Voting | None, outlook: VotingSituation) -> bool:
     if best is None or best.initiator != outlook.me.instance_id:
         return False
     return len(outlook.snapshot.voters(best, yes=True)) == len(best.members)
 
 
 def _open_votings(
-    votings: list[Voting], withdraw: tuple[Voting, ...], votes: tuple[Vote, ...], outlook: Outlook
+    votings: list[Voting],
+    withdraw: tuple[Voting, ...],
+    votes: tuple[Vote, ...],
+    outlook: VotingSituation,
 ) -> list[Voting]:
     """Return the votings that somebody could promote before the next look.
 

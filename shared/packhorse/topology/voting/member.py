@@ -9,19 +9,19 @@ from dataclasses import replace
 
 from packhorse.clock import Clock, SystemClock
 from packhorse.topology.membership import DuplicateInstance, Observation, StoreUnavailable
-from packhorse.topology.voting.decisions import Decision, Outlook, decide, in_turn
+from packhorse.topology.voting.decisions import VoteDecision, VotingSituation, decide, in_turn
 from packhorse.topology.voting.observing import nothing, observe
 from packhorse.topology.voting.records import (
     Heartbeat,
     Member,
-    Snapshot,
+    StoreView,
     Voting,
     newest_start,
 )
 from packhorse.topology.voting.store import VotingStore
 from packhorse.topology.voting.times import DEFAULT_TIMES, VotingTimes
-from packhorse.topology.voting.turns import Turns
-from packhorse.topology.voting.watch import Watch
+from packhorse.topology.voting.turns import ProposalTurns
+from packhorse.topology.voting.watch import PeerWatch
 
 logger = logging.getLogger(__name__)
 
@@ -47,14 +47,14 @@ class VotingMember:
         self._store, self._instance_id, self._prefix = store, instance_id, prefix
         self._times, self._clock = times, clock or SystemClock()
         self._runtime_id = runtime_id or str(uuid.uuid4())
-        self._watch = Watch(times.timeout_s)
-        self._turns = Turns(times)
+        self._watch = PeerWatch(times.timeout_s)
+        self._turns = ProposalTurns(times)
         self._me: Member | None = None
         self._over = self._acknowledged = ""
         self._count = self._proposals = 0
         self._sent: Heartbeat | None = None
         self._sent_at = self._looked_at = math.inf
-        self._snapshot: Snapshot | None = None
+        self._snapshot: StoreView | None = None
         self._calm = self._asked = False
 
     @property
@@ -64,7 +64,7 @@ class VotingMember:
 
     @property
     def runtime_id(self) -> str:
-        """The id of this process, which its heartbeats bear (TI-05)."""
+        """The id of this process, which its heartbeats bear."""
         return self._runtime_id
 
     @property
@@ -72,7 +72,7 @@ class VotingMember:
         """Seconds to the next `beat`, which is fewer while something is changing."""
         return self._times.look_s if self._calm else self._times.hurry_s
 
-    def snapshot(self) -> Snapshot | None:
+    def snapshot(self) -> StoreView | None:
         """Return what was seen last of heartbeats, votings and views; for people."""
         return self._snapshot
 
@@ -133,7 +133,7 @@ class VotingMember:
         self._watch.doubt()
         return self._me is not None
 
-    def _look(self, now: float) -> Snapshot:
+    def _look(self, now: float) -> StoreView:
         seen = self._store.read()
         self._watch.look(seen, self._clock.monotonic())
         self._snapshot, self._looked_at = seen, now
@@ -156,12 +156,12 @@ class VotingMember:
             return None
         return self._newcomer(seen)
 
-    def _newcomer(self, seen: Snapshot) -> Member:
+    def _newcomer(self, seen: StoreView) -> Member:
         members = seen.established.members if seen.established else frozenset()
         started_ms = max(self._store.start_time(), newest_start(members) + 1)
         return Member(self._instance_id, self._runtime_id, self._prefix, started_ms)
 
-    def _come_again(self, seen: Snapshot, now: float) -> Observation:
+    def _come_again(self, seen: StoreView, now: float) -> Observation:
         """Take the last place: the others have agreed on a view without this instance."""
         self._me = self._newcomer(seen)
         self._store.wake()
@@ -178,7 +178,7 @@ class VotingMember:
             raise self._displaced()
         self._sent, self._sent_at, self._over = heartbeat, now, ""
 
-    def _check_alone(self, seen: Snapshot) -> None:
+    def _check_alone(self, seen: StoreView) -> None:
         beat = seen.heartbeat_of(self._instance_id)
         if beat is not None and beat.member.runtime_id != self._runtime_id:
             raise self._displaced()
@@ -193,8 +193,8 @@ class VotingMember:
             "give one of the two an id of its own"
         )
 
-    def _outlook(self, me: Member, seen: Snapshot, now: float) -> Outlook:
-        return Outlook(
+    def _outlook(self, me: Member, seen: StoreView, now: float) -> VotingSituation:
+        return VotingSituation(
             me=me,
             snapshot=seen,
             alive=self._watch.alive(now),
@@ -204,7 +204,7 @@ class VotingMember:
             heard_since={one.id: self._watch.heard_since(one.id) for one in seen.votings},
         )
 
-    def _carry_out(self, decision: Decision, outlook: Outlook, now: float) -> None:
+    def _carry_out(self, decision: VoteDecision, outlook: VotingSituation, now: float) -> None:
         for voting in decision.withdraw:
             self._store.withdraw(voting.id)
         for vote in decision.votes:
@@ -217,7 +217,7 @@ class VotingMember:
         if is_asked or self._turns.is_mine(outlook, decision, now):
             self._propose(decision.expected, outlook)
 
-    def _propose(self, expected: frozenset[Member], outlook: Outlook) -> None:
+    def _propose(self, expected: frozenset[Member], outlook: VotingSituation) -> None:
         self._proposals += 1
         id_ = f"{self._runtime_id}.{self._proposals}"
         self._store.propose(Voting(id_, outlook.established_id, self._instance_id, expected))

@@ -2,7 +2,7 @@
 
 from packhorse.topology.membership import Observation
 from packhorse.topology.view import ClusterView, InstanceDescription
-from packhorse.topology.voting.records import Snapshot, Voting
+from packhorse.topology.voting.records import StoreView, Voting
 
 
 def nothing(valid_until: float) -> Observation:
@@ -10,7 +10,7 @@ def nothing(valid_until: float) -> Observation:
     return Observation(None, "", False, valid_until)
 
 
-def observe(established: Voting, seen: Snapshot, local_id: str, valid_until: float) -> Observation:
+def observe(established: Voting, seen: StoreView, local_id: str, valid_until: float) -> Observation:
     """Return the established view as the local instance sees it, which is one of its members.
 
     It is settled once every member's heartbeat acknowledges it.
@@ -20,7 +20,7 @@ def observe(established: Voting, seen: Snapshot, local_id: str, valid_until: flo
     return Observation(_view(established, seen, local_id), established.id, settled, valid_until)
 
 
-def _view(established: Voting, seen: Snapshot, local_id: str) -> ClusterView:
+def _view(established: Voting, seen: StoreView, local_id: str) -> ClusterView:
     properties = {one.member: one.properties for one in seen.heartbeats}
     instances = tuple(
         InstanceDescription(

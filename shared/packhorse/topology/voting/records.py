@@ -1,4 +1,4 @@
-"""What the voting store holds: heartbeats, votings and votes, the established view (seed 002)."""
+"""What the voting store holds: heartbeats, votings and votes, the established view."""
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
@@ -61,7 +61,7 @@ class Vote:
 
 
 @dataclass(frozen=True, slots=True)
-class Snapshot:
+class StoreView:
     """What one instance sees of the store at one moment."""
 
     cluster_id: str

@@ -9,7 +9,7 @@ import psycopg
 from psycopg import Connection, sql
 
 from packhorse.db.bell import Bell
-from packhorse.db.engine import Timeouts, conninfo, session_settings
+from packhorse.db.engine import Timeouts, connection_arguments, conninfo
 from packhorse.topology.membership import StoreUnavailable
 from packhorse.topology.patience import PatientConnection
 
@@ -33,7 +33,7 @@ class HintedSession:
 
     def __init__(self, url: str, name: str, channel: str) -> None:
         self._url, self._channel = conninfo(url), channel
-        self._settings: Any = session_settings(name, _TIMEOUTS)
+        self._settings: Any = connection_arguments(name) | {"session": _TIMEOUTS.settings}
         self._connection: PatientConnection | None = None
         self._hints: list[str] = []
         self._bell = Bell()
@@ -99,7 +99,7 @@ class HintedSession:
         if self._connection is None or self._connection.closed:
             return
         try:
-            own = self._connection.info.backend_pid
+            own = self._connection.server_pid
             said = [one.payload for one in self._connection.notifies(timeout=0) if one.pid != own]
         except psycopg.Error:
             self._drop()  # the next use says what is wrong

@@ -11,7 +11,7 @@ from psycopg.types.json import Jsonb
 from packhorse.db.metadata import BOOKKEEPER
 from packhorse.db.roles import act_as
 from packhorse.topology.leader import end_work
-from packhorse.topology.voting.records import Heartbeat, Member, Snapshot, Vote, Voting
+from packhorse.topology.voting.records import Heartbeat, Member, StoreView, Vote, Voting
 from packhorse.topology.voting.session import HintedSession
 
 _CHANNEL = "packhorse_voting"
@@ -94,7 +94,7 @@ class SqlVotingStore:
                 self._session.tell()
         return row is not None
 
-    def read(self) -> Snapshot:
+    def read(self) -> StoreView:
         """See `VotingStore.read`: one moment of the database."""
         known, before = (None if view is None else view.id for view in self._views)
         with self._as_bookkeeper() as connection:
@@ -103,7 +103,7 @@ class SqlVotingStore:
             ).fetchall()
         established, previous = self._views
         self._views = (_view(established, views[0]), _view(previous, views[1]))
-        return Snapshot(
+        return StoreView(
             cluster_id=cluster_id,
             heartbeats=tuple(_heartbeat(one) for one in beats),
             votings=tuple(_voting(one) for one in votings),

@@ -2,7 +2,7 @@
 
 from typing import Protocol
 
-from packhorse.topology.voting.records import Heartbeat, Snapshot, Vote, Voting
+from packhorse.topology.voting.records import Heartbeat, StoreView, Vote, Voting
 
 
 class VotingStore(Protocol):
@@ -23,7 +23,7 @@ class VotingStore(Protocol):
         """
         ...
 
-    def read(self) -> Snapshot:
+    def read(self) -> StoreView:
         """Return everything that is visible now."""
         ...
 

@@ -25,7 +25,7 @@ class VotingTimes:
 
     @property
     def late_after_s(self) -> float:
-        """The age of the own heartbeat from which on the own view holds no more (TI-10).
+        """The age of the own heartbeat from which on the own view holds no more.
 
         It is never longer than the time-out, after which the others vote without this instance.
         """
@@ -33,4 +33,4 @@ class VotingTimes:
 
 
 DEFAULT_TIMES = VotingTimes()
-"""Those of seed 002."""
+"""The times that Sling uses."""

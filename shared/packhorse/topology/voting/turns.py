@@ -1,11 +1,11 @@
 """When it is an instance's turn to propose a voting, so that not all do at the same moment."""
 
-from packhorse.topology.voting.decisions import Decision, Outlook
+from packhorse.topology.voting.decisions import VoteDecision, VotingSituation
 from packhorse.topology.voting.records import Member
 from packhorse.topology.voting.times import VotingTimes
 
 
-class Turns:
+class ProposalTurns:
     """Anybody may propose: the first expected member at once, the others if it doesn't.
 
     What was refused isn't proposed again for an interval.
@@ -18,7 +18,7 @@ class Turns:
         self._refused: frozenset[Member] | None = None
         self._refused_at = 0.0
 
-    def note(self, outlook: Outlook, decision: Decision, now: float) -> None:
+    def note(self, outlook: VotingSituation, decision: VoteDecision, now: float) -> None:
         """Take in what is decided at a look."""
         needed = (decision.expected, outlook.established_id)
         if needed != self._needed:
@@ -28,7 +28,7 @@ class Turns:
             if is_mine and outlook.snapshot.voters(voting, yes=False):
                 self._refused, self._refused_at = voting.members, now
 
-    def is_mine(self, outlook: Outlook, decision: Decision, now: float) -> bool:
+    def is_mine(self, outlook: VotingSituation, decision: VoteDecision, now: float) -> bool:
         """Tell whether to propose now what is expected, after `note`."""
         established = outlook.snapshot.established
         if not decision.may_propose:

@@ -1,14 +1,14 @@
 """Who is alive, as one instance sees it by its own clock.
 
 Nobody's time is compared with anybody else's: an instance is alive while its heartbeat differs
-from the last look but a time-out, so a clock that is wrong decides nothing (DB-15).
+from the last look but a time-out, so a clock that is wrong decides nothing.
 """
 
 import math
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from packhorse.topology.voting.records import Heartbeat, Member, Snapshot
+from packhorse.topology.voting.records import Heartbeat, Member, StoreView
 
 
 @dataclass(frozen=True, slots=True)
@@ -22,7 +22,7 @@ class _Sign:
     """It changed while this instance was looking; otherwise it may be of long ago."""
 
 
-class Watch:
+class PeerWatch:
     """Looks at one snapshot after the other; times are of the own monotonic clock."""
 
     def __init__(self, timeout_s: float) -> None:
@@ -35,7 +35,7 @@ class Watch:
         """Know nothing: who has not looked for a while can't tell who lives."""
         self._looking_since = math.inf
 
-    def look(self, snapshot: Snapshot, now: float) -> None:
+    def look(self, snapshot: StoreView, now: float) -> None:
         """Take in what is visible now."""
         first = math.isinf(self._looking_since)
         if first:

@@ -24,21 +24,23 @@ _sym_db = _symbol_database.Default()
 
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x1fpackhorse/wire/v1/command.proto\x12\x11packhorse.wire.v1\"\xc8\x02\n\x0e\x43ommandMessage\x12\x1b\n\x13subscriber_instance\x18\x01 \x01(\t\x12\x12\n\nsubscriber\x18\x02 \x01(\t\x12\x30\n\x05\x63lear\x18\x03 \x01(\x0b\x32\x1f.packhorse.wire.v1.ClearCommandH\x00\x12\x34\n\x07\x63ontrol\x18\x08 \x01(\x0b\x32!.packhorse.wire.v1.ControlCommandH\x00\x12\x30\n\x05reset\x18\t \x01(\x0b\x32\x1f.packhorse.wire.v1.ResetCommandH\x00\x12\x17\n\x0fpublisher_agent\x18\x04 \x01(\t\x12\x12\n\ncommand_id\x18\x05 \x01(\t\x12\x0c\n\x04user\x18\x06 \x01(\t\x12\x11\n\tissued_ms\x18\x07 \x01(\x03\x12\x12\n\njournal_id\x18\n \x01(\tB\t\n\x07\x63ommand\"\x1e\n\x0c\x43learCommand\x12\x0e\n\x06offset\x18\x01 \x01(\x03\"B\n\x0e\x43ontrolCommand\x12\x30\n\x07\x64\x65sired\x18\x01 \x01(\x0e\x32\x1f.packhorse.wire.v1.DesiredState\"\x1e\n\x0cResetCommand\x12\x0e\n\x06offset\x18\x01 \x01(\x03*,\n\x0c\x44\x65siredState\x12\x07\n\x03RUN\x10\x00\x12\t\n\x05PAUSE\x10\x01\x12\x08\n\x04STOP\x10\x02\x62\x06proto3')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x1fpackhorse/wire/v1/command.proto\x12\x11packhorse.wire.v1\"\xfa\x02\n\x0e\x43ommandMessage\x12\x1b\n\x13subscriber_instance\x18\x01 \x01(\t\x12\x12\n\nsubscriber\x18\x02 \x01(\t\x12\x30\n\x05\x63lear\x18\x03 \x01(\x0b\x32\x1f.packhorse.wire.v1.ClearCommandH\x00\x12\x34\n\x07\x63ontrol\x18\x08 \x01(\x0b\x32!.packhorse.wire.v1.ControlCommandH\x00\x12\x30\n\x05reset\x18\t \x01(\x0b\x32\x1f.packhorse.wire.v1.ResetCommandH\x00\x12\x30\n\x05retry\x18\x0b \x01(\x0b\x32\x1f.packhorse.wire.v1.RetryCommandH\x00\x12\x17\n\x0fpublisher_agent\x18\x04 \x01(\t\x12\x12\n\ncommand_id\x18\x05 \x01(\t\x12\x0c\n\x04user\x18\x06 \x01(\t\x12\x11\n\tissued_ms\x18\x07 \x01(\x03\x12\x12\n\njournal_id\x18\n \x01(\tB\t\n\x07\x63ommand\"\x1e\n\x0c\x43learCommand\x12\x0e\n\x06offset\x18\x01 \x01(\x03\"B\n\x0e\x43ontrolCommand\x12\x30\n\x07\x64\x65sired\x18\x01 \x01(\x0e\x32\x1f.packhorse.wire.v1.DesiredState\"\x0e\n\x0cRetryCommand\"\x1e\n\x0cResetCommand\x12\x0e\n\x06offset\x18\x01 \x01(\x03*,\n\x0c\x44\x65siredState\x12\x07\n\x03RUN\x10\x00\x12\t\n\x05PAUSE\x10\x01\x12\x08\n\x04STOP\x10\x02\x62\x06proto3')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
 _builder.BuildTopDescriptorsAndMessages(DESCRIPTOR, 'packhorse.wire.v1.command_pb2', _globals)
 if not _descriptor._USE_C_DESCRIPTORS:
   DESCRIPTOR._loaded_options = None
-  _globals['_DESIREDSTATE']._serialized_start=517
-  _globals['_DESIREDSTATE']._serialized_end=561
+  _globals['_DESIREDSTATE']._serialized_start=583
+  _globals['_DESIREDSTATE']._serialized_end=627
   _globals['_COMMANDMESSAGE']._serialized_start=55
-  _globals['_COMMANDMESSAGE']._serialized_end=383
-  _globals['_CLEARCOMMAND']._serialized_start=385
-  _globals['_CLEARCOMMAND']._serialized_end=415
-  _globals['_CONTROLCOMMAND']._serialized_start=417
-  _globals['_CONTROLCOMMAND']._serialized_end=483
-  _globals['_RESETCOMMAND']._serialized_start=485
-  _globals['_RESETCOMMAND']._serialized_end=515
+  _globals['_COMMANDMESSAGE']._serialized_end=433
+  _globals['_CLEARCOMMAND']._serialized_start=435
+  _globals['_CLEARCOMMAND']._serialized_end=465
+  _globals['_CONTROLCOMMAND']._serialized_start=467
+  _globals['_CONTROLCOMMAND']._serialized_end=533
+  _globals['_RETRYCOMMAND']._serialized_start=535
+  _globals['_RETRYCOMMAND']._serialized_end=549
+  _globals['_RESETCOMMAND']._serialized_start=551
+  _globals['_RESETCOMMAND']._serialized_end=581
 # @@protoc_insertion_point(module_scope)

@@ -49,6 +49,7 @@ class CommandMessage(_message.Message):
     CLEAR_FIELD_NUMBER: _builtins.int
     CONTROL_FIELD_NUMBER: _builtins.int
     RESET_FIELD_NUMBER: _builtins.int
+    RETRY_FIELD_NUMBER: _builtins.int
     PUBLISHER_AGENT_FIELD_NUMBER: _builtins.int
     COMMAND_ID_FIELD_NUMBER: _builtins.int
     USER_FIELD_NUMBER: _builtins.int
@@ -68,6 +69,8 @@ class CommandMessage(_message.Message):
     def control(self) -> Global___ControlCommand: ...
     @_builtins.property
     def reset(self) -> Global___ResetCommand: ...
+    @_builtins.property
+    def retry(self) -> Global___RetryCommand: ...
     def __init__(
         self,
         *,
@@ -76,17 +79,18 @@ class CommandMessage(_message.Message):
         clear: Global___ClearCommand | None = ...,
         control: Global___ControlCommand | None = ...,
         reset: Global___ResetCommand | None = ...,
+        retry: Global___RetryCommand | None = ...,
         publisher_agent: _builtins.str = ...,
         command_id: _builtins.str = ...,
         user: _builtins.str = ...,
         issued_ms: _builtins.int = ...,
         journal_id: _builtins.str = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["clear", b"clear", "command", b"command", "control", b"control", "reset", b"reset"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["clear", b"clear", "command", b"command", "control", b"control", "reset", b"reset", "retry", b"retry"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["clear", b"clear", "command", b"command", "command_id", b"command_id", "control", b"control", "issued_ms", b"issued_ms", "journal_id", b"journal_id", "publisher_agent", b"publisher_agent", "reset", b"reset", "subscriber", b"subscriber", "subscriber_instance", b"subscriber_instance", "user", b"user"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["clear", b"clear", "command", b"command", "command_id", b"command_id", "control", b"control", "issued_ms", b"issued_ms", "journal_id", b"journal_id", "publisher_agent", b"publisher_agent", "reset", b"reset", "retry", b"retry", "subscriber", b"subscriber", "subscriber_instance", b"subscriber_instance", "user", b"user"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
-    _WhichOneofReturnType_command: _TypeAlias = _typing.Literal["clear", "control", "reset"]  # noqa: Y015
+    _WhichOneofReturnType_command: _TypeAlias = _typing.Literal["clear", "control", "reset", "retry"]  # noqa: Y015
     _WhichOneofArgType_command: _TypeAlias = _typing.Literal["command", b"command"]  # noqa: Y015
     def WhichOneof(self, oneof_group: _WhichOneofArgType_command) -> _WhichOneofReturnType_command | None: ...
 
@@ -115,7 +119,7 @@ Global___ClearCommand: _TypeAlias = ClearCommand  # noqa: Y015
 
 @_typing.final
 class ControlCommand(_message.Message):
-    """Bring the lane of the publisher agent into a state that survives restarts."""
+    """Bring the subscription of the publisher agent into a state that survives restarts."""
 
     DESCRIPTOR: _descriptor.Descriptor
 
@@ -135,8 +139,25 @@ class ControlCommand(_message.Message):
 Global___ControlCommand: _TypeAlias = ControlCommand  # noqa: Y015
 
 @_typing.final
+class RetryCommand(_message.Message):
+    """Try the package in front again at once; the back-off begins anew."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    def __init__(
+        self,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___RetryCommand: _TypeAlias = RetryCommand  # noqa: Y015
+
+@_typing.final
 class ResetCommand(_message.Message):
-    """Move the offset of a stopped lane: the next package is the one behind it."""
+    """Move the offset of a stopped subscription: the next package is the one behind it."""
 
     DESCRIPTOR: _descriptor.Descriptor
 

@@ -19,40 +19,44 @@ else:
 
 DESCRIPTOR: _descriptor.FileDescriptor
 
-class _LaneState:
+class _SubscriptionState:
     ValueType = _typing.NewType("ValueType", _builtins.int)
     V: _TypeAlias = ValueType  # noqa: Y015
 
-class _LaneStateEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_LaneState.ValueType], _builtins.type):
+class _SubscriptionStateEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_SubscriptionState.ValueType], _builtins.type):
     DESCRIPTOR: _descriptor.EnumDescriptor
-    RUNNING: _LaneState.ValueType  # 0
-    IDLE: _LaneState.ValueType  # 1
-    BLOCKED: _LaneState.ValueType  # 2
-    GAP: _LaneState.ValueType  # 3
-    JOURNAL_MISMATCH: _LaneState.ValueType  # 4
-    WAITING_FOR_LEASE: _LaneState.ValueType  # 5
-    PAUSED: _LaneState.ValueType  # 6
-    STOPPED: _LaneState.ValueType  # 7
-    WAITING_FOR_SUBSCRIBER: _LaneState.ValueType  # 8
+    RUNNING: _SubscriptionState.ValueType  # 0
+    IDLE: _SubscriptionState.ValueType  # 1
+    BLOCKED: _SubscriptionState.ValueType  # 2
+    GAP: _SubscriptionState.ValueType  # 3
+    JOURNAL_MISMATCH: _SubscriptionState.ValueType  # 4
+    WAITING_FOR_LEASE: _SubscriptionState.ValueType  # 5
+    PAUSED: _SubscriptionState.ValueType  # 6
+    STOPPED: _SubscriptionState.ValueType  # 7
+    WAITING_FOR_SUBSCRIBER: _SubscriptionState.ValueType  # 8
     """another subscriber has to import the package first"""
-    LOADING: _LaneState.ValueType  # 9
+    WAITING_FOR_JOURNAL: _SubscriptionState.ValueType  # 10
+    """the journal is away or damaged; the last error says how"""
+    LOADING: _SubscriptionState.ValueType  # 9
     """the content is being replaced by a snapshot's"""
 
-class LaneState(_LaneState, metaclass=_LaneStateEnumTypeWrapper): ...
+class SubscriptionState(_SubscriptionState, metaclass=_SubscriptionStateEnumTypeWrapper): ...
 
-RUNNING: LaneState.ValueType  # 0
-IDLE: LaneState.ValueType  # 1
-BLOCKED: LaneState.ValueType  # 2
-GAP: LaneState.ValueType  # 3
-JOURNAL_MISMATCH: LaneState.ValueType  # 4
-WAITING_FOR_LEASE: LaneState.ValueType  # 5
-PAUSED: LaneState.ValueType  # 6
-STOPPED: LaneState.ValueType  # 7
-WAITING_FOR_SUBSCRIBER: LaneState.ValueType  # 8
+RUNNING: SubscriptionState.ValueType  # 0
+IDLE: SubscriptionState.ValueType  # 1
+BLOCKED: SubscriptionState.ValueType  # 2
+GAP: SubscriptionState.ValueType  # 3
+JOURNAL_MISMATCH: SubscriptionState.ValueType  # 4
+WAITING_FOR_LEASE: SubscriptionState.ValueType  # 5
+PAUSED: SubscriptionState.ValueType  # 6
+STOPPED: SubscriptionState.ValueType  # 7
+WAITING_FOR_SUBSCRIBER: SubscriptionState.ValueType  # 8
 """another subscriber has to import the package first"""
-LOADING: LaneState.ValueType  # 9
+WAITING_FOR_JOURNAL: SubscriptionState.ValueType  # 10
+"""the journal is away or damaged; the last error says how"""
+LOADING: SubscriptionState.ValueType  # 9
 """the content is being replaced by a snapshot's"""
-Global___LaneState: _TypeAlias = LaneState  # noqa: Y015
+Global___SubscriptionState: _TypeAlias = SubscriptionState  # noqa: Y015
 
 @_typing.final
 class DiscoveryMessage(_message.Message):
@@ -95,7 +99,7 @@ Global___DiscoveryMessage: _TypeAlias = DiscoveryMessage  # noqa: Y015
 
 @_typing.final
 class SubscriberState(_message.Message):
-    """The state of one lane: the packages of one publisher agent at this subscriber."""
+    """The state of one subscription: the packages of one publisher agent at this subscriber."""
 
     DESCRIPTOR: _descriptor.Descriptor
 
@@ -110,12 +114,14 @@ class SubscriberState(_message.Message):
     EPOCH_FIELD_NUMBER: _builtins.int
     SETTLED_OFFSET_FIELD_NUMBER: _builtins.int
     STARTED_OFFSET_FIELD_NUMBER: _builtins.int
+    PACKAGE_ID_FIELD_NUMBER: _builtins.int
+    INCOMPLETE_FIELD_NUMBER: _builtins.int
     publisher_agent: _builtins.str
     offset: _builtins.int
     """last processed; -1 before the first"""
     retries: _builtins.int
     """failed attempts of the package after it"""
-    state: Global___LaneState.ValueType
+    state: Global___SubscriptionState.ValueType
     last_error: _builtins.str
     next_attempt_ms: _builtins.int
     blocked_since_ms: _builtins.int
@@ -124,14 +130,18 @@ class SubscriberState(_message.Message):
     settled_offset: _builtins.int
     """every status up to here is in the status topic; -1 before"""
     started_offset: _builtins.int
-    """the lane began behind this offset; -1: with the first"""
+    """the subscription began behind this offset; -1: with the first"""
+    package_id: _builtins.str
+    """of the record at offset; empty: none, or not known"""
+    incomplete: _builtins.bool
+    """nothing brought what was there up to started_offset"""
     def __init__(
         self,
         *,
         publisher_agent: _builtins.str = ...,
         offset: _builtins.int = ...,
         retries: _builtins.int = ...,
-        state: Global___LaneState.ValueType = ...,
+        state: Global___SubscriptionState.ValueType = ...,
         last_error: _builtins.str = ...,
         next_attempt_ms: _builtins.int = ...,
         blocked_since_ms: _builtins.int = ...,
@@ -139,10 +149,12 @@ class SubscriberState(_message.Message):
         epoch: _builtins.int = ...,
         settled_offset: _builtins.int = ...,
         started_offset: _builtins.int = ...,
+        package_id: _builtins.str = ...,
+        incomplete: _builtins.bool = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["blocked_since_ms", b"blocked_since_ms", "epoch", b"epoch", "journal_id", b"journal_id", "last_error", b"last_error", "next_attempt_ms", b"next_attempt_ms", "offset", b"offset", "publisher_agent", b"publisher_agent", "retries", b"retries", "settled_offset", b"settled_offset", "started_offset", b"started_offset", "state", b"state"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["blocked_since_ms", b"blocked_since_ms", "epoch", b"epoch", "incomplete", b"incomplete", "journal_id", b"journal_id", "last_error", b"last_error", "next_attempt_ms", b"next_attempt_ms", "offset", b"offset", "package_id", b"package_id", "publisher_agent", b"publisher_agent", "retries", b"retries", "settled_offset", b"settled_offset", "started_offset", b"started_offset", "state", b"state"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

@@ -28,6 +28,8 @@ class _StatusEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_Status.ValueTy
     IMPORTED: _Status.ValueType  # 2
     SKIPPED: _Status.ValueType  # 3
     """not imported, since the subscriber that it waits for did not"""
+    DUPLICATE: _Status.ValueType  # 4
+    """not imported, since its number was processed before (R27)"""
 
 class Status(_Status, metaclass=_StatusEnumTypeWrapper): ...
 
@@ -36,6 +38,8 @@ REMOVED: Status.ValueType  # 1
 IMPORTED: Status.ValueType  # 2
 SKIPPED: Status.ValueType  # 3
 """not imported, since the subscriber that it waits for did not"""
+DUPLICATE: Status.ValueType  # 4
+"""not imported, since its number was processed before (R27)"""
 Global___Status: _TypeAlias = Status  # noqa: Y015
 
 class _CommandState:

@@ -1,4 +1,4 @@
-"""What one instance votes, promotes, withdraws and relies on (TI-04, TI-06, TI-08)."""
+"""What one instance votes, promotes, withdraws and relies on."""
 
 import pytest
 
@@ -153,7 +153,7 @@ def test_a_newcomer_does_not_vote_without_one_it_has_heard() -> None:
 
 
 def test_who_came_before_the_last_member_and_is_none_is_not_in_turn() -> None:
-    # Voted out, or late to be seen: with its old start time it would move others down (TA-02).
+    # Voted out, or late to be seen: with its old start time it would move others down.
     view = voting("v0", B, C, replaces="")
     assert not in_turn(A, view)
     assert in_turn(D, view)

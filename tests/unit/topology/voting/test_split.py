@@ -1,4 +1,4 @@
-"""The window in which voting can split, and what keeps it shut (TI-14, seed 002)."""
+"""The window in which voting can split, and what keeps it shut."""
 
 import itertools
 from collections.abc import Iterable

@@ -1,23 +1,23 @@
-"""Who lives, by the own clock alone (DB-15)."""
+"""Who lives, by the own clock alone."""
 
-from packhorse.topology.voting.records import Heartbeat, Snapshot
-from packhorse.topology.voting.watch import Watch
+from packhorse.topology.voting.records import Heartbeat, StoreView
+from packhorse.topology.voting.watch import PeerWatch
 from tests.harness.topology.votings import A, B, C, heartbeat, member, voting
 
 
-def seen(*beats: Heartbeat, votings: tuple[str, ...] = ()) -> Snapshot:
-    return Snapshot("cluster", beats, tuple(voting(id_, A) for id_ in votings))
+def seen(*beats: Heartbeat, votings: tuple[str, ...] = ()) -> StoreView:
+    return StoreView("cluster", beats, tuple(voting(id_, A) for id_ in votings))
 
 
 def test_what_is_there_at_the_first_look_may_be_old() -> None:
-    watch = Watch(20)
+    watch = PeerWatch(20)
     watch.look(seen(heartbeat(A)), 100)
     assert (watch.alive(100), watch.possible(100)) == (frozenset(), {A})
     assert (watch.alive(120), watch.possible(120)) == (frozenset(), frozenset())
 
 
 def test_what_changes_or_is_new_lives_for_a_timeout() -> None:
-    watch = Watch(20)
+    watch = PeerWatch(20)
     watch.look(seen(heartbeat(A)), 100)
     watch.look(seen(heartbeat(A, 2), heartbeat(B)), 110)
     assert watch.alive(129.9) == {A, B}
@@ -26,7 +26,7 @@ def test_what_changes_or_is_new_lives_for_a_timeout() -> None:
 
 
 def test_a_count_that_goes_back_is_a_change_too() -> None:
-    watch = Watch(20)
+    watch = PeerWatch(20)
     watch.look(seen(heartbeat(A, 1_000)), 100)
     again = member("a", 5, run=2)
     watch.look(seen(heartbeat(again, 1)), 110)
@@ -34,7 +34,7 @@ def test_a_count_that_goes_back_is_a_change_too() -> None:
 
 
 def test_one_that_left_is_gone_at_once() -> None:
-    watch = Watch(20)
+    watch = PeerWatch(20)
     watch.look(seen(), 100)
     watch.look(seen(heartbeat(A)), 101)
     watch.look(seen(), 102)
@@ -42,7 +42,7 @@ def test_one_that_left_is_gone_at_once() -> None:
 
 
 def test_it_is_sure_after_a_timeout_and_no_more_when_it_doubts() -> None:
-    watch = Watch(20)
+    watch = PeerWatch(20)
     assert not watch.is_sure(1_000)
     watch.look(seen(heartbeat(A), heartbeat(B)), 100)
     watch.look(seen(heartbeat(A, 2), heartbeat(B, 2)), 115)
@@ -54,7 +54,7 @@ def test_it_is_sure_after_a_timeout_and_no_more_when_it_doubts() -> None:
 
 
 def test_votings_time_out_from_when_they_were_first_seen() -> None:
-    watch = Watch(20)
+    watch = PeerWatch(20)
     watch.look(seen(), 100)
     watch.look(seen(votings=("v1",)), 105)
     watch.look(seen(votings=("v1", "v2")), 115)
@@ -62,7 +62,7 @@ def test_votings_time_out_from_when_they_were_first_seen() -> None:
 
 
 def test_it_knows_who_was_heard_after_a_voting_was_first_seen() -> None:
-    watch = Watch(20)
+    watch = PeerWatch(20)
     watch.look(seen(heartbeat(A)), 100)
     watch.look(seen(heartbeat(A, 2), heartbeat(B), votings=("v1",)), 105)
     assert watch.heard_since("v1") == frozenset()

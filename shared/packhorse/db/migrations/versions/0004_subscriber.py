@@ -1,4 +1,6 @@
-"""Tables of the subscriber: how far each lane is, who may import, and what is still to be told.
+"""Tables of the subscriber.
+
+How far each subscription is, who may import, and what is still to be told.
 
 They belong to the database and not to a subscriber's name, so that a copy goes on by itself (R12);
 what is said under a name carries that name.

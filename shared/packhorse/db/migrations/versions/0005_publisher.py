@@ -1,4 +1,4 @@
-"""Tables of the publisher: the append slot, the outbox, idempotency keys, stored packages."""
+"""Tables of the publisher: the append lock, the outbox, idempotency keys, stored packages."""
 
 from alembic import op
 

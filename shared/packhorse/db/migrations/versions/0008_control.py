@@ -1,4 +1,7 @@
-"""Tables of the subscriber: what operators want of its lanes, what it tells of commands, audit."""
+"""Tables of the subscriber.
+
+What operators want of its subscriptions, what it tells of commands, audit.
+"""
 
 from alembic import op
 

@@ -58,11 +58,12 @@
       location.reload();
       return;
     }
-    // What is under the finger stays, or its click would be lost.
+    const text = answer.status === 304 ? null : await answer.text();
+    // What is under the finger stays, or its click would be lost: nothing is waited for from here on.
     if (Date.now() - pressedAt < PRESS_MS) return;
-    if (answer.status !== 304) {
+    if (text !== null) {
       if (!answer.ok) throw new Error(`the service answers ${answer.status}`);
-      show(await answer.text());
+      show(text);
       tag = answer.headers.get("ETag");
     }
     tell("live", false);

@@ -1,0 +1,1 @@
+"""Asks the services, and shows what they answer."""

@@ -1,0 +1,38 @@
+"""Arguments and options that several commands take, each declared once."""
+
+from typing import Annotated
+
+import typer
+
+from packhorse_services.cli.client import completion
+from packhorse_services.cli.client.views import Format
+
+# Who is meant.
+SubscriberName = Annotated[
+    str, typer.Argument(help="The subscriber.", autocompletion=completion.subscribers)
+]
+
+# How something is shown.
+Output = Annotated[Format, typer.Option("-o", "--output", help="How to show it.")]
+Watch = Annotated[bool, typer.Option("--watch", "-w", help="Show it again and again.")]
+Cursor = Annotated[
+    str | None, typer.Option(help="Go on where an earlier page ended; stderr named its cursor.")
+]
+OldestFirst = Annotated[int, typer.Option(min=1, max=1000, help="How many, oldest first.")]
+NewestFirst = Annotated[int, typer.Option(min=1, max=1000, help="How many, newest first.")]
+
+# How something is followed.
+After = Annotated[
+    str | None, typer.Option(metavar="ID", help="Go on behind the event with this id.")
+]
+Seconds = Annotated[
+    float | None, typer.Option(min=0, help="End after that.", show_default="Ctrl-C ends it")
+]
+
+# How something is asked for, and how long its end is waited for.
+Yes = Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")]
+Key = Annotated[
+    str | None, typer.Option(help="Idempotency key: repeat a request with the same one.")
+]
+WaitForAll = Annotated[bool, typer.Option("--wait", help="Until all subscribers have it.")]
+Timeout = Annotated[float, typer.Option(min=0, help="Seconds to wait.")]

@@ -1,0 +1,48 @@
+"""Where words go: data to stdout, talk to stderr."""
+
+import sys
+import time
+from collections.abc import Callable
+from datetime import UTC, datetime
+
+from rich.console import Console
+
+from packhorse.runtime.plain_text import plain
+
+_UNBOUNDED = 10_000
+_WATCH_S = 2.0
+
+data = Console(highlight=False, width=None if sys.stdout.isatty() else _UNBOUNDED)
+talk = Console(stderr=True, highlight=False)
+
+
+def line(text: str) -> None:
+    """Write `text` to stdout at once, without what would steer a terminal."""
+    sys.stdout.write(plain(text) + "\n")
+    sys.stdout.flush()
+
+
+def complain(text: str) -> None:
+    """Write an error to stderr: the first line stands out, markup in it means nothing."""
+    talk.print("error: ", style="bold red", end="")
+    tell(text)
+
+
+def tell(text: str) -> None:
+    """Write a sentence to stderr; markup in it means nothing."""
+    talk.print(plain(text), markup=False, soft_wrap=True)
+
+
+def again(show: Callable[[], object], *, watch: bool) -> None:
+    """Show something once, or with `watch` every 2 s until Ctrl-C."""
+    while True:
+        if watch and data.is_terminal:
+            data.clear()
+        elif watch:
+            line(f"# {datetime.now(UTC):%Y-%m-%dT%H:%M:%SZ}")
+        show()
+        if not watch:
+            return
+        time.sleep(_WATCH_S)
+        if not data.is_terminal:
+            line("")

@@ -1,0 +1,281 @@
+"""How documents of the API look as tables, as names and as JSON."""
+
+import enum
+import json
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import httpx
+from rich.markup import escape
+from rich.table import Table
+
+from packhorse.runtime.plain_text import plain
+from packhorse_services.cli.client import output
+
+_STATE_STYLES = {
+    "IDLE": "green",
+    "IMPORTED": "green",
+    "APPLIED": "green",
+    "DISTRIBUTED": "green",
+    "PARTLY_DISTRIBUTED": "yellow",
+    "BLOCKED": "red",
+    "GAP": "red",
+    "JOURNAL_MISMATCH": "red",
+    "REMOVED_FAILED": "red",
+    "STALE": "yellow",
+    "PAUSED": "yellow",
+    "STOPPED": "yellow",
+    "REJECTED": "red",
+    "RETRYING": "yellow",
+    "SKIPPED": "yellow",
+    "DUPLICATE": "yellow",
+    "ACTIVE": "green",
+    "GIVEN_UP": "red",
+    "ERROR": "red",
+    "DROPPED": "yellow",
+}
+
+
+class Format(enum.StrEnum):
+    """What `-o` takes."""
+
+    TABLE = "table"
+    WIDE = "wide"
+    NAME = "name"
+    JSON = "json"
+
+
+@dataclass(frozen=True, slots=True)
+class View:
+    """Which list of a document is shown, and which fields of its rows.
+
+    A field may reach into a nested object: `head.attempts`.
+    """
+
+    rows: str
+    name: str
+    columns: Mapping[str, str]
+    wide: Mapping[str, str]
+    note: Callable[[Mapping[str, Any]], str] = lambda _: ""
+    """What is told beside a table; empty for nothing."""
+    whole: Mapping[str, str] = field(default_factory=dict)
+    """Columns of the document itself, which a table of its own shows before the rows."""
+
+    def show_one(self, row: Mapping[str, Any], form: Format) -> None:
+        """Write a document that is a single row to stdout."""
+        self.show(row if form is Format.JSON else {self.rows: [row]}, form)
+
+    def show(self, document: Mapping[str, Any], form: Format) -> None:
+        """Write the document to stdout."""
+        if form is Format.JSON:
+            output.line(json.dumps(document, indent=2))
+        elif form is Format.NAME:
+            for row in document[self.rows]:
+                output.line(str(row[self.name]))
+        else:
+            columns = {**self.columns, **(self.wide if form is Format.WIDE else {})}
+            if self.whole:
+                output.data.print(table(self.whole, [document]))
+                output.line("")
+            output.data.print(table(columns, document[self.rows]))
+            if not document[self.rows]:
+                output.tell("nothing to show" + (" on this page" if document.get("next") else ""))
+            elif note := self.note(document):
+                output.tell(note)
+        if form is not Format.JSON:
+            _tell_more(document)
+
+
+def _slowest(document: Mapping[str, Any]) -> str:
+    """Name the live subscribers that are furthest behind; an older publisher names none."""
+    kinds = {"slowest": "slowest", "slowest editable": "slowest_editable"}
+    told = [
+        f"{title}: {row['subscriber']} ({_reach(row, 'length')} waiting)"
+        for title, kind in kinds.items()
+        if (row := document.get(kind))
+    ]
+    return ", ".join(told)
+
+
+def _tell_more(document: Mapping[str, Any]) -> None:
+    """Say that a list goes on behind its page, and how to see the rest."""
+    if following := document.get("next"):
+        cursor = httpx.URL(following).params.get("cursor")
+        output.tell(f"there is more: use --cursor {cursor}, or a higher --limit")
+
+
+QUEUES = View(
+    rows="queues",
+    name="subscriber",
+    columns={
+        "SUBSCRIBER": "subscriber",
+        "STATE": "state",
+        "LENGTH": "length",
+        "ATTEMPTS": "head.attempts",
+        "ERRORS": "errors",
+        "LAG": "lag_seconds",
+        "REASON": "reason",
+    },
+    wide={
+        "OFFSET": "offset",
+        "HEAD": "head.offset",
+        "EDITABLE": "editable",
+        "NEXT ATTEMPT": "head.next_attempt_at",
+    },
+    note=_slowest,
+)
+QUEUE = View(
+    rows="entries",
+    name="package_id",
+    columns={"OFFSET": "offset", "ACTION": "action", "PATHS": "paths", "DEEP PATHS": "deep_paths"},
+    wide={"PACKAGE": "package_id", "SIZE": "size", "USER": "user", "TIME": "time"},
+    whole=QUEUES.columns,
+)
+ERRORS = View(
+    rows="entries",
+    name="package_id",
+    columns={
+        "OFFSET": "offset",
+        "ACTION": "action",
+        "PATHS": "paths",
+        "DEEP PATHS": "deep_paths",
+        "ATTEMPTS": "attempts",
+        "REASON": "reason",
+    },
+    wide={
+        "PACKAGE": "package_id",
+        "USER": "user",
+        "TIME": "time",
+        "REDISTRIBUTED AS": "redistributed_as",
+    },
+)
+DISTRIBUTIONS = View(
+    rows="distributions",
+    name="id",
+    columns={
+        "ID": "id",
+        "STATE": "state",
+        "ACTION": "action",
+        "PATHS": "paths",
+        "DEEP PATHS": "deep_paths",
+        "ACCEPTED": "accepted_at",
+    },
+    wide={"OFFSET": "offset", "USER": "user", "SIZE": "size"},
+)
+COMMANDS = View(
+    rows="commands",
+    name="command_id",
+    columns={
+        "COMMAND": "command_id",
+        "KIND": "kind",
+        "SUBSCRIBER": "subscriber",
+        "OFFSET": "offset",
+        "STATE": "state",
+        "REMOVED": "removed",
+        "BY": "issued_by",
+        "ISSUED": "issued_at",
+    },
+    wide={"SEEN": "seen_at", "ENDED": "ended_at", "REASON": "reason"},
+)
+SUBSCRIBERS = View(
+    rows="subscribers",
+    name="subscriber",
+    columns={
+        "SUBSCRIBER": "subscriber",
+        "STATE": "state",
+        "OFFSET": "offset",
+        "BEHIND": "behind",
+        "LAG": "lag_seconds",
+        "INCOMPLETE": "incomplete",
+        "LAST SEEN": "last_seen",
+    },
+    wide={
+        "EDITABLE": "editable",
+        "MAX RETRIES": "max_retries",
+        "ATTEMPTS": "attempts",
+        "NEXT ATTEMPT": "next_attempt_at",
+        "BLOCKED SINCE": "blocked_since",
+        "LAST ERROR": "last_error",
+        "ENDPOINT": "endpoint",
+        "INSTANCE": "instance",
+    },
+)
+DISTRIBUTION = View(
+    rows="subscribers",
+    name="subscriber",
+    columns={
+        "SUBSCRIBER": "subscriber",
+        "STATE": "state",
+        "STALE": "stale",
+        "ATTEMPTS": "attempts",
+        "REASON": "reason",
+    },
+    wide={"NEXT ATTEMPT": "next_attempt_at"},
+    whole=DISTRIBUTIONS.columns,
+)
+
+
+PRODUCER = View(
+    rows="producers",
+    name="name",
+    columns={
+        "PRODUCER": "name",
+        "EPOCH": "epoch",
+        "LAST": "last_sequence",
+        "IN THE JOURNAL": "last_persisted_sequence",
+        "USED": "used_at",
+    },
+    wide={"REGISTERED": "registered_at"},
+)
+
+
+def table(columns: Mapping[str, str], rows: Sequence[Mapping[str, Any]]) -> Table:
+    """Return the rows as a table of plain columns."""
+    shown = Table(box=None, pad_edge=False, padding=(0, 3, 0, 0))
+    for title in columns:
+        shown.add_column(title, no_wrap=True)
+    for row in rows:
+        shown.add_row(*(_cell(field, _reach(row, field)) for field in columns.values()))
+    return shown
+
+
+def _reach(row: Mapping[str, Any], field: str) -> Any:
+    value: Any = row
+    for part in field.split("."):
+        if not isinstance(value, Mapping):
+            return None
+        value = value.get(part)
+    return _bounds(row, field) if value is None else value
+
+
+def _bounds(row: Mapping[str, Any], field: str) -> str | None:
+    """Return what is known of a length that is not known exactly, as `12–40`."""
+    prefix = {"length": "", "behind": "behind_"}.get(field)
+    if prefix is None or f"{prefix}at_least" not in row:
+        return None
+    return f"{row[f'{prefix}at_least']}–{row[f'{prefix}at_most']}"
+
+
+def _shown(text: str) -> str:
+    """Return a text that a table shows as it is: neither markup nor what steers a terminal."""
+    return escape(plain(text).replace("\n", "\\n").replace("\t", "\\t"))
+
+
+def _seconds(value: float) -> str:
+    return f"{value * 1000:.0f} ms" if value < 1 else f"{value:.1f}".removesuffix(".0") + " s"
+
+
+def _cell(field: str, value: Any) -> str:
+    if value is None or value in ("", []):
+        return "-"
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    if isinstance(value, list):
+        more = f" (+{len(value) - 1})" if len(value) > 1 else ""
+        return _shown(f"{value[0]}{more}")
+    if field.endswith(("_s", "lag_seconds")):
+        return f"{value:.0f} s" if field == "lag_seconds" else _seconds(value)
+    if field == "state" and (style := _STATE_STYLES.get(value)):
+        return f"[{style}]{_shown(value)}[/]"
+    return _shown(str(value))

@@ -1,0 +1,1 @@
+"""`packhorse demo`: real content to three subscribers, and the check of it."""

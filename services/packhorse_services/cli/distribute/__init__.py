@@ -1,0 +1,1 @@
+"""`packhorse distribute`, of paths or of a file of requests."""

@@ -1,0 +1,255 @@
+"""`packhorse distribute`: one request, and if wanted the wait for what becomes of it.
+
+With `--from-file` it is as many requests as the file has lines, with `--bulk` one by Spark.
+"""
+
+import enum
+import math
+import time
+import uuid
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Annotated, Any
+
+import typer
+
+from packhorse_services.cli import service_commands
+from packhorse_services.cli.client import output
+from packhorse_services.cli.client.api import Api, CommandFailed, Exit, NoAnswer, awaited
+from packhorse_services.cli.client.connection import Connection
+from packhorse_services.cli.client.options import Key, Timeout, WaitForAll
+from packhorse_services.cli.distribute import replay
+
+BULK_USAGE = (
+    "--bulk goes with --deep and one path, and with no other option than --id; "
+    "packhorse pipeline bulk has more"
+)
+_POLL_S = 0.25
+_LOOK_S = 2
+"""How long one request waits: a failure at one subscriber is told before the others are done."""
+
+_FAILED = ("REMOVED", "REMOVED_FAILED", "DUPLICATE")
+_OPEN = ("QUEUED", "RETRYING")
+_DONE = ("DISTRIBUTED", "PARTLY_DISTRIBUTED")
+
+
+class ActionName(enum.StrEnum):
+    """What `--action` takes."""
+
+    ADD = "add"
+    DELETE = "delete"
+    INVALIDATE = "invalidate"
+    TEST = "test"
+
+
+# What is distributed, and how.
+Paths = Annotated[list[str] | None, typer.Argument(help="Nodes of the author.")]
+Deep = Annotated[bool, typer.Option("--deep", help="With all that is below them.")]
+Action = Annotated[ActionName, typer.Option(case_sensitive=False, help="What subscribers do.")]
+DryRun = Annotated[bool, typer.Option("--dry-run", help="Report without publishing.")]
+
+# A file of requests.
+FromFile = Annotated[
+    str | None,
+    typer.Option(
+        help="Replay a file: each line is a path, or JSON with action, paths and deep_paths; "
+        "- reads stdin."
+    ),
+]
+Producer = Annotated[str | None, typer.Option(help="Name of the source; used to resume the file.")]
+Batch = Annotated[
+    int,
+    typer.Option(
+        "--batch", min=1, max=replay.MAX_BATCH, help="How many lines of the file one request takes."
+    ),
+]
+KeepGoing = Annotated[
+    bool, typer.Option("--keep-going", help="Go on behind a line that is refused.")
+]
+
+# A large subtree.
+Bulk = Annotated[
+    bool, typer.Option("--bulk", help="In many packages, exported in parallel with Spark.")
+]
+BulkId = Annotated[
+    str | None, typer.Option("--id", help="With --bulk: go on with what has this name.")
+]
+
+
+@dataclass(frozen=True, slots=True)
+class _Asked:
+    paths: list[str]
+    deep: bool
+    action: ActionName
+    dry_run: bool
+    key: str | None
+    wait_s: float | None
+    """None: it is not waited for."""
+
+    def is_one_request(self) -> bool:
+        """Tell whether it says what only one request by itself can be."""
+        return self.dry_run or self.wait_s is not None or self.key is not None
+
+
+def distribute(  # noqa: PLR0913
+    context: typer.Context,
+    paths: Paths = None,
+    *,
+    deep: Deep = False,
+    action: Action = ActionName.ADD,
+    dry_run: DryRun = False,
+    wait: WaitForAll = False,
+    timeout: Timeout = 60.0,
+    key: Key = None,
+    from_file: FromFile = None,
+    producer: Producer = None,
+    keep_going: KeepGoing = False,
+    batch: Batch = replay.BATCH,
+    bulk: Bulk = False,
+    bulk_id: BulkId = None,
+) -> None:
+    """Distribute nodes to all subscribers and print the distribution's id, or replay a file."""
+    asked = _Asked(paths or [], deep, action, dry_run, key, timeout if wait else None)
+    connection = context.ensure_object(Connection)
+    by_file = from_file is not None or producer is not None
+    if bulk or bulk_id is not None:
+        if not bulk or by_file or keep_going:
+            raise CommandFailed(BULK_USAGE, Exit.USAGE)
+        raise typer.Exit(_in_bulk(connection, asked, bulk_id))
+    if by_file:
+        _replay(connection, asked, from_file, producer, keep_going=keep_going, batch=batch)
+    else:
+        _distribute(connection, asked)
+
+
+def _in_bulk(connection: Connection, asked: _Asked, bulk_id: str | None) -> int:
+    """Let the pipeline distribute a subtree as many packages, and return its exit code.
+
+    Raises `CommandFailed` where there is no pipeline.
+    """
+    adds = asked.action is ActionName.ADD and not asked.is_one_request()
+    if not adds or not asked.deep or len(asked.paths) != 1:
+        raise CommandFailed(BULK_USAGE, Exit.USAGE)
+    token = connection.token()
+    # By the environment, for anybody may read the arguments of a process.
+    settings = {"PACKHORSE_SERVER": connection.publisher_url(), "PACKHORSE_TOKEN": token or ""}
+    arguments = ["bulk", "--deep", *asked.paths, *(["--id", bulk_id] if bulk_id else [])]
+    return service_commands.pipeline(connection, arguments, settings=settings)
+
+
+def _replay(
+    connection: Connection,
+    asked: _Asked,
+    from_file: str | None,
+    producer: str | None,
+    *,
+    keep_going: bool,
+    batch: int,
+) -> None:
+    if not from_file or not producer or asked.paths or asked.is_one_request():
+        raise CommandFailed(replay.USAGE, Exit.USAGE)
+    action = asked.action.value.upper()
+    replayed = replay.ReplayRequest(from_file, producer, action, asked.deep, keep_going, batch)
+    with connection.publisher() as publisher:
+        replay.replay(publisher, replayed)
+
+
+def _distribute(connection: Connection, asked: _Asked) -> None:
+    if not asked.paths and asked.action is not ActionName.TEST:
+        raise CommandFailed("name at least one path, or --from-file FILE", Exit.USAGE)
+    paths = {"deep_paths" if asked.deep else "paths": asked.paths}
+    body = {"action": asked.action.value.upper(), **paths}
+    with connection.publisher() as publisher:
+        if asked.dry_run:
+            tell_dry_run(publisher.post("/distribute/dry-run", body))
+            return
+        accepted = request(publisher, body, asked.key, awaited=asked.wait_s is not None)
+        output.line(accepted["id"])
+        if asked.wait_s is not None:
+            await_distributed(publisher, accepted["id"], asked.wait_s)
+
+
+def request(
+    publisher: Api, body: Mapping[str, Any], key: str | None = None, *, awaited: bool = False
+) -> dict[str, Any]:
+    """Send the request and return the answer; `awaited` says that its end will be waited for.
+
+    It carries an idempotency key, so that sending it again can't publish twice (R5).
+    """
+    key = checked_key(key)
+    try:
+        headers = {"Idempotency-Key": key, **({"Prefer": "wait=0"} if awaited else {})}
+        answer: dict[str, Any] = publisher.post("/distribute", body, headers)
+    except NoAnswer as error:
+        raise CommandFailed(
+            f"{error}\nNobody knows whether it was accepted. Repeat the command with --key {key}: "
+            "then it is distributed once.",
+            error.code,
+        ) from error
+    return answer
+
+
+def checked_key(key: str | None) -> str:
+    """Return the key, or a new one where none was given. Raises `CommandFailed` for an empty one.
+
+    An empty variable in a script would otherwise make each repetition a distribution of its own.
+    """
+    if key is not None and not key.strip():
+        raise CommandFailed("--key is empty; name a key, or leave it out", Exit.USAGE)
+    return str(uuid.uuid4()) if key is None else key
+
+
+def await_distributed(publisher: Api, distribution_id: str, timeout: float) -> None:
+    """Return when every live subscriber has imported it.
+
+    Raises `CommandFailed`: with `TIMEOUT` when that takes too long, `FAILED` when one will not.
+    """
+    deadline = time.monotonic() + timeout
+    while True:
+        left = max(0, min(_LOOK_S, math.ceil(deadline - time.monotonic())))
+        found = awaited(publisher, f"/distributions/{distribution_id}?wait={left}", deadline)
+        failed = [one for one in found["subscribers"] if one["state"] in _FAILED]
+        if failed:
+            raise CommandFailed(
+                "\n".join(f"{one['subscriber']}: {one['state']} {one['reason']}" for one in failed)
+            )
+        if found["state"] in _DONE:
+            _tell_others(found)
+            return
+        if time.monotonic() > deadline:
+            raise CommandFailed(f"not everywhere after {timeout:g} s: {_open(found)}", Exit.TIMEOUT)
+        time.sleep(_POLL_S)
+
+
+def _tell_others(found: Mapping[str, Any]) -> None:
+    """Name those who do not have it and were not waited for."""
+    for one in found["subscribers"]:
+        if one["stale"] and one["state"] in _OPEN:
+            output.tell(f"{one['subscriber']} is silent; it gets the package when it is back")
+        elif one["state"] == "SKIPPED":
+            output.tell(f"{one['subscriber']} did not import it: {one['reason']}")
+    if found["state"] != "DISTRIBUTED":
+        output.tell(f"the distribution is {found['state']}")
+
+
+def _open(found: Mapping[str, Any]) -> str:
+    """Say which subscribers have it still before them, and why."""
+    waiting = [one for one in found["subscribers"] if one["state"] in _OPEN]
+    if not waiting:
+        return f"the distribution is {found['state']}"
+    return "; ".join(_told(one) for one in sorted(waiting, key=lambda one: bool(one["stale"])))
+
+
+def _told(one: Mapping[str, Any]) -> str:
+    away = "(STALE, not waited for)" if one["stale"] else ""
+    return " ".join(part for part in (one["subscriber"], one["state"], away, one["reason"]) if part)
+
+
+def tell_dry_run(report: Mapping[str, Any]) -> None:
+    """Print what a request would publish."""
+    output.line(f"nodes        {report['nodes']}")
+    output.line(f"content      {report['content_bytes']} bytes")
+    output.line(f"body         {report['body_bytes']} bytes, {report['body']}")
+    for target in report["subscribers"]:
+        length = "unknown" if target["length"] is None else target["length"]
+        output.line(f"{target['subscriber']:<12} {target['state']}, {length} packages before it")

@@ -1,0 +1,235 @@
+"""`packhorse distribute --from-file`: a file of requests, each published once.
+
+The line's number is the producer's sequence, so the publisher knows how far the file has come:
+a replay that was killed goes on behind the last line that was committed, and sends none twice.
+"""
+
+import re
+import time
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import stamina
+
+from packhorse_services.cli.client import output
+from packhorse_services.cli.client.api import (
+    AWAY,
+    Api,
+    CommandFailed,
+    Exit,
+    NoAnswer,
+    Refused,
+    refused_outcome,
+    segment,
+)
+from packhorse_services.cli.distribute import replay_file
+from packhorse_services.cli.distribute.replay_file import BadLine, ReplayLine
+from packhorse_services.cli.distribute.replay_news import News, Tally
+
+USAGE = "--from-file FILE and --producer NAME go together, and without paths, --key and --wait"
+PATIENCE_S = 300.0
+"""How long a line is tried again before the replay gives up; another replay goes on there."""
+
+BATCH = 200
+MAX_BATCH = 500
+"""How many lines one request carries, unless the user says otherwise, and at most."""
+
+_PRODUCER = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}")
+_WAIT_MAX_S = 10.0
+_AGAIN = {429, *AWAY}
+_LINE_AT_FAULT = {400, 403, 404, 413, 415, 422}
+_AMOUNT_AT_FAULT = {400, 413, 422}
+
+Sent = tuple[ReplayLine, Mapping[str, Any]]
+"""A line, and the request that it is."""
+
+
+@dataclass(frozen=True, slots=True)
+class ReplayRequest:
+    """What is to be replayed, and what holds for lines that do not say it themselves."""
+
+    source: str
+    """A path, or `-` for stdin."""
+    producer: str
+    action: str
+    deep: bool
+    keep_going: bool = False
+    batch: int = BATCH
+
+
+def replay(publisher: Api, request: ReplayRequest) -> None:
+    """Send the lines behind the last one that was committed, in order.
+
+    Raises `CommandFailed`: with the file and the line for one that is refused, or, when it is to
+    keep going, with how many were, at the end; with `CONFLICT` when another replay has registered
+    the producer since; with what was wrong last when the publisher stays away. Sending the file
+    again goes on where it was.
+    """
+    if not _PRODUCER.fullmatch(request.producer):
+        raise CommandFailed(
+            "--producer is a name of up to 100 letters, digits, dots, hyphens and underscores, "
+            "which begins with a letter or a digit",
+            Exit.USAGE,
+        )
+    tally = _Replay(publisher, request).run()
+    if tally.refused:
+        lines = "1 line was" if tally.refused == 1 else f"{tally.refused} lines were"
+        raise CommandFailed(f"{lines} refused; a replay of this producer does not send them again")
+
+
+class _Replay:
+    def __init__(self, publisher: Api, request: ReplayRequest) -> None:
+        self._publisher, self._request = publisher, request
+        self._epoch, self._last, self._refused = 0, -1, -1
+        self._tally = Tally()
+
+    def run(self) -> Tally:
+        began = time.monotonic()
+        with replay_file.opened(self._request.source) as file:
+            total = replay_file.count(file) if file.seekable() else None
+            self._news = News(self._request.producer, total)
+            try:
+                self._register()
+                for batch in replay_file.batches(file, self._request.batch):
+                    self._take(batch)
+            finally:
+                self._news.end(self._tally.sentence(time.monotonic() - began))
+        return self._tally
+
+    def _register(self) -> None:
+        """Register, which fences an earlier replay, and learn how far that one has come."""
+        registered = _patiently(lambda: self._publisher.put(self._path), AWAY, self._news)
+        self._epoch = registered["epoch"]
+        last = registered["last_sequence"]
+        self._last = -1 if last is None else int(last)
+
+    @property
+    def _path(self) -> str:
+        return f"/producers/{segment(self._request.producer)}"
+
+    def _take(self, batch: Sequence[ReplayLine]) -> None:
+        waiting: list[Sent] = []
+        for line in batch:
+            if line.sequence <= self._last:
+                self._tally.behind += 1
+                self._tally.last_before = line.sequence
+                self._news.line(self._tally)
+                continue
+            try:
+                waiting.append((line, self._body(line)))
+            except BadLine as error:
+                self._send_all(waiting)
+                waiting = []
+                self._refuse(line, str(error), Exit.FAILED)
+        self._send_all(waiting)
+        self._pass_over()
+
+    def _body(self, line: ReplayLine) -> Mapping[str, Any]:
+        number = {
+            "name": self._request.producer,
+            "epoch": self._epoch,
+            "sequence": line.sequence,
+        }
+        body = line.body(self._request.action, deep=self._request.deep)
+        return {**body, "producer": number}
+
+    def _send_all(self, waiting: Sequence[Sent]) -> None:
+        """Send lines until each is dealt with; of too many for one request, the halves."""
+        while waiting:
+            try:
+                done = self._send(waiting)
+            except Refused as error:
+                if error.status not in _AMOUNT_AT_FAULT:
+                    raise
+                done = len(waiting) // 2
+                if done:
+                    self._send_all(waiting[:done])
+                else:
+                    self._end(waiting[0][0], error)
+                    done = 1
+            waiting = waiting[done:]
+
+    def _send(self, waiting: Sequence[Sent]) -> int:
+        """Send lines in one request; return how many of them, the first ones, are dealt with."""
+        requests = [body for _, body in waiting]
+        outcomes = _patiently(lambda: self._outcomes(requests), _AGAIN, self._news)
+        for done, ((line, _), outcome) in enumerate(zip(waiting, outcomes, strict=True)):
+            error = refused_outcome(outcome)
+            if done and error is not None and _is_transient(error, _AGAIN):
+                return done
+            self._end(line, error, repeated=error is None and outcome["accepted"]["repeated"])
+        return len(waiting)
+
+    def _outcomes(self, requests: Sequence[Mapping[str, Any]]) -> Sequence[Mapping[str, Any]]:
+        """Return an outcome for each. Raises `Refused` when it was no use even for the first."""
+        body = {"requests": requests}
+        outcomes: list[Mapping[str, Any]] = self._publisher.post("/distribute/batch", body)[
+            "outcomes"
+        ]
+        first = refused_outcome(outcomes[0])
+        if first is not None and _is_transient(first, _AGAIN):
+            raise first
+        return outcomes
+
+    def _end(self, line: ReplayLine, error: Refused | None, *, repeated: bool = False) -> None:
+        """Count what became of a line. Raises what concerns more than the line."""
+        if repeated or (error is not None and error.kind == "sequence-passed"):
+            self._tally.repeated += 1
+        elif error is None:
+            self._tally.published += 1
+        elif error.status not in _LINE_AT_FAULT or error.kind == "bad-producer-name":
+            raise error
+        else:
+            self._refuse(line, str(error), _code_of_line(error))
+            return
+        self._tally.last = line.sequence
+        self._news.line(self._tally)
+
+    def _refuse(self, line: ReplayLine, why: str, code: Exit) -> None:
+        place = "stdin" if self._request.source == "-" else self._request.source
+        text = f"{place}:{line.sequence}: {why}"
+        if not self._request.keep_going:
+            raise CommandFailed(text, code)
+        output.tell(text)
+        self._tally.refused += 1
+        self._refused = line.sequence
+        self._news.line(self._tally)
+
+    def _pass_over(self) -> None:
+        """Let the producer's number move past refused lines that no later one has moved it past."""
+        if self._refused <= max(self._last, self._tally.last or -1):
+            return
+        body = {"epoch": self._epoch, "last_sequence": self._refused}
+        _patiently(lambda: self._publisher.patch(self._path, body), _AGAIN, self._news)
+        self._last = self._refused
+
+
+def _code_of_line(error: Refused) -> Exit:
+    """Return the exit code for a line that is wrong, which the command itself is not."""
+    return Exit.FAILED if error.code is Exit.USAGE else error.code
+
+
+def _is_transient(error: Refused, again_on: Collection[int]) -> bool:
+    return error.status in again_on or error.kind == "key-in-progress"
+
+
+def _patiently(send: Callable[[], Any], again_on: Collection[int], news: News) -> Any:
+    """Send again what may not have arrived, and what is answered with one of these statuses."""
+
+    def again(error: Exception) -> bool | float:
+        if isinstance(error, Refused):
+            if not _is_transient(error, again_on):
+                return False
+        elif not isinstance(error, NoAnswer):
+            return False
+        news.waits(error)
+        wait_s = error.retry_after_s if isinstance(error, Refused) else None
+        return True if wait_s is None else wait_s
+
+    for attempt in stamina.retry_context(
+        on=again, attempts=None, timeout=PATIENCE_S, wait_initial=0.1, wait_max=_WAIT_MAX_S
+    ):
+        with attempt:
+            return send()
+    raise AssertionError("a retry ends with an answer or an error")

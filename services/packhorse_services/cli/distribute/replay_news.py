@@ -1,0 +1,109 @@
+"""What a replay tells on the way: how far it is, and why it waits; a terminal shows a bar."""
+
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from rich.progress import (
+    BarColumn,
+    MofNCompleteColumn,
+    Progress,
+    TextColumn,
+    TimeElapsedColumn,
+    TimeRemainingColumn,
+)
+
+from packhorse_services.cli.client import output
+from packhorse_services.cli.client.api import NoAnswer, Refused
+
+_EVERY_S = 10.0
+_EVERY_LINES = 500
+_AGAIN_S = 60.0
+"""After that long the same reason is told again."""
+
+
+@dataclass(slots=True)
+class Tally:
+    """What became of the lines so far."""
+
+    published: int = 0
+    repeated: int = 0
+    behind: int = 0
+    """Lines up to the last one that was dealt with before: published, or refused."""
+    last_before: int = -1
+    refused: int = 0
+    last: int | None = None
+
+    def sentence(self, seconds: float) -> str:
+        """Return the summary."""
+        parts = [f"{self.published} published"]
+        parts += [f"{self.repeated} had been published already"] if self.repeated else []
+        parts += [self._behind()] if self.behind else []
+        parts += [f"{self.refused} refused"] if self.refused else []
+        where = "" if self.last is None else f"; the last line is {self.last}"
+        return f"{', '.join(parts)} in {seconds:.1f} s{where}"
+
+    def _behind(self) -> str:
+        """Say no more than is known: the publisher keeps the last number, not each one's fate."""
+        lines = "1 line" if self.behind == 1 else f"{self.behind} lines"
+        return (
+            f"{lines} up to line {self.last_before} dealt with by an earlier replay "
+            "(published or refused)"
+        )
+
+
+class News:
+    """Tells on stderr. `clock` gives seconds that never go back."""
+
+    def __init__(
+        self, name: str, total: int | None, *, clock: Callable[[], float] = time.monotonic
+    ) -> None:
+        self._name, self._total, self._clock = name, total, clock
+        self._lines = self._told_lines = 0
+        self._told_at = clock()
+        self._reason, self._reason_at = "", 0.0
+        self._bar = _bar()
+        self._task = self._bar.add_task(name, total=total)
+        self._bar.start()
+
+    def line(self, tally: Tally) -> None:
+        """Note that a line is done with."""
+        self._lines += 1
+        self._bar.advance(self._task)
+        late = self._clock() - self._told_at >= _EVERY_S
+        if self._bar.disable and (late or self._lines - self._told_lines >= _EVERY_LINES):
+            self._told_at, self._told_lines = self._clock(), self._lines
+            of = "" if self._total is None else f" of {self._total}"
+            refused = f", {tally.refused} refused" if tally.refused else ""
+            output.tell(
+                f"{self._name}: {self._lines}{of} lines, {tally.published} published{refused}"
+            )
+
+    def waits(self, error: NoAnswer | Refused) -> None:
+        """Say why a line is sent again: once for each reason, and again after a minute of it."""
+        reason = f"{error.status} {error.kind}" if isinstance(error, Refused) else "no answer"
+        now = self._clock()
+        if reason == self._reason and now - self._reason_at < _AGAIN_S:
+            return
+        self._reason, self._reason_at = reason, now
+        why = [one for one in str(error).splitlines() if not one.startswith("Try again")]
+        wait_s = error.retry_after_s if isinstance(error, Refused) else None
+        when = "soon" if wait_s is None else f"in {wait_s:g} s"
+        output.tell(f"{self._name} waits, and tries again {when}: {'; '.join(why)}")
+
+    def end(self, sentence: str) -> None:
+        """Take the bar away, and tell what became of everything."""
+        self._bar.stop()
+        output.tell(sentence)
+
+
+def _bar() -> Progress:
+    return Progress(
+        TextColumn("{task.description}"),
+        BarColumn(),
+        MofNCompleteColumn(),
+        TimeElapsedColumn(),
+        TimeRemainingColumn(),
+        console=output.talk,
+        disable=not output.talk.is_terminal,
+    )

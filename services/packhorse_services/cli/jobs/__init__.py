@@ -1,0 +1,1 @@
+"""`packhorse … job`, and following one."""

@@ -1,0 +1,276 @@
+"""`packhorse get jobs|job|schedules|job-queues` and `packhorse job add|retry|stop`."""
+
+import json
+from collections.abc import Mapping
+from typing import Annotated, Any
+
+import typer
+
+from packhorse.errors import Permanent
+from packhorse.jobs.conditions import template_of
+from packhorse.runtime.paging import page_url
+from packhorse_services.cli.client import completion, output
+from packhorse_services.cli.client.api import Api, CommandFailed, Exit, NoAnswer, gathered
+from packhorse_services.cli.client.connection import Connection
+from packhorse_services.cli.client.options import (
+    After,
+    Cursor,
+    Key,
+    Output,
+    Seconds,
+    Timeout,
+    Watch,
+)
+from packhorse_services.cli.client.output import again
+from packhorse_services.cli.client.views import Format
+from packhorse_services.cli.distribute.command import checked_key
+from packhorse_services.cli.jobs import tailing, views
+from packhorse_services.cli.queues import get
+
+job = typer.Typer(help="Add a job, retry or stop it, follow it.", no_args_is_help=True)
+
+_PAGE = 200
+
+Number = Annotated[int, typer.Argument(min=1, help="The job's number.")]
+
+# Which jobs are shown.
+State = Annotated[
+    str,
+    typer.Option(
+        help="all, active, queued, history, cancelled, succeeded, stopped, given_up, error or "
+        "dropped."
+    ),
+]
+OfTopic = Annotated[
+    str | None,
+    typer.Option(help="A topic, or a pattern: images/**.", autocompletion=completion.job_topics),
+]
+OfQueue = Annotated[
+    str | None, typer.Option(help="Those of this queue.", autocompletion=completion.job_queues)
+]
+WithId = Annotated[str | None, typer.Option("--id", help="The one with this id.")]
+Where = Annotated[
+    list[str] | None,
+    typer.Option(help="A condition on a property, such as 'size>=10'; all have to hold."),
+]
+Limit = Annotated[int, typer.Option(min=1, max=1000, help="How many.")]
+
+# What a new job is.
+Topic = Annotated[
+    str,
+    typer.Argument(help="What the job is: images/thumbnail.", autocompletion=completion.job_topics),
+]
+Properties = Annotated[
+    str, typer.Option(metavar="JSON", help="What its consumer is told: an object.")
+]
+NewId = Annotated[
+    str | None, typer.Option("--id", help="Topic and id are one job, however often given.")
+]
+Application = Annotated[
+    str,
+    typer.Option(help="Whose job it is; who gives the same --id again makes it run once more."),
+]
+
+# When, where and in which order a new job is done.
+Priority = Annotated[
+    int, typer.Option(min=-100, max=100, help="The higher first, except in an ORDERED queue.")
+]
+Delay = Annotated[float | None, typer.Option(min=0, help="Seconds; not before.")]
+OnlyOn = Annotated[
+    str | None,
+    typer.Option(
+        help="The one instance that may do it; @leader: the first that consumes the topic."
+    ),
+]
+Wait = Annotated[bool, typer.Option("--wait", help="Until it has ended.")]
+
+
+@get.command("jobs")
+def get_jobs(  # noqa: PLR0913
+    context: typer.Context,
+    *,
+    state: State = "all",
+    topic: OfTopic = None,
+    queue: OfQueue = None,
+    identifier: WithId = None,
+    where: Where = None,
+    form: Output = Format.TABLE,
+    limit: Limit = 20,
+    cursor: Cursor = None,
+    watch: Watch = False,
+) -> None:
+    """Show jobs: unfinished ones oldest first, history newest first."""
+    asked = {"state": state.upper(), "topic": topic, "queue": queue, "id": identifier}
+    asked |= {"cursor": cursor, "template": _template(where or [])}
+    path = page_url("/jobs", **asked)
+    with context.ensure_object(Connection).jobs() as service:
+        again(lambda: _show_jobs(gathered(service, path, "jobs", limit, _PAGE), form), watch=watch)
+
+
+def _template(conditions: list[str]) -> str | None:
+    try:
+        return json.dumps(template_of(conditions)) if conditions else None
+    except Permanent as error:
+        raise CommandFailed(f"--where: {error}", Exit.USAGE) from error
+
+
+def _show_jobs(document: Mapping[str, Any], form: Format) -> None:
+    if form is not Format.JSON:
+        document = {**document, "jobs": [views.job_row(one) for one in document["jobs"]]}
+    views.JOBS.show(document, form)
+
+
+@get.command("job")
+def get_job(
+    context: typer.Context, number: Number, form: Output = Format.TABLE, watch: Watch = False
+) -> None:
+    """Show a job, and the attempts that did not finish it."""
+    with context.ensure_object(Connection).jobs() as service:
+        again(lambda: _show_job(service.get(f"/jobs/{number}"), form), watch=watch)
+
+
+def _show_job(document: Mapping[str, Any], form: Format) -> None:
+    if form in (Format.JSON, Format.NAME):
+        views.JOBS.show_one(document, form)
+        return
+    views.JOBS.show_one(views.job_row(document), form)
+    if past := [views.safe(one) for one in document["past_attempts"]]:
+        output.line("")
+        views.ATTEMPTS.show({"past_attempts": past}, form)
+
+
+@get.command("job-queues")
+def get_job_queues(
+    context: typer.Context, form: Output = Format.TABLE, watch: Watch = False
+) -> None:
+    """Show the queues of jobs: what waits in them, and how they work it off."""
+    with context.ensure_object(Connection).jobs() as service:
+        again(lambda: views.QUEUES.show(service.get("/job-queues"), form), watch=watch)
+
+
+@get.command("job-topics")
+def get_job_topics(
+    context: typer.Context, form: Output = Format.TABLE, watch: Watch = False
+) -> None:
+    """Show the topics of jobs: what waits, and which of them no instance has a consumer for."""
+    with context.ensure_object(Connection).jobs() as service:
+        again(lambda: _show_topics(service.get("/job-topics"), form), watch=watch)
+
+
+def _show_topics(document: Mapping[str, Any], form: Format) -> None:
+    if form is not Format.JSON:
+        document = {**document, "topics": [views.topic_row(one) for one in document["topics"]]}
+    views.TOPICS.show(document, form)
+
+
+@get.command("schedules")
+def get_schedules(
+    context: typer.Context, form: Output = Format.TABLE, watch: Watch = False
+) -> None:
+    """Show the schedules: when they are due, and what they give then."""
+    with context.ensure_object(Connection).jobs() as service:
+        again(lambda: _show_schedules(service.get("/schedules"), form), watch=watch)
+
+
+def _show_schedules(document: Mapping[str, Any], form: Format) -> None:
+    if form is not Format.JSON:
+        rows = [views.schedule_row(one) for one in document["schedules"]]
+        document = {**document, "schedules": rows}
+    views.SCHEDULES.show(document, form)
+
+
+@job.command("add")
+def add(  # noqa: PLR0913
+    context: typer.Context,
+    topic: Topic,
+    *,
+    properties: Properties = "{}",
+    identifier: NewId = None,
+    application: Application = "",
+    priority: Priority = 0,
+    delay: Delay = None,
+    only_on: OnlyOn = None,
+    key: Key = None,
+    wait: Wait = False,
+    timeout: Timeout = 60.0,
+) -> None:
+    """Add a job and print its number; exactly one instance will do it."""
+    body: dict[str, Any] = {"topic": topic, "properties": _object(properties)}
+    body |= {"id": identifier, "application": application, "priority": priority}
+    body |= {"delay_s": delay, "only_on": only_on}
+    given = {name: value for name, value in body.items() if value is not None}
+    with context.ensure_object(Connection).jobs() as service:
+        added = _send(service, given, key)
+        output.line(str(added["job"]["number"]))
+        if added["verdict"] != "ADDED":
+            output.tell(_VERDICTS.get(added["verdict"], added["verdict"]))
+        if wait:
+            tailing.wait(service, added["job"]["number"], timeout)
+
+
+_VERDICTS = {
+    "EXISTING": "it was there already, and stays as it is",
+    "UPDATED": "it was waiting already, and has the new properties",
+    "REACTIVATED": "it was there already, and runs once more",
+}
+
+
+def _object(text: str) -> dict[str, Any]:
+    try:
+        found = json.loads(text)
+    except ValueError as error:
+        raise CommandFailed(f"--properties is no JSON: {error}", Exit.USAGE) from error
+    if not isinstance(found, dict):
+        raise CommandFailed("--properties is a JSON object, such as '{\"size\": 3}'", Exit.USAGE)
+    return found
+
+
+def _send(service: Api, body: Mapping[str, Any], key: str | None) -> Any:
+    """Add the job; the key makes sure that sending it again can't add it twice."""
+    key = checked_key(key)
+    try:
+        return service.post("/jobs", body, {"Idempotency-Key": key})
+    except NoAnswer as error:
+        raise CommandFailed(
+            f"{error}\nNobody knows whether it was added. Repeat the command with --key {key}: "
+            "then it is added once.",
+            error.code,
+        ) from error
+
+
+@job.command("retry")
+def retry(context: typer.Context, number: Number) -> None:
+    """Let a job that has ended run once more."""
+    with context.ensure_object(Connection).jobs() as service:
+        output.line(str(service.post(f"/jobs/{number}/retry", {})["number"]))
+
+
+@job.command("stop")
+def stop(context: typer.Context, number: Number) -> None:
+    """Stop a job: one that waits at once, one that runs as soon as its consumer looks."""
+    with context.ensure_object(Connection).jobs() as service:
+        stopped = service.post(f"/jobs/{number}/stop", {})
+        output.line(str(stopped["number"]))
+        if stopped["state"] == "ACTIVE":
+            output.tell(f"{stopped['instance']} is asked to stop it")
+
+
+@job.command("tail")
+def tail(
+    context: typer.Context,
+    number: Annotated[
+        int | None, typer.Argument(min=1, help="The job's number.", show_default="all jobs")
+    ] = None,
+    *,
+    after: After = None,
+    seconds: Seconds = None,
+    form: Output = Format.TABLE,
+) -> None:
+    """Follow the log and the progress of a job until it has ended, or what becomes of all jobs."""
+    with context.ensure_object(Connection).jobs() as service:
+        if number is None:
+            tailing.tail_all(service, after, seconds, form)
+        elif after is not None:
+            raise CommandFailed("--after is for the events of all jobs", Exit.USAGE)
+        else:
+            tailing.tail(service, number, seconds=seconds, form=form)

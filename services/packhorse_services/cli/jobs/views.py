@@ -1,0 +1,162 @@
+"""How jobs, their queues and schedules look as tables."""
+
+from collections.abc import Mapping
+from datetime import timedelta
+from typing import Any
+
+from packhorse.jobs.scheduling.timing import period_text
+from packhorse_services.cli.client.views import View
+from packhorse_services.cli.events import printable
+
+
+def _note(document: Mapping[str, Any]) -> str:
+    return "" if document["current"] else "which instances live, and do what, is not known now"
+
+
+JOBS = View(
+    rows="jobs",
+    name="number",
+    columns={
+        "NUMBER": "number",
+        "STATE": "state",
+        "TOPIC": "topic",
+        "ID": "id",
+        "QUEUE": "queue",
+        "ATTEMPTS": "attempts",
+        "INSTANCE": "instance",
+        "SAID": "said",
+    },
+    wide={
+        "PRIORITY": "priority",
+        "RETRY": "retry",
+        "CREATED": "created_at",
+        "READY": "ready_at",
+        "STARTED": "started_at",
+        "FINISHED": "finished_at",
+        "BY": "application",
+        "SCHEDULE": "schedule",
+        "ONLY ON": "only_on",
+    },
+)
+ATTEMPTS = View(
+    rows="past_attempts",
+    name="number",
+    columns={
+        "ATTEMPT": "number",
+        "OUTCOME": "outcome",
+        "INSTANCE": "instance",
+        "ENDED": "ended_at",
+        "REASON": "reason",
+    },
+    wide={"STARTED": "started_at"},
+)
+QUEUES = View(
+    rows="queues",
+    name="name",
+    columns={
+        "QUEUE": "name",
+        "TOPICS": "patterns",
+        "TYPE": "type",
+        "SUSPENDED": "suspended",
+        "QUEUED": "statistics.queued",
+        "ACTIVE": "statistics.active",
+        "SUCCEEDED": "statistics.succeeded",
+        "CANCELLED": "statistics.cancelled",
+    },
+    wide={
+        "FAILED ATTEMPTS": "statistics.failed_attempts",
+        "WAITED": "statistics.average_waiting_s",
+        "TOOK": "statistics.average_processing_s",
+        "RANKING": "ranking",
+        "MAX PARALLEL": "max_parallel",
+        "MAX RETRIES": "max_retries",
+        "TIME-OUT": "timeout_s",
+    },
+)
+TOPICS = View(
+    rows="topics",
+    name="topic",
+    columns={
+        "TOPIC": "topic",
+        "QUEUED": "statistics.queued",
+        "ACTIVE": "statistics.active",
+        "SUCCEEDED": "statistics.succeeded",
+        "CANCELLED": "statistics.cancelled",
+        "WITHOUT A CONSUMER SINCE": "unconsumed_since",
+        "ON": "unconsumed_on",
+    },
+    wide={"WAITED": "statistics.average_waiting_s", "TOOK": "statistics.average_processing_s"},
+    note=_note,
+)
+SCHEDULES = View(
+    rows="schedules",
+    name="name",
+    columns={
+        "SCHEDULE": "name",
+        "WHEN": "when",
+        "NEXT": "next_tick",
+        "LAST": "last_tick",
+        "SUSPENDED": "suspended",
+        "GIVES": "gives",
+    },
+    wide={
+        "RUN ON": "run_on",
+        "MISSED": "missed",
+        "TIMES LEFT": "times_left",
+        "BY": "origin",
+        "DESCRIPTION": "description",
+    },
+)
+
+
+def job_row(job: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the row of a job; what others wrote may not steer the terminal."""
+    return {**safe(job), "said": printable(_said(job)) or None}
+
+
+def safe(row: Mapping[str, Any]) -> dict[str, Any]:
+    """Return a row whose texts can be shown in a terminal."""
+    return {
+        name: printable(value) if isinstance(value, str) else value for name, value in row.items()
+    }
+
+
+def _said(job: Mapping[str, Any]) -> str:
+    """Return how far a job is, or how it ended, in one line."""
+    if job["state"] != "ACTIVE":
+        return str(job["result_message"])
+    told = "stopping " if job["stop_requested"] else ""
+    return f"{told}{progress_text(job['progress'])}".strip()
+
+
+def progress_text(progress: Mapping[str, Any]) -> str:
+    """Return a job's progress in words: `3 of 10: what it does`; empty when it has told none."""
+    steps = f" of {progress['steps']}" if progress["steps"] else ""
+    step = f"{progress['step']}{steps}" if progress["step"] or steps else ""
+    return ": ".join(part for part in (step, str(progress["message"])) if part)
+
+
+def topic_row(topic: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the row of a topic, with the first moment since which a consumer is missing."""
+    missing = topic.get("unconsumed_on", [])  # an older service names none
+    since = [topic["unconsumed_since"], *(one["since"] for one in missing)]
+    return {
+        **topic,
+        "unconsumed_since": min(filter(None, since), default=None),
+        "unconsumed_on": [printable(one["only_on"]) for one in missing],
+    }
+
+
+def schedule_row(schedule: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the row of a schedule."""
+    gives = f"{schedule['action'].lower()} {schedule['topic']}"
+    return safe({**schedule, "when": _when(schedule), "gives": gives})
+
+
+def _when(schedule: Mapping[str, Any]) -> str:
+    if schedule["cron"]:
+        zone = schedule["time_zone"]
+        return str(schedule["cron"]) if zone == "UTC" else f"{schedule['cron']} ({zone})"
+    if schedule["period_s"]:
+        return f"every {period_text(timedelta(seconds=schedule['period_s']))}"
+    return f"at {schedule['at']}"

@@ -1,0 +1,126 @@
+"""Runs a service's own command line as a process, told about the stack by its environment."""
+
+import itertools
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from difflib import get_close_matches
+from importlib.util import find_spec
+from types import FrameType
+from typing import IO
+
+from packhorse.runtime.extras import how_to_install
+from packhorse.runtime.startup import TYPED
+from packhorse_services.cli.client.api import CommandFailed, Exit
+from packhorse_services.cli.client.connection import Connection
+
+_HELP = {"-h", "--help"}
+_DATABASES = {"PACKHORSE_DATABASE_URL", "PACKHORSE_DATABASE_URL_FILE"}
+_CLOSE = 0.8
+"""How alike two options are of which one is the other misspelt; no option of a task is that."""
+
+
+def content(connection: Connection, arguments: Sequence[str]) -> int:
+    """Run the content service's command line on what `--server` names, or on the stack's tree.
+
+    Returns its exit code. Raises `CommandFailed` where it is told neither.
+    """
+    settings = None
+    if connection.server:
+        settings = {
+            "PACKHORSE_SERVER": connection.server,
+            "PACKHORSE_TOKEN": connection.token() or "",
+        }
+    elif not (_HELP & set(arguments) or _DATABASES & os.environ.keys()):
+        connection.require_running()
+    return forward(connection, "content", arguments, settings=settings)
+
+
+def forward(
+    connection: Connection,
+    service: str,
+    arguments: Sequence[str],
+    output: IO[bytes] | None = None,
+    settings: Mapping[str, str] | None = None,
+) -> int:
+    """Run the service's command line, and return its exit code, 128 and the number for a signal.
+
+    Its standard output goes to `output` where there is one. Ctrl-C reaches the service by itself,
+    and it may end in order; SIGTERM is handed on. `settings` win over the environment.
+    """
+    command = [sys.executable, "-m", f"packhorse_services.{service}", *arguments]
+    typed = {TYPED: f"packhorse {service}"}  # for the usage that it prints
+    environment = {**_environment(connection), **typed, **(settings or {})}
+    process = subprocess.Popen(command, env=environment, stdout=output)
+    with _outlasting(process):
+        code = process.wait()
+    return 128 - code if code < 0 else code
+
+
+_NOT_OF_TASKS = {
+    **{f"--{name}": f"write packhorse pipeline TASK --{name} …" for name in ("data", "token-file")},
+    **{
+        f"--{name}": f"a task has it from PACKHORSE_{name.upper()}_URL, or from the stack"
+        for name in ("journal", "blobs", "tables", "database")
+    },
+}
+"""Options of other commands, and how a task of the pipeline is told the same."""
+
+
+def require_options_of_tasks(arguments: Sequence[str]) -> None:
+    """Raise `CommandFailed` for an option that is another command's, also when it is misspelt.
+
+    The pipeline's program does not know them, and could suggest nothing.
+    """
+    for argument in itertools.takewhile(lambda one: one != "--", arguments):
+        name = argument.partition("=")[0]
+        meant = get_close_matches(name, _NOT_OF_TASKS, n=1, cutoff=_CLOSE)
+        if name.startswith("--") and meant:
+            raise CommandFailed(
+                f"a task of the pipeline has no option {name}; if you mean {meant[0]}, "
+                f"{_NOT_OF_TASKS[meant[0]]}",
+                Exit.USAGE,
+            )
+
+
+def pipeline(
+    connection: Connection,
+    arguments: Sequence[str],
+    output: IO[bytes] | None = None,
+    settings: Mapping[str, str] | None = None,
+) -> int:
+    """Run the pipeline's command line. Raises `CommandFailed` where it is not installed."""
+    missing = [name for name in ("pyspark", "deltalake") if find_spec(name) is None]
+    if missing:
+        raise CommandFailed(
+            f"the pipeline needs {missing[0]}: {how_to_install('pipeline')}", Exit.USAGE
+        )
+    return forward(connection, "pipeline", arguments, output, settings)
+
+
+def _environment(connection: Connection) -> dict[str, str]:
+    """Return ours with the stack's settings, unless ours say the same or name a file for it."""
+    stack = connection.directory.author_settings()
+    unsaid = {name: value for name, value in stack.items() if f"{name}_FILE" not in os.environ}
+    return {**unsaid, **os.environ}
+
+
+@contextmanager
+def _outlasting(process: subprocess.Popen[bytes]) -> Iterator[None]:
+    """Leave Ctrl-C to the child, which gets it from the terminal too."""
+
+    def hand_on(number: int, _frame: FrameType | None) -> None:
+        process.send_signal(number)
+
+    before = {
+        signal.SIGINT: signal.signal(signal.SIGINT, lambda *_: None),
+        signal.SIGTERM: signal.signal(signal.SIGTERM, hand_on),
+    }
+    try:
+        yield
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)

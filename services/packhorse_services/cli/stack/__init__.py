@@ -1,0 +1,1 @@
+"""The embedded stack: its Postgres, its programs, and `packhorse up`."""

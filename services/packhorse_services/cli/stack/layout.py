@@ -1,0 +1,168 @@
+"""What an embedded stack consists of: programs, and the databases, ports and settings of each."""
+
+import json
+import sys
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from packhorse.errors import Permanent
+from packhorse_services.cli.client.data_directory import DataDirectory, RunningStack
+from packhorse_services.cli.stack.child import ChildProgram
+from packhorse_services.cli.stack.ports import free_ports, is_free
+
+AUTHOR_DATABASE = "author"
+_JOURNAL_DATABASE = "journal"
+_FIXED_PROGRAMS = 5
+_TOPOLOGY, _JOBS = "topology", "jobs"
+_SUBSCRIBER = "PACKHORSE_SUBSCRIBER"
+"""What only a subscriber is told."""
+
+_OWN = ("PACKHORSE_PORT", "PACKHORSE_INSTANCE_ID", "PACKHORSE_ENDPOINT")
+"""Where a program listens, its name in the topology, and how others reach it."""
+
+
+class PortTaken(Permanent):
+    """Another program listens on a port that the stack was told to use."""
+
+
+@dataclass(frozen=True, slots=True)
+class StackOptions:
+    """What the user chose. `port` 0 takes any that are free."""
+
+    data: Path
+    port: int = 8080
+    subscribers: int = 3
+    journal: str = "postgresql"
+    blobs: str | None = None
+    topic_prefix: str = "aemdistribution"
+    max_retries: int = -1
+    editable: bool = True
+
+
+def subscriber_names(count: int) -> list[str]:
+    """Return the agents' names, each the name of its database as well."""
+    return [f"sub{number}" for number in range(1, count + 1)]
+
+
+def choose_ports(options: StackOptions) -> list[int]:
+    """Return a port for each program, in the order of `plan`. Raises `PortTaken`."""
+    count = _FIXED_PROGRAMS + 2 * options.subscribers
+    if options.port == 0:
+        return free_ports(count)
+    ports = list(range(options.port, options.port + count))
+    taken = [port for port in ports if not is_free(port)]
+    if taken:
+        raise PortTaken(
+            f"port {taken[0]} is in use; choose another first of {count} with --port, or 0 for "
+            "any that are free"
+        )
+    return ports
+
+
+def database_names(options: StackOptions) -> list[str]:
+    """Return the databases that the stack needs on the embedded server."""
+    return [AUTHOR_DATABASE, _JOURNAL_DATABASE, *subscriber_names(options.subscribers)]
+
+
+def has_own_journal(options: StackOptions) -> bool:
+    """Tell whether the journal is a database of the embedded server."""
+    return options.journal == "postgresql"
+
+
+def journal_url(options: StackOptions, databases: Mapping[str, str]) -> str:
+    """Return the journal's URL; that of the embedded server's own database by default."""
+    return databases[_JOURNAL_DATABASE] if has_own_journal(options) else options.journal
+
+
+def plan(
+    options: StackOptions, databases: Mapping[str, str], ports: list[int]
+) -> list[ChildProgram]:
+    """Return the programs in the order of their start; `databases` has a URL for each name."""
+    names, free = subscriber_names(options.subscribers), iter(ports)
+    common = _common(options, databases)
+
+    def told(database: str, more: Mapping[str, str] = {}) -> dict[str, str]:
+        return {**common, "PACKHORSE_DATABASE_URL": databases[database], **more}
+
+    programs = [
+        _program(service, service, next(free), told(AUTHOR_DATABASE))
+        for service in ("publisher", "content", "cleanup")
+    ]
+    for name in names:
+        own = {
+            _SUBSCRIBER: name,
+            "PACKHORSE_EDITABLE": str(options.editable).lower(),
+            "PACKHORSE_MAX_RETRIES": str(options.max_retries),
+        }
+        programs.append(_program(name, "subscriber", next(free), told(name, own)))
+    # Each database is a cluster; those of subscribers connect to the author's, which knows all.
+    centre = _program(_TOPOLOGY, _TOPOLOGY, next(free), told(AUTHOR_DATABASE))
+    jobs = _program(_JOBS, _JOBS, next(free), told(AUTHOR_DATABASE))
+    connected = {"PACKHORSE_CONNECTOR_URLS": centre.url}
+    around = [
+        _program(f"{_TOPOLOGY}-{name}", _TOPOLOGY, next(free), told(name, connected))
+        for name in names
+    ]
+    return [*programs, centre, jobs, *around]
+
+
+def _common(options: StackOptions, databases: Mapping[str, str]) -> dict[str, str]:
+    directory = DataDirectory(options.data)
+    return {
+        "PACKHORSE_HOST": "127.0.0.1",
+        "PACKHORSE_JOURNAL_URL": journal_url(options, databases),
+        "PACKHORSE_TOPIC_PREFIX": options.topic_prefix,
+        "PACKHORSE_BLOBS_URL": options.blobs or str(directory.blobs),
+        "PACKHORSE_TOKEN_FILE": str(directory.tokens),
+    }
+
+
+def tools_settings(
+    programs: Sequence[ChildProgram], directory: DataDirectory, token: str | None
+) -> dict[str, str]:
+    """Return what the author's tools are told: the publisher's settings, and the pipeline's."""
+    publisher = programs[0]
+    subscribers = {
+        program.name: program.environment["PACKHORSE_DATABASE_URL"]
+        for program in programs
+        if _SUBSCRIBER in program.environment
+    }
+    settings = {
+        **publisher.environment,
+        "PACKHORSE_TABLES_URL": str(directory.tables),
+        "PACKHORSE_SUBSCRIBER_DATABASES": json.dumps(subscribers),
+        "PACKHORSE_PUBLISHER_URL": publisher.url,
+    }
+    if token is not None:
+        settings["PACKHORSE_PUBLISHER_TOKEN"] = token
+    for name in _OWN:
+        del settings[name]
+    return settings
+
+
+def describe(directory: DataDirectory, programs: Sequence[ChildProgram]) -> RunningStack:
+    """Return where everything is; process ids are not known yet."""
+    urls = {program.name: program.url for program in programs}
+    return RunningStack(
+        publisher=urls["publisher"],
+        content=urls["content"],
+        cleanup=urls["cleanup"],
+        topology=urls[_TOPOLOGY],
+        jobs=urls[_JOBS],
+        subscribers={one.name: one.url for one in programs if _SUBSCRIBER in one.environment},
+        token_file=str(directory.tokens),
+        pids={},
+        data=str(directory.root),
+    )
+
+
+def _program(name: str, service: str, port: int, settings: Mapping[str, str]) -> ChildProgram:
+    url = f"http://127.0.0.1:{port}"
+    own = dict(zip(_OWN, (str(port), name, url), strict=True))
+    return ChildProgram(
+        name=name,
+        command=(sys.executable, "-m", f"packhorse_services.{service}"),
+        environment={**settings, **own},
+        url=url,
+    )

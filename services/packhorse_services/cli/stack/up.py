@@ -1,0 +1,187 @@
+"""`packhorse up`: the embedded stack as processes, until somebody ends it."""
+
+import signal
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import replace
+
+from packhorse.db.prepare import prepare_database
+from packhorse.runtime.token_file import ensure_token_file
+from packhorse_services.cli.client import output
+from packhorse_services.cli.client.api import Api, CommandFailed
+from packhorse_services.cli.client.connection import read_token
+from packhorse_services.cli.client.data_directory import DataDirectory, RunningStack
+from packhorse_services.cli.client.views import table
+from packhorse_services.cli.stack import backends
+from packhorse_services.cli.stack.child import ChildProcess, ChildProgram, bound_log
+from packhorse_services.cli.stack.embedded import EmbeddedPostgres
+from packhorse_services.cli.stack.layout import (
+    StackOptions,
+    choose_ports,
+    database_names,
+    describe,
+    has_own_journal,
+    journal_url,
+    plan,
+    tools_settings,
+)
+from packhorse_services.cli.stack.supervisor import Supervisor
+
+_TEMPLATE = "packhorse_template"
+_TEND_S = 0.2
+_ANNOUNCED_S = 15.0
+
+
+def up(options: StackOptions, *, as_json: bool) -> None:
+    """Start everything below `options.data`, say where it is, and stay until a signal comes.
+
+    Raises what keeps it from starting; nothing of the stack runs on after that.
+    """
+    backends.check_named(options)
+    signal.signal(signal.SIGINT, signal.SIG_DFL)  # Python's waits until a client's call returns
+    backends.check_answering(options)  # may take long, and has nothing that a signal must end
+    ended = _end_signals()
+    directory = DataDirectory(options.data)
+    directory.refuse_claimed()  # by another stack, whose ports are no news then
+    choose_ports(options)  # a taken one is told before anything is made
+    with directory.claimed(), _running(EmbeddedPostgres(directory.postgres)) as postgres:
+        token = ensure_token_file(directory.tokens)
+        programs = _prepared(options, postgres)
+        stack = _Stack(directory, postgres, programs)
+        _tell(f"Starting {len(programs)} programs …")
+        try:
+            stack.supervisor.start(ended)
+            if not ended():
+                stack.await_announcements(ended)
+                _show(stack.publish(), token, as_json=as_json)
+            while not ended():
+                stack.tend()
+                time.sleep(_TEND_S)
+            _tell("Ending …")
+        finally:
+            stack.supervisor.stop()
+
+
+class _Stack:
+    """The running server and programs, and what others are told of them."""
+
+    def __init__(
+        self,
+        directory: DataDirectory,
+        postgres: EmbeddedPostgres,
+        programs: Sequence[ChildProgram],
+    ) -> None:
+        children = [ChildProcess(one, directory.logs / f"{one.name}.log") for one in programs]
+        self.supervisor = Supervisor(children, _tell)
+        self._directory, self._postgres = directory, postgres
+        self._described = describe(directory, programs)
+        self._author = tools_settings(programs, directory, _known_token(directory))
+
+    def await_announcements(self, cancelled: Callable[[], bool]) -> None:
+        """Return once the publisher knows every subscriber, or when that can't be asked."""
+        wanted = set(self._described.subscribers)
+        deadline = time.monotonic() + _ANNOUNCED_S
+        try:
+            with Api(self._described.publisher, read_token(self._directory.tokens)) as publisher:
+                while wanted - _known(publisher) and not cancelled():
+                    if time.monotonic() > deadline:
+                        break
+                    time.sleep(_TEND_S)
+        except CommandFailed as error:
+            _tell(f"whether subscribers have announced themselves is not known: {error}")
+
+    def publish(self) -> RunningStack:
+        """Let other commands know the processes as they are now."""
+        pids = {**self.supervisor.pids(), "postgres": self._postgres.pid()}
+        described = replace(self._described, pids=pids)
+        self._directory.publish(described, self._author)
+        return described
+
+    def tend(self) -> None:
+        """Renew what has died."""
+        renewed = self.supervisor.tend()
+        if not self._postgres.running():
+            _tell("PostgreSQL has ended; starting it again")
+            self._postgres.start()
+            renewed = True
+        bound_log(self._postgres.log)
+        if renewed:
+            self.publish()
+
+
+def _prepared(options: StackOptions, postgres: EmbeddedPostgres) -> Sequence[ChildProgram]:
+    """Make databases and topics that are missing, and return the programs to run on them."""
+    databases = _ensure_databases(postgres, database_names(options))
+    if has_own_journal(options):
+        backends.check_topics(journal_url(options, databases), options.topic_prefix)
+    return plan(options, databases, choose_ports(options))
+
+
+def _ensure_databases(postgres: EmbeddedPostgres, names: Sequence[str]) -> dict[str, str]:
+    """Create those that are missing, copies of one with the newest schema, and return the URLs.
+
+    One that is there keeps its schema; the programs that use it migrate it when they start.
+    """
+    missing = set(names) - postgres.databases()
+    if missing:
+        prepare_database(postgres.ensure_database(_TEMPLATE), "packhorse-cli")
+    for name in sorted(missing):
+        postgres.ensure_database(name, template=_TEMPLATE)
+    return {name: postgres.url(name) for name in names}
+
+
+def _known_token(directory: DataDirectory) -> str | None:
+    """Return the token for tools; None where the user's own token file holds digests only."""
+    try:
+        return read_token(directory.tokens)
+    except CommandFailed:
+        return None
+
+
+def _known(publisher: Api) -> set[str]:
+    """Return who has announced itself of late; what an earlier run has said is stale."""
+    found = publisher.get("/subscribers")["subscribers"]
+    return {one["subscriber"] for one in found if one["state"] != "STALE"}
+
+
+@contextmanager
+def _running(postgres: EmbeddedPostgres) -> Iterator[EmbeddedPostgres]:
+    _tell("Starting PostgreSQL …")
+    try:
+        postgres.start()
+        yield postgres
+    finally:
+        postgres.stop()
+
+
+def _end_signals() -> Callable[[], bool]:
+    """Return a function that tells whether a signal to end has come."""
+    came: list[int] = []
+    for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
+        signal.signal(number, lambda received, _frame: came.append(received))
+    return lambda: bool(came)
+
+
+def _show(stack: RunningStack, token: str | None, *, as_json: bool) -> None:
+    if as_json:
+        output.line(stack.line())
+        return
+    addresses = {
+        "publisher": stack.publisher,
+        "content": stack.content,
+        "cleanup": stack.cleanup,
+        **stack.subscribers,
+        "topology": stack.topology,
+        "jobs": stack.jobs,
+    }
+    rows = [{"name": name, "url": url} for name, url in addresses.items()]
+    output.data.print(table({"PROGRAM": "name", "ADDRESS": "url"}, rows))
+    output.line(f"pages   {stack.topology}/pages/topology\n        {stack.jobs}/pages/jobs")
+    output.line(f"data    {stack.data}\ntokens  {stack.token_file}")
+    if token is not None:
+        output.line(f"token   {token}  (shown this once, kept in that file)")
+
+
+def _tell(sentence: str) -> None:
+    output.talk.print(sentence)

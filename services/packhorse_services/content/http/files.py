@@ -1,0 +1,65 @@
+"""Many files' nodes in one transaction, with the importer's rights (R23)."""
+
+import json
+from collections.abc import Mapping, Sequence
+
+from packhorse.content.node import ROOT, ancestors_of
+from packhorse.content.queries import Pool, reading
+from packhorse.content.schemas import BinaryReference
+from packhorse.content.tree import FOLDER
+from packhorse_services.content.http.nodes import writing
+from packhorse_services.content.transfer.folder_import import DATA, FILE
+
+_REFERENCE = {"digest", "length", "media_type"}
+
+_SAME = """
+    SELECT path FROM unnest(%s::text[], %s::jsonb[]) AS given (path, data)
+    JOIN content.node AS node USING (path)
+    WHERE node.type = %s AND node.binaries -> %s = given.data
+"""
+
+_ADD_FOLDERS = """
+    INSERT INTO content.node SELECT unnest(%s::text[]), %s, '{}', '{}' ON CONFLICT DO NOTHING
+"""
+
+# Rows are taken in the order of their paths, so that two writers wait instead of dead-locking.
+_WRITE = """
+    INSERT INTO content.node AS node (path, type, properties, binaries)
+    SELECT path, %(file)s, '{}', jsonb_build_object(%(data)s::text, given.data)
+    FROM unnest(%(paths)s::text[], %(datas)s::jsonb[]) AS given (path, data)
+    ORDER BY path COLLATE "C"
+    ON CONFLICT (path) DO UPDATE SET
+        type = excluded.type,
+        properties = CASE WHEN node.type = excluded.type THEN node.properties ELSE '{}' END,
+        binaries = CASE WHEN node.type = excluded.type
+            THEN node.binaries || excluded.binaries ELSE excluded.binaries END
+"""
+
+
+async def changed(
+    pool: Pool, given: Mapping[str, BinaryReference]
+) -> Mapping[str, BinaryReference]:
+    """Return those files that the tree does not have just so."""
+    if not given:
+        return {}
+    async with reading(pool) as conn:
+        rows = await conn.execute(_SAME, (list(given), _texts(given), FILE, DATA))
+        same = {path for (path,) in await rows.fetchall()}
+    return {path: one for path, one in given.items() if path not in same}
+
+
+async def write(pool: Pool, given: Mapping[str, BinaryReference], folders: Sequence[str]) -> None:
+    """Write files and folders, and the folders above them that are missing."""
+    above = {one for path in (*given, *folders) for one in ancestors_of(path)}
+    wanted = sorted({*above, *folders} - {ROOT} - set(given))
+    if not given and not wanted:
+        return
+    async with writing(pool) as conn:
+        await conn.execute(_ADD_FOLDERS, (wanted, FOLDER))
+        await conn.execute(
+            _WRITE, {"file": FILE, "data": DATA, "paths": list(given), "datas": _texts(given)}
+        )
+
+
+def _texts(given: Mapping[str, BinaryReference]) -> list[str]:
+    return [json.dumps(one.model_dump(include=_REFERENCE)) for one in given.values()]

@@ -1,0 +1,163 @@
+"""Writing one node, each way in one transaction with the importer's rights (R23)."""
+
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from typing import Any, LiteralString
+
+import psycopg
+from psycopg import AsyncConnection
+
+from packhorse.content.json_limits import MAX_PROPERTIES_BYTES
+from packhorse.content.node import InvalidNode, ancestors_of, subtree_range
+from packhorse.content.queries import Pool
+from packhorse.content.schemas import MAX_BINARIES
+from packhorse.content.tree import FOLDER, SHAPE_CHANGED, SHAPE_KEPT
+
+_STATE = """
+    content.digest(type, properties, binaries) AS digest, octet_length(properties::text) AS size,
+    (SELECT count(*) FROM jsonb_object_keys(binaries)) AS binaries
+"""
+_INSERTED = f" RETURNING xmax = 0 AS created, {_STATE}"  # an upsert that updates sets xmax
+_UPDATED = f" RETURNING false AS created, {_STATE}"
+_INSERT = """
+    INSERT INTO content.node AS node (path, type, properties, binaries)
+    VALUES (%(path)s, %(type)s, coalesce(%(body)s::jsonb -> 'properties', '{}'), %(binaries)s)
+"""
+_OVERWRITE = """
+    ON CONFLICT (path) DO UPDATE SET
+        type = excluded.type, properties = excluded.properties, binaries = excluded.binaries
+"""
+_UPDATE = """
+    UPDATE content.node SET type = %(type)s, binaries = %(binaries)s,
+        properties = coalesce(%(body)s::jsonb -> 'properties', '{}')
+    WHERE path = %(path)s
+"""
+_PATCH = """
+    UPDATE content.node SET type = coalesce(%(type)s, type),
+        properties = content.merge_patch(properties, %(body)s::jsonb -> 'properties'),
+        binaries = content.merge_patch(binaries, %(binaries)s)
+    WHERE path = %(path)s
+"""
+_DELETE = "DELETE FROM content.node WHERE path = %(path)s"
+_MATCHING = (
+    " AND (%(tags)s::text[] IS NULL OR content.digest(type, properties, binaries) = ANY(%(tags)s))"
+)
+"""Of the row as it is when its lock is had: a writer that was faster makes the tag differ."""
+
+
+@dataclass(frozen=True, slots=True)
+class NodeWriteResult:
+    """What a write has left."""
+
+    digest: str
+    created: bool
+
+
+@dataclass(frozen=True, slots=True)
+class NodeChange:
+    """What a request wants a node to be.
+
+    `body` is the request's own text: only the database reads numbers without changing them.
+    """
+
+    path: str
+    type: str | None
+    body: str
+    binaries: str
+
+    def parameters(self, tags: Sequence[str] | None = None) -> dict[str, Any]:
+        """Return what the statements above take."""
+        return {
+            "path": self.path,
+            "type": self.type,
+            "body": self.body,
+            "binaries": self.binaries,
+            "tags": None if tags is None else list(tags),
+        }
+
+
+async def create(pool: Pool, change: NodeChange) -> NodeWriteResult | None:
+    """Write a node that is not there yet; None when it is."""
+    async with writing(pool) as conn:
+        await _add_folders(conn, change.path)
+        return await _write(conn, _INSERT + "ON CONFLICT DO NOTHING" + _INSERTED, change)
+
+
+async def put(pool: Pool, change: NodeChange) -> NodeWriteResult:
+    """Write a node, whatever was there, and the folders above that are missing."""
+    async with writing(pool) as conn:
+        await _add_folders(conn, change.path)
+        written = await _write(conn, _INSERT + _OVERWRITE + _INSERTED, change)
+    assert written is not None  # noqa: S101 - an upsert returns its row
+    return written
+
+
+async def update(
+    pool: Pool, change: NodeChange, tags: Sequence[str] | None
+) -> NodeWriteResult | None:
+    """Write a node that is there with one of these digests; None when it isn't."""
+    async with writing(pool) as conn:
+        return await _write(conn, _UPDATE + _MATCHING + _UPDATED, change, tags)
+
+
+async def patch(
+    pool: Pool, change: NodeChange, tags: Sequence[str] | None
+) -> NodeWriteResult | None:
+    """Merge into a node that is there, with one of these digests if any; None when it isn't."""
+    async with writing(pool) as conn:
+        return await _write(conn, _PATCH + _MATCHING + _UPDATED, change, tags)
+
+
+async def remove(pool: Pool, path: str, tags: Sequence[str] | None) -> int:
+    """Remove a node, if it has one of these digests, and all below; return how many those were."""
+    async with writing(pool, SHAPE_CHANGED) as conn:
+        given = {"path": path, "tags": None if tags is None else list(tags)}
+        node = await conn.execute(_DELETE + _MATCHING, given)
+        if node.rowcount == 0:
+            return 0
+        low, high = subtree_range(path)
+        below = await conn.execute(
+            "DELETE FROM content.node WHERE path >= %s AND path < %s", (low, high)
+        )
+        return 1 + below.rowcount
+
+
+@asynccontextmanager
+async def writing(pool: Pool, lock: LiteralString = SHAPE_KEPT) -> AsyncIterator[AsyncConnection]:
+    """Lend a connection inside a transaction that writes content, under a lock of its shape."""
+    async with pool.connection() as conn:
+        await conn.execute(lock)
+        await conn.execute("SET LOCAL ROLE packhorse_importer")
+        yield conn
+
+
+async def _add_folders(conn: AsyncConnection, path: str) -> None:
+    if above := ancestors_of(path):
+        await conn.execute(
+            "INSERT INTO content.node SELECT unnest(%s::text[]), %s, '{}', '{}' "
+            "ON CONFLICT DO NOTHING",
+            (above, FOLDER),
+        )
+
+
+async def _write(
+    conn: AsyncConnection, statement: str, change: NodeChange, tags: Sequence[str] | None = None
+) -> NodeWriteResult | None:
+    """Run a statement that returns `_STATE`; an error rolls the transaction back."""
+    try:
+        result = await conn.execute(statement, change.parameters(tags))
+    except psycopg.DataError as error:
+        raise InvalidNode("the database can't hold these properties") from error
+    row: tuple[bool, str, int, int] | None = await result.fetchone()
+    if row is None:
+        return None
+    created, digest, size, binaries = row
+    if size > MAX_PROPERTIES_BYTES:
+        raise InvalidNode(
+            f"the properties take {size} bytes; {MAX_PROPERTIES_BYTES} are allowed: put what is "
+            "large into a binary"
+        )
+    if binaries > MAX_BINARIES:
+        raise InvalidNode(f"the node has {binaries} binaries; {MAX_BINARIES} are allowed")
+    return NodeWriteResult(digest, created)

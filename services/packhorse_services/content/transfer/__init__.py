@@ -1,0 +1,1 @@
+"""Folders into a repository and out of it."""

@@ -1,0 +1,195 @@
+"""A tree behind a content service: what it is asked may be asked again, whatever got lost.
+
+Files are written by digest, so a batch that may have arrived is sent once more. A subscriber
+serves what is read from it in the same way.
+"""
+
+import threading
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from typing import Any
+from urllib.parse import quote
+
+import orjson
+
+from packhorse.blobs.archives import MAX_BYTES, MEDIA_TYPE, packed, unpacked
+from packhorse.blobs.digest import Verified
+from packhorse.content.node import Binary, Node
+from packhorse.content.rows import parse_binaries
+from packhorse_services.content.transfer.folder_import import ImportBatch, Stored
+from packhorse_services.content.transfer.service_client import ServerRefused, Service
+from packhorse_services.content.transfer.sources import (
+    UNREADABLE,
+    NotImportable,
+    SourceEntry,
+    chunks_of,
+    examined,
+    media_type_of,
+)
+
+_PAGE = 1_000
+_MEMBER_BYTES = 1_024
+_ARCHIVES = 2
+"""At a time: a service makes no more for one caller."""
+_PART_BYTES = MAX_BYTES * 3 // 4
+
+
+class RemoteTree:
+    """What folders are imported into and exported from, over HTTP. Safe to use from threads."""
+
+    def __init__(self, service: Service) -> None:
+        """Take a content service, or for an export also a subscriber."""
+        self._service = service
+        self._reading = threading.Semaphore(_ARCHIVES)
+
+    def look(self, batch: ImportBatch) -> None:
+        """Ask nothing: the service knows what is there."""
+
+    def store(self, batch: ImportBatch, _known: None) -> Stored:
+        """Write a batch: what it refers to is sent where the service does not have it."""
+        stored = Stored()
+        small: dict[str, bytes] = {}
+        files: dict[str, Mapping[str, Any]] = {}
+        for path, entry in batch.files.items():
+            try:
+                content, sha256, length = examined(entry)
+            except UNREADABLE as error:
+                stored.refused.append((entry.name, f"can't be read: {error}"))
+                continue
+            if content is not None:
+                small[sha256] = content
+            files[path] = {
+                "path": path,
+                "digest": f"sha256:{sha256}",
+                "length": length,
+                "media_type": media_type_of(path),
+            }
+        missing = self._write(files, batch, stored, folders=batch.folders)
+        if missing:
+            sent = self._send_bytes({path: files[path] for path in missing}, batch, small, stored)
+            for path in self._write(sent, batch, stored):
+                stored.refused.append((batch.files[path].name, "its bytes have gone meanwhile"))
+        return stored
+
+    def _write(
+        self,
+        files: Mapping[str, Mapping[str, Any]],
+        batch: ImportBatch,
+        stored: Stored,
+        *,
+        folders: Sequence[str] = (),
+    ) -> list[str]:
+        """Count what became of files and folders; return those whose bytes are missing."""
+        if not files and not folders:
+            return []
+        body = orjson.dumps({"files": list(files.values()), "folders": list(folders)})
+        headers = {"Content-Type": "application/json"}
+        answer = self._service.ask("POST", "/files", content=body, headers=headers).json()
+        missing = []
+        for one in answer["outcomes"]:
+            path, state = one["path"], one["state"]
+            if state == "REFUSED":
+                name = batch.files[path].name if path in files else path
+                stored.refused.append((name, one["reason"]))
+            elif path not in files:
+                continue
+            elif state == "MISSING":
+                missing.append(path)
+            elif state == "UNCHANGED":
+                stored.unchanged += 1
+            else:
+                stored.files += 1
+                stored.bytes += files[path]["length"]
+        return missing
+
+    def _send_bytes(
+        self,
+        files: dict[str, Mapping[str, Any]],
+        batch: ImportBatch,
+        small: Mapping[str, bytes],
+        stored: Stored,
+    ) -> dict[str, Mapping[str, Any]]:
+        """Send the bytes of files, and return those; one that can't be read any more is refused."""
+        digests = {path: one["digest"].removeprefix("sha256:") for path, one in files.items()}
+        wanted = {one: small[one] for one in digests.values() if one in small}
+        for part in _parts(wanted):
+            headers = {"Content-Type": MEDIA_TYPE}
+            self._service.ask("POST", "/blobs", content=packed(part), headers=headers)
+        sent = dict(files)
+        for path, sha256 in digests.items():
+            if sha256 not in small:
+                try:
+                    self._send_large(batch.files[path], sha256)
+                except UNREADABLE as error:
+                    stored.refused.append((batch.files[path].name, f"can't be read: {error}"))
+                    del sent[path]
+        return sent
+
+    def _send_large(self, entry: SourceEntry, sha256: str) -> None:
+        def content() -> Iterator[bytes]:
+            assert entry.open is not None  # noqa: S101 - it is a file
+            with entry.open() as file:
+                yield from chunks_of(file)
+
+        try:
+            self._service.put(f"/blobs/sha256:{sha256}", content)
+        except ServerRefused as error:
+            if error.status != 422:
+                raise
+            raise NotImportable(f"it changed while it was read: {error}") from error
+
+    def finish(self, batch: ImportBatch, stored: Stored) -> None:
+        """Do nothing: the service has written the batch."""
+
+    @contextmanager
+    def nodes(self, path: str) -> Iterator[Iterator[Node]]:
+        """Lend a node and all below it, page by page; each page is of its own snapshot."""
+        yield self._nodes(path)
+
+    def _nodes(self, path: str) -> Iterator[Node]:
+        url: str | None = f"/subtrees{quote(path)}?limit={_PAGE}"
+        while url is not None:
+            page = orjson.loads(self._service.ask("GET", url).content)
+            for one in page["nodes"]:
+                properties = "{}" if one["properties"] == {} else "…"
+                binaries = parse_binaries(orjson.dumps(one["binaries"]))
+                yield Node(one["path"], one["type"], properties, binaries)
+            url = page["next"]
+
+    def contents(self, binaries: Sequence[Binary]) -> Mapping[str, bytes | Exception]:
+        """Return small binaries by their SHA-256; one by one where not all are there."""
+        body = {"digests": [f"sha256:{one.sha256}" for one in binaries]}
+        try:
+            with self._reading:
+                answer = self._service.ask("POST", "/blob-archives", json=body)
+            archive = unpacked(answer.content)
+            return {one.sha256: archive[one.sha256] for one in binaries}
+        except ServerRefused as error:
+            if error.status not in (404, 413):
+                raise
+        return {one.sha256: self._content(one) for one in binaries}
+
+    def _content(self, binary: Binary) -> bytes | Exception:
+        try:
+            return b"".join(self.stream(binary))
+        except UNREADABLE as error:
+            return error
+
+    def stream(self, binary: Binary) -> Iterator[bytes]:
+        """Yield a binary's bytes, verified by the time that the last one comes."""
+        chunks = self._service.chunks(f"/blobs/sha256:{binary.sha256}")
+        return iter(Verified(chunks, sha256=binary.sha256, length=binary.length))
+
+
+def _parts(binaries: Mapping[str, bytes]) -> Iterator[Mapping[str, bytes]]:
+    """Yield binaries in groups that one archive takes."""
+    part: dict[str, bytes] = {}
+    size = 0
+    for sha256, content in binaries.items():
+        if part and size + len(content) > _PART_BYTES:
+            yield part
+            part, size = {}, 0
+        part[sha256] = content
+        size += len(content) + _MEMBER_BYTES
+    if part:
+        yield part

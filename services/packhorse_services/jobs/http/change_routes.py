@@ -1,0 +1,124 @@
+"""What can be done to jobs over HTTP: stop, retry, remove, one of them or many."""
+
+import asyncio
+from typing import Annotated
+
+from fastapi import APIRouter, Query, Request
+from psycopg import Connection
+from pydantic import BaseModel, Field
+
+from packhorse.jobs.job import Job
+from packhorse.jobs.ledger import changing, finding
+from packhorse.jobs.ledger.changing import JobChange
+from packhorse.runtime import audit
+from packhorse.runtime.problems import documented
+from packhorse.runtime.validation import StrictRoute
+from packhorse_services.jobs.http.fields import IfMatch, Number, Operator
+from packhorse_services.jobs.http.job_filter import FilterBody
+from packhorse_services.jobs.http.job_schemas import JobDocument, job_document
+from packhorse_services.jobs.http.parts import of
+from packhorse_services.jobs.http.tags import check_match
+
+router = APIRouter(route_class=StrictRoute, tags=["jobs"])
+
+MAX_BULK = 10_000
+_ONE = documented(404, 409, 412, 503)
+_MANY = documented(400, 413, 415, 503)
+
+
+class BulkDocument(BaseModel):
+    """What came of a request about many jobs."""
+
+    matching: int | None = Field(
+        description="With dry_run: how many there are that this can be done to, up to the limit"
+    )
+    changed: int
+    passed_over: int = Field(description="Those whose state was another one by then")
+    next: str | None = Field(
+        description="Where the limit was reached: send the request again with this as `after`"
+    )
+
+
+class BulkRequest(FilterBody):
+    """Which jobs, and how many of them at most; each batch of some hundred is a transaction."""
+
+    limit: int = Field(default=1_000, ge=1, le=MAX_BULK)
+    after: str | None = Field(default=None, max_length=200, description="`next` of the last answer")
+    dry_run: bool = Field(default=False, description="Only count them")
+
+
+@router.post("/jobs/stop", responses=_MANY)
+async def stop_jobs(request: Request, _caller: Operator, body: BulkRequest) -> BulkDocument:
+    """Stop the unfinished jobs that a filter means."""
+    return await _bulk(request, JobChange.STOP, body)
+
+
+@router.post("/jobs/retry", responses=_MANY)
+async def retry_jobs(request: Request, _caller: Operator, body: BulkRequest) -> BulkDocument:
+    """Let the finished jobs that a filter means run once more, the newest first."""
+    return await _bulk(request, JobChange.RETRY, body)
+
+
+@router.post("/jobs/remove", responses=_MANY)
+async def remove_jobs(request: Request, _caller: Operator, body: BulkRequest) -> BulkDocument:
+    """Remove the jobs that a filter means and that are not ACTIVE."""
+    return await _bulk(request, JobChange.REMOVE, body)
+
+
+@router.post("/jobs/{number:int}/stop", status_code=202, responses=_ONE)
+async def stop_job(
+    request: Request, number: Number, _caller: Operator, if_match: IfMatch = None
+) -> JobDocument:
+    """Stop a job wherever it is: at once when it waits, as soon as its consumer looks otherwise."""
+    return job_document(await _change(request, JobChange.STOP, number, if_match))
+
+
+@router.post("/jobs/{number:int}/retry", status_code=202, responses=_ONE)
+async def retry_job(
+    request: Request, number: Number, _caller: Operator, if_match: IfMatch = None
+) -> JobDocument:
+    """Let a finished job run once more, under its number."""
+    return job_document(await _change(request, JobChange.RETRY, number, if_match))
+
+
+@router.delete("/jobs/{number:int}", status_code=204, responses=_ONE)
+async def remove_job(
+    request: Request,
+    number: Number,
+    _caller: Operator,
+    *,
+    even_active: Annotated[
+        bool, Query(description="Take it from a consumer that does not stop")
+    ] = False,
+    if_match: IfMatch = None,
+) -> None:
+    """Remove a job: one that waits ends as DROPPED, one of history is forgotten."""
+    what = JobChange.ABANDON if even_active else JobChange.REMOVE
+    await _change(request, what, number, if_match)
+
+
+async def _change(request: Request, what: JobChange, number: int, if_match: str | None) -> Job:
+    def change(connection: Connection) -> Job:
+        if if_match is not None:
+            finding.hold(connection, number)
+            check_match(if_match, job_document(finding.get(connection, number)))
+        return changing.change(connection, what, number)
+
+    return await of(request).ask(change)
+
+
+async def _bulk(request: Request, what: JobChange, body: BulkRequest) -> BulkDocument:
+    jobs, wanted = of(request).jobs, body.filter()
+    if body.dry_run:
+        count = await asyncio.to_thread(jobs.count, wanted, what, most=body.limit)
+        return BulkDocument(matching=count, changed=0, passed_over=0, next=None)
+    bulk = {
+        JobChange.STOP: jobs.bulk_stop,
+        JobChange.RETRY: jobs.bulk_retry,
+        JobChange.REMOVE: jobs.bulk_remove,
+    }[what]
+    done = await asyncio.to_thread(bulk, wanted, limit=body.limit, after=body.after)
+    audit.note(request, changed=done.changed)
+    return BulkDocument(
+        matching=None, changed=done.changed, passed_over=done.passed_over, next=done.after
+    )

@@ -1,0 +1,164 @@
+"""Fields and parameters that several routes of the jobs service take, and what they allow."""
+
+from collections.abc import Callable
+from datetime import UTC, datetime
+from typing import Annotated, Any
+
+from fastapi import Depends, Header, Path, Query
+from pydantic import AfterValidator, AwareDatetime, BeforeValidator, Field, JsonValue
+
+from packhorse.errors import Permanent
+from packhorse.jobs.names import (
+    MAX_NAME,
+    require_id,
+    require_name,
+    require_pattern,
+    require_properties,
+    require_topic,
+)
+from packhorse.jobs.scheduling.definition import EventAction, Schedule, ScheduleDefinition
+from packhorse.runtime.auth import Principal, TokenScope, require
+from packhorse.runtime.problems import Problem
+
+MAX_PAGE = 200
+MAX_NUMBER = 2**63 - 1
+_FIRST, _LAST = datetime(2000, 1, 1, tzinfo=UTC), datetime(9000, 1, 1, tzinfo=UTC)
+_SEGMENT = r"[A-Za-z0-9_.-]+"
+_PRINTABLE = r"^[\x21-\x7e]([\x20-\x7e]*[\x21-\x7e])?$"
+
+Reader = Annotated[Principal, Depends(require(TokenScope.QUEUES_READ))]
+Operator = Annotated[Principal, Depends(require(TokenScope.JOBS_OPERATE))]
+Admin = Annotated[Principal, Depends(require(TokenScope.ADMIN))]
+
+
+def checked(check: Callable[[Any], Any]) -> Callable[[Any], Any]:
+    """Return the check with its refusal as a ValueError, which becomes 422 with the field."""
+
+    def validate(value: Any) -> Any:
+        try:
+            return check(value)
+        except Permanent as error:
+            raise ValueError(str(error)) from None
+
+    return validate
+
+
+def _text_of_time(value: Any) -> Any:
+    if value is not None and not isinstance(value, str | datetime):
+        raise ValueError("a time is a text such as 2026-03-01T02:30:00Z")
+    return value
+
+
+def _in_range(value: datetime) -> datetime:
+    if not _FIRST <= value <= _LAST:
+        raise ValueError("a time lies between the years 2000 and 9000")
+    return value
+
+
+Time = Annotated[
+    AwareDatetime,
+    Field(strict=False, description="RFC 3339, with an offset or Z"),
+    BeforeValidator(_text_of_time),
+    AfterValidator(_in_range),
+]
+
+
+def _told(pattern: str) -> dict[str, JsonValue]:
+    """Document a pattern; what refuses is the library, whose words say more."""
+    return {"pattern": pattern}
+
+
+_TOPIC = rf"{_SEGMENT}(/{_SEGMENT})*"
+Topic = Annotated[
+    str,
+    Field(min_length=1, max_length=MAX_NAME, json_schema_extra=_told(f"^{_TOPIC}$")),
+    AfterValidator(checked(require_topic)),
+]
+Pattern = Annotated[
+    str,
+    Field(
+        min_length=1,
+        max_length=MAX_NAME,
+        json_schema_extra=_told(rf"^({_TOPIC}(/\*\*?)?|\*\*)$"),
+    ),
+    AfterValidator(checked(require_pattern)),
+]
+JobId = Annotated[
+    str, Field(min_length=1, max_length=MAX_NAME), AfterValidator(checked(require_id))
+]
+Properties = Annotated[dict[str, Any], AfterValidator(checked(require_properties))]
+
+
+def _name(what: str) -> AfterValidator:
+    return AfterValidator(checked(lambda text: require_name(text, what)))
+
+
+Number = Annotated[int, Path(ge=1, le=MAX_NUMBER, description="The job's number")]
+_NAME = Path(min_length=1, max_length=MAX_NAME, json_schema_extra=_told(f"^{_SEGMENT}$"))
+QueueName = Annotated[str, _NAME, _name("queue")]
+ScheduleName = Annotated[str, _NAME, _name("schedule")]
+Limit = Annotated[int, Query(ge=1, le=MAX_PAGE)]
+Cursor = Annotated[str | None, Query(max_length=200)]
+IfMatch = Annotated[
+    str | None, Header(max_length=1000, description="Only if this is still its ETag")
+]
+IfNoneMatch = Annotated[str | None, Header(max_length=1000)]
+OnlyNew = Annotated[
+    str | None, Header(pattern=r"^\*$", description="`*`: only where there is none")
+]
+"""The `If-None-Match` of a PUT."""
+
+IdempotencyKey = Annotated[
+    str | None,
+    Header(
+        min_length=1,
+        max_length=255,
+        pattern=_PRINTABLE,
+        description="Names this request: sent again within a day, it has no second effect",
+    ),
+]
+
+RESERVED = "packhorse/"
+"""What topics begin with whose jobs and events are the product's own."""
+
+
+def require_own_event(topic: str) -> None:
+    """Raise `Problem` 422 for an event that only the product's programs send."""
+    if topic.startswith(RESERVED):
+        wrong = {"pointer": "#/topic", "detail": f"may not begin with {RESERVED}"}
+        raise Problem(422, detail="such events are the product's own", errors=[wrong])
+
+
+def require_may_give(caller: Principal, topic: str) -> None:
+    """Raise `Problem` 403 where a job is the product's own, and the caller is no admin.
+
+    What such a job does has an operation with a scope of its own, or is done by a schedule.
+    """
+    if topic.startswith(RESERVED) and not caller.may(TokenScope.ADMIN):
+        raise Problem(
+            403,
+            detail=f"jobs below {RESERVED} are the product's own: to give one, or to change what "
+            f"a schedule gives, needs the scope {TokenScope.ADMIN}",
+        )
+
+
+def require_may_define(
+    caller: Principal, present: Schedule | None, wanted: ScheduleDefinition
+) -> None:
+    """Raise `Problem` where a schedule would do what the caller may not do itself.
+
+    When it fires, and whether, may be changed by whoever may change schedules.
+    """
+    before = None if present is None else present.definition
+    if before is not None and (before.action, before.run_on) == (wanted.action, wanted.run_on):
+        return
+    if isinstance(wanted.action, EventAction):
+        require_own_event(wanted.action.topic)
+    require_may_give(caller, wanted.action.topic)
+    if before is not None:
+        require_may_give(caller, before.action.topic)
+
+
+def require_may_fire(caller: Principal, schedule: Schedule) -> None:
+    """Raise `Problem` 403 where firing gives a job that the caller may not give."""
+    require_may_give(caller, schedule.definition.action.topic)

@@ -1,0 +1,45 @@
+"""What the routes of the jobs service ask; made once, found through the app."""
+
+import asyncio
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import TypeVar
+
+from fastapi import Request
+from psycopg import Connection
+
+from packhorse.clock import Clock
+from packhorse.db.metadata import BOOKKEEPER
+from packhorse.db.pool import Lender
+from packhorse.db.roles import act_as
+from packhorse.jobs.jobs import Jobs
+from packhorse.topology.discovery import Discovery
+from packhorse_services.jobs.http.event_feed import JobEventHub
+
+Result = TypeVar("Result")
+
+
+@dataclass(frozen=True, slots=True)
+class JobsServices:
+    """The database of the cluster, and the view of who is alive in it."""
+
+    pool: Lender
+    jobs: Jobs
+    hub: JobEventHub
+    discovery: Discovery
+    clock: Clock
+
+    async def ask(self, question: Callable[[Connection], Result]) -> Result:
+        """Run a question in a thread, as the bookkeeper, in one transaction that then commits."""
+        return await asyncio.to_thread(self._ask, question)
+
+    def _ask(self, question: Callable[[Connection], Result]) -> Result:
+        with self.pool.connection() as connection:
+            act_as(connection, BOOKKEEPER)
+            return question(connection)
+
+
+def of(request: Request) -> JobsServices:
+    """Return the parts of the service that answers."""
+    parts: JobsServices = request.app.state.parts
+    return parts

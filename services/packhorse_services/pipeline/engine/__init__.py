@@ -1,0 +1,1 @@
+"""The Spark session, its jars and errors, and the databases beside it."""

@@ -1,0 +1,184 @@
+"""A Spark session as the product needs it: local by default, or on whatever cluster is named."""
+
+import os
+import re
+import subprocess
+import sys
+import tempfile
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import Any
+
+from py4j.protocol import Py4JError
+from pyspark import SparkContext
+from pyspark.conf import SparkConf
+from pyspark.sql import SparkSession
+
+from packhorse.errors import PackhorseError
+from packhorse_services.pipeline.engine.jars import java, require_jars
+from packhorse_services.pipeline.engine.spark_errors import translated
+from packhorse_services.pipeline.settings import Settings
+from packhorse_services.pipeline.storage.location import Location
+
+_DEFAULTS = {
+    "spark.sql.extensions": "io.delta.sql.DeltaSparkSessionExtension",
+    "spark.sql.catalog.spark_catalog": "org.apache.spark.sql.delta.catalog.DeltaCatalog",
+    "spark.sql.session.timeZone": "UTC",
+    # Delta plans its own bookkeeping for 50 tasks; ours is small (measured: 3 times slower).
+    "spark.databricks.delta.snapshotPartitions": "2",
+    "spark.sql.execution.arrow.maxRecordsPerBatch": "2000",
+    # A record may have 1 MiB: what is read at a time is bounded in bytes (R30).
+    "spark.sql.execution.arrow.maxBytesPerBatch": str(16 * 1024 * 1024),
+    "spark.sql.parquet.columnarReaderBatchSize": "256",
+    "spark.hadoop.parquet.block.size": str(32 * 1024 * 1024),
+    "spark.sql.streaming.metricsEnabled": "true",
+    "spark.ui.showConsoleProgress": "false",
+    # Within it a result is fetched from the JVM; a busy machine may stand still for Spark's 15 s.
+    "spark.python.authenticate.socketTimeout": "300s",
+}
+_LOCAL = {
+    # Nothing is kept there, but Spark makes the folder, by default where the program was started.
+    "spark.sql.warehouse.dir": str(Path(tempfile.gettempdir(), "packhorse-spark-warehouse")),
+    "spark.driver.host": "127.0.0.1",
+    "spark.driver.bindAddress": "127.0.0.1",
+    "spark.ui.enabled": "false",
+    # Plans of the last 1,000 queries are kept for the UI, also where there is none.
+    "spark.sql.ui.retainedExecutions": "10",
+    "spark.sql.shuffle.partitions": "8",
+    "spark.default.parallelism": "2",
+    "spark.sql.sources.parallelPartitionDiscovery.parallelism": "2",
+}
+_LITTLE_JAVA = frozenset({"archive"})
+"""Tasks whose rows pass the JVM by: its second compiler would cost more than it wins."""
+_JAVA_OPTIONS = "spark.driver.extraJavaOptions"
+_DEFAULT_JAVA_OPTIONS = "spark.driver.defaultJavaOptions"
+_JAVA_VARIABLES = ("JAVA_TOOL_OPTIONS", "JDK_JAVA_OPTIONS")
+_JVM_ENDS_S = 60.0
+_S3_KEYS = ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY", "AWS_SESSION_TOKEN")
+
+
+def spark_session(settings: Settings, location: Location, name: str) -> SparkSession:
+    """Return this process's session for the task `name`.
+
+    What `spark-submit` was told, the master and the jars among it, is not overruled; else they
+    are the settings'. Raises `JarsMissing`, `JavaUnusable`, and what `translated` raises.
+    """
+    try:
+        with translated(name):
+            return _session(settings, location, name)
+    except PackhorseError:
+        if SparkContext._active_spark_context is None:
+            _end_jvm()
+        raise
+
+
+@contextmanager
+def running_spark(settings: Settings, location: Location, name: str) -> Iterator[SparkSession]:
+    """Give a `spark_session` that ends with the block. Raises what that raises."""
+    spark = spark_session(settings, location, name)
+    try:
+        yield spark
+    finally:
+        end_spark(spark)
+
+
+def end_spark(spark: SparkSession) -> None:
+    """End the session, and the JVM that this process has started for it. Raises nothing.
+
+    A JVM that ends later than its session still hands on what Spark's workers say of that, after
+    the last words of the program.
+    """
+    with suppress(Py4JError, OSError):  # a JVM that has died is told of by whoever needed it
+        spark.stop()
+    _end_jvm()
+
+
+def _end_jvm() -> None:
+    gateway = SparkContext._gateway
+    jvm = getattr(gateway, "proc", None)  # none where `spark-submit` is the JVM
+    if gateway is None or jvm is None:
+        return
+    gateway.shutdown()
+    SparkContext._gateway = SparkContext._jvm = None
+    jvm.stdin.close()
+    try:
+        jvm.wait(_JVM_ENDS_S)
+    except subprocess.TimeoutExpired:
+        jvm.kill()
+        jvm.wait()
+
+
+def cores(spark: SparkSession) -> int:
+    """Return how many tasks the session works on at a time."""
+    local = re.fullmatch(r"local\[(\*|\d+)(?:,.*)?\]", spark.sparkContext.master or "")
+    if local is None:
+        return spark.sparkContext.defaultParallelism
+    return os.cpu_count() or 1 if local[1] == "*" else int(local[1])
+
+
+def _session(settings: Settings, location: Location, name: str) -> SparkSession:
+    submitted = _submitted()
+    conf = dict(_DEFAULTS) | location.hadoop_conf()
+    master = submitted.get("spark.master", None)
+    if master is None:
+        master = settings.spark_master
+        conf |= {"spark.master": master} | _launch(settings, master)
+    if master.startswith("local"):
+        os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
+        os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
+        conf = _LOCAL | conf
+    else:  # executors have an environment of their own, and read blobs
+        keys = {key: os.environ[key] for key in _S3_KEYS if key in os.environ}
+        conf |= {f"spark.executorEnv.{key}": value for key, value in keys.items()}
+    return _build(
+        _with_java_options(conf | settings.spark_conf, master, name),
+        dict(submitted.getAll()),
+        f"packhorse {name}",
+    )
+
+
+def _submitted() -> SparkConf:
+    """Return what `spark-submit` was told; nothing is in it where this process starts the JVM."""
+    if "PYSPARK_GATEWAY_PORT" in os.environ:  # its JVM knows, and is there only once asked for
+        SparkContext._ensure_initialized()
+    return SparkConf()
+
+
+def _launch(settings: Settings, master: str) -> dict[str, str]:
+    """Return the settings that count only before the JVM has started."""
+    folder = require_jars(settings.spark_jars)
+    os.environ["JAVA_HOME"] = str(java().parent.parent)
+    conf = {"spark.driver.memory": settings.spark_memory}
+    if master.startswith("local"):
+        return {**conf, "spark.driver.extraClassPath": f"{folder}/*"}
+    return {**conf, "spark.jars": ",".join(str(jar) for jar in sorted(folder.glob("*.jar")))}
+
+
+def _with_java_options(conf: Mapping[str, str], master: str, name: str) -> dict[str, str]:
+    """Return `conf` with the JVM's own log lines cut down, collector and compiler fit for the work.
+
+    Options that say something of either win.
+    """
+    if not master.startswith("local"):
+        return dict(conf)
+    options = conf.get(_JAVA_OPTIONS, "")
+    if "log4j2" not in options:
+        file = Path(__file__).with_name("log4j2.properties")
+        options += f" -Dlog4j2.configurationFile=file:{file}"
+    said = (options, conf.get(_DEFAULT_JAVA_OPTIONS, ""), *map(os.environ.get, _JAVA_VARIABLES))
+    if not any(re.search(r"-XX:[+]Use\w+GC\b", each or "") for each in said):
+        options += " -XX:+UseParallelGC"
+    if name in _LITTLE_JAVA and not any("Tiered" in (each or "") for each in said):
+        options += " -XX:TieredStopAtLevel=1"
+    return {**conf, _JAVA_OPTIONS: options}
+
+
+def _build(conf: Mapping[str, str], submitted: Mapping[str, Any], name: str) -> SparkSession:
+    builder = SparkSession.builder.appName(name)
+    for key, value in conf.items():
+        if key not in submitted:
+            builder = builder.config(key, value)
+    session = builder.getOrCreate()
+    session.sparkContext.setLogLevel("ERROR")
+    return session

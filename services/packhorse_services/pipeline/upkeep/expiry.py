@@ -1,0 +1,184 @@
+"""What tables hold of each day, statuses that nobody needs, and files that no table has."""
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import date
+
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as f
+
+from packhorse.snapshots.snapshot import ContentSnapshot
+from packhorse.wire.messages import Status
+from packhorse_services.pipeline.history.bases import began, known_agents, serves
+from packhorse_services.pipeline.history.read import archived
+from packhorse_services.pipeline.measures.changes import opened
+from packhorse_services.pipeline.storage import columns, schemas, tables
+from packhorse_services.pipeline.storage.location import Location
+from packhorse_services.pipeline.storage.parquet import as_they_are, written
+from packhorse_services.pipeline.storage.table_files import files_of, tried_again
+from packhorse_services.pipeline.upkeep.commits import replace
+
+VACUUM_HOURS = 168
+"""Files that a table no longer names stay so long: streams and readers may be that far behind."""
+
+_PLACE = ["day", "journal_id", "partition", "offset"]
+"""The columns that say where a record was; no two have the same."""
+
+
+@dataclass(frozen=True, slots=True)
+class Day:
+    """What a table holds of one day."""
+
+    files: int
+    rows: int
+
+
+def days(location: Location, table: str) -> dict[date, Day]:
+    """Return what a table holds of each day, from its log alone; nothing when it is not there."""
+    stored = opened(location, table)
+    found: dict[date, Day] = {}
+    for one in [] if stored is None else files_of(stored):
+        before = found.get(one.day, Day(0, 0))
+        found[one.day] = Day(before.files + 1, before.rows + one.rows)
+    return found
+
+
+def old_statuses(spark: SparkSession, location: Location, before: date) -> DataFrame:
+    """Return the statuses that `expire_statuses` deletes."""
+    said = archived(spark, location, tables.STATUSES, schemas.STATUSES)
+    return expired_statuses(said, before)
+
+
+@tried_again
+def expire_statuses(spark: SparkSession, location: Location, before: date) -> None:
+    """Delete of the days before `before` the statuses that nobody needs.
+
+    The others of these days are written anew; what an archive run adds meanwhile stays as it is.
+    """
+    held = opened(location, tables.STATUSES)
+    if held is None or not any(one.day < before for one in files_of(held)):
+        return
+    at = spark.read.format("delta").option("versionAsOf", held.version())
+    said = at.load(location.spark_path(tables.STATUSES))
+    said = columns.require(said, schemas.STATUSES, tables.STATUSES)
+    old = expired_statuses(said, before).select(*_PLACE).persist()
+    try:
+        affected = {row["day"] for row in old.select("day").distinct().collect()}
+        if not affected:
+            return
+        kept = said.where(f.col("day").isin(sorted(affected))).join(old, _PLACE, "left_anti")
+        write = as_they_are(tables.STATUSES, schemas.STATUSES)
+        added = written(kept.select(*schemas.STATUSES.names).coalesce(1), location, write)
+    finally:
+        old.unpersist()
+    gone = [one for one in files_of(held) if one.day in affected]
+    replace(held, gone, added, expired=before)
+
+
+def vacuum(location: Location, table: str) -> None:
+    """Delete the files that no version of the last `VACUUM_HOURS` names."""
+    stored = opened(location, table)
+    if stored is not None and stored.vacuum(VACUUM_HOURS, dry_run=True, full=True):
+        stored.vacuum(VACUUM_HOURS, dry_run=False, full=True)
+
+
+Agents = frozenset[str]
+
+_COVERED = "publisher_agent string, journal_id string, covered long"
+
+
+@dataclass(frozen=True, slots=True)
+class Needed:
+    """The first day whose packages are needed, and the first of them."""
+
+    day: date
+    publisher_agent: str
+    offset: int
+
+
+def covered(
+    packages: DataFrame, snapshots: Iterable[ContentSnapshot], sets: Iterable[Agents]
+) -> DataFrame:
+    """Return up to which offset snapshots hold the content, by agent and journal.
+
+    Of all agents together, and of those of each of `sets`: who follows these alone is served by no
+    snapshot of others too. Only what a fold may go on from counts: whole ones, for everybody.
+    """
+    first: dict[str, dict[str, int]] = {}
+    found = packages.groupBy("journal_id", "publisher_agent").agg(f.min("offset").alias("offset"))
+    for row in found.collect():  # one for each agent
+        first.setdefault(row.journal_id, {})[row.publisher_agent] = row.offset
+    there = list(snapshots)
+    rows = [
+        (agent, journal, offset)
+        for journal, agents in first.items()
+        for agent, offset in held(journal, agents, there, sets).items()
+    ]
+    return packages.sparkSession.createDataFrame(rows, _COVERED)
+
+
+def held(
+    journal_id: str,
+    first: Mapping[str, int],
+    snapshots: Sequence[ContentSnapshot],
+    sets: Iterable[Agents],
+) -> dict[str, int]:
+    """Return up to which offset of a journal the packages of each agent are in snapshots.
+
+    `first` has each agent's first archived package.
+    """
+    here = [one for one in snapshots if one.journal_id == journal_id]
+    begun = began(first, here, journal_id)
+    everybody = frozenset(known_agents(first, here, journal_id))
+    usable = [one for one in here if not (one.subscriber or one.left_out)]
+    found: dict[str, int] = {}
+    for agents in {everybody, *(each & everybody for each in sets)}:
+        offset = max((one.offset for one in usable if serves(one, agents, begun)), default=-1)
+        for agent in agents:
+            found[agent] = min(found.get(agent, offset), offset)
+    return found
+
+
+def followed(announcements: DataFrame) -> set[Agents]:
+    """Return the sets of publisher agents that subscribers follow, as they told."""
+    subscriptions = f.transform("lanes", lambda subscription: subscription["publisher_agent"])
+    rows = announcements.select(f.array_sort(subscriptions).alias("agents")).distinct().collect()
+    return {frozenset(row.agents) for row in rows if row.agents}
+
+
+def first_needed(packages: DataFrame, covered: DataFrame) -> DataFrame:
+    """Return day, publisher_agent, offset of the first package that no snapshot holds, if any.
+
+    `packages` has the columns of `schemas.PACKAGES`, `covered` those of the function. Of a journal
+    that another one has followed nothing is needed: no position in it is good (R24).
+    """
+    key = ["publisher_agent", "journal_id"]
+    present = packages.agg(f.max_by("journal_id", "time").alias("journal_id"))
+    above = (
+        packages.select(*key, "day", "offset")
+        .join(f.broadcast(present), "journal_id")
+        .join(f.broadcast(covered), key, "left")
+        .where("offset > coalesce(covered, -1)")
+    )
+    first = f.min(f.struct("day", "offset", "publisher_agent")).alias("first")
+    found = above.agg(first).where("first IS NOT NULL")
+    return found.select("first.day", "first.publisher_agent", "first.offset")
+
+
+def needed(packages: DataFrame, covered: DataFrame) -> Needed | None:
+    """Return what `first_needed` finds; None when snapshots hold all packages there are."""
+    row = first_needed(packages, covered).first()
+    return None if row is None else Needed(row["day"], row["publisher_agent"], row["offset"])
+
+
+def expired_statuses(statuses: DataFrame, before: date) -> DataFrame:
+    """Return the rows of `schemas.STATUSES` that may go: of days before `before`, and IMPORTED.
+
+    What tells which packages are absent stays: each status of a package that its subscriber has
+    ever not imported. Without them nobody knows what its content lacks (R8). They are few.
+    """
+    package = ["subscriber", "publisher_agent", "package_offset", "package_journal_id"]
+    imported = f.col("status") == Status.IMPORTED.value
+    absent = statuses.where(~imported).select(*package).distinct()
+    old = statuses.where(imported & (f.col("day") < f.lit(before)))
+    return old.join(absent, package, "left_anti")

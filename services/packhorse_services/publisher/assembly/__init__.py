@@ -1,0 +1,1 @@
+"""Puts a publisher together from its settings."""

@@ -1,0 +1,95 @@
+"""Periodic work of a publisher that is done once a cluster: jobs, each with a schedule.
+
+An operator sees the schedules, and may change or suspend them. What each replica does for itself,
+as trimming its caches, is no such work.
+"""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from datetime import timedelta
+from functools import partial
+
+from packhorse.db.pool import SharedPool
+from packhorse.jobs.consumer import JobContext, Outcome
+from packhorse.jobs.consumers import Consumers
+from packhorse.jobs.host import JobsHost, open_jobs
+from packhorse.jobs.job import Job
+from packhorse.jobs.queue import QueueConfiguration, QueueType
+from packhorse.jobs.scheduling.definition import JobAction, Missed, ScheduleDefinition
+from packhorse.jobs.scheduling.timing import Every
+from packhorse.jobs.work.heartbeat import WorkerSettings
+from packhorse.topology.own_cluster import OwnCluster
+
+_TOPICS = "packhorse/publisher"
+
+QUEUE = QueueConfiguration(
+    name="publisher-chores",
+    patterns=(f"{_TOPICS}/**",),
+    type=QueueType.UNORDERED,
+    max_parallel=1,
+    max_retries=3,
+    keep_history=False,
+)
+"""A chore that failed comes again with its next moment, if not before."""
+
+_WORK = WorkerSettings(places=4, connections=2)
+"""Chores are few, and one at a time."""
+
+
+@dataclass(frozen=True, slots=True)
+class Chore:
+    """Something to be done every so often by one replica; with an agent, by one of that agent."""
+
+    name: str
+    every: timedelta
+    description: str
+    act: Callable[[], object]
+    """An exception is a failed attempt."""
+    agent: str = ""
+
+    @property
+    def topic(self) -> str:
+        """The topic of its jobs, which only those who can do it consume."""
+        return "/".join(filter(None, (_TOPICS, self.agent, self.name)))
+
+    @property
+    def schedule(self) -> ScheduleDefinition:
+        """Its schedule, as publishers declare it."""
+        return ScheduleDefinition(
+            name=".".join(filter(None, ("packhorse.publisher", self.agent, self.name))),
+            when=Every(self.every),
+            action=JobAction(self.topic),
+            description=self.description,
+            concurrent=False,
+            missed=Missed.ONCE,
+        )
+
+
+def host_of(
+    database_url: str,
+    cluster: OwnCluster,
+    chores: Sequence[Chore],
+    pool: SharedPool | None = None,
+) -> JobsHost:
+    """Return the component that does the chores; nothing connects before its start.
+
+    `pool` is the program's, as for `open_jobs`.
+    """
+    consumers = Consumers()
+    for chore in chores:
+        consumers.add(chore.topic, partial(_do, chore))
+    schedules = [chore.schedule for chore in chores]
+    return open_jobs(
+        database_url,
+        cluster,
+        consumers=consumers,
+        queues=[QUEUE],
+        schedules=schedules,
+        settings=_WORK,
+        pool=pool,
+    )
+
+
+def _do(chore: Chore, _job: Job, _context: JobContext) -> Outcome:
+    chore.act()
+    return Outcome.OK

@@ -1,0 +1,149 @@
+"""Puts together what keeps an agent's outcomes."""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from datetime import timedelta
+from functools import partial
+from typing import Any
+
+from psycopg import Connection
+
+from packhorse.clock import Clock
+from packhorse.db.connect import connect
+from packhorse.db.pool import Lender
+from packhorse.messaging.api import Journal
+from packhorse.runtime.lifecycle import Component
+from packhorse.topology.own_cluster import OwnCluster
+from packhorse.wire.topics import Topics
+from packhorse_services.publisher.assembly.chores import Chore
+from packhorse_services.publisher.outcomes.event_log import (
+    DatabaseSnapshots,
+    EventAppender,
+    snapshot_events,
+)
+from packhorse_services.publisher.outcomes.event_publisher import EventPublisher
+from packhorse_services.publisher.outcomes.outcome_housekeeping import OutcomeHousekeeping
+from packhorse_services.publisher.outcomes.outcome_loop import OutcomeLoop
+from packhorse_services.publisher.outcomes.packages_in_range import PackageSource
+from packhorse_services.publisher.outcomes.progress import RecorderProgress
+from packhorse_services.publisher.outcomes.recorder import NoteCommand, Recorder
+from packhorse_services.publisher.outcomes.recorder_lock import RecorderLock, bookkeeping
+from packhorse_services.publisher.outcomes.status_watermark import StatusWatermark
+from packhorse_services.publisher.queues.queue import Queues
+
+_TIDY_EVERY = timedelta(minutes=5)
+_SNAPSHOT_EVERY = timedelta(hours=1)
+_MOST_EPOCHS = 100_000
+
+
+def duty_of(agent: str) -> str:
+    """Return the duty of recording an agent's outcomes and telling its events."""
+    return f"notifier.{agent}"
+
+
+@dataclass(frozen=True)
+class OutcomeParts:
+    """What is started and stopped, and what tells up to where outcomes are certain."""
+
+    watermark: StatusWatermark
+    components: Sequence[Component]
+    chores: Sequence[Chore]
+    """What one replica of the agent does every so often."""
+
+
+def outcome_parts(  # noqa: PLR0913
+    queues: Queues,
+    journal: Journal,
+    topics: Topics,
+    *,
+    database_url: str,
+    pool: Lender,
+    note_command: NoteCommand,
+    keep_failed_s: float,
+    clock: Clock,
+    cluster: OwnCluster | None = None,
+) -> OutcomeParts:
+    """Return the parts; nothing connects before they are started."""
+    agent, progress = queues.agent, RecorderProgress()
+    events = EventAppender(
+        journal, topics.event, agent, DatabaseSnapshots(pool), partial(next_epoch, pool)
+    )
+    packages = PackageSource(journal, topics.package, queues.feed.cache)
+    loop = OutcomeLoop(
+        RecorderLock(agent, partial(_session, database_url, agent, cluster)),
+        Recorder(journal, topics, agent, note_command),
+        EventPublisher(journal, topics, agent, packages=packages, log=events, clock=clock),
+        queues,
+        progress=progress,
+        clock=clock,
+        elsewhere=partial(_elsewhere, duty_of(agent), cluster),
+    )
+    watermark = StatusWatermark(
+        *(journal, topics.status, pool, agent),
+        subscribers=queues.subscribers,
+        positions=queues.feed.positions,
+        counts=queues.errors,
+        progress=progress,
+        wake_recorder=loop.kick,
+        clock=clock,
+    )
+    queues.feed.on_distrust = watermark.distrust
+    housekeeping = OutcomeHousekeeping(
+        pool, journal, topics.package, agent, keep_failed_s=keep_failed_s
+    )
+    snapshot = partial(snapshot_events, journal, topics.event, agent, DatabaseSnapshots(pool))
+    return OutcomeParts(watermark, (loop, watermark), _chores(agent, housekeeping, snapshot))
+
+
+def _chores(
+    agent: str, housekeeping: OutcomeHousekeeping, snapshot: Callable[[], object]
+) -> tuple[Chore, Chore]:
+    return (
+        Chore(
+            "tidy-outcomes",
+            _TIDY_EVERY,
+            "Forgets outcomes and subscribers that nobody will ask for again",
+            housekeeping.tidy,
+            agent,
+        ),
+        Chore(
+            "snapshot-deduplication",
+            _SNAPSHOT_EVERY,
+            "Keeps which events are told, so that a start reads little of the event topic",
+            snapshot,
+            agent,
+        ),
+    )
+
+
+def _session(database_url: str, agent: str, cluster: OwnCluster | None) -> Connection:
+    """Connect for a turn, which ends when this run of the program is declared dead."""
+    connection = connect(database_url, f"publisher-outcomes-{agent}", autocommit=True)
+    if cluster is not None:
+        try:
+            cluster.end_with_us(connection)
+        except BaseException:
+            connection.close()
+            raise
+    return connection
+
+
+def _elsewhere(duty: str, cluster: OwnCluster | None) -> str:
+    holder = None if cluster is None else cluster.holder(duty)
+    return "" if holder is None or holder.is_local else holder.id
+
+
+def next_epoch(pool: Lender, above: int = 0) -> int:
+    """Return an epoch that no producer has had, above `above` unless that is very far away.
+
+    The sequence is not set, for who takes an epoch at the same time would get the same one.
+    """
+    with pool.connection() as connection, bookkeeping(connection):
+        row: Any = connection.execute(
+            """
+            SELECT max(nextval('bookkeeping.producer_epoch')) FROM generate_series(1, (
+                SELECT greatest(1, least(%s - last_value + 1, %s)) FROM bookkeeping.producer_epoch))
+            """,
+            (above, _MOST_EPOCHS),
+        ).fetchone()
+    return int(row[0])

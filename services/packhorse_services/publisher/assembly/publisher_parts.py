@@ -1,0 +1,276 @@
+"""Puts a publisher together from its settings: what exports and appends, and what reads."""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from datetime import timedelta
+from functools import partial
+
+from packhorse.blobs.api import BlobStore
+from packhorse.clock import Clock
+from packhorse.db.connect import async_pool
+from packhorse.db.pool import SharedPool, ask
+from packhorse.jobs.host import JobsHost
+from packhorse.messaging.api import Journal, Record
+from packhorse.packages.limits import LIMITS
+from packhorse.runtime.auth import Authenticator
+from packhorse.runtime.lifecycle import Component
+from packhorse.runtime.metrics import report
+from packhorse.runtime.periodic import Periodic
+from packhorse.topology.own_cluster import OwnCluster
+from packhorse.wire.topics import Topics
+from packhorse_services.publisher.assembly.chores import Chore, host_of
+from packhorse_services.publisher.assembly.housekeeping import Housekeeping
+from packhorse_services.publisher.assembly.outcome_parts import OutcomeParts, outcome_parts
+from packhorse_services.publisher.commands.command_rows import note_status
+from packhorse_services.publisher.commands.command_sender import CommandSender
+from packhorse_services.publisher.commands.issuing import CommandIssuer
+from packhorse_services.publisher.distributions.delivery_status import DeliveryStatusQuery, Pool
+from packhorse_services.publisher.distributions.distribution_list import DistributionList
+from packhorse_services.publisher.distributions.distribution_query import DistributionQuery
+from packhorse_services.publisher.http.collaborators import Collaborators
+from packhorse_services.publisher.live.agent_log import event_logs
+from packhorse_services.publisher.live.event_hub import EventHub
+from packhorse_services.publisher.outbox.append_lock import AppendLock, lock_connection
+from packhorse_services.publisher.outbox.journal_appender import JournalAppender
+from packhorse_services.publisher.outbox.producer_registry import ProducerRegistry
+from packhorse_services.publisher.outcomes.error_queue import ErrorQueues
+from packhorse_services.publisher.publish.admission import Admission, QueueLimits
+from packhorse_services.publisher.publish.draft_export import DraftExporter
+from packhorse_services.publisher.publish.dry_run import AT_ONCE, DryRuns
+from packhorse_services.publisher.publish.early_export import EarlyPublishing, early_connection
+from packhorse_services.publisher.publish.packer import Packer
+from packhorse_services.publisher.publish.publishing import JournalPatience, Publishing, check_room
+from packhorse_services.publisher.publish.request_intake import RequestIntake
+from packhorse_services.publisher.queues.cache.queue_cache import QueueCache
+from packhorse_services.publisher.queues.cache.queue_feed import QueueFeed
+from packhorse_services.publisher.queues.error_counts import ErrorCounts
+from packhorse_services.publisher.queues.known_subscribers import (
+    SubscriberForgetting,
+    SubscriberNames,
+)
+from packhorse_services.publisher.queues.queue import Queues
+from packhorse_services.publisher.queues.subscribers import Subscribers
+from packhorse_services.publisher.queues.topic_follower import TopicFollower
+from packhorse_services.publisher.settings import Settings
+
+_UPKEEP_S = 15.0
+_TIDY_EVERY = timedelta(minutes=5)
+_EARLY_BYTES = 2 * 1024 * 1024
+"""A group that was exported early is written under the lock, so it is kept small."""
+
+
+@dataclass(frozen=True)
+class Backends:
+    """What a publisher stands on."""
+
+    journal: Journal
+    blobs: BlobStore
+    authenticator: Authenticator
+    clock: Clock
+    cluster: OwnCluster | None = None
+    """Where it takes part; not started."""
+
+
+@dataclass(frozen=True)
+class Assembled:
+    """The parts of a publisher: what its routes work with, and what is started and stopped."""
+
+    collaborators: Collaborators
+    routes_pool: Pool
+    readiness: Mapping[str, Callable[[], None]]
+    components: Sequence[Component]
+    warnings: Mapping[str, Callable[[], None]]
+
+
+def assemble(settings: Settings, backends: Backends) -> Assembled:
+    """Return the parts; nothing connects before it is started."""
+    report("packhorse_publisher_")
+    return _Assembly(settings, backends).assembled()
+
+
+class _Assembly:
+    """What several parts share while they are being made."""
+
+    def __init__(self, settings: Settings, backends: Backends) -> None:
+        self.settings, self.backends = settings, backends
+        self.journal, self.clock = backends.journal, backends.clock
+        self.topics = Topics.prefixed(settings.topic_prefix)
+        self.url = settings.database_url.get_secret_value()
+        self.pool = SharedPool(self.url, "publisher")
+        self.tasks, self.commands_share = self.pool.share(2), self.pool.share(4)
+        self.command_sender = CommandSender(
+            self.commands_share, self.journal, self.topics.command, settings.agent, self.clock
+        )
+        self.routes_pool = async_pool(self.url, "publisher-routes")
+        subscribers = Subscribers(self.clock, settings.agent)
+        self.queues = Queues(self._feed(), subscribers, ErrorCounts(), self.clock)
+        self.outcomes = self._outcomes()
+        self.announcements = TopicFollower(
+            self.journal, self.topics.discovery, self._hear, self.clock
+        )
+        self.hub = self._hub()
+        self.delivery = JournalAppender(
+            self.journal,
+            self.topics.package,
+            most_producers=settings.producers,
+            on_other_log=self.queues.feed.distrust,
+        )
+        self.intake = RequestIntake(
+            self._publishing(), self.clock, early=self._early(), of_producers=self._early()
+        )
+
+    def assembled(self) -> Assembled:
+        return Assembled(
+            self._collaborators(),
+            self.routes_pool,
+            self._readiness(),
+            self._components(),
+            self._warnings(),
+        )
+
+    def _collaborators(self) -> Collaborators:
+        distributions = DistributionQuery(self.routes_pool, self.queues, self._deliveries())
+        return Collaborators(
+            intake=self.intake,
+            admission=self._admission(),
+            queues=self.queues,
+            distributions=distributions,
+            distribution_list=DistributionList(
+                self.routes_pool, distributions, self.settings.agent
+            ),
+            commands=CommandIssuer(
+                self.commands_share,
+                self.journal,
+                self.topics.package,
+                self.queues,
+                self.command_sender,
+            ),
+            errors=ErrorQueues(self.routes_pool, self.settings.agent, self.queues.errors),
+            hub=self.hub,
+            producers=ProducerRegistry(
+                self.routes_pool, self.settings.agent, self.settings.producers
+            ),
+            dry_runs=DryRuns(self.pool.share(AT_ONCE)),
+            subscriber_names=SubscriberNames(self.routes_pool, self.queues),
+            forgetting=SubscriberForgetting(self.routes_pool, self.queues),
+            blobs=self.backends.blobs,
+            orphan_grace=timedelta(hours=self.settings.orphan_grace_hours),
+        )
+
+    def _components(self) -> Sequence[Component]:
+        cluster = self.backends.cluster
+        return (
+            self.pool,
+            *(() if cluster is None else (cluster, self._chores(cluster))),
+            self.command_sender,
+            self.announcements,
+            self.queues.feed,
+            *self.outcomes.components,
+            self.hub,
+            self.intake,
+            Periodic("queue-upkeep", _UPKEEP_S, self.queues.keep_up, clock=self.clock),
+        )
+
+    def _chores(self, cluster: OwnCluster) -> JobsHost:
+        """Without a cluster nobody does them: a publisher of a test is not there for long."""
+        housekeeping = Housekeeping(
+            self.tasks,
+            self.journal,
+            self.topics.package,
+            keep_keys_s=self.settings.idempotency_hours * 3600,
+            keep_producers_s=self.settings.producer_days * 86_400,
+        )
+        about = "Forgets idempotency keys, producers, commands and distributions of long ago"
+        tidy = Chore("tidy", _TIDY_EVERY, about, housekeeping.tidy)
+        return host_of(self.url, cluster, (tidy, *self.outcomes.chores), self.pool)
+
+    def _readiness(self) -> Mapping[str, Callable[[], None]]:
+        share = self.pool.share(1)
+        return {
+            "database": partial(ask, share),
+            "outbox": partial(check_room, share, self._patience(), self.delivery),
+            "exports": self.intake.check,
+            "subscribers": self.announcements.check,
+            "statuses": self.outcomes.watermark.check,
+        }
+
+    def _warnings(self) -> Mapping[str, Callable[[], None]]:
+        """Return what is no reason to send no requests: the outbox takes them meanwhile."""
+        return {
+            "journal": partial(_ask_journal, self.journal, self.topics.package),
+            "package-topic": self.delivery.check,
+        }
+
+    def _patience(self) -> JournalPatience:
+        settings = self.settings
+        return JournalPatience(
+            outbox_packages=settings.outbox_packages, outbox_age_s=settings.outbox_age_s
+        )
+
+    def _hear(self, record: Record, fresh: bool) -> None:
+        self.queues.subscribers.note(record, fresh)
+        self.outcomes.watermark.notify()
+
+    def _outcomes(self) -> OutcomeParts:
+        return outcome_parts(
+            *(self.queues, self.journal, self.topics),
+            database_url=self.url,
+            pool=self.tasks,
+            note_command=note_status,
+            keep_failed_s=self.settings.keep_failed_days * 86_400,
+            clock=self.clock,
+            cluster=self.backends.cluster,
+        )
+
+    def _deliveries(self) -> DeliveryStatusQuery:
+        return DeliveryStatusQuery(self.routes_pool, self.queues, self.outcomes.watermark)
+
+    def _hub(self) -> EventHub:
+        logs = event_logs(self.journal, self.topics, self.settings.agent)
+        hub = EventHub(logs, self.queues, self.clock, max_streams=self.settings.event_streams)
+        self.queues.feed.tap = hub.take_packages
+        return hub
+
+    def _feed(self) -> QueueFeed:
+        return QueueFeed(
+            self.journal,
+            self.topics.package,
+            QueueCache(self.settings.agent, max_bytes=self.settings.cache_bytes),
+            clock=self.clock,
+        )
+
+    def _admission(self) -> Admission:
+        limits = QueueLimits(self.settings.queue_packages, self.settings.queue_bytes)
+        agent = self.settings.agent
+        return Admission(self.queues.backlog, limits, self.tasks, agent=agent)
+
+    def _early(self) -> EarlyPublishing:
+        return EarlyPublishing(
+            self._publishing(),
+            DraftExporter(self._packer(), group_bytes=_EARLY_BYTES),
+            partial(early_connection, self.url, f"publisher-early-{self.settings.agent}"),
+            agent=self.settings.agent,
+        )
+
+    def _packer(self) -> Packer:
+        settings = self.settings
+        return Packer(
+            *(self.backends.blobs, settings.agent, settings.instance, self.clock),
+            replace(LIMITS, content_bytes=settings.max_package_bytes),
+        )
+
+    def _publishing(self) -> Publishing:
+        settings = self.settings
+        return Publishing(
+            AppendLock(
+                partial(lock_connection, self.url, f"publisher-append-lock-{settings.agent}")
+            ),
+            self._packer(),
+            self.delivery,
+            clock=self.clock,
+            patience=self._patience(),
+        )
+
+
+def _ask_journal(journal: Journal, topic: str) -> None:
+    journal.bounds(topic)

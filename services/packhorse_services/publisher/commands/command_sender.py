@@ -1,0 +1,111 @@
+"""Brings commands into the journal: in the order of their issue, each at least once (R26).
+
+A command is a committed row before it is appended. One that was appended and not marked is sent
+again; its subscriber knows the id and takes it for the repeat that it is.
+"""
+
+import logging
+
+from psycopg.errors import LockNotAvailable
+
+from packhorse.clock import Clock
+from packhorse.db.metadata import BOOKKEEPER
+from packhorse.db.pool import Lender
+from packhorse.db.roles import act_as
+from packhorse.messaging.api import Journal, Outgoing
+from packhorse.runtime.changes import ChangeSignal
+from packhorse.runtime.periodic import Periodic
+from packhorse.runtime.tracing import inject
+from packhorse.wire.command_codec import encode_command
+from packhorse_services.publisher.commands import command_rows
+from packhorse_services.publisher.commands.command_rows import StoredCommand
+
+logger = logging.getLogger(__name__)
+
+_INTERVAL_S = 5.0
+_APPEND_TIMEOUT_S = 10.0
+_BATCH = 50
+_SENDING = 0x636F6D6D  # "comm"
+
+
+class CommandSender:
+    """A component; one replica sends at a time, or a resume could overtake its pause."""
+
+    def __init__(
+        self,
+        pool: Lender,
+        journal: Journal,
+        topic: str,
+        agent: str,
+        clock: Clock,
+    ) -> None:
+        self._pool, self._journal, self._topic, self._agent = pool, journal, topic, agent
+        self._periodic = Periodic("commands", _INTERVAL_S, self._round, clock=clock, at_once=True)
+        self.rounds = ChangeSignal()
+        """Tells of every round, also one that failed."""
+
+    def start(self) -> None:
+        """Begin."""
+        self._periodic.start()
+
+    def kick(self) -> None:
+        """Send soon."""
+        self._periodic.kick()
+
+    def stop(self, timeout: float) -> None:
+        """End; what is not sent goes out after the next start."""
+        self._periodic.stop(timeout)
+
+    def failure(self) -> BaseException | None:
+        """Return what ended the thread."""
+        return self._periodic.failure()
+
+    def _round(self) -> None:
+        try:
+            self.send()
+        except LockNotAvailable:
+            logger.info("another replica is sending commands")
+        finally:
+            self.rounds.announce()
+
+    def send(self) -> None:
+        """Send every command of this agent that is not marked sent, the oldest first.
+
+        Raises what the journal or the database raises; the rest waits, for order is kept.
+        """
+        while self._send_batch() == _BATCH:
+            pass
+
+    def _send_batch(self) -> int:
+        with self._pool.connection() as connection:
+            act_as(connection, BOOKKEEPER)
+            waiting = command_rows.unsent(connection, self._agent, _BATCH)
+            if not waiting:
+                return 0
+            connection.execute(
+                "SELECT pg_advisory_xact_lock(%s, hashtext(%s))", (_SENDING, self._agent)
+            )
+            waiting = command_rows.unsent(connection, self._agent, _BATCH)
+            for sent, command in enumerate(waiting):
+                try:
+                    self._append(command)
+                except Exception:
+                    connection.commit()  # what was sent before is marked
+                    logger.warning("a command could not be sent", extra={"sent": sent})
+                    raise
+                command_rows.mark_sent(connection, command.command_id)
+        return len(waiting)
+
+    def _append(self, command: StoredCommand) -> None:
+        encoded = encode_command(command.message())
+        record = Outgoing(encoded.value, {**encoded.headers, **inject()}, key=command.subscriber)
+        self._journal.append(self._topic, record).result(_APPEND_TIMEOUT_S)
+        logger.info(
+            "command sent",
+            extra={
+                "subscriber": command.subscriber,
+                "kind": command.kind,
+                "offset": command.log_offset,
+                "command_id": command.command_id,
+            },
+        )

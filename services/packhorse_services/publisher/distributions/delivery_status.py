@@ -1,0 +1,251 @@
+"""What became of one package at each subscriber: live, away, or silent for days (R18).
+
+A package counts as imported only when it is certain that no other status of it is on its way.
+"""
+
+import enum
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Set as AbstractSet
+from dataclasses import dataclass, replace
+
+from psycopg import AsyncConnection
+from psycopg_pool import AsyncConnectionPool
+
+from packhorse.bookkeeping import subscriber_rows
+from packhorse.db.metadata import BOOKKEEPER
+from packhorse.db.roles import role_statement
+from packhorse.wire.messages import Status, SubscriberState, SubscriptionState
+from packhorse.wire.topics import PACKAGE_RETENTION_MS
+from packhorse_services.publisher.outcomes.distribution_state import Reached
+from packhorse_services.publisher.outcomes.status_watermark import StatusWatermark
+from packhorse_services.publisher.queues import known_subscribers
+from packhorse_services.publisher.queues.queue import Queues
+from packhorse_services.publisher.queues.queue_states import OWN_STATES
+from packhorse_services.publisher.queues.subscribers import FORGOTTEN_S, AnnouncedSubscriber
+
+Pool = AsyncConnectionPool[AsyncConnection]
+
+_SHOWN_S = PACKAGE_RETENTION_MS / 1000
+_OVERLAP_S = 3600.0
+_SKEW_MS = 3_600_000
+"""How far the clocks of publisher and journal may be apart, beside a day of silence."""
+_SLOWEST_S = 0.5
+_JOINED_LATER = "joined later: it began behind this package, or was moved past it"
+
+
+class DeliveryState(enum.Enum):
+    """Where a package is on its way to one subscriber."""
+
+    QUEUED = "QUEUED"
+    RETRYING = "RETRYING"
+    IMPORTED = "IMPORTED"
+    REMOVED = "REMOVED"
+    REMOVED_FAILED = "REMOVED_FAILED"
+    SKIPPED = "SKIPPED"
+    DUPLICATE = "DUPLICATE"
+
+
+@dataclass(frozen=True, slots=True)
+class DeliveryTo:
+    """One subscriber's part."""
+
+    subscriber: str
+    state: DeliveryState
+    stale: bool
+    attempts: int = 0
+    reason: str = ""
+    next_attempt_ms: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class _Subscription:
+    """A subscriber's subscription, and up to where it is certain what it did."""
+
+    state: SubscriberState
+    settled: int
+    stale: bool
+
+
+class DeliveryStatusQuery:
+    """Answers for the packages of one publisher agent."""
+
+    def __init__(self, pool: Pool, queues: Queues, watermark: StatusWatermark) -> None:
+        self._pool, self._queues, self._watermark = pool, queues, watermark
+        self.changes = watermark.changes
+        self._slowest: tuple[int, float, int | None] = (-1, 0.0, None)
+
+    def reached(self) -> Reached:
+        """Return how far all subscribers are; costs no reading."""
+        subscriptions = [self._subscription(one) for one in self._following()]
+        return Reached(
+            done=min((one.settled for one in subscriptions if not one.stale), default=-1),
+            everywhere=min((one.settled for one in subscriptions), default=-1),
+            began=max((one.state.started_offset for one in subscriptions), default=-1),
+        )
+
+    async def not_imported(
+        self, connection: AsyncConnection, offsets: Sequence[int]
+    ) -> AbstractSet[tuple[int, str]]:
+        """Return by offset and id which packages a subscriber is done with and did not import.
+
+        Of one that its subscriber did not name the id is empty.
+        """
+        rows = await connection.execute(
+            """
+            SELECT DISTINCT log_offset, package_id FROM bookkeeping.outcome
+            WHERE agent = %s AND log_offset = ANY(%s) AND status <> 'IMPORTED'
+            AND (package_id <> '' OR journal_id = %s)
+            """,
+            (self._queues.agent, list(offsets), self._queues.feed.identity),
+        )
+        return {(offset, package_id) for offset, package_id in await rows.fetchall()}
+
+    async def of(self, package_id: str, offset: int | None, accepted_ms: float) -> list[DeliveryTo]:
+        """Return each subscriber's part in a package that was accepted then, by name."""
+        # The subscriptions come first: what they have settled is in the database by then.
+        subscriptions = {one.name: self._subscription(one) for one in self._following()}
+        async with self._pool.connection() as connection:
+            await connection.execute(role_statement(BOOKKEEPER))
+            outcomes = await self._outcomes(connection, package_id, offset)
+            silent = await self._silent(connection, accepted_ms)
+        known_subscriptions = {**silent, **subscriptions}
+        parts = {
+            name: self._delivery(name, subscription, offset)
+            for name, subscription in known_subscriptions.items()
+        }
+        for name, outcome in outcomes.items():
+            part = parts.get(name)
+            parts[name] = outcome if part is None else replace(outcome, stale=part.stale)
+        return [parts[name] for name in sorted(parts)]
+
+    def done(self) -> Iterator[int]:
+        """Yield up to which offset each live subscriber is certainly done."""
+        for one in self._following():
+            subscription = self._subscription(one)
+            if not subscription.stale:
+                yield subscription.settled
+
+    def is_awaited(self, offset: int) -> bool:
+        """Tell whether a live subscriber is not done with the package at `offset`.
+
+        Costs nothing while that is so: all who wait share one look for each change, and one every
+        half second for those who fall silent. Asked by the event loop's thread only.
+        """
+        version, at, slowest = self._slowest
+        is_fresh = version == self.changes.version and time.monotonic() < at + _SLOWEST_S
+        if is_fresh and slowest is not None and slowest < offset:
+            return True
+        # That everybody is done is never said by an old look: somebody may be new.
+        version, at = self.changes.version, time.monotonic()
+        slowest = min(self.done(), default=None)
+        self._slowest = version, at, slowest
+        return slowest is not None and slowest < offset
+
+    def _following(self) -> list[AnnouncedSubscriber]:
+        return self._queues.subscribers.following()
+
+    def _subscription(self, subscriber: AnnouncedSubscriber) -> _Subscription:
+        state = self._queues.subscription_of(subscriber)
+        stale = self._queues.subscribers.is_stale(subscriber)
+        return _Subscription(state, self._watermark.settled(subscriber.name, state), stale)
+
+    async def _outcomes(
+        self, connection: AsyncConnection, package_id: str, offset: int | None
+    ) -> dict[str, DeliveryTo]:
+        """Return what is recorded of the package, whatever the log's offsets mean by now."""
+        rows = await connection.execute(
+            """
+            SELECT subscriber, status, attempts, reason FROM bookkeeping.outcome
+            WHERE agent = %s AND log_offset = %s AND status <> 'IMPORTED'
+            AND (package_id = %s OR (package_id = '' AND journal_id = %s))
+            """,
+            (self._queues.agent, offset, package_id, self._queues.feed.identity),
+        )
+        return {
+            name: DeliveryTo(name, _STATES[status], True, attempts, reason)
+            for name, status, attempts, reason in await rows.fetchall()
+        }
+
+    async def _silent(
+        self, connection: AsyncConnection, accepted_ms: float
+    ) -> Mapping[str, _Subscription]:
+        """Return the subscriptions of subscribers silent for a day, but not as long as a package.
+
+        Whatever they told is recorded by now: it was there before we started, or a day ago. They
+        have nothing that was accepted since, whatever its offset (R31).
+        """
+        if not self._watermark.is_certain():
+            return {}
+        rows = await subscriber_rows.read_async(
+            connection, self._queues.agent, above_s=FORGOTTEN_S - _OVERLAP_S, below_s=_SHOWN_S
+        )
+        found = [one for row in rows if (one := known_subscribers.known_of(row)) is not None]
+        return {
+            one.message.subscriber: _silent_subscription(
+                subscription, one.seen_ms < accepted_ms - _SKEW_MS
+            )
+            for one in found
+            for subscription in one.message.states[:1]
+            if subscription.journal_id in ("", self._queues.feed.identity)
+        }
+
+    def _delivery(self, name: str, subscription: _Subscription, offset: int | None) -> DeliveryTo:
+        state = subscription.state
+        if offset is None:
+            return DeliveryTo(
+                name, DeliveryState.QUEUED, subscription.stale, reason=_why_it_stands(state)
+            )
+        if state.started_offset >= offset:
+            return DeliveryTo(name, DeliveryState.SKIPPED, subscription.stale, reason=_JOINED_LATER)
+        if subscription.settled >= offset:
+            return DeliveryTo(name, DeliveryState.IMPORTED, subscription.stale)
+        if state.offset < offset and _has_failed(state) and self._is_head(state, offset):
+            return DeliveryTo(
+                *(name, DeliveryState.RETRYING, subscription.stale),
+                *(state.retries, state.last_error, state.next_attempt_ms),
+            )
+        return DeliveryTo(
+            name, DeliveryState.QUEUED, subscription.stale, reason=_why_it_stands(state)
+        )
+
+    def _is_head(self, subscription: SubscriberState, offset: int) -> bool:
+        view = self._queues.feed.cache.view(subscription.offset, 0)
+        return view is not None and view.head is not None and view.head.offset == offset
+
+
+def _silent_subscription(subscription: SubscriberState, was_before: bool) -> _Subscription:
+    if was_before or subscription.state in (
+        SubscriptionState.GAP,
+        SubscriptionState.JOURNAL_MISMATCH,
+    ):
+        return _Subscription(replace(subscription, offset=-1, started_offset=-1), -1, True)
+    return _Subscription(
+        subscription, max(subscription.settled_offset, subscription.started_offset), True
+    )
+
+
+def _has_failed(subscription: SubscriberState) -> bool:
+    """Tell whether the first package has failed, also when that does not count as an attempt."""
+    return subscription.retries > 0 or (
+        bool(subscription.last_error) and subscription.state not in OWN_STATES
+    )
+
+
+def _why_it_stands(subscription: SubscriberState) -> str:
+    """Return the state of a subscription that imports nothing, and the reason it announced."""
+    if subscription.state not in OWN_STATES:
+        return ""
+    return (
+        f"{subscription.state.value}: {subscription.last_error}"
+        if subscription.last_error
+        else subscription.state.value
+    )
+
+
+_STATES = {
+    Status.REMOVED.value: DeliveryState.REMOVED,
+    Status.REMOVED_FAILED.value: DeliveryState.REMOVED_FAILED,
+    Status.SKIPPED.value: DeliveryState.SKIPPED,
+    Status.DUPLICATE.value: DeliveryState.DUPLICATE,
+}

@@ -1,0 +1,140 @@
+"""What became of one request at each subscriber.
+
+The request itself is in the outbox, as long as the log keeps its package. What subscribers did
+with it follows from their announcements and statuses.
+"""
+
+import asyncio
+from collections.abc import Sequence
+from collections.abc import Set as AbstractSet
+from contextlib import suppress
+from dataclasses import dataclass
+from datetime import datetime
+
+from psycopg import AsyncConnection
+
+from packhorse.db.metadata import BOOKKEEPER
+from packhorse.db.roles import role_statement
+from packhorse.wire.messages import PackageEntry
+from packhorse_services.publisher.distributions.delivery_status import (
+    DeliveryStatusQuery,
+    DeliveryTo,
+    Pool,
+)
+from packhorse_services.publisher.outbox import outbox_rows
+from packhorse_services.publisher.outcomes.distribution_state import (
+    DistributionState,
+    Reached,
+    state_of,
+)
+from packhorse_services.publisher.queues.queue import Queues
+
+_LOOK_S = 1.0
+
+
+@dataclass(frozen=True, slots=True)
+class Distribution:
+    """A request and its package; `offset` is None until the journal has it."""
+
+    entry: PackageEntry
+    accepted_at: datetime
+    offset: int | None
+
+
+class DistributionQuery:
+    """Answers for the distributions of one publisher agent."""
+
+    def __init__(self, pool: Pool, queues: Queues, deliveries: DeliveryStatusQuery) -> None:
+        self._pool, self._queues, self._deliveries = pool, queues, deliveries
+        self._ending = False
+
+    async def find(self, package_id: str) -> Distribution | None:
+        """Return a distribution, or None when there is none or the log has forgotten it."""
+        async with self._pool.connection() as connection:
+            await connection.execute(role_statement(BOOKKEEPER))
+            found = await connection.execute(
+                b"SELECT entry, accepted_at, log_offset FROM bookkeeping.outbox "
+                b"WHERE package_id = %s AND " + outbox_rows.IN_THIS_LOG,
+                (package_id,),
+            )
+            row = await found.fetchone()
+        if row is None:
+            return None
+        entry = outbox_rows.entry_of(row[0])
+        return (
+            Distribution(entry, row[1], row[2])
+            if entry.publisher_agent == self._queues.agent
+            else None
+        )
+
+    async def deliveries(self, found: Distribution) -> list[DeliveryTo]:
+        """Return each subscriber's part, by name."""
+        package_id, accepted_ms = found.entry.package_id, found.accepted_at.timestamp() * 1000
+        return await self._deliveries.of(package_id, found.offset, accepted_ms)
+
+    async def state(self, package_id: str, offset: int | None) -> DistributionState:
+        """Return where a package is as a whole; reads only once all live subscribers are done."""
+        [state] = await self.states([(package_id, offset)])
+        return state
+
+    async def states(
+        self, packages: Sequence[tuple[str, int | None]]
+    ) -> Sequence[DistributionState]:
+        """Return where packages are, by their ids and offsets; all as of now."""
+        reached = self._deliveries.reached()
+        offsets = [offset for _, offset in packages if offset is not None]
+        done = [offset for offset in offsets if reached.is_done(offset)]
+        other: AbstractSet[tuple[int, str]] = frozenset()
+        if done:
+            async with self._pool.connection() as connection:
+                await connection.execute(role_statement(BOOKKEEPER))
+                other = await self._deliveries.not_imported(connection, done)
+        return [state_of(reached, package_id, offset, other) for package_id, offset in packages]
+
+    def reached(self) -> Reached:
+        """Return how far subscribers are now."""
+        return self._deliveries.reached()
+
+    async def not_imported(
+        self, connection: AsyncConnection, offsets: Sequence[int]
+    ) -> AbstractSet[tuple[int, str]]:
+        """Return what `state_of` has to know besides, in a transaction of the bookkeeper."""
+        return await self._deliveries.not_imported(connection, offsets)
+
+    async def wait(self, offset: int, seconds: float) -> None:
+        """Return once every live subscriber is done with it, or after `seconds`.
+
+        With no live subscriber there is nobody to wait for.
+        """
+        changes, now = self._deliveries.changes, asyncio.get_running_loop().time
+        deadline = now() + seconds
+        while self._is_awaited(offset) and now() < deadline:
+            with changes.subscribed() as news:
+                # Who falls silent, and is waited for no more, tells nobody: so look now and then.
+                if self._is_awaited(offset):
+                    await _first(news, min(_LOOK_S, deadline - now()))
+
+    async def done(self, found: Distribution, seconds: float) -> Distribution:
+        """Return a distribution once every live subscriber is done with it, or after `seconds`."""
+        now = asyncio.get_running_loop().time
+        deadline = now() + seconds
+        while found.offset is None and now() < deadline and not self._ending:
+            await asyncio.sleep(min(_LOOK_S, deadline - now()))
+            found = await self.find(found.entry.package_id) or found
+        if found.offset is not None:
+            await self.wait(found.offset, deadline - now())
+        return found
+
+    def end_waits(self) -> None:
+        """Let all who wait, now or later, have their answer at once: the process is to end."""
+        self._ending = True
+        self._deliveries.changes.announce()
+
+    def _is_awaited(self, offset: int) -> bool:
+        return not self._ending and self._deliveries.is_awaited(offset)
+
+
+async def _first(news: asyncio.Event, seconds: float) -> None:
+    with suppress(TimeoutError):
+        async with asyncio.timeout(max(0.0, seconds)):
+            await news.wait()

@@ -1,0 +1,186 @@
+"""Requests and answers about distributions, as HTTP shows them."""
+
+from datetime import datetime
+from typing import Annotated, Any, Literal, Self
+
+from pydantic import AfterValidator, BaseModel, BeforeValidator, Field, model_validator
+
+from packhorse.content.node import ROOT, InvalidPath, check_path
+from packhorse.messaging.numbered import LARGEST
+from packhorse.runtime.validation import StrictBody
+from packhorse.wire.actions import is_probe, removes
+from packhorse.wire.messages import Action
+from packhorse_services.publisher.queues.schemas import RANGE_FROM, RANGE_TO
+
+MAX_PATHS = 1_000
+MAX_PATH_BYTES = 64 * 1024
+_MORE = "send several requests, as packhorse distribute --from-file does"
+PRODUCER_NAME = r"^[A-Za-z0-9][A-Za-z0-9._-]{0,99}$"
+MAX_SEQUENCE = LARGEST
+"""Beyond it, some JSON readers round."""
+
+
+def _valid_path(path: str) -> str:
+    try:
+        return check_path(path)
+    except InvalidPath as error:
+        raise ValueError(str(error)) from error
+
+
+Path = Annotated[str, AfterValidator(_valid_path)]
+
+
+def _upper(value: object) -> object:
+    return value.upper() if isinstance(value, str) else value
+
+
+ActionName = Annotated[Literal["ADD", "DELETE", "INVALIDATE", "TEST"], BeforeValidator(_upper)]
+QueuedActionName = Annotated[Literal["ADD", "DELETE", "INVALIDATE"], BeforeValidator(_upper)]
+"""A TEST is in no queue."""
+"""An action in either case of letters."""
+
+
+class ProducerNumber(StrictBody):
+    """Which request of which replayable source it is, so that it is published once."""
+
+    name: str = Field(pattern=PRODUCER_NAME)
+    epoch: int = Field(ge=1, le=MAX_SEQUENCE, description="What registering the producer gave")
+    sequence: int = Field(
+        ge=0,
+        le=MAX_SEQUENCE,
+        description="Grows from request to request, with or without gaps; one that is not above "
+        "the last is a duplicate",
+    )
+
+
+class DryRunBody(StrictBody):
+    """What would be distributed."""
+
+    action: ActionName = Field(description="TEST goes through the journal and changes nothing")
+    paths: list[Path] = Field(
+        default_factory=list, max_length=MAX_PATHS, description="Nodes, each without what is below"
+    )
+    deep_paths: list[Path] = Field(
+        default_factory=list, max_length=MAX_PATHS, description="Nodes with all that is below"
+    )
+
+    @model_validator(mode="after")
+    def _check_amount(self) -> Self:
+        paths = [*self.paths, *self.deep_paths]
+        action = Action(self.action)
+        if not paths and not is_probe(action):
+            raise ValueError("name at least one path in paths or deep_paths")
+        if len(paths) > MAX_PATHS:
+            raise ValueError(f"{len(paths)} paths; {MAX_PATHS} are allowed together; {_MORE}")
+        size = sum(len(path.encode()) for path in paths)
+        if size > MAX_PATH_BYTES:
+            raise ValueError(f"the paths have {size} bytes; {MAX_PATH_BYTES} are allowed; {_MORE}")
+        if removes(action) and ROOT in paths:
+            raise ValueError("the root can't be deleted; name what is below it")
+        return self
+
+
+class DistributeBody(DryRunBody):
+    """What to distribute."""
+
+    producer: ProducerNumber | None = Field(
+        default=None, description="Instead of an Idempotency-Key, for sources that can replay"
+    )
+
+
+StateName = Literal["ACCEPTED", "QUEUED", "DISTRIBUTED", "PARTLY_DISTRIBUTED"]
+STATE: Any = Field(
+    description="ACCEPTED: committed, on its way to the journal. QUEUED: in the journal; a live "
+    "subscriber has it still before it, or none is live. DISTRIBUTED: every subscriber that "
+    "announced itself within a day has imported it. PARTLY_DISTRIBUTED: every live subscriber is "
+    "done with it, but not every subscriber has imported it: one removed it, gave it up, skipped "
+    "it, began behind it, or is away"
+)
+
+
+class Links(BaseModel):
+    """Where to look next."""
+
+    self: str
+    queues: str = "/queues"
+
+
+class DistributionAccepted(BaseModel):
+    """The answer to a request: its package is committed and will be distributed."""
+
+    id: str
+    package_id: str
+    state: StateName = STATE
+    offset: int | None = Field(description="Where the journal has it; null while ACCEPTED")
+    repeated: bool = Field(
+        description="Whether an earlier request with this key or sequence made the package"
+    )
+    links: Links
+
+
+class TargetSubscriber(BaseModel):
+    """A subscriber that would get the package."""
+
+    subscriber: str
+    state: str
+    length: int | None = Field(description="Packages before it; null when unknown")
+
+
+class DryRunReport(BaseModel):
+    """What a request would publish."""
+
+    action: str
+    nodes: int
+    content_bytes: int
+    body_bytes: int = Field(description="Compressed, as it would be stored")
+    body: Literal["none", "inline", "reference"]
+    subscribers: list[TargetSubscriber]
+
+
+class DeliveryDocument(BaseModel):
+    """One subscriber's part of a distribution."""
+
+    subscriber: str
+    state: Literal[
+        "QUEUED",
+        "RETRYING",
+        "IMPORTED",
+        "REMOVED",
+        "REMOVED_FAILED",
+        "SKIPPED",
+        "DUPLICATE",
+    ]
+    stale: bool = Field(description="No announcement for 30 s")
+    attempts: int
+    reason: str
+    next_attempt_at: datetime | None
+
+
+class _Distributed(BaseModel):
+    id: str
+    package_id: str
+    state: StateName = STATE
+    offset: int | None
+    action: str
+    paths: list[str]
+    deep_paths: list[str]
+    range_from: str = Field(default="", description=RANGE_FROM)
+    range_to: str = Field(default="", description=RANGE_TO)
+    user: str
+    size: int = Field(description="Bytes of the body as stored")
+
+
+class DistributionSummary(_Distributed):
+    """A distribution without its part at each subscriber."""
+
+    accepted_at: datetime
+    links: Links
+
+
+class DistributionDocument(_Distributed):
+    """A distribution and what became of it."""
+
+    nodes: int
+    accepted_at: datetime
+    subscribers: list[DeliveryDocument]
+    links: Links

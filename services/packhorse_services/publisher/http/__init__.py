@@ -1,0 +1,1 @@
+"""The HTTP service of a publisher: its routes, and what they work with."""

@@ -1,0 +1,138 @@
+"""Reading queues and subscribers."""
+
+import base64
+import binascii
+from typing import Annotated
+
+from fastapi import APIRouter, Depends, Header, Path, Query, Request, Response
+
+from packhorse.runtime.auth import Principal, TokenScope, require
+from packhorse.runtime.paging import link_to, page_url
+from packhorse.runtime.problems import Problem, documented
+from packhorse.runtime.validation import StrictRoute
+from packhorse.wire.messages import Action
+from packhorse_services.publisher.distributions.schemas import Path as ContentPath
+from packhorse_services.publisher.distributions.schemas import QueuedActionName
+from packhorse_services.publisher.http.collaborators import of
+from packhorse_services.publisher.queues.cache.filters import EntryFilter
+from packhorse_services.publisher.queues.schemas import (
+    QueueDocument,
+    QueueList,
+    SubscriberDocument,
+    SubscriberList,
+    queue_document,
+    queue_list,
+    queue_url,
+    subscriber_document,
+)
+
+router = APIRouter(route_class=StrictRoute, tags=["queues"])
+
+MAX_PAGE = 1_000
+
+Reader = Annotated[Principal, Depends(require(TokenScope.QUEUES_READ))]
+SubscriberName = Annotated[str, Path(max_length=200)]
+Limit = Annotated[int, Query(ge=1, le=MAX_PAGE)]
+Cursor = Annotated[str | None, Query(max_length=100)]
+PathPrefix = Annotated[
+    ContentPath | None,
+    Query(
+        max_length=2048,
+        description="Only packages with a path or deep path that is this one or lies below it",
+    ),
+]
+OfAction = Annotated[QueuedActionName | None, Query(description="Only packages of this action")]
+
+
+@router.get("/queues", responses=documented(503), response_model=QueueList)
+async def list_queues(request: Request, _caller: Reader) -> Response:
+    """List the queues of all subscribers, and the slowest; cheap enough to ask all the time."""
+    publisher = of(request)
+    shown = queue_list(await publisher.queues.overview(), publisher.agent)
+    return Response(shown.model_dump_json(), media_type="application/json")
+
+
+@router.get(
+    "/queues/{subscriber}",
+    responses={
+        200: {"model": QueueDocument},
+        304: {"description": "Unchanged since the ETag that was sent"},
+        **documented(404, 503),
+    },
+    response_model=QueueDocument,
+)
+async def get_queue(  # noqa: PLR0913
+    request: Request,
+    subscriber: SubscriberName,
+    _caller: Reader,
+    *,
+    limit: Limit = 100,
+    cursor: Cursor = None,
+    path_prefix: PathPrefix = None,
+    action: OfAction = None,
+    if_none_match: Annotated[str | None, Header(max_length=1000)] = None,
+) -> Response:
+    """Return the packages that a subscriber has still to import, oldest first."""
+    publisher = of(request)
+    queue = await publisher.queues.queue(
+        subscriber,
+        limit=limit,
+        skip_to=read_cursor(cursor) + 1,
+        wanted=EntryFilter(path_prefix, action and Action(action)),
+    )
+    headers = {"ETag": queue.tag, "Cache-Control": "private, no-cache"}
+    if queue.tag in [tag.strip() for tag in (if_none_match or "").split(",")]:
+        return Response(status_code=304, headers=headers)
+    following = None
+    if queue.page.behind is not None:
+        following = page_url(
+            queue_url(subscriber),
+            cursor=write_cursor(queue.page.behind),
+            limit=limit,
+            path_prefix=path_prefix,
+            action=action,
+        )
+    document = queue_document(queue, publisher.agent, following)
+    headers |= link_to(following)
+    return Response(document.model_dump_json(), 200, headers, "application/json")
+
+
+@router.get("/subscribers", responses=documented(503))
+async def list_subscribers(request: Request, _caller: Reader) -> SubscriberList:
+    """List the subscribers of this publisher agent that announced themselves within a day."""
+    publisher = of(request)
+    queues = await publisher.queues.overview()
+    return SubscriberList(
+        agent=publisher.agent, subscribers=[subscriber_document(queue) for queue in queues]
+    )
+
+
+@router.get("/subscribers/{subscriber}", responses=documented(404, 503))
+async def get_subscriber(
+    request: Request, subscriber: SubscriberName, _caller: Reader
+) -> SubscriberDocument:
+    """Return one subscriber."""
+    return subscriber_document(await of(request).queues.one(subscriber))
+
+
+_PREFIX = b"o"
+
+
+def write_cursor(offset: int) -> str:
+    """Return the cursor of a page that begins behind `offset`."""
+    return base64.urlsafe_b64encode(_PREFIX + str(offset).encode()).decode().rstrip("=")
+
+
+def read_cursor(cursor: str | None) -> int:
+    """Return the offset that the page begins behind, -1 without a cursor. Raises `Problem` 422."""
+    if cursor is None:
+        return -1
+    try:
+        text = base64.b64decode(cursor + "=" * (-len(cursor) % 4), altchars=b"-_", validate=True)
+    except (binascii.Error, ValueError):
+        text = b""
+    digits = text[1:]
+    if text[:1] != _PREFIX or not digits.isdigit() or len(digits) > 18:
+        wrong = {"pointer": "query/cursor", "detail": "no cursor of ours; begin without one"}
+        raise Problem(422, detail="the cursor is not one that this service gave", errors=[wrong])
+    return int(digits)

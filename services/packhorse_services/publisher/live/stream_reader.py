@@ -1,0 +1,105 @@
+"""Where one client is in each log, and which events it wants: no waiting, no I/O."""
+
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+
+from pydantic import BaseModel
+
+from packhorse_services.publisher.live.agent_log import AgentLog, LogGap
+from packhorse_services.publisher.live.event_id import (
+    EventSource,
+    LogCursor,
+    Position,
+    write_position,
+)
+from packhorse_services.publisher.live.events import EventType, LiveEvent
+from packhorse_services.publisher.live.recent_events import EventBatch
+
+_SOURCES = {
+    EventSource.PACKAGE: EventType.PACKAGE,
+    EventSource.STATUS: EventType.STATUS,
+    EventSource.EVENT: EventType.DISTRIBUTED,
+}
+_AT_A_TIME = 200
+
+
+@dataclass(frozen=True, slots=True)
+class SseEvent:
+    """An event on its way to one client; `id` is where it goes on when this was the last."""
+
+    name: str
+    data: str
+    id: str
+
+
+@dataclass(frozen=True, slots=True)
+class StreamFilter:
+    """What a client asks for. With a subscriber: only events about that one."""
+
+    types: frozenset[EventType]
+    subscriber: str | None = None
+
+    def source(self, source: EventSource) -> bool:
+        """Tell whether events of a log may be wanted; no package is about one subscriber."""
+        if self.subscriber is not None and source is EventSource.PACKAGE:
+            return False
+        return _SOURCES[source] in self.types
+
+    def event(self, event: LiveEvent) -> bool:
+        """Tell whether an event of a wanted log is wanted."""
+        return self.subscriber is None or self.subscriber in event.about
+
+
+class StreamReader:
+    """One client's way through the logs: each event of a log once, in the log's order.
+
+    Events that are filtered out count as seen.
+    """
+
+    def __init__(
+        self,
+        logs: Mapping[EventSource, AgentLog],
+        wanted: StreamFilter,
+        position: Position | None = None,
+    ) -> None:
+        self._logs, self.wanted = logs, wanted
+        now = {source: log.recent.end() for source, log in logs.items()}
+        self._cursors = {**now, **(position or {})}
+
+    @property
+    def id(self) -> str:
+        """The position as the client gets it."""
+        return write_position(self._cursors)
+
+    def cursor(self, source: EventSource) -> LogCursor:
+        """Return how far the client has come in one log."""
+        return self._cursors[source]
+
+    def sources(self) -> Iterable[EventSource]:
+        """Return the logs to read, and pass by the others' newest events."""
+        wanted = [source for source in self._logs if self.wanted.source(source)]
+        for source in self._logs:
+            if source not in wanted:
+                self._cursors[source] = self._logs[source].recent.end()
+        return wanted
+
+    def recent(self, source: EventSource) -> EventBatch | None:
+        """Return what comes next in one log; None when only the journal has it."""
+        return self._logs[source].recent.read(self._cursors[source], _AT_A_TIME)
+
+    def tell(self, source: EventSource, found: EventBatch | LogGap) -> Iterator[SseEvent]:
+        """Yield what the client gets of `found`, which came from its cursor, and move on."""
+        if isinstance(found, LogGap):
+            self._cursors[source] = found.after
+            yield SseEvent("gap", _json(found.event), self.id)
+            return
+        mark = found.after.mark
+        for offset, event in found.events:
+            self._cursors[source] = LogCursor(offset + 1, mark)
+            if self.wanted.event(event):
+                yield SseEvent(event.type.value, event.data, self.id)
+        self._cursors[source] = found.after
+
+
+def _json(document: BaseModel) -> str:
+    return document.model_dump_json()

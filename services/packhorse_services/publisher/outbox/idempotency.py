@@ -1,0 +1,100 @@
+"""Idempotency keys: what a caller's key has led to, kept a day in the outbox's own database.
+
+Keys are written in the transaction of the outbox row and under the append lock, so a key and its
+package exist together or not at all, and no two publishers ever answer one key twice (R5).
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from psycopg import Connection
+
+from packhorse.errors import Permanent, Transient
+from packhorse_services.publisher.outbox.request import DistributionRequest
+
+
+class KeyReused(Permanent):
+    """The key belongs to another request; use a new key for a new request."""
+
+
+class KeyInProgress(Transient):
+    """The first request with this key is not answered yet; ask again shortly."""
+
+
+@dataclass(frozen=True, slots=True)
+class KnownKey:
+    """What a key has led to; `offset` is None until the journal has the package.
+
+    It stays when the log has forgotten the package.
+    """
+
+    fingerprint: bytes
+    package_id: str
+    offset: int | None
+
+
+CallerKey = tuple[str, str]
+"""The caller and the key: two callers may use the same key."""
+
+
+def key_of(request: DistributionRequest) -> CallerKey | None:
+    """Return the request's key, or None when it has none."""
+    key = request.idempotency_key
+    return None if key is None else (request.caller, key)
+
+
+def find(
+    connection: Connection, agent: str, keys: Sequence[CallerKey]
+) -> dict[CallerKey, KnownKey]:
+    """Return what is known of `keys`."""
+    if not keys:
+        return {}
+    rows = connection.execute(
+        """
+        SELECT known.caller, known.key, known.fingerprint, known.package_id,
+            coalesce(outbox.log_offset, known.log_offset)
+        FROM unnest(%s::text[], %s::text[]) AS wanted (caller, key)
+        JOIN bookkeeping.idempotency_key AS known
+            ON known.agent = %s AND known.caller = wanted.caller AND known.key = wanted.key
+        LEFT JOIN bookkeeping.outbox ON outbox.package_id = known.package_id
+        """,
+        ([caller for caller, _ in keys], [key for _, key in keys], agent),
+    ).fetchall()
+    return {
+        (caller, key): KnownKey(fingerprint, package_id, offset)
+        for caller, key, fingerprint, package_id, offset in rows
+    }
+
+
+def write(
+    connection: Connection, agent: str, packages: Sequence[tuple[str, DistributionRequest]]
+) -> None:
+    """Note which package each request with a key has led to; with one statement."""
+    keyed = [(package_id, request) for package_id, request in packages if key_of(request)]
+    if not keyed:
+        return
+    connection.execute(
+        """
+        INSERT INTO bookkeeping.idempotency_key (agent, caller, key, fingerprint, package_id)
+        SELECT %b, * FROM unnest(%b::text[], %b::text[], %b::bytea[], %b::text[])
+        """,
+        (
+            agent,
+            [request.caller for _, request in keyed],
+            [request.idempotency_key for _, request in keyed],
+            [request.fingerprint() for _, request in keyed],
+            [package_id for package_id, _ in keyed],
+        ),
+    )
+
+
+def forget(connection: Connection, older_than_s: float, limit: int) -> int:
+    """Remove up to `limit` keys older than that by the database's clock; returns how many."""
+    return connection.execute(
+        """
+        DELETE FROM bookkeeping.idempotency_key WHERE ctid = ANY(ARRAY(
+            SELECT ctid FROM bookkeeping.idempotency_key
+            WHERE created_at < clock_timestamp() - make_interval(secs => %s) LIMIT %s))
+        """,
+        (older_than_s, limit),
+    ).rowcount

@@ -1,0 +1,123 @@
+"""Whether the topic is the log that we know, and looking there for our packages (R26).
+
+Both come before anything is appended again.
+"""
+
+import logging
+import time
+from collections.abc import Callable, Collection
+from dataclasses import dataclass, field
+
+from packhorse.messaging import numbered
+from packhorse.messaging.api import Journal, LogEnd, Record
+from packhorse.messaging.reading import read_range
+from packhorse.wire.package_codec import PACKAGE_ID_HEADER, decode_entry
+from packhorse.wire.record import Undecodable
+from packhorse_services.publisher.outbox import producers
+from packhorse_services.publisher.outbox.append_state import Number
+
+logger = logging.getLogger(__name__)
+
+MOST_SOURCES = 10_000
+_BEAT_S = 10.0
+
+
+@dataclass
+class Findings:
+    """What the journal holds of one producer, from some offset to its end."""
+
+    end: int
+    """The offset that the next record will get."""
+    offsets: dict[str, int] = field(default_factory=dict)
+    """Where the wanted packages are; the first place of one that is there twice."""
+    highest: Number = (0, 0)
+    sources: dict[str, numbered.Number] = field(default_factory=dict)
+    """Of each replayable source the highest epoch and sequence; the one last seen comes last."""
+
+
+def search(  # noqa: PLR0913
+    journal: Journal,
+    topic: str,
+    start: int | LogEnd,
+    producer: str | None,
+    wanted: Collection[str],
+    *,
+    beat: Callable[[], None],
+    sources: int = MOST_SOURCES,
+) -> Findings:
+    """Read headers from `start` to what is the end now; from the oldest if `start` is gone.
+
+    `producer` is the author whose numbers and sources are noted; None takes those of all.
+    Of more than `sources` replayable sources those that have published last are kept.
+    `beat` is called every few seconds of a long reading. Raises `JournalUnavailable` when the
+    end is not reached: then nothing is known.
+    """
+    bounds = journal.bounds(topic, after_appends=True)
+    first = bounds.oldest
+    if isinstance(start, int) and bounds.oldest <= start <= bounds.next:
+        first = start
+    findings = Findings(bounds.next)
+    wanted = frozenset(wanted)
+    beaten = time.monotonic()
+    for record in read_range(journal, topic, first, bounds.next):
+        _note(findings, record, producer, wanted)
+        if len(findings.sources) > sources:
+            del findings.sources[next(iter(findings.sources))]
+        if time.monotonic() >= beaten + _BEAT_S:
+            beat()
+            beaten = time.monotonic()
+    return findings
+
+
+def _note(findings: Findings, record: Record, producer: str | None, wanted: frozenset[str]) -> None:
+    package_id = record.headers.get(PACKAGE_ID_HEADER, b"").decode("utf-8", "replace")
+    if package_id in wanted:
+        findings.offsets.setdefault(package_id, record.offset)
+    try:
+        entry = decode_entry(record.headers)
+    except Undecodable:
+        return  # not ours: what we append can be read
+    if producer in (entry.producer, None):
+        _note_source(findings, record)
+        if 0 <= entry.epoch <= numbered.LARGEST and 0 <= entry.sequence <= numbered.LARGEST:
+            findings.highest = max(findings.highest, (entry.epoch, entry.sequence))
+        else:
+            logger.warning(
+                "a package has a number that nobody gives", extra={"offset": record.offset}
+            )
+
+
+def _note_source(findings: Findings, record: Record) -> None:
+    number = numbered.number_of(record.headers)
+    if number is None or not producers.is_qualified(number.producer):
+        return
+    known = findings.sources.pop(number.producer, number)
+    epoch, sequence = max(known.epoch, number.epoch), max(known.sequence, number.sequence)
+    findings.sources[number.producer] = numbered.Number(number.producer, epoch, sequence)
+
+
+_ASK_S = 5.0
+
+
+class LogWatch:
+    """Asks for the log's identity, though not at each append; used by holders of the append lock.
+
+    A log that is made anew begins at 0, so an offset that is not above the last one asks at once.
+    """
+
+    def __init__(self, journal: Journal, topic: str) -> None:
+        self._journal, self._topic = journal, topic
+        self._newest, self._asked_at = -1, -_ASK_S
+
+    def identity(self) -> str:
+        """Return the log's identity. Raises what `Journal.identity` raises."""
+        return self._journal.identity(self._topic)
+
+    def is_suspicious(self, oldest: int, newest: int) -> bool:
+        """Tell whether to ask for the identity, now that records have got offsets from..to."""
+        now, before = time.monotonic(), self._newest
+        self._newest = newest
+        if oldest > before and now < self._asked_at + _ASK_S:
+            return False
+        self._asked_at = now
+        return True

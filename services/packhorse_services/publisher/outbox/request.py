@@ -1,0 +1,119 @@
+"""A request on its way to a package: what is asked for, its draft, what it has led to."""
+
+import hashlib
+import json
+from concurrent.futures import Future
+from dataclasses import dataclass, field
+
+from packhorse.blobs.api import package_key
+from packhorse.errors import Permanent
+from packhorse.messaging.numbered import Number
+from packhorse.wire.messages import Action, PackageMessage
+from packhorse_services.publisher.outbox.append_state import Number as LastNumber
+
+
+@dataclass(frozen=True, slots=True)
+class PreparedBody:
+    """A body that its caller has exported and put into the blob store (ADR 0018)."""
+
+    package_id: str
+    sha256: str
+    """64 lower-case hex digits, of the body as stored."""
+    length: int
+    content_length: int
+    node_count: int
+    seen: LastNumber
+    """The number given last, as the snapshot shows it that the body was exported from."""
+    range_from: str = ""
+    range_to: str = ""
+    """Which part of the request's deep path it is; empty is an open end."""
+    fault: Permanent | None = None
+    """Why the body can't go out. Told under the lock alone: a repeated request needs no body."""
+
+    @property
+    def key(self) -> str:
+        """The blob's key."""
+        return package_key(self.package_id)
+
+
+@dataclass(frozen=True, slots=True)
+class DistributionRequest:
+    """What a caller asks for; the paths are valid, nothing else is known of them."""
+
+    action: Action
+    paths: tuple[str, ...]
+    deep_paths: tuple[str, ...]
+    caller: str
+    roots: tuple[str, ...]
+    idempotency_key: str | None = None
+    traceparent: str = ""
+    producer: Number | None = None
+    """Its number, when it comes from a replayable source."""
+    only_if_absent: bool = False
+    """Refuse a DELETE of what the author has: it repeats an earlier one, which may be overtaken."""
+    awaited: bool = False
+    """Whether the caller waits for the subscribers, which then tell at once what they have."""
+    prepared: PreparedBody | None = None
+    """The body of an ADD of one deep path, when nothing is to be exported for it."""
+
+    def fingerprint(self) -> bytes:
+        """Return a digest that two requests share exactly when they ask for the same."""
+        asked = [self.action.value, self.paths, self.deep_paths]
+        return hashlib.sha256(json.dumps(asked).encode()).digest()
+
+
+@dataclass(frozen=True, slots=True)
+class StoredBody:
+    """A body that went to the blob store; it is remembered for the cleanup (R21)."""
+
+    key: str
+    length: int
+    sha256: str
+
+
+@dataclass(frozen=True, slots=True)
+class Draft:
+    """A package that lacks only its number."""
+
+    message: PackageMessage
+    traceparent: str
+    stored: StoredBody | None = None
+    producer: Number | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Accepted:
+    """What a request has led to. `offset` is None while the journal has not confirmed it."""
+
+    package_id: str
+    offset: int | None
+    repeated: bool = False
+    """Whether an earlier request with the same idempotency key made the package."""
+
+
+@dataclass(eq=False, slots=True)
+class Pending:
+    """A request on its way. The package id is that of the last try; it may be committed."""
+
+    request: DistributionRequest
+    future: Future[Accepted] = field(default_factory=Future)
+    package_id: str = ""
+    committed: bool = False
+    behind: "Pending | None" = None
+    """The request before it in its batch, of the same producer; their order is kept."""
+
+    @property
+    def refused(self) -> bool:
+        """Whether it was given up, or answered with an error."""
+        future = self.future
+        return future.cancelled() or (future.done() and future.exception() is not None)
+
+    def answer(self, offset: int | None, *, package_id: str = "", repeated: bool = False) -> None:
+        """Answer the request, once."""
+        if not self.future.done():
+            self.future.set_result(Accepted(package_id or self.package_id, offset, repeated))
+
+    def fail(self, error: Exception) -> None:
+        """Refuse the request, unless it is answered."""
+        if not self.future.done():
+            self.future.set_exception(error)

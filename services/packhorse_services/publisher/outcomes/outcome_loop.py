@@ -1,0 +1,153 @@
+"""The one replica that keeps an agent's outcomes: records statuses, remembers subscribers, tells.
+
+The others wait for its turn to end. It leaves the turn, once, to the instance that has the duty by
+the topology; whoever then gets it keeps it, so that a holder of the duty that fails is replaced.
+The order of a round is what makes an event true: first the announcements, then the statuses that
+were sent before them, then the events.
+"""
+
+import logging
+import threading
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+
+import psycopg
+from psycopg import Connection
+
+from packhorse.clock import Clock
+from packhorse.errors import PackhorseError
+from packhorse.runtime.lifecycle import Worker, WorkerComponent
+from packhorse.runtime.metrics import PERIODIC_FAILURES
+from packhorse_services.publisher.outcomes.event_publisher import AnnouncedState, EventPublisher
+from packhorse_services.publisher.outcomes.progress import RecorderProgress
+from packhorse_services.publisher.outcomes.recorder import Recorder
+from packhorse_services.publisher.outcomes.recorder_lock import RecorderLock, bookkeeping
+from packhorse_services.publisher.queues.known_subscribers import KnownSubscriberWriter
+from packhorse_services.publisher.queues.queue import Queues
+from packhorse_services.publisher.queues.subscribers import AnnouncedSubscriber
+
+logger = logging.getLogger(__name__)
+
+_IDLE_S = 0.5
+_GAP_S = 0.03
+_RIVALS_POLL_S = 1.0
+_LEFT_S = 3.0 * _RIVALS_POLL_S
+"""For so long a replica that failed leaves the turn alone: a rival that can do it comes first."""
+_EVENTS_RETRY_S = 5.0
+_EVENTS_TRIES = 2
+
+
+class OutcomeLoop(WorkerComponent):
+    """A component; when it ends another replica takes the turn."""
+
+    def __init__(  # noqa: PLR0913
+        self,
+        turn: RecorderLock,
+        recorder: Recorder,
+        event_publisher: EventPublisher,
+        queues: Queues,
+        *,
+        progress: RecorderProgress,
+        clock: Clock,
+        elsewhere: Callable[[], str] = str,
+    ) -> None:
+        """Take `elsewhere` for which other instance the turn is preferred on; "" for none."""
+        self._turn, self._recorder, self._queues = turn, recorder, queues
+        self._event_publisher = event_publisher
+        self._progress, self._clock = progress, clock
+        self._known_subscribers = KnownSubscriberWriter(queues.agent)
+        self._wake = threading.Event()
+        self._notify_at, self._events_failed = 0.0, 0
+        self._elsewhere, self._left_to = elsewhere, ""
+        self._worker = Worker("outcomes", self._run, wake=self._wake.set)
+
+    def kick(self) -> None:
+        """Do a round soon."""
+        self._wake.set()
+
+    def _run(self, stopping: threading.Event) -> None:
+        try:
+            while not stopping.is_set():
+                self._wake.clear()
+                began = self._clock.monotonic()
+                pause = self.try_round()
+                if pause:
+                    self._clock.wait(stopping, pause)
+                else:
+                    self._clock.wait(self._wake, _IDLE_S)
+                    # Many kicks become one round; one that comes alone waits for nothing.
+                    self._clock.wait(stopping, max(0.0, began + _GAP_S - self._clock.monotonic()))
+        finally:
+            self._leave()
+
+    def try_round(self) -> float:
+        """Do a round if it is this replica's turn; return the seconds to pause, 0 if it was.
+
+        Whatever fails may fail in this replica only, so it never keeps the turn.
+        """
+        try:
+            if not self.round():
+                return _RIVALS_POLL_S
+            if self._events_failed < _EVENTS_TRIES and not self._is_preferred_elsewhere():
+                return 0.0
+        except (psycopg.Error, PackhorseError) as error:
+            logger.warning("outcomes can't be kept here", extra={"error": str(error)})
+        except Exception:
+            logger.exception("a round of outcomes failed")
+            PERIODIC_FAILURES.labels("outcomes").inc()
+        self._leave()
+        return _LEFT_S
+
+    def _is_preferred_elsewhere(self) -> bool:
+        """Tell whether to leave the turn to another replica: each is tried once in a row."""
+        before, self._left_to = self._left_to, self._elsewhere()
+        return self._left_to not in ("", before)
+
+    def _leave(self) -> None:
+        self._events_failed = 0
+        self._progress.leave()
+        self._recorder.close()
+        self._event_publisher.forget()
+        self._turn.leave()
+
+    def round(self) -> bool:
+        """Do a round; false when it is another replica's turn.
+
+        Raises a `PackhorseError` of the journal, or `psycopg.Error`.
+        """
+        connection = self._turn.take()
+        if connection is None:
+            return False
+        journal_id = self._queues.feed.identity  # before the announcements that it judges
+        following = self._queues.subscribers.following()
+        announced = [self._announced(one) for one in following]
+        self._progress.tell(self._recorder.record(connection))
+        if self._known_subscribers.due(following):
+            with bookkeeping(connection):
+                self._known_subscribers.write(connection, following)
+        if self._clock.monotonic() >= self._notify_at:
+            self._notify(connection, announced, journal_id)
+        return True
+
+    def _announced(self, subscriber: AnnouncedSubscriber) -> AnnouncedState:
+        live = not self._queues.subscribers.is_stale(subscriber)
+        subscription = self._queues.subscription_of(subscriber)
+        if self._queues.feed.positions.verdict(subscription) is None:  # soon it is known (R31)
+            subscription = replace(subscription, settled_offset=-1, started_offset=-1)
+        return AnnouncedState(subscriber.name, subscription, live)
+
+    def _notify(
+        self, connection: Connection, announced: Sequence[AnnouncedState], journal_id: str
+    ) -> None:
+        """Tell events; what fails there must not hold back the statuses."""
+        if not journal_id == self._recorder.packages == self._queues.feed.identity:
+            return  # offsets of the announcements were judged by another log
+        try:
+            if self._event_publisher.tell(connection, announced, journal_id):
+                self._wake.set()
+            self._events_failed = 0
+        except PackhorseError as error:
+            logger.warning("events can't be told", extra={"error": str(error)})
+            self._events_failed += 1
+            self._event_publisher.forget()
+            self._notify_at = self._clock.monotonic() + _EVENTS_RETRY_S

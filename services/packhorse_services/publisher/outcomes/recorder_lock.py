@@ -1,0 +1,57 @@
+"""The right to keep an agent's outcomes: of all replicas, one at a time.
+
+It is a session lock of Postgres on a connection of its own, over which everything is written. A
+holder that was paused for too long has lost the session, and so can write nothing any more.
+"""
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+
+from psycopg import Connection
+
+from packhorse.db.metadata import BOOKKEEPER
+from packhorse.db.roles import act_as
+
+_IDLE = "90s"
+
+
+class RecorderLock:
+    """One replica's try at the right. Used by one thread."""
+
+    def __init__(self, agent: str, open_connection: Callable[[], Connection]) -> None:
+        self._agent, self._open = agent, open_connection
+        self._connection: Connection | None = None
+        self._held = False
+
+    def take(self) -> Connection | None:
+        """Return the connection that holds the right, in autocommit; None when another has it.
+
+        Raises `psycopg.Error` when the database is away.
+        """
+        if self._connection is None or self._connection.closed:
+            self._connection, self._held = self._open(), False
+        if not self._held:
+            row = self._connection.execute(
+                "SELECT pg_try_advisory_lock(hashtextextended('packhorse outcomes ' || %s, 0))",
+                (self._agent,),
+            ).fetchone()
+            self._held = row is not None and bool(row[0])
+            if self._held:
+                self._connection.execute(
+                    "SELECT set_config('idle_session_timeout', %s, false)", (_IDLE,)
+                )
+        return self._connection if self._held else None
+
+    def leave(self) -> None:
+        """Give the right to another replica."""
+        connection, self._connection, self._held = self._connection, None, False
+        if connection is not None:
+            connection.close()
+
+
+@contextmanager
+def bookkeeping(connection: Connection) -> Iterator[Connection]:
+    """Do what is inside in one transaction, as the bookkeeper."""
+    with connection.transaction():
+        act_as(connection, BOOKKEEPER)
+        yield connection

@@ -1,0 +1,1 @@
+"""From requests to packages in the outbox: gathered, exported, numbered (R5, R6)."""

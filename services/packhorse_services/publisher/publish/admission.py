@@ -1,0 +1,82 @@
+"""Back-pressure: no new packages while a live subscriber is too far behind."""
+
+import asyncio
+from collections.abc import Callable
+from dataclasses import dataclass
+from urllib.parse import quote
+
+from packhorse.db.metadata import BOOKKEEPER
+from packhorse.db.pool import Lender
+from packhorse.db.roles import act_as
+from packhorse.errors import Transient
+from packhorse.wire.actions import is_probe
+from packhorse_services.publisher.outbox.request import Accepted, DistributionRequest, Pending
+from packhorse_services.publisher.publish import repeated_requests
+from packhorse_services.publisher.queues.queue import Backlog
+
+
+class QueueFull(Transient):
+    """A live subscriber has more waiting than is allowed; try again when it has caught up."""
+
+
+@dataclass(frozen=True, slots=True)
+class QueueLimits:
+    """What may wait for the slowest live subscriber of one publisher agent."""
+
+    packages: int
+    bytes: int
+    """Of the bodies, as stored."""
+
+    def is_over(self, backlog: Backlog) -> bool:
+        """Tell whether more waits than that."""
+        return backlog.packages > self.packages or backlog.bytes > self.bytes
+
+
+class Admission:
+    """Decides whether a request is taken; by what is in memory, unless it is refused."""
+
+    def __init__(
+        self,
+        backlog: Callable[[], Backlog],
+        limits: QueueLimits,
+        pool: Lender,
+        *,
+        agent: str,
+    ) -> None:
+        self._backlog, self._limits, self._pool, self._agent = backlog, limits, pool, agent
+
+    async def known(self, request: DistributionRequest) -> Accepted | None:
+        """Return what the request has led to already, or None when it may be published.
+
+        Only when too much waits it is looked up, and `QueueFull` raised for what is new; what is
+        known of a repeated request is raised as `repeated_requests.answer` tells it. TEST is
+        always taken.
+        """
+        backlog = self._backlog()
+        if is_probe(request.action) or not self._limits.is_over(backlog):
+            return None
+        if request.idempotency_key is not None or request.producer is not None:
+            accepted = await self.repeated(request)
+            if accepted is not None:
+                return accepted
+        raise QueueFull(self._reason(backlog))
+
+    async def repeated(self, request: DistributionRequest) -> Accepted | None:
+        """Return what a request with a key has led to already, or None."""
+        pending = Pending(request)
+        await asyncio.to_thread(self._look_up, pending)
+        return pending.future.result() if pending.future.done() else None
+
+    def _look_up(self, pending: Pending) -> None:
+        with self._pool.connection() as connection:
+            act_as(connection, BOOKKEEPER)
+            repeated_requests.answer(connection, self._agent, [pending], verified=True)
+
+    def _reason(self, backlog: Backlog) -> str:
+        return (
+            f"subscriber {backlog.subscriber!r} has {backlog.packages} packages with "
+            f"{backlog.bytes} bytes of agent {self._agent!r} still to import; "
+            f"{self._limits.packages} packages and {self._limits.bytes} bytes may wait. Try again "
+            f"when it has caught up; `packhorse get queue {backlog.subscriber}` or GET "
+            f"/queues/{quote(backlog.subscriber or '', safe='')} tells what holds it up"
+        )

@@ -1,0 +1,124 @@
+"""One request to one package: the message that goes out for it."""
+
+import random
+from collections.abc import Iterator
+from dataclasses import replace
+
+from psycopg import Connection
+
+from packhorse.blobs.api import BlobStore
+from packhorse.clock import Clock
+from packhorse.content.node import Node
+from packhorse.packages.body import pack
+from packhorse.packages.build import ShallowReader, export, require_absent
+from packhorse.packages.limits import LIMITS, PACKAGE_TYPE, PART_TYPE, PackageLimits, PackageRefused
+from packhorse.packages.package_id import RANDOM_BITS, make_package_id
+from packhorse.wire.actions import exports, removes
+from packhorse.wire.messages import AWAITED, PackageBody, PackageEntry, PackageMessage
+from packhorse_services.publisher.outbox.request import (
+    DistributionRequest,
+    Draft,
+    PreparedBody,
+    StoredBody,
+)
+
+
+class Packer:
+    """Exports requests of one publisher agent."""
+
+    def __init__(
+        self,
+        blobs: BlobStore,
+        agent: str,
+        instance: str,
+        clock: Clock,
+        limits: PackageLimits = LIMITS,
+    ) -> None:
+        self._limits = limits
+        self._blobs, self.agent, self._instance, self._clock = blobs, agent, instance, clock
+        self._random = random.Random()  # noqa: S311 - an id is to be unique, not secret
+        self.steps = 0
+        """How many nodes were exported so far; read by whoever wants to know that it goes on."""
+
+    def new_package_id(self) -> str:
+        """Return an id that nobody has."""
+        return make_package_id(self._clock.wall_ms(), self._random.getrandbits(RANDOM_BITS))
+
+    def draft(
+        self,
+        connection: Connection,
+        request: DistributionRequest,
+        package_id: str,
+        reader: ShallowReader | None = None,
+    ) -> Draft:
+        """Export `request` from the transaction's snapshot and with its role (R6, R7).
+
+        `reader` is one of that transaction, for several requests.
+
+        Raises what `packages.build.export`, `packages.build.require_absent` and
+        `packages.body.pack` raise.
+        """
+        if request.prepared is not None:
+            return self._prepared(request, request.prepared)
+        nodes = export(
+            connection,
+            request.action,
+            request.paths,
+            request.deep_paths,
+            request.roots,
+            reader=reader,
+        )
+        if request.only_if_absent and removes(request.action):
+            require_absent(connection, request.paths, request.deep_paths)
+        entry = self._entry(request, package_id)
+        if not exports(request.action):
+            return Draft(self._message(entry, request), request.traceparent, None, request.producer)
+        packed = pack(self._counted(nodes), package_id, self._blobs, self._limits)
+        entry = replace(entry, body_length=packed.length, node_count=packed.node_count)
+        message = replace(self._message(entry, request), body=packed.body)
+        stored = None
+        if packed.stored_key is not None:
+            stored = StoredBody(packed.stored_key, packed.length, packed.body.sha256.hex())
+        return Draft(message, request.traceparent, stored, request.producer)
+
+    def _prepared(self, request: DistributionRequest, body: PreparedBody) -> Draft:
+        if body.content_length > self._limits.content_bytes:
+            raise PackageRefused(
+                f"the package unpacks to {body.content_length} bytes; "
+                f"{self._limits.content_bytes} are allowed here (PACKHORSE_MAX_PACKAGE_BYTES)"
+            )
+        entry = replace(
+            self._entry(request, body.package_id),
+            body_length=body.length,
+            node_count=body.node_count,
+            accepted_ms=self._clock.wall_ms(),
+            range_from=body.range_from,
+            range_to=body.range_to,
+        )
+        message = replace(
+            self._message(entry, request),
+            body=PackageBody(bytes.fromhex(body.sha256), body.content_length, reference=body.key),
+            package_type=PART_TYPE if body.range_from or body.range_to else PACKAGE_TYPE,
+        )
+        stored = StoredBody(body.key, body.length, body.sha256)
+        return Draft(message, request.traceparent, stored, request.producer)
+
+    def _counted(self, nodes: Iterator[Node]) -> Iterator[Node]:
+        for node in nodes:
+            self.steps += 1
+            yield node
+
+    def _entry(self, request: DistributionRequest, package_id: str) -> PackageEntry:
+        return PackageEntry(
+            package_id=package_id,
+            publisher_agent=self.agent,
+            action=request.action,
+            paths=request.paths,
+            deep_paths=request.deep_paths,
+            user=request.caller,
+            accepted_ms=int(package_id.split("-")[1]),
+        )
+
+    def _message(self, entry: PackageEntry, request: DistributionRequest) -> PackageMessage:
+        metadata = {AWAITED: "true"} if request.awaited else {}
+        return PackageMessage(entry, publisher_instance=self._instance, metadata=metadata)

@@ -1,0 +1,229 @@
+"""A group of requests to packages in the journal: lock, snapshot, outbox, journal (R5, R6).
+
+The order of the steps is the promise: the lock before the snapshot, so that no package with a
+higher offset shows an older state; the outbox's commit before the append, so that every package
+in the journal is accounted for, whatever crashes.
+"""
+
+import logging
+import threading
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+import psycopg
+from psycopg import Connection
+
+from packhorse.clock import Clock
+from packhorse.db.metadata import BOOKKEEPER
+from packhorse.db.pool import Lender
+from packhorse.db.roles import act_as
+from packhorse.errors import Transient
+from packhorse.messaging.api import TopicMissing
+from packhorse.runtime.metrics import PUBLISHER_OUTBOX_ENTRIES, PUBLISHER_OUTBOX_OLDEST_SECONDS
+from packhorse_services.publisher.outbox import append_state, outbox_rows
+from packhorse_services.publisher.outbox.append_lock import AppendLock
+from packhorse_services.publisher.outbox.append_state import AppendState, Unsettled
+from packhorse_services.publisher.outbox.journal_appender import JournalAppender, NotDelivered
+from packhorse_services.publisher.outbox.outbox_rows import Sealed
+from packhorse_services.publisher.outbox.request import Pending
+from packhorse_services.publisher.publish import prepared, repeated_requests
+from packhorse_services.publisher.publish.draft_export import DraftExporter, Drafts
+from packhorse_services.publisher.publish.packer import Packer
+
+logger = logging.getLogger(__name__)
+
+
+class OutboxFull(Transient):
+    """The journal is away and too much waits for it already; try again later."""
+
+
+@dataclass(frozen=True, slots=True)
+class JournalPatience:
+    """How long the journal may be away before it is felt."""
+
+    settle_s: float = 5.0
+    """How long a group whose append failed is settled before its callers get no offset."""
+    retry_s: float = 1.0
+    """How long after a failure the journal is left alone."""
+    outbox_packages: int = 1_000
+    outbox_age_s: float = 30.0
+    """Beyond either, requests are refused."""
+
+    def is_over(self, backlog: AppendState | Unsettled) -> bool:
+        """Tell whether too much waits, or for too long."""
+        too_old = backlog.oldest_age_s > self.outbox_age_s
+        return too_old or backlog.unsettled >= self.outbox_packages
+
+
+def check_room(pool: Lender, patience: JournalPatience, delivery: JournalAppender) -> None:
+    """Raise what requests are refused with while the outbox is full, or holds too old a package.
+
+    Raises `psycopg.Error` when the author's database is away.
+    """
+    with pool.connection() as connection:
+        act_as(connection, BOOKKEEPER)
+        waiting = append_state.unsettled(connection)
+    if patience.is_over(waiting):
+        delivery.check()
+        raise OutboxFull(f"{waiting.unsettled} packages wait for the journal")
+
+
+class Publishing:
+    """Publishes for one agent; used by one thread."""
+
+    def __init__(
+        self,
+        lock: AppendLock,
+        packer: Packer,
+        delivery: JournalAppender,
+        *,
+        clock: Clock,
+        patience: JournalPatience = JournalPatience(),
+    ) -> None:
+        self._lock, self._draft_exporter, self._delivery = lock, DraftExporter(packer), delivery
+        self._agent, self._clock, self.patience = packer.agent, clock, patience
+        self._away_until = 0.0
+        self._stopping = threading.Event()
+
+    @property
+    def steps(self) -> int:
+        """How far the exports have come."""
+        return self._draft_exporter.steps
+
+    def publish(self, group: Sequence[Pending], drafts: Drafts | None = None) -> None:
+        """Publish and answer requests, the first of them at least; the others wait.
+
+        Those that `drafts` has no package for wait too; without it all are exported here. A
+        request that is at fault is refused alone. Raises `AppendLockBusy` or `psycopg.Error`: then
+        the same `Pending`s may be published again, which makes no second package of any.
+        """
+        with self._lock.hold() as connection:
+            backlog = self._settle(connection)
+            if self._refuses(group, backlog):
+                return
+            exported = self._commit_all(connection, group, drafts or self._draft_exporter)
+            offsets = self._deliver(connection, exported) if backlog is None else {}
+        for pending in exported:
+            pending.answer(offsets.get(pending.package_id))
+
+    def refuses(self, group: Sequence[Pending]) -> bool:
+        """Refuse requests if too much waits for a journal that is away; tell whether it did.
+
+        Raises `AppendLockBusy` or `psycopg.Error`.
+        """
+        with self._lock.hold() as connection:
+            return self._refuses(group, self._settle(connection))
+
+    def settle(self) -> bool:
+        """Bring what an earlier holder of the lock left into the journal; false if it is away.
+
+        Also notices that the topic was made anew, for which `publish` has no time.
+        Raises `AppendLockBusy` or `psycopg.Error`.
+        """
+        with self._lock.hold() as connection:
+            return self._settle(connection, look=True) is None
+
+    def stop(self) -> None:
+        """Stop waiting for a journal that is away; may be called by any thread."""
+        self._stopping.set()
+
+    def close(self) -> None:
+        """Let go of the connection."""
+        self._lock.close()
+
+    def _refuses(self, group: Sequence[Pending], backlog: AppendState | None) -> bool:
+        if backlog is None or not self.patience.is_over(backlog):
+            return False
+        error = OutboxFull(
+            f"the journal is away, and {backlog.unsettled} packages wait for it; try again later"
+        )
+        for pending in group:
+            pending.fail(self._delivery.obstacle or error)
+        return True
+
+    def _settle(self, connection: Connection, *, look: bool = False) -> AppendState | None:
+        """Settle the outbox if need be; returns what waits when the journal is away.
+
+        `look` asks for the log's identity when all is settled.
+        """
+        with connection.pipeline(), connection.transaction():
+            act_as(connection, BOOKKEEPER)
+            state = append_state.read_state(connection)
+        PUBLISHER_OUTBOX_ENTRIES.set(state.unsettled)
+        PUBLISHER_OUTBOX_OLDEST_SECONDS.set(state.oldest_age_s)
+        settled = state.unsettled == 0 and self._lock.verified
+        if settled and not look:
+            self._delivery.obstacle = None
+            return None
+        if self._clock.monotonic() < self._away_until:
+            return state
+        try:
+            if not settled or not self._delivery.is_in(state.journal_id):
+                self._delivery.settle(connection, state)
+        except (Transient, TopicMissing, psycopg.DataError) as error:
+            # DataError: what the journal holds must not keep requests from the outbox (R30).
+            away = "the journal is away" if self._delivery.obstacle is None else "the outbox waits"
+            logger.warning(away, extra={"error": str(error)})
+            self._away_until = self._clock.monotonic() + self.patience.retry_s
+            return state
+        self._lock.verified = True
+        return None
+
+    def _commit_all(
+        self, connection: Connection, group: Sequence[Pending], source: Drafts
+    ) -> dict[Pending, Sealed]:
+        """Commit the group; a statement that fails costs its request alone, on the second try."""
+        try:
+            return self._commit(connection, group, source, savepoints=False)
+        except psycopg.Error:
+            if connection.closed:
+                raise
+            return self._commit(connection, group, source, savepoints=True)
+
+    def _commit(
+        self,
+        connection: Connection,
+        group: Sequence[Pending],
+        source: Drafts,
+        *,
+        savepoints: bool,
+    ) -> dict[Pending, Sealed]:
+        """Commit the drafts of what is new in `group`, which show one snapshot, to the outbox."""
+        with connection.transaction():
+            act_as(connection, BOOKKEEPER)
+            state = append_state.read_state(connection)
+            fresh = repeated_requests.answer(
+                connection, self._agent, group, verified=self._lock.verified
+            )
+            made = source.drafts(connection, state, fresh, savepoints)
+            act_as(connection, BOOKKEEPER)
+            drafts = repeated_requests.in_order(fresh, prepared.without_used(connection, made))
+            for pending, draft in drafts.items():
+                pending.package_id = draft.message.entry.package_id
+            numbered = outbox_rows.number(list(drafts.values()), state)
+            sealed = [outbox_rows.seal(package) for package in numbered]
+            if sealed:
+                append_state.advance(connection, state, len(sealed))
+                outbox_rows.write(connection, sealed)
+                outbox_rows.remember_stored(connection, list(drafts.values()))
+                repeated_requests.remember(connection, self._agent, list(drafts))
+        for pending in drafts:
+            pending.committed = True
+        return dict(zip(drafts, sealed, strict=True))
+
+    def _deliver(
+        self, connection: Connection, exported: dict[Pending, Sealed]
+    ) -> Mapping[str, int | None]:
+        """Append, and settle for a while what was not confirmed."""
+        if not exported:
+            return {}
+        try:
+            return self._delivery.deliver(connection, list(exported.values()))
+        except NotDelivered:
+            patience = self._clock.monotonic() + self.patience.settle_s
+        while self._settle(connection) is not None and self._clock.monotonic() < patience:
+            if self._clock.wait(self._stopping, self.patience.retry_s):
+                break
+        with connection.transaction():
+            act_as(connection, BOOKKEEPER)
+            return outbox_rows.offsets_of(connection, [pending.package_id for pending in exported])

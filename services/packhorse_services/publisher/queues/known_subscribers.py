@@ -1,0 +1,175 @@
+"""Subscribers as they last announced themselves, kept for as long as packages are (R16).
+
+The discovery topic forgets them after an hour. All of it runs in the caller's transaction, as the
+bookkeeper; ages are by the database's clock.
+"""
+
+import logging
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from psycopg import AsyncConnection, Connection
+from psycopg_pool import AsyncConnectionPool
+
+from packhorse.bookkeeping import subscriber_rows
+from packhorse.bookkeeping.subscriber_rows import AnnouncementAge, AnnouncementRow
+from packhorse.db.metadata import BOOKKEEPER
+from packhorse.db.roles import role_statement
+from packhorse.errors import Permanent
+from packhorse.wire.codec import decode_discovery, encode_discovery
+from packhorse.wire.messages import DiscoveryMessage
+from packhorse.wire.record import Undecodable, type_headers
+from packhorse_services.publisher.queues.audit import audit
+from packhorse_services.publisher.queues.queue import Queues, UnknownSubscriber
+from packhorse_services.publisher.queues.subscribers import STALE_S, AnnouncedSubscriber
+
+logger = logging.getLogger(__name__)
+
+_CHANGED_S = 5.0
+_UNCHANGED_S = 60.0
+_NEVER = (b"", 0.0)
+
+
+@dataclass(frozen=True, slots=True)
+class KnownSubscriber:
+    """A subscriber's last announcement, and when it entered the journal."""
+
+    message: DiscoveryMessage
+    seen_ms: int
+    age_ms: int
+
+
+class KnownSubscriberWriter:
+    """Writes what has changed, each subscriber's at most every few seconds. Of one thread."""
+
+    def __init__(self, agent: str) -> None:
+        self._agent = agent
+        self._written: dict[str, tuple[bytes, float]] = {}
+        self._due = 0.0
+
+    def due(self, subscribers: Sequence[AnnouncedSubscriber]) -> bool:
+        """Tell whether it is time to look for changes: now and then, and when somebody is new."""
+        is_new = any(one.name not in self._written for one in subscribers)
+        return is_new or time.monotonic() >= self._due
+
+    def write(self, connection: Connection, subscribers: Sequence[AnnouncedSubscriber]) -> None:
+        """Store those that have changed, or were not written for a minute."""
+        now = time.monotonic()
+        self._due = now + _CHANGED_S
+        changed: list[AnnouncementRow] = []
+        for row in (row_of(one, self._agent) for one in subscribers):
+            before, at = self._written.get(row.subscriber, _NEVER)
+            if row.announcement != before or now >= at + _UNCHANGED_S:
+                changed.append(row)
+        subscriber_rows.write(connection, self._agent, changed)
+        self._written = {one.name: self._written.get(one.name, _NEVER) for one in subscribers}
+        self._written |= {row.subscriber: (row.announcement, now) for row in changed}
+
+
+def _message(subscriber: AnnouncedSubscriber, agent: str) -> DiscoveryMessage:
+    """Return the announcement as far as the agent is concerned."""
+    return DiscoveryMessage(
+        subscriber.name,
+        (subscriber.subscriptions[agent],),
+        editable=subscriber.editable,
+        max_retries=subscriber.max_retries,
+        endpoint=subscriber.endpoint,
+        subscriber_instance=subscriber.instance,
+    )
+
+
+def row_of(subscriber: AnnouncedSubscriber, agent: str) -> AnnouncementRow:
+    """Return what is stored of a subscriber that follows the agent."""
+    announcement = encode_discovery(_message(subscriber, agent)).value
+    return AnnouncementRow(subscriber.name, announcement, subscriber.seen_ms)
+
+
+def known_of(row: AnnouncementAge) -> KnownSubscriber | None:
+    """Return what a row holds, or None when another version wrote it."""
+    try:
+        message = decode_discovery(type_headers(DiscoveryMessage), row.announcement)
+    except Undecodable:
+        logger.warning("a known subscriber can't be read", extra={"subscriber": row.subscriber})
+        return None
+    return KnownSubscriber(message, row.seen_ms, row.age_ms)
+
+
+def load(connection: Connection, agent: str, most_s: float) -> list[KnownSubscriber]:
+    """Return who announced itself within `most_s` seconds."""
+    rows = subscriber_rows.read(connection, agent, above_s=-_SKEW_S, below_s=most_s)
+    return [known for row in rows if (known := known_of(row)) is not None]
+
+
+_SKEW_S = 3600.0
+"""The journal's clock may be ahead of the database's."""
+
+
+class SubscriberLive(Permanent):
+    """The subscriber announces itself, and would be known again at once."""
+
+
+class SubscriberForgetting:
+    """Of one publisher agent; other replicas forget the same within half a minute."""
+
+    def __init__(self, pool: AsyncConnectionPool[AsyncConnection], queues: Queues) -> None:
+        self._pool, self._queues = pool, queues
+
+    async def forget(self, name: str, *, user: str) -> None:
+        """Forget a subscriber as it last announced itself. What it did stays known.
+
+        Raises `SubscriberLive`, and `UnknownSubscriber`, also for who is forgotten already.
+        """
+        subscribers, agent = self._queues.subscribers, self._queues.agent
+        found = subscribers.get(name)
+        if found is not None and not subscribers.is_stale(found):
+            raise SubscriberLive(
+                f"{name} announces itself; end its program, and ask again {STALE_S:g} s later"
+            )
+        row = None if found is None or not found.subscriptions else row_of(found, agent)
+        async with self._pool.connection() as connection:
+            await connection.execute(role_statement(BOOKKEEPER))
+            if row is not None:
+                await subscriber_rows.write_one(connection, agent, row)
+            until_ms = await subscriber_rows.forget_one(connection, agent, name)
+            if until_ms is None:
+                raise UnknownSubscriber(
+                    f"no subscriber {name[:80]!r} follows {agent}; GET /subscribers lists them"
+                )
+            await audit(connection, (name, agent, user), "FORGET", {"last_seen_ms": until_ms})
+        subscribers.leave_out({name: until_ms})
+
+
+_STORED = """
+    SELECT EXISTS (SELECT FROM bookkeeping.outcome WHERE agent = %(agent)s
+            AND subscriber = %(subscriber)s)
+        OR EXISTS (SELECT FROM bookkeeping.command WHERE agent = %(agent)s
+            AND subscriber = %(subscriber)s)
+"""
+
+
+class SubscriberNames:
+    """The names of one publisher agent's subscribers, also of those that left."""
+
+    def __init__(self, pool: AsyncConnectionPool[AsyncConnection], queues: Queues) -> None:
+        self._pool, self._queues = pool, queues
+
+    async def check(self, subscriber: str) -> None:
+        """Raise `UnknownSubscriber` for whom nobody announced and nothing is stored of."""
+        try:
+            self._queues.subscriber(subscriber)
+        except UnknownSubscriber:
+            if not await self._is_stored(subscriber):
+                raise
+
+    async def _is_stored(self, subscriber: str) -> bool:
+        if "\x00" in subscriber:  # no text in the database can hold it
+            return False
+        async with self._pool.connection() as connection:
+            await connection.execute(role_statement(BOOKKEEPER))
+            agent = self._queues.agent
+            if await subscriber_rows.is_stored(connection, agent, subscriber):
+                return True
+            asked = {"agent": agent, "subscriber": subscriber}
+            row = await (await connection.execute(_STORED, asked)).fetchone()
+        return bool(row and row[0])

@@ -1,0 +1,85 @@
+"""A thread that hands every record of a small topic to whoever keeps its meaning in memory."""
+
+import logging
+import threading
+from collections.abc import Callable, Sequence
+
+from packhorse.clock import Clock
+from packhorse.errors import PackhorseError
+from packhorse.messaging.api import (
+    Journal,
+    LogEnd,
+    OffsetOutOfRange,
+    Position,
+    Reader,
+    Record,
+    TopicMissing,
+)
+from packhorse.runtime.changes import ChangeSignal
+from packhorse.runtime.lifecycle import Worker, WorkerComponent
+
+logger = logging.getLogger(__name__)
+
+Handler = Callable[[Record, bool], None]
+"""Takes a record, and whether it is fresh: false for those that were there before we came."""
+
+_POLL_S = 0.5
+_RETRY_S = 1.0
+
+
+class NotCaughtUp(PackhorseError):
+    """The topic has not been read to its end yet."""
+
+
+class TopicFollower(WorkerComponent):
+    """A component that reads all partitions of a topic from the oldest record on."""
+
+    def __init__(self, journal: Journal, topic: str, handler: Handler, clock: Clock) -> None:
+        self._journal, self._topic, self._handler, self._clock = journal, topic, handler, clock
+        self._positions: dict[int, Position] = {}
+        self._caught_up = threading.Event()
+        self._worker = Worker(f"follow-{topic}", self._run)
+        self.changes = ChangeSignal()
+
+    def check(self) -> None:
+        """Raise `NotCaughtUp` until the topic was read to its end once."""
+        if not self._caught_up.is_set():
+            raise NotCaughtUp(f"topic {self._topic} is still being read")
+
+    def _run(self, stopping: threading.Event) -> None:
+        while not stopping.is_set():
+            try:
+                ends = self._ends()
+                with self._journal.reader(self._topic, dict(self._positions)) as reader:
+                    self._read(reader, ends, stopping)
+            except OffsetOutOfRange as error:
+                self._positions[error.partition] = LogEnd.OLDEST
+            except TopicMissing as error:
+                self._positions.clear()
+                self._pause(stopping, error)
+            except PackhorseError as error:
+                self._pause(stopping, error)
+
+    def _pause(self, stopping: threading.Event, error: PackhorseError) -> None:
+        logger.warning("a topic was lost", extra={"topic": self._topic, "error": str(error)})
+        self._clock.wait(stopping, _RETRY_S)
+
+    def _ends(self) -> list[int]:
+        """Return where each partition ends now: an empty poll would be no proof of it."""
+        return [
+            self._journal.bounds(self._topic, number).next
+            for number in range(self._journal.partitions(self._topic))
+        ]
+
+    def _read(self, reader: Reader, ends: Sequence[int], stopping: threading.Event) -> None:
+        while not stopping.is_set():
+            records = reader.poll(_POLL_S)
+            for record in records:
+                self._handler(record, self._caught_up.is_set())
+                self._positions[record.partition] = record.offset + 1
+            if not self._caught_up.is_set() and all(
+                reader.position(number) >= end for number, end in enumerate(ends)
+            ):
+                self._caught_up.set()
+            if records:
+                self.changes.announce()

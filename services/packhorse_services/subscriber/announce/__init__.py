@@ -1,0 +1,1 @@
+"""What a subscriber tells: announcements, statuses, and whether it has caught up."""

@@ -1,0 +1,66 @@
+"""Clear commands that are in force: which packages of which agent are to be removed (R19)."""
+
+import threading
+from bisect import bisect_left, insort
+from collections import defaultdict
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class Clearance:
+    """Remove what is still to import of an agent, up to an offset and never above."""
+
+    up_to: int
+    command_id: str
+
+
+class Clearances:
+    """Commands by agent and journal, for its offsets mean nothing in another one."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._known: dict[tuple[str, str], list[Clearance]] = defaultdict(list)
+        self._listeners: list[Callable[[], None]] = []
+
+    def listen(self, listener: Callable[[], None]) -> None:
+        """Call `listener` after every command."""
+        self._listeners.append(listener)
+
+    def add(self, agent: str, journal_id: str, clearance: Clearance) -> None:
+        """Take a command into force; a repeated one changes nothing."""
+        with self._lock:
+            known = self._known[agent, journal_id]
+            if clearance not in known:
+                insort(known, clearance)
+        for listener in self._listeners:
+            listener()
+
+    def take(self, clearances: Iterable[tuple[str, str, Clearance]]) -> None:
+        """Put exactly these in force: agent, journal and command of each."""
+        known: dict[tuple[str, str], list[Clearance]] = defaultdict(list)
+        for agent, journal_id, clearance in clearances:
+            insort(known[agent, journal_id], clearance)
+        with self._lock:
+            self._known = known
+        for listener in self._listeners:
+            listener()
+
+    def reach(self, agent: str, journal_id: str, offset: int) -> bool:
+        """Tell whether a command is in force that ends at or below `offset`."""
+        with self._lock:
+            known = self._known.get((agent, journal_id), [])
+            return bool(known) and known[0].up_to <= offset
+
+    def covering(self, agent: str, journal_id: str, offset: int) -> Clearance | None:
+        """Return the nearest command that removes `offset`, or None."""
+        with self._lock:
+            known = self._known.get((agent, journal_id), [])
+            index = bisect_left(known, Clearance(offset, ""))
+            return known[index] if index < len(known) else None
+
+    def forget(self, agent: str, journal_id: str, offset: int) -> None:
+        """Drop commands that the subscription is past."""
+        with self._lock:
+            known = self._known.get((agent, journal_id), [])
+            del known[: bisect_left(known, Clearance(offset + 1, ""))]

@@ -1,0 +1,257 @@
+"""What each command does to the database: one transaction with what is told of it (R19, R25)."""
+
+import logging
+from collections.abc import Callable, Collection
+from dataclasses import dataclass
+from typing import Any
+
+from psycopg import Connection, DataError
+from psycopg.errors import ProgramLimitExceeded
+
+from packhorse.errors import Permanent
+from packhorse.messaging.api import Journal
+from packhorse.wire.messages import (
+    ClearCommand,
+    Command,
+    CommandState,
+    ControlCommand,
+    DesiredState,
+    ResetCommand,
+    RetryCommand,
+)
+from packhorse_services.subscriber.commands import control, ledger, reset
+from packhorse_services.subscriber.journal.failures import Fenced, reason
+
+logger = logging.getLogger(__name__)
+
+_UNSTORABLE = (DataError, ProgramLimitExceeded)
+"""What the database says of a value that it can't hold: trying again would not help."""
+
+
+class _Refused(Permanent):
+    """The command can't be obeyed; the text is what its giver is told."""
+
+
+@dataclass(frozen=True, slots=True)
+class PreparedCommand:
+    """What the log says to one command: whose it is, where it ends, where a reset leads.
+
+    `target` is a text when the log has no such place, and None when none is asked for.
+    """
+
+    journal_id: str
+    end: int
+    target: reset.ResetTarget | str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Orders:
+    """Obeys the commands of one subscriber, on its database and for its subscriptions."""
+
+    subscriber: str
+    agents: Collection[str]
+    editable: bool
+    journal: Journal
+    package_topic: str
+    remembers: bool = False
+    """Whether ids of imported packages are kept, for a journal with repetitions."""
+
+    def look(
+        self, connection: Connection, command: Command, check: Callable[[], None] = lambda: None
+    ) -> PreparedCommand:
+        """Return what the log says to a command, read outside any transaction: it may take long.
+
+        What `check` raises now and then ends it. Raises what journal and database raise.
+        """
+        identity = self.journal.identity(self.package_topic)
+        end = self.journal.bounds(self.package_topic).next
+        return PreparedCommand(identity, end, self._target(connection, command, identity, check))
+
+    def obey(
+        self,
+        connection: Connection,
+        command: Command,
+        epoch: int,
+        outlook: PreparedCommand,
+        also: Callable[[], None],
+    ) -> int:
+        """Do a command, and `also` something, in one transaction; return the epoch after it.
+
+        A command whose id is known does nothing; one that can't be obeyed is told as REJECTED.
+        Raises `LockNotAvailable` while a subscription imports beside a reset, with nothing done:
+        call it again with the same `outlook`. Raises `Fenced` when `epoch` is not the lease's, and
+        what the database raises: the command is to be read again then.
+        """
+        with connection.transaction():
+            if isinstance(outlook.target, reset.ResetTarget):
+                reset.lock_subscriptions(connection)
+            if ledger.begin(connection, command):
+                epoch = self._decide(connection, command, epoch, outlook)
+            also()
+            # Last, for the lease can't be renewed from here to the commit.
+            check_lease(connection, epoch)
+        return epoch
+
+    def _decide(
+        self,
+        connection: Connection,
+        command: Command,
+        epoch: int,
+        outlook: PreparedCommand,
+    ) -> int:
+        detail: dict[str, Any]
+        try:
+            self._check(command, outlook.journal_id)
+            with connection.transaction():  # undone alone when the database refuses it
+                if isinstance(command, ClearCommand):
+                    detail = self._clear(connection, command, outlook.end)
+                elif isinstance(command, ControlCommand):
+                    detail = self._control(connection, command)
+                elif isinstance(command, RetryCommand):
+                    detail = self._retry(connection, command)
+                else:
+                    epoch, detail = self._reset(connection, command, epoch, outlook.target)
+        except (_Refused, *_UNSTORABLE) as error:
+            why = str(error) if isinstance(error, _Refused) else reason(error)
+            detail = {"rejected": why}
+            ledger.end(connection, command, CommandState.REJECTED, why)
+        ledger.audit(connection, command, detail)
+        logger.info(
+            "command",
+            extra={"command_id": command.command_id, "kind": type(command).__name__, **detail},
+        )
+        return epoch
+
+    def _check(self, command: Command, identity: str) -> None:
+        if command.publisher_agent not in self.agents:
+            raise _Refused(f"{self.subscriber} does not follow agent {command.publisher_agent}")
+        if command.journal_id != identity:
+            raise _Refused("the command is for another journal than the present one")
+        if isinstance(command, ClearCommand) and not self.editable:
+            raise _Refused(
+                f"{self.subscriber} is not editable: subscribers of one farm would end up with "
+                "different content; where that is wanted, start it with PACKHORSE_EDITABLE=true"
+            )
+
+    def _clear(self, connection: Connection, command: ClearCommand, end: int) -> dict[str, Any]:
+        """Keep a clear; what is already behind the subscription is done at once."""
+        up_to = min(command.offset, end - 1)
+        connection.execute(
+            """
+            INSERT INTO bookkeeping.clear_command
+                (subscriber, command_id, publisher_agent, journal_id, up_to)
+            VALUES (%s, %s, %s, %s, %s) ON CONFLICT DO NOTHING
+            """,
+            (
+                self.subscriber,
+                command.command_id,
+                command.publisher_agent,
+                command.journal_id,
+                up_to,
+            ),
+        )
+        finish_what_is_passed(connection, self.subscriber)
+        return {"up_to": up_to}
+
+    def _control(self, connection: Connection, command: ControlCommand) -> dict[str, Any]:
+        before = control.lock(connection, command.publisher_agent)
+        control.store(connection, command.publisher_agent, command.desired, command.command_id)
+        ledger.end(connection, command, CommandState.APPLIED)
+        return {"from": before.value, "to": command.desired.value}
+
+    def _retry(self, connection: Connection, command: RetryCommand) -> dict[str, Any]:
+        """Let the subscription know of the command.
+
+        It tries what is in front of it, whatever that is.
+        """
+        agent = command.publisher_agent
+        desired = control.lock(connection, agent)
+        if desired is not DesiredState.RUN:
+            raise _Refused(
+                f"the desired state of the subscription of {agent} is {desired.value}; resume it, "
+                "and the package in front is tried at once"
+            )
+        control.store(connection, agent, desired, command.command_id)
+        ledger.end(connection, command, CommandState.APPLIED)
+        return {}
+
+    def _target(
+        self,
+        connection: Connection,
+        command: Command,
+        identity: str,
+        check: Callable[[], None],
+    ) -> reset.ResetTarget | str | None:
+        """Read for a reset, outside any transaction, what the subscription needs at its new offset.
+
+        Returns why not, or None for a command that will not need it.
+        """
+        if not isinstance(command, ResetCommand) or command.publisher_agent not in self.agents:
+            return None
+        wanted = control.load(connection).get(command.publisher_agent)
+        if wanted is None or wanted.desired is not DesiredState.STOP:
+            return None
+        try:
+            return reset.target(
+                self.journal,
+                self.package_topic,
+                command.publisher_agent,
+                identity,
+                command.offset,
+                remember=self.remembers,
+                check=check,
+            )
+        except reset.ResetOutsideLog as error:
+            return str(error)
+
+    def _reset(
+        self,
+        connection: Connection,
+        command: ResetCommand,
+        epoch: int,
+        target: reset.ResetTarget | str | None,
+    ) -> tuple[int, dict[str, Any]]:
+        agent = command.publisher_agent
+        if control.lock(connection, agent) is not DesiredState.STOP or target is None:
+            raise _Refused(f"the subscription of {agent} is not stopped; stop it first")
+        if isinstance(target, str):
+            raise _Refused(target)
+        changed = reset.move(connection, epoch + 1, target)
+        _forget_snapshot(connection, agent, target.mark.offset)
+        ledger.abandon_clears(
+            connection,
+            self.subscriber,
+            f"the offset was reset to {command.offset} before it was done",
+            agent=agent,
+        )
+        ledger.end(connection, command, CommandState.APPLIED)
+        return reset.raise_epoch(connection, epoch), changed
+
+
+def _forget_snapshot(connection: Connection, agent: str, offset: int) -> None:
+    """Forget which snapshot was loaded, when a subscription is back before it.
+
+    The subscription imports what the snapshot left out, so it is no longer what the content began
+    with.
+    """
+    connection.execute(
+        "DELETE FROM bookkeeping.joined_snapshot "
+        "WHERE log_offset > %s AND %s = ANY(publisher_agents)",
+        (offset, agent),
+    )
+
+
+def check_lease(connection: Connection, epoch: int) -> None:
+    """Keep the lease as it is until the commit. Raises `Fenced` when another worker has it."""
+    held = connection.execute("SELECT FROM bookkeeping.lease WHERE epoch = %s FOR SHARE", (epoch,))
+    if held.rowcount != 1:
+        raise Fenced("another worker has the lease of this database")
+
+
+def finish_what_is_passed(connection: Connection, subscriber: str) -> None:
+    """End the clear commands whose bound their subscription's position has reached."""
+    rows = connection.execute(
+        "SELECT publisher_agent, journal_id, log_offset FROM bookkeeping.position"
+    )
+    for agent, journal_id, offset in rows.fetchall():
+        ledger.finish_clears(connection, subscriber, agent, journal_id, offset)

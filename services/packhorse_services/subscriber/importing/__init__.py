@@ -1,0 +1,1 @@
+"""One subscription: from its records to the import transaction."""

@@ -1,0 +1,226 @@
+"""A subscription: the packages of one publisher agent, imported in order, session by session."""
+
+import logging
+import threading
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Protocol
+
+import psycopg
+from psycopg import Connection
+
+from packhorse.errors import PackhorseError
+from packhorse.messaging.api import Journal, JournalUnavailable, OffsetOutOfRange, TopicMissing
+from packhorse.runtime.lifecycle import Worker, WorkerComponent
+from packhorse.wire.messages import DesiredState, SubscriptionState
+from packhorse_services.subscriber.commands.follower import CommandsBehind
+from packhorse_services.subscriber.importing.context import SessionContext
+from packhorse_services.subscriber.importing.session import Session
+from packhorse_services.subscriber.journal import position as positions
+from packhorse_services.subscriber.journal.failures import Fenced, Gap, JournalMismatch, reason
+from packhorse_services.subscriber.journal.journal_check import (
+    StartPolicy,
+    place,
+    verify,
+    verify_log,
+)
+from packhorse_services.subscriber.journal.position import Position
+from packhorse_services.subscriber.journal.prefetch import Prefetch, PrefetchLimits
+from packhorse_services.subscriber.lease import Lease
+from packhorse_services.subscriber.snapshots.joining import SnapshotLoading
+
+logger = logging.getLogger(__name__)
+
+_LEASE_POLL_S = 1.0
+_PREFETCH_END_S = 5.0
+_LOADING_POLL_S = 0.25
+
+
+@dataclass(frozen=True, slots=True)
+class SubscriptionSettings:
+    """Whom a subscription follows, from where, and how far it reads ahead."""
+
+    agent: str
+    topic: str
+    start: StartPolicy = StartPolicy.EARLIEST
+    prefetch: PrefetchLimits = field(default_factory=PrefetchLimits)
+    check_journal_s: float = 10.0
+    longest_pause_s: float = 30.0
+
+
+class CommandSource(Protocol):
+    """The follower of the command topic, as a subscription needs it."""
+
+    def catch_up(self, epoch: int) -> None:
+        """Return when every command that is in the log now is in force. Raises Transient."""
+        ...
+
+
+class Subscription(WorkerComponent):
+    """A component: one thread that imports while this worker holds the lease.
+
+    It ends after the present import; one that takes longer is rolled back with the process.
+    """
+
+    def __init__(  # noqa: PLR0913
+        self,
+        settings: SubscriptionSettings,
+        connect: Callable[[], Connection],
+        journal: Journal,
+        lease: Lease,
+        context: SessionContext,
+        *,
+        commands: CommandSource,
+        joining: SnapshotLoading,
+    ) -> None:
+        self._joining = joining
+        self._settings, self._connect, self._journal = settings, connect, journal
+        self._lease, self._ctx, self._commands = lease, context, commands
+        self._wake = threading.Event()
+        self._failures = 0
+        self._worker = Worker(f"subscription {settings.agent}", self._run, wake=self._wake.set)
+        context.clearances.listen(self._wake.set)
+        context.control.listen(self._wake.set)
+        context.gate.listen(self._wake.set)
+
+    def _run(self, stopping: threading.Event) -> None:
+        while not stopping.is_set():
+            epoch = self._lease.wait(_LEASE_POLL_S)
+            if epoch is None:
+                self._ctx.report.wait_for_lease()
+                continue
+            try:
+                self._serve(epoch, stopping)
+            except Fenced:
+                self._pause(stopping, None)
+            except (PackhorseError, psycopg.Error) as error:
+                self._pause(stopping, error)
+            except Exception as error:
+                logger.exception("a subscription failed", extra={"agent": self._settings.agent})
+                self._pause(stopping, error)
+        self._ctx.report.wait_for_lease()
+
+    def _serve(self, epoch: int, stopping: threading.Event) -> None:
+        settings, journal = self._settings, self._journal
+        self._show_stored()
+        self._commands.catch_up(epoch)
+        if self._is_stopped():
+            self._stand_still(epoch, stopping)
+            return
+        if self._joining.turns.is_loading():
+            self._wake.clear()
+            self._ctx.clock.wait(self._wake, _LOADING_POLL_S)
+            return
+        with self._connect() as connection:
+            try:
+                position = self._place(connection, epoch)
+            except Gap as gap:
+                if settings.start is not StartPolicy.SNAPSHOT:
+                    raise
+                self._joining.join(connection, epoch, gap, stopping)
+                return
+            reader = journal.reader(settings.topic, position.offset + 1, partition=0)
+            prefetch = Prefetch(reader, settings.agent, settings.prefetch, self._wake.set)
+            prefetch.start()
+            try:
+                self._work(Session(connection, position, prefetch, self._ctx), stopping)
+            finally:
+                prefetch.close(_PREFETCH_END_S)
+
+    def _place(self, connection: Connection, epoch: int) -> Position:
+        """Return where the subscription is, shown and checked against the journal."""
+        settings, journal = self._settings, self._journal
+        position = place(
+            *(connection, journal, settings.topic, settings.agent),
+            epoch=epoch,
+            start=settings.start,
+        )
+        self._show(position)
+        self._ctx.on_progress()
+        verify(journal, settings.topic, position)
+        return position
+
+    def _is_stopped(self) -> bool:
+        return self._ctx.control.desired(self._settings.agent) is DesiredState.STOP
+
+    def _stand_still(self, epoch: int, stopping: threading.Event) -> None:
+        """Hold nothing and say so, until something may have changed."""
+        self._failures = 0
+        self._wake.clear()
+        self._ctx.report.healthy(SubscriptionState.STOPPED, head_time_ms=0)
+        self._ctx.on_progress()
+        # Asked anew, for what came before the event was cleared wakes nobody.
+        while self._is_stopped() and self._lease.epoch() == epoch:
+            if self._wake.is_set() or stopping.is_set():
+                return
+            self._ctx.clock.wait(self._wake, _LEASE_POLL_S)
+
+    def _show_stored(self) -> None:
+        """Show where the subscription is before anything is waited for that may keep it there."""
+        with self._connect() as connection:
+            position = positions.load(connection, self._settings.agent)
+        if position is not None:
+            self._show(position)
+
+    def _show(self, position: Position) -> None:
+        self._ctx.report.update(
+            journal_id=position.journal_id,
+            epoch=position.epoch,
+            mark=position.mark,
+            started_offset=position.started_offset,
+            incomplete=position.incomplete,
+        )
+
+    def _work(self, session: Session, stopping: threading.Event) -> None:
+        clock, epoch = self._ctx.clock, session.position.epoch
+        checked_at = clock.monotonic()
+        while not stopping.is_set() and self._lease.epoch() == epoch:
+            self._wake.clear()
+            if self._is_stopped():
+                return
+            with self._joining.turns.step() as mine:
+                if not mine:
+                    return
+                wait = session.step()
+            self._failures = 0
+            if clock.monotonic() - checked_at > self._settings.check_journal_s:
+                verify_log(self._journal, self._settings.topic, session.position)
+                checked_at = clock.monotonic()
+            if wait > 0 and not stopping.is_set():
+                clock.wait(self._wake, wait)
+
+    def _pause(self, stopping: threading.Event, error: Exception | None) -> None:
+        """Show what is wrong and wait before the next session, longer each time."""
+        self._failures += 1
+        pause = min(self._settings.longest_pause_s, 0.25 * 2.0 ** min(self._failures, 20))
+        if error is not None:
+            logger.warning(
+                "a subscription waits",
+                extra={"agent": self._settings.agent, "error": reason(error)},
+            )
+            before = self._ctx.report.state.state
+            self._ctx.report.troubled(
+                reason(error),
+                state_after(error, before),
+                is_placed=not isinstance(error, psycopg.Error),
+            )
+            self._ctx.on_progress()
+        if not stopping.is_set():
+            self._wake.clear()
+            self._ctx.clock.wait(self._wake, pause)
+
+
+def state_after(error: Exception, before: SubscriptionState) -> SubscriptionState:
+    """Return what a subscription is in that can't go on; never what a standby looks like."""
+    if isinstance(error, Gap) or _is_cut(error):
+        return SubscriptionState.GAP
+    if isinstance(error, JournalMismatch):
+        return SubscriptionState.JOURNAL_MISMATCH
+    if isinstance(error, JournalUnavailable | OffsetOutOfRange | TopicMissing | CommandsBehind):
+        return SubscriptionState.WAITING_FOR_JOURNAL
+    return SubscriptionState.RUNNING if before is SubscriptionState.WAITING_FOR_LEASE else before
+
+
+def _is_cut(error: Exception) -> bool:
+    """Tell whether the log has forgotten what comes next while it was read (R13)."""
+    return isinstance(error, OffsetOutOfRange) and error.wanted < error.bounds.oldest

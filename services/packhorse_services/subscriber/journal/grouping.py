@@ -1,0 +1,111 @@
+"""Which waiting packages share one import transaction."""
+
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+
+from packhorse.errors import Permanent
+from packhorse.wire.messages import PackageMessage
+from packhorse_services.subscriber.journal.arrivals import Arrival, Mark, entry_of, package_of
+from packhorse_services.subscriber.journal.sequences import HighWater, ImpossibleSequence
+
+
+@dataclass(frozen=True, slots=True)
+class Group:
+    """The next packages of a subscription: `fresh` are to be imported, the rest are repeats (R27).
+
+    `high_water` is what it will be after the group.
+    """
+
+    arrivals: Sequence[Arrival]
+    fresh: Sequence[tuple[Mark, PackageMessage]]
+    high_water: HighWater
+
+    @property
+    def first(self) -> Mark:
+        """The package in front."""
+        return self.arrivals[0].mark
+
+    @property
+    def last(self) -> Mark:
+        """Where the subscription is after the import."""
+        return self.arrivals[-1].mark
+
+    @property
+    def repeats(self) -> list[Mark]:
+        """What is passed without import, in order."""
+        if len(self.fresh) == len(self.arrivals):
+            return []
+        fresh = {mark.offset for mark, _ in self.fresh}
+        return [one.mark for one in self.arrivals if one.offset not in fresh]
+
+    @property
+    def packages(self) -> list[PackageMessage]:
+        """What is to be imported, in order."""
+        return [package for _, package in self.fresh]
+
+
+def single(arrival: Arrival, agent: str, high_water: HighWater) -> Group:
+    """Return a group of one package.
+
+    Raises `Undecodable`, `PackageRefused` or `ImpossibleSequence`.
+    """
+    package = package_of(arrival, agent)
+    after = high_water.fork()
+    fresh = [(arrival.mark, package)] if after.passes(package.entry, arrival.offset) else []
+    return Group([arrival], fresh, after)
+
+
+def next_group(
+    waiting: Iterable[Arrival],
+    agent: str,
+    high_water: HighWater,
+    accepts: Callable[[Arrival], bool] = lambda _: True,
+) -> Group | None:
+    """Return the longest group in front, or None when the first package can't be decoded.
+
+    It ends before a package that `accepts` refuses, which is asked of all but the first. Packages
+    of other agents in between are passed over. A body by reference is alone: it takes long, and
+    so it neither holds nor rolls back the others.
+    """
+    arrivals: list[Arrival] = []
+    fresh: list[tuple[Mark, PackageMessage]] = []
+    after = high_water.fork()
+    for arrival in waiting:
+        if arrival.record is None:
+            continue
+        if arrivals and not accepts(arrival):
+            break
+        try:
+            package = package_of(arrival, agent)
+            by_reference = package.body is not None and package.body.inline is None
+            if by_reference and arrivals:
+                break
+            is_fresh = after.passes(package.entry, arrival.offset)
+        except Permanent:
+            break
+        arrivals.append(arrival)
+        if is_fresh:
+            fresh.append((arrival.mark, package))
+        if by_reference:
+            break
+    return Group(arrivals, fresh, after) if arrivals else None
+
+
+def after_removal(high_water: HighWater, removed: Iterable[Arrival], *, wanted: bool) -> HighWater:
+    """Return what it is once packages were removed: they were processed, and so are their repeats.
+
+    An impossible number is not noted. Where somebody `wanted` the removal, the next one of that
+    producer may be any: else a log that has lost packages would block the subscription again and
+    again.
+    """
+    after = high_water.fork()
+    impossible: set[str] = set()
+    for arrival in removed:
+        if entry := entry_of(arrival):
+            try:
+                after.passes(entry, arrival.offset)
+            except ImpossibleSequence:
+                impossible.add(entry.producer)
+    for producer in impossible if wanted else ():
+        after.release(producer)
+    return after

@@ -1,0 +1,115 @@
+"""Reads the package topic ahead of a subscription, bounded in packages and in bytes."""
+
+import threading
+from collections import deque
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+from packhorse.messaging.api import Reader, Record
+from packhorse_services.subscriber.journal.arrivals import Arrival, arrival_of
+
+_POLL_S = 0.25
+_RECORD_BYTES = 512
+"""What a record costs beside its body, about."""
+
+
+@dataclass(frozen=True, slots=True)
+class PrefetchLimits:
+    """How far a subscription reads ahead; a package larger than `bytes` still comes, alone."""
+
+    packages: int = 512
+    bytes: int = 16 * 1024**2
+
+
+class Prefetch:
+    """A thread that owns a reader and fills a bounded buffer with a subscription's arrivals.
+
+    Packages of other agents in a row are one arrival without a record. Bodies by reference stay
+    in the blob store. When the reader fails the thread ends, and the buffer's taker is told once
+    it has taken what was read before.
+    """
+
+    def __init__(
+        self,
+        reader: Reader,
+        agent: str,
+        limits: PrefetchLimits,
+        on_arrival: Callable[[], None],
+    ) -> None:
+        self._reader, self._agent, self._limits = reader, agent, limits
+        self._on_arrival = on_arrival
+        self._changed = threading.Condition()
+        self._buffer: deque[Arrival] = deque()
+        self._bytes = 0
+        self._error: Exception | None = None
+        self._closing = False
+        self._thread = threading.Thread(target=self._run, name=f"prefetch {agent}", daemon=True)
+
+    def start(self) -> None:
+        """Begin to read."""
+        self._thread.start()
+
+    def take(self, packages: int, size: int) -> list[Arrival]:
+        """Return what is there, in order, at most so many and about so many bytes.
+
+        Raises what the reader has raised once the buffer is empty.
+        """
+        taken: list[Arrival] = []
+        with self._changed:
+            if self._error is not None and not self._buffer:
+                raise self._error
+            while self._buffer and len(taken) < packages and size > 0:
+                arrival = self._buffer.popleft()
+                self._bytes -= _cost(arrival)
+                size -= arrival.size
+                taken.append(arrival)
+            self._changed.notify_all()
+        return taken
+
+    def close(self, timeout: float = 0.0) -> None:
+        """End the thread, which closes the reader, and wait for it up to `timeout` seconds."""
+        with self._changed:
+            self._closing = True
+            self._changed.notify_all()
+        self._thread.join(timeout)
+
+    def _run(self) -> None:
+        try:
+            with self._reader:
+                while room := self._wait_for_room():
+                    packages, size = room
+                    records = self._reader.poll(_POLL_S, max_records=packages, max_bytes=size)
+                    if records:
+                        self._put(records)
+        except Exception as error:
+            with self._changed:
+                self._error = error
+        self._on_arrival()
+
+    def _wait_for_room(self) -> tuple[int, int] | None:
+        """Return how much may be read now, or None when it is over."""
+        with self._changed:
+            self._changed.wait_for(lambda: self._closing or self._has_room())
+            if self._closing:
+                return None
+            return self._limits.packages - len(self._buffer), self._limits.bytes - self._bytes
+
+    def _has_room(self) -> bool:
+        limits = self._limits
+        return len(self._buffer) < limits.packages and self._bytes < limits.bytes
+
+    def _put(self, records: Sequence[Record]) -> None:
+        with self._changed:
+            for record in records:
+                arrival = arrival_of(record, self._agent)
+                last = self._buffer[-1] if self._buffer else None
+                if arrival.record is None and last is not None and last.record is None:
+                    self._buffer[-1] = arrival
+                    continue
+                self._buffer.append(arrival)
+                self._bytes += _cost(arrival)
+        self._on_arrival()
+
+
+def _cost(arrival: Arrival) -> int:
+    return arrival.size + _RECORD_BYTES

@@ -1,0 +1,1 @@
+"""Imports only what another subscriber, the golden one, has imported."""

@@ -1,0 +1,77 @@
+"""How far a subscriber's database has come, by its own rows: who audits it reads them.
+
+The subscriber's importer and statuses write these tables, in statements of their own.
+"""
+
+from typing import NamedTuple
+
+from psycopg import Connection
+
+_JOINED_IS_THERE = "SELECT to_regclass('bookkeeping.joined_snapshot') IS NOT NULL"
+
+
+class StoredPosition(NamedTuple):
+    """Up to where one publisher agent's packages are processed."""
+
+    agent: str
+    offset: int
+    started: int
+    """It has not imported everything up to this offset; -1 when it has."""
+    journal_id: str
+
+
+class StoredDecision(NamedTuple):
+    """What the subscriber did with one package, while it still remembers."""
+
+    agent: str
+    offset: int
+    status: str
+
+
+class LoadedSnapshot(NamedTuple):
+    """The snapshot that a database's content began with."""
+
+    id: str
+    offset: int
+    agents: list[str]
+    left_out: str
+
+
+def read_positions(connection: Connection) -> list[StoredPosition]:
+    """Return the positions, by the publisher agent's name."""
+    rows = connection.execute(
+        "SELECT publisher_agent, log_offset, started_offset, journal_id "
+        "FROM bookkeeping.position ORDER BY publisher_agent"
+    ).fetchall()
+    return [StoredPosition(*row) for row in rows]
+
+
+def read_decisions(connection: Connection, limit: int) -> list[StoredDecision]:
+    """Return up to `limit` statuses of the journal of each position, none from above it.
+
+    By publisher agent and offset: those that are not sent yet, and older ones that it still has.
+    """
+    rows = connection.execute(
+        "SELECT status.publisher_agent, status.log_offset, status.status "
+        "FROM bookkeeping.status JOIN bookkeeping.position USING (publisher_agent) "
+        "WHERE status.log_offset <= position.log_offset "
+        "AND status.journal_id IN (position.journal_id, '') ORDER BY 1, 2 LIMIT %s",
+        (limit,),
+    ).fetchall()
+    return [StoredDecision(*row) for row in rows]
+
+
+def read_loaded_snapshot(connection: Connection, journal_id: str) -> LoadedSnapshot | None:
+    """Return the snapshot of this journal that was loaded; None when there is no record of one.
+
+    Also for a database that no program of a version that records it has migrated.
+    """
+    [(is_there,)] = connection.execute(_JOINED_IS_THERE).fetchall()
+    if not is_there:
+        return None
+    row = connection.execute(
+        "SELECT snapshot_id, log_offset, publisher_agents, left_out "
+        "FROM bookkeeping.joined_snapshot WHERE journal_id = %s",
+        (journal_id,),
+    ).fetchone()
+    return None if row is None else LoadedSnapshot(*row)

@@ -1,0 +1,32 @@
+"""Rows of a large result in constant memory, from a generator that may be abandoned anywhere."""
+
+from collections.abc import Iterator, Mapping, Sequence
+from itertools import count
+from typing import Any, LiteralString
+
+from psycopg import Connection, sql
+
+_cursor_numbers = count()
+
+
+def stream_rows(
+    connection: Connection,
+    query: LiteralString | sql.Composable,
+    parameters: Sequence[Any] | Mapping[str, Any] = (),
+    *,
+    fetch: int,
+) -> Iterator[tuple[Any, ...]]:
+    """Yield what `query` finds, `fetch` rows at a time, inside the caller's transaction.
+
+    The server's cursor ends with the transaction. An iterator that is abandoned says nothing to
+    the server: the garbage collector ends it, maybe in the middle of another statement of the
+    same connection and in a later transaction, which a CLOSE would abort.
+    """
+    name = sql.Identifier(f"packhorse_{next(_cursor_numbers)}")
+    selected = query if isinstance(query, sql.Composable) else sql.SQL(query)
+    declare = sql.SQL("DECLARE {} NO SCROLL CURSOR FOR {}").format(name, selected)
+    connection.execute(declare, parameters, prepare=False)
+    following = sql.SQL("FETCH FORWARD {} FROM {}").format(sql.Literal(fetch), name)
+    while rows := connection.execute(following, prepare=False).fetchall():
+        yield from rows
+    connection.execute(sql.SQL("CLOSE {}").format(name), prepare=False)

@@ -1,0 +1,114 @@
+"""Keeps a worker's lease, and rescues the jobs of workers whose lease is over."""
+
+import logging
+import os
+import threading
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import psycopg
+
+from packhorse.clock import Clock
+from packhorse.jobs.sessions import Connect, writing
+from packhorse.jobs.store import leases, rescue
+from packhorse.jobs.store.leases import WorkerRun
+from packhorse.runtime.lifecycle import Worker, WorkerComponent
+from packhorse.runtime.metrics import JOBS_RESCUED
+
+logger = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class WorkerSettings:
+    """Settings of one process."""
+
+    lease_s: float = leases.LEASE_S
+    """How long its jobs stay its own after it was last heard of."""
+    renewal_s: float = leases.RENEWAL_S
+    poll_s: float = 1.0
+    """How often it looks for jobs without a hint, and at what became of its own."""
+    rescue_s: float = 5.0
+    """How often it looks for jobs of workers that are gone."""
+    places: int = 64
+    """How many jobs of all queues it has at a time at most."""
+    connections: int = 20
+    """How many consumers are in `JobContext.completion` at a time; others wait, 10 s at most."""
+    usual_parallel: int = max(15, os.cpu_count() or 1)
+    """What a queue's `max_parallel` of -1 means."""
+
+
+DEFAULTS = WorkerSettings()
+
+_RESCUE_BATCH = 100
+_FORGET_EVERY_S = 600.0
+
+
+class LeaseHeartbeat(WorkerComponent):
+    """A component with a thread of its own, so that nothing else can delay a renewal.
+
+    When it ends the lease stays until it runs out, or somebody gives it back.
+    """
+
+    def __init__(
+        self,
+        connect: Connect,
+        run: WorkerRun,
+        settings: WorkerSettings,
+        clock: Clock,
+        on_lease: Callable[[], None],
+    ) -> None:
+        """Call `on_lease` when there is a lease where there was none."""
+        self._on_lease, self._clock = on_lease, clock
+        self._connect, self._run_of_worker, self._settings = connect, run, settings
+        self._valid_until = float("-inf")
+        self._next_renewal = self._next_rescue = self._next_forget = float("-inf")
+        self._wake = threading.Event()
+        self._worker = Worker("jobs-lease", self._run, wake=self._wake.set)
+
+    def is_valid(self, now: float) -> bool:
+        """Tell whether the lease can't be over; `now` is monotonic."""
+        return now < self._valid_until
+
+    def _run(self, stopping: threading.Event) -> None:
+        while not stopping.is_set():
+            try:
+                pause = self.turn()
+            except psycopg.Error as error:
+                logger.warning("the lease for jobs can't be renewed now: %s", error)
+                pause = min(1.0, self._settings.renewal_s)
+            self._clock.wait(self._wake, pause)
+
+    def turn(self) -> float:
+        """Do what is due; return after how many seconds something will be."""
+        self._renew()
+        self._rescue()
+        ahead = min(self._next_renewal, self._next_rescue)
+        return max(0.0, ahead - self._clock.monotonic())
+
+    def _renew(self) -> None:
+        asked_at = self._clock.monotonic()
+        if asked_at < self._next_renewal:
+            return
+        with writing(self._connect) as connection:
+            leases.renew(connection, self._run_of_worker, self._settings.lease_s)
+        was_valid = self.is_valid(asked_at)
+        self._valid_until = asked_at + self._settings.lease_s
+        self._next_renewal = asked_at + self._settings.renewal_s
+        if not was_valid:
+            self._on_lease()
+
+    def _rescue(self) -> None:
+        now = self._clock.monotonic()
+        if now < self._next_rescue:
+            return
+        rescued = _RESCUE_BATCH
+        while rescued == _RESCUE_BATCH and self.is_valid(self._clock.monotonic()):
+            with writing(self._connect) as connection:
+                rescued = len(rescue.rescue(connection, _RESCUE_BATCH))
+            JOBS_RESCUED.inc(rescued)
+            self._renew()
+        if now >= self._next_forget:
+            with writing(self._connect) as connection:
+                rescue.forget_workers(connection)
+            self._next_forget = now + _FORGET_EVERY_S
+        self._next_rescue = now + self._settings.rescue_s

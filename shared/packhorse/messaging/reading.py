@@ -1,0 +1,136 @@
+"""Reading a partition to an end that was asked for before, and following it from there on.
+
+Every loop that polls a reader is here, but for those that say why they are not (ADR 0055).
+"""
+
+import logging
+import threading
+import time
+from collections.abc import Callable, Generator, Iterator, Sequence
+from dataclasses import dataclass
+
+from packhorse.clock import Clock
+from packhorse.errors import PackhorseError
+from packhorse.messaging.api import Journal, JournalUnavailable, OffsetOutOfRange, Reader, Record
+
+logger = logging.getLogger(__name__)
+
+_POLL_S = 0.5
+_PATIENCE_S = 20.0
+_CHECK_S = 15.0
+_RETRY_S = 1.0
+
+
+class LogCut(JournalUnavailable):
+    """What was to be read next has left the log while it was read."""
+
+
+def _nothing() -> None:
+    pass
+
+
+def read_to(
+    reader: Reader,
+    end: int,
+    *,
+    partition: int = 0,
+    max_records: int = 500,
+    patience_s: float = _PATIENCE_S,
+    meanwhile: Callable[[], None] = _nothing,
+) -> Iterator[Sequence[Record]]:
+    """Yield what a reader gives, until its position has reached `end`.
+
+    `end` is one that the log has had, such as its `Bounds.next`: an empty poll proves nothing. A
+    batch may be empty, when only the position moved, and the last one may go beyond `end`.
+    `meanwhile` is called about every half second, and before each batch; what it raises ends the
+    reading. Raises `LogCut`, and `JournalUnavailable` after `patience_s` without progress.
+    """
+    patience = time.monotonic() + patience_s
+    position = reader.position(partition)
+    while position < end:
+        meanwhile()
+        before = position
+        records = _poll(reader, max_records)
+        position = reader.position(partition)
+        if records or position != before:
+            yield records
+            patience = time.monotonic() + patience_s
+        elif time.monotonic() >= patience:
+            raise JournalUnavailable("the journal's end was not reached in time; try again later")
+
+
+def _poll(reader: Reader, max_records: int) -> Sequence[Record]:
+    try:
+        return reader.poll(_POLL_S, max_records=max_records)
+    except OffsetOutOfRange as error:  # retention went by while we read
+        raise LogCut("the log was cut while it was read; try again") from error
+
+
+def read_range(
+    journal: Journal,
+    topic: str,
+    start: int,
+    end: int,
+    partition: int = 0,
+    *,
+    meanwhile: Callable[[], None] = _nothing,
+) -> Generator[Record, None, None]:
+    """Yield the records from `start` up to, not including, `end`, without their values.
+
+    `start` must be in the log, and the log must reach `end`. Raises what `read_to` raises.
+    """
+    if start >= end:
+        return
+    with journal.reader(topic, start, partition=partition, values=False) as reader:
+        for records in read_to(reader, end, partition=partition, meanwhile=meanwhile):
+            yield from (record for record in records if record.offset < end)
+
+
+@dataclass(frozen=True, slots=True)
+class Progress:
+    """What one poll has found: all records from `start` up to, not including, `end`."""
+
+    start: int
+    records: Sequence[Record]
+    end: int
+
+
+def follow(
+    reader: Reader,
+    stopping: threading.Event,
+    clock: Clock,
+    *,
+    partition: int = 0,
+    max_records: int = 500,
+    is_over: Callable[[], bool],
+) -> Iterator[Progress]:
+    """Yield what each poll finds, which may be nothing, until `stopping` is set.
+
+    Ends also when `is_over` says so. It is asked every 15 seconds whether the log is another one,
+    or shorter, than the one that is read: who reads at the end of a log hears of neither.
+    """
+    checked = clock.monotonic()
+    end = reader.position(partition)
+    while not stopping.is_set():
+        start, records = end, reader.poll(_POLL_S, max_records=max_records)
+        end = reader.position(partition)
+        yield Progress(start, records, end)
+        if clock.monotonic() - checked > _CHECK_S:
+            checked = clock.monotonic()
+            if is_over():
+                return
+
+
+def keep_following(
+    stopping: threading.Event, clock: Clock, what: str, follow_log: Callable[[], None]
+) -> None:
+    """Call `follow_log` again and again until `stopping` is set; after an error a second later.
+
+    It ends when another log is to be followed, or raises a `PackhorseError`, which is logged.
+    """
+    while not stopping.is_set():
+        try:
+            follow_log()
+        except PackhorseError as error:
+            logger.warning("%s can't be followed now", what, extra={"error": str(error)})
+            clock.wait(stopping, _RETRY_S)

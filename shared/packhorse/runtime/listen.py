@@ -1,0 +1,115 @@
+"""LISTEN: one listening connection for everybody in a process who waits for a database.
+
+A hint says that looking is worth while now. Hints may be lost, so whoever gets them also looks
+without one, now and then.
+"""
+
+import logging
+import random
+import threading
+from collections.abc import Callable, Iterable
+
+import psycopg
+from psycopg import Connection, sql
+
+from packhorse.clock import Clock, SystemClock
+from packhorse.db.bell import Bell
+from packhorse.db.connect import connect
+from packhorse.runtime.lifecycle import Worker
+
+logger = logging.getLogger(__name__)
+
+Callback = Callable[[str], None]
+"""Gets what the hint says, or "" when any hint may have been missed; must return soon."""
+
+_FIRST_PAUSE_S, _LONGEST_PAUSE_S = 0.05, 5.0
+_LOOK_S = 60.0
+
+
+class Listener:
+    """A component that calls back at every NOTIFY on the channels that somebody asked for.
+
+    It connects by itself, again and again; each time all are called, because a hint may have been
+    lost. All methods may be called by any thread.
+    """
+
+    def __init__(self, url: str, name: str = "packhorse-hints", clock: Clock | None = None) -> None:
+        self._url, self._name, self._clock = url, name, clock or SystemClock()
+        self._lock = threading.Lock()
+        self._callbacks: dict[str, list[Callback]] = {}
+        self._bell, self._stopping = Bell(), threading.Event()
+        self._listening = False
+        self._failures = 0
+        self._worker = Worker("hints", self._run)
+
+    def on(self, channel: str, callback: Callback) -> None:
+        """Call back at hints on a channel from now on, in the thread of the hints."""
+        with self._lock:
+            self._callbacks.setdefault(channel, []).append(callback)
+        self._bell.ring()
+
+    @property
+    def listening(self) -> bool:
+        """Whether hints are heard now."""
+        return self._listening
+
+    def start(self) -> None:
+        """Begin to listen; returns at once, whether the database answers or not."""
+        self._worker.start()
+
+    def stop(self, timeout: float) -> None:
+        """Hear nothing more."""
+        self._worker.ask_to_end()
+        self._stopping.set()
+        self._bell.ring()
+        self._worker.stop(timeout)
+
+    def failure(self) -> BaseException | None:
+        """Return what ended the thread, which no database does."""
+        return self._worker.failure()
+
+    def _run(self, stopping: threading.Event) -> None:
+        while not stopping.is_set():
+            try:
+                with connect(self._url, self._name, autocommit=True) as connection:
+                    self._listen(connection, stopping)
+            except psycopg.Error as error:
+                if self._listening:
+                    logger.warning("no hints for now: %s", error)
+            self._listening = False
+            self._clock.wait(self._stopping, self._pause_s())
+        self._bell.close()
+
+    def _listen(self, connection: Connection, stopping: threading.Event) -> None:
+        heard: set[str] = set()
+        while not stopping.is_set():
+            new = [channel for channel in self._channels() if channel not in heard]
+            for channel in new:
+                connection.execute(sql.SQL("LISTEN {}").format(sql.Identifier(channel)))
+            heard.update(new)
+            self._listening, self._failures = True, 0
+            said = {(hint.channel, hint.payload) for hint in connection.notifies(timeout=0)}
+            self._call([*((channel, "") for channel in new), *sorted(said)])
+            self._bell.wait(_LOOK_S, connection)
+
+    def _pause_s(self) -> float:
+        """Return how long to wait before the next try: doubling with each failure, jittered."""
+        self._failures += 1
+        longest = min(_FIRST_PAUSE_S * 2.0 ** min(self._failures, 10), _LONGEST_PAUSE_S)
+        return longest * random.uniform(0.5, 1.0)  # noqa: S311 - no secret
+
+    def _channels(self) -> list[str]:
+        with self._lock:
+            return list(self._callbacks)
+
+    def _call(self, said: Iterable[tuple[str, str]]) -> None:
+        for channel, payload in said:
+            with self._lock:
+                callbacks = list(self._callbacks.get(channel, ()))
+            for callback in callbacks:
+                try:
+                    callback(payload)
+                except Exception:
+                    logger.exception(
+                        "a callback for hints of %s failed", channel, extra={"channel": channel}
+                    )

@@ -1,0 +1,131 @@
+"""Every setting of the product, so that a misspelt one is refused and not ignored."""
+
+import difflib
+import re
+from collections.abc import Iterable
+
+_PREFIX = "PACKHORSE_"
+
+SETTING_NAMES = frozenset(
+    [
+        "AGENT",
+        "ALLOWED_HOSTS",
+        "ANNOUNCE_S",
+        "AUTHENTICATION",
+        "BACKOFF_FIRST_S",
+        "BACKOFF_LONGEST_S",
+        "BLOBS_URL",
+        "BLOBS_URL_FILE",
+        "CACHE_BYTES",
+        "CLEANUP_CRON",
+        "CLEANUP_HOURS",
+        "CONNECTOR_ALLOW",
+        "CONNECTOR_BACKOFF_FACTOR",
+        "CONNECTOR_CONNECT_TIMEOUT_S",
+        "CONNECTOR_ENCRYPTION",
+        "CONNECTOR_GZIP",
+        "CONNECTOR_INTERVAL_S",
+        "CONNECTOR_KEY_TTL_S",
+        "CONNECTOR_OTHER_KEY",
+        "CONNECTOR_OTHER_KEY_FILE",
+        "CONNECTOR_PUBLIC_URL",
+        "CONNECTOR_READ_TIMEOUT_S",
+        "CONNECTOR_SHARED_KEY",
+        "CONNECTOR_SHARED_KEY_FILE",
+        "CONNECTOR_TIMEOUT_S",
+        "CONNECTOR_URLS",
+        "DATA",
+        "DATABASE_URL",
+        "DATABASE_URL_FILE",
+        "DOCS",
+        "EDITABLE",
+        "ENDPOINT",
+        "EVENT_STREAMS",
+        "GROUP_BYTES",
+        "GROUP_PACKAGES",
+        "HOST",
+        "IDEMPOTENCY_HOURS",
+        "IDLE_IN_TRANSACTION_S",
+        "ID_FILE",
+        "IMPORT_ROOTS",
+        "INSTANCE",
+        "INSTANCE_ID",
+        "IVY_SETTINGS",
+        "JOURNAL_URL",
+        "JOURNAL_URL_FILE",
+        "JWKS_URL",
+        "JWT_AUDIENCE",
+        "JWT_ISSUER",
+        "KEEP_FAILED_DAYS",
+        "LEADER_PREFIX",
+        "LEASE_S",
+        "LOG_FORMAT",
+        "LOG_LEVEL",
+        "MAX_BLOB_BYTES",
+        "MAX_CONNECTIONS",
+        "MAX_PACKAGE_BYTES",
+        "MAX_REQUESTS",
+        "MAX_RETRIES",
+        "MAX_WAITS",
+        "MIN_BODY_RATE",
+        "MIN_EVENT_DELAY_S",
+        "ORPHAN_GRACE_HOURS",
+        "OUTBOX_AGE_S",
+        "OUTBOX_PACKAGES",
+        "PIPELINE_URL",
+        "PORT",
+        "PORTS",
+        "PREFETCH_BYTES",
+        "PREFETCH_PACKAGES",
+        "PRODUCERS",
+        "PRODUCER_DAYS",
+        "PUBLISHER_AGENTS",
+        "PUBLISHER_TOKEN",
+        "PUBLISHER_TOKEN_FILE",
+        "PUBLISHER_URL",
+        "QUEUE_BYTES",
+        "QUEUE_PACKAGES",
+        "READY_FORCE_S",
+        "READY_IDLE_S",
+        "READY_LATENCY_S",
+        "READY_WHEN",
+        "REMEMBER_PACKAGES_H",
+        "RETENTION_SECONDS",
+        "SERVER",
+        "SPARK_CONF",
+        "SPARK_JARS",
+        "SPARK_MASTER",
+        "SPARK_MEMORY",
+        "START",
+        "SUBSCRIBER",
+        "SUBSCRIBER_DATABASES",
+        "SUBSCRIBER_DATABASES_FILE",
+        "TABLES_URL",
+        "TABLES_URL_FILE",
+        "TOKEN",
+        "TOKEN_FILE",
+        "TOPIC_PREFIX",
+        "TOPOLOGY_INTERVAL_S",
+        "TOPOLOGY_STORE",
+        "TOPOLOGY_TIMEOUT_S",
+        "TYPED",
+        "WAIT_FOR",
+    ]
+)
+"""What may follow `PACKHORSE_`; one file of settings may serve all programs."""
+
+_KUBERNETES = re.compile(r"_SERVICE_HOST$|_SERVICE_PORT(_|$)|_PORT(_\d+_(TCP|UDP|SCTP).*)?$")
+"""Variables of Kubernetes for services whose names begin with packhorse."""
+
+
+def unknown_settings(variables: Iterable[str]) -> list[str]:
+    """Return a sentence for each variable that begins with `PACKHORSE_` and is no setting."""
+    found = []
+    for variable in sorted(variables):
+        name = variable.removeprefix(_PREFIX)
+        if name == variable or name in SETTING_NAMES or _KUBERNETES.search(name):
+            continue
+        close = difflib.get_close_matches(name, SETTING_NAMES, n=1)
+        meant = f"; did you mean {_PREFIX}{close[0]}?" if close else ""
+        found.append(f"{variable} is no setting of packhorse{meant}")
+    return found

@@ -1,0 +1,3 @@
+module packhorse
+
+go 1.22

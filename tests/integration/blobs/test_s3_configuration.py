@@ -1,0 +1,184 @@
+"""Credentials, endpoint and region of S3 as the AWS tools take them."""
+
+import os
+import time
+from collections.abc import Iterator
+from http.server import BaseHTTPRequestHandler
+from pathlib import Path
+
+import pytest
+
+from packhorse.blobs.api import BlobStore, BlobStoreUnavailable, InvalidBlobsUrl, package_key
+from packhorse.blobs.open import open_blobs
+from tests.harness.answering import answering
+from tests.harness.aws import CredentialServer, credential_server
+from tests.harness.s3 import ACCESS_KEY, BUCKET, SECRET_KEY, S3Server, running_s3
+
+pytestmark = pytest.mark.s3
+
+KEYS = (ACCESS_KEY, SECRET_KEY)
+KEY = package_key("package-0123ab")
+LARGE = bytes(9_000_000)
+
+
+@pytest.fixture
+def aws(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> pytest.MonkeyPatch:
+    """An environment in which nothing gives credentials, but what the test sets."""
+    for name in [name for name in os.environ if name.startswith("AWS_")]:
+        monkeypatch.delenv(name)
+    monkeypatch.setenv("AWS_CONFIG_FILE", str(tmp_path / "config"))
+    monkeypatch.setenv("AWS_SHARED_CREDENTIALS_FILE", str(tmp_path / "credentials"))
+    monkeypatch.setenv("AWS_EC2_METADATA_DISABLED", "true")
+    return monkeypatch
+
+
+@pytest.fixture
+def credentials() -> Iterator[CredentialServer]:
+    with credential_server(KEYS) as server:
+        yield server
+
+
+def is_usable(url: str) -> bool:
+    """Whether a store does all that it may be asked: small and large, both clients."""
+    store = open_blobs(url)
+    try:
+        _use(store)
+    finally:
+        store.close()
+    return True
+
+
+def _use(store: BlobStore) -> None:
+    store.check()
+    for content in (b"small", LARGE):
+        store.put(KEY, [content])
+        assert b"".join(store.get(KEY)) == content
+        assert [blob.length for blob in store.list("packages/")] == [len(content)]
+        store.delete(KEY)
+
+
+def test_a_profile_gives_keys_endpoint_and_region(
+    s3: S3Server, aws: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    (tmp_path / "credentials").write_text(
+        f"[distribution]\naws_access_key_id = {KEYS[0]}\naws_secret_access_key = {KEYS[1]}\n"
+    )
+    (tmp_path / "config").write_text(
+        f"[profile distribution]\nregion = us-east-1\nendpoint_url = {s3.endpoint}\n"
+    )
+    aws.setenv("AWS_PROFILE", "distribution")
+    assert is_usable(f"s3://{BUCKET}/profile")
+    aws.setenv("AWS_PROFILE", "nobodys")
+    with pytest.raises(InvalidBlobsUrl, match="nobodys"):
+        open_blobs(f"s3://{BUCKET}")
+
+
+def test_the_environment_gives_the_endpoint(s3: S3Server, aws: pytest.MonkeyPatch) -> None:
+    aws.setenv("AWS_ACCESS_KEY_ID", KEYS[0])
+    aws.setenv("AWS_SECRET_ACCESS_KEY", KEYS[1])
+    aws.setenv("AWS_ENDPOINT_URL", "http://127.0.0.1:1")
+    aws.setenv("AWS_ENDPOINT_URL_S3", s3.endpoint)
+    assert is_usable(f"s3://{BUCKET}/environment")
+    aws.setenv("AWS_REGION", "eu-central-1")
+    with pytest.raises(BlobStoreUnavailable, match="region"):
+        is_usable(f"s3://{BUCKET}/environment")
+    assert is_usable(f"s3://{BUCKET}/environment?region=us-east-1")
+    aws.setenv("AWS_ENDPOINT_URL_S3", "nonsense")
+    with pytest.raises(BlobStoreUnavailable, match="nonsense"):
+        is_usable(f"s3://{BUCKET}/environment")
+
+
+def test_a_web_identity_gives_keys(
+    s3: S3Server, aws: pytest.MonkeyPatch, credentials: CredentialServer, tmp_path: Path
+) -> None:
+    (tmp_path / "token").write_text(credentials.token)
+    aws.setenv("AWS_WEB_IDENTITY_TOKEN_FILE", str(tmp_path / "token"))
+    aws.setenv("AWS_ROLE_ARN", "arn:aws:iam::123456789012:role/distribution")
+    aws.setenv("AWS_ENDPOINT_URL_STS", credentials.url)
+    aws.setenv("AWS_DEFAULT_REGION", "us-east-1")
+    assert is_usable(s3.url("web"))
+    assert len(credentials.asked) == 1
+    (tmp_path / "token").write_text("another")
+    with pytest.raises(BlobStoreUnavailable, match="AssumeRoleWithWebIdentity"):
+        is_usable(s3.url("web"))
+
+
+def test_a_container_gives_keys_and_renews_them(
+    s3: S3Server, aws: pytest.MonkeyPatch, credentials: CredentialServer
+) -> None:
+    aws.setenv("AWS_CONTAINER_CREDENTIALS_FULL_URI", f"{credentials.url}/keys")
+    aws.setenv("AWS_CONTAINER_AUTHORIZATION_TOKEN", credentials.token)
+    credentials.keys, credentials.valid_s = (ACCESS_KEY, "not-yet-known"), 60
+    store = open_blobs(s3.url("container"))
+    with pytest.raises(BlobStoreUnavailable, match="SignatureDoesNotMatch"):
+        store.check()
+    credentials.keys = KEYS
+    deadline = time.monotonic() + 60
+    while not _checks(store):
+        assert time.monotonic() < deadline
+    _use(store)
+    store.close()
+
+
+def _checks(store: BlobStore) -> bool:
+    try:
+        store.check()
+    except BlobStoreUnavailable:
+        return False
+    return True
+
+
+def test_credentials_that_were_away_are_asked_for_again(
+    s3: S3Server, aws: pytest.MonkeyPatch, credentials: CredentialServer
+) -> None:
+    aws.delenv("AWS_EC2_METADATA_DISABLED")
+    aws.setenv("AWS_EC2_METADATA_SERVICE_ENDPOINT", credentials.url)
+    credentials.is_away = True
+    store = open_blobs(s3.url("machine"))
+    for call in (store.check, lambda: store.put(KEY, [LARGE]), lambda: list(store.list(""))):
+        with pytest.raises(BlobStoreUnavailable, match="set AWS_PROFILE"):
+            call()
+    credentials.is_away = False
+    _use(store)
+    store.close()
+
+
+def test_tls_by_the_users_own_authority(aws: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    aws.setenv("AWS_ACCESS_KEY_ID", KEYS[0])
+    aws.setenv("AWS_SECRET_ACCESS_KEY", KEYS[1])
+    aws.setenv("AWS_MAX_ATTEMPTS", "1")
+    with running_s3(tls=tmp_path) as server:
+        url = f"s3://{BUCKET}?endpoint={server.endpoint}"
+        with pytest.raises(BlobStoreUnavailable):
+            is_usable(url)
+        aws.setenv("AWS_CA_BUNDLE", str(tmp_path / "authority.pem"))
+        assert is_usable(url)
+    aws.setenv("AWS_CA_BUNDLE", str(tmp_path / "nowhere.pem"))
+    with pytest.raises(InvalidBlobsUrl, match="nowhere"):
+        open_blobs(url)
+
+
+def test_temporary_keys_come_with_their_token(
+    aws: pytest.MonkeyPatch, credentials: CredentialServer
+) -> None:
+    aws.setenv("AWS_CONTAINER_CREDENTIALS_FULL_URI", f"{credentials.url}/keys")
+    aws.setenv("AWS_CONTAINER_AUTHORIZATION_TOKEN", credentials.token)
+    credentials.session_token = "token-of-an-hour"
+    shown: list[str | None] = []
+
+    class Refusing(BaseHTTPRequestHandler):
+        def _answer(self) -> None:
+            shown.append(self.headers.get("x-amz-security-token"))
+            self.send_response(403)
+            self.send_header("Content-Length", "0")
+            self.end_headers()
+
+        do_GET = do_PUT = _answer  # noqa: N815
+
+    with answering(Refusing) as url:
+        store = open_blobs(f"s3://{BUCKET}?endpoint={url}&allow_http=true")
+        for call in (store.check, lambda: list(store.list(""))):
+            with pytest.raises(BlobStoreUnavailable):
+                call()
+        store.close()
+    assert shown == ["token-of-an-hour"] * 2

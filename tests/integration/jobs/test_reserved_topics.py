@@ -1,0 +1,98 @@
+"""Who may operate jobs gives none of the product's own jobs and events, in no way."""
+
+import logging
+from typing import Any
+
+import httpx
+import pytest
+
+from packhorse.jobs.scheduling.definition import EventAction, JobAction, ScheduleDefinition
+from packhorse.jobs.scheduling.store import create_schedule
+from packhorse.jobs.scheduling.timing import Cron
+from packhorse.runtime import audit
+from tests.harness.jobs.asking import ask, emptied
+from tests.harness.jobs.site import JobsSite
+from tests.harness.waiting import eventually
+from tests.integration.jobs.test_jobs_page_acting import post
+
+CLEANUP = {"cron": "0 3 * * *", "topic": "packhorse/cleanup/run", "properties": {"keep": 1}}
+EVENT = {"period_s": 60, "action": "EVENT", "topic": "packhorse/job/FINISHED"}
+
+
+@pytest.fixture
+def site(running: JobsSite) -> JobsSite:
+    site = emptied(running)
+    action = JobAction("packhorse/cleanup/run", {"keep": 1})
+    declared = ScheduleDefinition("packhorse.cleanup", Cron("0 3 * * *", "UTC"), action)
+    with site.bookkeeper() as connection:
+        create_schedule(connection, declared, origin="@declared")
+    return site
+
+
+def audited(caplog: pytest.LogCaptureFixture) -> list[tuple[str, str, str, str]]:
+    told = [vars(record) for record in caplog.records if record.name == audit.LOGGER]
+    return [(one["caller"], one["operation"], one["object"], str(one["outcome"])) for one in told]
+
+
+def refused(answer: httpx.Response) -> None:
+    assert answer.status_code == 403, answer.text
+    assert "the product's own" in answer.json()["detail"]
+
+
+@pytest.mark.parametrize("topic", ["packhorse/cleanup/run", "packhorse/jobs/prune-history"])
+def test_a_job_of_the_products_is_for_an_admin(site: JobsSite, topic: str) -> None:
+    job = {"topic": topic, "properties": {"max_age_s": 0}}
+    refused(ask(site, "POST", "/jobs", json=job))
+    assert site.count("QUEUED") == 0
+    assert ask(site, "POST", "/jobs", "admin", json=job).status_code == 201
+
+
+def test_a_schedule_does_not_give_them_either(site: JobsSite) -> None:
+    refused(ask(site, "PUT", "/schedules/mine", json=CLEANUP))
+    assert ask(site, "GET", "/schedules/mine").status_code == 404
+    for caller in ("operator", "admin"):
+        answer = ask(site, "PUT", "/schedules/spoof", caller, json=EVENT)
+        assert answer.status_code == 422, "nobody sends such an event over HTTP"
+    refused(ask(site, "POST", "/schedules/packhorse.cleanup/fire"))
+    refused(post(site, "schedules/packhorse.cleanup/fire"))
+    assert ask(site, "GET", "/schedules/packhorse.cleanup/ticks").json()["ticks"] == []
+    assert site.count("QUEUED") == 0
+    assert ask(site, "PUT", "/schedules/mine", "admin", json=CLEANUP).status_code == 201
+    fired = ask(site, "POST", "/schedules/packhorse.cleanup/fire", "admin")
+    assert (fired.status_code, fired.json()["outcome"]) == (200, "FIRED")
+
+
+@pytest.mark.parametrize(
+    "change",
+    [{"properties": {"keep": 0}}, {"topic": "images/tidy"}, {"run_on": "ALL"}, {"priority": 100}],
+)
+def test_what_a_schedule_of_the_products_does_is_changed_by_an_admin(
+    site: JobsSite, change: dict[str, Any]
+) -> None:
+    path = "/schedules/packhorse.cleanup"
+    refused(ask(site, "PATCH", path, json=change))
+    refused(ask(site, "PUT", path, json={**CLEANUP, **change}))
+    assert ask(site, "PATCH", path, "admin", json=change).status_code == 200
+
+
+def test_when_it_does_it_stays_with_operators_and_is_audited(
+    site: JobsSite, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.INFO, audit.LOGGER)
+    path = "/schedules/packhorse.cleanup"
+    later = ask(site, "PATCH", path, json={"cron": "0 5 * * *"})
+    assert (later.status_code, later.json()["cron"]) == (200, "0 5 * * *")
+    assert ask(site, "PUT", path, json={**CLEANUP, "missed": "SKIP"}).status_code == 200
+    assert ask(site, "POST", f"{path}/suspend").json()["suspended"] is True
+    entry = ("operator", "suspendSchedule", f"{path}/suspend", "DONE")
+    eventually(lambda: audited(caplog)[-1:] == [entry], what="the entry, behind the answer")
+    assert ask(site, "POST", f"{path}/resume").json()["suspended"] is False
+
+
+def test_an_event_that_a_schedule_of_before_sends_is_not_fired_by_an_operator(
+    site: JobsSite,
+) -> None:
+    spoof = ScheduleDefinition("spoof", Cron("0 3 * * *", "UTC"), EventAction(str(EVENT["topic"])))
+    with site.bookkeeper() as connection:
+        create_schedule(connection, spoof, origin="operator")
+    refused(ask(site, "POST", "/schedules/spoof/fire"))

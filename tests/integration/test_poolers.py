@@ -1,0 +1,77 @@
+"""PgBouncer between the programs and their databases."""
+
+import asyncio
+from contextlib import closing
+
+import pytest
+
+from packhorse.db.connect import async_pool, connect, open_pool
+from packhorse.db.engine import Timeouts
+from packhorse.db.prepare import DatabaseUnusable, prepare_database
+from packhorse.messaging.open import open_journal
+from packhorse.topology.patience import bookkeeper_connection
+from tests.harness.pgbouncer import pgbouncer
+from tests.harness.postgres import Databases
+from tests.harness.site import site
+
+_LIMITS = Timeouts(statement_ms=11_000, lock_ms=12_000, idle_in_transaction_ms=13_000)
+_IN_FORCE = """
+    SELECT pg_backend_pid(), current_setting('statement_timeout'), current_setting('lock_timeout'),
+        current_setting('idle_in_transaction_session_timeout')
+"""
+
+
+def test_in_session_mode_every_connection_has_its_time_limits(databases: Databases) -> None:
+    name = databases.new().rpartition("/")[2]
+    with pgbouncer(databases.server, "session") as pooler:
+        url = pooler.url(name)
+        prepare_database(url, "tests")
+        with connect(url, "tests", timeouts=_LIMITS) as connection:
+            assert connection.info.backend_pid != connection.server_pid, "no pooler between"
+            row = connection.execute(_IN_FORCE).fetchone()
+            assert row == (connection.server_pid, "11s", "12s", "13s")
+        pool = open_pool(url, "tests", timeouts=_LIMITS)
+        with pool, pool.connection() as connection:
+            assert connection.execute(_IN_FORCE).fetchone()[1:] == ("11s", "12s", "13s")
+        assert asyncio.run(_in_force_in_routes(url)) == ("11s", "12s", "13s")
+        with bookkeeper_connection(url, "tests") as patient:
+            assert patient.execute(_IN_FORCE).fetchone()[1:] == ("4s", "2s", "5s")
+
+
+async def _in_force_in_routes(url: str) -> tuple[str, ...]:
+    async with (
+        async_pool(url, "tests", timeouts=_LIMITS) as pool,
+        pool.connection() as connection,
+    ):
+        row = await (await connection.execute(_IN_FORCE)).fetchone()
+        return tuple(row[1:])
+
+
+def test_in_session_mode_content_reaches_its_subscribers(databases: Databases) -> None:
+    with pgbouncer(databases.server, "session") as pooler:
+
+        class Pooled(Databases):
+            def new(self, prefix: str = "db") -> str:
+                return pooler.url(databases.new(prefix).rpartition("/")[2])
+
+        pooled = Pooled(databases.server)
+        with site(pooled, pooled.new("journal")) as running:
+            running.subscriber("sub1")
+            running.start()
+            running.put("/page")
+            done = running.distribute_everywhere("/page")
+            assert [one["state"] for one in done["subscribers"]] == ["IMPORTED"]
+            assert len(set(running.hashes("/page").values())) == 1
+
+
+@pytest.mark.parametrize("pool_size", [1, 20])
+def test_a_pooler_that_shares_sessions_is_refused_with_the_reason(
+    databases: Databases, pool_size: int
+) -> None:
+    name = databases.new().rpartition("/")[2]
+    with pgbouncer(databases.server, "transaction", pool_size) as pooler:
+        with pytest.raises(DatabaseUnusable, match="pool_mode to session"):
+            prepare_database(pooler.url(name), "tests")
+        journal = open_journal(pooler.url(name), client_name="tests")
+        with closing(journal), pytest.raises(DatabaseUnusable, match="pool_mode to session"):
+            journal.bounds("topic")

@@ -1,0 +1,92 @@
+"""`packhorse errors`: what goes out is printed, and what does not is told with its reason."""
+
+from contextlib import contextmanager
+from typing import Any
+
+import pytest
+
+from packhorse_services.cli.app import run
+from packhorse_services.cli.client.connection import Connection
+
+
+class Publisher:
+    """Answers posts with what it is given, and keeps them."""
+
+    def __init__(self, **answer: Any) -> None:
+        self.answer = answer
+        self.posted: list[tuple[str, Any]] = []
+        self.deleted: list[str] = []
+
+    def post(self, path: str, body: Any, _headers: Any = None) -> dict[str, Any]:
+        self.posted.append((path, body))
+        return self.answer
+
+    def delete(self, path: str) -> None:
+        self.deleted.append(path)
+
+
+@pytest.fixture
+def asks(monkeypatch: pytest.MonkeyPatch) -> Any:
+    def use(publisher: Publisher) -> Publisher:
+        @contextmanager
+        def found(_: Connection) -> Any:
+            yield publisher
+
+        monkeypatch.setattr(Connection, "publisher", found)
+        return publisher
+
+    return use
+
+
+def entry(offset: int, state: str, made: str | None = None, reason: str = "") -> dict[str, Any]:
+    return {"offset": offset, "state": state, "distribution_id": made, "reason": reason}
+
+
+def test_several_entries_are_one_request(asks: Any, capsys: pytest.CaptureFixture[str]) -> None:
+    done = [
+        entry(1, "REDISTRIBUTED", "new"),
+        entry(2, "ALREADY_REDISTRIBUTED", "old"),
+        entry(3, "REFUSED", reason="'/p' does not exist"),
+    ]
+    publisher = asks(Publisher(entries=done, more=True))
+    assert run(["errors", "redistribute", "sub 1", "1", "2", "3"]) == 1
+    body = {"offsets": [1, 2, 3], "again": False}
+    assert publisher.posted == [("/queues/sub%201/errors/redistribute", body)]
+    printed = capsys.readouterr()
+    assert printed.out == "new\n"
+    for said in ("2: was distributed again before, as old", "3: '/p' does", "1 of 3", "more"):
+        assert said in printed.err
+
+
+def test_one_entry_is_asked_for_by_itself_and_again(
+    asks: Any, capsys: pytest.CaptureFixture[str]
+) -> None:
+    publisher = asks(Publisher(id="new"))
+    assert run(["errors", "redistribute", "sub1", "7"]) == 0
+    assert run(["errors", "redistribute", "sub1", "7", "--again"]) == 0
+    path = "/queues/sub1/errors/7/redistribute"
+    assert publisher.posted == [(path, {}), (f"{path}?again=true", {})]
+    assert capsys.readouterr().out == "new\nnew\n"
+
+
+def test_entries_are_dismissed_and_subscribers_forgotten_once_that_is_confirmed(
+    asks: Any, capsys: pytest.CaptureFixture[str]
+) -> None:
+    publisher = asks(Publisher(offsets=[4, 9], length=2, more=False))
+    assert run(["errors", "dismiss", "sub1", "--reason", "blob", "--yes"]) == 0
+    assert publisher.posted == [("/queues/sub1/errors/dismiss", {"reason": "blob"})]
+    printed = capsys.readouterr()
+    assert printed.out == "4\n9\n"
+    assert "2 dismissed, 2 left" in printed.err
+    assert run(["forget", "subscriber", "sub1", "--yes"]) == 0
+    assert publisher.deleted == ["/subscribers/sub1"]
+
+
+@pytest.mark.parametrize("words", [["redistribute"], ["dismiss", "--yes"]])
+def test_nothing_named_is_never_everything(
+    asks: Any, capsys: pytest.CaptureFixture[str], words: list[str]
+) -> None:
+    publisher = asks(Publisher())
+    assert run(["errors", *words, "sub1"]) == 2
+    assert publisher.posted == []
+    assert "name offsets" in capsys.readouterr().err

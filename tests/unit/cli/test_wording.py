@@ -1,0 +1,96 @@
+"""What the command line says: its own verbs, and when."""
+
+import time
+
+import pytest
+
+from packhorse_services.cli.app import run
+from packhorse_services.cli.client import output
+from packhorse_services.cli.client.api import CommandFailed, Exit, refused_outcome
+from packhorse_services.cli.client.connection import Connection
+from packhorse_services.cli.client.wording import in_words_of_commands
+from packhorse_services.cli.distribute.replay import ReplayRequest, replay
+
+
+@pytest.mark.parametrize(
+    ("told", "shown"),
+    [
+        ("stop it: PUT /subscribers/sub1/stop, and wait", "`packhorse stop subscriber sub1`, and"),
+        (
+            "stop it first (`packhorse stop subscriber a`, or PUT /subscribers/a/stop), and wait",
+            "stop it first (`packhorse stop subscriber a`), and wait",
+        ),
+        (
+            "`packhorse get errors a` or GET /queues/a/errors lists them",
+            "`packhorse get errors a` lists them",
+        ),
+        ("GET /queues/sub1/errors lists them", "`packhorse get errors sub1` lists them"),
+        ("GET /queues/sub1 tells what", "`packhorse get queue sub1` tells what"),
+        ("GET /job-queues lists them", "`packhorse get job-queues` lists them"),
+        ("GET /subscribers lists them", "`packhorse get subscribers` lists them"),
+        ("POST /distribute with ADD", "`packhorse distribute` with ADD"),
+        ("'/GET /queues' is a path", "'/GET /queues' is a path"),
+    ],
+)
+def test_requests_are_told_as_commands(told: str, shown: str) -> None:
+    assert shown in in_words_of_commands(told) or told == shown
+    assert in_words_of_commands(told).count("`packhorse") <= 1
+
+
+def test_a_refusal_says_each_thing_once() -> None:
+    problem = {
+        "type": "/problems/not-found",
+        "title": "There is nothing here",
+        "detail": "'/a' does not exist",
+        "errors": [{"pointer": "#/paths/0", "detail": "'/a' does not exist"}],
+    }
+    refused = refused_outcome({"status": 404, "problem": problem})
+    assert str(refused) == "There is nothing here (404)\n'/a' does not exist"
+
+
+def test_a_producer_s_name_is_checked_before_anything_is_asked() -> None:
+    with pytest.raises(CommandFailed, match="letters, digits") as failed:
+        replay(
+            Connection(server="http://127.0.0.1:1").publisher(),
+            ReplayRequest("-", "a b/c", "ADD", deep=False),
+        )
+    assert failed.value.code is Exit.USAGE
+
+
+def test_what_is_shown_again_off_a_terminal_has_its_time(
+    capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    shown: list[int] = []
+
+    def pause(_: float) -> None:
+        if len(shown) == 2:
+            raise KeyboardInterrupt
+
+    monkeypatch.setattr(time, "sleep", pause)
+    with pytest.raises(KeyboardInterrupt):
+        output.again(lambda: shown.append(1), watch=True)
+    lines = capfd.readouterr().out.splitlines()
+    assert len(lines) == 3
+    assert lines[0].startswith("# 20")
+    assert lines[0].endswith("Z")
+    assert lines[1] == ""
+    output.again(lambda: shown.append(1), watch=False)
+    assert capfd.readouterr().out == ""
+
+
+@pytest.mark.parametrize(
+    ("words", "says"),
+    [
+        (["get", "job", "abc"], "this must be an integer"),
+        (["distribute", "--action", "nonsense", "/a"], "'nonsense' is not one of 'add'"),
+        (["up", "--subscribers", "1000"], "this must be less than or equal to 100"),
+    ],
+)
+def test_a_refused_value_is_told_without_the_words_of_a_library(
+    words: list[str], says: str, capfd: pytest.CaptureFixture[str]
+) -> None:
+    assert run(words) == Exit.USAGE
+    told = " ".join(capfd.readouterr().err.replace("│", " ").split())
+    assert says in told
+    assert "Value error" not in told
+    assert "Input should" not in told

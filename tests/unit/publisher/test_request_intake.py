@@ -1,0 +1,205 @@
+"""The thread that gathers requests: every request gets an answer, whatever happens."""
+
+import threading
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from typing import Any, cast
+
+import psycopg
+import pytest
+
+from packhorse.clock import Clock, SystemClock
+from packhorse.errors import Permanent
+from packhorse_services.publisher.outbox.append_lock import AppendLockBusy
+from packhorse_services.publisher.outbox.idempotency import KeyInProgress
+from packhorse_services.publisher.outbox.request import Pending
+from packhorse_services.publisher.publish.publish_queue import NO_PROGRESS_S, NoProgress
+from packhorse_services.publisher.publish.publishing import Publishing
+from packhorse_services.publisher.publish.request_intake import PublisherStopping, RequestIntake
+from tests.harness.clock import ManualClock
+from tests.harness.publishing import request
+
+
+class ScriptedPublishing:
+    """Publishes by doing what it is told, group after group."""
+
+    def __init__(self, *script: Callable[[Sequence[Pending]], None]) -> None:
+        self._script = list(script)
+        self.groups: list[int] = []
+        self.steps = 0
+        self.closed = False
+
+    def publish(self, group: Sequence[Pending]) -> None:
+        self.groups.append(len(group))
+        act = self._script.pop(0) if self._script else answer_all
+        act(group)
+
+    def settle(self) -> bool:
+        return True
+
+    def stop(self) -> None: ...
+
+    def close(self) -> None:
+        self.closed = True
+
+
+class RefusedPublishing(ScriptedPublishing):
+    """May not look into the journal."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.settled = threading.Event()
+
+    def settle(self) -> bool:
+        self.settled.set()
+        raise Permanent("check the user's rights")
+
+
+def answer_all(group: Sequence[Pending]) -> None:
+    for pending in group:
+        pending.answer(1)
+
+
+def answer_first(group: Sequence[Pending]) -> None:
+    group[0].answer(1)
+
+
+def fail_with(error: Exception) -> Callable[[Sequence[Pending]], None]:
+    def fail(_: Sequence[Pending]) -> None:
+        raise error
+
+    return fail
+
+
+class Gate:
+    """Holds a group back until the test opens it."""
+
+    def __init__(self) -> None:
+        self.reached, self.open = threading.Event(), threading.Event()
+
+    def __call__(self, group: Sequence[Pending]) -> None:
+        self.reached.set()
+        assert self.open.wait(120)
+        answer_all(group)
+
+
+@contextmanager
+def running(
+    publishing: ScriptedPublishing, clock: Clock | None = None, **options: Any
+) -> Iterator[RequestIntake]:
+    intake = RequestIntake(cast(Publishing, publishing), clock or SystemClock(), **options)
+    intake.start()
+    try:
+        yield intake
+    finally:
+        intake.stop(120)
+        assert intake.failure() is None
+        assert publishing.closed
+
+
+def test_requests_gather_while_a_group_is_under_way() -> None:
+    gate = Gate()
+    publishing = ScriptedPublishing(gate)
+    with running(publishing) as intake:
+        pendings = [intake.submit(request("/a"))]
+        assert gate.reached.wait(120)
+        pendings += [intake.submit(request("/a")) for _ in range(70)]
+        pendings[1].future.cancel()
+        gate.open.set()
+        for pending in pendings[:1] + pendings[2:]:
+            assert pending.future.result(120).offset == 1
+    assert publishing.groups == [1, 63, 6]
+
+
+def test_what_one_round_leaves_the_next_one_takes() -> None:
+    gate = Gate()
+    publishing = ScriptedPublishing(gate, answer_first, answer_first)
+    with running(publishing) as intake:
+        intake.submit(request("/a"))
+        assert gate.reached.wait(120)
+        pendings = [intake.submit(request("/a")) for _ in range(3)]
+        gate.open.set()
+        for pending in pendings:
+            pending.future.result(120)
+    assert publishing.groups == [1, 3, 2, 1]
+
+
+@pytest.mark.parametrize("error", [AppendLockBusy("busy"), psycopg.OperationalError("cut")])
+def test_r26_a_round_that_failed_is_played_again(error: Exception) -> None:
+    publishing = ScriptedPublishing(fail_with(error), answer_all)
+    with running(publishing) as intake:
+        assert intake.submit(request("/a")).future.result(120).offset == 1
+    assert publishing.groups == [1, 1]
+
+
+def test_a_database_that_stays_away_is_told() -> None:
+    cut = psycopg.OperationalError("cut")
+    with running(ScriptedPublishing(*[fail_with(cut)] * 100), give_up_s=0.0) as intake:
+        future = intake.submit(request("/a")).future
+        assert future.exception(120) is cut
+
+
+def test_a_bug_fails_its_group_and_not_the_thread() -> None:
+    with running(ScriptedPublishing(fail_with(ZeroDivisionError()))) as intake:
+        with pytest.raises(ZeroDivisionError):
+            intake.submit(request("/a")).future.result(120)
+        assert intake.submit(request("/a")).future.result(120).offset == 1
+
+
+def test_a_journal_that_refuses_fails_requests_and_not_the_thread() -> None:
+    publishing = RefusedPublishing()
+    with running(publishing) as intake:
+        assert publishing.settled.wait(120)
+        assert intake.submit(request("/a")).future.result(120).offset == 1
+    assert intake.failure() is None
+
+
+def test_r5_a_key_is_free_again_when_its_request_is_answered() -> None:
+    gate = Gate()
+    with running(ScriptedPublishing(gate, fail_with(ZeroDivisionError()))) as intake:
+        first = intake.submit(request("/a", key="k"))
+        with pytest.raises(KeyInProgress):
+            intake.submit(request("/a", key="k"))
+        gate.open.set()
+        first.future.result(120)
+        second = intake.submit(request("/a", key="k"))
+        with pytest.raises(ZeroDivisionError):
+            second.future.result(120)
+        intake.submit(request("/a", key="k")).future.result(120)
+
+
+def test_stopping_answers_everybody() -> None:
+    gate = Gate()
+    publishing = ScriptedPublishing(gate)
+    with running(publishing) as intake:
+        first = intake.submit(request("/a"))
+        assert gate.reached.wait(120)
+        waiting = intake.submit(request("/a"))
+        threading.Timer(0.1, gate.open.set).start()
+    assert first.future.result(0).offset == 1
+    with pytest.raises(PublisherStopping):
+        waiting.future.result(0)
+    with pytest.raises(PublisherStopping):
+        intake.submit(request("/a"))
+
+
+def test_a_group_that_gets_nowhere_is_told_to_the_readiness() -> None:
+    gate, clock = Gate(), ManualClock()
+    publishing = ScriptedPublishing(gate)
+    with running(publishing, clock) as intake:
+        intake.check()
+        future = intake.submit(request("/a")).future
+        assert gate.reached.wait(120)
+        clock.advance(NO_PROGRESS_S - 1)
+        intake.check()
+        clock.advance(2)
+        with pytest.raises(NoProgress, match=r"exporter: 1 requests .* 181 s .* restart"):
+            intake.check()
+        publishing.steps += 1  # a node of a large export
+        intake.check()
+        clock.advance(NO_PROGRESS_S - 1)
+        intake.check()
+        gate.open.set()
+        assert future.result(120).offset == 1
+        clock.advance(NO_PROGRESS_S + 1)
+        intake.check()

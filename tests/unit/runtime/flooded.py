@@ -1,0 +1,45 @@
+"""A program for `test_floods`: `python -m tests.unit.runtime.flooded TOKEN_FILE`."""
+
+import asyncio
+import sys
+from pathlib import Path
+from typing import Annotated
+
+from fastapi import APIRouter, Depends, FastAPI, Request
+
+from packhorse.runtime import logs, serve
+from packhorse.runtime.auth import Authenticator, Principal, require
+from packhorse.runtime.http import create_app
+from packhorse.runtime.token_file import TokenFile
+from packhorse.runtime.validation import StrictBody, StrictRoute
+from packhorse.runtime.waiting import waited
+
+router = APIRouter(route_class=StrictRoute)
+
+
+class Text(StrictBody):
+    text: str
+
+
+@router.put("/texts")
+async def put_text(body: Text, _caller: Annotated[Principal, Depends(require("admin"))]) -> int:
+    return len(body.text)
+
+
+@router.get("/waits")
+async def wait(
+    request: Request, _caller: Annotated[Principal, Depends(require("queues:read"))]
+) -> bool:
+    return await waited(request, asyncio.Event().wait)
+
+
+def create() -> FastAPI:
+    authenticator = Authenticator(TokenFile(Path(sys.argv[1])))
+    app = create_app(title="t", description="t", authenticator=authenticator, readiness={})
+    app.include_router(router)
+    return app
+
+
+if __name__ == "__main__":
+    logs.configure()
+    serve.run(create(), host="127.0.0.1", port=0)

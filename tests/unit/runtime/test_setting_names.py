@@ -1,0 +1,39 @@
+"""Settings that no program has are refused, with the one that was meant."""
+
+from importlib import import_module
+
+import pytest
+
+from packhorse.runtime.configuration import InvalidConfiguration, loaded
+from packhorse.runtime.setting_names import SETTING_NAMES, unknown_settings
+from packhorse_services.content.settings import Settings
+
+_PROGRAMS = ("publisher", "content", "subscriber", "cleanup", "topology", "jobs", "pipeline")
+_OTHERS = {"DATA", "SERVER", "TOKEN", "PIPELINE_URL", "PORTS", "TYPED"}
+"""Those of the command line, and what programs tell each other."""
+
+
+def test_the_names_are_those_of_all_programs() -> None:
+    fields: set[str] = set()
+    for program in _PROGRAMS:
+        module = import_module(f"packhorse_services.{program}.settings")
+        for kind in ("Settings", "WorkerSettings"):
+            if hasattr(module, kind):
+                fields |= {name.upper() for name in getattr(module, kind).model_fields}
+    assert fields | _OTHERS == SETTING_NAMES
+
+
+def test_a_misspelt_setting_is_refused_with_the_nearest_name(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setenv("PACKHORSE_DATABASE_URL", "postgresql://u:p@h/d")
+    monkeypatch.setenv("PACKHORSE_QUEUE_PACKAGES", "5")  # the publisher's, in a shared file
+    loaded(Settings)
+    monkeypatch.setenv("PACKHORSE_QUEUE_PACKAGE", "5")
+    with pytest.raises(InvalidConfiguration, match=r"did you mean PACKHORSE_QUEUE_PACKAGES\?"):
+        loaded(Settings)
+
+
+def test_variables_that_kubernetes_makes_for_services_are_none_of_ours() -> None:
+    for name in ("SERVICE_HOST", "SERVICE_PORT", "SERVICE_PORT_HTTP", "PORT", "PORT_8080_TCP_ADDR"):
+        assert unknown_settings([f"PACKHORSE_PUBLISHER_{name}"]) == []

@@ -1,0 +1,77 @@
+"""Who announces a subscriber, and when."""
+
+import uuid
+from typing import cast
+
+import pytest
+
+from packhorse.messaging.memory import open_memory_journal
+from packhorse.messaging.topics import standard_topics
+from packhorse.wire.codec import decode_discovery
+from packhorse.wire.messages import SubscriptionState
+from packhorse.wire.topics import Topics
+from packhorse_services.subscriber.announce import announcer
+from packhorse_services.subscriber.announce.announcer import Announcer, Identity
+from packhorse_services.subscriber.announce.subscription_report import SubscriptionReport
+from packhorse_services.subscriber.journal.arrivals import Mark
+from packhorse_services.subscriber.lease import Lease
+from tests.harness.waiting import eventually
+
+TOPICS = Topics.prefixed("packhorse")
+
+
+class HeldLease:
+    """A lease that this worker has; it counts who asks."""
+
+    def __init__(self) -> None:
+        self.asked = 0
+
+    def epoch(self) -> int:
+        self.asked += 1
+        return 1
+
+
+def test_r16_a_subscription_that_has_not_found_its_position_is_not_announced() -> None:
+    journal = open_memory_journal(f"memory://{uuid.uuid4()}")
+    journal.create_topics(standard_topics(TOPICS))
+    placed, late = SubscriptionReport("main"), SubscriptionReport("other")
+    placed.healthy(SubscriptionState.IDLE, mark=Mark(3, "a"))
+    lease = HeldLease()
+    component = Announcer(
+        *(journal, TOPICS, Identity("sub", "one"), [placed, late]),
+        lease=cast("Lease", lease),
+        interval_s=0.01,
+    )
+    component.start()
+    try:
+        eventually(lambda: lease.asked > 2, what="it had a reason to announce")
+        assert journal.bounds(TOPICS.discovery).next == 0
+        late.healthy(SubscriptionState.IDLE, mark=Mark(7, "b"))
+        eventually(lambda: journal.bounds(TOPICS.discovery).next > 0, what="it announces")
+    finally:
+        component.stop(60)
+    first = journal.read_at(TOPICS.discovery, 0)
+    assert first is not None
+    told = decode_discovery(first.headers, first.value)
+    assert [state.offset for state in told.states] == [3, 7]
+
+
+def test_r16_what_somebody_waits_for_is_announced_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(announcer, "_LEAST_GAP_S", 600.0)
+    journal = open_memory_journal(f"memory://{uuid.uuid4()}")
+    journal.create_topics(standard_topics(TOPICS))
+    report = SubscriptionReport("main")
+    report.healthy(SubscriptionState.IDLE, mark=Mark(0, "a"))
+    component = Announcer(
+        *(journal, TOPICS, Identity("sub", "one"), [report]), lease=cast("Lease", HeldLease())
+    )
+    component.start()
+    try:
+        for number in range(1, 4):
+            component.kick(awaited=True)
+            eventually(
+                lambda number=number: journal.bounds(TOPICS.discovery).next >= number,
+                what="it is announced",
+            )
+    finally:
+        component.stop(60)

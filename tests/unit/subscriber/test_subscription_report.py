@@ -1,0 +1,37 @@
+"""What a subscription says is settled holds for the log and the epoch that it is in."""
+
+import pytest
+
+from packhorse_services.subscriber.announce.subscription_report import Settled, SubscriptionReport
+
+
+def report_at(journal_id: str, epoch: int, offset: int) -> SubscriptionReport:
+    report = SubscriptionReport("main")
+    report.update(journal_id=journal_id, epoch=epoch, offset=offset)
+    return report
+
+
+@pytest.mark.parametrize(
+    ("settled", "told"),
+    [
+        (None, -1),
+        (Settled("log", 2, 5), 5),
+        (Settled("log", 2, 9), 7),
+        (Settled("log", 1, 5), -1),
+        (Settled("log", 3, 5), -1),
+        (Settled("other", 2, 5), -1),
+    ],
+)
+def test_settled_counts_in_its_own_log_and_epoch(settled: Settled | None, told: int) -> None:
+    report = report_at("log", 2, 7)
+    report.settle(settled)
+    assert report.state.settled_offset == told
+
+
+def test_what_an_earlier_tenure_settled_is_not_told_in_the_next_one() -> None:
+    report = report_at("log", 1, 7)
+    report.settle(Settled("log", 1, 7))
+    report.update(epoch=3)
+    assert report.state.settled_offset == -1
+    report.settle(Settled("log", 3, 7))
+    assert report.state.settled_offset == 7

@@ -1,0 +1,24 @@
+"""The type of a problem leads to what explains it, at the service that answers with it."""
+
+import asyncio
+from pathlib import Path
+
+import httpx
+import pytest
+
+from tests.harness.openapi import SERVICES
+
+
+@pytest.mark.parametrize(
+    ("service", "slug", "status"),
+    [("topology", "unsigned", 401), ("pipeline", "schema-changed", 503)],
+)
+def test_a_problem_type_is_explained(service: str, slug: str, status: int, tmp_path: Path) -> None:
+    answer = asyncio.run(asked(service, f"/problems/{slug}", tmp_path))
+    assert (answer.status_code, answer.json()["status"]) == (200, status)
+
+
+async def asked(service: str, path: str, folder: Path) -> httpx.Response:
+    transport = httpx.ASGITransport(app=SERVICES[service](str(folder)))
+    async with httpx.AsyncClient(transport=transport, base_url="http://127.0.0.1") as client:
+        return await client.get(path)
