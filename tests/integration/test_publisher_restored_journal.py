@@ -149,7 +149,10 @@ async def check_queued(s: PublisherService, packages: Sequence[dict[str, Any]]) 
     wanted = {package["id"] for package in packages}
 
     async def is_told() -> bool:
-        queue = await s.get("/queues/sub1")
+        answer = await s.client.get("/queues/sub1")
+        if answer.status_code == 503:  # a reading that began before the journal was restored
+            return False
+        queue = answer.json()
         assert queue["length"] in (None, len(queue["entries"]))
         return queue["state"] == MISMATCH and wanted <= {
             one["package_id"] for one in queue["entries"]

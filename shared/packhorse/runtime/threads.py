@@ -1,5 +1,6 @@
 """Threads for what comes now and then: made when needed, used again, gone when idle."""
 
+import asyncio
 import itertools
 import threading
 from collections import deque
@@ -107,3 +108,20 @@ def _do(end: Future[T], work: Callable[[], T]) -> None:
         end.set_exception(error)
     else:
         end.set_result(result)
+
+
+async def shared_result(work: Future[T], timeout: float) -> T:
+    """Return the result of work that others may wait for too; it goes on when this wait ends.
+
+    Raises TimeoutError after `timeout` seconds, and what the work failed with.
+    """
+    answer = asyncio.wrap_future(work)
+    answer.add_done_callback(_retrieve)
+    async with asyncio.timeout(timeout):
+        return await asyncio.shield(answer)
+
+
+def _retrieve(answer: asyncio.Future[T]) -> None:
+    # asyncio logs a failure that nobody has retrieved, as after a wait that ended before the work.
+    if not answer.cancelled():
+        answer.exception()

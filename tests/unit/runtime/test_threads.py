@@ -1,6 +1,7 @@
 """Threads are used again, and as many there are as work is under way."""
 
 import asyncio
+import gc
 import threading
 from collections.abc import Callable
 from queue import Empty, SimpleQueue
@@ -8,7 +9,7 @@ from queue import Empty, SimpleQueue
 import pytest
 import uvloop
 
-from packhorse.runtime.threads import Threads
+from packhorse.runtime.threads import Threads, shared_result
 from tests.harness.waiting import eventually
 
 
@@ -145,3 +146,26 @@ def test_asyncio_takes_them_as_its_own() -> None:
     assert asyncio.run(blocking()) == "own-1"
     with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
         assert runner.run(blocking()) == "own-1"
+
+
+def test_work_that_fails_after_its_waiter_has_gone_is_no_error_of_the_event_loop() -> None:
+    threads, may_end, reported = Threads("late"), threading.Event(), list[object]()
+
+    def fail() -> None:
+        may_end.wait(120)
+        raise OSError("the journal is away")
+
+    async def play() -> None:
+        loop = asyncio.get_running_loop()
+        loop.set_exception_handler(lambda _, context: reported.append(context))
+        work = threads.submit(fail)
+        with pytest.raises(TimeoutError):
+            await shared_result(work, 0)
+        may_end.set()
+        with pytest.raises(OSError, match="away"):
+            await shared_result(work, 120)
+        gc.collect()
+        await asyncio.sleep(0)
+
+    asyncio.run(play())
+    assert not reported

@@ -1,10 +1,9 @@
 """Pages of queues that are older than the cache: read from the journal, kept nowhere (R15, R17)."""
 
-import asyncio
 from concurrent.futures import Future
 from dataclasses import dataclass
 
-from packhorse.runtime.threads import Threads
+from packhorse.runtime.threads import Threads, shared_result
 from packhorse_services.publisher.queues.cache.columns import ColumnSegment
 from packhorse_services.publisher.queues.cache.filling import add_rows, rows_of
 from packhorse_services.publisher.queues.cache.filters import ALL, EntryFilter
@@ -41,8 +40,7 @@ class JournalPages:
         Costs at most 20,000 records or 8 MiB of entries. Raises TimeoutError, and
         `JournalUnavailable`.
         """
-        async with asyncio.timeout(timeout):
-            return await asyncio.shield(asyncio.wrap_future(self._page(wanted)))
+        return await shared_result(self._page(wanted), timeout)
 
     def stop(self) -> None:
         """Let go of the threads; what is under way ends at its next record."""

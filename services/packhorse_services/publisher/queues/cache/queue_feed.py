@@ -1,6 +1,5 @@
 """Keeps the queue cache filled: a thread follows the tail, ranges below it come on demand."""
 
-import asyncio
 import threading
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future
@@ -13,7 +12,7 @@ from packhorse.errors import Transient
 from packhorse.messaging.api import Journal, Record
 from packhorse.messaging.reading import Progress, follow, keep_following
 from packhorse.runtime.lifecycle import Worker
-from packhorse.runtime.threads import Threads
+from packhorse.runtime.threads import Threads, shared_result
 from packhorse_services.publisher.queues.cache.journal_pages import JournalPages, PageRange
 from packhorse_services.publisher.queues.cache.position_check import PositionCheck
 from packhorse_services.publisher.queues.cache.queue_cache import QueueCache
@@ -98,8 +97,7 @@ class QueueFeed:
         fetch = self.want(offset)
         if fetch is not None:
             try:
-                async with asyncio.timeout(timeout):
-                    await asyncio.shield(asyncio.wrap_future(fetch))
+                await shared_result(fetch, timeout)
             except TimeoutError as error:
                 if not self._begun.is_set():
                     raise QueueLoading("the journal can't be read now; try again later") from error
