@@ -18,6 +18,12 @@ MAX_HEAD_BYTES = 64 * 1024
 HEAD_TIMEOUT_S = 10.0
 STALL_TIMEOUT_S = 120.0
 """How long a client may leave an answer unread once the connection's buffer is full."""
+KEEP_ALIVE_S = 75
+"""How long a connection stays open between two requests: longer than clients and proxies keep theirs.
+
+httpx keeps an idle one for 5 s, load balancers for 60 s. Were it closed here in the moment that a
+request comes, its client would not know whether that was carried out.
+"""
 
 
 class BoundedProtocol(HttpToolsProtocol):
@@ -29,6 +35,7 @@ class BoundedProtocol(HttpToolsProtocol):
 
     def __init__(self, *arguments: Any, among: OpenConnections | None = None, **named: Any) -> None:
         super().__init__(*arguments, **named)
+        self.timeout_keep_alive = KEEP_ALIVE_S
         self._among = OpenConnections() if among is None else among
         self._in_head = True
         self._request_ended = False

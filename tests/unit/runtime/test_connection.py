@@ -32,7 +32,7 @@ async def _app(scope: Any, receive: Callable[[], Any], send: Callable[[Any], Any
     await send({"type": "http.response.body", "body": content})
 
 
-async def _exchange(*requests: bytes) -> list[bytes]:
+async def _exchange(*requests: bytes, until_closed: bool = False) -> list[bytes]:
     """Send requests on one connection, each after the answer to the one before."""
     config = uvicorn.Config(_app, log_config=None, lifespan="off")
     config.load()
@@ -49,6 +49,8 @@ async def _exchange(*requests: bytes) -> list[bytes]:
         head = await asyncio.wait_for(reader.readuntil(b"\r\n\r\n"), 120)
         length = int(head.lower().partition(b"content-length: ")[2].partition(b"\r")[0])
         answers.append(head.partition(b"\r\n")[0] + b" " + await reader.readexactly(length))
+    if until_closed:
+        answers.append(await asyncio.wait_for(reader.read(), 120))
     writer.close()
     await writer.wait_closed()
     server.close()
@@ -108,3 +110,13 @@ async def _refusal(*segments: bytes) -> bytes:
             return await asyncio.wait_for(reader.read(65536), 120)
         finally:
             writer.close()
+
+
+def test_an_idle_connection_outlasts_the_clients_and_proxies_that_keep_it() -> None:
+    assert connection.KEEP_ALIVE_S > 60  # AWS's load balancers and nginx keep theirs for 60 s
+
+
+def test_an_idle_connection_is_closed_in_the_end(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(connection, "KEEP_ALIVE_S", 0.05)
+    answers = asyncio.run(_exchange(_post("/", 1), until_closed=True))
+    assert answers == [b"HTTP/1.1 200 OK 1", b""]
