@@ -19,7 +19,7 @@ HEAD_TIMEOUT_S = 10.0
 STALL_TIMEOUT_S = 120.0
 """How long a client may leave an answer unread once the connection's buffer is full."""
 KEEP_ALIVE_S = 75
-"""How long a connection stays open between two requests: longer than clients and proxies keep theirs.
+"""How long a connection stays open between two requests: longer than clients and proxies keep it.
 
 httpx keeps an idle one for 5 s, load balancers for 60 s. Were it closed here in the moment that a
 request comes, its client would not know whether that was carried out.
