@@ -10,6 +10,7 @@ from packhorse.messaging.api import TopicMissing
 from packhorse.messaging.deduplicated import DuplicateUnknown
 from packhorse.messaging.deduplication import ProducerExpired, ProducerFenced
 from packhorse.packages.build import PathMissing, PathPresent, PathRefused
+from packhorse.runtime.direct_routes import serve_directly
 from packhorse.runtime.feed import StreamsEnded, TooManyStreams
 from packhorse.runtime.http import create_app
 from packhorse.runtime.lifecycle import Component
@@ -162,5 +163,6 @@ def _app(settings: Settings, backends: Backends, parts: Assembled) -> FastAPI:
         *(package_routes,),
     ):
         app.include_router(module.router)
+    serve_directly(app, distribution_routes.router, [distribution_routes.distribute])
     batch_routes.mount(app)
     return app

@@ -4,9 +4,11 @@ import logging
 import re
 import secrets
 import time
+from functools import cache
 from urllib.parse import unquote_to_bytes
 
 from opentelemetry import context as otel
+from prometheus_client import Counter, Histogram
 from starlette.requests import Request
 from starlette.responses import Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
@@ -195,5 +197,15 @@ def _check_encoding(scope: Scope) -> None:
 def _count(scope: Scope, status: int, seconds: float) -> None:
     route = getattr(scope.get("route"), "path_format", "unmatched")
     method = scope["method"] if scope["method"] in _METHODS else "OTHER"
-    metrics.HTTP_REQUESTS.labels(method, route, str(status or 499)).inc()
-    metrics.HTTP_SECONDS.labels(route).observe(seconds)
+    requests, durations = _counters(method, route, status or 499)
+    requests.inc()
+    durations.observe(seconds)
+
+
+@cache
+def _counters(method: str, route: str, status: int) -> tuple[Counter, Histogram]:
+    """Return what counts such answers; looked up once, for a look costs as much as counting."""
+    return (
+        metrics.HTTP_REQUESTS.labels(method, route, str(status)),
+        metrics.HTTP_SECONDS.labels(route),
+    )

@@ -25,3 +25,11 @@ def checks_of(dependant: Dependant) -> Iterator[Check]:
         yield from checks_of(below)
     if dependant.call in _CHECKS:
         yield _CHECKS[dependant.call]
+
+
+def check_of(dependency: Dependant) -> Check:
+    """Return the check that gives what a dependency gives. Raises `TypeError` when it has none."""
+    check = _CHECKS.get(dependency.call) if dependency.call else None
+    if check is None:
+        raise TypeError(f"{dependency.name} is made by more than a check")
+    return check

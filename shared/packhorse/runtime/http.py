@@ -16,6 +16,7 @@ from starlette.routing import Match
 
 import packhorse
 from packhorse.runtime.auth import Authenticator, require
+from packhorse.runtime.direct_routes import DirectRoutes
 from packhorse.runtime.edge import Edge, respond_to
 from packhorse.runtime.limits import DEFAULT_LIMITS, ServiceLimits
 from packhorse.runtime.metrics import BUILD, Reported
@@ -67,6 +68,8 @@ def create_app(  # noqa: PLR0913
     app.state.stopping = asyncio.Event()
     app.state.limits = limits
     app.state.document = b""
+    app.state.direct_routes = {}
+    app.add_middleware(DirectRoutes, routes=app.state.direct_routes)
     app.add_middleware(Edge, table=table)
     _handle_errors(app, table)
     _serve_itself(app, table)

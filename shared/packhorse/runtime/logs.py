@@ -1,9 +1,11 @@
 """One configuration of logging for a process: JSON lines or a console, on standard error."""
 
+import json
 import logging
 import logging.config
 import sys
 from collections.abc import Callable
+from datetime import UTC, datetime
 from typing import Any, Literal
 
 import structlog
@@ -20,18 +22,8 @@ def configure(format: Literal["json", "console"] = "json", level: str = "INFO") 
 
     `extra` becomes members of the line; a trace id is added where there is one.
     """
-    renderer: Any = structlog.processors.JSONRenderer(default=str)
-    if format == "console":
-        # By default it shows the local variables of an exception, passwords among them.
-        renderer = structlog.dev.ConsoleRenderer(
-            colors=sys.stderr.isatty(), exception_formatter=structlog.dev.plain_traceback
-        )
     handler = logging.StreamHandler(sys.stderr)
-    handler.setFormatter(
-        structlog.stdlib.ProcessorFormatter(
-            foreign_pre_chain=_chain(), processors=_last_steps(renderer, format)
-        )
-    )
+    handler.setFormatter(JsonLines() if format == "json" else _console())
     root = logging.getLogger()
     root.handlers[:] = [handler]
     root.setLevel(level)
@@ -44,25 +36,51 @@ def configure(format: Literal["json", "console"] = "json", level: str = "INFO") 
         logging.getLogger(chatty).setLevel(logging.WARNING)
 
 
-def _chain() -> list[Callable[..., Any]]:
-    return [
+class JsonLines(logging.Formatter):
+    """An object a line. Each request that changes something has one, so it is made by hand.
+
+    structlog's chain of steps takes three times as long.
+    """
+
+    def format(self, record: logging.LogRecord) -> str:
+        """Return the line of a record; JSON has no character that steers a terminal."""
+        line: dict[str, Any] = {
+            "event": record.getMessage(),
+            "level": record.levelname.lower(),
+            "logger": record.name,
+        }
+        line.update((name, value) for name, value in vars(record).items() if name not in _OWN)
+        line["timestamp"] = datetime.now(UTC).isoformat().replace("+00:00", "Z")
+        _add_trace(None, "", line)
+        if record.exc_info:
+            line["exception"] = self.formatException(record.exc_info)
+        return json.dumps(line, default=str)
+
+
+_OWN = {*vars(logging.makeLogRecord({})), "message", "asctime", "taskName", "color_message"}
+"""What a record has besides `extra`."""
+
+
+def _console() -> logging.Formatter:
+    # By default it shows the local variables of an exception, passwords among them.
+    renderer = structlog.dev.ConsoleRenderer(
+        colors=sys.stderr.isatty(), exception_formatter=structlog.dev.plain_traceback
+    )
+    first: list[Callable[..., Any]] = [
         structlog.stdlib.add_log_level,
         structlog.stdlib.add_logger_name,
         structlog.stdlib.ExtraAdder(),
         structlog.processors.TimeStamper(fmt="iso", utc=True),
         _add_trace,
     ]
-
-
-def _last_steps(renderer: Any, format: str) -> list[Callable[..., Any]]:  # noqa: A002
-    steps: list[Callable[..., Any]] = [
+    last: list[Callable[..., Any]] = [
         structlog.stdlib.ProcessorFormatter.remove_processors_meta,
         _drop_colour,
+        structlog.processors.format_exc_info,
+        _show_plainly,
+        renderer,
     ]
-    steps.append(structlog.processors.format_exc_info)
-    if format != "json":  # JSON has no character that steers a terminal
-        steps.append(_show_plainly)
-    return [*steps, renderer]
+    return structlog.stdlib.ProcessorFormatter(foreign_pre_chain=first, processors=last)
 
 
 def _add_trace(_logger: Any, _method: str, event: dict[str, Any]) -> dict[str, Any]:

@@ -1,8 +1,7 @@
 """How much of a request body is taken, and how slowly it may come, counted as it arrives."""
 
 import asyncio
-from collections.abc import Awaitable, Callable
-from typing import Any
+from collections.abc import Awaitable, Callable, Mapping
 
 from fastapi import Request
 from starlette.types import Message, Receive, Scope
@@ -30,8 +29,9 @@ class RequestBody:
     ) -> None:
         self._scope, self._receive, self._limits = scope, receive, limits
         self._limit = limits.body_bytes
-        self._announced = _announced_length(scope)
-        self._asks = any(name == b"expect" for name, _ in scope["headers"])
+        headers = dict(scope["headers"])
+        self._announced = _announced_length(headers)
+        self._asks = b"expect" in headers
         self._received = 0
         self._waited_s = 0.0
         self._complete = False
@@ -151,10 +151,8 @@ def allow_body(limit: int) -> Callable[[Request], Awaitable[None]]:
     return allow
 
 
-def _announced_length(scope: Scope) -> int | None:
-    headers: Any = scope["headers"]
-    chunked = any(name == b"transfer-encoding" for name, _ in headers)
-    for name, value in headers:
-        if name == b"content-length":
-            return int(value) if value.isdigit() else None
-    return None if chunked else 0
+def _announced_length(headers: Mapping[bytes, bytes]) -> int | None:
+    value = headers.get(b"content-length")
+    if value is not None:
+        return int(value) if value.isdigit() else None
+    return None if b"transfer-encoding" in headers else 0

@@ -6,6 +6,7 @@ import threading
 from collections import deque
 from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import suppress
 from functools import partial
 from queue import Empty, SimpleQueue
 from typing import Any, ParamSpec, TypeVar
@@ -108,6 +109,60 @@ def _do(end: Future[T], work: Callable[[], T]) -> None:
         end.set_exception(error)
     else:
         end.set_result(result)
+
+
+class LoopWakeups:
+    """Waits of one event loop for work of other threads; what ends together wakes the loop once.
+
+    asyncio wakes it for each. The loop is the one that waits first.
+    """
+
+    def __init__(self) -> None:
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._ended: deque[tuple[asyncio.Future[Any], Future[Any]]] = deque()
+        self._told = False
+
+    async def result(self, work: Future[T], timeout: float) -> T:
+        """Return the result of `work`; it goes on when this wait ends.
+
+        Raises TimeoutError after `timeout` seconds, and what the work failed with.
+        """
+        loop = self._loop = self._loop or asyncio.get_running_loop()
+        answer: asyncio.Future[T] = loop.create_future()
+        work.add_done_callback(partial(self._end, loop, answer))
+        late = loop.call_later(timeout, _give_up, answer)
+        try:
+            return await answer
+        finally:
+            late.cancel()
+
+    def _end(
+        self, loop: asyncio.AbstractEventLoop, answer: asyncio.Future[T], work: Future[T]
+    ) -> None:
+        """Note, in any thread, that work has ended."""
+        self._ended.append((answer, work))
+        if not self._told:
+            self._told = True
+            with suppress(RuntimeError):  # the loop is closed: nobody waits any more
+                loop.call_soon_threadsafe(self._hand_over)
+
+    def _hand_over(self) -> None:
+        self._told = False  # before it looks, so that what ends meanwhile is seen or tells again
+        while self._ended:
+            answer, work = self._ended.popleft()
+            if answer.done():
+                continue
+            if work.cancelled():
+                answer.cancel()
+            elif (error := work.exception()) is not None:
+                answer.set_exception(error)
+            else:
+                answer.set_result(work.result())
+
+
+def _give_up(answer: asyncio.Future[Any]) -> None:
+    if not answer.done():
+        answer.set_exception(TimeoutError())
 
 
 async def shared_result(work: Future[T], timeout: float) -> T:

@@ -42,6 +42,14 @@ def inject() -> dict[str, bytes]:
     return {name: value.encode("ascii") for name, value in carrier.items()}
 
 
+def traceparent() -> str:
+    """Return the present trace's own header, or an empty text when there is no trace."""
+    found = trace.get_current_span().get_span_context()
+    if not found.is_valid:
+        return ""
+    return f"00-{found.trace_id:032x}-{found.span_id:016x}-{found.trace_flags:02x}"
+
+
 @contextmanager
 def continued(headers: Mapping[str, bytes]) -> Iterator[None]:
     """Work inside the trace that `headers` carry."""

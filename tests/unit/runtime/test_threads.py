@@ -4,12 +4,13 @@ import asyncio
 import gc
 import threading
 from collections.abc import Callable
+from concurrent.futures import Future
 from queue import Empty, SimpleQueue
 
 import pytest
 import uvloop
 
-from packhorse.runtime.threads import Threads, shared_result
+from packhorse.runtime.threads import LoopWakeups, Threads, shared_result
 from tests.harness.waiting import eventually
 
 
@@ -169,3 +170,46 @@ def test_work_that_fails_after_its_waiter_has_gone_is_no_error_of_the_event_loop
 
     asyncio.run(play())
     assert not reported
+
+
+class CountedWakeups(LoopWakeups):
+    """Counts how often the loop was woken."""
+
+    wakings = 0
+
+    def _hand_over(self) -> None:
+        self.wakings += 1
+        super()._hand_over()
+
+
+def test_what_ends_together_wakes_the_loop_once() -> None:
+    async def wakings() -> int:
+        wakeups, works = CountedWakeups(), [Future[int]() for _ in range(5)]
+        waits = [asyncio.ensure_future(wakeups.result(work, 120)) for work in works]
+        await asyncio.sleep(0)
+        for number, work in enumerate(works):  # the loop can't run meanwhile
+            work.set_result(number)
+        assert await asyncio.gather(*waits) == [0, 1, 2, 3, 4]
+        return wakeups.wakings
+
+    assert asyncio.run(wakings()) == 1
+
+
+def test_a_wait_for_a_thread_ends_as_the_work_or_the_time_does() -> None:
+    async def ends() -> None:
+        wakeups, failed, given_up = LoopWakeups(), Future[int](), Future[int]()
+        failed.set_exception(ValueError("why"))
+        with pytest.raises(ValueError, match="why"):
+            await wakeups.result(failed, 120)
+        given_up.cancel()
+        given_up.set_running_or_notify_cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await wakeups.result(given_up, 120)
+        late: Future[int] = Future()
+        with pytest.raises(TimeoutError):
+            await wakeups.result(late, 0)
+        late.set_result(1)  # nobody waits any more
+        await asyncio.sleep(0)
+        assert await wakeups.result(late, 120) == 1
+
+    asyncio.run(ends())

@@ -166,7 +166,7 @@ async def distribute_batch(request: Request, body: BatchBody, caller: Distributo
     with request.app.state.batched.taken(who(request.scope), len(body.requests)):
         batch = _Batch(publisher, caller)
         taken = [await batch.take(one) for one in body.requests]
-        ends = await asyncio.gather(*(_end(one) for one in taken))
+        ends = await asyncio.gather(*(_end(publisher, one) for one in taken))
     documents = iter(
         await accepted_documents(publisher, [end for end in ends if isinstance(end, Accepted)])
     )
@@ -182,11 +182,13 @@ async def distribute_batch(request: Request, body: BatchBody, caller: Distributo
     return BatchOutcomes(outcomes=outcomes)
 
 
-async def _end(taken: Accepted | Pending | Exception) -> Accepted | Exception:
+async def _end(
+    publisher: Collaborators, taken: Accepted | Pending | Exception
+) -> Accepted | Exception:
     if not isinstance(taken, Pending):
         return taken
     try:
-        return await ended(taken)
+        return await ended(publisher, taken)
     except Exception as error:
         return error
 

@@ -1,11 +1,12 @@
 """What the routes of a publisher work with."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import timedelta
 
 from starlette.requests import Request
 
 from packhorse.blobs.api import BlobStore
+from packhorse.runtime.threads import LoopWakeups
 from packhorse_services.publisher.commands.issuing import CommandIssuer
 from packhorse_services.publisher.distributions.distribution_list import DistributionList
 from packhorse_services.publisher.distributions.distribution_query import DistributionQuery
@@ -41,6 +42,8 @@ class Collaborators:
     blobs: BlobStore
     orphan_grace: timedelta
     """How long the cleanup leaves a blob alone that belongs to no package."""
+    wakeups: LoopWakeups = field(default_factory=LoopWakeups)
+    """Through which requests hear of their packages."""
 
     @property
     def agent(self) -> str:

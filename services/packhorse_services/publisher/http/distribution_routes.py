@@ -117,7 +117,7 @@ def asked_of(
         caller=caller.name,
         roots=caller.roots,
         idempotency_key=key,
-        traceparent=tracing.inject().get(tracing.TRACEPARENT, b"").decode(),
+        traceparent=tracing.traceparent(),
         producer=number,
         awaited=awaited,
     )

@@ -142,7 +142,7 @@ def _asked(
         deep_paths=(body.deep_path,),
         caller=caller.name,
         roots=caller.roots,
-        traceparent=tracing.inject().get(tracing.TRACEPARENT, b"").decode(),
+        traceparent=tracing.traceparent(),
         producer=Number(source, body.producer.epoch, body.producer.sequence),
         prepared=stored,
     )

@@ -76,7 +76,7 @@ class Redistribution:
             idempotency_key=key,
             only_if_absent=True,
             awaited=self.awaited,
-            traceparent=tracing.inject().get(tracing.TRACEPARENT, b"").decode(),
+            traceparent=tracing.traceparent(),
         )
 
     def _key(self, failed: FailedPackage) -> str | None:

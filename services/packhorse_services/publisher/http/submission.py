@@ -64,7 +64,7 @@ async def publish(publisher: Collaborators, asked: DistributionRequest) -> Accep
     """
     try:
         accepted = await publisher.admission.known(asked)
-        accepted = accepted or await ended(publisher.intake.submit(asked))
+        accepted = accepted or await ended(publisher, publisher.intake.submit(asked))
     except Exception as error:
         count(publisher, error)
         raise
@@ -86,21 +86,19 @@ def count(publisher: Collaborators, outcome: Accepted | Exception) -> None:
     PUBLISHER_REQUESTS.labels(publisher.agent, state).inc()
 
 
-async def ended(pending: Pending) -> Accepted:
+async def ended(publisher: Collaborators, pending: Pending) -> Accepted:
     """Wait for the journal, but for a committed package not for long.
 
     Raises what the request was refused with, and `PublisherBusy`.
     """
-    answer = asyncio.wrap_future(pending.future)
     try:
-        async with asyncio.timeout(_ANSWER_S):
-            return await asyncio.shield(answer)
+        return await publisher.wakeups.result(pending.future, _ANSWER_S)
     except TimeoutError as error:
         if pending.committed:
             return Accepted(pending.package_id, None)
         if pending.future.cancel():
             raise PublisherBusy("the publisher is busy; send the request again") from error
-        return await answer  # a large export is under way
+        return await asyncio.wrap_future(pending.future)  # a large export is under way
 
 
 async def answer(request: Request, accepted: Accepted, wait: int | None) -> Response:
