@@ -53,7 +53,7 @@ class DirectRoute:
         self._route, self._call, self._body = route, dependant.call, _Part(body)
         self._request = dependant.request_param_name
         self._headers = [_Part(field) for field in dependant.header_params]
-        self._checks = [(below.name, check_of(below)) for below in dependant.dependencies]
+        self._checks = [(below.name or "", check_of(below)) for below in dependant.dependencies]
 
     async def answer(self, scope: Scope, receive: "_Replay") -> Response | None:
         """Return the answer, or None when the framework is to give it.
@@ -93,8 +93,8 @@ class _Part:
 
     def __init__(self, field: Any) -> None:
         self.name, self.header = field.name, field.alias.encode()
-        declared = field.field_info
-        adapter: TypeAdapter[Any] = TypeAdapter(Annotated[declared.annotation, declared])
+        declared: Any = Annotated[field.field_info.annotation, field.field_info]
+        adapter: TypeAdapter[Any] = TypeAdapter(declared)
         self.validate: Callable[[Any], Any] = adapter.validate_python
 
 
@@ -133,7 +133,7 @@ def serve_directly(
     routes: dict[tuple[str, str], DirectRoute] = app.state.direct_routes
     for route in router.routes:
         if isinstance(route, APIRoute) and route.endpoint in functions:
-            for method in route.methods:
+            for method in route.methods or ():
                 routes[method, route.path] = DirectRoute(route)
 
 
