@@ -67,6 +67,8 @@ def test_r30_what_is_refused_has_a_reason(text: str, reason: str) -> None:
         ('{"a": [1,' + " " * 200 + "1e131071]}", "exponent"),
         ('{"a": 0.' + "1" * 200 + "e131071}", "exponent"),
         ("[1e" + "0" * 5_000 + "9]", "stored"),
+        (r'["\\", 1e131071, "\""]', "exponent"),
+        (r'{"a\"": "\\\"1e5\\\\", "b": [1.5E-16000]}', "exponent"),
         ("[" + "1e308," * 3_500 + "1]", "too many digits"),
         ("[" * 100_000 + "1e5", "deeply"),
         ("1e5}", "stored"),
@@ -85,10 +87,18 @@ def test_r30_exponents_that_grow_are_found(text: str, reason: str) -> None:
         '{"id": "1-e012", "n": 1e-5}',
         "[" + "1" * 5_000 + ', 1e0, "ü"]',
         '{"a": 1.50, "b": "e-2"}',
+        r'["\"1e131071\"", "\\", "\\\"[1e131071"]',
     ],
 )
 def test_what_a_database_writes_is_taken_whatever_its_length(text: str) -> None:
     check_exponents(text.encode())
+
+
+@given(values)
+def test_r30_an_exponent_is_found_wherever_it_is(value: Any) -> None:
+    text = json.dumps([value, "placeholder", value]).replace('"placeholder"', "1e131071")
+    with pytest.raises(InvalidNode, match="exponent"):
+        check_exponents(text.encode())
 
 
 def test_the_deepest_that_is_taken() -> None:
