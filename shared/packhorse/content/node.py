@@ -29,9 +29,9 @@ class Binary:
     media_type: str
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True, unsafe_hash=True)  # not frozen: that would triple the cost of making one
 class Node:
-    """One node. `properties` is the text of a JSON object, so that nobody parses it on the way."""
+    """One node, which nobody changes. `properties` is the text of a JSON object: none parses it."""
 
     path: str
     type: str

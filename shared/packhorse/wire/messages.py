@@ -1,4 +1,7 @@
-"""The messages that the services exchange through the journal, one dataclass each."""
+"""The messages that the services exchange through the journal, one dataclass each.
+
+Nobody changes one. Those of a package are not frozen, which would triple the cost of making them.
+"""
 
 import enum
 from collections.abc import Mapping
@@ -57,7 +60,7 @@ class CommandState(enum.Enum):
     REJECTED = "REJECTED"
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True, unsafe_hash=True)
 class PackageEntry:
     """A package without its body: what a queue shows (R17)."""
 
@@ -79,7 +82,7 @@ class PackageEntry:
     """And only the paths below this one, by bytes; empty: to the end."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True, unsafe_hash=True)
 class PackageBody:
     """The content of an ADD package: compressed nodes, inline or by reference (R7)."""
 
@@ -95,7 +98,7 @@ AWAITED = "awaited"
 """Metadata of a package that somebody waits for, so that its import is announced at once."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True, unsafe_hash=True)
 class PackageMessage:
     """What one distribution action carries; `body` is None for all but ADD."""
 

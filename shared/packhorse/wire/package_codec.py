@@ -67,10 +67,8 @@ def encode_package(message: PackageMessage) -> Encoded:
 
 def _digest(headers: Mapping[str, bytes], value: bytes) -> bytes:
     """Return the SHA-256 of the headers above and the value, each behind its length."""
-    digest = hashlib.sha256()
-    for name in _DIGESTED:
-        part = headers.get(name, b"")
-        digest.update(b"%d:%b" % (len(part), part))
+    parts = [headers.get(name, b"") for name in _DIGESTED]
+    digest = hashlib.sha256(b"".join([b"%d:%b" % (len(part), part) for part in parts]))
     digest.update(value)
     return digest.digest()
 
