@@ -165,6 +165,16 @@ class _Source:
         """Return the next varint, or None at the end of the stream."""
         if self._at == len(self._chunk) and not self._next_chunk():
             return None
+        chunk, at = self._chunk, self._at
+        if chunk[at] < 0x80:
+            self._at = at + 1
+            return chunk[at]
+        if at + 1 < len(chunk) and chunk[at + 1] < 0x80:  # of nearly all nodes
+            self._at = at + 2
+            return chunk[at] & 0x7F | chunk[at + 1] << 7
+        return self._take_long_varint()
+
+    def _take_long_varint(self) -> int:
         value = 0
         for position in range(_VARINT_BYTES):
             byte = self.take(1)[0]

@@ -60,10 +60,10 @@ class PathScope:
         self.deep = covering(check_path(path) for path in deep_paths)
         self._deep = dict.fromkeys(self.deep)
         self._last: str | None = None
-        self.shallow = sorted(
-            {check_path(path) for path in paths if self.deep_path_of(path) is None}
-        )
-        self._shallow = frozenset(self.shallow)
+        if self._deep:
+            paths = [path for path in paths if self.deep_path_of(path) is None]
+        self._shallow = {check_path(path) for path in paths}
+        self.shallow = sorted(self._shallow)
 
     def deep_path_of(self, path: str) -> str | None:
         """Return the deep path that `path` belongs to, or None."""

@@ -45,8 +45,10 @@ def decode_node(value: bytes) -> NodeRecord:
         wire = package_pb2.Node.FromString(value)
     except (DecodeError, ValueError) as error:
         raise Undecodable(f"the record's bytes are no Node: {error}") from error
-    binaries = [
-        BinaryRecord(binary.name, binary.sha256, binary.length, binary.media_type)
-        for binary in wire.binaries
-    ]
-    return NodeRecord(wire.path, wire.type, wire.properties_json, binaries)
+    return NodeRecord(wire.path, wire.type, wire.properties_json, _binaries(wire))
+
+
+def _binaries(wire: package_pb2.Node) -> list[BinaryRecord]:
+    if not (given := wire.binaries):
+        return []
+    return [BinaryRecord(one.name, one.sha256, one.length, one.media_type) for one in given]

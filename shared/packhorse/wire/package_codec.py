@@ -32,6 +32,7 @@ MAX_PRODUCER = 255
 """Characters of a producer's name, as where publishers number their messages."""
 
 _DIGESTED = (TYPE_HEADER, VERSION_HEADER, PACKAGE_ID_HEADER, AGENT_HEADER, ENTRY_HEADER)
+_DIGEST_OF = b"%d:%b" * len(_DIGESTED) + b"%b"
 
 
 def encode_package(message: PackageMessage) -> Encoded:
@@ -67,10 +68,9 @@ def encode_package(message: PackageMessage) -> Encoded:
 
 def _digest(headers: Mapping[str, bytes], value: bytes) -> bytes:
     """Return the SHA-256 of the headers above and the value, each behind its length."""
-    parts = [headers.get(name, b"") for name in _DIGESTED]
-    digest = hashlib.sha256(b"".join([b"%d:%b" % (len(part), part) for part in parts]))
-    digest.update(value)
-    return digest.digest()
+    a, b, c, d, e = [headers.get(name, b"") for name in _DIGESTED]
+    parts = (len(a), a, len(b), b, len(c), c, len(d), d, len(e), e, value)
+    return hashlib.sha256(_DIGEST_OF % parts).digest()
 
 
 def encode_entry(entry: PackageEntry) -> bytes:
