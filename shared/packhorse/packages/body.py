@@ -103,6 +103,19 @@ def unpack(
     yield from read_nodes(decompress_stream(stored, body.content_length), limits)
 
 
+def unpack_ahead(message: PackageMessage, limits: PackageLimits = LIMITS) -> int:
+    """Do of `unpack` what needs no blob and little memory; return the bytes that are kept for it.
+
+    That is, verify and decompress an inline body of up to 1 MiB. Raises as `unpack` does.
+    """
+    body = message.body
+    if body is None or body.inline is None or body.content_length > _AT_ONCE_BYTES:
+        return 0
+    _check_length(body, limits)
+    [body.content] = _inline(body, body.inline)
+    return body.content_length
+
+
 def _check_length(body: PackageBody, limits: PackageLimits) -> None:
     """Raise `PackageRefused` for a package that declares more bytes than it may unpack to."""
     if not 0 <= body.content_length <= limits.content_bytes:
@@ -120,6 +133,8 @@ def _check_length(body: PackageBody, limits: PackageLimits) -> None:
 
 
 def _inline(body: PackageBody, inline: bytes) -> Iterable[bytes]:
+    if body.content is not None:
+        return [body.content]
     if hashlib.sha256(inline).digest() != body.sha256:
         raise PackageCorrupt("the body's SHA-256 is not the one that the package declares")
     if body.content_length > _AT_ONCE_BYTES:

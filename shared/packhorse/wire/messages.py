@@ -92,6 +92,8 @@ class PackageBody:
     """Bytes once decompressed."""
     inline: bytes | None = None
     reference: str | None = None
+    content: bytes | None = field(default=None, repr=False, compare=False)
+    """What `inline` holds, verified and decompressed, where that was done ahead; never sent."""
 
 
 AWAITED = "awaited"

@@ -3,14 +3,20 @@
 import threading
 import uuid
 from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
 
 import pytest
 
+from packhorse.blobs.open import open_blobs
 from packhorse.messaging.api import Journal, Outgoing, TopicMissing, TopicSpec
 from packhorse.messaging.memory import MemoryJournal, MemoryLog
+from packhorse.packages.body import unpack
+from packhorse.wire.messages import Action
 from packhorse.wire.package_codec import AGENT_HEADER, PACKAGE_ID_HEADER
 from packhorse_services.subscriber.journal.arrivals import Arrival
 from packhorse_services.subscriber.journal.prefetch import Prefetch, PrefetchLimits
+from tests.harness.feed import Feed, page
 from tests.harness.waiting import eventually
 
 TOPIC = "packages"
@@ -23,6 +29,11 @@ def journal() -> MemoryJournal:
     return journal
 
 
+@pytest.fixture
+def feed(journal: MemoryJournal, tmp_path: Path) -> Feed:
+    return Feed(journal, open_blobs(str(tmp_path)))
+
+
 def append(journal: Journal, size: int = 1, agent: str = "main") -> None:
     headers = {AGENT_HEADER: agent.encode(), PACKAGE_ID_HEADER: uuid.uuid4().hex.encode()}
     journal.append(TOPIC, Outgoing(b"x" * size, headers)).result(120)
@@ -31,9 +42,9 @@ def append(journal: Journal, size: int = 1, agent: str = "main") -> None:
 class Ahead:
     """A running prefetch and what it has signalled."""
 
-    def __init__(self, journal: Journal, limits: PrefetchLimits) -> None:
+    def __init__(self, journal: Journal, limits: PrefetchLimits, topic: str = TOPIC) -> None:
         self.arrived = threading.Event()
-        reader = journal.reader(TOPIC, 0, partition=0)
+        reader = journal.reader(topic, 0, partition=0)
         self.prefetch = Prefetch(reader, "main", limits, self.arrived.set)
         self.prefetch.start()
 
@@ -100,3 +111,43 @@ def test_the_readers_end_is_told_after_what_it_has_read(journal: MemoryJournal) 
     assert len(ahead.prefetch.take(10, 100)) == 1
     with pytest.raises(TopicMissing):
         ahead.prefetch.take(10, 100)
+
+
+def test_r10_nothing_is_decoded_ahead_before_the_subscription_asks_for_it(feed: Feed) -> None:
+    feed.add(page("/a"))
+    ahead = Ahead(feed.journal, PrefetchLimits(), feed.topics.package)
+    assert [one.message for one in ahead.take(1)] == [None]
+    ahead.prefetch.decode()
+    feed.add(page("/b"))
+    (second,) = ahead.take(1)
+    assert second.message is not None
+    assert second.message.body is not None
+    assert [node.path for node in unpack(second.message, feed.blobs)] == ["/b"]
+    ahead.prefetch.close()
+
+
+def test_r14_what_cannot_be_decoded_ahead_arrives_as_it_is(feed: Feed) -> None:
+    ahead = Ahead(feed.journal, PrefetchLimits(), feed.topics.package)
+    ahead.prefetch.decode()
+    good = feed.message(Action.ADD, ["/a"], (), [page("/a")])
+    assert good.body is not None
+    feed.append(replace(good, body=replace(good.body, sha256=b"0" * 32)))
+    feed.raw(b"no package", {AGENT_HEADER: b"main"})
+    feed.append(good)
+    first, second, third = ahead.take(3)
+    assert (first.message, second.message) == (None, None)
+    assert third.message == good
+    ahead.prefetch.close()
+
+
+def test_r30_what_is_decoded_ahead_counts_among_the_bytes(feed: Feed) -> None:
+    ahead = Ahead(feed.journal, PrefetchLimits(bytes=2_000), feed.topics.package)
+    ahead.prefetch.decode()
+    large = page("/a", text="x" * 100_000)  # a few hundred bytes in the record
+    for _ in range(3):
+        feed.add(large)
+    eventually(lambda: len(ahead.prefetch._buffer) > 0)
+    taken = ahead.take(3)
+    assert taken[0].kept > 100_000
+    assert ahead.prefetch._bytes == 0
+    ahead.prefetch.close()

@@ -218,8 +218,7 @@ class Session:
         for arrival in self._waiting:
             if arrival.record is None:
                 continue
-            decision = decide(arrival)
-            if decision is None:
+            if (decision := decide(arrival)) is None:
                 break
             removed.append(arrival)
             decisions.append(decision)
@@ -261,6 +260,7 @@ class Session:
         while self._waiting and self._waiting[0].offset <= work.mark.offset:
             self._waiting.popleft()
         self._ctx.attempts.passed()
+        self._prefetch.decode()
         clearances.forget(*own, max(work.mark.offset, work.cleared_up_to or -1))
         state = SubscriptionState.RUNNING if self._waiting else SubscriptionState.IDLE
         self._ctx.report.healthy(self._shown(state), mark=work.mark)

@@ -3,10 +3,12 @@
 Its own packages, and others to pass over.
 """
 
+import logging
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from packhorse.messaging.api import Record
+from packhorse.packages.body import unpack_ahead
 from packhorse.packages.limits import PackageRefused
 from packhorse.wire.messages import PackageEntry, PackageMessage
 from packhorse.wire.package_codec import (
@@ -20,6 +22,8 @@ from packhorse.wire.package_codec import (
 from packhorse.wire.record import Undecodable
 from packhorse_services.subscriber.journal.failures import printable
 
+logger = logging.getLogger(__name__)
+
 _ID_CHARACTERS = 200
 
 
@@ -31,12 +35,18 @@ class Mark:
     package_id: str
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class Arrival:
-    """One record; `record` is None for a package of another agent, whose body is dropped."""
+    """One record; `record` is None for a package of another agent, whose body is dropped.
+
+    `message` is what was decoded ahead of the import, and `kept` the bytes that it takes; whoever
+    imports decodes what was not.
+    """
 
     mark: Mark
     record: Record | None
+    message: PackageMessage | None = field(default=None, repr=False, compare=False)
+    kept: int = field(default=0, repr=False, compare=False)
 
     @property
     def offset(self) -> int:
@@ -73,6 +83,8 @@ def package_id_of(headers: Mapping[str, bytes]) -> str:
 
 def package_of(arrival: Arrival, agent: str) -> PackageMessage:
     """Decode a package of this subscription. Raises `Undecodable`; `PackageRefused` if forged."""
+    if arrival.message is not None:
+        return arrival.message
     record = arrival.record
     if record is None:
         raise PackageRefused("a package of another agent is none of this subscription")
@@ -89,6 +101,21 @@ def package_of(arrival: Arrival, agent: str) -> PackageMessage:
             "the record's headers name another package than its body, or say something else of it"
         )
     return message
+
+
+def decode_ahead(arrival: Arrival, agent: str) -> None:
+    """Decode a package and unpack it, as far as that needs no blob.
+
+    Whatever goes wrong is left to the one who imports it: there it counts as an attempt (R14).
+    """
+    if arrival.record is None:
+        return
+    try:
+        message = package_of(arrival, agent)
+        arrival.kept = unpack_ahead(message) + len(arrival.record.value)
+        arrival.message = message
+    except Exception:
+        logger.debug("a package can't be decoded ahead", exc_info=True)
 
 
 def entry_of(arrival: Arrival) -> PackageEntry | None:

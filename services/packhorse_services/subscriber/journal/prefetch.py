@@ -6,11 +6,13 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from packhorse.messaging.api import Reader, Record
-from packhorse_services.subscriber.journal.arrivals import Arrival, arrival_of
+from packhorse_services.subscriber.journal.arrivals import Arrival, arrival_of, decode_ahead
 
 _POLL_S = 0.25
 _RECORD_BYTES = 512
 """What a record costs beside its body, about."""
+_BATCH = 64
+"""Records that are decoded before the subscription is given them."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,12 +44,20 @@ class Prefetch:
         self._buffer: deque[Arrival] = deque()
         self._bytes = 0
         self._error: Exception | None = None
-        self._closing = False
+        self._closing = self._decodes = False
         self._thread = threading.Thread(target=self._run, name=f"prefetch {agent}", daemon=True)
 
     def start(self) -> None:
         """Begin to read."""
         self._thread.start()
+
+    def decode(self) -> None:
+        """Decode from now on what is read, while the database is busy with what was taken.
+
+        Not before the subscription has passed a package: one that kills the worker as it is decoded
+        would else do so at every start, before anything is counted (R10).
+        """
+        self._decodes = True
 
     def take(self, packages: int, size: int) -> list[Arrival]:
         """Return what is there, in order, at most so many and about so many bytes.
@@ -99,17 +109,31 @@ class Prefetch:
         return len(self._buffer) < limits.packages and self._bytes < limits.bytes
 
     def _put(self, records: Sequence[Record]) -> None:
-        with self._changed:
-            for record in records:
-                arrival = arrival_of(record, self._agent)
-                last = self._buffer[-1] if self._buffer else None
-                if arrival.record is None and last is not None and last.record is None:
-                    self._buffer[-1] = arrival
-                    continue
-                self._buffer.append(arrival)
-                self._bytes += _cost(arrival)
-        self._on_arrival()
+        for start in range(0, len(records), _BATCH):
+            batch = [arrival_of(record, self._agent) for record in records[start : start + _BATCH]]
+            if self._decodes:
+                self._decode(batch)
+            with self._changed:
+                for arrival in batch:
+                    self._add(arrival)
+            self._on_arrival()
+
+    def _decode(self, batch: Sequence[Arrival]) -> None:
+        room = self._limits.bytes - self._bytes
+        for arrival in batch:
+            if room <= 0:
+                return
+            decode_ahead(arrival, self._agent)
+            room -= _cost(arrival)
+
+    def _add(self, arrival: Arrival) -> None:
+        last = self._buffer[-1] if self._buffer else None
+        if arrival.record is None and last is not None and last.record is None:
+            self._buffer[-1] = arrival
+            return
+        self._buffer.append(arrival)
+        self._bytes += _cost(arrival)
 
 
 def _cost(arrival: Arrival) -> int:
-    return arrival.size + _RECORD_BYTES
+    return arrival.size + arrival.kept + _RECORD_BYTES
