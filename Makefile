@@ -97,10 +97,10 @@ format: $(VENV)/.dev ## Format the code and mend what ruff can mend
 	ruff check --fix
 
 bench: $(VENV)/.dev ## Measure the main figures, one JSON line each (minutes)
-	@for figure in $(basename $(notdir $(wildcard tests/bench/*.py))); do python -m tests.bench.$$figure; done
+	@for figure in importing $(basename $(notdir $(wildcard tests/bench/*.py))); do python -m tests.bench.$$figure; done
 
 bench-full: $(VENV)/.dev ## Measure them at the sizes of the targets (an hour)
-	python -m tests.bench.import_packages --packages 100000
+	python -m tests.bench.importing --packages 100000 --rounds 5
 	python -m tests.bench.journal_append 100000
 	python -m tests.bench.kafka_journal 100000
 	python -m tests.bench.publish 20000
