@@ -75,7 +75,10 @@ def report(name: str, costs: list[Cost], base: list[Cost]) -> None:
         name,
         rate,
         "packages/s",
-        **{part: statistics.median(getattr(cost, part) for cost in costs) for part in _PARTS},
+        **{
+            part: round(statistics.median(getattr(one, part) for one in costs), 1)
+            for part in _PARTS
+        },
         cpu_of_base=round(statistics.median(a.cpu_us / b.cpu_us for a, b in pairs), 2),
         base_rate_of_it=round(statistics.median(b.rate / a.rate for a, b in pairs), 2),
         rounds=len(costs),
