@@ -1,6 +1,7 @@
 """The command line's grammar: verbs, their arguments and options, and the exit codes.
 
-What only `up` and `demo` need is imported by them: it takes longer than most commands.
+What only `up`, `demo` and `config check` need is imported by them: it takes longer than most
+commands.
 """
 
 from collections.abc import Sequence
@@ -16,7 +17,6 @@ from packhorse.errors import PackhorseError
 from packhorse.runtime.reasons import reason_of
 from packhorse_services.cli import (
     clearing,
-    configuration,
     errors,
     events,
     operate,
@@ -238,6 +238,8 @@ def pipeline(context: typer.Context) -> None:
 @config_app.command("check")
 def config_check(context: typer.Context) -> None:
     """Print the effective settings, secrets masked, and ask the server whether they work."""
+    from packhorse_services.cli import configuration
+
     configuration.check(_connection(context))
 
 
