@@ -20,6 +20,7 @@ from packhorse.runtime import leash
 from packhorse.runtime.token_file import ensure_token_file
 from packhorse_services.cli.client.connection import read_token
 from packhorse_services.cli.stack.ports import free_port
+from tests.harness import imported
 from tests.harness.waiting import eventually
 
 READY_S = 180.0
@@ -41,7 +42,7 @@ class Process:
     ) -> None:
         self.name, self.command, self.environment = name, tuple(command), dict(environment)
         self.log, self.output = folder / f"{name}.log", folder / f"{name}.out"
-        self._process: subprocess.Popen[bytes] | None = None
+        self._process: subprocess.Popen[bytes] | imported.Imported | None = None
 
     @property
     def pid(self) -> int:
@@ -57,17 +58,18 @@ class Process:
     def start(self, prefix: Sequence[str] = ()) -> None:
         """Start it, behind `prefix` (such as strace with its options), without waiting."""
         assert not self.running, f"{self.name} runs already"
-        leashed = (
-            sys.executable,
-            "-ES",
-            leash.__file__,
-            str(os.getpid()),
-            str(int(signal.SIGKILL)),
-        )
+        environment = {**os.environ, **self.environment}
         with self.log.open("ab") as log, self.output.open("wb") as output:
+            if not prefix and imported.can_begin(self.command, self.environment):
+                self._process = imported.begin(self.command, environment, output, log)
+                return
+            leashed = (
+                *(sys.executable, "-ES", leash.__file__),
+                *(str(os.getpid()), str(int(signal.SIGKILL))),
+            )
             self._process = subprocess.Popen(
                 [*leashed, *_absolute(prefix), *self.command],
-                env={**os.environ, **self.environment},
+                env=environment,
                 stdin=subprocess.DEVNULL,
                 stdout=output,
                 stderr=log,

@@ -1,0 +1,184 @@
+"""Programs that begin with their modules imported: forks of a process that has imported them.
+
+Importing takes more of the processor's time than all else that a program does in most tests. What
+begins like this is the same module with the same environment, in a process of its own that is
+paused, killed and waited for like any other; only the interpreter's own start is left out.
+"""
+
+import atexit
+import ctypes
+import gc
+import importlib
+import json
+import os
+import runpy
+import select
+import signal
+import socket
+import subprocess
+import sys
+import threading
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import IO, Any
+
+SERVICES = tuple(
+    f"packhorse_services.{name}"
+    for name in ("publisher", "subscriber", "content", "cleanup", "topology", "jobs")
+)
+_OURS = ("tests.harness.jobs.", "tests.harness.topology.")
+_PR_SET_PDEATHSIG = 1
+_LONGEST = 2**20
+
+
+def can_begin(command: Sequence[str], environment: Mapping[str, str]) -> bool:
+    """Tell whether this is a module of ours, run by an interpreter without settings of its own."""
+    return (
+        sys.platform == "linux"
+        and tuple(command[:2]) == (sys.executable, "-m")
+        and (command[2] in SERVICES or command[2].startswith(_OURS))
+        and not any(name.startswith("PYTHON") for name in environment)
+    )
+
+
+class Imported:
+    """One such process, with the methods of `subprocess.Popen` that the harness uses."""
+
+    def __init__(self, source: "_Source", pid: int) -> None:
+        self.pid, self._source = pid, source
+        self._code: int | None = None
+        self._ended = os.pidfd_open(pid)
+
+    def poll(self) -> int | None:
+        """Return its exit code, or None while it runs."""
+        if self._code is None and select.select([self._ended], [], [], 0)[0]:
+            self._code = self._source.code(self.pid)
+            os.close(self._ended)
+        return self._code
+
+    def wait(self, timeout: float) -> int:
+        """Return its exit code at its end. Raises `subprocess.TimeoutExpired`."""
+        if self._code is None and not select.select([self._ended], [], [], timeout)[0]:
+            raise subprocess.TimeoutExpired(str(self.pid), timeout)
+        code = self.poll()
+        assert code is not None
+        return code
+
+    def terminate(self) -> None:
+        """Ask it to end, unless it has."""
+        if self.poll() is None:
+            os.kill(self.pid, signal.SIGTERM)
+
+
+class _Source:
+    """The process that programs are forks of, seen from the tests."""
+
+    def __init__(self) -> None:
+        self._channel, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        self._channel.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, _LONGEST)
+        command = (sys.executable, "-m", __name__, str(theirs.fileno()))
+        # It ends with the channel, not with the thread that happened to start it.
+        self._process = subprocess.Popen(
+            command, pass_fds=[theirs.fileno()], stdin=subprocess.DEVNULL, start_new_session=True
+        )
+        theirs.close()
+        self._lock = threading.Lock()
+        atexit.register(self._end)
+
+    def begin(
+        self, command: Sequence[str], environment: Mapping[str, str], files: Sequence[IO[bytes]]
+    ) -> Imported:
+        given = {
+            "arguments": command[2:],
+            "environment": dict(environment),
+            "folder": str(Path.cwd()),
+        }
+        return Imported(self, self._ask(given, [file.fileno() for file in files]))
+
+    def code(self, pid: int) -> int:
+        return self._ask({"ended": pid}, [])
+
+    def _ask(self, given: Mapping[str, Any], files: Sequence[int]) -> int:
+        with self._lock:
+            socket.send_fds(self._channel, [json.dumps(given).encode()], files)
+            return int(self._channel.recv(_LONGEST))
+
+    def _end(self) -> None:
+        self._channel.close()
+        self._process.wait()
+
+
+_sources: list[_Source] = []
+_starting = threading.Lock()
+
+
+def begin(
+    command: Sequence[str], environment: Mapping[str, str], output: IO[bytes], log: IO[bytes]
+) -> Imported:
+    """Begin a program for which `can_begin` holds; it has this environment and no other."""
+    with _starting:
+        if not _sources:
+            _sources.append(_Source())
+    with Path(os.devnull).open("rb") as nothing:
+        return _sources[0].begin(command, environment, (nothing, output, log))
+
+
+def _serve(channel: socket.socket) -> list[str]:
+    """Fork for whoever asks. Returns only in a fork, with the arguments that it is to run."""
+    while True:
+        message, files, *_ = socket.recv_fds(channel, _LONGEST, 3)
+        if not message:
+            os._exit(0)
+        given = json.loads(message)
+        if "ended" in given:
+            answer = os.waitstatus_to_exitcode(os.waitpid(given["ended"], 0)[1])
+        elif (answer := _forked()) == 0:
+            channel.close()
+            return _became(given, files)
+        for file in files:
+            os.close(file)
+        channel.send(str(answer).encode())
+
+
+def _forked() -> int:
+    """Fork; the parent goes on once the child is a leader of its own session, and on its leash."""
+    waiting, begun = os.pipe()
+    parent = os.getpid()
+    pid = os.fork()
+    if pid == 0:
+        os.setsid()
+        ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, int(signal.SIGKILL))
+        if os.getppid() != parent:
+            os._exit(1)
+    os.close(begun)
+    if pid:
+        os.read(waiting, 1)
+    os.close(waiting)
+    return pid
+
+
+def _became(given: Mapping[str, Any], files: Sequence[int]) -> list[str]:
+    for number, file in enumerate(files):
+        os.dup2(file, number)
+        os.close(file)
+    os.chdir(given["folder"])
+    os.environ.clear()
+    os.environ.update(given["environment"])
+    arguments: list[str] = given["arguments"]
+    return arguments
+
+
+def _main() -> None:
+    for service in SERVICES:
+        importlib.import_module(f"{service}.__main__")
+        del sys.modules[f"{service}.__main__"]  # or runpy warns that it is to be run twice
+    assert threading.active_count() == 1, "a fork has no other threads"
+    gc.collect()
+    gc.freeze()
+    module, *arguments = _serve(socket.socket(fileno=int(sys.argv[1])))
+    sys.argv = [module, *arguments]
+    runpy.run_module(module, run_name="__main__", alter_sys=True)
+
+
+if __name__ == "__main__":
+    _main()
