@@ -1,10 +1,15 @@
 """The few fixtures that everybody uses."""
 
 import os
+import re
 from collections.abc import Iterator
+from functools import cache
+from pathlib import Path
+from typing import Any
 
 import pytest
 from hypothesis import HealthCheck, settings
+from xdist.scheduler import LoadFileScheduling, Scheduling
 
 from packhorse_services.cli.stack.embedded import EmbeddedPostgres
 from tests.harness import proofs
@@ -49,6 +54,24 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     for item in items:
         if item.get_closest_marker("spark"):
             item.add_marker(pytest.mark.timeout(_SPARK_TIMEOUT_S))
+
+
+class FilesOfOneStack(LoadFileScheduling):
+    """Gives one worker all files that share a `packhorse up`: it has twelve programs to start."""
+
+    def _split_scope(self, nodeid: str) -> str:
+        file = super()._split_scope(nodeid)
+        return "up" if _shares_the_stack(self.config.rootpath / file) else file
+
+
+@cache
+def _shares_the_stack(file: Path) -> bool:
+    return re.search(r"\bup: Up\b", file.read_text()) is not None
+
+
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Scheduling | None:
+    """Distribute by file, but for the files that have something costly in common."""
+    return FilesOfOneStack(config, log) if config.getvalue("dist") == "loadfile" else None
 
 
 @pytest.fixture(scope="session")

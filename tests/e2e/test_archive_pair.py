@@ -47,7 +47,7 @@ class Continuous(Process):
         """Return what it says now; 0 before it says so."""
         assert self.running, self.said()
         try:
-            text = httpx.get(f"http://127.0.0.1:{self.port}/metrics", timeout=60).text
+            text = httpx.get(f"http://127.0.0.1:{self.port}/metrics", timeout=120).text
         except httpx.TransportError:
             return 0.0
         found = [line.split()[1] for line in text.splitlines() if line.startswith(f"{name} ")]

@@ -24,7 +24,7 @@ def content(up: Up, method: str, path: str, **options: Any) -> Any:
     stack = json.loads(up.output.read_text())
     headers = {"Authorization": f"Bearer {read_token(Path(stack['token_file']))}"}
     answer = httpx.request(
-        method, f"{stack['content']}/content{path}", headers=headers, timeout=60, **options
+        method, f"{stack['content']}/content{path}", headers=headers, timeout=120, **options
     )
     return answer.raise_for_status().json()
 

@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from packhorse_services.pipeline.storage.location import Location
+from tests.harness.depth import examples
 from tests.harness.measures import measure
 from tests.harness.postgres import Databases
 from tests.harness.processes import Program
@@ -16,7 +17,7 @@ from tests.harness.site import Site, site
 pytestmark = pytest.mark.timeout(1800)
 
 CONFIGURATION = Path(__file__).parents[2] / "schemathesis.toml"
-EXAMPLES = 25
+EXAMPLES = examples(25)
 
 Attacked = dict[str, Program]
 

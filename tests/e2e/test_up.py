@@ -16,7 +16,7 @@ from tests.harness.command_line import Up, data_folder, packhorse
 from tests.harness.waiting import eventually
 
 SUBSCRIBERS = ["sub1", "sub2"]
-JOURNALS = ["sql", pytest.param("kafka", marks=pytest.mark.kafka)]
+JOURNALS = ["sql", pytest.param("kafka", marks=[pytest.mark.kafka, pytest.mark.depth])]
 WAIT_S = 180.0
 WAIT = ("--wait", "--timeout", "300")
 
@@ -134,7 +134,9 @@ def test_a_program_that_cannot_start_is_shown(
     folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("PACKHORSE_OUTBOX_PACKAGES", "0")
-    failed = packhorse("up", "--data", str(folder / "data"), "--port", "0", check=False)
+    failed = packhorse(
+        *("up", "--data", str(folder / "data"), "--port", "0", "--subscribers", "1"), check=False
+    )
     assert (failed.returncode, failed.stdout) == (1, "")
     assert "ended with exit code" in failed.stderr
     assert "PACKHORSE_OUTBOX_PACKAGES" in failed.stderr, "the program's own last words"

@@ -8,6 +8,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 import psycopg
+from psycopg import sql
 
 from packhorse.db.migrate import upgrade
 from packhorse_services.cli.stack.embedded import EmbeddedPostgres
@@ -23,12 +24,23 @@ def running_postgres() -> Iterator[EmbeddedPostgres]:
     server = EmbeddedPostgres(home)
     try:
         server.start()
+        _make_logins_cheap(server)
         upgrade(server.ensure_database(_TEMPLATE), "tests")
         yield server
     finally:
         server.stop("immediate")
         # A worker has made hundreds of databases by then: nobody waits minutes for their files.
         os.spawnlp(os.P_NOWAIT, "rm", "rm", "-rf", str(home))
+
+
+def _make_logins_cheap(server: EmbeddedPostgres) -> None:
+    """Let passwords be hashed once, not 4,096 times, which is half the cost of a connection."""
+    with psycopg.connect(server.url(), autocommit=True) as connection:
+        connection.execute("ALTER SYSTEM SET scram_iterations = 1")
+        connection.execute("SET scram_iterations = 1")
+        change = sql.SQL("ALTER ROLE CURRENT_USER PASSWORD {}")
+        connection.execute(change.format(sql.Literal(server.password)))
+        connection.execute("SELECT pg_reload_conf()")
 
 
 class Databases:
