@@ -51,7 +51,7 @@ class Source:
     def stop(self) -> None:
         """End the thread, after a failure of the test."""
         self._stop.set()
-        self._thread.join(30)
+        self._thread.join(120)
 
     def _run(self) -> None:
         try:

@@ -56,7 +56,7 @@ class Workload:
         """End the clients, after a failure of the test."""
         self._stop.set()
         for thread in self._threads:
-            thread.join(30)
+            thread.join(120)
 
     def _run(self, seed: int) -> None:
         chance = random.Random(seed)

@@ -272,5 +272,5 @@ def waiting(member: Membership) -> Iterator[None]:
     thread = threading.Thread(target=member.wait, args=(3_600,), daemon=True)
     thread.start()
     yield
-    thread.join(60)
+    thread.join(120)
     assert not thread.is_alive()

@@ -125,7 +125,7 @@ class Stage:
 
     def append(self, package_id: str) -> int:
         record = Outgoing(b"x", {PACKAGE_ID_HEADER: package_id.encode()})
-        return self.journal.append(TOPIC, record).result(30).offset
+        return self.journal.append(TOPIC, record).result(120).offset
 
     def mark(self, package_id: str, offset: int, *, with_stored: bool = True) -> None:
         """Note the offset, as the publisher does after an append."""

@@ -151,9 +151,9 @@ def cutting_proxy(
     thread = threading.Thread(target=lambda: asyncio.run(serve()), name="cutting-proxy")
     thread.start()
     try:
-        assert ready.wait(30)
+        assert ready.wait(120)
         yield proxy
     finally:
         loop, stopping = stop[0]
         loop.call_soon_threadsafe(stopping.set)
-        thread.join(30)
+        thread.join(120)

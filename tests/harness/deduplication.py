@@ -63,7 +63,7 @@ class FailingJournal:
             self._good -= 1
             return self._journal.append(topic, record)
         if self._written:
-            self._journal.append(topic, record).result(30.0)
+            self._journal.append(topic, record).result(120)
         failed: Future[Appended] = Future()
         failed.set_exception(self._error)
         self._error, self._written = NotAppended("one before it failed"), False

@@ -182,14 +182,14 @@ class DeduplicationMachine(RuleBasedStateMachine):
     def a_message_without_an_answer(self, producer: str) -> None:
         """The process dies when its record is in the log, and nobody was told."""
         message = self.new(producer)
-        self.journal.append(self.topic, message.outgoing(None)).result(60.0)
+        self.journal.append(self.topic, message.outgoing(None)).result(120)
         self.wrote(message)
         self.restart()
         assert self.log.append(message) == Answer(None)
 
     @rule()
     def somebody_elses_record(self) -> None:
-        self.journal.append(self.topic, Outgoing(b"foreign")).result(60.0)
+        self.journal.append(self.topic, Outgoing(b"foreign")).result(120)
         self.in_log.append(None)
 
     @rule()

@@ -114,7 +114,7 @@ class Feed:
 
     def raw(self, value: bytes, headers: dict[str, bytes]) -> int:
         record = Outgoing(value, headers)
-        return self.journal.append(self.topics.package, record).result(30).offset
+        return self.journal.append(self.topics.package, record).result(120).offset
 
     def clear(self, subscriber: str, offset: int, command_id: str = "", agent: str = AGENT) -> str:
         return self.command(ClearCommand(command_id, subscriber, agent, offset))
@@ -138,13 +138,13 @@ class Feed:
         )
         encoded = encode_command(command)
         record = Outgoing(encoded.value, encoded.headers, command.subscriber)
-        self.journal.append(self.topics.command, record).result(30)
+        self.journal.append(self.topics.command, record).result(120)
         return command.command_id
 
     def again(self, record: Record) -> None:
         """Append a record once more."""
         outgoing = Outgoing(record.value, record.headers, record.key)
-        self.journal.append(record.topic, outgoing).result(30)
+        self.journal.append(record.topic, outgoing).result(120)
 
     def records(self) -> list[Record]:
         return packages(self.journal, self.topics.package)

@@ -41,7 +41,7 @@ class Site:
 
     def ask(self, program: Program, path: str, **headers: str) -> httpx.Response:
         bearer = {"Authorization": f"Bearer {self.programs.token}"}
-        return httpx.get(f"{program.url}{path}", headers={**bearer, **headers}, timeout=90)
+        return httpx.get(f"{program.url}{path}", headers={**bearer, **headers}, timeout=120)
 
     def distribute(self, program: Program, *paths: str) -> str:
         body = {"action": "INVALIDATE", "paths": list(paths)}
@@ -65,7 +65,7 @@ class Site:
         self._append(TOPICS.discovery, Outgoing(encoded.value, encoded.headers, subscriber))
 
     def _append(self, topic: str, record: Outgoing) -> None:
-        self.journal.append(topic, record).result(30)
+        self.journal.append(topic, record).result(120)
 
 
 @contextmanager

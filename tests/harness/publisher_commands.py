@@ -19,7 +19,7 @@ def tell(s: PublisherService, command_id: str, state: CommandState, **more: Any)
     known = {"subscriber": "sub1", "publisher_agent": AGENT, **more}
     encoded = encode_command_status(CommandStatusMessage(command_id, state=state, **known))
     record = Outgoing(encoded.value, encoded.headers)
-    s.author.journal.append(TOPICS.status, record).result(30)
+    s.author.journal.append(TOPICS.status, record).result(120)
 
 
 async def becomes(s: PublisherService, command_id: str, state: str) -> dict[str, Any]:

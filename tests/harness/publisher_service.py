@@ -3,7 +3,7 @@
 import asyncio
 from collections.abc import Awaitable, Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -80,10 +80,10 @@ class PublisherService:
         ]
         self.outcome_loop = next(one for one in parts.components if isinstance(one, OutcomeLoop))
         self.watermark = next(one for one in followers if isinstance(one, StatusWatermark))
-        with _together(parts.components):
+        # What a failed scenario left open would be another test's failure.
+        with closing(self.author), _together(parts.components):
             eventually(lambda: all(map(_caught_up, followers)), interval=0.01)
             asyncio.run(play())
-        self.author.close()
 
     async def distribute(
         self, *paths: str, action: str = "ADD", headers: dict[str, str] | None = None, **body: Any
@@ -106,7 +106,7 @@ class PublisherService:
         return answer.json()
 
     async def until(self, holds: Callable[[], Awaitable[bool]]) -> None:
-        async with asyncio.timeout(30):
+        async with asyncio.timeout(120):
             while not await holds():
                 await asyncio.sleep(0.02)
 
@@ -161,7 +161,7 @@ def _together(components: Sequence[Component]) -> Iterator[None]:
         yield
     finally:
         with ThreadPoolExecutor(len(components)) as pool:
-            list(pool.map(lambda component: component.stop(30), components))
+            list(pool.map(lambda component: component.stop(120), components))
 
 
 def as_(token: str) -> dict[str, str]:

@@ -91,7 +91,7 @@ def _process(name: str, kind: str, arguments: tuple[str, ...], folder: Path) -> 
 def _answers(process: Process, web: str) -> bool:
     assert process.running, process.said()
     try:
-        return httpx.get(f"{web}/json/", timeout=30).is_success
+        return httpx.get(f"{web}/json/", timeout=120).is_success
     except httpx.TransportError:
         return False
 

@@ -70,6 +70,6 @@ class EventClient:
         connection = self.response.extensions["network_stream"].get_extra_info("socket")
         with suppress(OSError):  # the server may have gone first
             connection.shutdown(socket.SHUT_RDWR)
-        self._thread.join(30)
+        self._thread.join(120)
         self.response.close()
         self._client.close()

@@ -122,7 +122,7 @@ class Worker:
         self.session = Session(connection, position, prefetch, self.context)
         return self.session
 
-    def run(self, until: Callable[[], bool] | None = None, deadline_s: float = 90.0) -> None:
+    def run(self, until: Callable[[], bool] | None = None, deadline_s: float = 120.0) -> None:
         """Step until the subscription is at the log's end, or until a condition holds."""
         session = self.session or self.begin()
         end = self.journal.bounds(TOPICS.package).next - 1

@@ -8,7 +8,7 @@ T = TypeVar("T")
 
 
 def eventually(
-    look: Callable[[], T], *, timeout: float = 90.0, interval: float = 0.05, what: str = ""
+    look: Callable[[], T], *, timeout: float = 120.0, interval: float = 0.05, what: str = ""
 ) -> T:
     """Return the first true thing that `look` gives; fail with the last one after `timeout`.
 

@@ -104,7 +104,7 @@ class CuttingRelay:
     ) -> None:
         _end(self._listener, *self._sockets)
         for thread in self._threads:
-            thread.join(30)
+            thread.join(120)
 
 
 def _end(*sockets: socket.socket) -> None:

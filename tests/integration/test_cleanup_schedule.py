@@ -42,7 +42,7 @@ def stage(database_url: str, tmp_path: Path) -> Iterator[Stage]:
 def instances(stage: Stage, *names: str, journal: Any = None) -> Iterator[None]:
     """Run that many cleanup services on one database."""
     settings = Settings.model_validate({"database_url": stage.url})
-    times = TopologySettings(interval_s=0.2, timeout_s=3, min_event_delay_s=0)
+    times = TopologySettings(interval_s=0.2, timeout_s=60, min_event_delay_s=0)
     with ExitStack() as stack:
         for _ in names:
             cluster = join(

@@ -45,17 +45,19 @@ def pool(database_url: str) -> Iterator[ConnectionPool[Connection]]:
 
 @contextmanager
 def taking_part(
-    url: str, name: str, announced: InstanceProperties = CLEANER
+    url: str, name: str, announced: InstanceProperties = CLEANER, *, lease_s: float = 60
 ) -> Iterator[OwnCluster]:
     """Take part until the block ends."""
-    times = TopologySettings(instance_id=name, interval_s=0.2, timeout_s=3, min_event_delay_s=0)
+    times = TopologySettings(
+        instance_id=name, interval_s=0.2, timeout_s=lease_s, min_event_delay_s=0
+    )
     cluster = join(url, times, announced)
     cluster.start()
     try:
         eventually(lambda: cluster.holder(announced.duties[0]), what=f"{name} has a view")
         yield cluster
     finally:
-        cluster.stop(60)
+        cluster.stop(120)
 
 
 @dataclass(frozen=True)
@@ -82,7 +84,7 @@ def test_a_paused_cleaner_loses_its_session_with_its_lease(stage: Stage) -> None
     fence = Fence(lambda connection: end_session_with(connection, paused.runtime_id))
     with take_turn(stage.url, fence) as turn:
         turn.check()
-        with taking_part(stage.url, "other"):
+        with taking_part(stage.url, "other", lease_s=3):
 
             def takes_over() -> bool:
                 try:

@@ -21,7 +21,7 @@ def test_a_journal_of_the_release_before_is_told_in_one_line(
     journal = SqlJournal(url, "tests", SegmentLimits(bytes=10_000, records=1))
     try:
         journal.create_topics([_TOPIC])
-        journal.append("t", Outgoing(b"1")).result(60)
+        journal.append("t", Outgoing(b"1")).result(120)
         with psycopg.connect(url) as owner:
             owner.execute("DROP FUNCTION journal.begin_segment")
         journal.create_topics([_TOPIC])
@@ -29,7 +29,7 @@ def test_a_journal_of_the_release_before_is_told_in_one_line(
         assert _HELP in fault
         assert "\n" not in fault
         with pytest.raises(NotAppended, match=_HELP) as told:
-            journal.append("t", Outgoing(b"2")).result(60)
+            journal.append("t", Outgoing(b"2")).result(120)
         assert "\n" not in str(told.value)
     finally:
         journal.close()

@@ -64,7 +64,7 @@ def granted(urls: Urls) -> Urls:
     assert topics.create(urls["journal_owner"], "aemdistribution") == []
     with closing(SqlJournal(urls["journal_owner"], "tests", _LIMITS)) as owner:
         for topic in ALL:
-            owner.append(topic, Outgoing(b"owner")).result(30)
+            owner.append(topic, Outgoing(b"owner")).result(120)
     documented = re.findall(r"^packhorse (topics grant .*)$", _DOCUMENT.read_text(), re.M)
     assert len(documented) == len(Login)
     for command in documented:
@@ -73,7 +73,7 @@ def granted(urls: Urls) -> Urls:
 
 
 def appends(journal: Journal, topic: str, count: int = 1) -> list[Appended]:
-    return [journal.append(topic, Outgoing(b"new")).result(30) for _ in range(count)]
+    return [journal.append(topic, Outgoing(b"new")).result(120) for _ in range(count)]
 
 
 def size(journal: Journal, topic: str) -> int:
@@ -219,7 +219,7 @@ def test_a_grant_waits_for_the_segment_that_is_begun_meanwhile(granted: Urls) ->
         granting = threads.submit(grant, Login.SUBSCRIBER)
         eventually(lambda: granting.done() or watch.execute(_WAITING).fetchall(), what="a lock")
         append.commit()
-        granting.result(30)
+        granting.result(120)
     with psycopg.connect(granted["stranger"]) as connection:
         [[foreign]] = connection.execute(f"SELECT {_FOREIGN}").fetchall()
         connection.execute(f"SELECT FROM journal.records_{foreign}_1")

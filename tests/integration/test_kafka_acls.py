@@ -74,7 +74,7 @@ def grant(bootstrap: str) -> None:
     bindings = [b for line in re.findall(r"^kafka-acls .*$", text, re.M) for b in bound(line)]
     client = AdminClient({"bootstrap.servers": bootstrap})
     for future in client.create_acls(bindings).values():
-        future.result(30)
+        future.result(120)
 
 
 def bound(line: str) -> Iterator[AclBinding]:
@@ -112,7 +112,7 @@ def opened(secured: int, name: str, folder: Path) -> Iterator[Journal]:
 
 def append(journal: Journal, topic: str, program: str) -> None:
     with suppress(PackhorseError):  # what is in the log afterwards is what counts
-        journal.append(topic, Outgoing(program.encode(), HEADERS)).result(60)
+        journal.append(topic, Outgoing(program.encode(), HEADERS)).result(120)
 
 
 def appended(journal: Journal, topic: str) -> set[str]:
@@ -159,10 +159,10 @@ def test_r3_a_refused_append_says_what_to_grant(secured: int, tmp_path: Path) ->
     with opened(secured, "subscriber", tmp_path) as journal:
         appends = [journal.append(TOPICS.package, Outgoing(b"forged", HEADERS)) for _ in range(3)]
         with pytest.raises(NotAppended, match=f"--operation Write --topic {TOPICS.package}"):
-            appends[0].result(60)
+            appends[0].result(120)
         for behind in appends[1:]:  # dropped with the first one, or refused like it
             with pytest.raises(PackhorseError, match=f"--operation Write --topic {TOPICS.package}"):
-                behind.result(60)
+                behind.result(120)
     with (
         opened(secured, "subscriber", tmp_path) as journal,
         pytest.raises(PackhorseError, match=f"--operation Read --topic {TOPICS.event}"),

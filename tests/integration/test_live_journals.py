@@ -72,7 +72,7 @@ class Installation:
         for package_id in package_ids:
             encoded = message(source, package_id)
             record = Outgoing(encoded.value, encoded.headers, AGENT)
-            self.journal.append(self.names[source], record).result(60)
+            self.journal.append(self.names[source], record).result(120)
 
     def create_anew(self, source: EventSource) -> None:
         name = self.names[source]
@@ -83,7 +83,7 @@ class Installation:
             self.journal.create_topics(standard_topics(self.topics))
             return self.journal.identity(name) != before
 
-        eventually(created, timeout=60)
+        eventually(created, timeout=120)
 
     def told(self, subscription: StreamReader, count: int) -> list[tuple[str, str]]:
         """Return what a stream tells until `count` events came: name and package, or reason."""
@@ -99,7 +99,7 @@ class Installation:
                     told.append((one.name, data.get("package_id") or data["reason"]))
             return len(told) >= count
 
-        eventually(enough, timeout=60, what=f"{count} events")
+        eventually(enough, timeout=120, what=f"{count} events")
         return told
 
 

@@ -52,7 +52,7 @@ def chore(act: Any, agent: str = "") -> Chore:
 
 
 def cluster_of(url: str) -> OwnCluster:
-    times = TopologySettings(interval_s=0.2, timeout_s=5, min_event_delay_s=0)
+    times = TopologySettings(interval_s=0.2, timeout_s=60, min_event_delay_s=0)
     return join(url, times, InstanceProperties("publisher", duties=("scheduler",)))
 
 

@@ -42,7 +42,7 @@ def test_dry_runs_take_no_connection_from_readiness_and_settlement(
     async def scenario(s: PublisherService) -> None:
         runs = [asyncio.create_task(s.dry_run("/p0")) for _ in range(2)]
         for _ in runs:
-            assert await asyncio.to_thread(exports.begun.acquire, timeout=90)
+            assert await asyncio.to_thread(exports.begun.acquire, timeout=120)
         try:
             # A pool's own patience, 10 s, is shorter than the dry runs are held.
             assert (await s.client.get("/readyz")).status_code == 200

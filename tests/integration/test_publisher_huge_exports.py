@@ -22,7 +22,7 @@ from tests.harness.noise import noise
 from tests.harness.producers import Source
 from tests.harness.publishing import AGENT, Author, page, request
 
-WAIT_S = 60.0
+WAIT_S = 120.0
 
 
 @pytest.fixture
@@ -56,7 +56,7 @@ class SlowBlobs:
 
     def put(self, key: str, chunks: Iterable[bytes]) -> Any:
         self.asked.set()
-        assert self.may_end.wait(10 * WAIT_S)
+        assert self.may_end.wait(5 * WAIT_S)
         return self._blobs.put(key, chunks)
 
 

@@ -92,7 +92,7 @@ def edit_and_distribute(
         version = versions.edit(path)
         other = chance.choice(PATHS)
         pending = chance.choice(exporters).submit(ask(path, other))
-        accepted = pending.future.result(60)
+        accepted = pending.future.result(120)
         done.append((accepted.package_id, path, version, accepted.offset))
     return done
 

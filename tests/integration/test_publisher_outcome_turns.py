@@ -72,7 +72,7 @@ def test_r18_a_replica_that_cannot_tell_events_leaves_the_turn_too(
         s.outcome_loop._event_publisher = MuteNotifier()  # type: ignore[assignment]
         s.status("sub1", 0, Status.IMPORTED, package_id=package_id)
         await s.announce("sub1", 0)
-        assert await asyncio.to_thread(refused.acquire, timeout=90)
+        assert await asyncio.to_thread(refused.acquire, timeout=120)
         await asyncio.to_thread(PublisherService(database_url, tmp_path).run, second)
 
     site.run(first)

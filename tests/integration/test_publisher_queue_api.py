@@ -246,7 +246,7 @@ def test_r14_a_record_that_no_queue_shows_is_shown_as_failing_and_can_be_cleared
         entry = PackageEntry("forged", AGENT, Action.TEST, ("/p0",))
         headers = encode_package(PackageMessage(entry)).headers
         poison = s.author.journal.append(TOPICS.package, Outgoing(b"\xff" * 40, headers))
-        offset = poison.result(30).offset
+        offset = poison.result(120).offset
         told: dict[str, Any] = {"retries": 3, "last_error": "no PackageMessage", "editable": True}
         await s.announce("sub1", 0, state=SubscriptionState.BLOCKED, **told)
         queue = await s.client.get("/queues/sub1")

@@ -48,7 +48,7 @@ class Asking:
         self._journal.offset_at(self._topic, 0)
 
     def _publish(self) -> None:
-        self._journal.append(self._topic, Outgoing(b"value")).result(60)
+        self._journal.append(self._topic, Outgoing(b"value")).result(120)
 
     def _read(self) -> None:
         with self._journal.reader(self._topic, LogEnd.NEXT) as reader:

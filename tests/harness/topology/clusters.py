@@ -124,7 +124,7 @@ class Cluster:
     def stop_serving(self) -> None:
         self._server.should_exit = True
         if self._thread.ident is not None:
-            self._thread.join(30)
+            self._thread.join(120)
         self._listener.close()
 
     def remotes(self) -> list[str]:

@@ -84,4 +84,4 @@ def serving(peer: HostilePeer) -> Iterator[HostilePeer]:
     finally:
         server.shutdown()
         server.server_close()
-        thread.join(30)
+        thread.join(120)

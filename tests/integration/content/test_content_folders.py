@@ -172,7 +172,7 @@ def test_killed_and_run_again_it_gives_the_same(author: Author, tmp_path: Path) 
 
 
 def await_more_than(author: Author, nodes: int, running: subprocess.Popen[bytes]) -> None:
-    deadline = time.monotonic() + 60
+    deadline = time.monotonic() + 120
     while running.poll() is None and time.monotonic() < deadline:
         with author.connection() as conn:
             found = conn.execute("SELECT count(*) FROM content.node").fetchall()[0][0]

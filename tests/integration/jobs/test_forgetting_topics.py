@@ -21,7 +21,7 @@ from tests.harness.jobs.handy import HandyWorker
 from tests.harness.jobs.stored import bookkeeper, jobs_of
 from tests.harness.waiting import eventually
 
-GENEROUS_S = 60.0
+GENEROUS_S = 120.0
 
 
 def forget(url: str, *patterns: str, idle_s: float = 0, **given: Any) -> int:

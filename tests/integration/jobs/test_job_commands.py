@@ -123,14 +123,14 @@ def told(follower: Process, count: int, job: int) -> list[list[str]]:
         assert len(lines) == count, follower.said()
         return lines
 
-    return eventually(look, timeout=90)
+    return eventually(look, timeout=120)
 
 
 def test_what_becomes_of_jobs_is_followed_and_goes_on_where_it_was(
     site: JobsSite, tmp_path: Path
 ) -> None:
     with following(site, tmp_path, "first", "-o", "wide") as follower:
-        eventually(lambda: streams(site), timeout=90, what=follower.said())
+        eventually(lambda: streams(site), timeout=120, what=follower.said())
         number = site.jobs.add_job("images/thumbnail", id="cover").job.number
         site.jobs.stop(number)
         added, stopped = told(follower, 2, number)

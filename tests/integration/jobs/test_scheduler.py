@@ -15,7 +15,7 @@ from packhorse.jobs.scheduling.definition import RunOn
 from packhorse.jobs.scheduling.timing import At, Every
 from packhorse.runtime.lifecycle import Lifecycle
 from packhorse.topology.open import TopologySettings
-from packhorse.topology.own_cluster import InstanceProperties, join
+from packhorse.topology.own_cluster import InstanceProperties, OwnCluster, join
 from tests.harness.jobs.schedules import Schedules, definition
 from tests.harness.waiting import eventually
 
@@ -31,10 +31,11 @@ def site(database_url: str) -> Schedules:
 def programs(site: Schedules, *names: str) -> Iterator[list[str]]:
     """Run programs that do jobs of `test/job`; gives the list of who did each."""
     done: list[str] = []
+    clusters: list[OwnCluster] = []
     with ExitStack() as stack:
         for name in names:
             times = TopologySettings(
-                instance_id=name, interval_s=0.2, timeout_s=5, min_event_delay_s=0
+                instance_id=name, interval_s=0.2, timeout_s=60, min_event_delay_s=0
             )
             cluster = join(site.url, times, InstanceProperties("tests", duties=DUTIES))
             consumers = Consumers()
@@ -45,7 +46,16 @@ def programs(site: Schedules, *names: str) -> Iterator[list[str]]:
                 site.url, cluster, consumers=consumers, schedules=[definition("declared")]
             )
             stack.enter_context(Lifecycle([host]))
+            clusters.append(cluster)
+        for cluster in clusters:
+            eventually(lambda one=cluster: seen_by(one) == set(names), what="all see all")
         yield done
+
+
+def seen_by(cluster: OwnCluster) -> set[str]:
+    view = cluster.discovery.current_view()
+    assert view is not None
+    return {one.id for one in view.instances}
 
 
 def doing(done: list[str], name: str) -> Callable[[Job, JobContext], Outcome]:

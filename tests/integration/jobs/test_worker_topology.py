@@ -26,7 +26,7 @@ def member(
     *queues: QueueConfiguration,
 ) -> Iterator[tuple[JobsHost, OwnCluster]]:
     settings = TopologySettings(
-        instance_id=name, interval_s=0.2, timeout_s=10, min_event_delay_s=0.1
+        instance_id=name, interval_s=0.2, timeout_s=60, min_event_delay_s=0.1
     )
     cluster = join(url, settings, InstanceProperties("tests", duties=DUTIES))
     cluster.start()
@@ -35,7 +35,7 @@ def member(
             eventually(cluster.discovery.is_current, what="a view")
             yield host, cluster
     finally:
-        cluster.stop(60)
+        cluster.stop(120)
 
 
 class Records:

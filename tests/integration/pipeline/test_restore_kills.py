@@ -41,7 +41,7 @@ class Author:
         settings = {"PACKHORSE_DATABASE_URL": self.url}
         run = Process("restore", (sys.executable, *deadly, *subject), settings, self.folder)
         run.start()
-        return run.wait(60)
+        return run.wait(120)
 
 
 BEFORE = {"/s", "/s/new", "/t"}

@@ -138,7 +138,7 @@ def test_r19_stored_commands_are_in_force_before_the_topic_counts_as_read(
         looking.start()
         eventually(lambda: waits_for_a_lock(second.url), "the follower's first look at the table")
         looking.join(0.5)
-    looking.join(60)
+    looking.join(120)
     assert [found and found.command_id for found in covering] == ["c1"]
 
 

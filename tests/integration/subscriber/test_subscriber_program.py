@@ -32,7 +32,7 @@ def running(
             "subscriber": "sub",
             "backoff_first_s": 0.01,
             "backoff_longest_s": 0.05,
-            "lease_s": 2.0,
+            "lease_s": 10.0,
             "announce_s": 0.5,
             "editable": True,
             **options,

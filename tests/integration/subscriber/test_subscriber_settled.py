@@ -138,7 +138,7 @@ def a_slow_round(monkeypatch: pytest.MonkeyPatch) -> Iterator[threading.Event]:
         found = unsent(*arguments)
         if not read.is_set():
             read.set()
-            assert go_on.wait(60)
+            assert go_on.wait(120)
         return found
 
     with monkeypatch.context() as patch:

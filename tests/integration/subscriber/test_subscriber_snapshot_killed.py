@@ -93,8 +93,8 @@ def reached_by(url: str, agent: str, offset: int) -> None:
 def test_a_worker_paused_in_a_load_is_replaced_and_changes_nothing_later(
     programs: Programs, journal_feed: Feed, prepared: int, database_url: str, complete_url: str
 ) -> None:
-    paused = started(programs, database_url)
     with occupied(database_url, "/other/n3"):
+        paused = started(programs, database_url)
         eventually(lambda: session_that_waits(database_url) is not None)
         paused.pause()
     second = started(programs, database_url)

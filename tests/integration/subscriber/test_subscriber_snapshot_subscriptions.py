@@ -5,7 +5,7 @@ None goes on while it is loaded, and all follow it.
 
 import threading
 from collections.abc import Iterator
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import AbstractContextManager, ExitStack, contextmanager
 from functools import partial
 from typing import Any
 
@@ -121,15 +121,17 @@ def test_subscriptions_wait_while_a_snapshot_is_loaded(
     before = content_of(database_url)
     assert set(before) == {"/main", *(f"/main/n{number}" for number in range(7))}
     snapshot_of(complete_url, feed, BOTH)
-    with running(feed, database_url, start="snapshot", publisher_agents=BOTH) as subscriber:
-        with occupied(database_url, "/other/n3"):
-            eventually(lambda: session_that_waits(database_url) is not None, what="a load")
-            last = feed.add(page("/main/new"))
-            for agent in BOTH:
-                eventually(partial(shows_loading, subscriber, agent))
-            assert "loads the snapshot at offset" in subscription(subscriber).last_error
-            eventually(lambda: SubscriptionState.LOADING in announced(feed), what="it is announced")
-            assert content_of(database_url) == before
+    load = ExitStack()
+    load.enter_context(occupied(database_url, "/other/n3"))
+    with load, running(feed, database_url, start="snapshot", publisher_agents=BOTH) as subscriber:
+        eventually(lambda: session_that_waits(database_url) is not None, what="a load")
+        last = feed.add(page("/main/new"))
+        for agent in BOTH:
+            eventually(partial(shows_loading, subscriber, agent))
+        assert "loads the snapshot at offset" in subscription(subscriber).last_error
+        eventually(lambda: SubscriptionState.LOADING in announced(feed), what="it is announced")
+        assert content_of(database_url) == before
+        load.close()
         everywhere(subscriber, last)
     assert {"/main/new", "/other/n3"} <= set(content_of(database_url))
 

@@ -66,7 +66,7 @@ class HeldOpen:
             if connection is held:
                 connection.execute("SELECT 1").fetchone()  # what was sent has been done
                 self.reached.set()
-                assert self.over.wait(60)
+                assert self.over.wait(120)
 
         monkeypatch.setattr(importer, "apply", apply_and_wait)
         self._pool = ThreadPoolExecutor(1)
@@ -75,7 +75,7 @@ class HeldOpen:
 
     def end(self) -> None:
         self.over.set()
-        self._running.result(60)
+        self._running.result(120)
         self._pool.shutdown()
 
 
@@ -160,7 +160,7 @@ def test_r10_a_deadlock_is_nobodys_attempt(
     meet_after_first_flush(monkeypatch)
     with ThreadPoolExecutor(2) as pool:
         for done in [pool.submit(subscription.run) for subscription in (bulk, urgent)]:
-            done.result(60)
+            done.result(120)
     assert content_of(bulk.url) == fold(feed.records(), feed.blobs)
 
 
@@ -224,7 +224,7 @@ def run_both(url: str, feed: Feed) -> Content:
     subscriptions = sharing_a_lease(first, second)
     with ThreadPoolExecutor(2) as pool:
         for done in [pool.submit(subscription.run) for subscription in subscriptions]:
-            done.result(60)
+            done.result(120)
     for subscription in reversed(subscriptions):
         subscription.die()
     return content_of(url)

@@ -214,7 +214,7 @@ def test_a_take_over_from_a_live_holder_waits_for_its_commit(
         taken = pool.submit(a.duty.take)
         blocked_by(site.url, connection)
         assert not taken.done()
-    new = taken.result(60)
+    new = taken.result(120)
     assert new is not None
     assert new.epoch > old.epoch
     assert refused(site, old)
@@ -242,7 +242,7 @@ def test_a_check_during_a_take_over_waits_for_its_end(
         checked = pool.submit(refused, site, old)
         blocked_by(site.url, taking)
         taking.execute(ends)
-    assert checked.result(60) is is_refused
+    assert checked.result(120) is is_refused
 
 
 @pytest.mark.parametrize("isolation", ["REPEATABLE READ", "SERIALIZABLE"])

@@ -53,7 +53,7 @@ def test_a_renewal_that_comes_during_the_retirement_is_refused(
         renewed = pool.submit(a.renew, renewal(A))
         blocked_by(database_url, other)
         other.commit()
-        assert renewed.result(60) is None
+        assert renewed.result(120) is None
 
 
 def test_a_retirement_that_comes_during_the_renewal_spares_the_instance(
@@ -67,7 +67,7 @@ def test_a_retirement_that_comes_during_the_renewal_spares_the_instance(
         retired = pool.submit(b.retire, B)
         blocked_by(database_url, other)
         other.commit()
-        retired.result(60)
+        retired.result(120)
         assert states(database_url) == {"a": InstanceState.ACTIVE, "b": InstanceState.ACTIVE}
 
 
@@ -81,14 +81,14 @@ def test_many_that_see_an_expiry_at_the_same_time_make_one_transition(
         start = threading.Barrier(len(others))
 
         def retire(store: SqlLeaseStore, who: Incarnation) -> None:
-            start.wait(60)
+            start.wait(120)
             store.retire(who)
 
         done: list[Future[None]] = [
             pool.submit(retire, *one) for one in zip(opened, others, strict=True)
         ]
         for one in done:
-            one.result(60)
+            one.result(120)
         after = opened[0].look()
     assert before is not None
     assert after is not None
@@ -104,7 +104,7 @@ def test_many_that_join_at_the_same_time_get_different_places(
     start = threading.Barrier(len(names))
 
     def join(store: SqlLeaseStore, name: str) -> JoinOutcome:
-        start.wait(60)
+        start.wait(120)
         return store.join(renewal(Incarnation(name, "r")))
 
     assert set(pool.map(join, opened, names)) == {JoinOutcome.JOINED}
@@ -158,7 +158,7 @@ def test_the_last_acknowledgement_wakes_those_that_wait(
         a.wait(0)
         waiting = pool.submit(a.wait, 3600)
         b.renew(renewal(B, acknowledged=2, announce=True))
-        waiting.result(60)
+        waiting.result(120)
 
 
 def test_a_hint_that_comes_while_the_connection_is_used_is_heard(
@@ -260,7 +260,7 @@ def test_a_restart_of_the_database_during_a_beat_changes_nothing() -> None:
         server.stop("immediate")
         server.start()
         ended.set()
-        beating.join(60)
+        beating.join(120)
         for member in (*members[::-1], *members):
             with suppress(StoreUnavailable):  # the connection may be that of before the restart
                 step(member)

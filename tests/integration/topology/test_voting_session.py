@@ -33,7 +33,7 @@ def ends(waiting: Callable[[], None], act: Callable[[], object]) -> None:
     thread = threading.Thread(target=waiting, daemon=True)
     thread.start()
     act()
-    thread.join(60)
+    thread.join(120)
     assert not thread.is_alive()
 
 

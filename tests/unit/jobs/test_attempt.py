@@ -36,7 +36,7 @@ def test_a_stop_is_heard_and_its_reasons_are_kept() -> None:
     assert running.ask_to_end(StopReason.ASKED)
     assert not running.ask_to_end(StopReason.ASKED)
     assert running.stop_requested
-    assert running.wait(60)
+    assert running.wait(120)
     assert running.was_asked(StopReason.ASKED)
     assert not running.was_asked(StopReason.TIME)
 
