@@ -7,6 +7,8 @@ import pytest
 
 from packhorse.wire.messages import Action, Status
 from packhorse_services.subscriber.importing.attempts import RetryPolicy
+from packhorse_services.subscriber.journal import arrivals, prefetch
+from packhorse_services.subscriber.journal.arrivals import Arrival
 from tests.harness.feed import Feed, page
 from tests.harness.postgres import Databases
 from tests.harness.subscriber import Worker, assert_is_the_fold, content_of, position_of, rows_of
@@ -48,6 +50,27 @@ def test_r8_packages_that_wait_share_a_transaction(feed: Feed, worker: Worker) -
     before = transactions(worker.url)
     worker.run()
     assert transactions(worker.url) - before < 15
+    assert_is_the_fold(worker.url, feed)
+
+
+def test_r10_what_waits_is_decoded_ahead_only_after_a_package_was_passed(
+    feed: Feed, worker: Worker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    ahead: list[int] = []
+
+    def decode_ahead(arrival: Arrival, agent: str) -> None:
+        assert position_of(worker.url).offset >= 0, "nothing is passed yet"
+        ahead.append(arrival.offset)
+        arrivals.decode_ahead(arrival, agent)
+
+    monkeypatch.setattr(prefetch, "decode_ahead", decode_ahead)
+    for number in range(3):
+        feed.add(page(f"/n{number}"))
+    worker.run()
+    late = [feed.add(page(f"/late{number}")) for number in range(3)]
+    worker.run()
+    assert set(late) <= set(ahead)
+    assert 0 not in ahead
     assert_is_the_fold(worker.url, feed)
 
 
