@@ -43,7 +43,7 @@ _PARTS = ("program_us", "postgres_us", "broker_us", "cpu_us")
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--packages", type=int, default=20_000)
+    parser.add_argument("--packages", type=int, default=30_000)
     parser.add_argument("--nodes", default="1,11")
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--only", default=",".join(_WAYS), help="names, with commas between them")
