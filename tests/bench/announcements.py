@@ -17,9 +17,9 @@ from packhorse.messaging.api import Journal, Outgoing
 from packhorse.messaging.open import open_journal
 from packhorse.wire.codec import encode_discovery
 from packhorse.wire.messages import DiscoveryMessage, SubscriberState
-from tests.bench.publish import processor_time, program
 from tests.bench.queues import AGENT, emit
 from tests.harness.postgres import Databases, running_postgres
+from tests.harness.publisher_program import processor_time, program
 from tests.harness.publishing import TOPICS
 
 SUBSCRIBERS, EVERY_S, BEATS_A_S = 1_000, 10, 10

@@ -31,9 +31,9 @@ from packhorse.jobs.store.claims import Claimed, ClaimRequest, claim
 from packhorse.jobs.store.finishing import Ended, finish
 from packhorse.jobs.store.leases import WorkerRun, renew
 from packhorse.jobs.store.queues import declare_queue, suspend_queue
-from tests.bench.publish import postgres_time
 from tests.bench.queues import emit
 from tests.harness.postgres import Databases, running_postgres
+from tests.harness.publisher_program import postgres_time
 
 BATCH = 50
 TOPICS = [f"bench/topic_{number}" for number in range(5)]

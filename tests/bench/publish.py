@@ -1,10 +1,13 @@
-"""What a POST /distribute of one page costs, with 32 clients, acknowledged by the journal.
+"""What a POST /distribute of one page costs, of 32 clients and of one, until the journal has it.
 
     python -m tests.bench.publish [REQUESTS]
 
-Runs the publisher as a program, on the SQL journal and on Postgres's defaults for durability.
-Prints one JSON line a measurement; processor time is that of the publisher alone, and that of
-Postgres beside it. The anchor is the same server's empty answer, measured in turns with it.
+Runs the publisher as a program, on the SQL journal and on Postgres's defaults for durability, with
+realistic pages of 5 KB. Prints one JSON line a measurement; processor time is that of the publisher
+alone, and that of Postgres beside it. The anchor is the same server's empty answer, measured in
+turns with it. `from_file` is `packhorse distribute --from-file` with ten lines a request of a round;
+`statements` is what one lone request makes all sessions of the server send. At the end each
+accepted request's package has to be in the journal once.
 """
 
 import asyncio
@@ -17,19 +20,26 @@ import subprocess
 import sys
 import tempfile
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
-from dataclasses import dataclass
+from contextlib import suppress
+from dataclasses import dataclass, field
 from pathlib import Path
 from time import perf_counter
 from urllib.parse import urlsplit
 
 from packhorse.content import tree
 from packhorse.db.connect import connect
+from packhorse_services.cli.stack.embedded import EmbeddedPostgres
 from tests.harness.postgres import Databases, running_postgres
+from tests.harness.publisher_program import (
+    counted_statements,
+    packages_in,
+    postgres_time,
+    processor_time,
+    program,
+)
 from tests.harness.realistic_pages import page
 
-CLIENTS, ROUNDS, PAGES = 32, 5, 500
-TICKS = os.sysconf("SC_CLK_TCK")
+CLIENTS, ROUNDS, PAGES, COUNTED = 32, 5, 500, 50
 Request = Callable[[int], bytes]
 
 
@@ -44,14 +54,34 @@ class Sample:
     p99_ms: float
 
 
+@dataclass
+class Site:
+    """A publisher that runs, and what it has accepted."""
+
+    url: str
+    journal: str
+    pid: int
+    server: EmbeddedPostgres
+    accepted: list[str] = field(default_factory=list)
+
+    def spent(self) -> tuple[float, float]:
+        """Return seconds of the publisher's processor time, and of Postgres's."""
+        return processor_time(self.pid), postgres_time(self.server.pid())
+
+
 def main() -> None:
     count = int(sys.argv[1]) if len(sys.argv) > 1 else 4_000
     with running_postgres() as server, tempfile.TemporaryDirectory() as folder:
         databases = Databases(server)
-        author = databases.new("author")
+        author, journal = databases.new("author"), databases.new("journal")
         fill(author)
-        with program(author, databases.new("journal"), Path(folder)) as (url, pid):
-            measure(url, count, (pid, server.pid()))
+        with program(author, journal, Path(folder)) as (url, pid):
+            site = Site(url, journal, pid, server)
+            measure(site, count)
+            lines = 10 * count
+            from_file(site, lines, Path(folder))
+            count_statements(site)
+            check(site, lines)
 
 
 def fill(url: str) -> None:
@@ -60,78 +90,70 @@ def fill(url: str) -> None:
         tree.upsert(connection, [page(f"/content/p{n}", source, 5_000) for n in range(PAGES)])
 
 
-@contextmanager
-def program(author: str, journal: str, folder: Path) -> Iterator[tuple[str, int]]:
-    """Run `packhorse-publisher`; gives its URL and its process id."""
-    environment = {
-        **os.environ,
-        "PACKHORSE_DATABASE_URL": author,
-        "PACKHORSE_JOURNAL_URL": journal,
-        "PACKHORSE_BLOBS_URL": str(folder / "blobs"),
-        "PACKHORSE_AUTHENTICATION": "false",
-        "PACKHORSE_PORT": "0",
-        "PACKHORSE_LOG_LEVEL": "WARNING",
+def measure(site: Site, count: int) -> None:
+    kinds: dict[str, tuple[Request, int, int]] = {
+        "empty": (empty, count, CLIENTS),
+        "distribute": (distribute, count, CLIENTS),
+        "distribute_with_key": (with_key(), count, CLIENTS),
+        "distribute_alone": (with_key(), max(100, count // 10), 1),
     }
-    command = [sys.executable, "-m", "packhorse_services.publisher"]
-    process = subprocess.Popen(command, env=environment, stdout=subprocess.PIPE, text=True)
-    assert process.stdout is not None
-    try:
-        yield json.loads(process.stdout.readline())["url"], process.pid
-    finally:
-        process.terminate()
-        process.wait(30)
-
-
-def measure(url: str, count: int, pids: tuple[int, int]) -> None:
-    numbers = itertools.count()
-
-    def distribute(number: int, key: str = "") -> bytes:
-        body = b'{"action":"ADD","paths":["/content/p%d"]}' % (number % PAGES)
-        return post("/distribute", body, key)
-
-    def with_key(number: int) -> bytes:
-        return distribute(number, f"Idempotency-Key: key-{next(numbers)}\r\n")
-
-    kinds: dict[str, Request] = {
-        "empty": lambda _: b"GET /livez HTTP/1.1\r\nHost: localhost\r\n\r\n",
-        "distribute": distribute,
-        "distribute_with_key": with_key,
-    }
-    asyncio.run(play(url, kinds["distribute"], count // 4, pids))
+    asyncio.run(play(site, distribute, count // 4, CLIENTS))
     samples: dict[str, list[Sample]] = {name: [] for name in kinds}
     for _ in range(ROUNDS):
-        for name, request in kinds.items():
-            samples[name].append(asyncio.run(play(url, request, count, pids)))
+        for name, (request, requests, clients) in kinds.items():
+            samples[name].append(asyncio.run(play(site, request, requests, clients)))
     anchor = statistics.median(sample.rate for sample in samples["empty"])
     for name, found in samples.items():
         report(name, found, anchor)
 
 
-def post(path: str, body: bytes, headers: str) -> bytes:
+def empty(_: int) -> bytes:
+    return b"GET /livez HTTP/1.1\r\nHost: localhost\r\n\r\n"
+
+
+def distribute(number: int, key: str = "") -> bytes:
+    body = b'{"action":"ADD","paths":["/content/p%d"]}' % (number % PAGES)
     head = (
-        f"POST {path} HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n"
-        f"{headers}Content-Length: {len(body)}\r\n\r\n"
+        "POST /distribute HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n"
+        f"{key}Content-Length: {len(body)}\r\n\r\n"
     )
     return head.encode() + body
 
 
-async def play(url: str, request: Request, count: int, pids: tuple[int, int]) -> Sample:
-    parts = urlsplit(url)
+_KEYS = itertools.count()
+
+
+def with_key() -> Request:
+    return lambda number: distribute(number, f"Idempotency-Key: key-{next(_KEYS)}\r\n")
+
+
+async def play(site: Site, request: Request, count: int, clients: int) -> Sample:
+    parts = urlsplit(site.url)
     numbers = iter(range(count))
     times: list[float] = []
-    before = [processor_time(pids[0]), postgres_time(pids[1])]
-    began = perf_counter()
-    clients = (client(parts.hostname, parts.port, request, numbers, times) for _ in range(CLIENTS))
-    await asyncio.gather(*clients)
-    took = perf_counter() - began
-    spent = [processor_time(pids[0]) - before[0], postgres_time(pids[1]) - before[1]]
+    answers: list[bytes] = []
+    before, began = site.spent(), perf_counter()
+    at_work = (
+        client(parts.hostname, parts.port, request, numbers, times, answers) for _ in range(clients)
+    )
+    await asyncio.gather(*at_work)
+    took, after = perf_counter() - began, site.spent()
+    with suppress(KeyError):  # an empty answer names no package
+        site.accepted += [json.loads(answer)["package_id"] for answer in answers]
     cuts = statistics.quantiles(times, n=100)
-    server_us, postgres_us = (1e6 * part / count for part in spent)
+    server_us, postgres_us = (
+        1e6 * (end - start) / count for start, end in zip(before, after, strict=True)
+    )
     return Sample(count / took, server_us, postgres_us, 1e3 * cuts[49], 1e3 * cuts[98])
 
 
 async def client(
-    host: str | None, port: int | None, request: Request, numbers: Iterator[int], times: list[float]
+    host: str | None,
+    port: int | None,
+    request: Request,
+    numbers: Iterator[int],
+    times: list[float],
+    answers: list[bytes],
 ) -> None:
     reader, writer = await asyncio.open_connection(host, port)
     for number in numbers:
@@ -140,42 +162,69 @@ async def client(
         head = await reader.readuntil(b"\r\n\r\n")
         assert head[9:12] in (b"200", b"202"), head
         length = head.lower().partition(b"content-length: ")[2].partition(b"\r\n")[0]
-        await reader.readexactly(int(length))
+        answers.append(await reader.readexactly(int(length)))
         times.append(perf_counter() - began)
     writer.close()
 
 
-def processor_time(pid: int) -> float:
-    """Return seconds of user and system time."""
-    fields = Path(f"/proc/{pid}/stat").read_text().rpartition(") ")[2].split()
-    return (int(fields[11]) + int(fields[12])) / TICKS
+def from_file(site: Site, lines: int, folder: Path) -> None:
+    """Replay a file of paths by the command line, its start included."""
+    file = folder / "lines.txt"
+    file.write_text("".join(f"/content/p{number % PAGES}\n" for number in range(lines)))
+    command = [sys.executable, "-m", "packhorse_services.cli", "--server", site.url, "distribute"]
+    before, began = site.spent(), perf_counter()
+    subprocess.run(
+        [*command, "--from-file", str(file), "--producer", "bench"],
+        check=True,
+        capture_output=True,
+    )
+    took, after = perf_counter() - began, site.spent()
+    server_us, postgres_us = (
+        1e6 * (end - start) / lines for start, end in zip(before, after, strict=True)
+    )
+    emit("from_file", lines / took, "lines/s", server_cpu_us=server_us, postgres_cpu_us=postgres_us)
 
 
-def postgres_time(postmaster: int) -> float:
-    """Return the time of the server's processes that live, and of those that have ended."""
-    fields = Path(f"/proc/{postmaster}/stat").read_text().rpartition(") ")[2].split()
-    ended = (int(fields[13]) + int(fields[14])) / TICKS
-    children = Path(f"/proc/{postmaster}/task/{postmaster}/children").read_text().split()
-    return ended + sum(processor_time(int(child)) for child in children)
+def count_statements(site: Site) -> None:
+    """Print how many statements a lone request makes, beyond those of an idle publisher."""
+    with counted_statements(site.server) as busy:
+        asyncio.run(play(site, with_key(), COUNTED, 1))
+    with counted_statements(site.server) as idle:
+        pass  # the time that it takes to tell all sessions
+    emit("statements_alone", (busy["statements"] - idle["statements"]) / COUNTED, "statements")
+
+
+def check(site: Site, replayed: int) -> None:
+    """Fail unless each accepted request, and each line, is in the journal once."""
+    found = packages_in(site.journal)
+    assert len(set(site.accepted)) == len(site.accepted)
+    assert all(found[package_id] == 1 for package_id in site.accepted)
+    assert set(found.values()) == {1}
+    assert len(found) == len(site.accepted) + replayed, (len(found), len(site.accepted), replayed)
 
 
 def report(name: str, samples: list[Sample], anchor: float) -> None:
     def middle(field: str) -> float:
         return statistics.median(float(getattr(sample, field)) for sample in samples)
 
-    line = {
-        "name": f"publish.{name}",
-        "value": round(middle("rate")),
-        "unit": "requests/s",
-        "anchor": "publish.empty",
-        "ratio": round(middle("rate") / anchor, 3),
-        "server_cpu_us": round(middle("server_us")),
-        "postgres_cpu_us": round(middle("postgres_us")),
-        "p50_ms": round(middle("p50_ms"), 1),
-        "p99_ms": round(middle("p99_ms"), 1),
-        "load_before": round(os.getloadavg()[0], 1),
-    }
-    sys.stdout.write(json.dumps(line) + "\n")
+    emit(
+        name,
+        middle("rate"),
+        "requests/s",
+        ratio=middle("rate") / anchor,
+        server_cpu_us=middle("server_us"),
+        postgres_cpu_us=middle("postgres_us"),
+        p50_ms=middle("p50_ms"),
+        p99_ms=middle("p99_ms"),
+    )
+
+
+def emit(name: str, value: float, unit: str, **more: float) -> None:
+    line = {"name": f"publish.{name}", "value": round(value, 1), "unit": unit}
+    rounded = {key: round(one, 3 if key == "ratio" else 1) for key, one in more.items()}
+    load = {"anchor": "publish.empty", "load_before": round(os.getloadavg()[0], 1)}
+    sys.stdout.write(json.dumps({**line, **rounded, **load}) + "\n")
+    sys.stdout.flush()
 
 
 if __name__ == "__main__":

@@ -20,9 +20,9 @@ from packhorse.topology.lease.member import INTERVAL_S, LEASE_S, LeaseMember
 from packhorse.topology.lease.sql import SqlLeaseStore
 from packhorse.topology.membership import Observation, StoreUnavailable
 from packhorse_services.cli.stack.embedded import EmbeddedPostgres
-from tests.bench.publish import processor_time
 from tests.bench.queues import emit
 from tests.harness.postgres import Databases, running_postgres
+from tests.harness.publisher_program import processor_time
 
 _TOGETHER = 10
 PROPERTIES = {
