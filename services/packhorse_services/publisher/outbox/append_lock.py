@@ -14,7 +14,7 @@ from psycopg import Connection, IsolationLevel
 from packhorse.db.connect import connect
 from packhorse.db.engine import Timeouts
 from packhorse.db.metadata import BOOKKEEPER
-from packhorse.db.roles import act_as
+from packhorse.db.roles import act_always_as
 from packhorse.errors import Transient
 from packhorse_services.publisher.outbox.append_state import ensure_state
 
@@ -74,12 +74,14 @@ class AppendLock:
 
 
 def lock_connection(url: str, application: str, *, lock_ms: int = 5_000) -> Connection:
-    """Return a connection for a `AppendLock`. Raises `psycopg.OperationalError`."""
+    """Return a connection for an `AppendLock`, the bookkeeper's.
+
+    Raises `psycopg.OperationalError`.
+    """
     timeouts = Timeouts(statement_ms=60_000, lock_ms=lock_ms, idle_in_transaction_ms=60_000)
     connection = connect(url, application, timeouts=timeouts, autocommit=True)
-    with connection.transaction():
-        act_as(connection, BOOKKEEPER)
-        ensure_state(connection)
+    act_always_as(connection, BOOKKEEPER)
+    ensure_state(connection)
     connection.isolation_level = IsolationLevel.REPEATABLE_READ
     return connection
 

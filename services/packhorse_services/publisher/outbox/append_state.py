@@ -3,6 +3,7 @@
 All of it runs in the caller's transaction, as the bookkeeper.
 """
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
@@ -74,14 +75,23 @@ def read_state(connection: Connection) -> AppendState:
     return AppendState(*row)
 
 
-def advance(connection: Connection, state: AppendState, count: int) -> None:
-    """Take the next `count` numbers. Raises `AppendLockLost` when they are somebody else's."""
+def advance(connection: Connection, state: AppendState, count: int) -> Callable[[], None]:
+    """Take the next `count` numbers. What it returns is to be called before the commit.
+
+    That raises `AppendLockLost` when the numbers are somebody else's. In a pipeline it waits for
+    the server, so what goes to the server with this comes between the two.
+    """
     moved = connection.execute(
-        "UPDATE bookkeeping.slot SET sequence = sequence + %s WHERE epoch = %s AND sequence = %s",
+        "UPDATE bookkeeping.slot SET sequence = sequence + %s WHERE epoch = %s AND sequence = %s "
+        "RETURNING sequence",
         (count, state.epoch, state.sequence),
     )
-    if moved.rowcount != 1:
-        raise AppendLockLost("another publisher has the append lock; try again")
+
+    def check() -> None:
+        if moved.fetchone() is None:
+            raise AppendLockLost("another publisher has the append lock; try again")
+
+    return check
 
 
 def adopt_journal(connection: Connection, journal_id: str) -> None:

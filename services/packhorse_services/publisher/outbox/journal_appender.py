@@ -10,13 +10,10 @@ import itertools
 import logging
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Future
-from contextlib import contextmanager
 from functools import partial
 
 from psycopg import Connection
 
-from packhorse.db.metadata import BOOKKEEPER
-from packhorse.db.roles import act_as
 from packhorse.errors import Transient
 from packhorse.messaging.api import Appended, Journal, LogEnd, RecordTooLarge, TopicMissing
 from packhorse.runtime.metrics import PUBLISHER_APPEND_SECONDS
@@ -91,10 +88,8 @@ class JournalAppender:
         complete = len(offsets) == len(packages)
         self.obstacle = self._too_large(packages, futures) or (None if complete else self.obstacle)
         if offsets:
-            with connection.pipeline(), _bookkeeping(connection):
-                # A mark that is lost with the database is found again in the journal.
-                connection.execute("SET LOCAL synchronous_commit = off")
-                outbox_rows.mark(connection, offsets, settled=complete)
+            # A mark that is lost with the database is found again in the journal.
+            outbox_rows.mark(connection, offsets, settled=complete, durable=False)
         if self.obstacle is not None:
             raise self.obstacle
         if not complete:
@@ -109,7 +104,7 @@ class JournalAppender:
         """Raise `NotDelivered` when nobody knows which log the offsets are of (R26)."""
         if not self._watch.is_suspicious(min(offsets), max(offsets)):
             return
-        with _bookkeeping(connection):
+        with connection.transaction():
             known = append_state.read_state(connection)
         if min(offsets) <= known.settled_offset:
             logger.warning(
@@ -133,7 +128,7 @@ class JournalAppender:
         journal_id = self._watch.identity()
         same = journal_id == state.journal_id
         start = state.settled_offset + 1 if same else LogEnd.OLDEST
-        with _bookkeeping(connection):
+        with connection.transaction():
             if not same:
                 if state.journal_id:
                     self._on_other_log()
@@ -151,7 +146,7 @@ class JournalAppender:
             offsets |= self.deliver(connection, window)
         self.obstacle = None
         end = max([found.end - 1, *offsets.values()])
-        with _bookkeeping(connection):
+        with connection.transaction():
             append_state.settle_up_to(connection, end, journal_id)
         if waiting:
             logger.info(
@@ -169,7 +164,7 @@ class JournalAppender:
         """
         start = state.settled_offset + 1
         found = self._search(connection, start, None, ()) if same else None
-        with _bookkeeping(connection):
+        with connection.transaction():
             if found:
                 self._catch_up(connection, found)
             append_state.rename_producer(connection)
@@ -203,7 +198,7 @@ class JournalAppender:
         missing: Sequence[tuple[str, int, Number]],
     ) -> None:
         """Mark what was found, and renumber what subscribers would take for a repetition."""
-        with _bookkeeping(connection):
+        with connection.transaction():
             self._catch_up(connection, found)
             if found.offsets:
                 outbox_rows.mark(connection, found.offsets, settled=False)
@@ -224,7 +219,7 @@ class JournalAppender:
             outbox_rows.renumber(
                 connection, outbox_rows.seal(package.renumbered(state.epoch, sequence))
             )
-        append_state.advance(connection, state, len(package_ids))
+        append_state.advance(connection, state, len(package_ids))()
 
     def _windows(
         self, connection: Connection, missing: Iterable[tuple[str, int, Number]]
@@ -233,7 +228,7 @@ class JournalAppender:
         for _, rows in itertools.groupby(missing, key=lambda row: row[1]):
             ids = [package_id for package_id, _, _ in rows]
             for begin in range(0, len(ids), _WINDOW):
-                with _bookkeeping(connection):
+                with connection.transaction():
                     loaded = list(outbox_rows.load(connection, ids[begin : begin + _WINDOW]))
                 yield [outbox_rows.seal(package) for package in loaded]
 
@@ -280,10 +275,3 @@ def _is_too_large(future: Future[Appended]) -> bool:
 def _keep_session(connection: Connection) -> None:
     """Tell Postgres that the holder of the lock lives."""
     connection.execute("SELECT")
-
-
-@contextmanager
-def _bookkeeping(connection: Connection) -> Iterator[None]:
-    with connection.transaction():
-        act_as(connection, BOOKKEEPER)
-        yield

@@ -95,7 +95,10 @@ def number(drafts: Sequence[Draft], state: AppendState) -> list[Outbound]:
 
 def _signed(message: PackageMessage, state: AppendState, sequence: int) -> PackageMessage:
     entry = replace(message.entry, producer=state.producer, epoch=state.epoch, sequence=sequence)
-    return replace(message, entry=entry)
+    return PackageMessage(
+        *(entry, message.body, message.publisher_instance),
+        *(message.package_type, message.metadata),
+    )
 
 
 def write(connection: Connection, packages: Sequence[Sealed]) -> None:
@@ -150,10 +153,13 @@ def remember_stored(connection: Connection, drafts: Sequence[Draft]) -> None:
         stored_packages.add(connection, packages)
 
 
-def mark(connection: Connection, offsets: Mapping[str, int], *, settled: bool) -> None:
+def mark(
+    connection: Connection, offsets: Mapping[str, int], *, settled: bool, durable: bool = True
+) -> None:
     """Note where packages are in the journal, and drop their bytes.
 
-    `settled` says that nothing that was numbered before them waits any longer.
+    `settled` says that nothing that was numbered before them waits any longer. Without `durable`
+    the transaction's commit does not wait for the disk.
     """
     connection.execute(
         """
@@ -169,8 +175,9 @@ def mark(connection: Connection, offsets: Mapping[str, int], *, settled: bool) -
             generation = (SELECT generation FROM bookkeeping.slot)
         FROM found
         WHERE outbox.package_id = found.package_id AND outbox.log_offset IS NULL
+            AND (%s OR (SELECT set_config('synchronous_commit', 'off', true)) = 'off')
         """,
-        (list(offsets), list(offsets.values()), max(offsets.values()), settled),
+        (list(offsets), list(offsets.values()), max(offsets.values()), settled, durable),
     )
 
 

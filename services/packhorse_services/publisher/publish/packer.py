@@ -70,12 +70,12 @@ class Packer:
         )
         if request.only_if_absent and removes(request.action):
             require_absent(connection, request.paths, request.deep_paths)
-        entry = self._entry(request, package_id)
         if not exports(request.action):
-            return Draft(self._message(entry, request), request.traceparent, None, request.producer)
+            message = self._message(self._entry(request, package_id), request)
+            return Draft(message, request.traceparent, None, request.producer)
         packed = pack(self._counted(nodes), package_id, self._blobs, self._limits)
-        entry = replace(entry, body_length=packed.length, node_count=packed.node_count)
-        message = replace(self._message(entry, request), body=packed.body)
+        entry = self._entry(request, package_id, packed.length, packed.node_count)
+        message = self._message(entry, request, packed.body)
         stored = None
         if packed.stored_key is not None:
             stored = StoredBody(packed.stored_key, packed.length, packed.body.sha256.hex())
@@ -108,7 +108,9 @@ class Packer:
             self.steps += 1
             yield node
 
-    def _entry(self, request: DistributionRequest, package_id: str) -> PackageEntry:
+    def _entry(
+        self, request: DistributionRequest, package_id: str, length: int = 0, nodes: int = 0
+    ) -> PackageEntry:
         return PackageEntry(
             package_id=package_id,
             publisher_agent=self.agent,
@@ -116,9 +118,13 @@ class Packer:
             paths=request.paths,
             deep_paths=request.deep_paths,
             user=request.caller,
+            body_length=length,
+            node_count=nodes,
             accepted_ms=int(package_id.split("-")[1]),
         )
 
-    def _message(self, entry: PackageEntry, request: DistributionRequest) -> PackageMessage:
+    def _message(
+        self, entry: PackageEntry, request: DistributionRequest, body: PackageBody | None = None
+    ) -> PackageMessage:
         metadata = {AWAITED: "true"} if request.awaited else {}
-        return PackageMessage(entry, publisher_instance=self._instance, metadata=metadata)
+        return PackageMessage(entry, body, publisher_instance=self._instance, metadata=metadata)

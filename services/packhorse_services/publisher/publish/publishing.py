@@ -7,7 +7,8 @@ in the journal is accounted for, whatever crashes.
 
 import logging
 import threading
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass
 
 import psycopg
@@ -25,9 +26,9 @@ from packhorse_services.publisher.outbox.append_lock import AppendLock
 from packhorse_services.publisher.outbox.append_state import AppendState, Unsettled
 from packhorse_services.publisher.outbox.journal_appender import JournalAppender, NotDelivered
 from packhorse_services.publisher.outbox.outbox_rows import Sealed
-from packhorse_services.publisher.outbox.request import Pending
+from packhorse_services.publisher.outbox.request import Draft, Pending
 from packhorse_services.publisher.publish import prepared, repeated_requests
-from packhorse_services.publisher.publish.draft_export import DraftExporter, Drafts
+from packhorse_services.publisher.publish.draft_export import DraftExporter, Drafts, is_small
 from packhorse_services.publisher.publish.packer import Packer
 
 logger = logging.getLogger(__name__)
@@ -97,11 +98,16 @@ class Publishing:
         request that is at fault is refused alone. Raises `AppendLockBusy` or `psycopg.Error`: then
         the same `Pending`s may be published again, which makes no second package of any.
         """
+        source = drafts or self._draft_exporter
         with self._lock.hold() as connection:
-            backlog = self._settle(connection)
-            if self._refuses(group, backlog):
-                return
-            exported = self._commit_all(connection, group, drafts or self._draft_exporter)
+            backlog: AppendState | None = None
+            # Mostly all is settled, and the commit's own look at the state says so.
+            exported = self._commit_all(connection, group, source) if self._lock.verified else None
+            if exported is None:
+                backlog = self._settle(connection)
+                if self._refuses(group, backlog):
+                    return
+                exported = self._commit_all(connection, group, source, settled=False) or {}
             offsets = self._deliver(connection, exported) if backlog is None else {}
         for pending in exported:
             pending.answer(offsets.get(pending.package_id))
@@ -147,10 +153,8 @@ class Publishing:
         `look` asks for the log's identity when all is settled.
         """
         with connection.pipeline(), connection.transaction():
-            act_as(connection, BOOKKEEPER)
             state = append_state.read_state(connection)
-        PUBLISHER_OUTBOX_ENTRIES.set(state.unsettled)
-        PUBLISHER_OUTBOX_OLDEST_SECONDS.set(state.oldest_age_s)
+        _measure(state)
         settled = state.unsettled == 0 and self._lock.verified
         if settled and not look:
             self._delivery.obstacle = None
@@ -170,15 +174,24 @@ class Publishing:
         return None
 
     def _commit_all(
-        self, connection: Connection, group: Sequence[Pending], source: Drafts
-    ) -> dict[Pending, Sealed]:
-        """Commit the group; a statement that fails costs its request alone, on the second try."""
+        self,
+        connection: Connection,
+        group: Sequence[Pending],
+        source: Drafts,
+        *,
+        settled: bool = True,
+    ) -> dict[Pending, Sealed] | None:
+        """Commit the group; a statement that fails costs its request alone, on the second try.
+
+        With `settled` nothing is done, and None returned, when something waits in the outbox.
+        """
         try:
-            return self._commit(connection, group, source, savepoints=False)
+            return self._commit(connection, group, source, settled=settled)
         except psycopg.Error:
             if connection.closed:
                 raise
-            return self._commit(connection, group, source, savepoints=True)
+            connection.rollback()
+            return self._commit(connection, group, source, settled=settled, savepoints=True)
 
     def _commit(
         self,
@@ -186,30 +199,55 @@ class Publishing:
         group: Sequence[Pending],
         source: Drafts,
         *,
-        savepoints: bool,
-    ) -> dict[Pending, Sealed]:
+        settled: bool,
+        savepoints: bool = False,
+    ) -> dict[Pending, Sealed] | None:
         """Commit the drafts of what is new in `group`, which show one snapshot, to the outbox."""
-        with connection.transaction():
-            act_as(connection, BOOKKEEPER)
+        with self._transaction(connection, group, savepoints=savepoints):
             state = append_state.read_state(connection)
+            if settled:
+                if state.unsettled:
+                    return None
+                _measure(state)
+                self._delivery.obstacle = None
             fresh = repeated_requests.answer(
                 connection, self._agent, group, verified=self._lock.verified
             )
             made = source.drafts(connection, state, fresh, savepoints)
             act_as(connection, BOOKKEEPER)
             drafts = repeated_requests.in_order(fresh, prepared.without_used(connection, made))
-            for pending, draft in drafts.items():
-                pending.package_id = draft.message.entry.package_id
-            numbered = outbox_rows.number(list(drafts.values()), state)
-            sealed = [outbox_rows.seal(package) for package in numbered]
-            if sealed:
-                append_state.advance(connection, state, len(sealed))
-                outbox_rows.write(connection, sealed)
-                outbox_rows.remember_stored(connection, list(drafts.values()))
-                repeated_requests.remember(connection, self._agent, list(drafts))
+            sealed = self._write(connection, state, drafts)
         for pending in drafts:
             pending.committed = True
         return dict(zip(drafts, sealed, strict=True))
+
+    @contextmanager
+    def _transaction(
+        self, connection: Connection, group: Sequence[Pending], *, savepoints: bool
+    ) -> Iterator[None]:
+        """Begin and end a transaction; of what is small the statements go together.
+
+        A large export reads with a cursor, which needs its answers one by one.
+        """
+        together = not savepoints and all(is_small(one.request) for one in group)
+        with connection.pipeline() if together else nullcontext(), connection.transaction():
+            yield
+
+    def _write(
+        self, connection: Connection, state: AppendState, drafts: Mapping[Pending, Draft]
+    ) -> list[Sealed]:
+        """Write numbered packages, and what their requests have led to."""
+        for pending, draft in drafts.items():
+            pending.package_id = draft.message.entry.package_id
+        numbered = outbox_rows.number(list(drafts.values()), state)
+        sealed = [outbox_rows.seal(package) for package in numbered]
+        if sealed:
+            check = append_state.advance(connection, state, len(sealed))
+            outbox_rows.write(connection, sealed)
+            outbox_rows.remember_stored(connection, list(drafts.values()))
+            repeated_requests.remember(connection, self._agent, list(drafts))
+            check()
+        return sealed
 
     def _deliver(
         self, connection: Connection, exported: dict[Pending, Sealed]
@@ -225,5 +263,9 @@ class Publishing:
             if self._clock.wait(self._stopping, self.patience.retry_s):
                 break
         with connection.transaction():
-            act_as(connection, BOOKKEEPER)
             return outbox_rows.offsets_of(connection, [pending.package_id for pending in exported])
+
+
+def _measure(state: AppendState) -> None:
+    PUBLISHER_OUTBOX_ENTRIES.set(state.unsettled)
+    PUBLISHER_OUTBOX_OLDEST_SECONDS.set(state.oldest_age_s)

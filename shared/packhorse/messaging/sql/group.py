@@ -7,7 +7,7 @@ transaction held until it ended: the append id there is the group's, or it was n
 
 import secrets
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager, nullcontext, suppress
 from dataclasses import dataclass, field
 
 import psycopg
@@ -74,16 +74,17 @@ class GroupWriter:
         try:
             for attempt in _patiently(_PATIENCE_S):
                 with attempt, self._session.use() as connection:
-                    connection.execute("BEGIN")
-                    for part in ordered:
+                    for number, part in enumerate(ordered):
                         with _refusals(connection, part):
-                            self._insert(connection, part, append_id)
+                            self._insert(connection, part, append_id, first=number == 0)
         except JournalUnavailable as error:
             raise NotAppended(f"nothing was committed: {error}") from error
         self._commit(connection, ordered[0], append_id)
 
-    def _insert(self, connection: psycopg.Connection, part: Slice, append_id: int) -> None:
-        segment, time_ms = self._take_offsets(connection, part)
+    def _insert(
+        self, connection: psycopg.Connection, part: Slice, append_id: int, *, first: bool
+    ) -> None:
+        segment, time_ms = self._take_offsets(connection, part, first=first)
         connection.execute(
             sql.SQL(_INSERT).format(segment.table),
             (
@@ -94,10 +95,18 @@ class GroupWriter:
             ),
         )
 
-    def _take_offsets(self, connection: psycopg.Connection, part: Slice) -> tuple[SqlSegment, int]:
-        """Move the counter and hold its lock to the end: commits come in offset order (R1)."""
+    def _take_offsets(
+        self, connection: psycopg.Connection, part: Slice, *, first: bool
+    ) -> tuple[SqlSegment, int]:
+        """Move the counter and hold its lock to the end: commits come in offset order (R1).
+
+        The `first` one begins the transaction, with the same message to the server.
+        """
         count, size = len(part.records), sum(record.size for record in part.records)
-        row = connection.execute(_MOVE, (count, size, part.partition_id)).fetchone()
+        with connection.pipeline() if first else nullcontext():
+            if first:
+                connection.execute("BEGIN")
+            row = connection.execute(_MOVE, (count, size, part.partition_id)).fetchone()
         if row is None:
             raise _refusal(connection, part)
         next_, time_ms, start, held = row
