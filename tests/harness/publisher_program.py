@@ -81,7 +81,7 @@ def counted_statements(server: EmbeddedPostgres) -> Iterator[Counter[str]]:
 
 def _log_statements(server: EmbeddedPostgres, which: str) -> None:
     with psycopg.connect(server.url(), autocommit=True) as connection:
-        connection.execute(f"ALTER SYSTEM SET log_statement = {which}".encode())
+        connection.execute(f"ALTER SYSTEM SET log_statement = '{which}'".encode())
         connection.execute("SELECT pg_reload_conf()")
     time.sleep(1)  # sessions take it before their next statement
 
