@@ -5,9 +5,9 @@
 Runs the publisher as a program, on the SQL journal and on Postgres's defaults for durability, with
 realistic pages of 5 KB. Prints one JSON line a measurement; processor time is that of the publisher
 alone, and that of Postgres beside it. The anchor is the same server's empty answer, measured in
-turns with it. `from_file` is `packhorse distribute --from-file` with ten lines a request of a round;
-`statements` is what one lone request makes all sessions of the server send. At the end each
-accepted request's package has to be in the journal once.
+turns with it. `from_file` is `packhorse distribute --from-file` with ten times as many lines;
+`statements_alone` is what a lone request makes all sessions of the server send. At the end the
+package of each accepted request has to be in the journal once.
 """
 
 import asyncio

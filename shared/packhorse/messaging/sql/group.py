@@ -7,7 +7,7 @@ transaction held until it ended: the append id there is the group's, or it was n
 
 import secrets
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager, nullcontext, suppress
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 
 import psycopg
@@ -74,17 +74,16 @@ class GroupWriter:
         try:
             for attempt in _patiently(_PATIENCE_S):
                 with attempt, self._session.use() as connection:
-                    for number, part in enumerate(ordered):
+                    connection.execute("BEGIN")
+                    for part in ordered:
                         with _refusals(connection, part):
-                            self._insert(connection, part, append_id, first=number == 0)
+                            self._insert(connection, part, append_id)
         except JournalUnavailable as error:
             raise NotAppended(f"nothing was committed: {error}") from error
         self._commit(connection, ordered[0], append_id)
 
-    def _insert(
-        self, connection: psycopg.Connection, part: Slice, append_id: int, *, first: bool
-    ) -> None:
-        segment, time_ms = self._take_offsets(connection, part, first=first)
+    def _insert(self, connection: psycopg.Connection, part: Slice, append_id: int) -> None:
+        segment, time_ms = self._take_offsets(connection, part)
         connection.execute(
             sql.SQL(_INSERT).format(segment.table),
             (
@@ -95,18 +94,10 @@ class GroupWriter:
             ),
         )
 
-    def _take_offsets(
-        self, connection: psycopg.Connection, part: Slice, *, first: bool
-    ) -> tuple[SqlSegment, int]:
-        """Move the counter and hold its lock to the end: commits come in offset order (R1).
-
-        The `first` one begins the transaction, with the same message to the server.
-        """
+    def _take_offsets(self, connection: psycopg.Connection, part: Slice) -> tuple[SqlSegment, int]:
+        """Move the counter and hold its lock to the end: commits come in offset order (R1)."""
         count, size = len(part.records), sum(record.size for record in part.records)
-        with connection.pipeline() if first else nullcontext():
-            if first:
-                connection.execute("BEGIN")
-            row = connection.execute(_MOVE, (count, size, part.partition_id)).fetchone()
+        row = connection.execute(_MOVE, (count, size, part.partition_id)).fetchone()
         if row is None:
             raise _refusal(connection, part)
         next_, time_ms, start, held = row
