@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from packhorse.runtime import leash
+from packhorse_services.cli.stack.forked import ForkedProcess, ForkServer
 
 _MAX_LOG_BYTES = 16 * 1024 * 1024
 _SHOWN_BYTES = 4096
@@ -30,14 +31,16 @@ class ChildProgram:
 class ChildProcess:
     """A program that runs, has ended, or is to be run again. Used by one thread.
 
-    The kernel ends it when the thread that spawned it ends, however that happens.
+    The kernel ends it when the thread that spawned it ends, however that happens. With `forks` it
+    is forked where that is possible, which takes less time and memory.
     """
 
-    def __init__(self, program: ChildProgram, log: Path) -> None:
+    def __init__(self, program: ChildProgram, log: Path, forks: ForkServer | None = None) -> None:
         self.program, self.log = program, log
         self.started_at = 0.0
         self._said_before = 0
-        self._process: subprocess.Popen[bytes] | None = None
+        self._forks = forks
+        self._process: subprocess.Popen[bytes] | ForkedProcess | None = None
 
     @property
     def pid(self) -> int:
@@ -46,24 +49,23 @@ class ChildProcess:
 
     def spawn(self) -> None:
         """Start the program."""
-        on_leash = (
-            sys.executable,
-            "-ES",
-            leash.__file__,
-            str(os.getpid()),
-            str(int(signal.SIGKILL)),
-        )
+        environment = _environment(self.program.environment)
+        self._said_before = self.log.stat().st_size if self.log.exists() else 0
+        forked = self._forks and self._forks.fork(self.program.command, environment, self.log)
+        self._process = forked or self._started(environment)
+        self.started_at = time.monotonic()
+
+    def _started(self, environment: Mapping[str, str]) -> subprocess.Popen[bytes]:
+        parent, number = str(os.getpid()), str(int(signal.SIGKILL))
         with self.log.open("ab") as log:
-            self._said_before = log.tell()
-            self._process = subprocess.Popen(
-                [*on_leash, *self.program.command],
-                env=_environment(self.program.environment),
+            return subprocess.Popen(
+                [sys.executable, "-ES", leash.__file__, parent, number, *self.program.command],
+                env=environment,
                 stdin=subprocess.DEVNULL,
                 stdout=log,
                 stderr=log,
                 start_new_session=True,  # Ctrl-C is for the supervisor, which ends all in order
             )
-        self.started_at = time.monotonic()
 
     def ended(self) -> int | None:
         """Return the exit code, negative for a signal, or None while it runs."""

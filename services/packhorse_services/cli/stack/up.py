@@ -16,6 +16,7 @@ from packhorse_services.cli.client.views import table
 from packhorse_services.cli.stack import backends
 from packhorse_services.cli.stack.child import ChildProcess, ChildProgram, bound_log
 from packhorse_services.cli.stack.embedded import EmbeddedPostgres
+from packhorse_services.cli.stack.forked import ForkServer
 from packhorse_services.cli.stack.layout import (
     StackOptions,
     choose_ports,
@@ -61,6 +62,7 @@ def up(options: StackOptions, *, as_json: bool) -> None:
             _tell("Ending …")
         finally:
             stack.supervisor.stop()
+            stack.forks.close()
 
 
 class _Stack:
@@ -72,7 +74,10 @@ class _Stack:
         postgres: EmbeddedPostgres,
         programs: Sequence[ChildProgram],
     ) -> None:
-        children = [ChildProcess(one, directory.logs / f"{one.name}.log") for one in programs]
+        self.forks = ForkServer(directory.logs / "forks.log")
+        children = [
+            ChildProcess(one, directory.logs / f"{one.name}.log", self.forks) for one in programs
+        ]
         self.supervisor = Supervisor(children, _tell)
         self._directory, self._postgres = directory, postgres
         self._described = describe(directory, programs)
