@@ -12,13 +12,13 @@ import importlib
 import json
 import os
 import runpy
-import select
 import signal
 import socket
 import subprocess
 import sys
 import threading
 from collections.abc import Mapping, Sequence
+from multiprocessing.connection import wait
 from pathlib import Path
 from typing import IO, Any
 
@@ -51,14 +51,14 @@ class Imported:
 
     def poll(self) -> int | None:
         """Return its exit code, or None while it runs."""
-        if self._code is None and select.select([self._ended], [], [], 0)[0]:
+        if self._code is None and wait([self._ended], 0):
             self._code = self._source.code(self.pid)
             os.close(self._ended)
         return self._code
 
     def wait(self, timeout: float) -> int:
         """Return its exit code at its end. Raises `subprocess.TimeoutExpired`."""
-        if self._code is None and not select.select([self._ended], [], [], timeout)[0]:
+        if self._code is None and not wait([self._ended], timeout):
             raise subprocess.TimeoutExpired(str(self.pid), timeout)
         code = self.poll()
         assert code is not None
@@ -100,8 +100,13 @@ class _Source:
 
     def _ask(self, given: Mapping[str, Any], files: Sequence[int]) -> int:
         with self._lock:
-            socket.send_fds(self._channel, [json.dumps(given).encode()], files)
-            return int(self._channel.recv(_LONGEST))
+            try:
+                socket.send_fds(self._channel, [json.dumps(given).encode()], files)
+                return int(self._channel.recv(_LONGEST))
+            except BaseException:  # an alarm, too: the next answer would be this one's
+                self._channel.close()
+                _sources.clear()
+                raise
 
     def _end(self) -> None:
         self._channel.close()

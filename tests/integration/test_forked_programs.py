@@ -89,11 +89,32 @@ def test_all_programs_end_with_their_server_and_another_server_forks_the_next(
     forks: ForkServer, tmp_path: Path, database_url: str
 ) -> None:
     program = serving(forks, tmp_path / "log", database_url)
+    other = serving(forks, tmp_path / "log", database_url)
     os.kill(_parent_of(program.pid), signal.SIGKILL)
     assert program.wait(WAIT_S) == -signal.SIGKILL
     assert not forks.is_alive
     again = serving(forks, tmp_path / "log", database_url)
     assert again.poll() is None
+    assert other.poll() == -signal.SIGKILL, "it is not one of the new server's"
+
+
+def test_a_sigterm_for_all_processes_leaves_the_programs_to_end_by_their_own(
+    forks: ForkServer, tmp_path: Path, database_url: str
+) -> None:
+    program = serving(forks, tmp_path / "log", database_url)
+    for number in (signal.SIGHUP, signal.SIGINT, signal.SIGTERM):
+        os.kill(_parent_of(program.pid), number)
+    os.kill(program.pid, signal.SIGTERM)
+    assert program.wait(WAIT_S) == 0
+    assert forks.is_alive
+
+
+def test_an_environment_may_hold_bytes_that_are_no_utf_8(
+    forks: ForkServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, database_url: str
+) -> None:
+    monkeypatch.setenv("OTHER", os.fsdecode(b"caf\xe9"))
+    program = serving(forks, tmp_path / "log", database_url)
+    assert program.poll() is None
 
 
 def _parent_of(pid: int) -> int:

@@ -8,6 +8,7 @@ session, standard output and signals. It ends with this process, and this one wi
 import ctypes
 import gc
 import importlib
+import json
 import os
 import selectors
 import signal
@@ -20,19 +21,19 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
-import orjson
-
 PREFIX = "packhorse_services."
 SERVICES = ("publisher", "content", "cleanup", "subscriber", "topology", "jobs")
 """The programs that can be forked, by the names of their packages."""
 
 LONGEST_MESSAGE = 128 * 1024
 _PR_SET_PDEATHSIG, _PR_SET_NAME = 1, 15
-_SIGNALS = (signal.SIGCHLD, signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
+_ENDING = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
 
 
 def main() -> None:
     """Serve until the peer is gone; in a fork, be the program."""
+    # Who ends all processes of a group or machine reaches the programs, which end in order.
+    signal.pthread_sigmask(signal.SIG_BLOCK, _ENDING)
     channel = socket.socket(fileno=int(sys.argv[1]))
     programs = {name: importlib.import_module(f"{PREFIX}{name}.__main__") for name in SERVICES}
     if len([*Path("/proc/self/task").iterdir()]) > 1:
@@ -69,7 +70,7 @@ class _Forking:
                 message = self._channel.recv(LONGEST_MESSAGE)
                 if not message:
                     return None
-                if (program := self._obey(orjson.loads(message))) is not None:
+                if (program := self._obey(json.loads(message))) is not None:
                     return program
 
     def _obey(self, wanted: Mapping[str, Any]) -> Callable[[], None] | None:
@@ -78,7 +79,11 @@ class _Forking:
                 os.kill(wanted["pid"], wanted["signal"])
             return None
         server = os.getpid()
-        pid = os.fork()
+        try:
+            pid = os.fork()
+        except OSError:  # a limit is reached: the programs that are there go on
+            self._say({"spawned": 0})
+            return None
         if pid == 0:
             self._leave(server)
             return _become(self._programs[wanted["service"]], wanted)
@@ -92,9 +97,10 @@ class _Forking:
         if os.getppid() != server:
             os._exit(1)
         signal.set_wakeup_fd(-1)
-        for number in _SIGNALS:
+        for number in (signal.SIGCHLD, *_ENDING):
             signal.signal(number, signal.SIG_DFL)
         signal.signal(signal.SIGINT, signal.default_int_handler)
+        signal.pthread_sigmask(signal.SIG_UNBLOCK, _ENDING)
         for each in (self._channel, self._woken, self._wakes):
             each.close()
 
@@ -107,7 +113,7 @@ class _Forking:
 
     def _say(self, what: Mapping[str, Any]) -> None:
         with suppress(BrokenPipeError, ConnectionResetError):  # the next read finds the end
-            self._channel.send(orjson.dumps(what))
+            self._channel.send(json.dumps(what).encode())
 
 
 def _become(program: ModuleType, wanted: Mapping[str, Any]) -> Callable[[], None]:

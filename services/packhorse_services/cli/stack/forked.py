@@ -1,17 +1,16 @@
 """Programs that are forked from one process, which a supervisor uses instead of starting each."""
 
+import json
 import os
-import select
 import signal
 import socket
 import subprocess
 import sys
 import time
 from collections.abc import Mapping
+from multiprocessing.connection import wait
 from pathlib import Path
 from typing import Any
-
-import orjson
 
 from packhorse.runtime import leash
 from packhorse_services.cli.stack import fork_server
@@ -29,6 +28,8 @@ class ForkServer:
         self._log = log
         self._process: subprocess.Popen[bytes] | None = None
         self._channel: socket.socket | None = None
+        self._usable = sys.platform == "linux"
+        self._alive: set[int] = set()
         self._codes: dict[int, int] = {}
         self._spawned: list[int] = []
 
@@ -40,7 +41,7 @@ class ForkServer:
         if service is None or not self._serves():
             return None
         about = {"service": service, "environment": dict(environment), "log": str(log)}
-        message = orjson.dumps(about)
+        message = json.dumps(about).encode()
         if len(message) > fork_server.LONGEST_MESSAGE or not self._send(message):
             return None
         deadline = time.monotonic() + _ANSWERS_S
@@ -48,7 +49,8 @@ class ForkServer:
             self._receive(max(0.0, deadline - time.monotonic()))
             if time.monotonic() > deadline:
                 self.close()
-        return ForkedProcess(self, self._spawned.pop()) if self._spawned else None
+        pid = self._spawned.pop() if self._spawned else 0
+        return ForkedProcess(self, pid) if pid else None  # 0: the system has no process to give
 
     @property
     def is_alive(self) -> bool:
@@ -58,16 +60,16 @@ class ForkServer:
     def exit_code(self, pid: int, timeout: float = 0.0) -> int | None:
         """Return how a program ended, at the latest after `timeout` seconds; None: it runs."""
         deadline = time.monotonic() + timeout
-        while pid not in self._codes and self.is_alive:
+        while pid in self._alive:
             took = self._receive(max(0.0, deadline - time.monotonic()))
-            if not took and self.is_alive:
+            if not took and pid in self._alive:
                 return None
-        return self._codes.get(pid, -int(signal.SIGKILL))  # all programs end with the server
+        return self._codes[pid]
 
     def send_signal(self, pid: int, number: int) -> None:
         """Send it unless the program has ended."""
         if self.exit_code(pid) is None:
-            self._send(orjson.dumps({"pid": pid, "signal": number}))
+            self._send(json.dumps({"pid": pid, "signal": number}).encode())
 
     def close(self) -> None:
         """End the server, and with it all programs that it has forked and that still run."""
@@ -76,10 +78,12 @@ class ForkServer:
             self._channel = None
             self._process.kill()
             self._process.wait()
+            self._codes.update(dict.fromkeys(self._alive, -int(signal.SIGKILL)))
+            self._alive.clear()
 
     def _serves(self) -> bool:
-        """Return whether it is ready, after starting it if need be."""
-        if self.is_alive or sys.platform != "linux":
+        """Return whether it is ready, after starting it if need be; one that fails is the last."""
+        if self.is_alive or not self._usable:
             return self.is_alive
         ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         parent, number = str(os.getpid()), str(int(signal.SIGKILL))
@@ -95,6 +99,7 @@ class ForkServer:
             )
         self._channel = ours
         if not self._receive(_ANSWERS_S):
+            self._usable = False
             self.close()
         return self.is_alive
 
@@ -108,18 +113,24 @@ class ForkServer:
 
     def _receive(self, timeout: float) -> bool:
         """Take in what it says; false when it says nothing in time, or has died."""
-        if self._channel is None or not select.select([self._channel], [], [], timeout)[0]:
+        if self._channel is None or not wait([self._channel], timeout):
             return False
-        message = self._channel.recv(fork_server.LONGEST_MESSAGE)
+        try:
+            message = self._channel.recv(fork_server.LONGEST_MESSAGE)
+        except ConnectionResetError:  # it died before it had read all
+            message = b""
         if not message:
             self.close()
             return False
-        said: dict[str, Any] = orjson.loads(message)
+        said: dict[str, Any] = json.loads(message)
         if "ended" in said:
             self._codes[said["ended"]] = said["code"]
+            self._alive.discard(said["ended"])
         elif "spawned" in said:
-            self._codes.pop(said["spawned"], None)
             self._spawned.append(said["spawned"])
+            if said["spawned"]:
+                self._codes.pop(said["spawned"], None)
+                self._alive.add(said["spawned"])
         return True
 
 
