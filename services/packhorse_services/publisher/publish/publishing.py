@@ -7,8 +7,7 @@ in the journal is accounted for, whatever crashes.
 
 import logging
 import threading
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager, nullcontext
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import psycopg
@@ -28,7 +27,7 @@ from packhorse_services.publisher.outbox.journal_appender import JournalAppender
 from packhorse_services.publisher.outbox.outbox_rows import Sealed
 from packhorse_services.publisher.outbox.request import Draft, Pending
 from packhorse_services.publisher.publish import prepared, repeated_requests
-from packhorse_services.publisher.publish.draft_export import DraftExporter, Drafts, is_small
+from packhorse_services.publisher.publish.draft_export import DraftExporter, Drafts
 from packhorse_services.publisher.publish.packer import Packer
 
 logger = logging.getLogger(__name__)
@@ -203,7 +202,9 @@ class Publishing:
         savepoints: bool = False,
     ) -> dict[Pending, Sealed] | None:
         """Commit the drafts of what is new in `group`, which show one snapshot, to the outbox."""
-        with self._transaction(connection, group, savepoints=savepoints):
+        # No pipeline: one that is open while packages are packed keeps Postgres from ending the
+        # transaction of a process that is paused, and so the append lock from everybody else.
+        with connection.transaction():
             state = append_state.read_state(connection)
             if settled:
                 if state.unsettled:
@@ -220,18 +221,6 @@ class Publishing:
         for pending in drafts:
             pending.committed = True
         return dict(zip(drafts, sealed, strict=True))
-
-    @contextmanager
-    def _transaction(
-        self, connection: Connection, group: Sequence[Pending], *, savepoints: bool
-    ) -> Iterator[None]:
-        """Begin and end a transaction; of what is small the statements go together.
-
-        A large export reads with a cursor, which needs its answers one by one.
-        """
-        together = not savepoints and all(is_small(one.request) for one in group)
-        with connection.pipeline() if together else nullcontext(), connection.transaction():
-            yield
 
     def _write(
         self, connection: Connection, state: AppendState, drafts: Mapping[Pending, Draft]

@@ -95,7 +95,7 @@ class Session:
     def _fill(self) -> None:
         limits = self._ctx.limits
         room = limits.packages - len(self._waiting)
-        size = limits.bytes - sum(arrival.size for arrival in self._waiting)
+        size = limits.bytes - sum(arrival.memory for arrival in self._waiting)
         if not self._waiting or (room > 0 and size > 0):
             arrived = self._prefetch.take(room, size)
             self._waiting += arrived

@@ -55,8 +55,13 @@ class Arrival:
 
     @property
     def size(self) -> int:
-        """Bytes that it holds in memory, about."""
+        """Bytes of the record."""
         return len(self.record.value) if self.record else 0
+
+    @property
+    def memory(self) -> int:
+        """Bytes that it holds in memory, about: of the record, and of what was decoded ahead."""
+        return self.size + self.kept
 
 
 def arrival_of(record: Record, agent: str) -> Arrival:

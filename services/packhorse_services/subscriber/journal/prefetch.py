@@ -71,7 +71,7 @@ class Prefetch:
             while self._buffer and len(taken) < packages and size > 0:
                 arrival = self._buffer.popleft()
                 self._bytes -= _cost(arrival)
-                size -= arrival.size
+                size -= arrival.memory
                 taken.append(arrival)
             self._changed.notify_all()
         return taken
@@ -136,4 +136,4 @@ class Prefetch:
 
 
 def _cost(arrival: Arrival) -> int:
-    return arrival.size + arrival.kept + _RECORD_BYTES
+    return arrival.memory + _RECORD_BYTES
