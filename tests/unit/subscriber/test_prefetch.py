@@ -151,3 +151,13 @@ def test_r30_what_is_decoded_ahead_counts_among_the_bytes(feed: Feed) -> None:
     assert taken[0].kept > 100_000
     assert ahead.prefetch._bytes == 0
     ahead.prefetch.close()
+
+
+def test_r30_what_is_taken_counts_with_what_is_decoded(feed: Feed) -> None:
+    ahead = Ahead(feed.journal, PrefetchLimits(), feed.topics.package)
+    ahead.prefetch.decode()
+    for name in ("/a", "/b", "/c"):
+        feed.add(page(name, text="x" * 100_000))
+    eventually(lambda: len(ahead.prefetch._buffer) == 3)
+    assert len(ahead.prefetch.take(100, 2_000)) == 1
+    ahead.prefetch.close()
