@@ -3,7 +3,6 @@
 All of it runs in the caller's transaction, as the bookkeeper.
 """
 
-from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
@@ -75,23 +74,14 @@ def read_state(connection: Connection) -> AppendState:
     return AppendState(*row)
 
 
-def advance(connection: Connection, state: AppendState, count: int) -> Callable[[], None]:
-    """Take the next `count` numbers. What it returns is to be called before the commit.
-
-    That raises `AppendLockLost` when the numbers are somebody else's. In a pipeline it waits for
-    the server, so what goes to the server with this comes between the two.
-    """
+def advance(connection: Connection, state: AppendState, count: int) -> None:
+    """Take the next `count` numbers. Raises `AppendLockLost` when they are somebody else's."""
     moved = connection.execute(
-        "UPDATE bookkeeping.slot SET sequence = sequence + %s WHERE epoch = %s AND sequence = %s "
-        "RETURNING sequence",
+        "UPDATE bookkeeping.slot SET sequence = sequence + %s WHERE epoch = %s AND sequence = %s",
         (count, state.epoch, state.sequence),
     )
-
-    def check() -> None:
-        if moved.fetchone() is None:
-            raise AppendLockLost("another publisher has the append lock; try again")
-
-    return check
+    if moved.rowcount != 1:
+        raise AppendLockLost("another publisher has the append lock; try again")
 
 
 def adopt_journal(connection: Connection, journal_id: str) -> None:

@@ -219,7 +219,7 @@ class JournalAppender:
             outbox_rows.renumber(
                 connection, outbox_rows.seal(package.renumbered(state.epoch, sequence))
             )
-        append_state.advance(connection, state, len(package_ids))()
+        append_state.advance(connection, state, len(package_ids))
 
     def _windows(
         self, connection: Connection, missing: Iterable[tuple[str, int, Number]]

@@ -74,7 +74,7 @@ class DraftExporter:
         obstacles = self._checks.obstacles(connection, group, far)
         act_as(connection, EXPORTER)
         # What the database refuses is to cost one request alone, so then each is read by itself.
-        ahead = {one: None for one in group if not savepoints and is_small(one.request)}
+        ahead = {one: None for one in group if not savepoints and _is_small(one.request)}
         reader = ShallowReader(connection, (path for one in ahead for path in one.request.paths))
         with PUBLISHER_BUILD_SECONDS.time():
             for pending in group:
@@ -113,7 +113,7 @@ class DraftExporter:
         return draft
 
 
-def is_small(request: DistributionRequest) -> bool:
+def _is_small(request: DistributionRequest) -> bool:
     """Tell whether a request is read together with others."""
     single = exports(request.action) and not (request.deep_paths or request.prepared)
     return single and len(request.paths) <= _SMALL_PATHS

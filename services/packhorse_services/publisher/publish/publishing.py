@@ -189,7 +189,6 @@ class Publishing:
         except psycopg.Error:
             if connection.closed:
                 raise
-            connection.rollback()
             return self._commit(connection, group, source, settled=settled, savepoints=True)
 
     def _commit(
@@ -231,11 +230,10 @@ class Publishing:
         numbered = outbox_rows.number(list(drafts.values()), state)
         sealed = [outbox_rows.seal(package) for package in numbered]
         if sealed:
-            check = append_state.advance(connection, state, len(sealed))
+            append_state.advance(connection, state, len(sealed))
             outbox_rows.write(connection, sealed)
             outbox_rows.remember_stored(connection, list(drafts.values()))
             repeated_requests.remember(connection, self._agent, list(drafts))
-            check()
         return sealed
 
     def _deliver(
