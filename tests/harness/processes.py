@@ -63,12 +63,8 @@ class Process:
             if not prefix and imported.can_begin(self.command, self.environment):
                 self._process = imported.begin(self.command, environment, output, log)
                 return
-            leashed = (
-                *(sys.executable, "-ES", leash.__file__),
-                *(str(os.getpid()), str(int(signal.SIGKILL))),
-            )
             self._process = subprocess.Popen(
-                [*leashed, *_absolute(prefix), *self.command],
+                [*leash.on_leash(), *_absolute(prefix), *self.command],
                 env=environment,
                 stdin=subprocess.DEVNULL,
                 stdout=output,

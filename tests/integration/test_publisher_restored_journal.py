@@ -164,6 +164,8 @@ async def check_queued(s: PublisherService, packages: Sequence[Any], announced: 
     async def is_told() -> bool:
         if announced is not None:
             s.tell(DiscoveryMessage("sub1", (announced,)))
+            if (await s.client.get("/queues/sub1")).status_code == 404:
+                return False  # it has not been heard of yet
         queue = await read(s, "/queues/sub1")
         assert queue["length"] in (None, len(queue["entries"]))
         return queue["state"] == MISMATCH and wanted <= {

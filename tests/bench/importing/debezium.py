@@ -5,10 +5,8 @@ transaction (at least once). Its second half is measured, when its JVM is warm.
 """
 
 import itertools
-import os
 import shutil
 import subprocess
-import sys
 import tempfile
 from pathlib import Path
 
@@ -118,11 +116,10 @@ class Debezium:
             )
         )
         java, _ = runtime.java()
-        leashed = (sys.executable, "-ES", leash.__file__, str(os.getpid()), "9")
         program = ("org.apache.kafka.connect.cli.ConnectStandalone", str(worker), str(connector))
         with Path(folder, "log").open("wb") as log:
             return subprocess.Popen(
-                [*leashed, str(java), "-Xmx1g", "-cp", f"{_jars()}/*", *program],
+                [*leash.on_leash(), str(java), "-Xmx1g", "-cp", f"{_jars()}/*", *program],
                 stdin=subprocess.DEVNULL, stdout=log, stderr=log, start_new_session=True,
             )  # fmt: skip
 

@@ -2,11 +2,9 @@
 
 import base64
 import json
-import os
 import shutil
 import signal
 import subprocess
-import sys
 import tempfile
 import time
 import uuid
@@ -131,15 +129,8 @@ class RunningKafka:
         java, _ = runtime.java()
         machine = [option for option in options if option.startswith("-X")]
         program = [option for option in options if not option.startswith("-X")]
-        leashed = (
-            sys.executable,
-            "-ES",
-            leash.__file__,
-            str(os.getpid()),
-            str(signal.SIGKILL.value),
-        )
         command = [
-            *leashed,
+            *leash.on_leash(),
             *(java, "-Xmx512m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", *machine),
             f"-Dlog4j2.configurationFile={_HERE / 'log4j2.properties'}",
             f"-Dpackhorse.kafka.log={self.home / 'broker.log'}",

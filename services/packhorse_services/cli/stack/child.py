@@ -3,9 +3,7 @@
 import contextlib
 import os
 import shutil
-import signal
 import subprocess
-import sys
 import time
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -56,10 +54,9 @@ class ChildProcess:
         self.started_at = time.monotonic()
 
     def _started(self, environment: Mapping[str, str]) -> subprocess.Popen[bytes]:
-        parent, number = str(os.getpid()), str(int(signal.SIGKILL))
         with self.log.open("ab") as log:
             return subprocess.Popen(
-                [sys.executable, "-ES", leash.__file__, parent, number, *self.program.command],
+                [*leash.on_leash(), *self.program.command],
                 env=environment,
                 stdin=subprocess.DEVNULL,
                 stdout=log,

@@ -1,7 +1,6 @@
 """Programs that are forked from one process, which a supervisor uses instead of starting each."""
 
 import json
-import os
 import signal
 import socket
 import subprocess
@@ -86,11 +85,9 @@ class ForkServer:
         if self.is_alive or not self._usable:
             return self.is_alive
         ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
-        parent, number = str(os.getpid()), str(int(signal.SIGKILL))
-        python = (sys.executable, "-ES", leash.__file__, parent, number, sys.executable)
         with theirs, self._log.open("ab") as log:
             self._process = subprocess.Popen(
-                [*python, "-m", _MODULE, str(theirs.fileno())],
+                [*leash.on_leash(), sys.executable, "-m", _MODULE, str(theirs.fileno())],
                 stdin=subprocess.DEVNULL,
                 stdout=log,
                 stderr=log,

@@ -2,7 +2,6 @@
 
 import contextlib
 import json
-import os
 import signal
 import subprocess
 import sys
@@ -31,10 +30,9 @@ def stack_on(data: Path, *options: str) -> Iterator[RunningStack]:
 
 
 def _start(data: Path, options: Sequence[str]) -> subprocess.Popen[str]:
-    on_leash = (sys.executable, "-ES", leash.__file__, str(os.getpid()), str(int(signal.SIGTERM)))
     up = (sys.executable, "-m", "packhorse_services.cli", "up", "--json", "--port", "0")
     return subprocess.Popen(
-        [*on_leash, *up, "--data", str(data), *options],
+        [*leash.on_leash(signal.SIGTERM), *up, "--data", str(data), *options],
         stdin=subprocess.DEVNULL,
         stdout=subprocess.PIPE,
         text=True,

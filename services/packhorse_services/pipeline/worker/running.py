@@ -1,9 +1,6 @@
 """A task as a process of its own, which ends when told to, and with a worker that is killed."""
 
-import os
-import signal
 import subprocess
-import sys
 import threading
 from collections import deque
 from collections.abc import Sequence
@@ -33,7 +30,7 @@ class RunTask:
         """Run it, with what it says in the job's log; wrong settings are not tried again."""
         said: deque[str] = deque(maxlen=_TOLD_LINES)
         with subprocess.Popen(
-            [*_on_leash(), *self.command],
+            [*leash.on_leash(), *self.command],
             stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,
@@ -55,11 +52,6 @@ class RunTask:
                     process.kill()
                 return True
         return False
-
-
-def _on_leash() -> Sequence[str]:
-    number = str(int(signal.SIGKILL))
-    return sys.executable, "-ES", leash.__file__, str(os.getpid()), number
 
 
 def _hear(stream: IO[bytes] | None, context: JobContext, said: deque[str]) -> None:
