@@ -155,14 +155,11 @@ async def read(s: PublisherService, path: str) -> Any:
 
 
 async def check_queued(s: PublisherService, packages: Sequence[Any], announced: Any = None) -> None:
-    """Check that no answer says that anybody has one of these; announce a state until it is heard.
-
-    Subscribers announce it again, too: who follows a topic that just came back may miss the first.
-    """
+    """Check that no answer says that anybody has one of these; announce a state until heard."""
     wanted = {package["id"] for package in packages}
 
     async def is_told() -> bool:
-        if announced is not None:
+        if announced is not None:  # again, as subscribers do: a follower may miss the first
             s.tell(DiscoveryMessage("sub1", (announced,)))
             if (await s.client.get("/queues/sub1")).status_code == 404:
                 return False  # it has not been heard of yet
