@@ -16,6 +16,7 @@ from tests.harness import proofs
 from tests.harness.kafka.broker import RunningKafka, running_kafka
 from tests.harness.postgres import Databases, running_postgres
 from tests.harness.s3 import ACCESS_KEY, SECRET_KEY, S3Server, running_s3
+from tests.harness.scratch import use_memory
 
 _SPARK_TIMEOUT_S = 1_800
 """Spark does little work at great cost, and more so beside two other workers on two cores."""
@@ -23,6 +24,7 @@ _SPARK_TIMEOUT_S = 1_800
 
 def pytest_configure() -> None:
     """Give each worker of a parallel run ports of its own: who is given one listens only later."""
+    use_memory()
     worker = int(os.environ.get("PYTEST_XDIST_WORKER", "gw0").removeprefix("gw"))
     each = 20_000 // int(os.environ.get("PYTEST_XDIST_WORKER_COUNT", "1"))
     first = 10_000 + each * worker
@@ -82,9 +84,17 @@ def postgres() -> Iterator[EmbeddedPostgres]:
 
 
 @pytest.fixture(scope="session")
-def databases(postgres: EmbeddedPostgres) -> Databases:
-    """Fresh databases on that server."""
+def lasting_databases(postgres: EmbeddedPostgres) -> Databases:
+    """Databases on that server for what several files share."""
     return Databases(postgres)
+
+
+@pytest.fixture(scope="module")
+def databases(postgres: EmbeddedPostgres) -> Iterator[Databases]:
+    """Fresh databases on that server, which end with the file that made them."""
+    made = Databases(postgres)
+    yield made
+    made.drop()
 
 
 @pytest.fixture

@@ -28,8 +28,8 @@ def memory_backend() -> MemoryBackend:
 
 
 @pytest.fixture(scope="session")
-def sql_backend(databases: Databases) -> SqlBackend:
-    return SqlBackend(databases.new("journal"))
+def sql_backend(lasting_databases: Databases) -> SqlBackend:
+    return SqlBackend(lasting_databases.new("journal"))
 
 
 @pytest.fixture(scope="session")

@@ -11,18 +11,18 @@ from tests.harness.site import Site, site
 
 
 @pytest.fixture(scope="session")
-def journal_url(request: pytest.FixtureRequest, databases: Databases) -> str:
+def journal_url(request: pytest.FixtureRequest, lasting_databases: Databases) -> str:
     """Postgres, or Kafka as `make chaos` has it: the contract suite holds both to one promise."""
     if os.environ.get("TEST_E2E_JOURNAL", "sql") == "sql":
-        return databases.new("journal")
+        return lasting_databases.new("journal")
     url: str = request.getfixturevalue("kafka").url
     return url
 
 
 @pytest.fixture(scope="session")
-def running(databases: Databases, journal_url: str) -> Iterator[Site]:
+def running(lasting_databases: Databases, journal_url: str) -> Iterator[Site]:
     """A site with two subscribers; those who share it take paths of their own."""
-    with site(databases, journal_url) as built:
+    with site(lasting_databases, journal_url) as built:
         built.subscriber("sub1", editable=True)
         built.subscriber("sub2")
         built.start()

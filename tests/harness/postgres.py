@@ -12,6 +12,7 @@ from psycopg import sql
 
 from packhorse.db.migrate import upgrade
 from packhorse_services.cli.stack.embedded import EmbeddedPostgres
+from tests.harness.scratch import is_on_memory
 
 _TEMPLATE = "template_packhorse"
 
@@ -24,7 +25,7 @@ def running_postgres() -> Iterator[EmbeddedPostgres]:
     server = EmbeddedPostgres(home)
     try:
         server.start()
-        _make_logins_cheap(server)
+        _make_cheap(server)
         upgrade(server.ensure_database(_TEMPLATE), "tests")
         yield server
     finally:
@@ -33,9 +34,10 @@ def running_postgres() -> Iterator[EmbeddedPostgres]:
         os.spawnlp(os.P_NOWAIT, "rm", "rm", "-rf", str(home))
 
 
-def _make_logins_cheap(server: EmbeddedPostgres) -> None:
-    """Let passwords be hashed once, not 4,096 times, which is half the cost of a connection."""
+def _make_cheap(server: EmbeddedPostgres) -> None:
+    """Let passwords be hashed once, not 4,096 times, and keep little of the WAL (on memory)."""
     with psycopg.connect(server.url(), autocommit=True) as connection:
+        connection.execute("ALTER SYSTEM SET max_wal_size = '512MB'")
         connection.execute("ALTER SYSTEM SET scram_iterations = 1")
         connection.execute("SET scram_iterations = 1")
         change = sql.SQL("ALTER ROLE CURRENT_USER PASSWORD {}")
@@ -46,9 +48,13 @@ def _make_logins_cheap(server: EmbeddedPostgres) -> None:
 class Databases:
     """Hands out databases, each a copy of the migrated template."""
 
+    _numbers = itertools.count()
+
     def __init__(self, server: EmbeddedPostgres) -> None:
         self.server = server
-        self._numbers = itertools.count()
+        self._made: list[str] = []
+        on_memory = is_on_memory(server.home)
+        self._strategy, self._drops = ("FILE_COPY", True) if on_memory else ("WAL_LOG", False)
 
     def new(self, prefix: str = "db") -> str:
         """Return the URL of a new database."""
@@ -58,5 +64,18 @@ class Databases:
         """Return the URL of a copy of `source`, which nobody may be connected to."""
         name = f"{prefix}_{next(self._numbers)}"
         with psycopg.connect(self.server.url(), autocommit=True) as connection:
-            connection.execute(f'CREATE DATABASE "{name}" TEMPLATE "{source}"')
+            connection.execute(
+                f'CREATE DATABASE "{name}" TEMPLATE "{source}" STRATEGY {self._strategy}'
+            )
+        self._made.append(name)
         return self.server.url(name)
+
+    def drop(self) -> None:
+        """Drop what was handed out, where that frees memory; on a disk it costs more than it frees.
+
+        Whoever is still connected loses the connection.
+        """
+        if self._drops and self._made:
+            with psycopg.connect(self.server.url(), autocommit=True) as connection:
+                for name in self._made:
+                    connection.execute(f'DROP DATABASE IF EXISTS "{name}" WITH (FORCE)')

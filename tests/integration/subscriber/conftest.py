@@ -29,9 +29,9 @@ _EMPTY = """
 
 
 @pytest.fixture(scope="session")
-def shared_database(databases: Databases) -> str:
+def shared_database(lasting_databases: Databases) -> str:
     """One database for this folder: emptying it is far quicker than copying the template."""
-    return databases.new("subscriber")
+    return lasting_databases.new("subscriber")
 
 
 @pytest.fixture

@@ -27,7 +27,7 @@ from tests.integration.subscriber.test_subscriber_program import imported, runni
 Complete = Callable[..., Worker]
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="module")
 def complete_database(databases: Databases) -> str:
     return databases.new("complete")
 

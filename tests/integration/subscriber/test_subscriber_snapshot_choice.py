@@ -19,7 +19,7 @@ from tests.integration.subscriber.conftest import Workers, empty
 Choose = Callable[..., ContentSnapshot]
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="module")
 def complete_database(databases: Databases) -> str:
     return databases.new("complete")
 

@@ -28,7 +28,7 @@ from tests.integration.subscriber.test_subscriber_snapshot import gap, hash_of
 BOTH = ("main", "other")
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="module")
 def complete_database(databases: Databases) -> str:
     return databases.new("complete")
 

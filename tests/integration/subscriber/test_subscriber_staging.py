@@ -21,7 +21,7 @@ from tests.integration.subscriber.conftest import empty
 from tests.integration.subscriber.test_subscriber_program import imported, running, subscription
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="module")
 def second_database(databases: Databases) -> str:
     return databases.new("golden")
 
