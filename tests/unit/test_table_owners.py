@@ -17,7 +17,7 @@ OWNERS = {
     f"{SHARED}/topology": "topology.announcement cluster duty established_view heartbeat instance"
     " last_start nonce previous_view vote voting",
     f"{SHARED}/jobs": "jobs.event event_cursor event_horizon finished job queue schedule"
-    " statistics tick topic worker",
+    " content_watch statistics tick topic worker",
     f"{SHARED}/bookkeeping": "bookkeeping.audit known_subscriber",
     f"{SERVICES}/cleanup": "bookkeeping.cleanup cleanup_removal cleanup_run orphan",
     f"{SERVICES}/jobs": "jobs.request_key",

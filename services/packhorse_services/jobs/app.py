@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from fastapi import APIRouter, FastAPI
 
 from packhorse.db.pool import ask
+from packhorse.jobs.content_changes.watches import InvalidWatch
 from packhorse.jobs.job import JobLost, UnknownJob, WrongState
 from packhorse.jobs.queue import QueueChanged, UnknownQueue
 from packhorse.jobs.scheduling.errors import ScheduleChanged, ScheduleExists, UnknownSchedule
@@ -19,6 +20,7 @@ from packhorse.runtime.problems import ProblemKind
 from packhorse.runtime.stopping import telling
 from packhorse_services.jobs.http import (
     change_routes,
+    content_watch_routes,
     event_routes,
     job_routes,
     queue_routes,
@@ -32,6 +34,7 @@ from packhorse_services.jobs.page.rendering import PAGES
 
 DESCRIPTION = "Adds, shows, stops and retries jobs; their queues, schedules and events."
 _PROBLEMS: Mapping[type[Exception], ProblemKind] = {
+    InvalidWatch: ProblemKind(422, "invalid-watch", "That can't be watched"),
     UnknownJob: ProblemKind(404, "unknown-job", "There is no such job"),
     UnknownQueue: ProblemKind(404, "unknown-queue", "There is no such queue"),
     UnknownSchedule: ProblemKind(404, "unknown-schedule", "There is no such schedule"),
@@ -53,6 +56,7 @@ _ROUTERS: Sequence[APIRouter] = (
     queue_routes.router,
     schedule_routes.router,
     event_routes.router,
+    content_watch_routes.router,
     session_router(PAGES),
     page_routes.router,
     acting.router,

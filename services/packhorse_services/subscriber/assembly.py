@@ -31,7 +31,7 @@ from packhorse_services.subscriber.importing.context import (
 )
 from packhorse_services.subscriber.importing.imported_ids import ImportedIds, earlier_in
 from packhorse_services.subscriber.importing.importer import Importer
-from packhorse_services.subscriber.importing.remembered import PackageForgetting, PackageMemory
+from packhorse_services.subscriber.importing.remembered import Housekeeping, PackageMemory
 from packhorse_services.subscriber.importing.subscription import Subscription, SubscriptionSettings
 from packhorse_services.subscriber.journal.journal_check import package_at
 from packhorse_services.subscriber.journal.prefetch import PrefetchLimits
@@ -115,8 +115,7 @@ class _Assembly:
         followers: list[Component] = [commands]
         if self.staging is not None:
             followers.append(StagingFollower(self.journal, self.topics, self.staging, self.clock))
-        if self.memory.hours:
-            followers.append(self._forgetting())
+        followers.append(self._housekeeping())
         catching_up = CatchingUp(reports, self.settings.ready, self.clock)
         return SubscriberProgram(
             self.identity,
@@ -129,11 +128,11 @@ class _Assembly:
             catching_up,
         )
 
-    def _forgetting(self) -> PackageForgetting:
-        return PackageForgetting(
+    def _housekeeping(self) -> Housekeeping:
+        return Housekeeping(
             self.memory,
             self.connections.bookkeeper,
-            may_forget=lambda: self.lease.epoch() is not None,
+            may_remove=lambda: self.lease.epoch() is not None,
         )
 
     def _announcer(self, reports: list[SubscriptionReport]) -> Announcer:

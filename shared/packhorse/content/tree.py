@@ -114,6 +114,12 @@ def exists(conn: Connection, path: str) -> bool:
     return row is not None and bool(row[0])
 
 
+def present(conn: Connection, paths: Sequence[str]) -> set[str]:
+    """Return those of the paths at which there is a node."""
+    rows = conn.execute("SELECT path FROM content.node WHERE path = ANY(%s)", (list(paths),))
+    return {path for (path,) in rows.fetchall()}
+
+
 def stream(conn: Connection, path: str) -> Iterator[Node]:
     """Yield the node at `path`, then all below it in path order, in constant memory.
 

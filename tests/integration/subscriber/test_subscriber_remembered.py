@@ -7,7 +7,7 @@ import pytest
 from packhorse.wire.messages import Action, Status
 from packhorse_services.subscriber.importing.attempts import RetryPolicy
 from packhorse_services.subscriber.importing.context import GroupLimits
-from packhorse_services.subscriber.importing.remembered import PackageForgetting, PackageMemory
+from packhorse_services.subscriber.importing.remembered import Housekeeping, PackageMemory
 from tests.harness.feed import Feed, page
 from tests.harness.journals import eventually
 from tests.harness.subscriber import Worker, content_of, position_of, rows_of
@@ -129,10 +129,10 @@ def test_old_ids_are_forgotten_in_batches_by_the_databases_clock(
     rows_of(
         database_url, "INSERT INTO bookkeeping.applied_package VALUES ('main', 'young') RETURNING 1"
     )
-    forgetting = PackageForgetting(
+    forgetting = Housekeeping(
         PackageMemory(1.0),
         workers(remember_h=1.0).connections.bookkeeper,
-        may_forget=lambda: True,
+        may_remove=lambda: True,
         interval_s=3600.0,
     )
     forgetting.start()
@@ -145,8 +145,8 @@ def test_a_worker_without_the_lease_forgets_nothing(database_url: str, workers: 
         database_url,
         "INSERT INTO bookkeeping.applied_package VALUES ('main', 'p', '-infinity') RETURNING 1",
     )
-    forgetting = PackageForgetting(
-        PackageMemory(1.0), workers().connections.bookkeeper, may_forget=lambda: False
+    forgetting = Housekeeping(
+        PackageMemory(1.0), workers().connections.bookkeeper, may_remove=lambda: False
     )
     forgetting._round()
     assert len(rows_of(database_url, REMEMBERED)) == 1

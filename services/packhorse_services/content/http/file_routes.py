@@ -102,7 +102,8 @@ async def put_files(request: Request, body: FilesBody, caller: Writer) -> FileOu
         for path, one in given.items()
     }
     written = {p: changed[p] for p, (state, _) in states.items() if state == "WRITTEN"}
-    await files.write(pool, written, [one for one in body.folders if one not in refused])
+    folders = [one for one in body.folders if one not in refused]
+    await files.write(pool, written, folders, caller.name)
     states |= {path: ("REFUSED", reason) for path, reason in refused.items()}
     order = [*(one.path for one in body.files), *body.folders]
     told = [(path, *states.get(path, ("WRITTEN", ""))) for path in order]

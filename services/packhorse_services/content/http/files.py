@@ -1,13 +1,16 @@
 """Many files' nodes in one transaction, with the importer's rights (R23)."""
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+
+from psycopg import AsyncConnection
 
 from packhorse.content.node import ROOT, ancestors_of
 from packhorse.content.queries import Pool, reading
 from packhorse.content.schemas import BinaryReference
 from packhorse.content.tree import FOLDER
-from packhorse_services.content.http.nodes import writing
+from packhorse.jobs.content_changes.change import ChangeKind, ContentChange
+from packhorse_services.content.http.nodes import record, watches, writing
 from packhorse_services.content.transfer.folder_import import DATA, FILE
 
 _REFERENCE = {"digest", "length", "media_type"}
@@ -48,17 +51,32 @@ async def changed(
     return {path: one for path, one in given.items() if path not in same}
 
 
-async def write(pool: Pool, given: Mapping[str, BinaryReference], folders: Sequence[str]) -> None:
+async def write(
+    pool: Pool, given: Mapping[str, BinaryReference], folders: Sequence[str], user: str
+) -> None:
     """Write files and folders, and the folders above them that are missing."""
     above = {one for path in (*given, *folders) for one in ancestors_of(path)}
     wanted = sorted({*above, *folders} - {ROOT} - set(given))
     if not given and not wanted:
         return
     async with writing(pool) as conn:
+        present = await _present(conn, given) if await watches(conn) else set()
         await conn.execute(_ADD_FOLDERS, (wanted, FOLDER))
         await conn.execute(
             _WRITE, {"file": FILE, "data": DATA, "paths": list(given), "datas": _texts(given)}
         )
+        changes = [
+            ContentChange(
+                kind, [one for one in given if (one in present) is known], (), {"user": user}
+            )
+            for kind, known in ((ChangeKind.ADDED, False), (ChangeKind.CHANGED, True))
+        ]
+        await record(conn, changes)
+
+
+async def _present(conn: AsyncConnection, given: Iterable[str]) -> set[str]:
+    rows = await conn.execute("SELECT path FROM content.node WHERE path = ANY(%s)", (list(given),))
+    return {path for (path,) in await rows.fetchall()}
 
 
 def _texts(given: Mapping[str, BinaryReference]) -> list[str]:

@@ -3,6 +3,7 @@
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, LiteralString
 
 import psycopg
@@ -13,6 +14,10 @@ from packhorse.content.node import InvalidNode, ancestors_of, subtree_range
 from packhorse.content.queries import Pool
 from packhorse.content.schemas import MAX_BINARIES
 from packhorse.content.tree import FOLDER, SHAPE_CHANGED, SHAPE_KEPT
+from packhorse.db.blocking import in_blocking_code
+from packhorse.jobs.content_changes.change import ChangeKind, ContentChange
+from packhorse.jobs.content_changes.recording import record_changes
+from packhorse.jobs.content_changes.watches import READ_WATCHES, ContentWatch, as_watches
 
 _STATE = """
     content.digest(type, properties, binaries) AS digest, octet_length(properties::text) AS size,
@@ -65,6 +70,7 @@ class NodeChange:
     type: str | None
     body: str
     binaries: str
+    user: str
 
     def parameters(self, tags: Sequence[str] | None = None) -> dict[str, Any]:
         """Return what the statements above take."""
@@ -109,7 +115,7 @@ async def patch(
         return await _write(conn, _PATCH + _MATCHING + _UPDATED, change, tags)
 
 
-async def remove(pool: Pool, path: str, tags: Sequence[str] | None) -> int:
+async def remove(pool: Pool, path: str, tags: Sequence[str] | None, user: str) -> int:
     """Remove a node, if it has one of these digests, and all below; return how many those were."""
     async with writing(pool, SHAPE_CHANGED) as conn:
         given = {"path": path, "tags": None if tags is None else list(tags)}
@@ -120,6 +126,7 @@ async def remove(pool: Pool, path: str, tags: Sequence[str] | None) -> int:
         below = await conn.execute(
             "DELETE FROM content.node WHERE path >= %s AND path < %s", (low, high)
         )
+        await record(conn, [ContentChange(ChangeKind.REMOVED, (), [path], {"user": user})])
         return 1 + below.rowcount
 
 
@@ -130,6 +137,18 @@ async def writing(pool: Pool, lock: LiteralString = SHAPE_KEPT) -> AsyncIterator
         await conn.execute(lock)
         await conn.execute("SET LOCAL ROLE packhorse_importer")
         yield conn
+
+
+async def watches(conn: AsyncConnection) -> list[ContentWatch]:
+    """Return who watches content; called with the rights of `writing`."""
+    return as_watches(await (await conn.execute(READ_WATCHES)).fetchall())
+
+
+async def record(conn: AsyncConnection, changes: Sequence[ContentChange]) -> None:
+    """Store the events of changes for whoever watches, last in their transaction (R34)."""
+    if watching := await watches(conn):
+        await conn.execute("SET LOCAL ROLE packhorse_bookkeeper")
+        await in_blocking_code(conn, partial(record_changes, watches=watching, changes=changes))
 
 
 async def _add_folders(conn: AsyncConnection, path: str) -> None:
@@ -160,4 +179,6 @@ async def _write(
         )
     if binaries > MAX_BINARIES:
         raise InvalidNode(f"the node has {binaries} binaries; {MAX_BINARIES} are allowed")
+    kind = ChangeKind.ADDED if created else ChangeKind.CHANGED
+    await record(conn, [ContentChange(kind, [change.path], (), {"user": change.user})])
     return NodeWriteResult(digest, created)

@@ -16,6 +16,7 @@ from packhorse.content.queries import Pool
 from packhorse.content.requests import MAX_TAGS, EntityTags, WritablePath, entity_tag
 from packhorse.content.routes import missing
 from packhorse.content.schemas import BinaryReference, NodeBody, NodePatch
+from packhorse.runtime.principal import CALLER
 from packhorse.runtime.problems import Problem, documented
 from packhorse.runtime.validation import StrictRoute
 from packhorse_services.content.http import nodes
@@ -119,7 +120,7 @@ async def delete_node(request: Request, path: WritablePath, expected: Expected) 
     """Remove a node and all below it."""
     _check_target(path)
     pool: Pool = request.app.state.content_pool
-    removed = await nodes.remove(pool, path, expected.digests)
+    removed = await nodes.remove(pool, path, expected.digests, request.scope[CALLER].name)
     if not removed:
         raise _missing_or_unexpected(path, expected)
     return Removed(nodes=removed)
@@ -137,7 +138,8 @@ async def _change(request: Request, path: str, body: NodeBody | NodePatch) -> No
     if given:
         await anyio.to_thread.run_sync(_check_binaries, request.app.state.blobs, given)
     dumped = {name: binary and binary.model_dump() for name, binary in body.binaries.items()}
-    return NodeChange(path, body.type, text, json.dumps(dumped))
+    user = request.scope[CALLER].name
+    return NodeChange(path, body.type, text, json.dumps(dumped), user)
 
 
 def _check_target(path: str) -> None:

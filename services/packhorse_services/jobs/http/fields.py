@@ -96,6 +96,7 @@ def _name(what: str) -> AfterValidator:
 Number = Annotated[int, Path(ge=1, le=MAX_NUMBER, description="The job's number")]
 _NAME = Path(min_length=1, max_length=MAX_NAME, json_schema_extra=_told(f"^{_SEGMENT}$"))
 QueueName = Annotated[str, _NAME, _name("queue")]
+WatchName = Annotated[str, _NAME, _name("content watch")]
 ScheduleName = Annotated[str, _NAME, _name("schedule")]
 Limit = Annotated[int, Query(ge=1, le=MAX_PAGE)]
 Cursor = Annotated[str | None, Query(max_length=200)]

@@ -9,6 +9,8 @@ from packhorse.blobs.api import BlobStore
 from packhorse.content.node import ROOT
 from packhorse.db.metadata import BOOKKEEPER, IMPORTER
 from packhorse.db.roles import act_as
+from packhorse.jobs.content_changes.recording import WatchedImport
+from packhorse.jobs.content_changes.watches import READ_WATCHES, as_watches
 from packhorse.packages.apply import apply
 from packhorse.packages.limits import LIMITS, PackageLimits
 from packhorse.wire.messages import PackageMessage
@@ -58,10 +60,15 @@ class Importer:
         """
         with connection.transaction():
             moved = positions.move(connection, position, work.mark)
+            watched = WatchedImport()
             if work.packages:
                 with connection.pipeline():
+                    watches = connection.execute(READ_WATCHES)
                     act_as(connection, IMPORTER)
                     path_locks.lock(connection, work.packages)
+                watched = WatchedImport.before(
+                    connection, as_watches(watches), work.packages, self.subscriber
+                )
                 apply(connection, work.packages, self.blobs, roots=self.roots, limits=self.limits)
             # Nothing slow is done in a pipeline: a worker that is paused in one is not idle to
             # the server, whose time limit on idle transactions then does not end it.
@@ -71,6 +78,7 @@ class Importer:
                 self.memory.store(connection, position.agent, work.package_ids)
                 record_statuses(connection, self.subscriber, position, work.decisions)
                 self._account_for_clears(connection, position, work)
+            watched.record(connection)
         return moved
 
     def _account_for_clears(self, connection: Connection, position: Position, work: Import) -> None:

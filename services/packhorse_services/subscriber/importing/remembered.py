@@ -9,6 +9,7 @@ from dataclasses import dataclass, replace
 
 from psycopg import Connection
 
+from packhorse.jobs.events.pruning import prune_events
 from packhorse.runtime.periodic import Periodic
 from packhorse_services.subscriber.journal.grouping import Group
 
@@ -105,19 +106,19 @@ class PackageMemory:
                 return forgotten
 
 
-class PackageForgetting:
-    """A component that lets the worker with the lease forget old packages, beside its imports."""
+class Housekeeping:
+    """A component that removes old packages and events in the worker with the lease."""
 
     def __init__(
         self,
         memory: PackageMemory,
         connect: Callable[[], Connection],
         *,
-        may_forget: Callable[[], bool],
+        may_remove: Callable[[], bool],
         interval_s: float = _INTERVAL_S,
     ) -> None:
-        self._memory, self._connect, self._may_forget = memory, connect, may_forget
-        self._periodic = Periodic("remembered", interval_s, self._round, at_once=True)
+        self._memory, self._connect, self._may_remove = memory, connect, may_remove
+        self._periodic = Periodic("housekeeping", interval_s, self._round, at_once=True)
 
     def start(self) -> None:
         """Begin."""
@@ -132,6 +133,9 @@ class PackageForgetting:
         return self._periodic.failure()
 
     def _round(self) -> None:
-        if self._may_forget():
-            with self._connect() as connection:
+        if not self._may_remove():
+            return
+        with self._connect() as connection:
+            if self._memory.hours:
                 self._memory.forget(connection)
+        prune_events(self._connect)

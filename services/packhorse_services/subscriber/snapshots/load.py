@@ -17,6 +17,9 @@ from packhorse.content.copying import copy_in
 from packhorse.content.node import ROOT, Node, ancestors_of, is_within
 from packhorse.db.metadata import BOOKKEEPER, IMPORTER
 from packhorse.db.roles import act_as
+from packhorse.jobs.content_changes.change import ChangeKind, ContentChange
+from packhorse.jobs.content_changes.recording import record_changes
+from packhorse.jobs.content_changes.watches import list_watches
 from packhorse.packages.apply import invalidate
 from packhorse.snapshots.parts import read_part
 from packhorse.snapshots.snapshot import ContentSnapshot
@@ -77,6 +80,7 @@ def load(connection: Connection, blobs: BlobStore, work: Load, epoch: int) -> in
         act_as(connection, BOOKKEEPER)
         _move_subscriptions(connection, work, epoch + 1)
         _record(connection, work.snapshot)
+        _record_change(connection, work)
         return reset.raise_epoch(connection, epoch)
 
 
@@ -167,6 +171,13 @@ def _record(connection: Connection, snapshot: ContentSnapshot) -> None:
             snapshot.left_out,
         ),
     )
+
+
+def _record_change(connection: Connection, work: Load) -> None:
+    """Say that all below the roots may have changed, to whoever watches (R34)."""
+    source = {"subscriber": work.subscriber, "package_id": work.snapshot.package_id}
+    change = ContentChange(ChangeKind.CHANGED, (), work.roots, source)
+    record_changes(connection, list_watches(connection), [change])
 
 
 def _target(work: Load, agent: str) -> reset.ResetTarget:

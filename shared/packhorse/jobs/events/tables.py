@@ -15,7 +15,7 @@ from sqlalchemy import (
     func,
     text,
 )
-from sqlalchemy.dialects.postgresql import JSONB
+from sqlalchemy.dialects.postgresql import ARRAY, JSONB
 from sqlalchemy.dialects.postgresql.base import ischema_names
 from sqlalchemy.types import UserDefinedType
 
@@ -60,6 +60,16 @@ EVENT = Table(
     schema=JOBS,
 )
 """Events for all instances, until they are pruned."""
+
+CONTENT_WATCH = Table(
+    "content_watch",
+    METADATA,
+    Column("name", Text(collation="C"), primary_key=True),
+    Column("roots", ARRAY(Text(collation="C")), nullable=False),
+    Column("job_topic", Text(collation="C")),
+    schema=JOBS,
+)
+"""Who watches content, where, and the topic of the jobs that changes become."""
 
 EVENT_CURSOR = Table(
     "event_cursor",

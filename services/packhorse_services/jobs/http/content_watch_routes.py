@@ -1,0 +1,89 @@
+"""Content watches over HTTP: whose changes become events, and jobs."""
+
+from typing import Annotated
+
+from fastapi import APIRouter, Request, Response
+from psycopg import Connection
+from pydantic import AfterValidator, BaseModel, Field
+
+from packhorse.content.node import check_path
+from packhorse.jobs.content_changes.watches import (
+    MOST_ROOTS,
+    ContentWatch,
+    add_watch,
+    list_watches,
+    remove_watch,
+)
+from packhorse.runtime.problems import Problem, documented
+from packhorse.runtime.validation import StrictBody, StrictRoute
+from packhorse_services.jobs.http.fields import Admin, Reader, Topic, WatchName, checked
+from packhorse_services.jobs.http.parts import of
+
+router = APIRouter(route_class=StrictRoute, tags=["events"])
+
+Root = Annotated[str, Field(min_length=1, max_length=2048), AfterValidator(checked(check_path))]
+
+
+class WatchBody(StrictBody):
+    """What is watched, and what a change becomes beside an event."""
+
+    roots: list[Root] = Field(
+        min_length=1,
+        max_length=MOST_ROOTS,
+        description="The nodes at and below these paths are watched",
+    )
+    job_topic: Topic | None = Field(
+        None, description="Each change becomes a job of this topic too, in the same transaction"
+    )
+
+
+class WatchDocument(BaseModel):
+    """A content watch."""
+
+    name: str
+    roots: list[str]
+    job_topic: str | None
+
+
+class WatchList(BaseModel):
+    """All content watches, by name."""
+
+    watches: list[WatchDocument]
+
+
+@router.get("/content-watches", responses=documented(503))
+async def list_content_watches(request: Request, _caller: Reader) -> WatchList:
+    """List who watches content: without a watch no events of content are recorded."""
+    found = await of(request).ask(list_watches)
+    return WatchList(watches=[_document(one) for one in found])
+
+
+@router.put("/content-watches/{name}", responses=documented(400, 413, 415, 503))
+async def put_content_watch(
+    request: Request, name: WatchName, _caller: Admin, body: WatchBody
+) -> WatchDocument:
+    """Watch content, or change a watch; it covers what commits after the answer.
+
+    Changes are events of the topics `packhorse/content/added`, `changed`, `removed` and
+    `invalidated`.
+    """
+    watch = ContentWatch(name, body.roots, body.job_topic)
+
+    def put(connection: Connection) -> None:
+        add_watch(connection, watch)
+
+    await of(request).ask(put)
+    return _document(watch)
+
+
+@router.delete("/content-watches/{name}", status_code=204, responses=documented(404, 503))
+async def remove_content_watch(request: Request, name: WatchName, _caller: Admin) -> Response:
+    """Remove a watch; events and jobs that it has had stay."""
+    removed = await of(request).ask(lambda connection: remove_watch(connection, name))
+    if not removed:
+        raise Problem(404, detail=f"there is no content watch {name!r}")
+    return Response(status_code=204)
+
+
+def _document(watch: ContentWatch) -> WatchDocument:
+    return WatchDocument(name=watch.name, roots=list(watch.roots), job_topic=watch.job_topic)

@@ -1,0 +1,86 @@
+"""Changes of content at the author record their events in the same transaction (R34)."""
+
+from typing import Any
+
+import httpx
+import pytest
+
+from packhorse.db.connect import connect
+from packhorse.db.metadata import BOOKKEEPER
+from packhorse.db.roles import act_as
+from packhorse.jobs.content_changes.watches import ContentWatch, add_watch
+from tests.harness.content import PAGE, Serve, digest_of
+from tests.harness.subscriber import rows_of
+
+
+@pytest.fixture
+def watched(database_url: str) -> str:
+    """The author's database, watched below /site, where a change becomes a job too."""
+    with connect(database_url, "tests") as connection:
+        act_as(connection, BOOKKEEPER)
+        add_watch(connection, ContentWatch("tests", ["/site"], "site/changed"))
+    return database_url
+
+
+def told(url: str) -> list[tuple[str, list[str], list[str]]]:
+    rows: list[Any] = rows_of(
+        url,
+        "SELECT topic, properties FROM jobs.event "
+        "WHERE topic ^@ 'packhorse/content/' ORDER BY number",
+    )
+    assert all(said["user"] == "admin" for _, said in rows)
+    return [(topic.split("/")[-1], said["paths"], said["deep_paths"]) for topic, said in rows]
+
+
+def test_r34_writes_of_one_node(serve: Serve, watched: str) -> None:
+    async def scenario(client: httpx.AsyncClient) -> None:
+        url = "/content/site/home"
+        await client.put(url, json=PAGE, headers={"If-None-Match": "*"})
+        await client.put(url, json=PAGE, headers={"If-None-Match": "*"})
+        await client.put(url, json=PAGE)
+        await client.patch(url, json={"properties": {"title": "New"}})
+        await client.put(url, json=PAGE, headers={"If-Match": '"other"'})
+        await client.put("/content/elsewhere", json=PAGE)
+        await client.delete(url)
+        await client.delete(url)
+
+    serve(scenario)
+    assert told(watched) == [
+        ("added", ["/site/home"], []),
+        ("changed", ["/site/home"], []),
+        ("changed", ["/site/home"], []),
+        ("removed", [], ["/site/home"]),
+    ]
+    jobs: list[Any] = rows_of(watched, "SELECT properties ->> 'change' FROM jobs.job ORDER BY 1")
+    assert [change for (change,) in jobs] == ["added", "changed", "changed", "removed"]
+
+
+def test_many_files_in_one_call(serve: Serve, watched: str) -> None:
+    content = b"hello"
+    body = {"digest": digest_of(content), "length": 5, "media_type": "text/plain"}
+
+    async def scenario(client: httpx.AsyncClient) -> None:
+        await client.put(f"/blobs/{body['digest']}", content=content)
+        await client.post("/files", json={"files": [{**body, "path": "/site/a"}]})
+        other = {**body, "media_type": "text/html"}
+        files = [{**other, "path": "/site/a"}, {**body, "path": "/site/b"}]
+        written = await client.post("/files", json={"files": files, "folders": ["/site/c"]})
+        assert {one["state"] for one in written.json()["outcomes"]} == {"WRITTEN"}
+
+    serve(scenario)
+    assert told(watched) == [
+        ("added", ["/site/a"], []),
+        ("added", ["/site/b"], []),
+        ("changed", ["/site/a"], []),
+    ]
+    assert len(rows_of(watched, "SELECT FROM jobs.job")) == 3
+
+
+def test_a_write_that_is_refused_records_nothing(serve: Serve, watched: str) -> None:
+    async def scenario(client: httpx.AsyncClient) -> None:
+        large = {"type": "page", "properties": {f"p{n}": "x" * 60_000 for n in range(20)}}
+        refused = await client.put("/content/site/large", json=large)
+        assert refused.status_code in (413, 422), refused.text
+
+    serve(scenario)
+    assert told(watched) == []
