@@ -31,7 +31,7 @@ from packhorse_services.subscriber.importing.context import (
 )
 from packhorse_services.subscriber.importing.imported_ids import ImportedIds, earlier_in
 from packhorse_services.subscriber.importing.importer import Importer
-from packhorse_services.subscriber.importing.remembered import Housekeeping, PackageMemory
+from packhorse_services.subscriber.importing.remembered import PackageMemory, SubscriberHousekeeping
 from packhorse_services.subscriber.importing.subscription import Subscription, SubscriptionSettings
 from packhorse_services.subscriber.journal.journal_check import package_at
 from packhorse_services.subscriber.journal.prefetch import PrefetchLimits
@@ -128,8 +128,8 @@ class _Assembly:
             catching_up,
         )
 
-    def _housekeeping(self) -> Housekeeping:
-        return Housekeeping(
+    def _housekeeping(self) -> SubscriberHousekeeping:
+        return SubscriberHousekeeping(
             self.memory,
             self.connections.bookkeeper,
             may_remove=lambda: self.lease.epoch() is not None,

@@ -7,7 +7,7 @@ import pytest
 from packhorse.wire.messages import Action, Status
 from packhorse_services.subscriber.importing.attempts import RetryPolicy
 from packhorse_services.subscriber.importing.context import GroupLimits
-from packhorse_services.subscriber.importing.remembered import Housekeeping, PackageMemory
+from packhorse_services.subscriber.importing.remembered import PackageMemory, SubscriberHousekeeping
 from tests.harness.feed import Feed, page
 from tests.harness.journals import eventually
 from tests.harness.subscriber import Worker, content_of, position_of, rows_of
@@ -129,7 +129,7 @@ def test_old_ids_are_forgotten_in_batches_by_the_databases_clock(
     rows_of(
         database_url, "INSERT INTO bookkeeping.applied_package VALUES ('main', 'young') RETURNING 1"
     )
-    forgetting = Housekeeping(
+    forgetting = SubscriberHousekeeping(
         PackageMemory(1.0),
         workers(remember_h=1.0).connections.bookkeeper,
         may_remove=lambda: True,
@@ -145,7 +145,7 @@ def test_a_worker_without_the_lease_forgets_nothing(database_url: str, workers: 
         database_url,
         "INSERT INTO bookkeeping.applied_package VALUES ('main', 'p', '-infinity') RETURNING 1",
     )
-    forgetting = Housekeeping(
+    forgetting = SubscriberHousekeeping(
         PackageMemory(1.0), workers().connections.bookkeeper, may_remove=lambda: False
     )
     forgetting._round()

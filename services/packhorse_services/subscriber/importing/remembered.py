@@ -106,7 +106,7 @@ class PackageMemory:
                 return forgotten
 
 
-class Housekeeping:
+class SubscriberHousekeeping:
     """A component that removes old packages and events in the worker with the lease."""
 
     def __init__(

@@ -79,8 +79,7 @@ def load(connection: Connection, blobs: BlobStore, work: Load, epoch: int) -> in
         _replace_content(connection, blobs, work)
         act_as(connection, BOOKKEEPER)
         _move_subscriptions(connection, work, epoch + 1)
-        _record(connection, work.snapshot)
-        _record_change(connection, work)
+        _record(connection, work)
         return reset.raise_epoch(connection, epoch)
 
 
@@ -151,8 +150,12 @@ def _move_subscriptions(connection: Connection, work: Load, new_epoch: int) -> N
         )
 
 
-def _record(connection: Connection, snapshot: ContentSnapshot) -> None:
-    """Say which snapshot the content began with, for the audit: no offset tells that."""
+def _record(connection: Connection, work: Load) -> None:
+    """Say which snapshot the content began with, for the audit: no offset tells that.
+
+    Whoever watches content is told that all below the roots may have changed (R34).
+    """
+    snapshot = work.snapshot
     connection.execute(
         """
         INSERT INTO bookkeeping.joined_snapshot
@@ -171,11 +174,7 @@ def _record(connection: Connection, snapshot: ContentSnapshot) -> None:
             snapshot.left_out,
         ),
     )
-
-
-def _record_change(connection: Connection, work: Load) -> None:
-    """Say that all below the roots may have changed, to whoever watches (R34)."""
-    source = {"subscriber": work.subscriber, "package_id": work.snapshot.package_id}
+    source = {"subscriber": work.subscriber, "package_id": snapshot.package_id}
     change = ContentChange(ChangeKind.CHANGED, (), work.roots, source)
     record_changes(connection, list_watches(connection), [change])
 
