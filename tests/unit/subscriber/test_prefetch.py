@@ -126,6 +126,18 @@ def test_r10_nothing_is_decoded_ahead_before_the_subscription_asks_for_it(feed: 
     ahead.prefetch.close()
 
 
+def test_r10_nothing_is_decoded_ahead_while_a_package_is_tried_alone(feed: Feed) -> None:
+    ahead = Ahead(feed.journal, PrefetchLimits(), feed.topics.package)
+    ahead.prefetch.decode()
+    with ahead.prefetch.without_decoding():
+        feed.add(page("/a"))
+        assert [one.message for one in ahead.take(1)] == [None]
+    feed.add(page("/b"))
+    (after,) = ahead.take(1)
+    assert after.message is not None
+    ahead.prefetch.close()
+
+
 def test_r14_what_cannot_be_decoded_ahead_arrives_as_it_is(feed: Feed) -> None:
     ahead = Ahead(feed.journal, PrefetchLimits(), feed.topics.package)
     ahead.prefetch.decode()

@@ -138,11 +138,11 @@ class Session:
             self._try_alone(head)
 
     def _try_alone(self, head: Arrival) -> None:
-        attempt = self._ctx.attempts.begin_alone(self._connection, head.mark)
-        with continued(head.record.headers if head.record else {}):
+        trace = continued(head.record.headers if head.record else {})
+        with self._prefetch.without_decoding(), trace:
+            attempt = self._ctx.attempts.begin_alone(self._connection, head.mark)
             try:
-                group = single(head, self.position.agent, self._high_water)
-                self._import(group, attempt.attempts)
+                self._import(single(head, self.position.agent, self._high_water), attempt.attempts)
             except Fenced:
                 raise
             except Exception as error:

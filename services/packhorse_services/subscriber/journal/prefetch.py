@@ -2,7 +2,8 @@
 
 import threading
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 
 from packhorse.messaging.api import Reader, Record
@@ -45,6 +46,7 @@ class Prefetch:
         self._bytes = 0
         self._error: Exception | None = None
         self._closing = self._decodes = False
+        self._decoding = threading.Lock()
         self._thread = threading.Thread(target=self._run, name=f"prefetch {agent}", daemon=True)
 
     def start(self) -> None:
@@ -58,6 +60,15 @@ class Prefetch:
         would else do so at every start, before anything is counted (R10).
         """
         self._decodes = True
+
+    @contextmanager
+    def without_decoding(self) -> Iterator[None]:
+        """Decode nothing inside the block, which begins when what is being decoded is done.
+
+        A package that kills the worker as it is decoded is not counted as another one's attempt.
+        """
+        with self._decoding:
+            yield
 
     def take(self, packages: int, size: int) -> list[Arrival]:
         """Return what is there, in order, at most so many and about so many bytes.
@@ -111,8 +122,11 @@ class Prefetch:
     def _put(self, records: Sequence[Record]) -> None:
         for start in range(0, len(records), _BATCH):
             batch = [arrival_of(record, self._agent) for record in records[start : start + _BATCH]]
-            if self._decodes:
-                self._decode(batch)
+            if self._decodes and self._decoding.acquire(blocking=False):
+                try:
+                    self._decode(batch)
+                finally:
+                    self._decoding.release()
             with self._changed:
                 for arrival in batch:
                     self._add(arrival)
