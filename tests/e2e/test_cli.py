@@ -15,7 +15,7 @@ from packhorse_services.cli.app import run
 from packhorse_services.cli.client.connection import read_token
 from tests.harness.command_line import Up, packhorse, packhorse_program
 from tests.harness.processes import HEEDING
-from tests.harness.waiting import eventually
+from tests.harness.waiting import eventually, pause
 
 WAIT = ("--wait", "--timeout", "300")
 
@@ -55,7 +55,7 @@ def test_a_dry_run_tells_and_publishes_nothing(up: Up, page: str) -> None:
 
 def test_waiting_too_long_is_124_and_says_for_whom(up: Up, page: str) -> None:
     pid = up.pids()["sub3"]
-    os.kill(pid, signal.SIGSTOP)
+    pause(pid)
     try:
         late = packhorse(
             *("distribute", page, "--wait", "--timeout", "1"), data=up.data, check=False

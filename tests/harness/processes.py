@@ -21,7 +21,7 @@ from packhorse.runtime.token_file import ensure_token_file
 from packhorse_services.cli.client.connection import read_token
 from packhorse_services.cli.stack.ports import free_port
 from tests.harness import imported
-from tests.harness.waiting import eventually
+from tests.harness.waiting import eventually, pause
 
 READY_S = 180.0
 
@@ -80,6 +80,8 @@ class Process:
     def pause(self) -> None:
         """Stop it: connections stay open, nothing answers."""
         self._signal_group(signal.SIGSTOP)
+        if self.running:
+            pause(self.pid)
 
     def resume(self) -> None:
         """Let it go on."""

@@ -16,6 +16,7 @@ def use_memory() -> None:
     """Let temporary files be on memory, here and in every child, unless TMPDIR says where."""
     if "TMPDIR" not in os.environ and _has_room():
         os.environ["TMPDIR"] = tempfile.tempdir = str(_MEMORY)
+        os.environ.setdefault("SPARK_LOCAL_DIRS", str(_MEMORY))
 
 
 def is_on_memory(path: Path) -> bool:

@@ -1,7 +1,10 @@
 """Waiting for a condition, with a deadline: the only way that tests let time pass."""
 
+import os
+import signal
 import time
 from collections.abc import Callable
+from pathlib import Path
 from typing import TypeVar
 
 T = TypeVar("T")
@@ -26,3 +29,20 @@ def eventually(
         if time.monotonic() > deadline:
             raise AssertionError(f"not within {timeout} s: {what or look}; last seen: {seen!r}")
         time.sleep(interval)
+
+
+def pause(pid: int) -> None:
+    """Stop every thread of a process with SIGSTOP, and return when none of them runs any more."""
+    os.kill(pid, signal.SIGSTOP)
+    eventually(lambda: _is_stopped(pid), interval=0.005, what=f"process {pid} stands still")
+
+
+def _is_stopped(pid: int) -> bool:
+    for thread in Path(f"/proc/{pid}/task").glob("*/stat"):
+        try:
+            state = thread.read_text().rpartition(")")[2].split()[0]
+        except (FileNotFoundError, ProcessLookupError):
+            continue
+        if state not in "TtZX":
+            return False
+    return True

@@ -20,6 +20,7 @@ from confluent_kafka.admin import AdminClient
 from packhorse.runtime import leash
 from packhorse_services.cli.stack.ports import free_port, is_free
 from tests.harness.kafka import runtime
+from tests.harness.waiting import pause
 
 _HERE = Path(__file__).parent
 _START_SECONDS = 120.0
@@ -87,7 +88,8 @@ class RunningKafka:
 
     def pause(self) -> None:
         """Stop the broker's every thread: connections stay open, nothing answers."""
-        self._signal(signal.SIGSTOP)
+        assert self._process is not None, "the broker does not run"
+        pause(self._process.pid)
 
     def resume(self) -> None:
         """Let a paused broker go on."""

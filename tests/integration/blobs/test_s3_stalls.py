@@ -10,6 +10,7 @@ from packhorse.blobs import s3_client, s3_objects
 from packhorse.blobs.api import BlobStore, BlobStoreUnavailable, package_key
 from packhorse.blobs.open import open_blobs
 from tests.harness.s3 import S3Server, running_s3
+from tests.harness.waiting import pause
 
 pytestmark = pytest.mark.s3
 
@@ -43,7 +44,7 @@ def opened(server: S3Server, monkeypatch: pytest.MonkeyPatch, **limits: int) -> 
 def test_it_is_noticed_and_works_again(server: S3Server, monkeypatch: pytest.MonkeyPatch) -> None:
     store = opened(server, monkeypatch, ANSWER_S=2, RETRIED_S=1)
     for call in CALLS.values():
-        server.process.send_signal(signal.SIGSTOP)
+        pause(server.process.pid)
         with pytest.raises(BlobStoreUnavailable):
             call(store)
         server.process.send_signal(signal.SIGCONT)
@@ -58,7 +59,7 @@ def test_a_request_is_sent_again(
 ) -> None:
     store = opened(server, monkeypatch, ANSWER_S=3)
     goes_on = threading.Timer(4, server.process.send_signal, [signal.SIGCONT])
-    server.process.send_signal(signal.SIGSTOP)
+    pause(server.process.pid)
     goes_on.start()
     try:
         CALLS[name](store)

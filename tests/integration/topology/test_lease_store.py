@@ -17,6 +17,7 @@ from packhorse.topology.membership import StoreUnavailable
 from tests.harness.postgres import Databases, running_postgres
 from tests.harness.topology.driven import ids, step
 from tests.harness.topology.lease_rows import age, blocked_by, rows, states
+from tests.harness.waiting import pause
 
 A, B, C = (Incarnation(name, f"run of {name}") for name in "abc")
 
@@ -239,7 +240,7 @@ def test_a_database_that_does_not_answer_is_not_waited_for(database_url: str) ->
             "SELECT pid FROM pg_stat_activity WHERE datname = current_database() "
             "AND application_name = 'packhorse-topology'"
         ).fetchone() or (0,)
-        os.kill(pid, signal.SIGSTOP)
+        pause(pid)
         try:
             with pytest.raises(StoreUnavailable):
                 a.renew(renewal(A))
