@@ -17,6 +17,7 @@ from packhorse.errors import PackhorseError
 from packhorse.runtime.reasons import reason_of
 from packhorse_services.cli import (
     clearing,
+    documents,
     errors,
     events,
     operate,
@@ -78,6 +79,7 @@ app.add_typer(operate.reset, name="reset")
 app.add_typer(errors.errors, name="errors")
 app.command("events")(events.follow_events)
 app.command("report")(report.report)
+app.command("openapi")(documents.openapi)
 app.add_typer(topology.topology, name="topology")
 app.add_typer(job, name="job")
 app.add_typer(topics_app, name="topics")

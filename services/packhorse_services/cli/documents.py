@@ -1,0 +1,59 @@
+"""`packhorse openapi`: the documents of the APIs, as this version has them."""
+
+import shutil
+import sys
+from enum import StrEnum
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from packhorse_services.cli.client import output
+
+_INSTALLED = Path(__file__).parent / "documents"
+"""Where the wheel has them; a checkout has them at its root."""
+_FOLDERS = ("openapi", "asyncapi", "proto")
+
+
+class Document(StrEnum):
+    """What can be printed: the OpenAPI document of a service, or the AsyncAPI one of the events."""
+
+    CLEANUP = "cleanup"
+    CONTENT = "content"
+    JOBS = "jobs"
+    PIPELINE = "pipeline"
+    PUBLISHER = "publisher"
+    SUBSCRIBER = "subscriber"
+    TOPOLOGY = "topology"
+    EVENTS = "events"
+
+    @property
+    def path(self) -> Path:
+        """Where it is, relative to all of them."""
+        folder = "asyncapi" if self is Document.EVENTS else "openapi"
+        return Path(folder, f"{self}.yaml")
+
+
+Which = Annotated[Document | None, typer.Argument(help="Which one to print; none lists them.")]
+Folder = Annotated[
+    Path | None,
+    typer.Option(help="Write all of them here, with the protobuf messages of the journal."),
+]
+
+
+def openapi(document: Which = None, folder: Folder = None) -> None:
+    """Print the OpenAPI document of a service, or the AsyncAPI document of the events."""
+    root = documents()
+    if folder is not None:
+        for name in _FOLDERS:
+            shutil.copytree(root / name, folder / name, dirs_exist_ok=True)
+    if document is not None:
+        sys.stdout.write((root / document.path).read_text())
+    elif folder is None:
+        for each in Document:
+            output.line(each)
+
+
+def documents() -> Path:
+    """Return the folder that holds `openapi`, `asyncapi` and `proto`."""
+    return _INSTALLED if _INSTALLED.exists() else Path(__file__).parents[3]

@@ -1,0 +1,51 @@
+"""`packhorse openapi`."""
+
+import subprocess
+import sys
+import zipfile
+from pathlib import Path
+
+import pytest
+import yaml
+
+from packhorse_services.cli.app import run
+from packhorse_services.cli.documents import Document, documents
+
+ROOT = Path(__file__).parents[3]
+
+
+def test_every_document_of_the_repository_is_printed(capsys: pytest.CaptureFixture[str]) -> None:
+    kept = [*ROOT.glob("openapi/*.yaml"), *ROOT.glob("asyncapi/*.yaml")]
+    assert sorted(path.stem for path in kept) == sorted(Document)
+    for path in kept:
+        assert run(["openapi", path.stem]) == 0
+        printed = capsys.readouterr().out
+        assert printed == path.read_text()
+        assert {"openapi", "asyncapi"} & set(yaml.safe_load(printed))
+
+
+def test_they_are_listed_and_written(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(["openapi"]) == 0
+    assert capsys.readouterr().out.split() == list(Document)
+    for _ in range(2):
+        assert run(["openapi", "--folder", str(tmp_path / "api")]) == 0
+    assert (tmp_path / "api/proto/packhorse/wire/v1/package.proto").exists()
+    assert (tmp_path / "api/asyncapi/events.yaml").exists()
+    assert run(["openapi", "unknown"]) == 2
+
+
+def test_the_wheel_carries_them(tmp_path: Path) -> None:
+    build = "import sys; from hatchling.build import build_wheel; print(build_wheel(sys.argv[1]))"
+    made = subprocess.run(
+        [sys.executable, "-c", build, str(tmp_path)],
+        cwd=ROOT,
+        check=True,
+        capture_output=True,
+        text=True,
+    )
+    with zipfile.ZipFile(tmp_path / made.stdout.split()[-1]) as wheel:
+        names = set(wheel.namelist())
+    inside = "packhorse_services/cli/documents"
+    assert {f"{inside}/{one.path}" for one in Document} <= names
+    assert f"{inside}/proto/packhorse/wire/v1/package.proto" in names
+    assert documents() == ROOT
