@@ -11,8 +11,6 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any
 
-from psycopg import sql
-
 from packhorse.errors import Permanent
 from packhorse.jobs.job import JobState
 from packhorse.jobs.names import MAX_NAME, require_pattern
@@ -110,9 +108,6 @@ class JobFilter:
                 raise InvalidFilter(f"a name in a filter has at most {MAX_NAME} characters")
 
 
-Part = tuple[sql.SQL | sql.Composed, Sequence[Any]]
-"""A piece of SQL text and its parameters."""
-
 _LEADING = re.compile(r"[=<>!~]*")
 
 
@@ -174,20 +169,6 @@ def topic_range(pattern: str) -> tuple[str, str] | None:
     """Return which topics, from one on and before another, a pattern can mean; None for a name."""
     base = pattern.rstrip("*")
     return None if base == pattern else (base, base[:-1] + "0")  # "0" comes right after "/"
-
-
-def topic_part(pattern: str) -> Part:
-    """Return the condition that a topic, which compares by code points, matches a valid pattern."""
-    if pattern == "**":
-        return sql.SQL("true"), ()
-    bounds = topic_range(pattern)
-    if bounds is None:
-        return sql.SQL("topic = %s"), [pattern]
-    within = sql.SQL("topic >= %s AND topic < %s")
-    if pattern.endswith("/**"):
-        return within, bounds
-    past = len(bounds[0]) + 1
-    return within + sql.SQL(" AND strpos(substr(topic, %s), '/') = 0"), [*bounds, past]
 
 
 EVERYTHING = JobFilter()

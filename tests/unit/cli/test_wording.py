@@ -1,5 +1,7 @@
 """What the command line says: its own verbs, and when."""
 
+import subprocess
+import sys
 import time
 
 import pytest
@@ -94,3 +96,10 @@ def test_a_refused_value_is_told_without_the_words_of_a_library(
     assert says in told
     assert "Value error" not in told
     assert "Input should" not in told
+
+
+def test_a_command_starts_without_what_only_services_need() -> None:
+    look = "import sys, packhorse_services.cli.app; print(*sys.modules)"
+    asked = subprocess.run([sys.executable, "-c", look], check=True, capture_output=True, text=True)
+    loaded = set(asked.stdout.split())
+    assert not loaded & {"psycopg", "sqlalchemy", "fastapi", "asyncio", "boto3", "pyspark"}

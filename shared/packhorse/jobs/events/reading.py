@@ -15,7 +15,7 @@ from psycopg import Connection, sql
 
 from packhorse.jobs.event import APPLICATION, Event
 from packhorse.jobs.events.position import EventPosition, EventRound, InvalidPosition
-from packhorse.jobs.filters import topic_part
+from packhorse.jobs.topic_sql import topic_part
 
 logger = logging.getLogger(__name__)
 
