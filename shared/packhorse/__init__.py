@@ -1,3 +1,54 @@
-"""packhorse: content distributed exactly once, in order, to many subscriber databases."""
+"""packhorse: content distributed exactly once, in order, to many subscriber databases.
+
+What a program needs is here: `Client` and `AsyncClient` ask the services over HTTP. Each name is
+loaded when it is first used, so that importing the package costs nothing.
+"""
+
+import importlib
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from packhorse.client.awaiting import AsyncClient
+    from packhorse.client.blocking import Client
+    from packhorse.client.errors import ClientError, Fenced, NoAnswer, NotInTime, Refused
+    from packhorse.client.following import Event, Gap
 
 __version__ = "0.1.0"
+
+__all__ = [
+    "AsyncClient",
+    "Client",
+    "ClientError",
+    "Event",
+    "Fenced",
+    "Gap",
+    "NoAnswer",
+    "NotInTime",
+    "Refused",
+]
+
+_HOMES = {
+    "AsyncClient": "packhorse.client.awaiting",
+    "Client": "packhorse.client.blocking",
+    "ClientError": "packhorse.client.errors",
+    "Event": "packhorse.client.following",
+    "Fenced": "packhorse.client.errors",
+    "Gap": "packhorse.client.following",
+    "NoAnswer": "packhorse.client.errors",
+    "NotInTime": "packhorse.client.errors",
+    "Refused": "packhorse.client.errors",
+}
+
+
+def __getattr__(name: str) -> Any:
+    """Return a public name, from the module that has it."""
+    if name not in _HOMES:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    found = getattr(importlib.import_module(_HOMES[name]), name)
+    globals()[name] = found
+    return found
+
+
+def __dir__() -> list[str]:
+    """Return the public names."""
+    return sorted([*globals(), *_HOMES])

@@ -6,7 +6,7 @@ from pathlib import Path
 import httpx
 import pytest
 
-from packhorse_services.cli.client.connection import read_token
+from packhorse.client.addresses import read_token
 from packhorse_services.pipeline.worker.tasks import TASKS
 from tests.harness.composed import ComposedStack, composed_secrets, prepared_postgres
 from tests.harness.deployment import compose, is_ours

@@ -11,8 +11,8 @@ from pathlib import Path
 import httpx
 import pytest
 
+from packhorse.client.addresses import read_token
 from packhorse_services.cli.app import run
-from packhorse_services.cli.client.connection import read_token
 from tests.harness.command_line import Up, packhorse, packhorse_program
 from tests.harness.processes import HEEDING
 from tests.harness.waiting import eventually, pause

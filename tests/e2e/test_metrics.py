@@ -7,7 +7,7 @@ from pathlib import Path
 import httpx
 import pytest
 
-from packhorse_services.cli.client.connection import read_token
+from packhorse.client.addresses import read_token
 from tests.harness.command_line import Up
 from tests.harness.waiting import eventually
 

@@ -8,7 +8,7 @@ from typing import Any
 import httpx
 import pytest
 
-from packhorse_services.cli.client.connection import read_token
+from packhorse.client.addresses import read_token
 from tests.harness.command_line import Up, packhorse_program
 from tests.harness.spark import spark_environment
 

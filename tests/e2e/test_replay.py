@@ -11,10 +11,10 @@ from pathlib import Path
 import httpx
 import pytest
 
+from packhorse.client.addresses import read_token
 from packhorse.messaging.api import LogEnd
 from packhorse.messaging.numbered import number_of
 from packhorse.messaging.open import open_journal
-from packhorse_services.cli.client.connection import read_token
 from packhorse_services.cli.client.data_directory import DataDirectory
 from tests.harness.command_line import Up, packhorse
 from tests.harness.processes import Process

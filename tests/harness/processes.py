@@ -16,9 +16,9 @@ from typing import Any
 
 import httpx
 
+from packhorse.client.addresses import read_token
 from packhorse.runtime import leash
 from packhorse.runtime.token_file import ensure_token_file
-from packhorse_services.cli.client.connection import read_token
 from packhorse_services.cli.stack.ports import free_port
 from tests.harness import imported
 from tests.harness.waiting import eventually, pause

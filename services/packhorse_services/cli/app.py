@@ -13,6 +13,7 @@ import typer
 from typer.core import TyperGroup
 
 import packhorse
+from packhorse.client.stack_folder import default_folder
 from packhorse.errors import PackhorseError
 from packhorse.runtime.reasons import reason_of
 from packhorse_services.cli import (
@@ -28,10 +29,10 @@ from packhorse_services.cli import (
     topology,
 )
 from packhorse_services.cli.client import output
-from packhorse_services.cli.client.api import CommandFailed, Exit
 from packhorse_services.cli.client.connection import Connection
 from packhorse_services.cli.client.connection_options import behind_every_verb
 from packhorse_services.cli.client.data_directory import DataInUse
+from packhorse_services.cli.client.failures import CommandFailed, Exit, exit_code
 from packhorse_services.cli.client.settings import (
     DataOption,
     JournalOption,
@@ -39,7 +40,6 @@ from packhorse_services.cli.client.settings import (
     TokenFileOption,
     TokenOption,
     TopicPrefixOption,
-    default_data,
 )
 from packhorse_services.cli.distribute.command import distribute
 from packhorse_services.cli.jobs.commands import job
@@ -122,9 +122,7 @@ def run(arguments: Sequence[str]) -> int:
 
 
 def _code_of(error: PackhorseError) -> Exit:
-    if isinstance(error, CommandFailed):
-        return error.code
-    return Exit.CONFLICT if isinstance(error, DataInUse) else Exit.FAILED
+    return Exit.CONFLICT if isinstance(error, DataInUse) else exit_code(error)
 
 
 def _show_version(wanted: bool) -> None:
@@ -168,7 +166,7 @@ def up(  # noqa: PLR0913
     from packhorse_services.cli.stack.up import up as run_stack
 
     options = StackOptions(
-        data=data or _connection(context).data or default_data(),
+        data=data or _connection(context).data or default_folder(),
         port=port,
         subscribers=subscribers,
         journal=journal,

@@ -6,10 +6,11 @@ from typing import Annotated, Any
 
 import typer
 
-from packhorse_services.cli import operate
+from packhorse.client.blocking import Client
+from packhorse.client.exchange import segment
 from packhorse_services.cli.client import output
-from packhorse_services.cli.client.api import Api, CommandFailed, Exit, segment
 from packhorse_services.cli.client.connection import Connection
+from packhorse_services.cli.client.failures import CommandFailed, Exit
 from packhorse_services.cli.client.options import SubscriberName, Timeout, Yes
 
 _PAGE = 1_000
@@ -53,15 +54,16 @@ def clear_queue(
 
 
 def clear_packages(
-    publisher: Api, name: str, up_to: int | None, *, ask: bool, wait_s: float | None
+    publisher: Client, name: str, up_to: int | None, *, ask: bool, wait_s: float | None
 ) -> None:
     """Tell a subscriber to remove what waits up to an offset, and print the command's id.
 
     With `wait_s`: wait for it and print how many were removed instead. Raises `CommandFailed`.
     """
-    path, headers = f"/queues/{segment(name)}", {}
+    tag = None
     if ask:
-        seen, headers["If-Match"] = publisher.get_tagged(f"{path}?limit={_PAGE}")
+        answer = publisher.answer(f"/queues/{segment(name)}?limit={_PAGE}")
+        seen, tag = answer.document(), answer.headers.get("etag", "*")
         covered = _covered(publisher, seen, up_to)
         nothing = covered == Covered(0, exact=True) and seen["head"] is None
         if nothing and seen["editable"]:
@@ -69,18 +71,16 @@ def clear_packages(
             output.tell(f"nothing of agent {seen['agent']} waits for {name}{where}")
             return
         _confirm(f"Remove {covered} of {name}, all of agent {seen['agent']}?")
-    body = {} if up_to is None else {"up_to_offset": up_to}
-    cleared = publisher.post(f"{path}/clear", body, headers)
+    cleared = publisher.clear(name, up_to=up_to, if_match=tag, wait=wait_s)
     if wait_s is not None:
-        applied = operate.await_end(publisher, cleared["command_id"], wait_s)
-        output.line(str(applied["removed"]))
+        output.line(str(cleared["removed"]))
         return
     output.line(cleared["command_id"])
     told = Covered(cleared["packages"], cleared["packages"] == cleared["packages_at_most"])
     output.tell(f"{name} is told to remove {told} of agent {cleared['agent']}")
 
 
-def _covered(publisher: Api, seen: Mapping[str, Any], up_to: int | None) -> Covered:
+def _covered(publisher: Client, seen: Mapping[str, Any], up_to: int | None) -> Covered:
     """Count what waits up to an offset; a queue is counted only as far as few pages show it."""
     if up_to is None:
         return Covered(seen["at_least"], exact=seen["length"] is not None)

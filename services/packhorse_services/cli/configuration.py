@@ -11,8 +11,8 @@ from packhorse.db.access import open_to_all
 from packhorse.db.connect import connect
 from packhorse.runtime.setting_names import unknown_settings
 from packhorse_services.cli.client import output
-from packhorse_services.cli.client.api import CommandFailed, Exit
 from packhorse_services.cli.client.connection import Connection
+from packhorse_services.cli.client.failures import CommandFailed, Exit
 
 _PASSWORD = re.compile(r"(?<=:)[^:@/]+(?=@)")
 _SHOWN = 4

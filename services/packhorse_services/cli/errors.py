@@ -1,12 +1,14 @@
 """`packhorse errors …`: what a subscriber gave up on, once more to all, or off its error queue."""
 
+from collections.abc import Mapping
 from typing import Annotated, Any
 
 import typer
 
+from packhorse.client.blocking import Client
 from packhorse_services.cli.client import output
-from packhorse_services.cli.client.api import Api, CommandFailed, Exit, segment
 from packhorse_services.cli.client.connection import Connection
+from packhorse_services.cli.client.failures import CommandFailed, Exit
 from packhorse_services.cli.client.options import Key, SubscriberName, Timeout, WaitForAll, Yes
 from packhorse_services.cli.distribute.command import await_distributed, checked_key
 
@@ -35,14 +37,16 @@ def redistribute(  # noqa: PLR0913
     key: Key = None,
 ) -> None:
     """Distribute the paths of packages again, to all, and print the new distributions' ids."""
-    path = f"/queues/{segment(subscriber)}/errors"
     with context.ensure_object(Connection).publisher() as publisher:
         if offsets is not None and len(offsets) == 1 and reason is None:
-            ids = [_redistribute_one(publisher, f"{path}/{offsets[0]}", key, again=again)]
+            ids = [_redistribute_one(publisher, subscriber, offsets[0], key, again=again)]
         elif key is not None:
             raise CommandFailed("--key goes with one offset only", Exit.USAGE)
         else:
-            ids = _redistribute_all(publisher, path, {**_meant(offsets, reason), "again": again})
+            meant = _meant(offsets, reason)
+            ids = _tell_entries(
+                publisher.redistribute_all(subscriber, *meant, reason=reason, again=again)
+            )
         if wait:
             for distribution_id in ids:
                 await_distributed(publisher, distribution_id, timeout)
@@ -58,28 +62,28 @@ def dismiss(
     yes: Yes = False,
 ) -> None:
     """Take packages off a subscriber's error queue; what became of them stays known."""
-    body = _meant(offsets, reason)
+    meant = _meant(offsets, reason)
     what = f"what failed with {reason!r}" if reason else f"{len(offsets or [])} of its packages"
     if not yes and not typer.confirm(f"Dismiss {what} at {subscriber}?", err=True):
         raise CommandFailed("nothing was dismissed", Exit.FAILED)
     with context.ensure_object(Connection).publisher() as publisher:
-        done = publisher.post(f"/queues/{segment(subscriber)}/errors/dismiss", body)
+        done = publisher.dismiss(subscriber, *meant, reason=reason)
     for offset in done["offsets"]:
         output.line(str(offset))
     output.tell(f"{len(done['offsets'])} dismissed, {done['length']} left{_more(done)}")
 
 
-def _redistribute_one(publisher: Api, entry: str, key: str | None, *, again: bool) -> str:
-    headers = {"Idempotency-Key": checked_key(key)}
-    asked = f"{entry}/redistribute" + ("?again=true" if again else "")
-    distribution_id = str(publisher.post(asked, {}, headers)["id"])
+def _redistribute_one(
+    publisher: Client, subscriber: str, offset: int, key: str | None, *, again: bool
+) -> str:
+    key = checked_key(key)
+    distribution_id = str(publisher.redistribute(subscriber, offset, again=again, key=key)["id"])
     output.line(distribution_id)
     return distribution_id
 
 
-def _redistribute_all(publisher: Api, path: str, body: dict[str, Any]) -> list[str]:
+def _tell_entries(done: Mapping[str, Any]) -> list[str]:
     """Print the ids of what goes out. Raises `CommandFailed` when something does not."""
-    done = publisher.post(f"{path}/redistribute", body)
     ids, refused = [], 0
     for entry in done["entries"]:
         if entry["state"] == "REDISTRIBUTED":
@@ -97,12 +101,11 @@ def _redistribute_all(publisher: Api, path: str, body: dict[str, Any]) -> list[s
     return ids
 
 
-def _meant(offsets: list[int] | None, reason: str | None) -> dict[str, Any]:
+def _meant(offsets: list[int] | None, reason: str | None) -> list[int]:
     if not offsets and not reason:
         raise CommandFailed("name offsets, or a part of the reason with --reason", Exit.USAGE)
-    given = {"offsets": offsets or None, "reason": reason or None}
-    return {name: value for name, value in given.items() if value is not None}
+    return offsets or []
 
 
-def _more(done: dict[str, Any]) -> str:
+def _more(done: Mapping[str, Any]) -> str:
     return "; there are more, so do it again" if done["more"] else ""

@@ -2,19 +2,20 @@
 
 import json
 import signal
-import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from types import FrameType
 from typing import Annotated, Any, NoReturn
-from urllib.parse import urlencode
 
 import typer
-from httpx_sse import ServerSentEvent
 
+from packhorse.client.blocking import Client
+from packhorse.client.errors import ClientError, Refused
+from packhorse.client.exchange import with_query
+from packhorse.client.following import Event, Following
 from packhorse_services.cli.client import output
-from packhorse_services.cli.client.api import Api, CommandFailed, Exit, NoAnswer, Refused
 from packhorse_services.cli.client.connection import Connection
+from packhorse_services.cli.client.failures import CommandFailed, Exit
 from packhorse_services.cli.client.options import After, Output, Seconds
 from packhorse_services.cli.client.views import Format
 
@@ -41,11 +42,10 @@ def follow_events(
 ) -> None:
     """Follow packages, what becomes of them, and the states of subscribers."""
     behind = event_id(after)
-    query = {"types": types} | ({} if subscriber is None else {"subscriber": subscriber})
-    path = f"/events?{urlencode(query)}"
+    following = Following(with_query("/events", types=types, subscriber=subscriber), after=behind)
     connection = context.ensure_object(Connection)
     with connection.publisher() as publisher, suppress(TimeIsUp), ending_after(seconds):
-        for event in follow(publisher, path, behind):
+        for event in follow(publisher, following):
             output.line(_SHOWN[form](event))
 
 
@@ -56,38 +56,18 @@ def event_id(after: str | None) -> str:
     return after or ""
 
 
-def follow(
-    publisher: Api, path: str, last_id: str = "", *, pause: Callable[[float], None] = time.sleep
-) -> Iterator[ServerSentEvent]:
-    """Yield events for ever; where the connection is lost, the next one goes on behind the last.
+def follow(service: Client, following: Following) -> Iterator[Event]:
+    """Yield events for ever, and tell of lost connections.
 
-    Raises `CommandFailed` when the first connection fails, and when the service refuses for good.
+    Raises `ClientError` when the first connection fails, and when the service refuses for good.
     """
-    connected, wait = False, _FIRST_PAUSE_S
-    while True:
-        try:
-            with publisher.follow(path, last_id) as blocks:
-                for block in blocks:
-                    connected, wait = True, (block.retry or 1000 * wait) / 1000
-                    last_id = block.id or last_id
-                    if block.data:
-                        yield block
-        except NoAnswer as error:
-            if not connected:
-                raise
-            output.tell(f"{error}; trying again in {wait:g} s")
-        except Refused as error:
-            if not connected or not _is_passing(error):
-                raise
-            wait = max(wait, error.retry_after_s or 0)
-            output.tell(f"{error}")
-        pause(wait)
-        wait = min(2 * wait, _LONGEST_PAUSE_S)
+    following.waiting = _tell_loss
+    return service.follow(following)
 
 
-def _is_passing(error: Refused) -> bool:
-    """Tell whether the same request may be taken later; a proxy says nothing of when."""
-    return error.status == 429 or error.status >= 500
+def _tell_loss(error: ClientError, wait_s: float) -> None:
+    again = "" if isinstance(error, Refused) else f"; trying again in {wait_s:g} s"
+    output.tell(f"{error}{again}")
 
 
 @contextmanager
@@ -109,34 +89,32 @@ def ending_after(seconds: float | None) -> Iterator[None]:
         signal.signal(signal.SIGALRM, before)
 
 
-def as_json(event: ServerSentEvent) -> str:
+def as_json(event: Event) -> str:
     """Return an event as one line of JSON."""
-    return json.dumps({"event": event.event, "id": event.id, "data": _data(event)})
+    return json.dumps({"event": event.kind, "id": event.id, "data": event.data})
 
 
-def _as_name(event: ServerSentEvent) -> str:
-    data = _data(event)
+def _as_name(event: Event) -> str:
+    data = event.data
     named = data.get("package_id") or data.get("subscriber") if isinstance(data, dict) else None
-    return printable(str(named or event.event))
+    return printable(str(named or event.kind))
 
 
-def _data(event: ServerSentEvent) -> Any:
+def raw(event: Event) -> str:
+    """Return what an event holds as a text."""
+    return event.data if isinstance(event.data, str) else json.dumps(event.data)
+
+
+def _as_line(event: Event) -> str:
     try:
-        return event.json()
-    except ValueError:
-        return event.data
-
-
-def _as_line(event: ServerSentEvent) -> str:
-    try:
-        data = event.json()
-        told = f"{data.get('time') or '-':<27}  {event.event:<11}  {_LINES[event.event](data)}"
+        data = event.data
+        told = f"{data.get('time') or '-':<27}  {event.kind:<11}  {_LINES[event.kind](data)}"
     except (ValueError, KeyError, TypeError, AttributeError):  # a later version's
-        told = f"{event.event}  {event.data}"
+        told = f"{event.kind}  {raw(event)}"
     return printable(told)
 
 
-def _as_wide_line(event: ServerSentEvent) -> str:
+def _as_wide_line(event: Event) -> str:
     return f"{_as_line(event)}  {event.id}"
 
 
@@ -188,7 +166,7 @@ _LINES: Mapping[str, Callable[[Mapping[str, Any]], str]] = {
     "subscriber": _subscriber,
     "gap": _gap,
 }
-_SHOWN: Mapping[Format, Callable[[ServerSentEvent], str]] = {
+_SHOWN: Mapping[Format, Callable[[Event], str]] = {
     Format.TABLE: _as_line,
     Format.WIDE: _as_wide_line,
     Format.NAME: _as_name,

@@ -4,13 +4,17 @@
 """
 
 import time
+from collections.abc import Mapping
 from typing import Annotated, Any
 
 import typer
 
+from packhorse.client.blocking import Client
+from packhorse.client.calls import commanding
+from packhorse.client.calls.commanding import Control
 from packhorse_services.cli.client import completion, output
-from packhorse_services.cli.client.api import Api, CommandFailed, Exit, awaited, segment
 from packhorse_services.cli.client.connection import Connection
+from packhorse_services.cli.client.failures import CommandFailed, Exit
 from packhorse_services.cli.client.options import SubscriberName, Timeout, Yes
 
 pause = typer.Typer(help="Let a subscriber import nothing for now.", no_args_is_help=True)
@@ -28,9 +32,6 @@ reset = typer.Typer(help="Move a stopped subscriber to another offset.", no_args
 Queue = Annotated[str, typer.Argument(help="The job queue.", autocompletion=completion.job_queues)]
 Schedule = Annotated[str, typer.Argument(help="The schedule.", autocompletion=completion.schedules)]
 Wait = Annotated[bool, typer.Option("--wait", help="Until the subscriber has done it.")]
-
-_POLL_S = 0.25
-_ANNOUNCED = {"pause": "PAUSED", "stop": "STOPPED"}
 
 
 @pause.command("subscriber")
@@ -63,8 +64,7 @@ def retry_subscriber(
 ) -> None:
     """Let a subscriber try the package that failed again at once; its back-off begins anew."""
     with context.ensure_object(Connection).publisher() as publisher:
-        command = publisher.post(f"/subscribers/{segment(name)}/retry", {})
-        _tell(publisher, command, timeout if wait else None)
+        _tell(publisher, publisher.retry(name), timeout if wait else None)
 
 
 @forget.command("subscriber")
@@ -73,7 +73,7 @@ def forget_subscriber(context: typer.Context, name: SubscriberName, yes: Yes = F
     if not yes and not typer.confirm(f"Forget {name}?", err=True):
         raise CommandFailed("nobody was forgotten", Exit.FAILED)
     with context.ensure_object(Connection).publisher() as publisher:
-        publisher.delete(f"/subscribers/{segment(name)}")
+        publisher.forget(name)
     output.tell(f"{name} is forgotten")
 
 
@@ -92,8 +92,7 @@ def reset_offset(
     if not yes and not typer.confirm(asked, err=True):
         raise CommandFailed("nothing was changed", Exit.FAILED)
     with context.ensure_object(Connection).publisher() as publisher:
-        command = publisher.patch(f"/subscribers/{segment(name)}/offset", {"offset": to})
-        _tell(publisher, command, timeout if wait else None)
+        _tell(publisher, publisher.reset(name, to), timeout if wait else None)
 
 
 @suspend.command("job-queue")
@@ -120,52 +119,20 @@ def resume_schedule(context: typer.Context, name: Schedule) -> None:
     _set(context, "schedules", name, "resume")
 
 
-def await_end(publisher: Api, command_id: str, timeout: float) -> dict[str, Any]:
-    """Return a command once its subscriber has applied it.
-
-    Raises `CommandFailed`: with `TIMEOUT` when that takes too long, `FAILED` when it was rejected.
-    """
-    deadline = time.monotonic() + timeout
-    while True:
-        found: dict[str, Any] = awaited(publisher, f"/commands/{command_id}", deadline)
-        if found["state"] == "APPLIED":
-            return found
-        if found["state"] == "REJECTED":
-            raise CommandFailed(f"{found['subscriber']} rejected it: {found['reason']}")
-        if time.monotonic() > deadline:
-            raise CommandFailed(
-                f"not done after {timeout:g} s, the command is {found['state']}; it stays in force",
-                Exit.TIMEOUT,
-            )
-        time.sleep(_POLL_S)
-
-
-def _control(context: typer.Context, name: str, action: str, timeout: float | None) -> None:
-    path = f"/subscribers/{segment(name)}"
+def _control(context: typer.Context, name: str, action: Control, timeout: float | None) -> None:
     deadline = time.monotonic() + (timeout or 0)
     with context.ensure_object(Connection).publisher() as publisher:
-        _tell(publisher, publisher.put(f"{path}/{action}"), timeout)
+        control = {"pause": publisher.pause, "resume": publisher.resume, "stop": publisher.stop}
+        _tell(publisher, control[action](name), timeout)
         if timeout is not None:
-            _await_announcement(publisher, path, action, deadline)
+            publisher.run(commanding.announced(name, action, deadline - time.monotonic()))
 
 
-def _await_announcement(publisher: Api, path: str, action: str, deadline: float) -> None:
-    """Return once the subscriber says what it was told: a reset is refused before it does."""
-    while True:
-        state = awaited(publisher, path, deadline)["state"]
-        standing = state if state in _ANNOUNCED.values() else None
-        if standing == _ANNOUNCED.get(action):
-            return
-        if time.monotonic() > deadline:
-            raise CommandFailed(f"the subscriber says {state}; look again later", Exit.TIMEOUT)
-        time.sleep(_POLL_S)
-
-
-def _tell(publisher: Api, command: dict[str, Any], timeout: float | None) -> None:
+def _tell(publisher: Client, command: Mapping[str, Any], timeout: float | None) -> None:
     """Print the command's id, and wait for its end when that is asked for."""
     output.line(command["command_id"])
     if timeout is not None:
-        await_end(publisher, command["command_id"], timeout)
+        publisher.command_ended(command["command_id"], timeout)
     output.tell(
         f"{command['subscriber']} is told to {command['kind'].lower()} its subscription of agent "
         f"{command['agent']}, and no other"
@@ -174,4 +141,5 @@ def _tell(publisher: Api, command: dict[str, Any], timeout: float | None) -> Non
 
 def _set(context: typer.Context, kind: str, name: str, action: str) -> None:
     with context.ensure_object(Connection).jobs() as service:
-        output.line(str(service.post(f"/{kind}/{segment(name)}/{action}", {})["name"]))
+        change = service.suspend if action == "suspend" else service.resume_suspended
+        output.line(str(change(kind, name)["name"]))

@@ -4,9 +4,9 @@ from typing import Annotated
 
 import typer
 
+from packhorse.client.exchange import gathered, segment
 from packhorse.runtime.paging import page_url
 from packhorse_services.cli.client import completion, views
-from packhorse_services.cli.client.api import gathered, segment
 from packhorse_services.cli.client.connection import Connection
 from packhorse_services.cli.client.options import (
     Cursor,
@@ -117,7 +117,9 @@ def get_distributions(  # noqa: PLR0913
     with context.ensure_object(Connection).publisher() as publisher:
 
         def show() -> None:  # a filter makes pages short
-            views.DISTRIBUTIONS.show(gathered(publisher, path, "distributions", limit, _PAGE), form)
+            views.DISTRIBUTIONS.show(
+                publisher.run(gathered(path, "distributions", limit, _PAGE, "publisher")), form
+            )
 
         again(show, watch=watch)
 

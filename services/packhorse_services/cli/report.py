@@ -12,11 +12,12 @@ from urllib.parse import urlencode
 
 import typer
 
+from packhorse.client.blocking import Client
 from packhorse.runtime.whole_file import whole_file
 from packhorse_services.cli import service_commands
 from packhorse_services.cli.client import output
-from packhorse_services.cli.client.api import Api, CommandFailed, Exit
-from packhorse_services.cli.client.connection import Connection
+from packhorse_services.cli.client.connection import Connection, client_of
+from packhorse_services.cli.client.failures import CommandFailed, Exit
 from packhorse_services.cli.client.views import Format, View
 
 Name = Literal["delivery", "failures", "slowest", "publishing"]
@@ -131,7 +132,7 @@ def report(  # noqa: PLR0913
         if service is None:
             _from_tables(connection, name, given, wanted, file)
         else:
-            api = Api(service, connection.token(), option="--pipeline")
+            api = client_of("pipeline", service, connection.token(), option="--pipeline")
             _from_service(api, name, given, wanted, file)
         if target is None:
             file.seek(0)
@@ -171,13 +172,14 @@ def _from_tables(
 
 
 def _from_service(
-    api: Api, name: Name, asked: Mapping[str, str], form: Form, file: IO[bytes]
+    api: Client, name: Name, asked: Mapping[str, str], form: Form, file: IO[bytes]
 ) -> None:
     """Write all pages of a report as one."""
     query = {"publisher_agent" if key == "agent" else key: one for key, one in asked.items()}
     with api:
         if form is Form.HTML:
-            file.write(api.get_bytes(f"/reports/delivery.html?{urlencode(query)}")[0])
+            path = f"/reports/delivery.html?{urlencode(query)}"
+            file.write(api.answer(path, "pipeline").content)
             return
         asked_form = {**query, "format": form.value, "limit": "10000"}
         pages = _pages(api, f"/reports/{name}?{urlencode(asked_form)}")
@@ -202,8 +204,9 @@ def _tell_empty(count: int, asked: Mapping[str, str]) -> None:
         output.tell(f"nothing was measured of {', '.join(named)} in these hours; is that its name?")
 
 
-def _pages(api: Api, path: str) -> Iterator[bytes]:
+def _pages(api: Client, path: str) -> Iterator[bytes]:
     following: str | None = path
     while following:
-        page, following = api.get_bytes(following)
-        yield page
+        answer = api.answer(following, "pipeline")
+        following = answer.following
+        yield answer.content

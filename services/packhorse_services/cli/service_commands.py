@@ -14,8 +14,8 @@ from typing import IO
 
 from packhorse.runtime.extras import how_to_install
 from packhorse.runtime.startup import TYPED
-from packhorse_services.cli.client.api import CommandFailed, Exit
 from packhorse_services.cli.client.connection import Connection
+from packhorse_services.cli.client.failures import CommandFailed, Exit
 
 _HELP = {"-h", "--help"}
 _DATABASES = {"PACKHORSE_DATABASE_URL", "PACKHORSE_DATABASE_URL_FILE"}

@@ -9,7 +9,7 @@ from packhorse.messaging.api import Journal
 from packhorse.messaging.open import UnknownJournal, grant_role, open_journal
 from packhorse.messaging.topics import appended_by, standard_topics
 from packhorse.wire.topics import Topics
-from packhorse_services.cli.client.api import CommandFailed, Exit
+from packhorse_services.cli.client.failures import CommandFailed, Exit
 
 _CLIENT = "packhorse-cli"
 

@@ -5,10 +5,11 @@ from contextlib import suppress
 from typing import Annotated, Any
 
 import typer
-from httpx_sse import ServerSentEvent
 
+from packhorse.client.blocking import Client
+from packhorse.client.calls.streams import topology_events
+from packhorse.client.following import Event
 from packhorse_services.cli.client import output
-from packhorse_services.cli.client.api import Api
 from packhorse_services.cli.client.connection import Connection
 from packhorse_services.cli.client.options import After, Output, Seconds, Watch
 from packhorse_services.cli.client.views import Format, View
@@ -19,6 +20,7 @@ from packhorse_services.cli.events import (
     event_id,
     follow,
     printable,
+    raw,
 )
 
 topology = typer.Typer(help="Instances and their clusters.", no_args_is_help=True)
@@ -60,8 +62,8 @@ def get_instances(
         output.again(lambda: _show(service, form), watch=watch)
 
 
-def _show(service: Api, form: Format) -> None:
-    document = service.get("/topology")
+def _show(service: Client, form: Format) -> None:
+    document = service.topology()
     INSTANCES.show(document if form is Format.JSON else _flat(document), form)
 
 
@@ -94,24 +96,24 @@ def watch_topology(
         suppress(TimeIsUp),
         ending_after(seconds),
     ):
-        for event in follow(service, "/topology/events", behind):
+        for event in follow(service, topology_events(after=behind)):
             output.line(_SHOWN[form](event))
 
 
-def _as_name(event: ServerSentEvent) -> str:
-    return printable(event.event)
+def _as_name(event: Event) -> str:
+    return printable(event.kind)
 
 
-def _as_line(event: ServerSentEvent) -> str:
+def _as_line(event: Event) -> str:
     try:
-        data = event.json()
-        told = f"{data.get('time') or '-':<27}  {event.event:<18}  {_told(event.event, data)}"
+        data = event.data
+        told = f"{data.get('time') or '-':<27}  {event.kind:<18}  {_told(event.kind, data)}"
     except (ValueError, KeyError, TypeError, AttributeError):  # a later version's
-        told = f"{event.event}  {event.data}"
+        told = f"{event.kind}  {raw(event)}"
     return printable(told.rstrip())
 
 
-def _as_wide_line(event: ServerSentEvent) -> str:
+def _as_wide_line(event: Event) -> str:
     return f"{_as_line(event)}  {event.id}"
 
 
@@ -135,7 +137,7 @@ def _members(cluster: Mapping[str, Any]) -> str:
     )
 
 
-_SHOWN: Mapping[Format, Callable[[ServerSentEvent], str]] = {
+_SHOWN: Mapping[Format, Callable[[Event], str]] = {
     Format.TABLE: _as_line,
     Format.WIDE: _as_wide_line,
     Format.NAME: _as_name,

@@ -10,7 +10,7 @@ from pathlib import Path
 import httpx
 import pytest
 
-from packhorse_services.cli.client.api import Exit
+from packhorse_services.cli.client.failures import Exit
 from tests.harness.command_line import packhorse
 from tests.harness.jobs.asking import ask, emptied
 from tests.harness.jobs.site import JobsSite, jobs_site

@@ -2,7 +2,7 @@
 
 import pytest
 
-from packhorse_services.cli.client.data_directory import RunningStack
+from packhorse.client.stack_folder import RunningStack
 
 
 @pytest.fixture

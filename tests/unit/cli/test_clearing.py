@@ -5,23 +5,29 @@ from typing import Any
 import pytest
 import typer
 
+from packhorse.client.exchange import Request
 from packhorse_services.cli import clearing
-from packhorse_services.cli.client.api import CommandFailed
+from packhorse_services.cli.client.failures import CommandFailed
+from tests.harness.scripted_client import ScriptedClient
 
 
-class Publisher:
+class Publisher(ScriptedClient):
     """A queue in pages of three, oldest first; `known` says whether its length is known."""
 
     def __init__(self, *offsets: int, known: bool = True) -> None:
+        super().__init__(self._answered)
         self.offsets, self.known = offsets, known
         self.cleared: list[tuple[Any, Any]] = []
 
-    def get_tagged(self, path: str) -> tuple[dict[str, Any], str]:
-        assert path.startswith("/queues/sub1?limit=")
-        return self.get("0"), '"tag"'
+    def _answered(self, request: Request) -> Any:
+        if request.method == "POST":
+            self.cleared.append((request.body, request.headers))
+            return {"command_id": "id", "agent": "main", "packages": 4, "packages_at_most": 9}
+        if request.path.startswith("/queues/sub1?limit="):
+            return self._page(0), '"tag"'
+        return self._page(int(request.path))
 
-    def get(self, path: str) -> dict[str, Any]:
-        start = int(path)
+    def _page(self, start: int) -> dict[str, Any]:
         last = start + 3 >= len(self.offsets)
         return {
             "agent": "main",
@@ -32,10 +38,6 @@ class Publisher:
             "entries": [{"offset": offset} for offset in self.offsets[start : start + 3]],
             "next": None if last else str(start + 3),
         }
-
-    def post(self, path: str, body: Any, headers: Any) -> dict[str, Any]:
-        self.cleared.append((body, headers))
-        return {"command_id": "id", "agent": "main", "packages": 4, "packages_at_most": 9}
 
 
 def asked_for(
@@ -49,7 +51,7 @@ def asked_for(
         return answer
 
     monkeypatch.setattr(typer, "confirm", confirm)
-    clearing.clear_packages(publisher, "sub1", up_to, ask=True, wait_s=None)  # type: ignore[arg-type]
+    clearing.clear_packages(publisher, "sub1", up_to, ask=True, wait_s=None)
     return questions[-1]
 
 

@@ -5,9 +5,12 @@ from pathlib import Path
 
 import pytest
 
-from packhorse_services.cli.client.api import CommandFailed, Exit
-from packhorse_services.cli.client.connection import Connection, read_token
-from packhorse_services.cli.client.data_directory import DataDirectory, RunningStack
+from packhorse.client.addresses import read_token
+from packhorse.client.errors import Misused
+from packhorse.client.stack_folder import RunningStack
+from packhorse_services.cli.client.connection import Connection
+from packhorse_services.cli.client.data_directory import DataDirectory
+from packhorse_services.cli.client.failures import CommandFailed, Exit, exit_code
 
 
 @pytest.fixture
@@ -79,6 +82,6 @@ def test_a_token_file_is_plain_or_packhorse_s_own(tmp_path: Path, content: str, 
 def test_a_file_without_a_token_is_a_usage_error(tmp_path: Path, content: str) -> None:
     path = tmp_path / "tokens"
     path.write_text(content)
-    with pytest.raises(CommandFailed) as failed:
+    with pytest.raises(Misused) as failed:
         read_token(path)
-    assert failed.value.code is Exit.USAGE
+    assert exit_code(failed.value) is Exit.USAGE

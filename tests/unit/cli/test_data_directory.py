@@ -4,12 +4,11 @@ from pathlib import Path
 
 import pytest
 
+from packhorse.client.stack_folder import NotRunning, RunningStack
 from packhorse_services.cli.client.data_directory import (
     DataDirectory,
     DataInUse,
     DataUnusable,
-    NotRunning,
-    RunningStack,
 )
 
 

@@ -4,27 +4,31 @@ from typing import Any
 
 import pytest
 
-from packhorse_services.cli.client.api import CommandFailed, Exit, NoAnswer, Refused
+from packhorse.client.errors import (
+    ClientError,
+    NoAnswer,
+    NoAnswerInTime,
+    NotFound,
+    Unavailable,
+)
+from packhorse.client.exchange import Request
+from packhorse_services.cli.client.failures import CommandFailed, Exit
 from packhorse_services.cli.distribute import command
+from tests.harness.scripted_client import ScriptedClient
 
 
-class Publisher:
-    """Gives prepared answers."""
+class Publisher(ScriptedClient):
+    """Gives prepared answers, and none to what is sent."""
 
-    def __init__(self, *documents: dict[str, Any] | CommandFailed) -> None:
+    def __init__(self, *documents: dict[str, Any] | ClientError) -> None:
         self._documents = list(documents)
-        self.sent: list[dict[str, str]] = []
+        super().__init__(self._answered)
 
-    def post(self, path: str, body: object, headers: dict[str, str]) -> Any:
-        self.sent.append(headers)
-        raise NoAnswer("nobody answers", Exit.TIMEOUT)
-
-    def get(self, path: str) -> dict[str, Any]:
-        assert path.startswith("/distributions/id?wait=")
-        answer = self._documents.pop(0)
-        if isinstance(answer, CommandFailed):
-            raise answer
-        return answer
+    def _answered(self, request: Request) -> Any:
+        if request.method == "POST":
+            return NoAnswerInTime("nobody answers")
+        assert request.path.startswith("/distributions/id?wait=")
+        return self._documents.pop(0)
 
 
 def document(state: str, **subscribers: str) -> dict[str, Any]:
@@ -46,8 +50,8 @@ def document(state: str, **subscribers: str) -> dict[str, Any]:
 def test_a_request_without_an_answer_names_the_key_to_repeat_it_with(key: str | None) -> None:
     publisher = Publisher()
     with pytest.raises(CommandFailed) as failed:
-        command.request(publisher, {}, key)  # type: ignore[arg-type]
-    [headers] = publisher.sent
+        command.request(publisher, {}, key)
+    [headers] = [one.headers for one in publisher.requests]
     assert f"--key {headers['Idempotency-Key']}" in str(failed.value)
     assert failed.value.code is Exit.TIMEOUT
     assert key in (None, headers["Idempotency-Key"])
@@ -60,7 +64,7 @@ def test_it_waits_for_all_that_live_and_names_the_others(
         document("QUEUED", a="IMPORTED", b="RETRYING"),
         document("PARTLY_DISTRIBUTED", a="IMPORTED", b="SKIPPED", c="QUEUED?"),
     )
-    command.await_distributed(publisher, "id", 60)  # type: ignore[arg-type]
+    command.await_distributed(publisher, "id", 60)
     told = capsys.readouterr().err
     assert "c is silent" in told
     assert "b did not import it" in told
@@ -68,31 +72,31 @@ def test_it_waits_for_all_that_live_and_names_the_others(
 
 
 AWAY = NoAnswer("nobody answers")
-STARTING = Refused("not yet", Exit.FAILED, status=503, kind="unavailable", retry_after_s=None)
-GONE = Refused("no such distribution", Exit.NOT_FOUND, status=404, kind="x", retry_after_s=None)
+STARTING = Unavailable("not yet", 503)
+GONE = NotFound("no such distribution", 404)
 
 
 def test_a_publisher_that_is_away_meanwhile_ends_no_wait() -> None:
-    command.await_distributed(Publisher(AWAY, STARTING, document("DISTRIBUTED")), "id", 60)  # type: ignore[arg-type]
+    command.await_distributed(Publisher(AWAY, STARTING, document("DISTRIBUTED")), "id", 60)
     with pytest.raises(NoAnswer):
-        command.await_distributed(Publisher(AWAY, AWAY), "id", 0)  # type: ignore[arg-type]
-    with pytest.raises(CommandFailed, match="no such distribution"):
-        command.await_distributed(Publisher(GONE), "id", 60)  # type: ignore[arg-type]
+        command.await_distributed(Publisher(AWAY, AWAY), "id", 0)
+    with pytest.raises(NotFound, match="no such distribution"):
+        command.await_distributed(Publisher(GONE), "id", 60)
 
 
 def test_a_failure_ends_the_wait_at_once_and_time_does_too() -> None:
     failing = Publisher(document("QUEUED", a="REMOVED_FAILED", b="QUEUED"))
     with pytest.raises(CommandFailed, match="a: REMOVED_FAILED"):
-        command.await_distributed(failing, "id", 60)  # type: ignore[arg-type]
+        command.await_distributed(failing, "id", 60)
     done = Publisher(document("PARTLY_DISTRIBUTED", a="REMOVED", b="IMPORTED"))
     with pytest.raises(CommandFailed, match="a: REMOVED"):
-        command.await_distributed(done, "id", 60)  # type: ignore[arg-type]
+        command.await_distributed(done, "id", 60)
     done = Publisher(document("PARTLY_DISTRIBUTED", a="DUPLICATE", b="IMPORTED"))
     with pytest.raises(CommandFailed, match="a: DUPLICATE"):
-        command.await_distributed(done, "id", 60)  # type: ignore[arg-type]
+        command.await_distributed(done, "id", 60)
     slow = Publisher(document("QUEUED", a="QUEUED"), document("QUEUED", a="QUEUED"))
     with pytest.raises(CommandFailed, match="not everywhere after 0 s: a QUEUED") as failed:
-        command.await_distributed(slow, "id", 0)  # type: ignore[arg-type]
+        command.await_distributed(slow, "id", 0)
     assert failed.value.code is Exit.TIMEOUT
 
 
@@ -100,7 +104,7 @@ def test_who_is_not_waited_for_is_marked_and_a_reason_is_told() -> None:
     one = document("QUEUED", a="QUEUED?", b="QUEUED")
     one["subscribers"][1]["reason"] = "PAUSED"
     with pytest.raises(CommandFailed) as failed:
-        command.await_distributed(Publisher(one, one), "id", 0)  # type: ignore[arg-type]
+        command.await_distributed(Publisher(one, one), "id", 0)
     assert str(failed.value).endswith("b QUEUED PAUSED; a QUEUED (STALE, not waited for)")
 
 
@@ -108,6 +112,6 @@ def test_who_is_not_waited_for_is_marked_and_a_reason_is_told() -> None:
 def test_an_empty_key_is_refused(key: str) -> None:
     publisher = Publisher()
     with pytest.raises(CommandFailed, match="--key is empty") as failed:
-        command.request(publisher, {}, key)  # type: ignore[arg-type]
+        command.request(publisher, {}, key)
     assert failed.value.code is Exit.USAGE
-    assert publisher.sent == []
+    assert publisher.requests == []

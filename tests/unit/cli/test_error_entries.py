@@ -7,22 +7,22 @@ import pytest
 
 from packhorse_services.cli.app import run
 from packhorse_services.cli.client.connection import Connection
+from tests.harness.scripted_client import ScriptedClient
 
 
-class Publisher:
+class Publisher(ScriptedClient):
     """Answers posts with what it is given, and keeps them."""
 
     def __init__(self, **answer: Any) -> None:
-        self.answer = answer
-        self.posted: list[tuple[str, Any]] = []
-        self.deleted: list[str] = []
+        super().__init__(lambda _: answer)
 
-    def post(self, path: str, body: Any, _headers: Any = None) -> dict[str, Any]:
-        self.posted.append((path, body))
-        return self.answer
+    @property
+    def posted(self) -> list[tuple[str, Any]]:
+        return [(one.path, one.body) for one in self.requests if one.method == "POST"]
 
-    def delete(self, path: str) -> None:
-        self.deleted.append(path)
+    @property
+    def deleted(self) -> list[str]:
+        return [one.path for one in self.requests if one.method == "DELETE"]
 
 
 @pytest.fixture

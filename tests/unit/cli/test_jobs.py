@@ -1,7 +1,7 @@
 """`packhorse get jobs|schedules` and `packhorse job add|retry|stop`: what they ask and show."""
 
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
@@ -9,11 +9,13 @@ import httpx
 import pytest
 from typer.testing import CliRunner
 
+from packhorse.client.errors import NoAnswerInTime
 from packhorse_services.cli.app import app
-from packhorse_services.cli.client.api import CommandFailed, Exit, NoAnswer
 from packhorse_services.cli.client.connection import Connection
+from packhorse_services.cli.client.failures import CommandFailed, Exit
 from packhorse_services.cli.client.views import Format
 from packhorse_services.cli.jobs import commands, views
+from tests.harness.scripted_client import ScriptedClient
 
 _AT = "2026-01-01T12:00:00Z"
 
@@ -36,23 +38,16 @@ def job(number: int, state: str = "QUEUED", **fields: Any) -> dict[str, Any]:
     }
 
 
-class Service:
+class Service(ScriptedClient):
     """Answers what the test says, and remembers what it was asked."""
 
     def __init__(self, *answers: Any) -> None:
-        self.answers, self.asked = list(answers), list[tuple[str, Any]]()
+        self.answers = list(answers)
+        super().__init__(lambda _: self.answers.pop(0))
 
-    def get(self, path: str) -> Any:
-        return self.post(path, None)
-
-    def post(
-        self, path: str, body: Mapping[str, Any] | None, headers: Mapping[str, str] | None = None
-    ) -> Any:
-        self.asked.append((path, body))
-        answer = self.answers.pop(0)
-        if isinstance(answer, Exception):
-            raise answer
-        return answer
+    @property
+    def asked(self) -> list[tuple[str, Any]]:
+        return self.sent()
 
 
 @contextmanager
@@ -166,7 +161,7 @@ def test_properties_are_a_json_object(run: Any, properties: str) -> None:
 
 
 def test_without_an_answer_the_key_is_named(run: Any) -> None:
-    done = run(Service(NoAnswer("silence", Exit.TIMEOUT)), "job", "add", "a", "--key", "k1")
+    done = run(Service(NoAnswerInTime("silence")), "job", "add", "a", "--key", "k1")
     assert isinstance(done.exception, CommandFailed)
     assert "--key k1" in str(done.exception)
     assert done.exception.code == Exit.TIMEOUT

@@ -8,7 +8,10 @@ from typing import Any
 
 import pytest
 
-from packhorse_services.cli.client.api import Api, CommandFailed, Exit, NoAnswer
+from packhorse.client.blocking import Client
+from packhorse.client.errors import Denied, Fenced, NoAnswer
+from packhorse_services.cli.client.connection import client_of
+from packhorse_services.cli.client.failures import CommandFailed, Exit, exit_code
 from packhorse_services.cli.distribute.replay import ReplayRequest, replay
 from packhorse_services.cli.distribute.replay_news import News, Tally
 from tests.harness.answering import answering
@@ -91,7 +94,7 @@ def publisher() -> FakePublisher:
 
 
 @pytest.fixture
-def api(publisher: FakePublisher) -> Iterator[Api]:
+def api(publisher: FakePublisher) -> Iterator[Client]:
     class Handler(BaseHTTPRequestHandler):
         def do_PUT(self) -> None:
             self._answer(publisher.register())
@@ -116,7 +119,7 @@ def api(publisher: FakePublisher) -> Iterator[Api]:
             self.end_headers()
             self.wfile.write(json.dumps(body).encode())
 
-    with answering(Handler) as url, Api(url, None) as client:
+    with answering(Handler) as url, client_of("publisher", url, None) as client:
         yield client
 
 
@@ -131,7 +134,7 @@ def asked(tmp_path: Path) -> Callable[..., ReplayRequest]:
 
 
 def test_each_line_is_a_request_with_its_number(
-    publisher: FakePublisher, api: Api, asked: Callable[..., ReplayRequest], capfd: Any
+    publisher: FakePublisher, api: Client, asked: Callable[..., ReplayRequest], capfd: Any
 ) -> None:
     line = '{"action": "delete", "deep_paths": ["/b"]}'
     replay(api, asked("# what to send", "", "/a", line, "  ", "/c d"))
@@ -145,7 +148,7 @@ def test_each_line_is_a_request_with_its_number(
 
 
 def test_a_second_replay_sends_what_was_added(
-    publisher: FakePublisher, api: Api, asked: Callable[..., ReplayRequest], capfd: Any
+    publisher: FakePublisher, api: Client, asked: Callable[..., ReplayRequest], capfd: Any
 ) -> None:
     replay(api, asked("/a", "/b"))
     replay(api, asked("/a", "/b", "/c"))
@@ -157,7 +160,7 @@ def test_a_second_replay_sends_what_was_added(
 
 
 def test_what_may_not_have_arrived_is_sent_again(
-    publisher: FakePublisher, api: Api, asked: Callable[..., ReplayRequest], capfd: Any
+    publisher: FakePublisher, api: Client, asked: Callable[..., ReplayRequest], capfd: Any
 ) -> None:
     publisher.lost = {2}
     publisher.mishaps = {
@@ -173,7 +176,7 @@ def test_what_may_not_have_arrived_is_sent_again(
 
 @pytest.mark.parametrize("status", [403, 404, 422])
 def test_a_refused_line_stops_and_is_named(
-    publisher: FakePublisher, api: Api, asked: Callable[..., ReplayRequest], status: int
+    publisher: FakePublisher, api: Client, asked: Callable[..., ReplayRequest], status: int
 ) -> None:
     publisher.mishaps = {2: [problem(status, "no")]}
     with pytest.raises(CommandFailed, match=r"paths\.txt:2: no") as failed:
@@ -185,7 +188,7 @@ def test_a_refused_line_stops_and_is_named(
 
 
 def test_it_keeps_going_when_told_to_and_fails_at_the_end(
-    publisher: FakePublisher, api: Api, asked: Callable[..., ReplayRequest], capfd: Any
+    publisher: FakePublisher, api: Client, asked: Callable[..., ReplayRequest], capfd: Any
 ) -> None:
     publisher.mishaps = {2: [problem(404, "no")]}
     with pytest.raises(CommandFailed, match="2 lines were refused") as failed:
@@ -204,7 +207,7 @@ def test_it_keeps_going_when_told_to_and_fails_at_the_end(
 
 @pytest.mark.parametrize("last", ["/no", "{broken"])
 def test_a_line_that_is_refused_at_the_end_is_passed_over_for_good(
-    publisher: FakePublisher, api: Api, asked: Callable[..., ReplayRequest], last: str
+    publisher: FakePublisher, api: Client, asked: Callable[..., ReplayRequest], last: str
 ) -> None:
     publisher.mishaps = {2: [problem(404, "no")], 3: [problem(404, "no")]}
     with pytest.raises(CommandFailed, match="2 lines were refused"):
@@ -215,7 +218,7 @@ def test_a_line_that_is_refused_at_the_end_is_passed_over_for_good(
 
 
 def test_lines_go_out_together_as_many_as_wanted(
-    publisher: FakePublisher, api: Api, asked: Callable[..., ReplayRequest]
+    publisher: FakePublisher, api: Client, asked: Callable[..., ReplayRequest]
 ) -> None:
     publisher.mishaps = {4: [problem(422, "no")]}
     with pytest.raises(CommandFailed, match="1 line was"):
@@ -225,7 +228,7 @@ def test_lines_go_out_together_as_many_as_wanted(
 
 
 def test_a_line_that_waits_says_why_once(
-    publisher: FakePublisher, api: Api, asked: Callable[..., ReplayRequest], capfd: Any
+    publisher: FakePublisher, api: Client, asked: Callable[..., ReplayRequest], capfd: Any
 ) -> None:
     full, away = (problem(*one, Retry_After="0") for one in ((429, "queue-full"), (503, "away")))
     publisher.mishaps = {1: [full, full, full, away], 2: [away, CUT, CUT]}
@@ -257,24 +260,24 @@ def test_a_reason_that_lasts_is_told_once_a_minute(capfd: Any) -> None:
 
 
 def test_a_replay_that_is_fenced_ends_with_a_conflict(
-    publisher: FakePublisher, api: Api, asked: Callable[..., ReplayRequest]
+    publisher: FakePublisher, api: Client, asked: Callable[..., ReplayRequest]
 ) -> None:
     publisher.mishaps = {2: [problem(409, "producer-fenced")]}
-    with pytest.raises(CommandFailed) as failed:
+    with pytest.raises(Fenced) as failed:
         replay(api, asked("/a", "/b", keep_going=True))
-    assert failed.value.code == Exit.CONFLICT
+    assert exit_code(failed.value) == Exit.CONFLICT
 
 
 def test_a_token_that_allows_nothing_is_no_fault_of_a_line(
-    publisher: FakePublisher, api: Api, asked: Callable[..., ReplayRequest]
+    publisher: FakePublisher, api: Client, asked: Callable[..., ReplayRequest]
 ) -> None:
     publisher.mishaps = {1: [problem(401, "unauthenticated")]}
-    with pytest.raises(CommandFailed, match="token") as failed:
+    with pytest.raises(Denied) as failed:
         replay(api, asked("/a", keep_going=True))
     assert "paths.txt" not in str(failed.value)
 
 
-def test_a_file_that_is_not_there_is_a_usage_error(api: Api, tmp_path: Path) -> None:
+def test_a_file_that_is_not_there_is_a_usage_error(api: Client, tmp_path: Path) -> None:
     with pytest.raises(CommandFailed, match="can't be read") as failed:
         replay(api, ReplayRequest(str(tmp_path / "none"), "import", "ADD", deep=False))
     assert failed.value.code == Exit.USAGE

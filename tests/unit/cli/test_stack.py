@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from packhorse_services.cli.client.api import CommandFailed
+from packhorse_services.cli.client.failures import CommandFailed
 from packhorse_services.cli.client.settings import port_range
 from packhorse_services.cli.stack import ports
 from packhorse_services.cli.stack.layout import (

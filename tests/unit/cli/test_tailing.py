@@ -5,16 +5,18 @@ import signal
 from typing import Any
 
 import pytest
-from httpx_sse import ServerSentEvent
 
-from packhorse_services.cli.client.api import CommandFailed, Exit, NoAnswer, Refused
+from packhorse.client.errors import NoAnswer, NotFound, Refused, Unavailable
+from packhorse.client.exchange import Answer, Effect
+from packhorse.client.following import Event, Gap
+from packhorse_services.cli.client.failures import CommandFailed, Exit
 from packhorse_services.cli.client.views import Format
 from packhorse_services.cli.jobs import tailing
 from tests.unit.cli.test_jobs import Service, job
 
 
 def tail(service: Service, form: Format = Format.TABLE) -> None:
-    tailing.tail(service, 7, form=form, poll_s=0.0)  # type: ignore[arg-type]
+    tailing.tail(service, 7, form=form, poll_s=0.0)
 
 
 def test_each_line_of_the_log_is_shown_once(capsys: pytest.CaptureFixture[str]) -> None:
@@ -59,24 +61,25 @@ def test_another_end_than_success_is_a_failure() -> None:
 
 
 def test_a_lost_connection_is_waited_for_but_the_first_must_work() -> None:
-    away = Refused("away", Exit.FAILED, status=503, kind="unavailable", retry_after_s=None)
+    away = Unavailable("away", 503)
     service = Service(job(7), NoAnswer("silence"), away, job(7, "SUCCEEDED"))
     tail(service)
     assert service.answers == []
     with pytest.raises(NoAnswer):
         tail(Service(NoAnswer("silence")))
-    gone = Refused("gone", Exit.NOT_FOUND, status=404, kind="not-found", retry_after_s=None)
+    gone = NotFound("gone", 404)
     with pytest.raises(Refused):
         tail(Service(job(7), gone))
 
 
 def test_waiting_has_an_end() -> None:
     class Silent(Service):
-        def get(self, path: str) -> Any:
+        def _done(self, effect: Effect) -> Answer | float:
             signal.pause()  # until the time is up
+            return 0.0
 
     with pytest.raises(CommandFailed, match="packhorse job tail 7") as failed:
-        tailing.wait(Silent(), 7, 0.05)  # type: ignore[arg-type]
+        tailing.wait(Silent(), 7, 0.05)
     assert failed.value.code == Exit.TIMEOUT
 
 
@@ -89,10 +92,10 @@ def test_states_and_documents_for_scripts(capsys: pytest.CaptureFixture[str]) ->
     assert shown == [seen[0], seen[2]]
 
 
-def event(kind: str, **properties: Any) -> ServerSentEvent:
+def event(kind: str, **properties: Any) -> Event:
     given = {"number": 7, "topic": "a/b", "state": "QUEUED", "attempts": 1, **properties}
     data = {"topic": f"packhorse/job/{kind}", "created_at": "2026-01-01T12:00:00Z"}
-    return ServerSentEvent("event", json.dumps({**data, "properties": given}), "position", None)
+    return Event("event", "position", {**data, "properties": given})
 
 
 @pytest.mark.parametrize(
@@ -101,11 +104,11 @@ def event(kind: str, **properties: Any) -> ServerSentEvent:
         (event("ADDED", id="x"), "ADDED      7  a/b x  QUEUED"),
         (event("START", state="ACTIVE", instance="w1"), "START      7  a/b  ACTIVE on w1"),
         (event("FAILED", reason="no\x1b"), "FAILED     7  a/b  QUEUED: no\ufffd"),
-        (ServerSentEvent("gap", '{"reason": "PRUNED"}'), "events are lost"),
-        (ServerSentEvent("LATER", '["new"]'), 'LATER  ["new"]'),
+        (Gap("gap", "p", {"reason": "PRUNED"}), "events are lost"),
+        (Event("LATER", "p", ["new"]), 'LATER  ["new"]'),
     ],
 )
-def test_each_event_is_a_line(told: ServerSentEvent, shown: str) -> None:
+def test_each_event_is_a_line(told: Event, shown: str) -> None:
     line = tailing._as_line(told)
     assert shown in line
     assert "\n" not in line
@@ -114,4 +117,4 @@ def test_each_event_is_a_line(told: ServerSentEvent, shown: str) -> None:
 
 def test_the_name_of_an_event_is_its_job() -> None:
     assert tailing._as_name(event("ADDED")) == "7"
-    assert tailing._as_name(ServerSentEvent("gap", "{}")) == "gap"
+    assert tailing._as_name(Gap("gap", "p", {})) == "gap"

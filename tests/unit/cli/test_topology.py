@@ -4,10 +4,11 @@ import json
 from typing import Any
 
 import pytest
-from httpx_sse import ServerSentEvent
 
+from packhorse.client.following import Event, Gap
 from packhorse_services.cli import topology
 from packhorse_services.cli.client.views import Format
+from tests.harness.scripted_client import ScriptedClient
 
 
 def instance(name: str, *, leader: bool = False, **properties: str) -> dict[str, Any]:
@@ -25,19 +26,15 @@ def document(*instances: dict[str, Any], current: bool = True) -> dict[str, Any]
     return {"current": current, "local_instance": "one", "clusters": [cluster]}
 
 
-class Service:
+class Service(ScriptedClient):
     def __init__(self, answer: dict[str, Any]) -> None:
-        self._answer = answer
-
-    def get(self, path: str) -> dict[str, Any]:
-        assert path == "/topology"
-        return self._answer
+        super().__init__(lambda _: answer)
 
 
 def shown(
     capsys: pytest.CaptureFixture[str], form: Format, answer: dict[str, Any]
 ) -> tuple[str, str]:
-    topology._show(Service(answer), form)  # type: ignore[arg-type]
+    topology._show(Service(answer), form)
     said = capsys.readouterr()
     return said.out, said.err
 
@@ -70,10 +67,10 @@ def test_names_and_json_for_scripts(capsys: pytest.CaptureFixture[str]) -> None:
     assert json.loads(shown(capsys, Format.JSON, document(ONE))[0]) == document(ONE)
 
 
-def event(name: str, **data: Any) -> ServerSentEvent:
+def event(name: str, **data: Any) -> Event:
     empty = {"added": [], "removed": [], "leaders": [], "changed": []}
     told = {"time": "2026-01-02T03:04:05Z", "topology": document(ONE), **empty, **data}
-    return ServerSentEvent(name, json.dumps(told), "0badcafe-7", None)
+    return Event(name, "0badcafe-7", told)
 
 
 @pytest.mark.parametrize(
@@ -92,12 +89,12 @@ def event(name: str, **data: Any) -> ServerSentEvent:
             "+two, -three, one leads c1",
         ),
         (event("PROPERTIES_CHANGED", changed=["two"]), "two has other properties"),
-        (ServerSentEvent("gap", '{"reason": "FORGOTTEN"}'), "events are lost (FORGOTTEN); "),
-        (ServerSentEvent("LATER", '["new"]'), 'LATER  ["new"]'),
+        (Gap("gap", "", {"reason": "FORGOTTEN"}), "events are lost (FORGOTTEN); "),
+        (Event("LATER", "", ["new"]), 'LATER  ["new"]'),
         (event("CHANGED", added=["\x1b[2J"]), "+\ufffd[2J"),
     ],
 )
-def test_each_event_is_a_line(told: ServerSentEvent, ends: str) -> None:
+def test_each_event_is_a_line(told: Event, ends: str) -> None:
     line = topology._as_line(told)
     assert ends in line
     assert "\n" not in line

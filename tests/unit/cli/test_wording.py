@@ -6,10 +6,11 @@ import time
 
 import pytest
 
+from packhorse.client.problems import refused_outcome
 from packhorse_services.cli.app import run
 from packhorse_services.cli.client import output
-from packhorse_services.cli.client.api import CommandFailed, Exit, refused_outcome
 from packhorse_services.cli.client.connection import Connection
+from packhorse_services.cli.client.failures import CommandFailed, Exit, words
 from packhorse_services.cli.client.wording import in_words_of_commands
 from packhorse_services.cli.distribute.replay import ReplayRequest, replay
 
@@ -46,7 +47,7 @@ def test_a_refusal_says_each_thing_once() -> None:
         "detail": "'/a' does not exist",
         "errors": [{"pointer": "#/paths/0", "detail": "'/a' does not exist"}],
     }
-    refused = refused_outcome({"status": 404, "problem": problem})
+    refused = refused_outcome({"status": 404, "problem": problem}, words())
     assert str(refused) == "There is nothing here (404)\n'/a' does not exist"
 
 

@@ -4,30 +4,23 @@ from collections.abc import Callable
 
 import typer
 
+from packhorse.client.exchange import ServiceName
 from packhorse.errors import PackhorseError
-from packhorse_services.cli.client.api import Api
-from packhorse_services.cli.client.connection import Connection
 from packhorse_services.cli.client.connection_options import connection_of
 
 _PATIENCE_S = 2.0
 _MOST = 100
 
 
-def _publisher(connection: Connection) -> Api:
-    return connection.publisher(timeout=_PATIENCE_S)
-
-
-def _jobs(connection: Connection) -> Api:
-    return connection.jobs(timeout=_PATIENCE_S)
-
-
 def _names(
-    path: str, rows: str, name: str, service: Callable[[Connection], Api] = _publisher
+    path: str, rows: str, name: str, service: ServiceName = "publisher"
 ) -> Callable[[typer.Context, str], list[str]]:
     def complete(context: typer.Context, incomplete: str) -> list[str]:
         try:
-            with service(connection_of(context)) as asked:
-                found = asked.get(path)[rows]
+            connection = connection_of(context)
+            opened = connection.jobs if service == "jobs" else connection.publisher
+            with opened(timeout=_PATIENCE_S) as client:
+                found = client.get(path, service)[rows]
             return [str(one[name]) for one in found if str(one[name]).startswith(incomplete)]
         except (PackhorseError, OSError, ValueError, KeyError, TypeError):
             return []
@@ -37,7 +30,7 @@ def _names(
 
 subscribers = _names("/subscribers", "subscribers", "subscriber")
 distributions = _names(f"/distributions?limit={_MOST}", "distributions", "id")
-job_queues = _names("/job-queues", "queues", "name", _jobs)
-job_topics = _names("/job-topics", "topics", "topic", _jobs)
-schedules = _names("/schedules", "schedules", "name", _jobs)
+job_queues = _names("/job-queues", "queues", "name", "jobs")
+job_topics = _names("/job-topics", "topics", "topic", "jobs")
+schedules = _names("/schedules", "schedules", "name", "jobs")
 commands = _names(f"/commands?limit={_MOST}", "commands", "command_id")

@@ -1,13 +1,14 @@
 """Which service a command talks to, and with which token."""
 
-import json
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Literal
 
-from packhorse_services.cli.client.api import Api, CommandFailed, Exit, origin
-from packhorse_services.cli.client.data_directory import DataDirectory, NotRunning, RunningStack
-from packhorse_services.cli.client.settings import default_data
+from packhorse.client.addresses import Addresses, read_token, stack_token
+from packhorse.client.blocking import Client
+from packhorse.client.exchange import ServiceName
+from packhorse.client.stack_folder import NotRunning, RunningStack, default_folder
+from packhorse_services.cli.client.data_directory import DataDirectory
+from packhorse_services.cli.client.failures import CommandFailed, Exit, words
 
 
 @dataclass(frozen=True, slots=True)
@@ -22,23 +23,26 @@ class Connection:
     @property
     def directory(self) -> DataDirectory:
         """The folder of the embedded stack, which need not exist."""
-        return DataDirectory(self.data or default_data())
+        return DataDirectory(self.data or default_folder())
 
-    def publisher(self, timeout: float = 30.0) -> Api:
-        """Return the publisher's API. Raises `CommandFailed` when none is known."""
-        return Api(self.publisher_url(), self.token(), timeout=timeout)
+    def publisher(self, timeout: float = 30.0) -> Client:
+        """Return a client of the publisher. Raises `CommandFailed` when none is known."""
+        return self._client("publisher", timeout)
 
     def publisher_url(self) -> str:
         """Return where the publisher is. Raises `CommandFailed` when nothing says so."""
         return self._service("publisher")
 
-    def topology(self) -> Api:
-        """Return the topology service's API. Raises `CommandFailed` when none is known."""
-        return Api(self._service("topology"), self.token())
+    def topology(self) -> Client:
+        """Return a client of the topology service. Raises `CommandFailed` when none is known."""
+        return self._client("topology")
 
-    def jobs(self, timeout: float = 30.0) -> Api:
-        """Return the jobs service's API. Raises `CommandFailed` when none is known."""
-        return Api(self._service("jobs"), self.token(), timeout=timeout)
+    def jobs(self, timeout: float = 30.0) -> Client:
+        """Return a client of the jobs service. Raises `CommandFailed` when none is known."""
+        return self._client("jobs", timeout)
+
+    def _client(self, service: ServiceName, timeout: float = 30.0) -> Client:
+        return client_of(service, self._service(service), self.token(), timeout=timeout)
 
     def token(self) -> str | None:
         """Return the token to send; None where there is none, for a server that asks for none."""
@@ -46,9 +50,7 @@ class Connection:
             return self.token_text
         if self.token_file is not None:
             return read_token(self.token_file)
-        if not self.directory.tokens.exists() or not self._is_of_stack():
-            return None
-        return read_token(self.directory.tokens)
+        return stack_token(self.directory, self.server)
 
     def no_token(self) -> str:
         """Say where a token was looked for."""
@@ -67,21 +69,6 @@ class Connection:
         """Raise `CommandFailed` unless the stack on the data folder runs."""
         self._running()
 
-    def _is_of_stack(self) -> bool:
-        """Tell whether the server, if one is named, is one of the stack's that runs here."""
-        if not self.server:
-            return True
-        try:
-            running = self.directory.running()
-        except NotRunning:
-            return False
-        urls = (
-            *(running.publisher, running.content, running.cleanup),
-            *(running.topology, running.jobs),
-            *running.subscribers.values(),
-        )
-        return origin(self.server) in {origin(url) for url in urls}
-
     def journal(self, url: str | None) -> str:
         """Return `url`, or the journal of the stack. Raises `CommandFailed` without either."""
         found = url or self.directory.author_settings().get("PACKHORSE_JOURNAL_URL")
@@ -89,12 +76,8 @@ class Connection:
             raise CommandFailed("name the journal with --journal", Exit.USAGE)
         return found
 
-    def _service(self, name: Literal["publisher", "topology", "jobs"]) -> str:
-        if self.server:
-            return self.server
-        running = self._running()
-        urls = {"publisher": running.publisher, "topology": running.topology, "jobs": running.jobs}
-        return urls[name]
+    def _service(self, name: ServiceName) -> str:
+        return self.server or str(getattr(self._running(), name))
 
     def _running(self) -> RunningStack:
         try:
@@ -103,18 +86,18 @@ class Connection:
             raise CommandFailed(f"no --server was given, and {error}", Exit.USAGE) from error
 
 
-def read_token(path: Path) -> str:
-    """Return the token of a file: its only line, or the first one of a packhorse token file."""
-    try:
-        text = path.read_text().strip()
-    except OSError as error:
-        raise CommandFailed(f"the token file can't be read: {error}", Exit.USAGE) from error
-    if not text.startswith("{"):
-        return text
-    try:
-        tokens = [entry["token"] for entry in json.loads(text)["tokens"] if entry.get("token")]
-    except (ValueError, KeyError, TypeError) as error:
-        raise CommandFailed(f"{path} is no token file: {error}", Exit.USAGE) from error
-    if not tokens:
-        raise CommandFailed(f"{path} holds digests only; name the token itself", Exit.USAGE)
-    return str(tokens[0])
+def client_of(
+    service: ServiceName,
+    url: str,
+    token: str | None,
+    *,
+    timeout: float = 30.0,
+    option: str = "--server",
+) -> Client:
+    """Return a client of one service, which sends nothing again: the user does.
+
+    Errors name the `option` that says the URL. Raises `Misused` for what is no URL and no token.
+    """
+    where = Addresses({service: url}, token)
+    where.require(service)
+    return Client.of(where, timeout=timeout, words=words(option))

@@ -6,7 +6,7 @@ from typing import Annotated
 
 import typer
 
-from packhorse_services.cli.client.api import CommandFailed, Exit
+from packhorse_services.cli.client.failures import CommandFailed, Exit
 
 # Below the range that systems hand out to outgoing connections: such a port stays free while
 # the program that was given it is down for a restart.
@@ -59,16 +59,6 @@ TopicPrefixOption = Annotated[
         "--topic-prefix", envvar="PACKHORSE_TOPIC_PREFIX", help="What the topics' names begin with."
     ),
 ]
-
-
-def default_data() -> Path:
-    """Return the folder of the embedded stack where none was named."""
-    if (
-        os.geteuid() == 0
-    ):  # the embedded server runs as another user, who can't enter a private home
-        return Path("/var/lib/packhorse")
-    home = os.environ.get("XDG_DATA_HOME")
-    return (Path(home) if home else Path.home() / ".local" / "share") / "packhorse"
 
 
 def port_range() -> range:

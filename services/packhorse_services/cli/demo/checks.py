@@ -5,8 +5,8 @@ from dataclasses import dataclass
 from packhorse.content import scan
 from packhorse.content.tree import content_hash
 from packhorse.db.connect import connect
-from packhorse_services.cli.client.api import CommandFailed
 from packhorse_services.cli.client.data_directory import DataDirectory
+from packhorse_services.cli.client.failures import CommandFailed
 from packhorse_services.cli.stack.embedded import EmbeddedPostgres
 from packhorse_services.cli.stack.layout import AUTHOR_DATABASE
 

@@ -14,13 +14,13 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
-from urllib.parse import quote
 
+from packhorse.client.blocking import Client
+from packhorse.client.stack_folder import RunningStack
 from packhorse_services.cli import service_commands
 from packhorse_services.cli.client import output, views
-from packhorse_services.cli.client.api import Api, CommandFailed, Exit
-from packhorse_services.cli.client.connection import Connection
-from packhorse_services.cli.client.data_directory import RunningStack
+from packhorse_services.cli.client.connection import Connection, client_of
+from packhorse_services.cli.client.failures import CommandFailed, Exit
 from packhorse_services.cli.demo import material
 from packhorse_services.cli.demo.checks import RepositoryContent, holdings, pages
 from packhorse_services.cli.demo.progress import SubscriberProgress
@@ -45,6 +45,10 @@ class Demo:
     def subscribers(self) -> list[str]:
         """The subscribers' names."""
         return list(self.stack.subscribers)
+
+    def content(self) -> Client:
+        """Return a client of the author's content."""
+        return client_of("content", self.stack.content, self.connection.token())
 
     def import_files(self, folder: Path) -> None:
         """Import the folder into the author; what the import refuses is left out, and told."""
@@ -75,9 +79,9 @@ class Demo:
 
     def change(self, paths: Sequence[str]) -> None:
         """Give each page a new property at the author."""
-        with Api(self.stack.content, self.connection.token()) as content:
+        with self.content() as content:
             for number, path in enumerate(paths):
-                content.patch(f"/content{quote(path)}", {"properties": {"revision": number}})
+                content.patch_node(path, {"revision": number})
 
     def verify(self) -> None:
         """Compare every subscriber with the author. Raises `CommandFailed` when one differs."""
@@ -119,8 +123,8 @@ def _wait_for_interrupt() -> None:
 
 def _parts(run: Demo) -> list[dict[str, Any]]:
     """Return a deep distribution for each child of the root, or one of all when they are many."""
-    with Api(run.stack.content, run.connection.token()) as content:
-        listing = content.get(f"/children{ROOT}?limit=1000")
+    with run.content() as content:
+        listing = content.get(f"/children{ROOT}?limit=1000", "content")
     if listing["next"] is not None:
         return [_body("ADD", deep_paths=[ROOT])]
     return [_body("ADD", deep_paths=[one["path"]]) for one in listing["children"]]

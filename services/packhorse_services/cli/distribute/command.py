@@ -4,19 +4,19 @@ With `--from-file` it is as many requests as the file has lines, with `--bulk` o
 """
 
 import enum
-import math
-import time
-import uuid
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Annotated, Any
 
 import typer
 
+from packhorse.client.blocking import Client
+from packhorse.client.calls import distributing
+from packhorse.client.errors import NoAnswer, NotInTime
 from packhorse_services.cli import service_commands
 from packhorse_services.cli.client import output
-from packhorse_services.cli.client.api import Api, CommandFailed, Exit, NoAnswer, awaited
 from packhorse_services.cli.client.connection import Connection
+from packhorse_services.cli.client.failures import CommandFailed, Exit, exit_code
 from packhorse_services.cli.client.options import Key, Timeout, WaitForAll
 from packhorse_services.cli.distribute import replay
 
@@ -24,13 +24,7 @@ BULK_USAGE = (
     "--bulk goes with --deep and one path, and with no other option than --id; "
     "packhorse pipeline bulk has more"
 )
-_POLL_S = 0.25
-_LOOK_S = 2
-"""How long one request waits: a failure at one subscriber is told before the others are done."""
-
-_FAILED = ("REMOVED", "REMOVED_FAILED", "DUPLICATE")
 _OPEN = ("QUEUED", "RETRYING")
-_DONE = ("DISTRIBUTED", "PARTLY_DISTRIBUTED")
 
 
 class ActionName(enum.StrEnum):
@@ -161,7 +155,7 @@ def _distribute(connection: Connection, asked: _Asked) -> None:
     body = {"action": asked.action.value.upper(), **paths}
     with connection.publisher() as publisher:
         if asked.dry_run:
-            tell_dry_run(publisher.post("/distribute/dry-run", body))
+            tell_dry_run(publisher.run(distributing.dry_run_of(body)))
             return
         accepted = request(publisher, body, asked.key, awaited=asked.wait_s is not None)
         output.line(accepted["id"])
@@ -170,7 +164,7 @@ def _distribute(connection: Connection, asked: _Asked) -> None:
 
 
 def request(
-    publisher: Api, body: Mapping[str, Any], key: str | None = None, *, awaited: bool = False
+    publisher: Client, body: Mapping[str, Any], key: str | None = None, *, awaited: bool = False
 ) -> dict[str, Any]:
     """Send the request and return the answer; `awaited` says that its end will be waited for.
 
@@ -178,47 +172,40 @@ def request(
     """
     key = checked_key(key)
     try:
-        headers = {"Idempotency-Key": key, **({"Prefer": "wait=0"} if awaited else {})}
-        answer: dict[str, Any] = publisher.post("/distribute", body, headers)
+        return publisher.run(distributing.request(body, key, awaited=awaited))
     except NoAnswer as error:
-        raise CommandFailed(
-            f"{error}\nNobody knows whether it was accepted. Repeat the command with --key {key}: "
-            "then it is distributed once.",
-            error.code,
-        ) from error
-    return answer
+        raise unanswered(error, "accepted", "distributed") from error
 
 
-def checked_key(key: str | None) -> str:
-    """Return the key, or a new one where none was given. Raises `CommandFailed` for an empty one.
+def unanswered(error: NoAnswer, arrived: str, done: str) -> CommandFailed:
+    """Return what to tell of a request that has a key, and of which nobody knows what became."""
+    return CommandFailed(
+        f"{str(error).splitlines()[0]}\nNobody knows whether it was {arrived}. Repeat the command "
+        f"with --key {error.key}: then it is {done} once.",
+        exit_code(error),
+    )
 
-    An empty variable in a script would otherwise make each repetition a distribution of its own.
-    """
+
+def checked_key(key: str | None) -> str | None:
+    """Return the key. Raises `CommandFailed` for an empty one, as of an empty variable."""
     if key is not None and not key.strip():
         raise CommandFailed("--key is empty; name a key, or leave it out", Exit.USAGE)
-    return str(uuid.uuid4()) if key is None else key
+    return key
 
 
-def await_distributed(publisher: Api, distribution_id: str, timeout: float) -> None:
+def await_distributed(publisher: Client, distribution_id: str, timeout: float) -> None:
     """Return when every live subscriber has imported it.
 
     Raises `CommandFailed`: with `TIMEOUT` when that takes too long, `FAILED` when one will not.
     """
-    deadline = time.monotonic() + timeout
-    while True:
-        left = max(0, min(_LOOK_S, math.ceil(deadline - time.monotonic())))
-        found = awaited(publisher, f"/distributions/{distribution_id}?wait={left}", deadline)
-        failed = [one for one in found["subscribers"] if one["state"] in _FAILED]
-        if failed:
-            raise CommandFailed(
-                "\n".join(f"{one['subscriber']}: {one['state']} {one['reason']}" for one in failed)
-            )
-        if found["state"] in _DONE:
-            _tell_others(found)
-            return
-        if time.monotonic() > deadline:
-            raise CommandFailed(f"not everywhere after {timeout:g} s: {_open(found)}", Exit.TIMEOUT)
-        time.sleep(_POLL_S)
+    try:
+        found = publisher.wait_for(distribution_id, timeout)
+    except NotInTime as error:
+        text = f"not everywhere after {timeout:g} s: {_open(error.document)}"
+        raise CommandFailed(text, Exit.TIMEOUT) from error
+    if found["failed"]:
+        raise CommandFailed("\n".join(f"{name}: {why}" for name, why in found["failed"].items()))
+    _tell_others(found)
 
 
 def _tell_others(found: Mapping[str, Any]) -> None:

@@ -6,23 +6,16 @@ a replay that was killed goes on behind the last line that was committed, and se
 
 import re
 import time
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-import stamina
-
+from packhorse.client.blocking import Client
+from packhorse.client.calls.producing import NOTHING_SENT, is_transient
+from packhorse.client.errors import ClientError, Refused
+from packhorse.client.patience import Patience
 from packhorse_services.cli.client import output
-from packhorse_services.cli.client.api import (
-    AWAY,
-    Api,
-    CommandFailed,
-    Exit,
-    NoAnswer,
-    Refused,
-    refused_outcome,
-    segment,
-)
+from packhorse_services.cli.client.failures import CommandFailed, Exit, exit_code
 from packhorse_services.cli.distribute import replay_file
 from packhorse_services.cli.distribute.replay_file import BadLine, ReplayLine
 from packhorse_services.cli.distribute.replay_news import News, Tally
@@ -36,8 +29,6 @@ MAX_BATCH = 500
 """How many lines one request carries, unless the user says otherwise, and at most."""
 
 _PRODUCER = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}")
-_WAIT_MAX_S = 10.0
-_AGAIN = {429, *AWAY}
 _LINE_AT_FAULT = {400, 403, 404, 413, 415, 422}
 _AMOUNT_AT_FAULT = {400, 413, 422}
 
@@ -58,7 +49,7 @@ class ReplayRequest:
     batch: int = BATCH
 
 
-def replay(publisher: Api, request: ReplayRequest) -> None:
+def replay(publisher: Client, request: ReplayRequest) -> None:
     """Send the lines behind the last one that was committed, in order.
 
     Raises `CommandFailed`: with the file and the line for one that is refused, or, when it is to
@@ -79,10 +70,12 @@ def replay(publisher: Api, request: ReplayRequest) -> None:
 
 
 class _Replay:
-    def __init__(self, publisher: Api, request: ReplayRequest) -> None:
-        self._publisher, self._request = publisher, request
-        self._epoch, self._last, self._refused = 0, -1, -1
+    def __init__(self, publisher: Client, request: ReplayRequest) -> None:
+        self._request = request
+        self._refused = NOTHING_SENT
         self._tally = Tally()
+        patience = Patience(PATIENCE_S, waiting=self._waits)
+        self._producer = publisher.producer(request.producer, patience=patience)
 
     def run(self) -> Tally:
         began = time.monotonic()
@@ -90,23 +83,15 @@ class _Replay:
             total = replay_file.count(file) if file.seekable() else None
             self._news = News(self._request.producer, total)
             try:
-                self._register()
+                self._last = self._producer.register()  # which fences an earlier replay
                 for batch in replay_file.batches(file, self._request.batch):
                     self._take(batch)
             finally:
                 self._news.end(self._tally.sentence(time.monotonic() - began))
         return self._tally
 
-    def _register(self) -> None:
-        """Register, which fences an earlier replay, and learn how far that one has come."""
-        registered = _patiently(lambda: self._publisher.put(self._path), AWAY, self._news)
-        self._epoch = registered["epoch"]
-        last = registered["last_sequence"]
-        self._last = -1 if last is None else int(last)
-
-    @property
-    def _path(self) -> str:
-        return f"/producers/{segment(self._request.producer)}"
+    def _waits(self, error: ClientError) -> None:
+        self._news.waits(error)
 
     def _take(self, batch: Sequence[ReplayLine]) -> None:
         waiting: list[Sent] = []
@@ -126,13 +111,7 @@ class _Replay:
         self._pass_over()
 
     def _body(self, line: ReplayLine) -> Mapping[str, Any]:
-        number = {
-            "name": self._request.producer,
-            "epoch": self._epoch,
-            "sequence": line.sequence,
-        }
-        body = line.body(self._request.action, deep=self._request.deep)
-        return {**body, "producer": number}
+        return line.body(self._request.action, deep=self._request.deep)
 
     def _send_all(self, waiting: Sequence[Sent]) -> None:
         """Send lines until each is dealt with; of too many for one request, the halves."""
@@ -152,25 +131,15 @@ class _Replay:
 
     def _send(self, waiting: Sequence[Sent]) -> int:
         """Send lines in one request; return how many of them, the first ones, are dealt with."""
-        requests = [body for _, body in waiting]
-        outcomes = _patiently(lambda: self._outcomes(requests), _AGAIN, self._news)
+        bodies = {line.sequence: body for line, body in waiting}
+        outcomes = self._producer.send_batch(bodies)
         for done, ((line, _), outcome) in enumerate(zip(waiting, outcomes, strict=True)):
-            error = refused_outcome(outcome)
-            if done and error is not None and _is_transient(error, _AGAIN):
+            error = outcome if isinstance(outcome, Refused) else None
+            if done and error is not None and is_transient(error):
                 return done
-            self._end(line, error, repeated=error is None and outcome["accepted"]["repeated"])
+            repeated = not isinstance(outcome, Refused) and bool(outcome["repeated"])
+            self._end(line, error, repeated=repeated)
         return len(waiting)
-
-    def _outcomes(self, requests: Sequence[Mapping[str, Any]]) -> Sequence[Mapping[str, Any]]:
-        """Return an outcome for each. Raises `Refused` when it was no use even for the first."""
-        body = {"requests": requests}
-        outcomes: list[Mapping[str, Any]] = self._publisher.post("/distribute/batch", body)[
-            "outcomes"
-        ]
-        first = refused_outcome(outcomes[0])
-        if first is not None and _is_transient(first, _AGAIN):
-            raise first
-        return outcomes
 
     def _end(self, line: ReplayLine, error: Refused | None, *, repeated: bool = False) -> None:
         """Count what became of a line. Raises what concerns more than the line."""
@@ -200,36 +169,11 @@ class _Replay:
         """Let the producer's number move past refused lines that no later one has moved it past."""
         if self._refused <= max(self._last, self._tally.last or -1):
             return
-        body = {"epoch": self._epoch, "last_sequence": self._refused}
-        _patiently(lambda: self._publisher.patch(self._path, body), _AGAIN, self._news)
+        self._producer.pass_over(self._refused)
         self._last = self._refused
 
 
 def _code_of_line(error: Refused) -> Exit:
     """Return the exit code for a line that is wrong, which the command itself is not."""
-    return Exit.FAILED if error.code is Exit.USAGE else error.code
-
-
-def _is_transient(error: Refused, again_on: Collection[int]) -> bool:
-    return error.status in again_on or error.kind == "key-in-progress"
-
-
-def _patiently(send: Callable[[], Any], again_on: Collection[int], news: News) -> Any:
-    """Send again what may not have arrived, and what is answered with one of these statuses."""
-
-    def again(error: Exception) -> bool | float:
-        if isinstance(error, Refused):
-            if not _is_transient(error, again_on):
-                return False
-        elif not isinstance(error, NoAnswer):
-            return False
-        news.waits(error)
-        wait_s = error.retry_after_s if isinstance(error, Refused) else None
-        return True if wait_s is None else wait_s
-
-    for attempt in stamina.retry_context(
-        on=again, attempts=None, timeout=PATIENCE_S, wait_initial=0.1, wait_max=_WAIT_MAX_S
-    ):
-        with attempt:
-            return send()
-    raise AssertionError("a retry ends with an answer or an error")
+    code = exit_code(error)
+    return Exit.FAILED if code is Exit.USAGE else code

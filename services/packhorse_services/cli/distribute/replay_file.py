@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, Any, BinaryIO
 
-from packhorse_services.cli.client.api import CommandFailed, Exit
+from packhorse_services.cli.client.failures import CommandFailed, Exit
 
 _MAX_BATCH_BYTES = 512 * 1024
 _MAX_LINE = 1024 * 1024

@@ -13,8 +13,8 @@ from rich.progress import (
     TimeRemainingColumn,
 )
 
+from packhorse.client.errors import ClientError, Refused
 from packhorse_services.cli.client import output
-from packhorse_services.cli.client.api import NoAnswer, Refused
 
 _EVERY_S = 10.0
 _EVERY_LINES = 500
@@ -79,7 +79,7 @@ class News:
                 f"{self._name}: {self._lines}{of} lines, {tally.published} published{refused}"
             )
 
-    def waits(self, error: NoAnswer | Refused) -> None:
+    def waits(self, error: ClientError) -> None:
         """Say why a line is sent again: once for each reason, and again after a minute of it."""
         reason = f"{error.status} {error.kind}" if isinstance(error, Refused) else "no answer"
         now = self._clock()

@@ -6,12 +6,15 @@ from typing import Annotated, Any
 
 import typer
 
+from packhorse.client.blocking import Client
+from packhorse.client.errors import NoAnswer
+from packhorse.client.exchange import gathered
 from packhorse.errors import Permanent
 from packhorse.jobs.conditions import template_of
 from packhorse.runtime.paging import page_url
 from packhorse_services.cli.client import completion, output
-from packhorse_services.cli.client.api import Api, CommandFailed, Exit, NoAnswer, gathered
 from packhorse_services.cli.client.connection import Connection
+from packhorse_services.cli.client.failures import CommandFailed, Exit
 from packhorse_services.cli.client.options import (
     After,
     Cursor,
@@ -23,7 +26,7 @@ from packhorse_services.cli.client.options import (
 )
 from packhorse_services.cli.client.output import again
 from packhorse_services.cli.client.views import Format
-from packhorse_services.cli.distribute.command import checked_key
+from packhorse_services.cli.distribute.command import checked_key, unanswered
 from packhorse_services.cli.jobs import tailing, views
 from packhorse_services.cli.queues import get
 
@@ -104,7 +107,10 @@ def get_jobs(  # noqa: PLR0913
     asked |= {"cursor": cursor, "template": _template(where or [])}
     path = page_url("/jobs", **asked)
     with context.ensure_object(Connection).jobs() as service:
-        again(lambda: _show_jobs(gathered(service, path, "jobs", limit, _PAGE), form), watch=watch)
+        again(
+            lambda: _show_jobs(service.run(gathered(path, "jobs", limit, _PAGE, "jobs")), form),
+            watch=watch,
+        )
 
 
 def _template(conditions: list[str]) -> str | None:
@@ -126,7 +132,7 @@ def get_job(
 ) -> None:
     """Show a job, and the attempts that did not finish it."""
     with context.ensure_object(Connection).jobs() as service:
-        again(lambda: _show_job(service.get(f"/jobs/{number}"), form), watch=watch)
+        again(lambda: _show_job(service.job(number), form), watch=watch)
 
 
 def _show_job(document: Mapping[str, Any], form: Format) -> None:
@@ -145,7 +151,7 @@ def get_job_queues(
 ) -> None:
     """Show the queues of jobs: what waits in them, and how they work it off."""
     with context.ensure_object(Connection).jobs() as service:
-        again(lambda: views.QUEUES.show(service.get("/job-queues"), form), watch=watch)
+        again(lambda: views.QUEUES.show(service.get("/job-queues", "jobs"), form), watch=watch)
 
 
 @get.command("job-topics")
@@ -154,7 +160,7 @@ def get_job_topics(
 ) -> None:
     """Show the topics of jobs: what waits, and which of them no instance has a consumer for."""
     with context.ensure_object(Connection).jobs() as service:
-        again(lambda: _show_topics(service.get("/job-topics"), form), watch=watch)
+        again(lambda: _show_topics(service.get("/job-topics", "jobs"), form), watch=watch)
 
 
 def _show_topics(document: Mapping[str, Any], form: Format) -> None:
@@ -169,7 +175,7 @@ def get_schedules(
 ) -> None:
     """Show the schedules: when they are due, and what they give then."""
     with context.ensure_object(Connection).jobs() as service:
-        again(lambda: _show_schedules(service.get("/schedules"), form), watch=watch)
+        again(lambda: _show_schedules(service.get("/schedules", "jobs"), form), watch=watch)
 
 
 def _show_schedules(document: Mapping[str, Any], form: Format) -> None:
@@ -225,31 +231,26 @@ def _object(text: str) -> dict[str, Any]:
     return found
 
 
-def _send(service: Api, body: Mapping[str, Any], key: str | None) -> Any:
+def _send(service: Client, body: Mapping[str, Any], key: str | None) -> Any:
     """Add the job; the key makes sure that sending it again can't add it twice."""
-    key = checked_key(key)
     try:
-        return service.post("/jobs", body, {"Idempotency-Key": key})
+        return service.add_job(**body, key=checked_key(key))
     except NoAnswer as error:
-        raise CommandFailed(
-            f"{error}\nNobody knows whether it was added. Repeat the command with --key {key}: "
-            "then it is added once.",
-            error.code,
-        ) from error
+        raise unanswered(error, "added", "added") from error
 
 
 @job.command("retry")
 def retry(context: typer.Context, number: Number) -> None:
     """Let a job that has ended run once more."""
     with context.ensure_object(Connection).jobs() as service:
-        output.line(str(service.post(f"/jobs/{number}/retry", {})["number"]))
+        output.line(str(service.retry_job(number)["number"]))
 
 
 @job.command("stop")
 def stop(context: typer.Context, number: Number) -> None:
     """Stop a job: one that waits at once, one that runs as soon as its consumer looks."""
     with context.ensure_object(Connection).jobs() as service:
-        stopped = service.post(f"/jobs/{number}/stop", {})
+        stopped = service.stop_job(number)
         output.line(str(stopped["number"]))
         if stopped["state"] == "ACTIVE":
             output.tell(f"{stopped['instance']} is asked to stop it")

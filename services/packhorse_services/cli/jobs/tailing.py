@@ -5,12 +5,13 @@ import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from typing import Any
-from urllib.parse import urlencode
 
-from httpx_sse import ServerSentEvent
-
+from packhorse.client.blocking import Client
+from packhorse.client.calls.streams import job_events
+from packhorse.client.errors import NoAnswer, Refused
+from packhorse.client.following import Event
 from packhorse_services.cli.client import output
-from packhorse_services.cli.client.api import Api, CommandFailed, Exit, NoAnswer, Refused
+from packhorse_services.cli.client.failures import CommandFailed, Exit
 from packhorse_services.cli.client.views import Format
 from packhorse_services.cli.events import (
     TimeIsUp,
@@ -19,6 +20,7 @@ from packhorse_services.cli.events import (
     event_id,
     follow,
     printable,
+    raw,
 )
 from packhorse_services.cli.jobs.views import progress_text
 
@@ -31,7 +33,7 @@ _OPEN = ("QUEUED", "ACTIVE")
 
 
 def tail(
-    service: Api,
+    service: Client,
     number: int,
     *,
     seconds: float | None = None,
@@ -46,7 +48,7 @@ def tail(
         _follow_job(_seen(service, number, poll_s), number, form)
 
 
-def wait(service: Api, number: int, timeout: float) -> None:
+def wait(service: Client, number: int, timeout: float) -> None:
     """Return when a job has SUCCEEDED, and tell its log until then, on stderr.
 
     Raises `CommandFailed`: with `TIMEOUT` when that takes too long, `FAILED` for another end.
@@ -85,12 +87,12 @@ def _follow_job(
         raise CommandFailed(f"job {number} is {before['state']}{said}")
 
 
-def _seen(service: Api, number: int, poll_s: float = _POLL_S) -> Iterator[Mapping[str, Any]]:
+def _seen(service: Client, number: int, poll_s: float = _POLL_S) -> Iterator[Mapping[str, Any]]:
     """Yield a job again and again until it has ended; a lost connection is waited for."""
     connected, wait_s = False, poll_s
     while True:
         try:
-            found = service.get(f"/jobs/{number}")
+            found = service.job(number)
         except (NoAnswer, Refused) as error:
             if not connected or (isinstance(error, Refused) and error.status < 500):
                 raise
@@ -128,22 +130,21 @@ def _state(job: Mapping[str, Any]) -> str:
     return printable(f"{job['state']}{where}{again}{f', {told}' if told else ''}")
 
 
-def tail_all(service: Api, after: str | None, seconds: float | None, form: Format) -> None:
+def tail_all(service: Client, after: str | None, seconds: float | None, form: Format) -> None:
     """Follow what becomes of all jobs, over lost connections too."""
     behind = event_id(after)
-    path = f"/events?{urlencode({'topic': TOPICS})}"
     with suppress(TimeIsUp), ending_after(seconds):
-        for event in follow(service, path, behind):
+        for event in follow(service, job_events(TOPICS, after=behind)):
             output.line(_SHOWN[form](event))
 
 
-def _as_line(event: ServerSentEvent) -> str:
+def _as_line(event: Event) -> str:
     try:
-        data = event.json()
-        told = _told(data) if event.event != "gap" else "events are lost; it goes on from now"
+        data = event.data
+        told = _told(data) if event.kind != "gap" else "events are lost; it goes on from now"
         line = f"{data.get('created_at') or '-':<27}  {told}"
     except (ValueError, KeyError, TypeError, AttributeError):  # a later version's
-        line = f"{event.event}  {event.data}"
+        line = f"{event.kind}  {raw(event)}"
     return printable(line.rstrip())
 
 
@@ -156,18 +157,18 @@ def _told(data: Mapping[str, Any]) -> str:
     return f"{kind:<9}  {given['number']}  {named}  {given['state']}{where}{reason}"
 
 
-def _as_wide_line(event: ServerSentEvent) -> str:
+def _as_wide_line(event: Event) -> str:
     return f"{_as_line(event)}  {event.id}"
 
 
-def _as_name(event: ServerSentEvent) -> str:
+def _as_name(event: Event) -> str:
     try:
-        return str(int(event.json()["properties"]["number"]))
+        return str(int(event.data["properties"]["number"]))
     except (ValueError, KeyError, TypeError):
-        return printable(event.event)
+        return printable(event.kind)
 
 
-_SHOWN: Mapping[Format, Callable[[ServerSentEvent], str]] = {
+_SHOWN: Mapping[Format, Callable[[Event], str]] = {
     Format.TABLE: _as_line,
     Format.WIDE: _as_wide_line,
     Format.NAME: _as_name,

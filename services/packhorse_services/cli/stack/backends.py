@@ -6,7 +6,7 @@ from contextlib import closing, contextmanager
 from packhorse.blobs.open import open_blobs
 from packhorse.errors import PackhorseError, Permanent, Transient
 from packhorse_services.cli import topics
-from packhorse_services.cli.client.api import CommandFailed, Exit
+from packhorse_services.cli.client.failures import CommandFailed, Exit
 from packhorse_services.cli.stack.layout import StackOptions, has_own_journal
 
 

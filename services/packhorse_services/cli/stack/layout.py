@@ -6,8 +6,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from packhorse.client.stack_folder import RunningStack
 from packhorse.errors import Permanent
-from packhorse_services.cli.client.data_directory import DataDirectory, RunningStack
+from packhorse_services.cli.client.data_directory import DataDirectory
 from packhorse_services.cli.stack.child import ChildProgram
 from packhorse_services.cli.stack.ports import free_ports, is_free
 

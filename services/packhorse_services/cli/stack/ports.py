@@ -4,7 +4,7 @@ import random
 import socket
 from collections import deque
 
-from packhorse_services.cli.client.api import CommandFailed
+from packhorse_services.cli.client.failures import CommandFailed
 from packhorse_services.cli.client.settings import port_range
 
 _given: deque[int] = deque(maxlen=1_000)

@@ -9,9 +9,9 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
+from packhorse.client.stack_folder import RunningStack
 from packhorse.runtime import leash
-from packhorse_services.cli.client.api import CommandFailed
-from packhorse_services.cli.client.data_directory import RunningStack
+from packhorse_services.cli.client.failures import CommandFailed
 
 _END_S = 60.0
 

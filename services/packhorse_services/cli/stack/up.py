@@ -6,12 +6,15 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 
+from packhorse.client.addresses import read_token
+from packhorse.client.blocking import Client
+from packhorse.client.errors import ClientError, Misused
+from packhorse.client.stack_folder import RunningStack
 from packhorse.db.prepare import prepare_database
 from packhorse.runtime.token_file import ensure_token_file
 from packhorse_services.cli.client import output
-from packhorse_services.cli.client.api import Api, CommandFailed
-from packhorse_services.cli.client.connection import read_token
-from packhorse_services.cli.client.data_directory import DataDirectory, RunningStack
+from packhorse_services.cli.client.connection import client_of
+from packhorse_services.cli.client.data_directory import DataDirectory
 from packhorse_services.cli.client.views import table
 from packhorse_services.cli.stack import backends
 from packhorse_services.cli.stack.child import ChildProcess, ChildProgram, bound_log
@@ -88,13 +91,17 @@ class _Stack:
         wanted = set(self._described.subscribers)
         deadline = time.monotonic() + _ANNOUNCED_S
         try:
-            with Api(self._described.publisher, read_token(self._directory.tokens)) as publisher:
+            with self._publisher() as publisher:
                 while wanted - _known(publisher) and not cancelled():
                     if time.monotonic() > deadline:
                         break
                     time.sleep(_TEND_S)
-        except CommandFailed as error:
+        except ClientError as error:
             _tell(f"whether subscribers have announced themselves is not known: {error}")
+
+    def _publisher(self) -> Client:
+        token = read_token(self._directory.tokens)
+        return client_of("publisher", self._described.publisher, token)
 
     def publish(self) -> RunningStack:
         """Let other commands know the processes as they are now."""
@@ -140,14 +147,13 @@ def _known_token(directory: DataDirectory) -> str | None:
     """Return the token for tools; None where the user's own token file holds digests only."""
     try:
         return read_token(directory.tokens)
-    except CommandFailed:
+    except Misused:
         return None
 
 
-def _known(publisher: Api) -> set[str]:
+def _known(publisher: Client) -> set[str]:
     """Return who has announced itself of late; what an earlier run has said is stale."""
-    found = publisher.get("/subscribers")["subscribers"]
-    return {one["subscriber"] for one in found if one["state"] != "STALE"}
+    return {one["subscriber"] for one in publisher.subscribers() if one["state"] != "STALE"}
 
 
 @contextmanager

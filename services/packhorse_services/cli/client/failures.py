@@ -1,0 +1,50 @@
+"""What ends a command that did not do what it was asked to: the exit code, and the words."""
+
+import enum
+
+from packhorse.client.errors import Misused, NoAnswerInTime, NotInTime, Refused
+from packhorse.client.problems import Words
+from packhorse.errors import PackhorseError
+from packhorse_services.cli.client.wording import in_words_of_commands
+
+
+class Exit(enum.IntEnum):
+    """Exit codes, for scripts."""
+
+    FAILED = 1
+    USAGE = 2
+    NOT_FOUND = 3
+    CONFLICT = 4
+    TIMEOUT = 124
+
+
+_CODES = {404: Exit.NOT_FOUND, 409: Exit.CONFLICT, 412: Exit.CONFLICT, 422: Exit.USAGE}
+
+
+class CommandFailed(PackhorseError):
+    """A command did not do what it was asked to; the text is for the user."""
+
+    def __init__(self, text: str, code: Exit = Exit.FAILED) -> None:
+        super().__init__(text)
+        self.code = code
+
+
+def exit_code(error: PackhorseError) -> Exit:
+    """Return the exit code that an error ends a command with."""
+    if isinstance(error, CommandFailed):
+        return error.code
+    if isinstance(error, Refused):
+        return _CODES.get(error.status, Exit.FAILED)
+    if isinstance(error, Misused):
+        return Exit.USAGE
+    return Exit.TIMEOUT if isinstance(error, NoAnswerInTime | NotInTime) else Exit.FAILED
+
+
+def words(option: str = "--server") -> Words:
+    """Return how a client's errors name the options of commands; `option` says the URL."""
+    return Words(
+        address=option,
+        token="--token-file or --token",  # noqa: S106 - the options
+        not_sent="That of the stack on --data goes to this stack's own servers only.",
+        shown=in_words_of_commands,
+    )

@@ -1,0 +1,122 @@
+"""Content: nodes of the author, or of a subscriber whose URL is given as `content`."""
+
+import hashlib
+from collections.abc import Mapping
+from typing import Any
+from urllib.parse import quote
+
+from packhorse.client.errors import Misused
+from packhorse.client.exchange import (
+    Answer,
+    Document,
+    Operation,
+    Request,
+    asked,
+    gathered,
+    given,
+    segment,
+    with_query,
+)
+
+_PAGE = 1_000
+
+
+def node(path: str) -> Operation[Document]:
+    """Return a node: `path`, `type`, `properties`, `binaries`, and its `etag`.
+
+    Raises `NotFound` where there is none.
+    """
+    answer: Answer = yield Request("GET", _of(path), "content")
+    return Document({**answer.document(), "etag": answer.headers.get("etag")})
+
+
+def put_node(
+    path: str,
+    type: str,  # noqa: A002 - the word of the API
+    properties: Mapping[str, Any] | None = None,
+    *,
+    binaries: Mapping[str, Any] | None = None,
+    if_match: str | None = None,
+) -> Operation[Document]:
+    """Write a node, and the folders above it where they are missing; return `path` and `etag`.
+
+    With `if_match` only while its etag is this one; `*`: only where it is. Raises `Conflict`.
+    """
+    body = {"type": type, **given(properties=properties, binaries=binaries)}
+    return (
+        yield from asked(Request("PUT", _of(path), "content", body=body, headers=_if(if_match)))
+    )
+
+
+def patch_node(
+    path: str,
+    properties: Mapping[str, Any],
+    *,
+    if_match: str | None = None,
+) -> Operation[Document]:
+    """Change some properties of a node; one that is None goes. Returns `path` and `etag`."""
+    kind = {"Content-Type": "application/merge-patch+json"}
+    return (
+        yield from asked(
+            Request(
+                "PATCH",
+                _of(path),
+                "content",
+                body={"properties": dict(properties)},
+                headers={**_if(if_match), **kind},
+                repeatable=if_match is None,
+            )
+        )
+    )
+
+
+def delete_node(path: str, *, if_match: str | None = None) -> Operation[Document]:
+    """Remove a node and all below it; return how many `nodes` that were."""
+    return (yield from asked(Request("DELETE", _of(path), "content", headers=_if(if_match))))
+
+
+def children(path: str, *, limit: int = 1_000) -> Operation[list[Document]]:
+    """Return the paths and types of what lies directly below a node."""
+    url = f"/children{_quoted(path)}"
+    found: list[Document] = (yield from gathered(url, "children", limit, _PAGE, "content"))[
+        "children"
+    ]
+    return found
+
+
+def subtree(path: str, *, limit: int = 1_000) -> Operation[list[Document]]:
+    """Return a node and what lies below it, in the order of the paths."""
+    url = f"/subtrees{_quoted(path)}"
+    found: list[Document] = (yield from gathered(url, "nodes", limit, _PAGE, "content"))["nodes"]
+    return found
+
+
+def put_binary(content: bytes, media_type: str = "application/octet-stream") -> Operation[Document]:
+    """Store bytes, and return how a node names them: `digest`, `length`, `media_type`."""
+    digest = f"sha256:{hashlib.sha256(content).hexdigest()}"
+    stored = yield from asked(
+        Request("PUT", f"/blobs/{segment(digest)}", "content", content=content)
+    )
+    return Document({**stored, "digest": digest, "length": len(content), "media_type": media_type})
+
+
+def binary(path: str, name: str = "data") -> Operation[bytes]:
+    """Return the bytes that a node has under a name; they are held in memory."""
+    answer: Answer = yield Request(
+        "GET", with_query(f"/binaries{_quoted(path)}", name=name), "content"
+    )
+    return answer.content
+
+
+def _of(path: str) -> str:
+    return f"/content{_quoted(path)}"
+
+
+def _quoted(path: str) -> str:
+    if not path.startswith("/"):
+        raise Misused(f"a path begins with /, which {path!r} does not")
+    return quote(path)
+
+
+def _if(if_match: str | None) -> dict[str, str]:
+    return {} if if_match is None else {"If-Match": if_match}

@@ -1,0 +1,143 @@
+"""Publishing, and what becomes of it."""
+
+import math
+import uuid
+from collections.abc import Mapping, Sequence
+from typing import Any, Literal
+
+from packhorse.client.errors import Misused, NotInTime
+from packhorse.client.exchange import (
+    Document,
+    Operation,
+    Pause,
+    Request,
+    asked,
+    deadline_in,
+    gathered,
+    given,
+    repeated_by_key,
+    segment,
+    with_query,
+)
+
+Action = Literal["ADD", "DELETE", "INVALIDATE", "TEST"]
+
+_LOOK_S = 2
+"""How long one request waits: a failure at one subscriber is told before the others are done."""
+_POLL_S = 0.25
+_PAGE = 1_000
+FAILED = ("REMOVED", "REMOVED_FAILED", "DUPLICATE")
+DONE = ("DISTRIBUTED", "PARTLY_DISTRIBUTED")
+
+
+def distribute(
+    *paths: str,
+    deep: Sequence[str] = (),
+    action: Action = "ADD",
+    key: str | None = None,
+    wait: float | None = None,
+) -> Operation[Document]:
+    """Publish nodes, and with `deep` all that is below, to all subscribers; once (R5).
+
+    Every try has the same idempotency key, `key` or a new one. Without `wait` it returns what was
+    accepted (`id`, `state`, `offset`, `repeated`). With it, it waits up to so many seconds as
+    `wait_for` does, and returns what that returns.
+
+    Raises:
+        NoAnswer: whether it was accepted is unknown; the text has the key to repeat it with.
+        NotInTime: it is out, and not everywhere yet.
+        Refused, Misused.
+    """
+    body = {"action": action, **_of(paths, deep)}
+    accepted = yield from request(body, key, awaited=wait is not None)
+    if wait is None:
+        return accepted
+    return (yield from wait_for(accepted["id"], wait))
+
+
+def dry_run(*paths: str, deep: Sequence[str] = (), action: Action = "ADD") -> Operation[Document]:
+    """Return what a distribution would publish, and to whom; nothing is written."""
+    return (yield from dry_run_of({"action": action, **_of(paths, deep)}))
+
+
+def dry_run_of(body: Mapping[str, Any]) -> Operation[Document]:
+    """Return what a body of `POST /distribute` would publish."""
+    return (yield from asked(Request("POST", "/distribute/dry-run", body=body, repeatable=True)))
+
+
+def request(
+    body: Mapping[str, Any], key: str | None = None, *, awaited: bool = False
+) -> Operation[Document]:
+    """Publish what a body of `POST /distribute` says; `awaited` says that it is waited for next."""
+    prefer = {"Prefer": "wait=0"} if awaited else {}
+    headers = {"Idempotency-Key": checked_key(key), **prefer}
+    sent = Request("POST", "/distribute", body=body, headers=headers, repeatable=True)
+    return (yield from repeated_by_key(sent, "distributed"))
+
+
+def distribution(distribution_id: str) -> Operation[Document]:
+    """Return where a package is: its `state`, and that at each of its `subscribers`."""
+    return (yield from asked(Request("GET", f"/distributions/{segment(distribution_id)}")))
+
+
+def distributions(
+    *,
+    path_prefix: str | None = None,
+    action: str | None = None,
+    user: str | None = None,
+    state: str | None = None,
+    limit: int = 100,
+) -> Operation[list[Document]]:
+    """Return what was distributed, newest first, as long as the journal keeps it."""
+    filters = given(path_prefix=path_prefix, action=action, user=user, state=state)
+    path = with_query("/distributions", **filters)
+    found: list[Document] = (yield from gathered(path, "distributions", limit, _PAGE, "publisher"))[
+        "distributions"
+    ]
+    return found
+
+
+def wait_for(distribution_id: str, seconds: float = 60.0) -> Operation[Document]:
+    """Return a distribution once every live subscriber is done with it, or one of them failed.
+
+    It has a field more, `failed`: the reasons by the subscribers that will not have the package.
+    A publisher that is away meanwhile is asked again. Raises `NotInTime`.
+    """
+    deadline = yield from deadline_in(seconds)
+    while True:
+        now: float = yield Pause()
+        left = max(0, min(_LOOK_S, math.ceil(deadline - now)))
+        found = yield from asked(
+            Request(
+                "GET",
+                f"/distributions/{segment(distribution_id)}?wait={left}",
+                patience_s=max(0.0, deadline - now),
+            )
+        )
+        failed = {
+            one["subscriber"]: " ".join(filter(None, (one["state"], one["reason"])))
+            for one in found["subscribers"]
+            if one["state"] in FAILED
+        }
+        if failed or found["state"] in DONE:
+            return Document({**found, "failed": Document(failed)})
+        now = yield Pause(_POLL_S)
+        if now > deadline:
+            text = f"not everywhere after {seconds:g} s: the distribution is {found['state']}"
+            raise NotInTime(text, found)
+
+
+def checked_key(key: str | None) -> str:
+    """Return the key, or a new one where none was given. Raises `Misused` for an empty one.
+
+    An empty variable in a program would otherwise make each repetition a request of its own.
+    """
+    if key is not None and not key.strip():
+        raise Misused("the idempotency key is empty; name one, or leave it out")
+    return str(uuid.uuid4()) if key is None else key
+
+
+def _of(paths: Sequence[str], deep: Sequence[str]) -> dict[str, list[str]]:
+    if isinstance(deep, str):
+        deep = [deep]
+    return {name: list(found) for name, found in (("paths", paths), ("deep_paths", deep)) if found}

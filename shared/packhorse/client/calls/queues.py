@@ -1,0 +1,110 @@
+"""Queues, subscribers, and what subscribers gave up on."""
+
+from typing import Any
+
+from packhorse.client.calls.distributing import checked_key
+from packhorse.client.errors import Misused
+from packhorse.client.exchange import (
+    Answer,
+    Document,
+    Operation,
+    Request,
+    asked,
+    done,
+    gathered,
+    given,
+    segment,
+    with_query,
+)
+
+_PAGE = 1_000
+
+
+def queues() -> Operation[list[Document]]:
+    """Return the queue of each subscriber: `subscriber`, `state`, `length`, `head`, `reason`."""
+    found: list[Document] = (yield from asked(Request("GET", "/queues")))["queues"]
+    return found
+
+
+def queue(
+    subscriber: str,
+    *,
+    path_prefix: str | None = None,
+    action: str | None = None,
+    limit: int = 100,
+) -> Operation[Document]:
+    """Return a subscriber's queue with its first `entries`, oldest first."""
+    path = f"/queues/{segment(subscriber)}"
+    filters = given(path_prefix=path_prefix, action=action)
+    return (yield from gathered(with_query(path, **filters), "entries", limit, _PAGE, "publisher"))
+
+
+def queue_tag(subscriber: str) -> Operation[str]:
+    """Return what names a queue as it is now, for `clear(…, if_match=…)`."""
+    answer: Answer = yield Request("GET", f"/queues/{segment(subscriber)}?limit=1")
+    return answer.headers.get("etag", "*")
+
+
+def subscribers() -> Operation[list[Document]]:
+    """Return who announced itself within a day: `subscriber`, `state`, `offset`, `behind`."""
+    found: list[Document] = (yield from asked(Request("GET", "/subscribers")))["subscribers"]
+    return found
+
+
+def subscriber(name: str) -> Operation[Document]:
+    """Return one subscriber."""
+    return (yield from asked(Request("GET", f"/subscribers/{segment(name)}")))
+
+
+def errors(subscriber: str, *, limit: int = 100) -> Operation[list[Document]]:
+    """Return the packages that a subscriber gave up on: `offset`, `paths`, `reason`."""
+    path = f"/queues/{segment(subscriber)}/errors"
+    found: list[Document] = (yield from gathered(path, "entries", limit, _PAGE, "publisher"))[
+        "entries"
+    ]
+    return found
+
+
+def redistribute(
+    subscriber: str, offset: int, *, again: bool = False, key: str | None = None
+) -> Operation[Document]:
+    """Distribute the paths of a package that was given up again, to all; return what was accepted.
+
+    Each is distributed again once, unless `again`. Raises `Conflict` the second time.
+    """
+    path = f"/queues/{segment(subscriber)}/errors/{offset}/redistribute"
+    headers = {"Idempotency-Key": checked_key(key)}
+    asked_path = with_query(path, again="true" if again else None)
+    return (
+        yield from asked(Request("POST", asked_path, body={}, headers=headers, repeatable=True))
+    )
+
+
+def redistribute_all(
+    subscriber: str, *offsets: int, reason: str | None = None, again: bool = False
+) -> Operation[Document]:
+    """Distribute several packages again, by their offsets or all with a part of their `reason`.
+
+    Returns what became of each, as `entries`, and whether there are `more`.
+    """
+    body = {**_meant(offsets, reason), "again": again}
+    path = f"/queues/{segment(subscriber)}/errors/redistribute"
+    return (yield from asked(Request("POST", path, body=body, repeatable=not again)))
+
+
+def dismiss(subscriber: str, *offsets: int, reason: str | None = None) -> Operation[Document]:
+    """Take packages off the error queue; return their `offsets`, and if there are `more`."""
+    path = f"/queues/{segment(subscriber)}/errors/dismiss"
+    body = _meant(offsets, reason)
+    return (yield from asked(Request("POST", path, body=body, repeatable=True)))
+
+
+def forget(subscriber: str) -> Operation[None]:
+    """Forget a subscriber that is gone for good. Raises `Conflict` while it announces itself."""
+    yield from done(Request("DELETE", f"/subscribers/{segment(subscriber)}"))
+
+
+def _meant(offsets: tuple[int, ...], reason: str | None) -> dict[str, Any]:
+    if not offsets and not reason:
+        raise Misused("name offsets, or a part of the reason")
+    return given(offsets=list(offsets) or None, reason=reason)

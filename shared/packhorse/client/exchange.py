@@ -1,0 +1,202 @@
+"""Requests, answers and operations: what a client does, without the sending.
+
+An operation is a generator. It yields a `Request` and is given the `Answer`, or has the error
+raised in it; or it yields a `Pause` and is given the time afterwards.
+"""
+
+import json
+import math
+import re
+from collections.abc import Callable, Generator, Mapping
+from dataclasses import dataclass, field
+from typing import Any, Literal, TypeAlias, TypeVar
+from urllib.parse import quote, urlencode
+
+from packhorse.client.errors import Misused, NoAnswer, Unreadable
+
+ServiceName = Literal["publisher", "content", "jobs", "topology", "pipeline"]
+
+AWAY = frozenset({502, 503, 504})
+"""Statuses of a service that may be there again soon, or of what stands before it."""
+FULL = 429
+
+_IDEMPOTENT = ("GET", "PUT", "DELETE")
+
+
+class Document(dict[str, Any]):
+    """A document of the API: a dictionary, whose fields are attributes as well (`queue.state`).
+
+    A field with the name of one of a dictionary's methods is had as an item only.
+    """
+
+    def __getattr__(self, name: str) -> Any:
+        """Return a field. Raises `AttributeError` when the document has none of that name."""
+        try:
+            return self[name]
+        except KeyError:
+            raise AttributeError(f"the document has no {name!r}, only {', '.join(self)}") from None
+
+
+_NEXT = re.compile(r'<([^>]*)>; *rel="?next"?')
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """What came back; names of headers are in lower case."""
+
+    url: str
+    status: int
+    headers: Mapping[str, str]
+    content: bytes
+
+    @property
+    def following(self) -> str | None:
+        """Where a list goes on, if it does (RFC 8288)."""
+        found = _NEXT.search(self.headers.get("link", ""))
+        return None if found is None else found[1]
+
+    def document(self) -> Any:
+        """Return what it holds. Raises `Unreadable` for what is no JSON."""
+        try:
+            return json.loads(self.content, object_hook=Document)
+        except ValueError as error:
+            raise Unreadable(f"{self.url} answered with what is no JSON: {error}") from error
+
+
+@dataclass(frozen=True, slots=True)
+class Request:
+    """One request to one service.
+
+    `repeatable` says that it does no harm when it arrives twice; None: its method says so, unless
+    it depends on what was seen before (`If-Match`). `patience_s` is how long it is sent again where
+    the client would not be as patient, `again` on which statuses.
+    """
+
+    method: str
+    path: str
+    service: ServiceName = "publisher"
+    body: Any = None
+    content: bytes | None = None
+    headers: Mapping[str, str] = field(default_factory=dict)
+    repeatable: bool | None = None
+    patience_s: float = 0.0
+    again: frozenset[int] = AWAY | {FULL}
+    judge: Callable[[Answer], Exception | None] = lambda _: None
+    """Finds the refusal in an answer that is none by its status."""
+
+    def may_arrive_twice(self) -> bool:
+        """Tell whether it can be sent again when nobody knows whether it has arrived."""
+        if self.repeatable is not None:
+            return self.repeatable
+        return self.method in _IDEMPOTENT and "If-Match" not in self.headers
+
+    def sendable_headers(self) -> dict[str, str]:
+        """Return what is sent beside the body. Raises `Misused` for what no header can hold."""
+        kind = {} if self.body is None else {"Content-Type": "application/json"}
+        return {**kind, **sendable(self.headers)}
+
+    def payload(self) -> bytes | None:
+        """Return the body as bytes. Raises `Misused` for what is no JSON."""
+        if self.body is None:
+            return self.content
+        try:
+            return json.dumps(self.body, allow_nan=False).encode()
+        except (ValueError, TypeError) as error:
+            raise Misused(f"the request can't be sent as JSON: {error}") from error
+
+
+@dataclass(frozen=True, slots=True)
+class Pause:
+    """Some seconds without doing anything; the operation is given the monotonic time afterwards."""
+
+    seconds: float = 0.0
+
+
+T = TypeVar("T")
+Effect: TypeAlias = Request | Pause
+Operation: TypeAlias = Generator[Effect, Any, T]
+
+
+def answered_by(request: Request) -> Operation[Answer]:
+    """Send a request and return the answer as it came."""
+    answer: Answer = yield request
+    return answer
+
+
+def asked(request: Request) -> Operation[Document]:
+    """Send a request and return the document that it is answered with."""
+    answer: Answer = yield request
+    document: Document = answer.document()
+    return document
+
+
+def repeated_by_key(request: Request, what: str) -> Operation[Document]:
+    """Send a request with an idempotency key; `what` is what the key lets happen once only.
+
+    Raises `NoAnswer` with the key, which a later call may take.
+    """
+    try:
+        return (yield from asked(request))
+    except NoAnswer as error:
+        key = request.headers["Idempotency-Key"]
+        text = f"{error}\nNobody knows whether it was {what}; with key={key!r} it is {what} once."
+        raise type(error)(text, key) from error
+
+
+def done(request: Request) -> Operation[None]:
+    """Send a request whose answer says nothing more."""
+    yield request
+
+
+def sendable(headers: Mapping[str, str]) -> dict[str, str]:
+    """Return the headers. Raises `Misused` for what none can hold."""
+    for name, value in headers.items():
+        if not (value.isascii() and value.isprintable()):
+            raise Misused(f"what is sent as {name} may hold printable ASCII characters only")
+    return dict(headers)
+
+
+def segment(name: str) -> str:
+    """Return a name as one segment of a path, whatever characters it has."""
+    return quote(name, safe="")
+
+
+def with_query(path: str, **values: Any) -> str:
+    """Return a path with the values that are not None as its query."""
+    given = {name: value for name, value in values.items() if value is not None}
+    if not given:
+        return path
+    return f"{path}{'&' if '?' in path else '?'}{urlencode(given, doseq=True)}"
+
+
+def given(**values: Any) -> dict[str, Any]:
+    """Return the values that are not None, as a body has them."""
+    return {name: value for name, value in values.items() if value is not None}
+
+
+def gathered(
+    path: str, rows: str, limit: int, most: int, service: ServiceName
+) -> Operation[Document]:
+    """Return one document with up to `limit` elements of its list `rows`.
+
+    A page holds `most` of them at the most, and may be shorter.
+    """
+    document = yield from _page(path, min(limit, most), service)
+    found = document[rows]
+    while document["next"] and len(found) < limit:
+        document = yield from _page(document["next"], min(limit - len(found), most), service)
+        found += document[rows]
+    return Document({**document, rows: found})
+
+
+def _page(path: str, limit: int, service: ServiceName) -> Operation[Document]:
+    head, _, query = path.partition("?")
+    parts = [part for part in query.split("&") if part and not part.startswith("limit=")]
+    url = f"{head}?{'&'.join([*parts, f'limit={limit}'])}"
+    return (yield from asked(Request("GET", url, service)))
+
+
+def deadline_in(seconds: float | None) -> Operation[float]:
+    """Return when so many seconds will have passed; never for None."""
+    now: float = yield Pause()
+    return math.inf if seconds is None else now + seconds

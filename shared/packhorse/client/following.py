@@ -1,0 +1,107 @@
+"""Following a stream of server-sent events over lost connections: what each step means, no I/O."""
+
+import json
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, Literal
+
+from packhorse.client.errors import ClientError, Misused, NoAnswer, Refused
+from packhorse.client.exchange import Document, Request, ServiceName
+
+_FIRST_PAUSE_S = 1.0
+_LONGEST_PAUSE_S = 30.0
+
+
+@dataclass(frozen=True, slots=True)
+class Event:
+    """Something that happened; `id` goes on behind it: `after=event.id`."""
+
+    kind: str
+    id: str
+    data: Any
+    """A `Document`, or the text where it was no JSON."""
+
+
+@dataclass(frozen=True, slots=True)
+class Gap(Event):
+    """Events that nobody can show any more; `data` says which, and why. Those behind it follow."""
+
+
+@dataclass(frozen=True, slots=True)
+class Block:
+    """A block of the stream, as it came."""
+
+    event: str
+    data: str
+    id: str
+    retry_ms: int | None
+
+
+def _quietly(_error: ClientError, _wait_s: float) -> None:
+    pass
+
+
+class Following:
+    """One stream: where it goes on, and after which pause.
+
+    `waiting` is told why a connection was lost, and for how many seconds nobody is asked.
+    """
+
+    waiting: Callable[[ClientError, float], None]
+
+    def __init__(self, path: str, service: ServiceName = "publisher", after: str = "") -> None:
+        """Begin behind the event with the id `after`; "" begins now. Raises `Misused` for " "."""
+        if after and not after.strip():
+            raise Misused("the id of an event is empty; name one, or leave it out")
+        self._path, self._service, self._last_id = path, service, after
+        self.waiting = _quietly
+        self._connected, self._wait_s = False, _FIRST_PAUSE_S
+
+    def request(self) -> Request:
+        """Return what opens the stream behind the last event."""
+        headers = {"Accept": "text/event-stream", "Cache-Control": "no-store"}
+        if self._last_id:
+            headers["Last-Event-ID"] = self._last_id
+        return Request("GET", self._path, self._service, headers=headers)
+
+    def took(self, block: Block) -> Event | None:
+        """Take a block; return the event in it, or None for one that only says how far it is."""
+        self._connected = True
+        self._wait_s = (block.retry_ms or 1000 * self._wait_s) / 1000
+        self._last_id = block.id or self._last_id
+        if not block.data:
+            return None
+        made = Gap if block.event == "gap" else Event
+        return made(block.event, block.id, _data(block.data))
+
+    def ended(self, error: ClientError | None) -> float:
+        """Return after how many seconds to open it again.
+
+        Raises `error` when the first connection has failed, or the service refuses for good.
+        """
+        wait_s = self._wait_s
+        if error is not None:
+            if not self._connected or not _is_passing(error):
+                raise error
+            if isinstance(error, Refused):
+                wait_s = max(wait_s, error.retry_after_s or 0)
+            self.waiting(error, wait_s)
+        self._wait_s = min(2 * wait_s, _LONGEST_PAUSE_S)
+        return wait_s
+
+
+def _is_passing(error: ClientError) -> bool:
+    """Tell whether the same request may be taken later; a proxy says nothing of when."""
+    if isinstance(error, Refused):
+        return error.status == 429 or error.status >= 500
+    return isinstance(error, NoAnswer)
+
+
+def _data(text: str) -> Any:
+    try:
+        return json.loads(text, object_hook=Document)
+    except ValueError:
+        return text
+
+
+EventKind = Literal["package", "status", "distributed", "subscriber"]

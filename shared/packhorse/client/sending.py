@@ -1,0 +1,133 @@
+"""What both clients share of the sending: where to, and what httpx's answers and errors mean."""
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Self
+
+import httpx
+from httpx_sse import ServerSentEvent
+
+from packhorse.client import addresses
+from packhorse.client.addresses import Addresses
+from packhorse.client.errors import ClientError, NoAnswer, NoAnswerInTime, NotReached
+from packhorse.client.exchange import Answer, Request, ServiceName
+from packhorse.client.following import Block
+from packhorse.client.patience import Patience
+from packhorse.client.problems import Words, refusal
+
+SILENCE_S = 45.0
+"""A stream that is silent for longer is lost: there is a ping every 15 s."""
+
+
+@dataclass(frozen=True, slots=True)
+class Target:
+    """One service, and what authenticates the requests to it."""
+
+    url: str
+    headers: dict[str, str]
+
+    def arguments(self, request: Request) -> dict[str, Any]:
+        """Return what httpx sends."""
+        url = request.path if "://" in request.path else f"{self.url}{request.path}"
+        headers = {**self.headers, **request.sendable_headers()}
+        return {"method": request.method, "url": url, "headers": headers}
+
+
+class Targets:
+    """Each service's target, looked for once."""
+
+    def __init__(self, where: Addresses) -> None:
+        self._where = where
+        self._known: dict[ServiceName, Target] = {}
+
+    def of(self, service: ServiceName) -> Target:
+        """Return a service's target. Raises `Misused` when nothing says where it is."""
+        if service not in self._known:
+            found = Target(self._where.url(service), self._where.headers(service))
+            self._known[service] = found
+        return self._known[service]
+
+
+class Configured:
+    """What both clients begin with: where they send to, how patiently, and how errors read."""
+
+    words: Words
+    stream_timeout: httpx.Timeout
+    _targets: Targets
+    _patience: Patience
+
+    def __init__(
+        self,
+        url: str | None = None,
+        *,
+        token: str | None = None,
+        data: Path | str | None = None,
+        timeout: float = 30.0,
+        patience_s: float = 60.0,
+        **others: str | None,
+    ) -> None:
+        """Connect to nothing yet.
+
+        `url` is the publisher's; `content`, `jobs` and `topology` are the others'. What is not
+        given is taken from PACKHORSE_SERVER, PACKHORSE_CONTENT_SERVER, …, and PACKHORSE_TOKEN or
+        PACKHORSE_TOKEN_FILE, else from the stack that runs on the folder `data` (PACKHORSE_DATA).
+        `timeout` is how long one answer may take, in seconds.
+
+        Raises `Misused` for what is no URL or no token.
+        """
+        where = addresses.found(addresses.named(url, others), token, data)
+        self._begin(where, timeout, Patience(patience_s), Words())
+
+    @classmethod
+    def of(
+        cls,
+        where: Addresses,
+        *,
+        timeout: float = 30.0,
+        patience: Patience | None = None,
+        words: Words | None = None,
+    ) -> Self:
+        """Return a client of these addresses, which sends nothing again unless it has patience."""
+        client = cls.__new__(cls)
+        client._begin(where, timeout, patience or Patience(0.0), words or Words())
+        return client
+
+    def _begin(self, where: Addresses, timeout: float, patience: Patience, words: Words) -> None:
+        self.words, self._targets, self._patience = words, Targets(where), patience
+        self.stream_timeout = httpx.Timeout(timeout, read=SILENCE_S)
+        self._connect(timeout)
+
+    def _connect(self, timeout: float) -> None:
+        raise NotImplementedError
+
+
+def answered(response: httpx.Response, request: Request, words: Words) -> Answer:
+    """Return an answer whose body was read. Raises the `Refused` that it is."""
+    answer = Answer(
+        str(response.url), response.status_code, dict(response.headers), response.content
+    )
+    with_token = "Authorization" in response.request.headers
+    error = refusal(answer, words, with_token=with_token) or request.judge(answer)
+    if error is not None:
+        raise error
+    return answer
+
+
+def lost(error: Exception, url: str, words: Words, *, stream: bool = False) -> ClientError:
+    """Return what a failed exchange means."""
+    if isinstance(error, httpx.ConnectError | httpx.ConnectTimeout):
+        return NotReached(_nobody(error, url, words))
+    if stream:
+        return NoAnswer(f"{url} was lost ({error})")
+    if isinstance(error, httpx.TimeoutException):
+        return NoAnswerInTime(f"{url} gave no answer in time")
+    return NoAnswer(_nobody(error, url, words))
+
+
+def _nobody(error: Exception, url: str, words: Words) -> str:
+    return f"nobody answers at {url} ({error}); is it running, and is {words.address} right?"
+
+
+def block_of(event: ServerSentEvent) -> Block:
+    """Return a block as the core takes it."""
+    return Block(event.event, event.data, event.id, event.retry)

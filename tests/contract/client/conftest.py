@@ -1,0 +1,64 @@
+"""Both clients, against a service that gives prepared answers."""
+
+import asyncio
+from collections.abc import Iterator
+from typing import Any, Protocol
+
+import pytest
+
+from packhorse import AsyncClient, Client
+from packhorse.client import awaiting, blocking
+from tests.harness.played_service import Service, played_service
+
+
+@pytest.fixture
+def service() -> Iterator[Service]:
+    with played_service() as played:
+        yield played
+
+
+class Do(Protocol):
+    """Makes a call of a client by its name, and returns what it returns."""
+
+    def __call__(self, call: str, *args: Any, **options: Any) -> Any: ...
+
+
+@pytest.fixture(params=["blocking", "awaiting"])
+def kind(request: pytest.FixtureRequest) -> str:
+    return str(request.param)
+
+
+@pytest.fixture(autouse=True)
+def no_pauses(monkeypatch: pytest.MonkeyPatch) -> list[float]:
+    """No production pause is waited for; each is kept."""
+    paused: list[float] = []
+
+    async def pause(seconds: float) -> None:
+        paused.append(seconds)
+
+    monkeypatch.setattr(blocking.time, "sleep", paused.append)  # type: ignore[attr-defined]
+    monkeypatch.setattr(awaiting.asyncio, "sleep", pause)  # type: ignore[attr-defined]
+    return paused
+
+
+@pytest.fixture
+def do(kind: str, service: Service) -> Do:
+    def blocked(call: str, *args: Any, **options: Any) -> Any:
+        with Client(**where(service, options)) as client:
+            return getattr(client, call)(*args, **options)
+
+    async def awaited(call: str, *args: Any, **options: Any) -> Any:
+        async with AsyncClient(**where(service, options)) as client:
+            return await getattr(client, call)(*args, **options)
+
+    def run(call: str, *args: Any, **options: Any) -> Any:
+        return asyncio.run(awaited(call, *args, **options))
+
+    return blocked if kind == "blocking" else run
+
+
+def where(service: Service, options: dict[str, Any]) -> dict[str, Any]:
+    url = options.pop("url", service.url)
+    patience_s = options.pop("patience_s", 60.0)
+    others = {"content": url, "jobs": url, "topology": url}
+    return {"url": url, "token": "secret", "patience_s": patience_s, **others}

@@ -1,0 +1,73 @@
+"""A service that gives prepared answers, refusals and cuts, whoever asks it over HTTP."""
+
+import json
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from http.server import BaseHTTPRequestHandler
+from typing import Any
+
+from tests.harness.answering import answering
+
+Answer = tuple[int, dict[str, str], str]
+CUT: Answer = (0, {}, "")
+
+
+def problem(status: int, kind: str, retry_after: str = "", **more: Any) -> Answer:
+    document = {"type": f"/problems/{kind}", "title": kind, "status": status, **more}
+    return status, {"Retry-After": retry_after} if retry_after else {}, json.dumps(document)
+
+
+def fine(status: int = 200, **document: Any) -> Answer:
+    return status, {}, json.dumps(document)
+
+
+@dataclass
+class Service:
+    """Gives the prepared answers in turn, the last one for ever, and keeps what it was asked."""
+
+    answers: list[Answer] = field(default_factory=list)
+    asked: list[tuple[str, str, dict[str, str], Any]] = field(default_factory=list)
+    url: str = ""
+
+    def next(self) -> Answer:
+        return self.answers.pop(0) if len(self.answers) > 1 else self.answers[0]
+
+    def headers(self, name: str) -> list[str | None]:
+        return [headers.get(name) for _, _, headers, _ in self.asked]
+
+
+ACCEPTED = fine(202, id="d1", state="ACCEPTED", offset=None, repeated=False)
+_CLOSE = {"Connection": "close"}
+
+
+@contextmanager
+def played_service() -> Iterator[Service]:
+    """Serve until the block ends."""
+    played = Service()
+
+    class Handler(BaseHTTPRequestHandler):
+        protocol_version = "HTTP/1.1"
+
+        def _answer(self) -> None:
+            length = int(self.headers.get("Content-Length") or 0)
+            body = self.rfile.read(length)
+            headers = {name.title(): value for name, value in self.headers.items()}
+            asked = json.loads(body) if body else None
+            played.asked.append((self.command, self.path, headers, asked))
+            status, more, text = played.next()
+            self.close_connection = True
+            if not status:  # the request has arrived, and its answer is cut in the middle
+                self.wfile.write(b"HTTP/1.1 200 OK\r\nContent-Length: 100\r\n\r\n{")
+                return
+            self.send_response(status)
+            for name, value in {**more, "Content-Length": str(len(text)), **_CLOSE}.items():
+                self.send_header(name, value)
+            self.end_headers()
+            self.wfile.write(text.encode())
+
+    for method in ("GET", "POST", "PUT", "PATCH", "DELETE"):
+        setattr(Handler, f"do_{method}", Handler._answer)
+    with answering(Handler) as url:
+        played.url = url
+        yield played
