@@ -6,7 +6,6 @@ raised in it; or it yields a `Pause` and is given the time afterwards.
 
 import json
 import math
-import re
 from collections.abc import Callable, Generator, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal, TypeAlias, TypeVar
@@ -37,9 +36,6 @@ class Document(dict[str, Any]):
             raise AttributeError(f"the document has no {name!r}, only {', '.join(self)}") from None
 
 
-_NEXT = re.compile(r'<([^>]*)>; *rel="?next"?')
-
-
 @dataclass(frozen=True, slots=True)
 class Answer:
     """What came back; names of headers are in lower case."""
@@ -52,8 +48,8 @@ class Answer:
     @property
     def following(self) -> str | None:
         """Where a list goes on, if it does (RFC 8288)."""
-        found = _NEXT.search(self.headers.get("link", ""))
-        return None if found is None else found[1]
+        url, _, relation = self.headers.get("link", "").partition(">")
+        return url.lstrip("<") if 'rel="next"' in relation else None
 
     def document(self) -> Any:
         """Return what it holds. Raises `Unreadable` for what is no JSON."""

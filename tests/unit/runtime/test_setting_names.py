@@ -9,8 +9,9 @@ from packhorse.runtime.setting_names import SETTING_NAMES, unknown_settings
 from packhorse_services.content.settings import Settings
 
 _PROGRAMS = ("publisher", "content", "subscriber", "cleanup", "topology", "jobs", "pipeline")
-_OTHERS = {"DATA", "SERVER", "TOKEN", "PIPELINE_URL", "PORTS", "TYPED"}
-"""Those of the command line, and what programs tell each other."""
+_SERVERS = {"SERVER", "CONTENT_SERVER", "JOBS_SERVER", "TOPOLOGY_SERVER"}
+_OTHERS = {"DATA", "TOKEN", "PIPELINE_URL", "PORTS", "TYPED", *_SERVERS}
+"""Those of the command line and of clients, and what programs tell each other."""
 
 
 def test_the_names_are_those_of_all_programs() -> None:
