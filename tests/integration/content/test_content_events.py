@@ -1,5 +1,7 @@
 """Changes of content at the author record their events in the same transaction (R34)."""
 
+from collections import defaultdict
+from pathlib import Path
 from typing import Any
 
 import httpx
@@ -9,6 +11,7 @@ from packhorse.db.connect import connect
 from packhorse.db.metadata import BOOKKEEPER
 from packhorse.db.roles import act_as
 from packhorse.jobs.content_changes.watches import ContentWatch, add_watch
+from tests.harness.author import Author
 from tests.harness.content import PAGE, Serve, digest_of
 from tests.harness.subscriber import rows_of
 
@@ -70,10 +73,29 @@ def test_many_files_in_one_call(serve: Serve, watched: str) -> None:
     serve(scenario)
     assert told(watched) == [
         ("added", ["/site/a"], []),
-        ("added", ["/site/b"], []),
+        ("added", ["/site/b", "/site/c"], []),
         ("changed", ["/site/a"], []),
     ]
     assert len(rows_of(watched, "SELECT FROM jobs.job")) == 3
+
+
+def test_an_import_without_the_service(author: Author, watched: str, tmp_path: Path) -> None:
+    folder = tmp_path / "in"
+    (folder / "sub").mkdir(parents=True)
+    (folder / "sub/a.txt").write_text("a")
+    author.imported(folder, "/site")
+    (folder / "sub/a.txt").write_text("b")
+    author.imported(folder, "/site")
+    rows: list[Any] = rows_of(
+        watched,
+        "SELECT topic, properties -> 'paths' FROM jobs.event WHERE topic ^@ 'packhorse/content/'",
+    )
+    found: dict[str, set[str]] = defaultdict(set)
+    for topic, paths in rows:
+        found[topic.split("/")[-1]].update(paths)
+    assert "/site/sub/a.txt" in found["added"]
+    assert "/site/sub" in found["added"]
+    assert found["changed"] == {"/site/sub/a.txt"}
 
 
 def test_a_write_that_is_refused_records_nothing(serve: Serve, watched: str) -> None:

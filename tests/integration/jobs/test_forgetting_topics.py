@@ -9,6 +9,7 @@ import psycopg
 import pytest
 
 from packhorse.jobs.consumer import Outcome
+from packhorse.jobs.content_changes.watches import ContentWatch, add_watch
 from packhorse.jobs.filters import JobFilter
 from packhorse.jobs.job import JobState
 from packhorse.jobs.ledger import topics
@@ -67,6 +68,14 @@ def test_what_is_used_stays(database_url: str) -> None:
     jobs.bulk_remove(JobFilter(topic="finished"))
     assert forget(database_url, "named") == 1
     assert "finished" not in known(database_url)
+
+
+def test_the_topic_of_a_content_watch_stays(database_url: str) -> None:
+    with bookkeeper(database_url) as connection, connection.transaction():
+        add_watch(connection, ContentWatch("w", ["/"], "watched"))
+    learn(database_url, "other")
+    assert forget(database_url) == 1
+    assert known(database_url) == ["watched"]
 
 
 def test_what_was_done_stays_in_the_figures_of_the_queue(database_url: str) -> None:

@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from typing import Any
 
 import psycopg
@@ -133,6 +134,38 @@ def test_a_large_package_is_told_of_in_several_events(feed: Feed, worker: Worker
     told = events(worker)
     assert [len(paths) for _, paths, _ in told] == [100, 100, 50]
     assert len({path for _, paths, _ in told for path in paths}) == 250
+
+
+def test_what_a_subtree_brings_and_takes_is_known_to_the_packages_after_it(
+    feed: Feed, worker: Worker
+) -> None:
+    feed.add(page("/a/gone"))
+    worker.run()
+    watch(worker.url)
+    feed.add(page("/other/x"))
+    feed.add(page("/a"), page("/a/new"), deep=["/a"])
+    feed.add(page("/a/gone"))
+    feed.add(page("/a/new"))
+    feed.add(page("/other"))
+    worker.run()
+    assert events(worker) == [
+        ("added", ["/other/x"], []),
+        ("changed", [], ["/a"]),
+        ("added", ["/a/gone"], []),
+        ("changed", ["/a/new"], []),
+        ("changed", ["/other"], []),
+    ]
+
+
+@pytest.mark.parametrize("user", ["u" * 70_000, "a\0b"])
+def test_r30_no_text_of_a_package_makes_its_event_impossible(
+    feed: Feed, worker: Worker, user: str
+) -> None:
+    watch(worker.url)
+    message = feed.message(Action.ADD, ["/a"], (), [page("/a")])
+    feed.append(replace(message, entry=replace(message.entry, user=user)))
+    worker.run()
+    assert events(worker) == [("added", ["/a"], [])]
 
 
 def test_a_worker_that_is_replaced_leaves_no_event(feed: Feed, workers: Workers) -> None:

@@ -10,6 +10,7 @@ from packhorse.jobs.content_changes.change import (
     ChangeKind,
     ContentChange,
     PackageChanges,
+    WatchedRoots,
 )
 from packhorse.jobs.names import MAX_PROPERTIES, require_properties
 from packhorse.wire.messages import Action, PackageEntry
@@ -56,7 +57,7 @@ def test_a_deep_path_an_invalidation_and_a_test() -> None:
 
 def test_only_what_is_below_a_root_is_told_of() -> None:
     change = ContentChange(ChangeKind.CHANGED, ["/site", "/site/a", "/sites"], ["/", "/other"])
-    below = change.below(["/site"])
+    below = change.below(WatchedRoots(["/site"]))
     assert (below.paths, below.deep_paths) == (["/site", "/site/a"], ["/"])
 
 

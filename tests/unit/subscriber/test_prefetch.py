@@ -15,7 +15,7 @@ from packhorse.packages.body import unpack
 from packhorse.wire.messages import Action
 from packhorse.wire.package_codec import AGENT_HEADER, PACKAGE_ID_HEADER
 from packhorse_services.subscriber.journal.arrivals import Arrival
-from packhorse_services.subscriber.journal.prefetch import Prefetch, PrefetchLimits
+from packhorse_services.subscriber.journal.prefetch import DECODING, Prefetch, PrefetchLimits
 from tests.harness.feed import Feed, page
 from tests.harness.waiting import eventually
 
@@ -129,7 +129,7 @@ def test_r10_nothing_is_decoded_ahead_before_the_subscription_asks_for_it(feed: 
 def test_r10_nothing_is_decoded_ahead_while_a_package_is_tried_alone(feed: Feed) -> None:
     ahead = Ahead(feed.journal, PrefetchLimits(), feed.topics.package)
     ahead.prefetch.decode()
-    with ahead.prefetch.without_decoding():
+    with DECODING.paused():
         feed.add(page("/a"))
         assert [one.message for one in ahead.take(1)] == [None]
     feed.add(page("/b"))

@@ -9,8 +9,8 @@ from packhorse.content.node import ROOT, ancestors_of
 from packhorse.content.queries import Pool, reading
 from packhorse.content.schemas import BinaryReference
 from packhorse.content.tree import FOLDER
-from packhorse.jobs.content_changes.change import ChangeKind, ContentChange
-from packhorse_services.content.http.nodes import record, watches, writing
+from packhorse.jobs.content_changes.change import of_writing
+from packhorse_services.content.http.nodes import record, said_by, watches, writing
 from packhorse_services.content.transfer.folder_import import DATA, FILE
 
 _REFERENCE = {"digest", "length", "media_type"}
@@ -60,18 +60,14 @@ async def write(
     if not given and not wanted:
         return
     async with writing(pool) as conn:
-        present = await _present(conn, given) if await watches(conn) else set()
+        watching = await watches(conn)
+        present = await _present(conn, [*given, *folders]) if watching else set()
         await conn.execute(_ADD_FOLDERS, (wanted, FOLDER))
         await conn.execute(
             _WRITE, {"file": FILE, "data": DATA, "paths": list(given), "datas": _texts(given)}
         )
-        changes = [
-            ContentChange(
-                kind, [one for one in given if (one in present) is known], (), {"user": user}
-            )
-            for kind, known in ((ChangeKind.ADDED, False), (ChangeKind.CHANGED, True))
-        ]
-        await record(conn, changes)
+        made = [path for path in folders if path not in present]
+        await record(conn, watching, [*of_writing(present, [*given, *made], (), said_by(user))])
 
 
 async def _present(conn: AsyncConnection, given: Iterable[str]) -> set[str]:

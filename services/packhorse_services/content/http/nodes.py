@@ -1,6 +1,6 @@
 """Writing one node, each way in one transaction with the importer's rights (R23)."""
 
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from functools import partial
@@ -15,7 +15,7 @@ from packhorse.content.queries import Pool
 from packhorse.content.schemas import MAX_BINARIES
 from packhorse.content.tree import FOLDER, SHAPE_CHANGED, SHAPE_KEPT
 from packhorse.db.blocking import in_blocking_code
-from packhorse.jobs.content_changes.change import ChangeKind, ContentChange
+from packhorse.jobs.content_changes.change import ChangeKind, ContentChange, stored_text
 from packhorse.jobs.content_changes.recording import record_changes
 from packhorse.jobs.content_changes.watches import READ_WATCHES, ContentWatch, as_watches
 
@@ -126,7 +126,8 @@ async def remove(pool: Pool, path: str, tags: Sequence[str] | None, user: str) -
         below = await conn.execute(
             "DELETE FROM content.node WHERE path >= %s AND path < %s", (low, high)
         )
-        await record(conn, [ContentChange(ChangeKind.REMOVED, (), [path], {"user": user})])
+        change = ContentChange(ChangeKind.REMOVED, (), [path], said_by(user))
+        await record(conn, await watches(conn), [change])
         return 1 + below.rowcount
 
 
@@ -144,9 +145,16 @@ async def watches(conn: AsyncConnection) -> list[ContentWatch]:
     return as_watches(await (await conn.execute(READ_WATCHES)).fetchall())
 
 
-async def record(conn: AsyncConnection, changes: Sequence[ContentChange]) -> None:
+def said_by(user: str) -> Mapping[str, str]:
+    """Return what the events of a request say of its caller."""
+    return {"user": stored_text(user)}
+
+
+async def record(
+    conn: AsyncConnection, watching: Sequence[ContentWatch], changes: Sequence[ContentChange]
+) -> None:
     """Store the events of changes for whoever watches, last in their transaction (R34)."""
-    if watching := await watches(conn):
+    if watching:
         await conn.execute("SET LOCAL ROLE packhorse_bookkeeper")
         await in_blocking_code(conn, partial(record_changes, watches=watching, changes=changes))
 
@@ -180,5 +188,6 @@ async def _write(
     if binaries > MAX_BINARIES:
         raise InvalidNode(f"the node has {binaries} binaries; {MAX_BINARIES} are allowed")
     kind = ChangeKind.ADDED if created else ChangeKind.CHANGED
-    await record(conn, [ContentChange(kind, [change.path], (), {"user": change.user})])
+    done = ContentChange(kind, [change.path], (), said_by(change.user))
+    await record(conn, await watches(conn), [done])
     return NodeWriteResult(digest, created)

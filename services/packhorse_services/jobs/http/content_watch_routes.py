@@ -62,7 +62,7 @@ async def list_content_watches(request: Request, _caller: Reader) -> WatchList:
 async def put_content_watch(
     request: Request, name: WatchName, _caller: Admin, body: WatchBody
 ) -> WatchDocument:
-    """Watch content, or change a watch; it covers what commits after the answer.
+    """Watch content, or change a watch; it covers what begins after the answer.
 
     Changes are events of the topics `packhorse/content/added`, `changed`, `removed` and
     `invalidated`.

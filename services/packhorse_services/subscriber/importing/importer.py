@@ -9,8 +9,9 @@ from packhorse.blobs.api import BlobStore
 from packhorse.content.node import ROOT
 from packhorse.db.metadata import BOOKKEEPER, IMPORTER
 from packhorse.db.roles import act_as
-from packhorse.jobs.content_changes.recording import WatchedImport
-from packhorse.jobs.content_changes.watches import READ_WATCHES, as_watches
+from packhorse.jobs.content_changes.change import ContentChange, rows_of
+from packhorse.jobs.content_changes.recording import changes_of, record_changes
+from packhorse.jobs.content_changes.watches import READ_WATCHES, ContentWatch, as_watches
 from packhorse.packages.apply import apply
 from packhorse.packages.limits import LIMITS, PackageLimits
 from packhorse.wire.messages import PackageMessage
@@ -60,16 +61,14 @@ class Importer:
         """
         with connection.transaction():
             moved = positions.move(connection, position, work.mark)
-            watched = WatchedImport()
+            watches, changes = list[ContentWatch](), list[ContentChange]()
             if work.packages:
                 with connection.pipeline():
-                    watches = connection.execute(READ_WATCHES)
+                    found = connection.execute(READ_WATCHES)
                     act_as(connection, IMPORTER)
                     path_locks.lock(connection, work.packages)
-                watched = WatchedImport.before(
-                    connection, as_watches(watches), work.packages, self.subscriber
-                )
-                apply(connection, work.packages, self.blobs, roots=self.roots, limits=self.limits)
+                watches = as_watches(found)
+                changes = self._apply(connection, work.packages, watched=bool(watches))
             # Nothing slow is done in a pipeline: a worker that is paused in one is not idle to
             # the server, whose time limit on idle transactions then does not end it.
             with connection.pipeline():
@@ -78,8 +77,20 @@ class Importer:
                 self.memory.store(connection, position.agent, work.package_ids)
                 record_statuses(connection, self.subscriber, position, work.decisions)
                 self._account_for_clears(connection, position, work)
-            watched.record(connection)
+            if changes:
+                record_changes(connection, watches, changes)
         return moved
+
+    def _apply(
+        self, connection: Connection, packages: Sequence[PackageMessage], *, watched: bool
+    ) -> list[ContentChange]:
+        """Apply packages, and return what they change where somebody watches."""
+        changes: list[ContentChange] = []
+        for row in rows_of(packages) if watched else (packages,):
+            if watched:
+                changes += changes_of(connection, row, self.subscriber)
+            apply(connection, row, self.blobs, roots=self.roots, limits=self.limits)
+        return changes
 
     def _account_for_clears(self, connection: Connection, position: Position, work: Import) -> None:
         ledger.count_removed(connection, [decision.command_id for decision in work.decisions])

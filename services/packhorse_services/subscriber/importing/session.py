@@ -26,7 +26,7 @@ from packhorse_services.subscriber.journal.arrivals import Arrival
 from packhorse_services.subscriber.journal.failures import Fenced, SessionLost
 from packhorse_services.subscriber.journal.grouping import Group, after_removal, next_group, single
 from packhorse_services.subscriber.journal.position import Position
-from packhorse_services.subscriber.journal.prefetch import Prefetch
+from packhorse_services.subscriber.journal.prefetch import DECODING, Prefetch
 from packhorse_services.subscriber.journal.sequences import HighWater
 from packhorse_services.subscriber.staging.staging import StagingVerdict
 
@@ -139,7 +139,7 @@ class Session:
 
     def _try_alone(self, head: Arrival) -> None:
         trace = continued(head.record.headers if head.record else {})
-        with self._prefetch.without_decoding(), trace:
+        with DECODING.paused(), trace:
             attempt = self._ctx.attempts.begin_alone(self._connection, head.mark)
             try:
                 self._import(single(head, self.position.agent, self._high_water), attempt.attempts)

@@ -24,6 +24,45 @@ class PrefetchLimits:
     bytes: int = 16 * 1024**2
 
 
+class Decoding:
+    """Whether packages are decoded ahead in this process, by any of its subscriptions."""
+
+    def __init__(self) -> None:
+        self._changed = threading.Condition()
+        self._alone = self._running = 0
+
+    @contextmanager
+    def paused(self) -> Iterator[None]:
+        """Decode nothing inside the block, which begins when what is being decoded is done.
+
+        A package that kills the process as it is decoded is not counted as another one's attempt.
+        """
+        with self._changed:
+            self._alone += 1
+            self._changed.wait_for(lambda: not self._running)
+        try:
+            yield
+        finally:
+            with self._changed:
+                self._alone -= 1
+
+    def begin(self) -> bool:
+        """Return whether something may be decoded now; `end` is called after it."""
+        with self._changed:
+            self._running += not self._alone
+            return not self._alone
+
+    def end(self) -> None:
+        """Say that it was decoded."""
+        with self._changed:
+            self._running -= 1
+            self._changed.notify_all()
+
+
+DECODING = Decoding()
+"""One for the process: its death is that of all its subscriptions."""
+
+
 class Prefetch:
     """A thread that owns a reader and fills a bounded buffer with a subscription's arrivals.
 
@@ -46,7 +85,6 @@ class Prefetch:
         self._bytes = 0
         self._error: Exception | None = None
         self._closing = self._decodes = False
-        self._decoding = threading.Lock()
         self._thread = threading.Thread(target=self._run, name=f"prefetch {agent}", daemon=True)
 
     def start(self) -> None:
@@ -60,15 +98,6 @@ class Prefetch:
         would else do so at every start, before anything is counted (R10).
         """
         self._decodes = True
-
-    @contextmanager
-    def without_decoding(self) -> Iterator[None]:
-        """Decode nothing inside the block, which begins when what is being decoded is done.
-
-        A package that kills the worker as it is decoded is not counted as another one's attempt.
-        """
-        with self._decoding:
-            yield
 
     def take(self, packages: int, size: int) -> list[Arrival]:
         """Return what is there, in order, at most so many and about so many bytes.
@@ -122,11 +151,11 @@ class Prefetch:
     def _put(self, records: Sequence[Record]) -> None:
         for start in range(0, len(records), _BATCH):
             batch = [arrival_of(record, self._agent) for record in records[start : start + _BATCH]]
-            if self._decodes and self._decoding.acquire(blocking=False):
+            if self._decodes and DECODING.begin():
                 try:
                     self._decode(batch)
                 finally:
-                    self._decoding.release()
+                    DECODING.end()
             with self._changed:
                 for arrival in batch:
                     self._add(arrival)

@@ -1,17 +1,18 @@
 """What a write or a package does to content, as events say it. Pure."""
 
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from typing import Any
 
-from packhorse.content.node import is_within
+from packhorse.content.node import ROOT, ancestors_of
 from packhorse.wire.actions import exports, notifies, touched
-from packhorse.wire.messages import PackageEntry
+from packhorse.wire.messages import PackageEntry, PackageMessage
 
 MOST_PATHS = 100
 """Paths of one event; more come as several events, so that none is too large to store."""
 _MOST_BYTES = 48 * 1024
+_LONGEST_TEXT = 255
 
 
 class ChangeKind(StrEnum):
@@ -50,16 +51,12 @@ class ContentChange:
         """The event's properties."""
         return {**self.source, "paths": list(self.paths), "deep_paths": list(self.deep_paths)}
 
-    def below(self, roots: Sequence[str]) -> "ContentChange":
-        """Return what of the change concerns nodes below one of `roots`."""
+    def below(self, roots: "WatchedRoots") -> "ContentChange":
+        """Return what of the change concerns nodes at or below one of the roots."""
         return replace(
             self,
-            paths=[path for path in self.paths if _is_below(path, roots)],
-            deep_paths=[
-                path
-                for path in self.deep_paths
-                if _is_below(path, roots) or any(is_within(root, path) for root in roots)
-            ],
+            paths=[path for path in self.paths if roots.hold(path)],
+            deep_paths=[path for path in self.deep_paths if roots.meet(path)],
         )
 
     def in_parts(self) -> Iterator["ContentChange"]:
@@ -70,8 +67,25 @@ class ContentChange:
             yield replace(self, paths=(), deep_paths=part)
 
 
-def _is_below(path: str, roots: Sequence[str]) -> bool:
-    return any(is_within(path, root) for root in roots)
+class WatchedRoots:
+    """Paths with all below them; a question costs what the path is deep, however many they are."""
+
+    def __init__(self, roots: Iterable[str]) -> None:
+        self._roots = frozenset(roots)
+        self._above = frozenset(one for root in self._roots for one in (ROOT, *ancestors_of(root)))
+
+    def hold(self, path: str) -> bool:
+        """Return whether a node is one of the roots, or below one."""
+        return not self._roots.isdisjoint((path, ROOT, *ancestors_of(path)))
+
+    def meet(self, path: str) -> bool:
+        """Return whether a node, with all below it, has a part in what the roots hold."""
+        return path in self._above or self.hold(path)
+
+
+def stored_text(text: str) -> str:
+    """Return what an event can say of a text that somebody else has chosen: never too much."""
+    return text[:_LONGEST_TEXT].replace("\0", "\ufffd")
 
 
 def _parts(paths: Sequence[str]) -> Iterator[tuple[str, ...]]:
@@ -88,10 +102,27 @@ def _parts(paths: Sequence[str]) -> Iterator[tuple[str, ...]]:
         yield tuple(part)
 
 
+def of_writing(
+    present: Collection[str], paths: Sequence[str], deep: Sequence[str], source: Mapping[str, Any]
+) -> Iterator[ContentChange]:
+    """Yield what writing these nodes and subtrees does where `present` are there before."""
+    for kind, is_known in ((ChangeKind.ADDED, False), (ChangeKind.CHANGED, True)):
+        change = ContentChange(
+            kind,
+            [path for path in paths if (path in present) is is_known],
+            [path for path in deep if (path in present) is is_known],
+            source,
+        )
+        if change.paths or change.deep_paths:
+            yield change
+
+
 class PackageChanges:
     """Turns packages that are imported in this order into changes.
 
-    `present` are the nodes that are there before the first one, of those that the packages name.
+    `present` are the nodes that are there before the first one, of those that the packages name
+    and those above them. What a subtree brings or takes is not known by its package, so one with a
+    subtree is the last of its row: see `rows_of`.
     """
 
     def __init__(self, present: Collection[str], source: Mapping[str, Any]) -> None:
@@ -101,29 +132,31 @@ class PackageChanges:
         """Yield what a package does; call it once for each, in their order."""
         source = {
             **self._source,
-            "package_id": entry.package_id,
-            "publisher_agent": entry.publisher_agent,
-            "user": entry.user,
+            "package_id": stored_text(entry.package_id),
+            "publisher_agent": stored_text(entry.publisher_agent),
+            "user": stored_text(entry.user),
         }
         if notifies(entry.action):
             yield ContentChange(
                 ChangeKind.INVALIDATED, (), (*entry.paths, *entry.deep_paths), source
             )
         shallow, deep = touched(entry)
-        if not exports(entry.action):
-            self._present -= {path for path in self._present if _is_below(path, deep)}
-            if deep:
-                yield ContentChange(ChangeKind.REMOVED, (), deep, source)
-            return
-        yield from self._written(shallow, deep, source)
+        if exports(entry.action):
+            yield from of_writing(self._present, shallow, deep, source)
+            for path in (*shallow, *deep):
+                self._present.update((path, *ancestors_of(path)))
+        elif deep:
+            removed = WatchedRoots(deep)
+            self._present = {path for path in self._present if not removed.hold(path)}
+            yield ContentChange(ChangeKind.REMOVED, (), deep, source)
 
-    def _written(
-        self, shallow: Sequence[str], deep: Sequence[str], source: Mapping[str, Any]
-    ) -> Iterator[ContentChange]:
-        known = self._present
-        for kind, is_known in ((ChangeKind.ADDED, False), (ChangeKind.CHANGED, True)):
-            paths = [path for path in shallow if (path in known) is is_known]
-            deeps = [path for path in deep if (path in known) is is_known]
-            if paths or deeps:
-                yield ContentChange(kind, paths, deeps, source)
-        known.update(shallow, deep)
+
+def rows_of(packages: Sequence[PackageMessage]) -> Iterator[Sequence[PackageMessage]]:
+    """Yield the packages in rows, each of which ends with one that writes a subtree."""
+    first = 0
+    for number, package in enumerate(packages):
+        if exports(package.entry.action) and package.entry.deep_paths:
+            yield packages[first : number + 1]
+            first = number + 1
+    if first < len(packages):
+        yield packages[first:]

@@ -33,7 +33,7 @@ class ContentWatch:
 
 
 def add_watch(connection: Connection, watch: ContentWatch) -> None:
-    """Add a watch, or change the one of that name; what commits later is watched.
+    """Add a watch, or change the one of that name; what begins after the commit is watched.
 
     In the caller's transaction, as the bookkeeper. Raises `InvalidName`, `InvalidPath`,
     `InvalidWatch`, `TooManyTopics`.

@@ -47,6 +47,7 @@ def forget_topics(
 _NOTHING_USES = """
 NOT EXISTS (SELECT FROM recent r WHERE r.topic = t.topic)
     AND t.topic <> ALL(%(patterns)s::text[])
+    AND NOT EXISTS (SELECT FROM jobs.content_watch w WHERE w.job_topic = t.topic)
     AND (SELECT 1 FROM jobs.job WHERE topic = t.topic AND state = 'ACTIVE' LIMIT 1) IS NULL
     AND (SELECT 1 FROM jobs.job
         WHERE topic = t.topic AND state = 'QUEUED' AND NOT delayed LIMIT 1) IS NULL
