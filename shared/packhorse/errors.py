@@ -1,4 +1,4 @@
-"""The two kinds of failure that every caller has to tell apart."""
+"""The two kinds of failure that every caller has to distinguish."""
 
 
 class PackhorseError(Exception):

@@ -138,8 +138,8 @@ def whole_workers(url: str, jobs: int, workers: int, history: int, queue: str = 
     for process in processes:
         process.join()
         assert process.exitcode == 0
-    told: dict[str, Any] = {"workers": workers, "history": history, "queue": queue}
-    emit("jobs_done_by_workers", jobs / took, "jobs/s", **told)
+    reported: dict[str, Any] = {"workers": workers, "history": history, "queue": queue}
+    emit("jobs_done_by_workers", jobs / took, "jobs/s", **reported)
 
 
 def whole_worker(url: str, ready: Any, ending: Any) -> None:

@@ -190,7 +190,7 @@ def count_statements(site: Site) -> None:
     with counted_statements(site.server) as busy:
         asyncio.run(play(site, with_key(), COUNTED, 1))
     with counted_statements(site.server) as idle:
-        pass  # the time that it takes to tell all sessions
+        pass  # the time that it takes to reach all sessions
     emit("statements_alone", (busy["statements"] - idle["statements"]) / COUNTED, "statements")
 
 

@@ -92,7 +92,7 @@ class Instance:
         self.member.wake()
 
     def agrees(self, condition: str, wanted: object) -> bool:
-        """Tell whether it has settled on a view with so many instances, or with such a property."""
+        """Return whether its view is settled, with so many instances, or with such a property."""
         seen = self.seen
         if seen is None or seen.view is None or not seen.settled:
             return False

@@ -1,4 +1,4 @@
-"""How long `Prefer: wait` takes: until two subscribers have committed a page, told by each.
+"""How long `Prefer: wait` takes: until two subscribers have committed a page, reported by each.
 
     python -m tests.bench.waiting [REQUESTS]
 

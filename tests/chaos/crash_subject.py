@@ -14,7 +14,7 @@ from packhorse.db.roles import act_as
 from packhorse.messaging.open import open_journal
 from packhorse.packages.apply import apply
 from packhorse_services.subscriber.announce.statuses import record_statuses
-from packhorse_services.subscriber.commands.clearances import Clearance
+from packhorse_services.subscriber.commands.clear_commands import PendingClear
 from packhorse_services.subscriber.importing import importer
 from packhorse_services.subscriber.importing.attempts import RetryPolicy
 from packhorse_services.subscriber.importing.importer import Import, Importer
@@ -47,8 +47,8 @@ def main(database: str, journal_url: str, blobs_url: str, clear_up_to: str, *how
     journal, blobs = open_journal(journal_url, client_name="crash"), open_blobs(blobs_url)
     worker = Worker(database, journal, blobs, policy=RetryPolicy(1, 0.0, 0.0))
     session = worker.begin()
-    clearance = Clearance(int(clear_up_to), COMMAND)
-    worker.clearances.add(worker.agent, session.position.journal_id, clearance)
+    pending = PendingClear(int(clear_up_to), COMMAND)
+    worker.clears.add(worker.agent, session.position.journal_id, pending)
     worker.run(deadline_s=600)
     worker.send_statuses()
     worker.die()

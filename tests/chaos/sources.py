@@ -77,7 +77,7 @@ class Source:
             if answer is not None:
                 return answer
             time.sleep(self._chance.uniform(0, _RETRY_S))
-        raise AssertionError("told to stop")
+        raise AssertionError("asked to stop")
 
     def _try(self, method: str, path: str, options: dict[str, Any]) -> dict[str, Any] | None:
         self.tries += 1

@@ -83,9 +83,9 @@ def test_nothing_is_lost_or_repeated_whatever_is_killed(kind: str) -> None:
         faults = Faults(SEED, run.publishers, run.subscribers, run.postgres, kill_broker)
         samples = _torment(run, workload, faults)
         assert not workload.errors, workload.errors
-        _settle(run)
+        _wait_until_imported(run)
         found = _check(run, workload, samples)
-        told = {
+        reported = {
             "journal": kind,
             "packages": len(found.packages),
             "appended twice": len(found.repeated),
@@ -93,7 +93,7 @@ def test_nothing_is_lost_or_repeated_whatever_is_killed(kind: str) -> None:
             "retries of clients": workload.retries,
             "samples": sum(map(len, samples.values())),
         }
-        print(json.dumps(told))
+        print(json.dumps(reported))
 
 
 def _bounce(broker: RunningKafka) -> None:
@@ -137,7 +137,7 @@ def _take_samples(run: Scene, samples: dict[str, list[ledger.Sample]]) -> None:
             continue  # the server is down just now
 
 
-def _settle(run: Scene) -> None:
+def _wait_until_imported(run: Scene) -> None:
     for program in (*run.publishers, *run.subscribers):
         eventually(
             lambda program=program: _revived(run, program), timeout=SETTLED_S, what=program.name
@@ -157,7 +157,7 @@ def _settle(run: Scene) -> None:
 
 
 def _revived(run: Scene, program: Program) -> bool:
-    """Tell whether it is ready; one that began without a database may end only now."""
+    """Return whether it is ready; one that began without a database may end only now."""
     _supervise(run)
     try:
         return bool(program.ready(timeout=1.0))

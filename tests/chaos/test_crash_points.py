@@ -120,9 +120,9 @@ def test_r8_killed_at_any_send_a_subscriber_goes_on_as_if_nothing_had_happened(
     assert killed >= 40 // STRIDE, f"only {killed} points: is the subject traced at all?"
 
 
-def test_r9_every_decision_is_told_however_the_subscriber_ended(crashes: Crashes) -> None:
-    told = {status.offset: status.status for status in crashes.feed.statuses()}
-    assert told.items() >= crashes.expected.items()
+def test_r9_every_decision_is_reported_however_the_subscriber_ended(crashes: Crashes) -> None:
+    reported = {status.offset: status.status for status in crashes.feed.statuses()}
+    assert reported.items() >= crashes.expected.items()
     cleared = [s for s in crashes.feed.statuses() if s.offset == crashes.clear_up_to]
     assert {(s.status, s.command_id) for s in cleared} == {(Status.REMOVED, COMMAND)}
 

@@ -208,7 +208,7 @@ def test_every_effect_is_there_once_whatever_is_killed() -> None:
             assert one.stop(180) == 0, one.said()
         had = ledger.effects(run.url)
         ledger.check_all(had, ledger.outcomes(run.url), JOBS)
-        told = {
+        reported = {
             "jobs": JOBS,
             "seconds": round(took, 1),
             "effects": len(had),
@@ -218,18 +218,18 @@ def test_every_effect_is_there_once_whatever_is_killed() -> None:
             "batches given again": giver.repeated,
             "faults": faults.done,
         }
-        print(json.dumps(told))
+        print(json.dumps(reported))
 
 
 def await_ready(worker: Process, *, supervised: bool = False) -> None:
-    """Wait until it heeds SIGTERM; supervised, one that found no database is started again."""
+    """Wait until it handles SIGTERM; supervised, one that found no database is started again."""
 
-    def heeds() -> bool:
+    def handles_signals() -> bool:
         if supervised and not worker.running:
             worker.start()
         return "ready" in worker.output.read_text()
 
-    eventually(heeds, timeout=SETTLED_S, what=worker.said())
+    eventually(handles_signals, timeout=SETTLED_S, what=worker.said())
 
 
 def _left(url: str) -> int:

@@ -53,8 +53,8 @@ class Site(Schedules):
 
     def fired_by(self, schedule: str) -> str:
         """Return who decided about the newest moment."""
-        ticks = self.ticks(schedule)
-        return ticks[-1].instance if ticks else ""
+        fire_times = self.fire_times(schedule)
+        return fire_times[-1].instance if fire_times else ""
 
     def another_fires(self, but: str) -> str:
         """Wait until another instance fires for the leader; return which."""
@@ -67,11 +67,11 @@ class Site(Schedules):
 
     def more(self, schedule: str, number: int = 3) -> None:
         """Wait for more moments."""
-        before = len(self.ticks(schedule))
-        eventually(lambda: len(self.ticks(schedule)) >= before + number, timeout=WAIT_S)
+        before = len(self.fire_times(schedule))
+        eventually(lambda: len(self.fire_times(schedule)) >= before + number, timeout=WAIT_S)
 
     def alone(self) -> bool:
-        """Tell whether nobody else is connected to the database."""
+        """Return whether nobody else is connected to the database."""
         with psycopg.connect(self.url) as connection:
             rows = connection.execute(
                 "SELECT pid FROM pg_stat_activity WHERE datname = current_database() "
@@ -87,11 +87,11 @@ class Site(Schedules):
 
     def check(self, schedule: str) -> None:
         """Every moment has a row or is counted, and every one that fired has its one job."""
-        ticks = self.ticks(schedule)
-        span = (ticks[-1].tick - ticks[0].tick) / PERIOD
-        assert sum(1 + one.missed for one in ticks) - ticks[0].missed == span + 1
-        given = [number for one in ticks for number in one.jobs]
-        assert [len(one.jobs) for one in ticks] == [1] * len(ticks)
+        fire_times = self.fire_times(schedule)
+        span = (fire_times[-1].fire_time - fire_times[0].fire_time) / PERIOD
+        assert sum(1 + one.missed for one in fire_times) - fire_times[0].missed == span + 1
+        given = [number for one in fire_times for number in one.jobs]
+        assert [len(one.jobs) for one in fire_times] == [1] * len(fire_times)
         with self.transaction() as connection:
             rows = connection.execute(
                 "SELECT number FROM jobs.job WHERE schedule = %s ORDER BY number", (schedule,)
@@ -108,7 +108,7 @@ def running(site: Site) -> Iterator[Site]:
     finally:
         for process in site.processes.values():
             process.kill() if process.running else None
-        # What they had told the server to commit may still be committed.
+        # What they had asked the server to commit may still be committed.
         eventually(site.alone, timeout=WAIT_S, what="the server has noticed that they are dead")
 
 

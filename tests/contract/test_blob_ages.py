@@ -129,7 +129,7 @@ def test_r22_what_a_killed_renewal_left_goes_with_its_blob(
 
 
 @pytest.mark.parametrize("store", ["renew", "put", "put_many"])
-def test_r22_in_a_folder_whoever_was_told_that_it_is_there_keeps_it(
+def test_r22_in_a_folder_whoever_has_seen_that_it_is_there_keeps_it(
     tmp_path: Path, store: str
 ) -> None:
     """Renewal and removal race; what was renewed with success is there afterwards."""
@@ -143,18 +143,18 @@ def test_r22_in_a_folder_whoever_was_told_that_it_is_there_keeps_it(
         blobs.put(KEY, [CONTENT])
         os.utime(tmp_path / KEY, (1, 1))
         start = threading.Barrier(2)
-        told: list[object] = []
+        reported: list[object] = []
 
-        def renew(start: threading.Barrier = start, told: list[object] = told) -> None:
+        def renew(start: threading.Barrier = start, reported: list[object] = reported) -> None:
             start.wait()
-            told.append(calls[store]())
+            reported.append(calls[store]())
 
         renewing = threading.Thread(target=renew)
         renewing.start()
         start.wait()
         blobs.delete_unless_renewed(KEY, 1000)
         renewing.join()
-        assert (blobs.head(KEY) is not None) or told == [None]
+        assert (blobs.head(KEY) is not None) or reported == [None]
     assert store == "renew" or is_young(blobs, KEY)
     blobs.close()
 

@@ -55,7 +55,7 @@ def test_r2_next_is_what_comes_after_the_reader_was_opened(journal: Journal, top
         assert [record.value for record in read_until(reader, 1)] == [b"new"]
 
 
-def test_r1_a_reader_tells_below_what_it_has_returned_all(journal: Journal, topic: str) -> None:
+def test_r1_a_reader_says_below_what_it_has_returned_all(journal: Journal, topic: str) -> None:
     append_all(journal, topic, _numbers(5))
     with journal.reader(topic, 1) as reader:
         assert reader.position() == 1
@@ -104,7 +104,7 @@ def test_read_at_returns_the_record_or_none(journal: Journal, topic: str) -> Non
     assert journal.read_at(topic, -1) is None
 
 
-def test_r2_an_offset_beyond_the_end_is_told(journal: Journal, topic: str) -> None:
+def test_r2_an_offset_beyond_the_end_is_reported(journal: Journal, topic: str) -> None:
     append_all(journal, topic, _numbers(3))
     bounds = journal.bounds(topic)
     assert _refusal(journal, topic, bounds.next + 5).bounds == bounds

@@ -53,9 +53,9 @@ def test_a_missing_topic_is_named_with_what_to_do(journal: Journal) -> None:
     ],
 )
 def test_a_wrong_topic_is_one_sentence(journal: Journal, wanted: dict[str, int], word: str) -> None:
-    asked = {"partitions": 2, "retention_ms": 3600_000, "max_record_bytes": 1_000_000}
-    name = create(journal, **asked)
-    [sentence] = journal.check_topics([TopicSpec(name, **(asked | wanted))])
+    requested = {"partitions": 2, "retention_ms": 3600_000, "max_record_bytes": 1_000_000}
+    name = create(journal, **requested)
+    [sentence] = journal.check_topics([TopicSpec(name, **(requested | wanted))])
     assert name in sentence
     assert word in sentence
 
@@ -165,7 +165,7 @@ def test_r4_truncating_beyond_the_end_is_refused(journal: Journal, topic: str) -
     assert journal.bounds(topic) == bounds
 
 
-def test_r2_a_reader_whose_next_record_is_gone_is_told(journal: Journal, topic: str) -> None:
+def test_r2_a_reader_whose_next_record_is_gone_is_reported(journal: Journal, topic: str) -> None:
     places = append_all(journal, topic, [str(number).encode() for number in range(10)])
     with journal.reader(topic, places[2].offset) as reader:
         journal.truncate(topic, places[6].offset)
@@ -178,7 +178,7 @@ def test_r2_a_reader_whose_next_record_is_gone_is_told(journal: Journal, topic: 
         assert read_until(reader, 1)[0].value == b"6"
 
 
-def test_r2_a_reader_is_told_also_when_the_log_went_on(journal: Journal, topic: str) -> None:
+def test_r2_a_reader_is_reported_also_when_the_log_went_on(journal: Journal, topic: str) -> None:
     """The jump to detect: records of the reader's past are gone, newer ones are there.
 
     A backend that has fetched ahead may still deliver what is gone, but not leave any of it out.

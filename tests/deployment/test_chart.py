@@ -118,11 +118,11 @@ def test_every_mount_has_its_volume(rendered: list[Manifest]) -> None:
 def test_every_program_has_all_three_probes(rendered: list[Manifest]) -> None:
     for deployment in of_kind(rendered, "Deployment").values():
         (container,) = deployment["spec"]["template"]["spec"]["containers"]
-        asked = {
+        requested = {
             name: container[f"{name}Probe"]["httpGet"]["path"]
             for name in ("startup", "liveness", "readiness")
         }
-        assert asked == {"startup": "/startupz", "liveness": "/livez", "readiness": "/readyz"}
+        assert requested == {"startup": "/startupz", "liveness": "/livez", "readiness": "/readyz"}
 
 
 def test_what_is_replaced_while_it_serves_waits_for_the_last_requests(
@@ -145,8 +145,8 @@ def test_every_secret_is_a_file_of_a_secret_that_exists_already(rendered: list[M
             for item in source["secret"]["items"]
         }
         for container in pod["containers"]:
-            told = {e["value"] for e in container["env"] if e["name"].endswith("_FILE")}
-            assert told == files
+            reported = {e["value"] for e in container["env"] if e["name"].endswith("_FILE")}
+            assert reported == files
 
 
 def test_a_program_gets_only_its_own_database(rendered: list[Manifest]) -> None:
@@ -173,10 +173,10 @@ def test_a_subscriber_announces_the_address_of_its_service(rendered: list[Manife
     services = of_kind(rendered, "Service")
     for name, deployment in of_kind(rendered, "Deployment").items():
         (container,) = deployment["spec"]["template"]["spec"]["containers"]
-        told = {e["name"]: e.get("value") for e in container["env"]}
-        if "PACKHORSE_SUBSCRIBER" in told:
+        reported = {e["name"]: e.get("value") for e in container["env"]}
+        if "PACKHORSE_SUBSCRIBER" in reported:
             port = services[name]["spec"]["ports"][0]["port"]
-            assert told["PACKHORSE_ENDPOINT"] == f"http://{name}:{port}"
+            assert reported["PACKHORSE_ENDPOINT"] == f"http://{name}:{port}"
 
 
 def test_the_topics_job_needs_nothing_that_is_not_there_yet() -> None:

@@ -77,9 +77,9 @@ def test_bulk_has_a_publisher_and_a_token() -> None:
         for name, found in of_kind(manifests(), "Service").items()
         if name.endswith("-publisher")
     )
-    told = bulk({})
-    assert told["PACKHORSE_PUBLISHER_URL"] == service
-    assert "PACKHORSE_PUBLISHER_TOKEN_FILE" in told
+    reported = bulk({})
+    assert reported["PACKHORSE_PUBLISHER_URL"] == service
+    assert "PACKHORSE_PUBLISHER_TOKEN_FILE" in reported
     elsewhere = "https://publisher.example"
     assert bulk({"publisherUrl": elsewhere})["PACKHORSE_PUBLISHER_URL"] == elsewhere
 

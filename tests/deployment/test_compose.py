@@ -143,10 +143,10 @@ def server(secrets: Path) -> Iterator[EmbeddedPostgres]:
 
 @pytest.fixture(scope="module")
 def databases(server: EmbeddedPostgres, secrets: Path) -> dict[str, str]:
-    """The URL that the programs are told for each database of that server."""
-    told = [file.read_text() for file in secrets.glob("*-database-url")]
+    """The URL that the programs are given for each database of that server."""
+    reported = [file.read_text() for file in secrets.glob("*-database-url")]
     here = f"127.0.0.1:{server.port}"
-    return {urlsplit(url).path[1:]: url.replace("postgres:5432", here) for url in told}
+    return {urlsplit(url).path[1:]: url.replace("postgres:5432", here) for url in reported}
 
 
 def test_every_database_is_made_and_takes_the_migrations(databases: dict[str, str]) -> None:

@@ -106,10 +106,10 @@ def test_r5_r6_a_bulk_distribution_that_is_killed_in_both_phases_goes_out_once(
     bulk.site.distribute(last)  # newer than the last part, which is stale now
 
     said = packhorse_program(*bulk.resumed(), data=bulk.site.programs.folder / "none").stderr
-    told = re.search(r"(\d+) parts sent, (\d+) had been sent before, 1 exports again", said)
-    assert told is not None, said
-    assert int(told[2]) >= len(before) > 0
-    _check_published(bulk, parts=int(told[1]) + int(told[2]))
+    reported = re.search(r"(\d+) parts sent, (\d+) had been sent before, 1 exports again", said)
+    assert reported is not None, said
+    assert int(reported[2]) >= len(before) > 0
+    _check_published(bulk, parts=int(reported[1]) + int(reported[2]))
     eventually(lambda: len(set(bulk.site.hashes(TOP).values())) == 1, timeout=300)
     found = bulk.site.at("sub1", last)
     assert found is not None

@@ -44,7 +44,7 @@ def test_a_repeated_key_is_the_same_distribution(up: Up, page: str) -> None:
     assert said[0] == said[1]
 
 
-def test_a_dry_run_tells_and_publishes_nothing(up: Up, page: str) -> None:
+def test_a_dry_run_reports_and_publishes_nothing(up: Up, page: str) -> None:
     packhorse("distribute", page, *WAIT, data=up.data)  # and whatever was before it
     before = _offsets(up)
     said = packhorse("distribute", "--deep", "/cli", "--dry-run", data=up.data).stdout
@@ -158,8 +158,8 @@ def test_clearing_asks_first(up: Up) -> None:
     nothing = packhorse("clear", "queue", "sub1", data=up.data)
     assert "nothing of agent main waits for sub1" in nothing.stderr
     assert nothing.stdout == ""
-    told = packhorse("clear", "queue", "sub1", "--yes", data=up.data)
-    assert len(told.stdout.strip()) == 32
+    reported = packhorse("clear", "queue", "sub1", "--yes", data=up.data)
+    assert len(reported.stdout.strip()) == 32
 
 
 def test_files_come_out_as_they_went_in(up: Up, tmp_path: Path) -> None:

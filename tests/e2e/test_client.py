@@ -47,10 +47,10 @@ class Calls:
 
 
 @pytest.fixture(params=[Client, AsyncClient], ids=["blocking", "awaiting"])
-def told(request: pytest.FixtureRequest, up: Up) -> Callable[..., None]:
+def reported(request: pytest.FixtureRequest, up: Up) -> Callable[..., None]:
     """Tells a story with one of the clients."""
 
-    async def tell(story: Story, **options: Any) -> None:
+    async def report(story: Story, **options: Any) -> None:
         client = request.param(data=up.data, **options)
         if isinstance(client, AsyncClient):
             async with client:
@@ -60,7 +60,7 @@ def told(request: pytest.FixtureRequest, up: Up) -> Callable[..., None]:
                 await story(Calls(client))
 
     def run(story: Story, **options: Any) -> None:
-        asyncio.run(tell(story, **options))
+        asyncio.run(report(story, **options))
 
     return run
 
@@ -71,7 +71,7 @@ def root() -> str:
 
 
 def test_content_is_written_distributed_and_found_again(
-    told: Callable[..., None], root: str
+    reported: Callable[..., None], root: str
 ) -> None:
     async def story(client: Calls) -> None:
         picture = await client.put_binary(b"no picture", "image/png")
@@ -98,10 +98,10 @@ def test_content_is_written_distributed_and_found_again(
         with pytest.raises(NotFound):
             await client.node(f"{root}/page")
 
-    told(story)
+    reported(story)
 
 
-def test_subscribers_are_looked_at_and_operated(told: Callable[..., None], root: str) -> None:
+def test_subscribers_are_looked_at_and_operated(reported: Callable[..., None], root: str) -> None:
     async def story(client: Calls) -> None:
         assert {one.subscriber for one in await client.queues()} >= {"sub1", "sub2", "sub3"}
         assert (await client.subscriber("sub3")).editable
@@ -126,10 +126,10 @@ def test_subscribers_are_looked_at_and_operated(told: Callable[..., None], root:
         with pytest.raises(Conflict):
             await client.forget("sub3")
 
-    told(story)
+    reported(story)
 
 
-def test_jobs_topology_and_events(told: Callable[..., None], root: str) -> None:
+def test_jobs_topology_and_events(reported: Callable[..., None], root: str) -> None:
     async def story(client: Calls) -> None:
         topic = f"{root[1:]}/work"
         added = await client.add_job(topic, {"size": 3}, id="one", delay_s=3600)
@@ -169,11 +169,11 @@ def test_jobs_topology_and_events(told: Callable[..., None], root: str) -> None:
         assert later.data.offset == 1
         await client.send_event(f"{root[1:]}/changed", {"a": 1})
 
-    told(story)
+    reported(story)
 
 
 def test_what_a_producer_sends_through_lost_connections_is_published_once(
-    up: Up, told: Callable[..., None], root: str
+    up: Up, reported: Callable[..., None], root: str
 ) -> None:
     numbers = range(1, 9)
 
@@ -194,13 +194,13 @@ def test_what_a_producer_sends_through_lost_connections_is_published_once(
     async def begin(client: Calls) -> None:
         await client.put_node(root, "page")
 
-    told(begin)
+    reported(begin)
     publisher = urlsplit(StackFolder(up.data).running().publisher)
     assert publisher.hostname
     assert publisher.port
     with cutting_proxy(publisher.hostname, publisher.port, seed=7, faults=0.5) as proxy:
         token = read_token(up.data / "tokens.json")
         for _ in numbers:  # each with connections of its own, some of which are cut
-            told(send_the_next, url=f"http://127.0.0.1:{proxy.port}", token=token, timeout=3.0)
+            reported(send_the_next, url=f"http://127.0.0.1:{proxy.port}", token=token, timeout=3.0)
         assert proxy.fates[Fate.PASSED] < sum(proxy.fates.values())
-    told(look)
+    reported(look)

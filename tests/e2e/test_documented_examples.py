@@ -1,4 +1,4 @@
-"""What the README and the guides tell people to type works, in the order of the page."""
+"""The commands in the README and the guides work, in the order of the page."""
 
 import json
 import os

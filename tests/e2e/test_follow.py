@@ -32,27 +32,27 @@ def test_events_are_followed_over_kill_9_without_a_loss(site: Site, tmp_path: Pa
     follower = Process("events", command, {}, tmp_path)
     follower.start()
 
-    def told() -> list[str]:
+    def reported() -> list[str]:
         lines = follower.output.read_text().splitlines(keepends=True)
         whole = [line for line in lines if line.endswith("\n")]
         return [json.loads(line)["data"]["package_id"] for line in whole]
 
     expected: list[str] = []
 
-    def all_told() -> bool:
-        return told()[-1:] == expected[-1:]
+    def all_reported() -> bool:
+        return reported()[-1:] == expected[-1:]
 
     try:
         eventually(lambda: streams(site, program) == 1, what=follower.said())
         for _ in range(2):
             expected += [site.distribute(program, path) for path in ("/a", "/b")]
-            eventually(all_told, what=follower.said())
+            eventually(all_reported, what=follower.said())
             program.kill()
             program.start()
             program.ready()
             expected += [site.distribute(program, path) for path in ("/a", "/b")]
-        eventually(all_told, timeout=180, what=follower.said())
-        assert told() == expected
+        eventually(all_reported, timeout=180, what=follower.said())
+        assert reported() == expected
     finally:
         follower.kill()
 

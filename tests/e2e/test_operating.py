@@ -1,4 +1,4 @@
-"""Operating subscribers as processes: clear, pause, stop and reset, told from issue to end."""
+"""Operating subscribers as processes: clear, pause, stop and reset, reported from issue to end."""
 
 import sys
 import uuid
@@ -86,7 +86,7 @@ def test_r8_stop_reset_resume_imports_again(running: Site, name: str) -> None:
     becomes(running, put(running, name, "resume"), "APPLIED")
     waiting(running, name, 0)
 
-    def is_equal() -> bool:  # the queue may be told by an announcement of before the reset
+    def is_equal() -> bool:  # the queue may come from an announcement before the reset
         hashes = running.hashes(f"/{name}/open")
         return hashes[name] == hashes["author"]
 
@@ -144,7 +144,7 @@ def _subscription(site: Site, name: str) -> dict[str, Any]:
     return subscription
 
 
-def test_a_clear_is_told_from_issue_to_end_also_to_one_that_is_away(
+def test_a_clear_is_reported_from_issue_to_end_also_to_one_that_is_away(
     running: Site, name: str
 ) -> None:
     running.put(f"/{name}/closed")
@@ -221,7 +221,7 @@ def test_the_command_line_operates(up: Up) -> None:
     assert identifier in listed
     retried = run("retry", "subscriber", "sub3", *WAIT)
     assert "RETRY" in run("get", "command", retried.stdout.strip()).stdout
-    assert "told to retry" in retried.stderr
+    assert "asked to retry" in retried.stderr
     assert run("retry", "subscriber", "nobody", check=False).returncode == 3
     assert run("clear", "queue", "sub3", "--yes", *WAIT).stdout.strip().isdigit()
     assert run("pause", "subscriber", "nobody", check=False).returncode == 3

@@ -39,13 +39,13 @@ def _both(service: Program, *arguments: str) -> tuple[str, str]:
     """Return what a report is from the tables themselves, and through the service."""
     environment = {**os.environ, **service.environment}
     program = (sys.executable, "-m", "packhorse_services.cli", "report", *arguments, *HOURS)
-    told = [
+    reported = [
         subprocess.run(
             (*program, *options), capture_output=True, check=True, env=environment
         ).stdout.decode()
         for options in ((), ("--pipeline", service.url))
     ]
-    return told[0], told[1]
+    return reported[0], reported[1]
 
 
 @pytest.mark.parametrize("form", ["json", "csv"])
@@ -85,11 +85,11 @@ def test_reports_need_no_right_to_write(tmp_path: Path) -> None:
         )
         assert [row["delivered"] for row in served.json()["rows"]] == [4711]
         program = (*rights, sys.executable, "-m", "packhorse_services.pipeline")
-        asked = subprocess.run(
+        requested = subprocess.run(
             [*program, "report", "delivery", *HOURS],
             env={**os.environ, **service.environment}, capture_output=True, text=True, check=False,
         )  # fmt: skip
-        assert "4711" in asked.stdout, asked.stderr
+        assert "4711" in requested.stdout, requested.stderr
         refused = subprocess.run(
             [*program, "measures"],
             env={**os.environ, **service.environment}, capture_output=True, text=True, check=False,

@@ -67,7 +67,7 @@ def test_whom_to_ask_is_said_behind_the_verb_too(up: Up) -> None:
     assert exported.returncode == 3
 
 
-def test_a_taken_port_is_told_before_anything_is_made(tmp_path: Path) -> None:
+def test_a_taken_port_is_reported_before_anything_is_made(tmp_path: Path) -> None:
     with socket.create_server(("127.0.0.1", free_port())) as taken:
         port = str(taken.getsockname()[1])
         refused = packhorse_program(
@@ -79,7 +79,7 @@ def test_a_taken_port_is_told_before_anything_is_made(tmp_path: Path) -> None:
     assert not (tmp_path / "d" / "postgres").exists()
 
 
-def test_a_folder_in_use_is_told_before_ports_that_its_stack_has(tmp_path: Path) -> None:
+def test_a_folder_in_use_is_reported_before_ports_that_its_stack_has(tmp_path: Path) -> None:
     with socket.create_server(("127.0.0.1", 0)) as taken, DataDirectory(tmp_path).claimed():
         port = str(taken.getsockname()[1])
         second = packhorse_program("up", "--port", port, data=tmp_path, check=False)

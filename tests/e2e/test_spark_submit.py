@@ -93,16 +93,16 @@ def test_a_refusal_is_one_line_and_the_exit_code_comes_through(
 
 
 @pytest.mark.depth
-def test_what_a_bare_spark_submit_was_told_is_not_overruled(tmp_path: Path) -> None:
+def test_what_a_bare_spark_submit_was_given_is_not_overruled(tmp_path: Path) -> None:
     probe = tmp_path / "probe.py"
     probe.write_text(PROBE)
-    told = {"spark.driver.memory": "600m", "spark.sql.shuffle.partitions": "3"}
-    told |= {"spark.pyspark.python": sys.executable, "spark.driver.host": "127.0.0.1"}
+    reported = {"spark.driver.memory": "600m", "spark.sql.shuffle.partitions": "3"}
+    reported |= {"spark.pyspark.python": sys.executable, "spark.driver.host": "127.0.0.1"}
     others = {"spark.sql.shuffle.partitions": "7", "spark.driver.memory": "400m"}
     done = subprocess.run(
         (
             *(Path(pyspark.__file__).parent / "bin" / "spark-submit", "--master", "local[1]"),
-            *(part for name, value in told.items() for part in ("--conf", f"{name}={value}")),
+            *(part for name, value in reported.items() for part in ("--conf", f"{name}={value}")),
             probe,
         ),
         env={
@@ -129,7 +129,7 @@ def test_what_a_bare_spark_submit_was_told_is_not_overruled(tmp_path: Path) -> N
     }
 
 
-def test_a_session_that_can_not_start_is_told_in_a_line(tmp_path: Path) -> None:
+def test_a_session_that_can_not_start_is_reported_in_a_line(tmp_path: Path) -> None:
     settings = {
         "PACKHORSE_SPARK_MASTER": "foo://x",
         "PACKHORSE_JOURNAL_URL": "postgresql://127.0.0.1:9/none",

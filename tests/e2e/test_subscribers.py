@@ -1,4 +1,4 @@
-"""Subscribers that join, leave, fail and are copied, told of by the publisher's queues."""
+"""Subscribers that join, leave, fail and are copied, as the publisher's queues show them."""
 
 from tests.harness.site import Document, Site
 from tests.harness.waiting import eventually

@@ -34,7 +34,7 @@ def refusals(one: Instance) -> list[int]:
 
 def works(made: Cluster, name: str) -> None:
     """Wait until this instance does the work, and goes on doing it."""
-    eventually(lambda: made.holder() == name, timeout=WAIT_S, what=f"{name} has the duty")
+    eventually(lambda: made.holder() == name, timeout=WAIT_S, what=f"{name} has the leader task")
     before = made.pieces()
     eventually(lambda: made.pieces() > before, timeout=WAIT_S, what=f"{name} works")
 
@@ -43,7 +43,7 @@ def finds_fault(url: str) -> bool:
     try:
         check_work(url)
     except AssertionError as error:
-        return "lost the duty" in str(error)
+        return "lost the leader task" in str(error)
     return False
 
 
@@ -126,7 +126,7 @@ def test_an_instance_that_is_cut_off_is_left_out_and_comes_back_last(databases: 
 
 
 @pytest.mark.parametrize(
-    "told",
+    "reported",
     [
         [("INIT", 1, "ab"), ("CHANGED", 2, "ab")],
         [("INIT", 1, "ab"), ("CHANGING", 0, ""), ("PROPERTIES_CHANGED", 1, "ab")],
@@ -135,8 +135,8 @@ def test_an_instance_that_is_cut_off_is_left_out_and_comes_back_last(databases: 
         [("CHANGED", 1, "ab")],
     ],
 )
-def test_the_check_of_events_finds_what_must_not_be_told(
-    told: list[tuple[str, int, str]], tmp_path: Path
+def test_the_check_of_events_finds_what_must_not_be_reported(
+    reported: list[tuple[str, int, str]], tmp_path: Path
 ) -> None:
     class Recorded(Instance):
         def runs(self) -> list[list[dict[str, object]]]:
@@ -144,9 +144,9 @@ def test_the_check_of_events_finds_what_must_not_be_told(
                 {"revision": at, "order": [*order], "leaders": [order[0]], "local": "a"}
                 if order
                 else {}
-                for _, at, order in told
+                for _, at, order in reported
             ]
-            return [[{"event": told[n][0], **view} for n, view in enumerate(views)]]
+            return [[{"event": reported[n][0], **view} for n, view in enumerate(views)]]
 
     with pytest.raises(AssertionError):
         check_events([Recorded("a", "", tmp_path)])

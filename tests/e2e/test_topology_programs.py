@@ -1,4 +1,4 @@
-"""The programs of a site in their clusters: what they announce, and who has which duty."""
+"""The programs of a site in their clusters: what they announce, and who has which leader task."""
 
 from collections.abc import Iterator
 from typing import Any
@@ -40,13 +40,13 @@ def active(url: str) -> dict[str, dict[str, str]]:
     return dict(rows)
 
 
-def cleaned(built: Site, asked: Program) -> dict[str, Any]:
+def cleaned(built: Site, requested: Program) -> dict[str, Any]:
     """Ask for a run and return what became of it."""
-    answer = built.http.post(f"{asked.url}/cleanup/runs", json={"dry_run": True})
+    answer = built.http.post(f"{requested.url}/cleanup/runs", json={"dry_run": True})
     path = answer.raise_for_status().headers["location"]
 
     def ended() -> dict[str, Any] | None:
-        found: dict[str, Any] = built.http.get(asked.url + path).raise_for_status().json()
+        found: dict[str, Any] = built.http.get(requested.url + path).raise_for_status().json()
         return found if found["state"] not in ("REQUESTED", "RUNNING") else None
 
     found = eventually(ended, timeout=WAIT_S, what="the run has ended")
@@ -60,11 +60,11 @@ def test_each_program_announces_itself_in_the_cluster_of_its_database(running: S
         timeout=WAIT_S,
         what="all have joined",
     )
-    told = {
+    reported = {
         name: (one["packhorse.role"], one.get("packhorse.agent"), one.get("packhorse.duties"))
         for name, one in author.items()
     }
-    assert told == {
+    assert reported == {
         "publisher-0": ("publisher", "main", "notifier.main,scheduler"),
         "content-0": ("content", None, None),
         "cleanup-0": ("cleanup", None, "cleanup,scheduler"),

@@ -49,7 +49,7 @@ def test_a_bad_one_is_refused_in_one_line_and_nothing_is_made(
 
 
 @pytest.mark.parametrize(
-    ("option", "value", "told"),
+    ("option", "value", "reported"),
     [
         ("--journal", "postgresql://127.0.0.1:1/x", NO_DATABASE),
         ("--journal", "kafka://127.0.0.1:1", "error: --journal: Kafka did not answer"),
@@ -60,8 +60,8 @@ def test_a_bad_one_is_refused_in_one_line_and_nothing_is_made(
         ),
     ],
 )
-def test_one_that_does_not_answer_is_told_and_nothing_is_made(
-    folder: Path, option: str, value: str, told: str, monkeypatch: pytest.MonkeyPatch
+def test_one_that_does_not_answer_is_reported_and_nothing_is_made(
+    folder: Path, option: str, value: str, reported: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("AWS_ACCESS_KEY_ID", "any")
     monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "any")
@@ -70,7 +70,7 @@ def test_one_that_does_not_answer_is_told_and_nothing_is_made(
         "up", "--data", str(data), "--port", "0", option, value, check=False
     )
     assert (refused.returncode, refused.stdout) == (1, "")
-    assert refused.stderr.startswith(told)
+    assert refused.stderr.startswith(reported)
     assert refused.stderr.count("\n") == 1
     assert not data.exists()
 

@@ -86,14 +86,18 @@ def of_everything(numbers: Sequence[int], topics: Topics) -> Iterator[Addressed]
     """Yield, for each number, a message of each kind."""
     for number in numbers:
         name = f"s-{number % 5}"
-        told = PackageDistributed(package_id(number), AGENT, number, ("/a",), imported=(name,))
+        reported = PackageDistributed(package_id(number), AGENT, number, ("/a",), imported=(name,))
         applied = CommandStatusMessage(f"c-{number}", name, AGENT, CommandState.APPLIED)
         yield topics.package, None, encode_package(package(number))
         yield topics.status, None, encode_status(status(number, name))
         yield topics.status, None, encode_command_status(applied)
         yield topics.discovery, name, encode_discovery(announcement(number, name))
         yield topics.command, name, encode_command(command(number, name))
-        yield topics.event, name, encode_distributed(told, source="/t", time="2026-01-01T00:00:00Z")
+        yield (
+            topics.event,
+            name,
+            encode_distributed(reported, source="/t", time="2026-01-01T00:00:00Z"),
+        )
 
 
 KINDS = 6

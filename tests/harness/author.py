@@ -54,9 +54,9 @@ class Author:
             pytest.raises(SystemExit) as ended,
         ):
             main()
-        told = ended.value.code if isinstance(ended.value.code, str) else ""
-        assert (1 if told else ended.value.code or 0) == code, err.getvalue() + told
-        return Done(out.getvalue(), err.getvalue() + told)
+        reported = ended.value.code if isinstance(ended.value.code, str) else ""
+        assert (1 if reported else ended.value.code or 0) == code, err.getvalue() + reported
+        return Done(out.getvalue(), err.getvalue() + reported)
 
     def imported(self, source: Path, at: str, code: int = 0) -> dict[str, Any]:
         done = self.run("import", source, "--at", at, "--json", code=code)

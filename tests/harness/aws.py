@@ -30,7 +30,7 @@ class CredentialServer:
     """The real S3 server of the tests knows none."""
     valid_s: float = 3600
     is_away: bool = False
-    asked: list[str] = field(default_factory=list)
+    requested: list[str] = field(default_factory=list)
     url: str = ""
 
     def given(self) -> dict[str, str]:
@@ -45,7 +45,7 @@ class CredentialServer:
 
     def answer(self, method: str, path: str, shown: str | None, body: str) -> tuple[int, str]:
         """Return status and body of the answer to one request."""
-        self.asked.append(path)
+        self.requested.append(path)
         if self.is_away:
             return 503, "away"
         if method == "PUT":  # the machine's: a token for what follows

@@ -169,7 +169,7 @@ class Stage:
             )
 
     def forget_log(self, before: int | None = None) -> None:
-        """Truncate the log, to its end unless told otherwise."""
+        """Truncate the log, to its end by default."""
         end = self.journal.bounds(TOPIC).next
         self.journal.truncate(TOPIC, end if before is None else before)
 

@@ -5,7 +5,7 @@ import time
 
 
 class ManualClock:
-    """Time as a test tells it; waits return when it has moved far enough, or at the event."""
+    """Time as a test sets it; waits return when it has moved far enough, or at the event."""
 
     def __init__(self, monotonic: float = 1000.0, wall_ms: int = 1_700_000_000_000) -> None:
         self._moved = threading.Condition()

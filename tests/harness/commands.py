@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from packhorse.wire.messages import CommandState, DesiredState, Status
 from packhorse_services.subscriber.commands.follower import CommandFollower
-from packhorse_services.subscriber.commands.handler import Orders
+from packhorse_services.subscriber.commands.handler import CommandHandler
 from tests.harness.feed import TOPICS, Feed
 from tests.harness.subscriber import Worker
 
@@ -30,7 +30,7 @@ def following(
     worker: Worker, *, agents: tuple[str, ...] = (), remembers: bool = False
 ) -> Iterator[Following]:
     """Take the lease and follow the commands; at the block's begin all of them are read."""
-    orders = Orders(
+    handler = CommandHandler(
         worker.name,
         agents or (worker.agent,),
         worker.editable,
@@ -41,9 +41,9 @@ def following(
     follower = CommandFollower(
         worker.connections.bookkeeper,
         TOPICS.command,
-        orders,
+        handler,
         worker.lease,
-        clearances=worker.clearances,
+        clears=worker.clears,
         subscription_control=worker.control,
     )
     worker.take_lease()
@@ -56,7 +56,7 @@ def following(
         follower.stop(30)
 
 
-def told(worker: Worker, feed: Feed, command_id: str) -> list[tuple[CommandState, int, str]]:
+def reported(worker: Worker, feed: Feed, command_id: str) -> list[tuple[CommandState, int, str]]:
     """Return what the journal says of a command, once all that is known was sent."""
     worker.send_statuses()
     return [
@@ -67,7 +67,7 @@ def told(worker: Worker, feed: Feed, command_id: str) -> list[tuple[CommandState
 
 
 def removed(worker: Worker, feed: Feed) -> list[tuple[int, str]]:
-    """Return the offset and the command of each package that is told to be removed, in order."""
+    """Return the offset and the command of each package that is reported as removed, in order."""
     worker.send_statuses()
     return [(s.offset, s.command_id) for s in feed.statuses() if s.status is Status.REMOVED]
 
@@ -86,4 +86,4 @@ def reset(follower: Following, feed: Feed, offset: int) -> tuple[CommandState, i
     follower.catch_up()
     feed.control("sub", DesiredState.RUN)
     follower.catch_up()
-    return told(follower.worker, feed, command_id)[-1]
+    return reported(follower.worker, feed, command_id)[-1]

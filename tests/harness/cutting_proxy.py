@@ -55,7 +55,7 @@ class CuttingProxy:
             connection.cancel()
 
     async def serve(self, ready: threading.Event, stopping: asyncio.Event) -> None:
-        """Serve until told to end."""
+        """Serve until it is stopped."""
         self._loop = asyncio.get_running_loop()
         server = await asyncio.start_server(self._connected, "127.0.0.1", 0)
         self.port = server.sockets[0].getsockname()[1]

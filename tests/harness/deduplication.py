@@ -74,12 +74,12 @@ class FailingJournal:
 
 
 class BlindJournal(FailingJournal):
-    """A journal that also can't be read after its bounds were told `blind_after` times."""
+    """A journal that also can't be read after its bounds were read `blind_after` times."""
 
     blind_after: int | None = None
 
     def heal(self) -> None:
-        """Take, confirm and tell everything again."""
+        """Take, confirm and answer everything again."""
         super().heal()
         self.blind_after = None
 
@@ -95,7 +95,7 @@ UNKNOWN = AppendUnknown("the acknowledgement was lost")
 
 
 def numbered(producer: str, sequence: int, epoch: int = 1) -> Numbered:
-    """Return a small message whose body tells its number."""
+    """Return a small message whose body is its number."""
     body = f"{producer}:{epoch}:{sequence}:{random.random()}".encode()
     return Numbered(producer, epoch, sequence, Outgoing(body))
 

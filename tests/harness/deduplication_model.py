@@ -122,7 +122,7 @@ class DeduplicationMachine(RuleBasedStateMachine):
             self.epochs[producer] = max(self.epochs.values()) + 1
 
     def wrote(self, message: Numbered) -> Answer:
-        """Note that a message is in the log now; returns what its producer is to be told."""
+        """Note that a message is in the log now; returns what its producer is to be answered."""
         self.in_log.append(message.number)
         self.highest[message.producer] = message.sequence
         self.forgotten.discard(message.producer)
@@ -146,7 +146,7 @@ class DeduplicationMachine(RuleBasedStateMachine):
         self.journal.blind_after = 1 if fault.away else None
         outcomes = self.log.append_all(messages)
         self.journal.heal()
-        assert [_told(outcome) for outcome in outcomes] == expected
+        assert [_reported(outcome) for outcome in outcomes] == expected
 
     def _messages(self, wanted: Sequence[tuple[str, int]]) -> list[Numbered]:
         """Return messages in the order of their sequences, some of them there already."""
@@ -180,7 +180,7 @@ class DeduplicationMachine(RuleBasedStateMachine):
 
     @rule(producer=_producers)
     def a_message_without_an_answer(self, producer: str) -> None:
-        """The process dies when its record is in the log, and nobody was told."""
+        """The process dies when its record is in the log, and nobody was notified."""
         message = self.new(producer)
         self.journal.append(self.topic, message.outgoing(None)).result(120)
         self.wrote(message)
@@ -256,14 +256,14 @@ class DeduplicationMachine(RuleBasedStateMachine):
             assert self.log.last_sequence(producer) == (None if unknown else sequence)
         oldest = self.journal.bounds(self.topic).oldest
         assert numbers_in(self.journal, self.topic) == [n for n in self.in_log[oldest:] if n]
-        told = [(number.producer, number.sequence) for number in self.in_log if number]
-        assert len(set(told)) == len(told)
+        reported = [(number.producer, number.sequence) for number in self.in_log if number]
+        assert len(set(reported)) == len(reported)
 
     def teardown(self) -> None:
         self.check()
         self.journal.close()
 
 
-def _told(outcome: Outcome) -> object:
+def _reported(outcome: Outcome) -> object:
     """Return an answer as it is, and of an error its kind."""
     return outcome if isinstance(outcome, Answer) else type(outcome)

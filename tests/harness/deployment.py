@@ -73,7 +73,7 @@ def pods(documents: list[dict[str, Any]]) -> Iterator[dict[str, Any]]:
 
 
 def is_ours(service: Mapping[str, Any]) -> bool:
-    """Tell whether a service of the compose file is one of our programs."""
+    """Return whether a service of the compose file is one of our programs."""
     return service["image"].partition(":")[0] in IMAGES
 
 

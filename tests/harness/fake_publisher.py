@@ -20,7 +20,7 @@ class FakePublisher(ThreadingHTTPServer):
         self.packages: list[dict[str, Any]] = []
         self.faults: list[str] = []
         self.tokens: set[str] = set()
-        self.asked: Callable[[], None] = lambda: None
+        self.requested: Callable[[], None] = lambda: None
         """Called before a question is answered."""
 
     @property
@@ -58,7 +58,7 @@ class _Handler(BaseHTTPRequestHandler):
     protocol_version = "HTTP/1.1"
 
     def do_GET(self) -> None:
-        self.server.asked()
+        self.server.requested()
         name = self.path.rpartition("/")[2]
         if name in self.server.epochs:
             self._answer(200, {"name": name, "last_sequence": self.server.last.get(name)})

@@ -150,15 +150,15 @@ class Feed:
         return packages(self.journal, self.topics.package)
 
     def statuses(self) -> list[StatusMessage]:
-        return [decode_status(r.headers, r.value) for r in self._told(StatusMessage)]
+        return [decode_status(r.headers, r.value) for r in self._reported(StatusMessage)]
 
     def command_statuses(self) -> list[CommandStatusMessage]:
-        records = self._told(CommandStatusMessage)
+        records = self._reported(CommandStatusMessage)
         return [decode_command_status(r.headers, r.value) for r in records]
 
-    def _told(self, kind: type[Message]) -> list[Record]:
-        told = packages(self.journal, self.topics.status)
-        return [record for record in told if message_type(record.headers) == kind.__name__]
+    def _reported(self, kind: type[Message]) -> list[Record]:
+        reported = packages(self.journal, self.topics.status)
+        return [record for record in reported if message_type(record.headers) == kind.__name__]
 
     def announcements(self) -> list[DiscoveryMessage]:
         found = []

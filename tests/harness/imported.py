@@ -32,7 +32,7 @@ _LONGEST = 2**20
 
 
 def can_begin(command: Sequence[str], environment: Mapping[str, str]) -> bool:
-    """Tell whether this is a module of ours, run by an interpreter without settings of its own."""
+    """Return whether this is a module of ours, run by an interpreter without own settings."""
     return (
         sys.platform == "linux"
         and tuple(command[:2]) == (sys.executable, "-m")

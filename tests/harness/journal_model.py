@@ -82,9 +82,9 @@ class JournalMachine(RuleBasedStateMachine):
     def poll(self, count: int) -> None:
         lost = self._out_of_range()
         if lost:
-            with pytest.raises(OffsetOutOfRange) as told:
+            with pytest.raises(OffsetOutOfRange) as reported:
                 self.reader.poll(0.0, max_records=count)
-            assert told.value.wanted == lost[told.value.partition]
+            assert reported.value.wanted == lost[reported.value.partition]
         else:
             self._compare(self.reader.poll(0.0, max_records=count), count)
 

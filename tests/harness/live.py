@@ -44,8 +44,8 @@ def message(
         return encode_package(PackageMessage(PackageEntry(package_id, agent, Action.ADD, ("/a",))))
     if source is EventSource.STATUS:
         return encode_status(StatusMessage(subscriber, agent, 0, Status.REMOVED, package_id))
-    told = PackageDistributed(package_id, agent, 0, ("/a",), imported=(subscriber,))
-    return encode_distributed(told, source="/tests", time="2026-01-01T00:00:00Z")
+    reported = PackageDistributed(package_id, agent, 0, ("/a",), imported=(subscriber,))
+    return encode_distributed(reported, source="/tests", time="2026-01-01T00:00:00Z")
 
 
 class Logs:
@@ -112,13 +112,13 @@ class Replica:
         self._tails[source] = (mark, end)
 
 
-def tell(replica: Replica, subscription: StreamReader) -> Iterator[SseEvent]:
+def read_round(replica: Replica, subscription: StreamReader) -> Iterator[SseEvent]:
     """Yield one round of a stream, as `EventStream` does."""
     for source in subscription.sources():
         found = subscription.recent(source)
         if found is None:
             found = replica.logs[source].read(subscription.cursor(source), NEVER)
-        yield from subscription.tell(source, found)
+        yield from subscription.as_events(source, found)
 
 
 @dataclass
@@ -145,18 +145,18 @@ class Client:
         self.last_id = subscription.id
         return subscription
 
-    def take(self, told: SseEvent) -> None:
+    def take(self, reported: SseEvent) -> None:
         """Check an event against what must come next, and remember its id."""
-        document = json.loads(told.data)
-        if told.name == "gap":
+        document = json.loads(reported.data)
+        if reported.name == "gap":
             self._take_gap(document)
         else:
-            source = _SOURCES[told.name]
+            source = _SOURCES[reported.name]
             generation, number = map(int, document["package_id"].split(":"))
-            assert (generation, number) == self.next_of(source), told
+            assert (generation, number) == self.next_of(source), reported
             self.expected[source] = generation, number + 1
             self.seen += 1
-        self.last_id = told.id
+        self.last_id = reported.id
 
     def _take_gap(self, gap: dict[str, object]) -> None:
         source = _SOURCES[str(gap["source"])]

@@ -51,8 +51,8 @@ class Site:
         return str(answer.json()["id"])
 
     def status(self, subscriber: str, offset: int, **more: Any) -> None:
-        told = StatusMessage(subscriber, AGENT, offset, Status.REMOVED_FAILED, **more)
-        encoded = encode_status(told)
+        reported = StatusMessage(subscriber, AGENT, offset, Status.REMOVED_FAILED, **more)
+        encoded = encode_status(reported)
         self._append(TOPICS.status, Outgoing(encoded.value, encoded.headers))
 
     def distributed(self, package_id: str) -> None:

@@ -69,7 +69,7 @@ class Reports:
     ) -> httpx.Response:
         """Ask for a report of the day of `NOON`, unless `query` names other hours."""
         begun = {**WHEN, **query} if "?" not in path and path.startswith("/reports") else query
-        asked = {name: value for name, value in begun.items() if value is not None}
+        requested = {name: value for name, value in begun.items() if value is not None}
 
         async def ask() -> httpx.Response:
             transport = httpx.ASGITransport(self._app)
@@ -77,7 +77,7 @@ class Reports:
             async with httpx.AsyncClient(
                 transport=transport, base_url="http://localhost"
             ) as client:
-                return await client.get(path, params=asked or None, headers=sent)
+                return await client.get(path, params=requested or None, headers=sent)
 
         return asyncio.run(ask())
 

@@ -61,24 +61,26 @@ class Model:
             about = (row["subscriber"], row["publisher_agent"], row["package_journal_id"])
             if about == subscription and row["package_offset"] == package["offset"]:
                 return row["status"], row["reason"], _sane(row["decided_ms"], _ms(row))
-        for number, (moment, editable, told) in enumerate(self.subscriptions.get(subscription, [])):
-            if told["offset"] >= package["offset"]:
+        for number, (moment, editable, reported) in enumerate(
+            self.subscriptions.get(subscription, [])
+        ):
+            if reported["offset"] >= package["offset"]:
                 known = number > 0 or _ms(package) >= moment - 10_000
-                if editable or not known or package["offset"] <= told["started_offset"]:
+                if editable or not known or package["offset"] <= reported["started_offset"]:
                     return None
                 return "IMPORTED", "", moment
         return None
 
     def _attempts(self, subscriber: str, package: dict[str, Any]) -> int:
-        """Return the attempts that the first status about a package tells of."""
+        """Return the attempts that the first status about a package reports."""
         about = (subscriber, package["publisher_agent"], package["journal_id"], package["offset"])
         names = ("subscriber", "publisher_agent", "package_journal_id", "package_offset")
         return next(
             row["attempts"] for row in self.statuses if tuple(row[name] for name in names) == about
         )
 
-    def _told(self, subscriber: str, package: dict[str, Any]) -> int:
-        """Return the highest `retries` that were told while a package was the first that waits."""
+    def _reported(self, subscriber: str, package: dict[str, Any]) -> int:
+        """Return the highest `retries` that were announced while a package was first."""
         subscription = (subscriber, package["publisher_agent"], package["journal_id"])
         offsets = [
             one["offset"]
@@ -86,9 +88,9 @@ class Model:
             if (one["publisher_agent"], one["journal_id"]) == subscription[1:]
         ]
         retries = [
-            told["retries"]
-            for _, _, told in self.subscriptions.get(subscription, [])
-            if min((one for one in offsets if one > told["offset"]), default=None)
+            reported["retries"]
+            for _, _, reported in self.subscriptions.get(subscription, [])
+            if min((one for one in offsets if one > reported["offset"]), default=None)
             == package["offset"]
         ]
         return max(retries, default=0)
@@ -97,24 +99,24 @@ class Model:
         found: Counter[tuple[str, str, int, str]] = Counter()
         for key, status, reason, _, package in self.outcomes:
             if status == "REMOVED_FAILED":
-                rest = self._attempts(key[0], package) - self._told(key[0], package)
+                rest = self._attempts(key[0], package) - self._reported(key[0], package)
                 found[(*key, reason)] += max(0, rest)
         for (subscriber, agent, _), rows in self.subscriptions.items():
             before = None
-            for moment, _, told in rows:
-                same = before is not None and before["offset"] == told["offset"]
-                rise = told["retries"] - (before["retries"] if same else 0)
+            for moment, _, reported in rows:
+                same = before is not None and before["offset"] == reported["offset"]
+                rise = reported["retries"] - (before["retries"] if same else 0)
                 if rise > 0:
-                    found[subscriber, agent, _hour(moment), told["last_error"]] += rise
-                before = told
+                    found[subscriber, agent, _hour(moment), reported["last_error"]] += rise
+                before = reported
         return +found
 
     def blocked(self) -> Counter[Key]:
         found: Counter[Key] = Counter()
         for (subscriber, agent, _), rows in self.subscriptions.items():
-            for number, (moment, _, told) in enumerate(rows):
-                running = told["state"] == "RUNNING" and told["blocked_since_ms"] > 0
-                if told["state"] != "BLOCKED" and not running:
+            for number, (moment, _, reported) in enumerate(rows):
+                running = reported["state"] == "RUNNING" and reported["blocked_since_ms"] > 0
+                if reported["state"] != "BLOCKED" and not running:
                     continue
                 following = rows[number + 1][0] if number + 1 < len(rows) else moment + 30_000
                 for second in range(moment, min(following, moment + 30_000), 1000):
@@ -124,12 +126,12 @@ class Model:
     def backlog(self) -> dict[Key, tuple[int, bool]]:
         last: dict[Key, tuple[int, bool]] = {}
         for (subscriber, agent, journal), rows in self.subscriptions.items():
-            for moment, editable, told in rows:
+            for moment, editable, reported in rows:
                 waiting = [
                     package
                     for package in self.packages
                     if (package["publisher_agent"], package["journal_id"]) == (agent, journal)
-                    and package["offset"] > told["offset"]
+                    and package["offset"] > reported["offset"]
                     and _ms(package) < _hour(moment) + HOUR
                 ]
                 last[subscriber, agent, _hour(moment)] = len(waiting), editable
@@ -145,7 +147,7 @@ class Model:
                 row["bytes"] += package["body_length"]
                 row["nodes"] += package["node_count"]
                 latencies[key].append(latency)
-            # Only who is editable tells of this; an announcement of the hour knows better.
+            # Only who is editable reports this; an announcement of the hour knows better.
             row["editable"] |= status == "REMOVED"
             row["skipped"] += status == "SKIPPED"
             row["removed"] += status.startswith("REMOVED")

@@ -30,7 +30,7 @@ from tests.harness.publishing import AGENT, FragileJournal, Fuse, fragile_connec
 
 
 class Replica:
-    """One publisher process, as far as outcomes are concerned, that does a round when told."""
+    """One publisher process, as far as outcomes are concerned, that does a round when asked."""
 
     def __init__(
         self,

@@ -1,4 +1,4 @@
-"""Packages, and subscribers that decide on them and tell, by a state machine's will."""
+"""Packages, and subscribers that decide on them and report, by a state machine's will."""
 
 from collections.abc import Set
 from dataclasses import dataclass, field
@@ -130,7 +130,7 @@ class SubscriptionsMachine(RuleBasedStateMachine):
             self.append(self.topics.status, encode_command_status(applied))
         subscription.done = subscription.settled = to
         subscription.decided = {o: status for o, status in subscription.decided.items() if o <= to}
-        self.tell(name)
+        self.report(name)
 
     @rule(statuses=DECISIONS, late=st.sets(st.sampled_from(NAMES)))
     def distribute(self, statuses: list[Status], late: set[str]) -> None:
@@ -145,7 +145,7 @@ class SubscriptionsMachine(RuleBasedStateMachine):
         for name in NAMES:
             if name not in late:
                 self.send_all(name)
-            self.tell(name)
+            self.report(name)
 
     @rule(name=st.sampled_from(NAMES))
     def send(self, name: str) -> None:
@@ -172,9 +172,9 @@ class SubscriptionsMachine(RuleBasedStateMachine):
 
     @rule(name=st.sampled_from(NAMES))
     def announce(self, name: str) -> None:
-        self.tell(name)
+        self.report(name)
 
-    def tell(self, name: str) -> None:
+    def report(self, name: str) -> None:
         subscription = self.subscriptions[name]
         state = SubscriberState(AGENT, subscription.done, settled_offset=subscription.settled)
         encoded = encode_discovery(DiscoveryMessage(name, (state,)))

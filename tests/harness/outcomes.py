@@ -107,9 +107,9 @@ class OutcomesMachine(SubscriptionsMachine):
     @precondition(lambda self: self.packages)
     @rule(data=st.data())
     def packages_forgotten(self, data: st.DataObject) -> None:
-        """Retention passes by packages that were told, or that nobody can be told of any more."""
-        told = [event["offset"] for event in self.events()]
-        self.oldest = max(self.oldest, max(told, default=-1) + 1)
+        """Retention passes by packages whose event was, or can't be, published."""
+        reported = [event["offset"] for event in self.events()]
+        self.oldest = max(self.oldest, max(reported, default=-1) + 1)
         self.journal.truncate(self.topics.package, self.oldest)
 
     def rows(self, query: str, *parameters: object) -> list[Any]:
@@ -167,9 +167,11 @@ class OutcomesMachine(SubscriptionsMachine):
         for name in NAMES:
             self.decide_all(name)
             self.send_all(name)
-            self.tell(name)
+            self.report(name)
         self.replicas[1].die()
-        eventually(self.all_is_told, interval=0.01)  # the server takes a moment to free the turn
+        eventually(
+            self.all_is_reported, interval=0.01
+        )  # the server takes a moment to free the turn
         self.check_events()
         assert [event["offset"] for event in self.events()] == self.own()
         expected = {
@@ -192,5 +194,5 @@ class OutcomesMachine(SubscriptionsMachine):
         self.pool.close()
         self.journal.close()
 
-    def all_is_told(self) -> bool:
+    def all_is_reported(self) -> bool:
         return self.replicas[0].outcome_loop.round() and len(self.events()) >= len(self.own())

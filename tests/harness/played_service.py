@@ -27,14 +27,14 @@ class Service:
     """Gives the prepared answers in turn, the last one for ever, and keeps what it was asked."""
 
     answers: list[Answer] = field(default_factory=list)
-    asked: list[tuple[str, str, dict[str, str], Any]] = field(default_factory=list)
+    requested: list[tuple[str, str, dict[str, str], Any]] = field(default_factory=list)
     url: str = ""
 
     def next(self) -> Answer:
         return self.answers.pop(0) if len(self.answers) > 1 else self.answers[0]
 
     def headers(self, name: str) -> list[str | None]:
-        return [headers.get(name) for _, _, headers, _ in self.asked]
+        return [headers.get(name) for _, _, headers, _ in self.requested]
 
 
 ACCEPTED = fine(202, id="d1", state="ACCEPTED", offset=None, repeated=False)
@@ -53,8 +53,8 @@ def played_service() -> Iterator[Service]:
             length = int(self.headers.get("Content-Length") or 0)
             body = self.rfile.read(length)
             headers = {name.title(): value for name, value in self.headers.items()}
-            asked = json.loads(body) if body else None
-            played.asked.append((self.command, self.path, headers, asked))
+            requested = json.loads(body) if body else None
+            played.requested.append((self.command, self.path, headers, requested))
             status, more, text = played.next()
             self.close_connection = True
             if not status:  # the request has arrived, and its answer is cut in the middle

@@ -46,7 +46,7 @@ def prepare(author: Author, deep: str, first: str = "", end: str = "") -> Prepar
     )
 
 
-def asked(source: Source, sequence: int, deep: str, body: PreparedBody) -> DistributionRequest:
+def requested(source: Source, sequence: int, deep: str, body: PreparedBody) -> DistributionRequest:
     """Return the request of a producer for a prepared body."""
     number = source.request(sequence).producer
     return replace(request(deep=[deep]), producer=number, prepared=body)

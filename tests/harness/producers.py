@@ -73,9 +73,9 @@ def numbers(author: Author) -> list[Number]:
     return found
 
 
-def outcome(publishing: Publishing, asked: DistributionRequest) -> object:
+def outcome(publishing: Publishing, requested: DistributionRequest) -> object:
     """Publish one request; return its answer, or the error that refused it."""
-    [pending] = publish(publishing, asked)
+    [pending] = publish(publishing, requested)
     return pending.future.exception() or pending.future.result()
 
 
@@ -86,7 +86,7 @@ def replay(publishing: Publishing, source: Source, last: int) -> None:
         eventually(lambda sequence=sequence: taken(publishing, source.request(sequence)))  # type: ignore[misc]
 
 
-def taken(publishing: Publishing, asked: DistributionRequest) -> bool:
-    answer = outcome(publishing, asked)
+def taken(publishing: Publishing, requested: DistributionRequest) -> bool:
+    answer = outcome(publishing, requested)
     assert not isinstance(answer, Exception) or isinstance(answer, DuplicateUnknown), answer
     return not isinstance(answer, Exception)

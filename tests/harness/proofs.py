@@ -16,9 +16,9 @@ _BRANCHES = ("main", "origin/main")
 
 
 def is_asked_for(test: Path) -> bool:
-    """Tell whether a test or what it imports differs from the main branch.
+    """Return whether a test or what it imports differs from the main branch.
 
-    True as well where git can't tell.
+    True as well where git does not know.
     """
     changed = _changed()
     return changed is None or not changed.isdisjoint(read_by(test))

@@ -1,4 +1,4 @@
-"""Commands as an operator gives them to a publisher, and as a subscriber tells of them."""
+"""Commands as an operator gives them to a publisher, and as a subscriber reports them."""
 
 from typing import Any
 
@@ -14,7 +14,7 @@ def commands(s: PublisherService) -> list[Command]:
         return [decode_command(record.headers, record.value) for record in reader.poll(0.1)]
 
 
-def tell(s: PublisherService, command_id: str, state: CommandState, **more: Any) -> None:
+def report(s: PublisherService, command_id: str, state: CommandState, **more: Any) -> None:
     """Say what a subscriber would of a command."""
     known = {"subscriber": "sub1", "publisher_agent": AGENT, **more}
     encoded = encode_command_status(CommandStatusMessage(command_id, state=state, **known))

@@ -117,7 +117,7 @@ class PublisherService:
         subscription = SubscriberState(AGENT, offset, settled_offset=offset)
         given = {key: known.pop(key) for key in list(known) if hasattr(subscription, key)}
         subscription = replace(subscription, **given)
-        self.tell(DiscoveryMessage(name, (subscription,), **known))
+        self.report(DiscoveryMessage(name, (subscription,), **known))
 
         async def heard() -> bool:
             answer = await self.client.get(f"/subscribers/{name}")
@@ -125,13 +125,15 @@ class PublisherService:
                 return False
             seen = answer.json()
             wanted = subscription.offset if shown is None else shown
-            told = (seen["offset"], seen["attempts"]) == (wanted, subscription.retries)
+            reported = (seen["offset"], seen["attempts"]) == (wanted, subscription.retries)
             certain = self.watermark.settled(name, subscription)
-            return told and certain == max(subscription.settled_offset, subscription.started_offset)
+            return reported and certain == max(
+                subscription.settled_offset, subscription.started_offset
+            )
 
         await self.until(heard)
 
-    def tell(self, message: DiscoveryMessage) -> None:
+    def report(self, message: DiscoveryMessage) -> None:
         """Append an announcement."""
         self._append(self.topics.discovery, encode_discovery(message), message.subscriber)
 

@@ -75,7 +75,7 @@ def events(s: PublisherService) -> list[Record]:
     return records
 
 
-async def told(s: PublisherService, count: int) -> list[dict[str, Any]]:
+async def reported(s: PublisherService, count: int) -> list[dict[str, Any]]:
     async def enough() -> bool:
         return len(events(s)) >= count
 

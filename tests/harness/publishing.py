@@ -42,7 +42,7 @@ from packhorse_services.publisher.publish.publishing import JournalPatience, Pub
 
 TOPICS = Topics()
 AGENT = "main"
-IMPATIENT = JournalPatience(settle_s=0.2, retry_s=0.01)
+IMPATIENT = JournalPatience(reconcile_s=0.2, retry_s=0.01)
 
 
 @dataclass(frozen=True)
@@ -157,7 +157,7 @@ def page(path: str, version: int = 0) -> Node:
 
 def publish(publishing: Publishes, *requests: DistributionRequest) -> list[Pending]:
     """Publish requests as one group."""
-    group = [Pending(asked) for asked in requests]
+    group = [Pending(requested) for requested in requests]
     while unanswered := [pending for pending in group if not pending.future.done()]:
         publishing.publish(unanswered)
     return group
@@ -264,17 +264,17 @@ class LossyJournal(JournalDouble):
 
 
 class AwayJournal(JournalDouble):
-    """A journal that is away when told so, and whose appends can be held back."""
+    """A journal that is away when asked to be, and whose appends can be held back."""
 
     def __init__(self, journal: Journal) -> None:
         super().__init__(journal)
         self.away = False
         self.may_append = threading.Event()
         self.may_append.set()
-        self.asked = threading.Event()
+        self.requested = threading.Event()
 
     def append(self, topic: str, record: Outgoing) -> Future[Appended]:
-        self.asked.set()
+        self.requested.set()
         assert self.may_append.wait(120)
         if not self.away:
             return self._journal.append(topic, record)

@@ -160,7 +160,7 @@ class QueueMachine(RuleBasedStateMachine):
 
     @rule(name=st.sampled_from(NAMES), part=_fractions)
     def clear(self, name: str, part: float) -> None:
-        """A subscriber that obeyed a clear command announces the offset behind it."""
+        """A subscriber that applied a clear command announces the offset behind it."""
         subscription = self.subscriptions.get(name)
         queue = (
             self.log.above(subscription.offset)
@@ -247,8 +247,8 @@ class QueueMachine(RuleBasedStateMachine):
     def _pages(self, name: str, limit: int, wanted: EntryFilter) -> Iterator[SubscriberQueue]:
         behind: int | None = -1
         while behind is not None:
-            asked = self.queues.queue(name, limit=limit, skip_to=behind + 1, wanted=wanted)
-            queue = asyncio.run(asked)
+            requested = self.queues.queue(name, limit=limit, skip_to=behind + 1, wanted=wanted)
+            queue = asyncio.run(requested)
             yield queue
             assert queue.page.behind is None or queue.page.behind > behind
             behind = queue.page.behind

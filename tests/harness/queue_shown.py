@@ -28,7 +28,7 @@ def flat(entry: QueueEntry) -> Shown:
 
 
 def matches(one: Shown, wanted: EntryFilter) -> bool:
-    """Tell whether a filter lets it through."""
+    """Return whether a filter lets it through."""
     _, _, action, _, _, paths, deep_paths = one
     prefix = wanted.path_prefix
     below = prefix is None or any(is_within(path, prefix) for path in (*paths, *deep_paths))

@@ -98,9 +98,9 @@ class Site:
         assert answer.status_code == 202, answer.text
         return self._document(answer)
 
-    def distribute_everywhere(self, *paths: str, **asked: Any) -> Document:
+    def distribute_everywhere(self, *paths: str, **requested: Any) -> Document:
         """Distribute, and wait until all our subscribers are done with it."""
-        accepted = self.distribute(*paths, **asked)
+        accepted = self.distribute(*paths, **requested)
         return self.everywhere(accepted)
 
     def everywhere(self, accepted: Document) -> Document:

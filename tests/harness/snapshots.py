@@ -67,14 +67,14 @@ def snapshot_of(
     with closing(psycopg.connect(url)) as connection:
         nodes = [node for node in tree.stream(connection, "/") if node.path != "/"]
     place = position_of(url, agents[0])
-    told = [
+    reported = [
         ReportedState(agent, _FAR_OFFSET, _FAR_MS) for agent in agents if fields.get("subscriber")
     ]
     made = a_snapshot(
         write_parts(nodes, feed.blobs, snapshot_id, part_nodes=part_nodes),
         snapshot_id,
         **{
-            "told": tuple(told),
+            "told": tuple(reported),
             "journal_id": feed.journal.identity(TOPICS.package),
             "offset": place.offset,
             "package_id": place.package_id,

@@ -1,4 +1,4 @@
-"""Packages of an agent, and what a golden subscriber tells of them, for tests of staging."""
+"""Packages of an agent, and what a golden subscriber reports about them, for tests of staging."""
 
 from dataclasses import replace
 

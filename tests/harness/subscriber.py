@@ -18,7 +18,7 @@ from packhorse.packages.limits import LIMITS
 from packhorse.wire.messages import Status
 from packhorse_services.subscriber.announce.statuses import StatusSender
 from packhorse_services.subscriber.announce.subscription_report import SubscriptionReport
-from packhorse_services.subscriber.commands.clearances import Clearance, Clearances
+from packhorse_services.subscriber.commands.clear_commands import ClearCommands, PendingClear
 from packhorse_services.subscriber.commands.control import SubscriptionControl
 from packhorse_services.subscriber.importing.attempts import Attempts, RetryPolicy
 from packhorse_services.subscriber.importing.context import GroupLimits, SessionContext
@@ -70,7 +70,7 @@ class Worker:
             self.connections.lease, self.instance, LeaseSettings(self.lease_s), self.clock
         )
         self.lease_connection: psycopg.Connection | None = None
-        self.clearances, self.control = Clearances(), SubscriptionControl()
+        self.clears, self.control = ClearCommands(), SubscriptionControl()
         self.report = SubscriptionReport(self.agent)
         self.attempts = Attempts(self.agent, self.policy, self.clock)
         self.imported = ImportedIds(earlier_in(self.journal, TOPICS.package))
@@ -87,7 +87,7 @@ class Worker:
                 PackageMemory(self.remember_h),
             ),
             self.attempts,
-            self.clearances,
+            self.clears,
             self.report,
             self.clock,
             self.editable,
@@ -138,14 +138,14 @@ class Worker:
     def step_until_failed(self, attempts: int) -> None:
         self.run(lambda: self.report.state.retries >= attempts)
 
-    def step_until_told(self, error: str) -> None:
+    def step_until_reported(self, error: str) -> None:
         """Step until the subscription reports an error that contains this text."""
         self.run(lambda: error in self.report.state.last_error)
 
     def clear(self, up_to: int, command_id: str = "command") -> None:
         """Put a clear command into force, as the follower does."""
         journal_id = self.journal.identity(TOPICS.package)
-        self.clearances.add(self.agent, journal_id, Clearance(up_to, command_id))
+        self.clears.add(self.agent, journal_id, PendingClear(up_to, command_id))
 
     def end(self) -> None:
         """Close the session, as a crash would: nothing is given back."""

@@ -291,7 +291,7 @@ def _total(blobs: list[StoredBlob], kind: str) -> BlobTotal:
 
 
 def wait_a_moment() -> None:
-    """Let the clock of a file system, which ticks, come to another time."""
+    """Let the clock of a file system, which has a resolution, come to another time."""
     time.sleep(0.02)
 
 

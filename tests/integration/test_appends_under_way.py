@@ -26,7 +26,7 @@ class KilledWithAnAppendOnItsWay(JournalDouble):
 
 
 class Hasty(JournalDouble):
-    """A journal that tells its bounds while appends are under way."""
+    """A journal that returns its bounds while appends are under way."""
 
     def bounds(self, topic: str, partition: int = 0, *, after_appends: bool = False) -> Bounds:
         return self._journal.bounds(topic, partition)
@@ -89,7 +89,7 @@ def published_by_two(
     with closed_gate(journal_url) as gate, ThreadPoolExecutor() as threads:
         die(author, victim)
         gate.wait_for(1)
-        settled = threads.submit(survivor.settle)
+        settled = threads.submit(survivor.reconcile)
         gate.wait_for(2)
         gate.open()
         assert settled.result(DEADLINE_S)

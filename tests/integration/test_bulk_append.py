@@ -60,7 +60,7 @@ class Run:
 
         with (
             PublisherClient(self.fake.url, token, waiting) as publisher,
-            stopping.heeding_signals(),
+            stopping.handling_signals(),
         ):
             appending = Appending(publisher, self.state, self.reexport, stopping)
             return appending.run("bulk-b", prepared, self._reached)

@@ -51,10 +51,10 @@ def run(
         monkeypatch.setattr(sys, "argv", ["packhorse-pipeline", "bulk", *arguments])
         with pytest.raises(SystemExit) as ended:
             main()
-        told = capsys.readouterr()
+        reported = capsys.readouterr()
         code = ended.value.code or 0
         assert isinstance(code, int)
-        return code, told.out, told.err
+        return code, reported.out, reported.err
 
     return play
 
@@ -136,7 +136,7 @@ def test_cancel_says_what_is_out_and_what_stays(
     assert fake.epochs == {"bulk-some": 1}, "looking fences nobody"
     assert BulkState(location, "some").cancelled()
     code, _, err = run("--cancel", "--id", "some", PUBLISHER_URL="http://127.0.0.1:9")
-    assert (code, "is not known: http://127.0.0.1:9 does not tell" in err) == (0, True)
+    assert (code, "is not known: http://127.0.0.1:9 does not answer" in err) == (0, True)
 
 
 @pytest.mark.parametrize("url", ["", "nowhere", "http://h:abc", "http://h..x", "http://[::1"])
@@ -155,7 +155,7 @@ def test_it_is_cancelled_before_the_publisher_is_asked(
 ) -> None:
     prepared(location, "some")
     found: list[bool] = []
-    fake.asked = lambda: found.append(BulkState(location, "some").cancelled())
+    fake.requested = lambda: found.append(BulkState(location, "some").cancelled())
     run("--cancel", "--id", "some", PUBLISHER_URL=fake.url)
     assert found == [True]
 
@@ -177,7 +177,7 @@ def fake() -> Iterator[FakePublisher]:
         yield server
 
 
-def test_what_was_prepared_is_sent_and_told(
+def test_what_was_prepared_is_sent_and_reported(
     run: Run, location: Location, fake: FakePublisher
 ) -> None:
     prepared(location, "a")
@@ -186,8 +186,8 @@ def test_what_was_prepared_is_sent_and_told(
     assert "3 parts sent; 30 nodes" in err
     assert fake.tokens == {"Bearer t0ken"}
     code, out, _ = run("--deep", "/top", "--id", "a", "--json")
-    told = json.loads(out)
-    assert (code, told["id"], told["sent"], told["earlier"]) == (0, "a", 0, 3)
+    reported = json.loads(out)
+    assert (code, reported["id"], reported["sent"], reported["earlier"]) == (0, "a", 0, 3)
 
 
 @pytest.mark.parametrize("token", ["", "mine"])

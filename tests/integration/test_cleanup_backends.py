@@ -91,7 +91,7 @@ def test_an_orphan_goes_by_the_stores_own_clock(
     blobs.put(key, [b"body"])
     assert _run(author).kept["young_orphans"] == 1
     assert blobs.head(key) is not None
-    eventually(  # a store may tell whole seconds only
+    eventually(  # a store may give whole seconds only
         lambda: _run(author, timedelta(milliseconds=1)).totals == {"orphan": ReasonTotal(1, 4)}
     )
     assert blobs.head(key) is None

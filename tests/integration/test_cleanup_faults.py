@@ -11,8 +11,8 @@ import pytest
 from packhorse.blobs.api import BlobStoreUnavailable
 from packhorse.messaging.api import JournalUnavailable
 from packhorse_services.cleanup import ledger
+from packhorse_services.cleanup.cleanup_lock import CleanupLock, CleanupLockLost
 from packhorse_services.cleanup.report import CleanupRun, RunState
-from packhorse_services.cleanup.turn import CleanupLock, TurnLost
 from tests.harness.cleanup import DAY_S, TOPIC, Altered, Crash, Stage, staged
 
 
@@ -113,7 +113,7 @@ def test_a_cleaner_that_was_replaced_stops_removing(
         stage.database.execute("UPDATE bookkeeping.cleanup SET epoch = epoch + 1")
         stage.blobs.delete(key)
 
-    with pytest.raises(TurnLost):
+    with pytest.raises(CleanupLockLost):
         stage.run(blobs=Altered(stage.blobs, {"delete": delete}))
     assert len(deleted) == 1
     stage.run()

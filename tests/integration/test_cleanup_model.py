@@ -18,9 +18,9 @@ from hypothesis.stateful import (
 )
 from psycopg import sql
 
+from packhorse_services.cleanup.cleanup_lock import CleanupLock
 from packhorse_services.cleanup.orphans import Orphans
 from packhorse_services.cleanup.report import Candidate, RemovalReason
-from packhorse_services.cleanup.turn import CleanupLock
 from tests.harness.cleanup import TOPIC, AgingMemory, Altered, Crash, Stage
 from tests.harness.depth import examples
 from tests.harness.postgres import Databases

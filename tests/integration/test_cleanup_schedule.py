@@ -12,7 +12,7 @@ import pytest
 from packhorse.db.metadata import BOOKKEEPER
 from packhorse.db.roles import act_as
 from packhorse.jobs.scheduling.definition import Schedule
-from packhorse.jobs.scheduling.store import get_schedule, list_ticks, replace_schedule
+from packhorse.jobs.scheduling.store import get_schedule, list_fire_times, replace_schedule
 from packhorse.jobs.scheduling.timing import Cron, Every
 from packhorse.messaging.api import JournalUnavailable
 from packhorse.runtime.auth import Authenticator
@@ -20,7 +20,7 @@ from packhorse.runtime.lifecycle import Lifecycle
 from packhorse.topology.open import TopologySettings
 from packhorse.topology.own_cluster import InstanceProperties, join
 from packhorse_services.cleanup import ledger
-from packhorse_services.cleanup.app import DUTY, cleanup_service
+from packhorse_services.cleanup.app import LEADER_TASK, cleanup_service
 from packhorse_services.cleanup.report import RunState
 from packhorse_services.cleanup.runner import request_run
 from packhorse_services.cleanup.schedule import adopt, schedule_of
@@ -46,7 +46,9 @@ def instances(stage: Stage, *names: str, journal: Any = None) -> Iterator[None]:
     with ExitStack() as stack:
         for _ in names:
             cluster = join(
-                stage.url, times, InstanceProperties("cleanup", duties=(DUTY, "scheduler"))
+                stage.url,
+                times,
+                InstanceProperties("cleanup", leader_tasks=(LEADER_TASK, "scheduler")),
             )
             service = cleanup_service(
                 settings, journal or stage.journal, stage.blobs, Authenticator.off(), cluster
@@ -74,8 +76,8 @@ def states(stage: Stage) -> list[str]:
 
 def due_in(stage: Stage, schedule: Schedule) -> float:
     [(now,)] = stage.database.execute("SELECT clock_timestamp()").fetchall()
-    assert schedule.next_tick is not None
-    found: timedelta = schedule.next_tick - now
+    assert schedule.next_fire_time is not None
+    found: timedelta = schedule.next_fire_time - now
     return found / timedelta(hours=1)
 
 
@@ -104,7 +106,7 @@ def test_r21_of_many_instances_one_runs_and_once_a_period(stage: Stage) -> None:
         eventually(lambda: len(states(stage)) == 3)
     assert not stage.has(old)
     with bookkeeping(stage) as connection:
-        assert [one.outcome for one in list_ticks(connection, NAME)] == ["FIRED"] * 3
+        assert [one.outcome for one in list_fire_times(connection, NAME)] == ["FIRED"] * 3
 
 
 def test_an_upgrade_keeps_the_time_at_which_the_next_run_was_to_come(stage: Stage) -> None:
@@ -135,9 +137,9 @@ def test_a_run_that_fails_comes_again_in_a_quarter_of_an_hour(stage: Stage) -> N
             "SELECT ready_at - clock_timestamp(), result_message FROM jobs.job "
             "WHERE state = 'QUEUED' AND attempts = 1"
         )
-        [(pause, told)] = eventually(lambda: stage.database.execute(query).fetchall())
+        [(pause, reported)] = eventually(lambda: stage.database.execute(query).fetchall())
     assert timedelta(minutes=7) < pause <= timedelta(minutes=23)
-    assert told == "the broker is away"
+    assert reported == "the broker is away"
     assert states(stage) == ["FAILED"]
 
 

@@ -22,9 +22,9 @@ from packhorse.runtime.metrics import CLEANUP_LAST_SUCCESS
 from packhorse.runtime.principal import Principal
 from packhorse_services.cleanup import ledger
 from packhorse_services.cleanup.app import CleanupService, _show_success, cleanup_service
+from packhorse_services.cleanup.cleanup_lock import CleanupBusy, acquire_lock
 from packhorse_services.cleanup.report import RunState
 from packhorse_services.cleanup.settings import Settings
-from packhorse_services.cleanup.turn import CleanupBusy, take_turn
 from tests.harness.cleanup import Altered, Stage, staged
 from tests.harness.postgres import Databases
 from tests.harness.waiting import eventually
@@ -46,7 +46,7 @@ def test_a_cron_expression_that_is_none_is_refused() -> None:
 
 
 def test_by_hand_while_another_instance_is_at_it_is_refused(stage: Stage) -> None:
-    with take_turn(stage.url), pytest.raises(CleanupBusy):
+    with acquire_lock(stage.url), pytest.raises(CleanupBusy):
         stage.run()
     assert stage.run().state is RunState.SUCCEEDED
 
@@ -54,12 +54,12 @@ def test_by_hand_while_another_instance_is_at_it_is_refused(stage: Stage) -> Non
 def test_a_cleaner_that_is_paused_loses_its_turn(
     stage: Stage, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("packhorse_services.cleanup.turn._IDLE", "200ms")
-    with take_turn(stage.url) as paused:
+    monkeypatch.setattr("packhorse_services.cleanup.cleanup_lock._IDLE", "200ms")
+    with acquire_lock(stage.url) as paused:
 
         def next_takes_over() -> bool:
             try:
-                with take_turn(stage.url) as after:
+                with acquire_lock(stage.url) as after:
                     return after.epoch > paused.epoch
             except CleanupBusy:
                 return False
@@ -225,7 +225,7 @@ def test_by_hand_from_the_command_line(
         assert done.returncode == 0
         assert f"removed packages/{old[-2:]}/{old} (forgotten" in done.stdout
         assert not stage.has(old)
-        with take_turn(stage.url):
+        with acquire_lock(stage.url):
             busy = _command(environment, "run")
         assert busy.returncode == 1
         assert busy.stderr == ("can't start: another instance is cleaning up; wait for it to end\n")

@@ -49,14 +49,14 @@ def test_a_login_does_not_enter_anothers_database(server: Server) -> None:
         own.execute(_STEAL)
 
 
-def test_config_check_tells_of_a_copy_that_everybody_may_enter(server: Server) -> None:
+def test_config_check_reports_a_copy_that_everybody_may_enter(server: Server) -> None:
     url = server.url("bob", "copy_of_bob")
     server.superuser.execute("CREATE DATABASE copy_of_bob OWNER bob TEMPLATE bob")
     with psycopg.connect(server.url("alice", "copy_of_bob")) as stranger:
         stranger.execute("SET ROLE packhorse_importer")
         stranger.execute(_STEAL)
-    (told,) = warnings({"PACKHORSE_DATABASE_URL": url})
-    command = told[told.index("REVOKE") : told.index(" as its owner")]
+    (reported,) = warnings({"PACKHORSE_DATABASE_URL": url})
+    command = reported[reported.index("REVOKE") : reported.index(" as its owner")]
     with psycopg.connect(url, autocommit=True) as owner:
         owner.execute(command)
     assert list(warnings({"PACKHORSE_DATABASE_URL": url})) == []
@@ -64,8 +64,8 @@ def test_config_check_tells_of_a_copy_that_everybody_may_enter(server: Server) -
         psycopg.connect(server.url("alice", "copy_of_bob"))
 
 
-def test_config_check_tells_of_a_journal_that_is_away() -> None:
-    (told,) = warnings({"PACKHORSE_JOURNAL_URL": "postgresql://u:secret@127.0.0.1:1/journal"})
-    assert told.startswith("PACKHORSE_JOURNAL_URL: the database can't be reached")
-    assert "secret" not in told
+def test_config_check_reports_a_journal_that_is_away() -> None:
+    (reported,) = warnings({"PACKHORSE_JOURNAL_URL": "postgresql://u:secret@127.0.0.1:1/journal"})
+    assert reported.startswith("PACKHORSE_JOURNAL_URL: the database can't be reached")
+    assert "secret" not in reported
     assert list(warnings({"PACKHORSE_JOURNAL_URL": "kafka://127.0.0.1:1"})) == []

@@ -25,7 +25,7 @@ from tests.harness.wire import CuttingRelay
 
 @pytest.fixture
 def direct(database_url: str) -> Iterator[Journal]:
-    """The journal without a relay: it tells what is really there."""
+    """The journal without a relay: it says what is really there."""
     journal = open_journal(database_url, client_name="direct")
     yield journal
     journal.close()
@@ -123,7 +123,7 @@ def test_r3_nobody_knows_while_the_database_stays_away(
 ) -> None:
     session = SharedSession(relay.url, "impatient", APPENDER_TIMEOUTS)
     writer = GroupWriter(
-        session, DEFAULT_LIMITS, settle_s=5.0
+        session, DEFAULT_LIMITS, reconcile_s=5.0
     )  # time to queue another one behind it
     appender = SqlAppender(writer)
     appender.submit(topic, Outgoing(b"first")).result(DEADLINE_S)

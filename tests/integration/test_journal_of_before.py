@@ -1,4 +1,4 @@
-"""A journal in PostgreSQL that nobody has migrated to this release: what is missing is told."""
+"""A journal in PostgreSQL that nobody has migrated to this release: what is missing is reported."""
 
 import psycopg
 import pytest
@@ -13,7 +13,7 @@ _TOPIC = TopicSpec("t")
 _HELP = "packhorse topics create"
 
 
-def test_a_journal_of_the_release_before_is_told_in_one_line(
+def test_a_journal_of_the_release_before_is_reported_in_one_line(
     databases: Databases, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(group, "_PATIENCE_S", 0.1)
@@ -28,8 +28,8 @@ def test_a_journal_of_the_release_before_is_told_in_one_line(
         (fault,) = journal.check_topics([_TOPIC])
         assert _HELP in fault
         assert "\n" not in fault
-        with pytest.raises(NotAppended, match=_HELP) as told:
+        with pytest.raises(NotAppended, match=_HELP) as reported:
             journal.append("t", Outgoing(b"2")).result(120)
-        assert "\n" not in str(told.value)
+        assert "\n" not in str(reported.value)
     finally:
         journal.close()

@@ -180,7 +180,7 @@ def test_r24_a_reader_ends_when_its_topic_is_created_anew(
             reader.poll(1.0)
 
 
-def test_r2_a_hole_that_somebody_made_is_told_and_never_jumped(
+def test_r2_a_hole_that_somebody_made_is_reported_and_never_jumped(
     database_url: str, journal: Journal, topic: str
 ) -> None:
     append_all(journal, topic, [str(number).encode() for number in range(10)])
@@ -193,9 +193,9 @@ def test_r2_a_hole_that_somebody_made_is_told_and_never_jumped(
     with journal.reader(topic, LogEnd.OLDEST) as reader:
         assert [record.value for record in read_until(reader, 4)] == [b"0", b"1", b"2", b"3"]
         for _ in range(2):
-            with pytest.raises(OffsetOutOfRange) as told:
+            with pytest.raises(OffsetOutOfRange) as reported:
                 reader.poll(1.0)
-        assert told.value.wanted == 4
+        assert reported.value.wanted == 4
         reader.seek(5)
         assert read_until(reader, 5)[0].value == b"5"
     assert journal.read_at(topic, 4) is None

@@ -51,7 +51,7 @@ def impatient(kafka: RunningKafka) -> Iterator[Journal]:
 
 @dataclass
 class Writer:
-    """Appends numbers in order until told to stop, a few at a time in flight."""
+    """Appends numbers in order until it is stopped, a few at a time in flight."""
 
     journal: Journal
     topic: str
@@ -191,7 +191,7 @@ def lower_largest_batch(kafka: RunningKafka, topic: str) -> None:
     altered.result(DEADLINE_S)
 
 
-def test_a_broker_that_is_away_is_told_and_comes_back_by_itself(
+def test_a_broker_that_is_away_is_reported_and_comes_back_by_itself(
     kafka: RunningKafka, journal: Journal
 ) -> None:
     topic = create(journal)

@@ -47,10 +47,10 @@ def test_r2_records_deleted_under_a_reader_that_fetched_ahead(journal: Journal) 
         seen = [record.value[0] for record in read_until(reader, 1, max_records=1)]
         journal.truncate(topic, 60)
         append_all(journal, topic, [b"\xff"])
-        with pytest.raises(OffsetOutOfRange) as told:
+        with pytest.raises(OffsetOutOfRange) as reported:
             read_on(reader, seen)
-    assert seen == list(range(told.value.wanted))
-    assert told.value.bounds == Bounds(60, 61)
+    assert seen == list(range(reported.value.wanted))
+    assert reported.value.bounds == Bounds(60, 61)
 
 
 def read_on(reader: Reader, seen: list[int]) -> None:
@@ -132,7 +132,7 @@ def test_r1_an_open_transaction_of_somebody_holds_no_reader_up(
     foreign.abort_transaction(DEADLINE_S)
 
 
-def test_a_topic_with_kafkas_own_defaults_is_told_what_is_wrong(
+def test_a_topic_with_kafkas_own_defaults_is_refused_with_the_reason(
     kafka: RunningKafka, journal: Journal
 ) -> None:
     name = fresh_name()
@@ -183,7 +183,7 @@ def test_a_batch_fills_no_more_than_a_small_topic_takes(journal: Journal) -> Non
     assert [future.result(DEADLINE_S).offset for future in futures] == list(range(3000))
 
 
-def test_closing_settles_every_append(kafka: RunningKafka) -> None:
+def test_closing_answers_every_append(kafka: RunningKafka) -> None:
     journal = open_journal(kafka.url, client_name="closing")
     topic = create(journal)
     futures = [journal.append(topic, Outgoing(b"x" * 5000)) for _ in range(200)]

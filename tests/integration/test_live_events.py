@@ -24,7 +24,7 @@ def site(databases: Databases) -> Iterator[Site]:
         yield site
 
 
-def test_what_happens_is_told_as_it_happens(site: Site) -> None:
+def test_what_happens_is_reported_as_it_happens(site: Site) -> None:
     program = site.publisher()
     client = site.client(program, types="package,status,distributed,subscriber")
     assert client.response.headers["content-type"].startswith("text/event-stream")
@@ -78,7 +78,7 @@ def test_a_client_goes_on_where_it_was_at_another_replica_and_after_kill_9(site:
     assert [event["package_id"] for event in last.events("status")] == [expected[1]]
 
 
-def test_r2_what_the_log_has_forgotten_is_told_as_a_gap(site: Site) -> None:
+def test_r2_what_the_log_has_forgotten_is_reported_as_a_gap(site: Site) -> None:
     program = site.publisher()
     client = site.client(program)
     ids = [site.distribute(program, "/a") for _ in range(5)]

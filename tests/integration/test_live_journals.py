@@ -1,4 +1,4 @@
-"""Tails and streams on every journal: nothing missed, gaps told, another topic noticed (R2)."""
+"""Tails and streams on every journal: nothing missed, gaps reported, another topic noticed (R2)."""
 
 import json
 import threading
@@ -85,22 +85,22 @@ class Installation:
 
         eventually(created, timeout=120)
 
-    def told(self, subscription: StreamReader, count: int) -> list[tuple[str, str]]:
-        """Return what a stream tells until `count` events came: name and package, or reason."""
-        told: list[tuple[str, str]] = []
+    def reported(self, subscription: StreamReader, count: int) -> list[tuple[str, str]]:
+        """Return what a stream sends until `count` events came: name and package, or reason."""
+        reported: list[tuple[str, str]] = []
 
         def enough() -> bool:
             for source in subscription.sources():
                 found = subscription.recent(source)
                 if found is None:
                     found = self.logs[source].read(subscription.cursor(source), NEVER)
-                for one in subscription.tell(source, found):
+                for one in subscription.as_events(source, found):
                     data = json.loads(one.data)
-                    told.append((one.name, data.get("package_id") or data["reason"]))
-            return len(told) >= count
+                    reported.append((one.name, data.get("package_id") or data["reason"]))
+            return len(reported) >= count
 
         eventually(enough, timeout=120, what=f"{count} events")
-        return told
+        return reported
 
 
 @pytest.fixture
@@ -126,15 +126,15 @@ def test_events_come_from_the_ring_and_from_the_journal_alike(site: Installation
     for source in EventSource:
         site.append(source, "a", "b")
     names = NAMES.values()
-    assert sorted(site.told(live, 6)) == sorted((name, one) for name in names for one in "ab")
-    everything = site.told(late, 9)
+    assert sorted(site.reported(live, 6)) == sorted((name, one) for name in names for one in "ab")
+    everything = site.reported(late, 9)
     for name in names:
         assert [one for kind, one in everything if kind == name] == ["old", "a", "b"]
     assert late.id == live.id
-    assert site.told(live, 0) == []
+    assert site.reported(live, 0) == []
 
 
-def test_r2_a_truncated_log_and_r24_another_one_are_told(site: Installation) -> None:
+def test_r2_a_truncated_log_and_r24_another_one_are_reported(site: Installation) -> None:
     site.follow()
     before = StreamReader(site.logs, EVERYTHING).id
     site.append(EventSource.STATUS, "a", "b", "c")
@@ -142,13 +142,13 @@ def test_r2_a_truncated_log_and_r24_another_one_are_told(site: Installation) -> 
     for log in site.logs.values():  # as in a publisher that starts now
         log.recent.extend("", 0, (), 0, keep=False)
     late = StreamReader(site.logs, EVERYTHING, read_position(before))
-    assert site.told(late, 2) == [("gap", "FORGOTTEN"), ("status", "c")]
+    assert site.reported(late, 2) == [("gap", "FORGOTTEN"), ("status", "c")]
     site.create_anew(EventSource.STATUS)
     site.append(EventSource.STATUS, "new", "newer", "newest")
     again = StreamReader(site.logs, EVERYTHING, read_position(late.id))
-    told = site.told(again, 4)
-    assert told[0] == ("gap", "ANOTHER_LOG")
-    assert [one for _, one in told[1:]] == ["new", "newer", "newest"]
+    reported = site.reported(again, 4)
+    assert reported[0] == ("gap", "ANOTHER_LOG")
+    assert [one for _, one in reported[1:]] == ["new", "newer", "newest"]
 
 
 def test_reading_ends_when_the_process_does(site: Installation) -> None:

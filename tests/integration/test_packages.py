@@ -236,9 +236,9 @@ def test_invalidate_notifies_at_the_commit_in_bounded_messages(
             act_as(connection, IMPORTER)
             apply(connection, [package(None, blobs, Action.INVALIDATE, paths)], blobs)
             assert list(listener.notifies(timeout=0.05)) == []
-        told = [json.loads(n.payload) for n in listener.notifies(timeout=120, stop_after=7)]
-    assert {one["package_id"] for one in told} == {"id-0-00"}
-    assert sorted(path for one in told for path in one["paths"]) == sorted(paths)
+        reported = [json.loads(n.payload) for n in listener.notifies(timeout=120, stop_after=7)]
+    assert {one["package_id"] for one in reported} == {"id-0-00"}
+    assert sorted(path for one in reported for path in one["paths"]) == sorted(paths)
 
 
 def test_r23_the_importer_writes_content_and_nothing_else(importer: psycopg.Connection) -> None:

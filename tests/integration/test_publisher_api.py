@@ -72,7 +72,7 @@ def test_prefer_wait_answers_when_every_live_subscriber_has_it(service: Publishe
         assert answer.json()["state"] == "QUEUED"
         await s.distribute("/content/site/p0")
         awaited = [AWAITED in placed.message.metadata for placed in s.author.journaled()]
-        assert awaited == [True, True, False], "subscribers are told whom somebody waits for"
+        assert awaited == [True, True, False], "subscribers know what somebody waits for"
 
     service.run(scenario)
 
@@ -112,7 +112,7 @@ WRONG: list[tuple[dict[str, Any], int, str]] = [
 ]
 
 
-def test_a_wrong_request_is_told_what_is_wrong(service: PublisherService) -> None:
+def test_a_wrong_request_is_refused_with_the_reason(service: PublisherService) -> None:
     async def scenario(s: PublisherService) -> None:
         for body, status, pointer in WRONG:
             answer = await s.client.post("/distribute", json=body)
@@ -179,12 +179,12 @@ def test_r5_one_key_gives_one_package(service: PublisherService) -> None:
     service.run(scenario)
 
 
-def test_r5_a_key_in_progress_is_told_so(service: PublisherService) -> None:
+def test_r5_a_key_in_progress_is_refused(service: PublisherService) -> None:
     async def scenario(s: PublisherService) -> None:
         key = {"Idempotency-Key": "k-1"}
         s.journal.may_append.clear()
         first = asyncio.create_task(s.accepted("/content/site/p0", headers=key))
-        await asyncio.to_thread(s.journal.asked.wait, 20)
+        await asyncio.to_thread(s.journal.requested.wait, 20)
         second = await s.distribute("/content/site/p0", headers=key)
         assert (second.status_code, second.headers["retry-after"]) == (409, "1")
         s.journal.may_append.set()

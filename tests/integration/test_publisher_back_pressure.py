@@ -108,7 +108,7 @@ def test_r5_a_known_key_gets_its_answer_however_full_the_queue_is(
     service.run(play)
 
 
-def test_too_many_requests_at_a_time_are_told_to_slow_down(
+def test_too_many_requests_at_a_time_are_asked_to_slow_down(
     service: PublisherService, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     async def play(service: PublisherService) -> None:

@@ -147,7 +147,7 @@ def test_r33_batches_of_one_caller_leave_the_line_to_others(service: PublisherSe
         service.journal.may_append.clear()
         try:
             sent = asyncio.create_task(status("editor", "/distribute/batch", batch))
-            assert await asyncio.to_thread(service.journal.asked.wait, 60)
+            assert await asyncio.to_thread(service.journal.requested.wait, 60)
             refused = await asyncio.gather(
                 *(status("editor", "/distribute/batch", batch) for _ in range(5))
             )
@@ -168,7 +168,7 @@ def test_a_fault_of_ours_in_a_batch_is_logged(
         raise RuntimeError("a fault of ours")
 
     async def scenario(service: PublisherService) -> None:
-        monkeypatch.setattr(batch_routes, "asked_of", fail)
+        monkeypatch.setattr(batch_routes, "requested_of", fail)
         assert await send(service, {"action": "TEST"}) == [(500, "internal")]
 
     service.run(scenario)

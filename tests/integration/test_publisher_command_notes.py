@@ -1,4 +1,4 @@
-"""What is told of a command changes its row forward only, bounded, and not for ever (R30)."""
+"""Reports about a command change its row forward only, bounded, and not for ever (R30)."""
 
 from typing import Any
 
@@ -13,7 +13,7 @@ NOTED = ("state", "removed", "reason")
 
 
 class TestNoting:
-    """What is told of a command changes its row forward only."""
+    """Reports about a command change its row forward only."""
 
     COMMAND = ClearCommand("a" * 32, "sub1", AGENT, 9, "op", journal_id="j")
 
@@ -41,7 +41,7 @@ class TestNoting:
         for state in CommandState:
             assert note(state, removed=9, reason="x") == (False, ("APPLIED", 4, ""))
 
-    def test_the_end_may_be_told_before_the_publisher_knows_that_it_was_sent(
+    def test_the_end_may_be_reported_before_the_publisher_knows_that_it_was_sent(
         self, note: Any
     ) -> None:
         assert note(CommandState.REJECTED, reason="no") == (True, ("REJECTED", 0, "no"))

@@ -17,7 +17,7 @@ from packhorse.wire.messages import (
 from packhorse_services.publisher.commands import command_rows
 from packhorse_services.publisher.commands.clearing import _between
 from packhorse_services.publisher.queues.cache.queue_cache import QueueCache
-from tests.harness.publisher_commands import becomes, commands, put, tell
+from tests.harness.publisher_commands import becomes, commands, put, report
 from tests.harness.publisher_service import PublisherService, as_
 from tests.harness.publishing import AGENT, TOPICS, page
 
@@ -57,10 +57,10 @@ def test_a_clear_is_followed_from_issue_to_end(service: PublisherService) -> Non
         assert isinstance(message, ClearCommand)
         assert message.journal_id == s.author.journal.identity(TOPICS.package)
 
-        tell(s, command_id, CommandState.SEEN)
+        report(s, command_id, CommandState.SEEN)
         seen = await becomes(s, command_id, "SEEN")
         assert seen["seen_at"] is not None
-        tell(s, command_id, CommandState.APPLIED, removed=3)
+        report(s, command_id, CommandState.APPLIED, removed=3)
         applied = await becomes(s, command_id, "APPLIED")
         assert (applied["removed"], applied["seen_at"]) == (3, seen["seen_at"])
         assert applied["ended_at"] is not None
@@ -68,7 +68,7 @@ def test_a_clear_is_followed_from_issue_to_end(service: PublisherService) -> Non
     service.run(scenario)
 
 
-def test_a_clear_tells_how_many_packages_its_bound_covers(service: PublisherService) -> None:
+def test_a_clear_reports_how_many_packages_its_bound_covers(service: PublisherService) -> None:
     async def scenario(s: PublisherService) -> None:
         for number in range(5):
             await s.accepted(f"/p{number}")
@@ -80,14 +80,14 @@ def test_a_clear_tells_how_many_packages_its_bound_covers(service: PublisherServ
         await s.until(queued)
         for bound, covered in {-1: 0, 0: 0, 1: 0, 2: 1, 3: 2, 4: 3}.items():
             answer = await s.client.post("/queues/sub1/clear", json={"up_to_offset": bound})
-            told = answer.json()
-            assert (told["packages"], told["packages_at_most"]) == (covered, covered), bound
-            assert told["agent"] == AGENT
+            reported = answer.json()
+            assert (reported["packages"], reported["packages_at_most"]) == (covered, covered), bound
+            assert reported["agent"] == AGENT
 
     service.run(scenario)
 
 
-def test_a_clear_of_a_queue_that_is_older_than_the_cache_tells_bounds() -> None:
+def test_a_clear_of_a_queue_that_is_older_than_the_cache_returns_bounds() -> None:
     cache = QueueCache(AGENT, next_offset=100)
     for bound, covered in {-1: (0, 0), 9: (0, 0), 10: (0, 1), 49: (0, 40), 200: (0, 90)}.items():
         extent = _between(cache, 9, bound)
@@ -109,7 +109,7 @@ def test_pause_resume_and_stop_are_commands_too(service: PublisherService) -> No
             DesiredState.RUN,
             DesiredState.STOP,
         ]
-        tell(s, paused["command_id"], CommandState.REJECTED, reason="for another journal")
+        report(s, paused["command_id"], CommandState.REJECTED, reason="for another journal")
         refused = await becomes(s, paused["command_id"], "REJECTED")
         assert (refused["reason"], refused["removed"]) == ("for another journal", None)
 
@@ -163,7 +163,7 @@ def test_r20_a_retry_is_a_command_like_the_others(service: PublisherService) -> 
         journal_id = s.author.journal.identity(TOPICS.package)
         assert isinstance(message, RetryCommand)
         assert (message.user, message.journal_id) == ("admin", journal_id)
-        tell(s, document["command_id"], CommandState.APPLIED)
+        report(s, document["command_id"], CommandState.APPLIED)
         await becomes(s, document["command_id"], "APPLIED")
 
     service.run(scenario)
@@ -233,7 +233,7 @@ def test_the_audit_is_shown_newest_first_page_by_page(service: PublisherService)
             for name in ("sub1", "sub2")
             for action in ("pause", "resume", "stop")
         ]
-        tell(s, given[0], CommandState.APPLIED)
+        report(s, given[0], CommandState.APPLIED)
         await becomes(s, given[0], "APPLIED")
         first = await s.client.get("/commands?limit=2")
         following = first.json()["next"]

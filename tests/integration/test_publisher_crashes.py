@@ -38,7 +38,7 @@ def author(database_url: str, tmp_path: Path) -> Iterator[Author]:
 
 
 def crash_once(author: Author, steps: int) -> bool:
-    """Publish two requests with a process that dies after `steps`; tell whether it died."""
+    """Publish two requests with a process that dies after `steps`; return whether it died."""
     fuse = Fuse(steps)
     replica = author.replica(
         journal=FragileJournal(author.journal, fuse),
@@ -57,7 +57,7 @@ def test_r5_a_crash_at_any_step_leaves_each_package_in_the_journal_once(author: 
     survivor = author.replica()
     steps = 0
     while crash_once(author, steps):
-        survivor.settle()
+        survivor.reconcile()
         accepted = {row[0] for row in author.rows("SELECT package_id FROM bookkeeping.outbox")}
         found = Counter(placed.message.entry.package_id for placed in author.journaled())
         assert found == Counter(accepted), steps
@@ -86,13 +86,13 @@ def test_r5_a_crash_while_settling_repeats_nothing(author: Author) -> None:
             lock=fragile_lock(author, fuse),
         )
         try:
-            settling.settle()
+            settling.reconcile()
         except Crash:
             settling.close()
         blown = fuse.blown
         steps += 1
         author.close()
-    author.replica().settle()
+    author.replica().reconcile()
     placed = author.journaled()
     assert Counter(p.message.entry.package_id for p in placed).most_common(1)[0][1] == 1
     assert len(placed) == 3 * steps
@@ -107,7 +107,7 @@ def test_r26_lost_acknowledgements_neither_lose_nor_repeat(author: Author, seed:
     for number in range(60):
         group = [request(f"/p{(number + extra) % 3}") for extra in range(number % 4 + 1)]
         answers += [pending.future.result() for pending in publish(replica, *group)]
-    author.replica().settle()
+    author.replica().reconcile()
     placed = author.journaled()
     offsets = {p.message.entry.package_id: p.offset for p in placed}
     assert lossy.lost_records
@@ -175,7 +175,7 @@ def test_r27_a_restored_author_begins_a_new_epoch(
 def test_r27_a_backup_from_before_the_first_package_takes_another_name(
     databases: Databases, author: Author
 ) -> None:
-    author.replica().settle()
+    author.replica().reconcile()
     author.close()
     backup = databases.copy(author.database_url.rpartition("/")[2])
     publish(author.replica(), request("/p0"), request("/p1"))

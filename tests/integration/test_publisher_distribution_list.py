@@ -57,10 +57,10 @@ def test_distributions_are_listed_newest_first_and_filtered(service: PublisherSe
         assert await listed(s, "&user=somebody") == []
         await s.announce("sub1", 2, settled_offset=2)
 
-        async def told() -> bool:
+        async def reported() -> bool:
             return await listed(s, "&state=DISTRIBUTED") == ids[2::-1]
 
-        await s.until(told)
+        await s.until(reported)
         assert await listed(s, "&state=QUEUED") == [ids[4], ids[3]]
         [newest] = (await s.get("/distributions?limit=1"))["distributions"]
         assert (newest["action"], newest["deep_paths"]) == ("DELETE", ["/site/a/b"])

@@ -34,7 +34,7 @@ class HeldExports:
         yield from self._write(nodes)
 
 
-def test_dry_runs_take_no_connection_from_readiness_and_settlement(
+def test_dry_runs_take_no_connection_from_readiness_and_the_outbox(
     service: PublisherService, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     exports = HeldExports(monkeypatch)

@@ -210,7 +210,7 @@ def test_r5_a_crash_at_any_step_leaves_each_package_in_the_journal_once(author: 
     survivor = author.replica()
     steps = 0
     while crash_once(author, steps):
-        survivor.settle()
+        survivor.reconcile()
         accepted = {row[0] for row in author.rows("SELECT package_id FROM bookkeeping.outbox")}
         found = Counter(placed.message.entry.package_id for placed in author.journaled())
         assert found == Counter(accepted), steps
@@ -223,7 +223,7 @@ def test_r5_a_crash_at_any_step_leaves_each_package_in_the_journal_once(author: 
 
 
 def crash_once(author: Author, steps: int) -> bool:
-    """Publish two requests with a process that dies after `steps`; tell whether it died."""
+    """Publish two requests with a process that dies after `steps`; return whether it died."""
     fuse = Fuse(steps)
     early = author.early(
         publishing=author.replica(
@@ -259,7 +259,7 @@ def test_r5_a_busy_lock_costs_no_second_export(author: Author) -> None:
 def test_an_export_is_not_begun_while_too_much_waits_for_the_journal(author: Author) -> None:
     away = AwayJournal(author.journal)
     away.away = True
-    impatient = JournalPatience(settle_s=0.0, retry_s=0.0, outbox_packages=1)
+    impatient = JournalPatience(reconcile_s=0.0, retry_s=0.0, outbox_packages=1)
     publishing = author.replica(journal=away, patience=impatient)
     packer = InterruptedPacker(author)
     early = author.early(packer=packer, publishing=publishing)
@@ -279,11 +279,11 @@ def test_a_statement_that_breaks_early_costs_its_request_alone(
     draft = Packer.draft
 
     def divide(
-        packer: Packer, connection: psycopg.Connection, asked: DistributionRequest, *rest: Any
+        packer: Packer, connection: psycopg.Connection, requested: DistributionRequest, *rest: Any
     ) -> Draft:
-        if asked.paths == ("/p",):
+        if requested.paths == ("/p",):
             connection.execute("SELECT 1 / 0")
-        return draft(packer, connection, asked, *rest)
+        return draft(packer, connection, requested, *rest)
 
     monkeypatch.setattr(Packer, "draft", divide)
     first, broken, last = publish(author.early(), bulk(), request("/p"), bulk())

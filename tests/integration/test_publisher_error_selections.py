@@ -37,7 +37,7 @@ async def ask(s: PublisherService, action: str, **body: Any) -> dict[str, Any]:
     return document
 
 
-def told(document: dict[str, Any]) -> list[tuple[int, str]]:
+def reported(document: dict[str, Any]) -> list[tuple[int, str]]:
     return [(one["offset"], one["state"]) for one in document["entries"]]
 
 
@@ -50,7 +50,7 @@ def test_r18_entries_are_redistributed_by_offset_and_by_reason_and_once_each(sit
     async def scenario(s: PublisherService) -> None:
         await failing(s)
         first = await ask(s, "redistribute", reason="BLOB is missing")
-        assert told(first) == [(0, "REDISTRIBUTED"), (2, "REDISTRIBUTED")]
+        assert reported(first) == [(0, "REDISTRIBUTED"), (2, "REDISTRIBUTED")]
         assert sorted(sent(s)) == [("/p0",), ("/p2",)]
         shown = {one["offset"]: one for one in (await s.get(ERRORS))["entries"]}
         made = {one["offset"]: one["distribution_id"] for one in first["entries"]}
@@ -59,11 +59,15 @@ def test_r18_entries_are_redistributed_by_offset_and_by_reason_and_once_each(sit
             1: None,
             3: None,
         }
-        assert told(await ask(s, "redistribute", reason="blob is missing")) == []
+        assert reported(await ask(s, "redistribute", reason="blob is missing")) == []
 
         s.author.rows("DELETE FROM content.node WHERE path = '/p3' RETURNING path")
         second = await ask(s, "redistribute", offsets=[2, 1, 3])
-        assert told(second) == [(1, "REDISTRIBUTED"), (2, "ALREADY_REDISTRIBUTED"), (3, "REFUSED")]
+        assert reported(second) == [
+            (1, "REDISTRIBUTED"),
+            (2, "ALREADY_REDISTRIBUTED"),
+            (3, "REFUSED"),
+        ]
         assert second["entries"][1]["distribution_id"] == made[2]
         assert "'/p3' does not exist" in second["entries"][2]["reason"]
         assert len(sent(s)) == 3
@@ -74,7 +78,7 @@ def test_r18_entries_are_redistributed_by_offset_and_by_reason_and_once_each(sit
         assert "77" in problem["detail"]
         assert "nothing was done" in problem["detail"]
         again = await ask(s, "redistribute", offsets=[0], again=True)
-        assert told(again) == [(0, "REDISTRIBUTED")]
+        assert reported(again) == [(0, "REDISTRIBUTED")]
         assert len(sent(s)) == 4
 
     site.run(scenario)

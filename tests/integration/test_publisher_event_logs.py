@@ -35,7 +35,7 @@ from tests.harness.publishing import AGENT, TOPICS
 
 
 class Author:
-    """A journal, and the replica that tells its events."""
+    """A journal, and the replica that publishes its events."""
 
     def __init__(self, url: str, name: str, pool: ConnectionPool[Connection]) -> None:
         self._name, self.clock = name, ManualClock()
@@ -52,8 +52,8 @@ class Author:
     def announce(self, offset: int) -> None:
         identity = self.journal.identity(TOPICS.package)
         subscription = SubscriberState(AGENT, offset, settled_offset=offset, journal_id=identity)
-        told = encode_discovery(DiscoveryMessage("sub1", (subscription,)))
-        record = Record("", 0, 0, self.clock.wall_ms(), "sub1", told.headers, told.value)
+        reported = encode_discovery(DiscoveryMessage("sub1", (subscription,)))
+        record = Record("", 0, 0, self.clock.wall_ms(), "sub1", reported.headers, reported.value)
         self.replica.subscribers.note(record, True)
 
     def make_packages_anew(self) -> None:
@@ -94,7 +94,7 @@ def between_announcements_and_events(author: Author, act: Callable[[], None]) ->
 
 
 @pytest.mark.parametrize("noticed", [False, True])
-def test_r24_no_event_is_told_of_a_log_that_came_during_the_round(
+def test_r24_no_event_is_published_of_a_log_that_came_during_the_round(
     author: Author, noticed: bool
 ) -> None:
     author.publish(3)
@@ -127,7 +127,7 @@ def journal(tmp_path: Path) -> Journal:
     return journal
 
 
-def told(journal: Journal) -> list[bytes]:
+def reported(journal: Journal) -> list[bytes]:
     partition = journal.partition_of(TOPICS.event, AGENT)
     end = journal.bounds(TOPICS.event, partition).next
     found: list[bytes] = []
@@ -153,16 +153,16 @@ def test_r5_events_go_on_at_once_after_the_database_was_restored(
         with pytest.raises(ProducerFenced):
             restored.append("log", [event(0), event(1)])
         restored.append("log", [event(0), event(1)])
-        assert told(journal) == [b"0", b"1"]
+        assert reported(journal) == [b"0", b"1"]
         assert epochs(0) > before
 
 
-def test_r5_events_of_logs_with_long_names_are_told_apart(journal: Journal) -> None:
+def test_r5_events_of_logs_with_long_names_are_distinguished(journal: Journal) -> None:
     log = EventAppender(journal, TOPICS.event, AGENT, MemorySnapshots(), lambda above: above + 1)
     for end in "xy":
         for _ in range(2):
             log.append("n" * 300 + end, [event(0)])
-    assert told(journal) == [b"0", b"0"]
+    assert reported(journal) == [b"0", b"0"]
 
 
 class LossyJournal:
@@ -185,11 +185,11 @@ class LossyJournal:
         return getattr(self._journal, name)
 
 
-def test_an_event_that_can_never_be_told_is_counted_as_lost(journal: Journal) -> None:
+def test_an_event_that_can_never_be_reported_is_counted_as_lost(journal: Journal) -> None:
     lossy: Any = LossyJournal(journal)
     log = EventAppender(lossy, TOPICS.event, AGENT, MemorySnapshots(), lambda above: above + 1)
     before = PUBLISHER_EVENTS_LOST._value.get()
     log.append("log", [event(0), event(1)])
     log.append("log", [event(0), event(1), event(2)])
-    assert told(journal) == [b"1", b"2"]
+    assert reported(journal) == [b"1", b"2"]
     assert PUBLISHER_EVENTS_LOST._value.get() == before + 1

@@ -10,7 +10,7 @@ from jsonschema import Draft202012Validator
 from packhorse.messaging.api import Record
 from packhorse.wire.messages import Status
 from tests.harness.publisher_service import PublisherService
-from tests.harness.publisher_site import Site, events, publish, told, until_remembered
+from tests.harness.publisher_site import Site, events, publish, reported, until_remembered
 from tests.harness.publishing import AGENT, TOPICS
 
 KINDS = ("imported", "removed", "failed", "skipped", "away")
@@ -48,16 +48,16 @@ def test_one_event_a_package_when_all_live_subscribers_are_done(site: Site) -> N
         assert events(s) == [], "one of them is not done with any"
         await s.announce("joined", 3, started_offset=1)
         await s.announce("slow", 1)
-        assert [one["package_id"] for one in await told(s, 2)] == ids[:2]
+        assert [one["package_id"] for one in await reported(s, 2)] == ids[:2]
 
     async def second(s: PublisherService) -> None:
         assert len(events(s)) == 2
         await s.announce("slow", 3)
-        await told(s, 3)
+        await reported(s, 3)
         ids.append((await s.accepted("/p4"))["id"])
         for name in ("fast", "slow", "joined"):
             await s.announce(name, 4)
-        found = await told(s, 4)
+        found = await reported(s, 4)
         assert [one["package_id"] for one in found] == ids
         assert [one["offset"] for one in found] == [0, 1, 2, 4]
         shown = [{kind: one[kind] for kind in KINDS if one[kind]} for one in found]
@@ -90,7 +90,7 @@ def test_nobody_live_no_event_and_who_is_away_is_named(site: Site) -> None:
         assert (await s.get("/queues/away"))["state"] == "STALE"
         assert events(s) == []
         await s.announce("here", 0)
-        [event] = await told(s, 1)
+        [event] = await reported(s, 1)
         assert (event["imported"], event["away"]) == (["here"], ["away"])
 
     site.run(before)

@@ -25,7 +25,7 @@ _DEADLINE_S = 120.0
 
 
 class FailingBlobs:
-    """A blob store that takes so many bytes of a put and then fails, as long as it is told to.
+    """A blob store that takes so many bytes of a put and then fails, as long as `failing` is set.
 
     Abandoned generators are collected during its puts: in the middle of another export.
     """
@@ -129,8 +129,8 @@ def test_r33_a_publisher_goes_on_once_its_blob_store_does(
 
 
 def outcome(intake: RequestIntake, number: int) -> Accepted | BaseException:
-    asked = (
+    requested = (
         request("/small") if number % 3 == 0 else request(deep=["/large", "/other"][number % 2 :])
     )
-    future = intake.submit(asked).future
+    future = intake.submit(requested).future
     return future.exception(_DEADLINE_S) or future.result()

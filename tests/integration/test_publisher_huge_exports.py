@@ -41,7 +41,7 @@ class SlowBlobs:
 
     def __init__(self, blobs: BlobStore) -> None:
         self._blobs = blobs
-        self.asked, self.may_end = threading.Event(), threading.Event()
+        self.requested, self.may_end = threading.Event(), threading.Event()
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._blobs, name)
@@ -55,7 +55,7 @@ class SlowBlobs:
             self.may_end.set()
 
     def put(self, key: str, chunks: Iterable[bytes]) -> Any:
-        self.asked.set()
+        self.requested.set()
         assert self.may_end.wait(5 * WAIT_S)
         return self._blobs.put(key, chunks)
 
@@ -70,7 +70,7 @@ def test_a_huge_export_delays_no_urgent_request(author: Author, agent: str) -> N
     ]
     with running(both) as exporters, slow.held():
         huge = exporters[0].submit(request(deep=["/bulk"]))
-        assert slow.asked.wait(WAIT_S)
+        assert slow.requested.wait(WAIT_S)
         urgent = exporters[0 if agent == AGENT else 1]
         offsets = [urgent.submit(request("/p")).future.result(WAIT_S).offset for _ in range(3)]
         assert offsets == [0, 1, 2]
@@ -93,11 +93,11 @@ def test_r5_a_huge_export_delays_no_producer_but_its_own(author: Author) -> None
     )
     with running([intake]), slow.held():
         huge = intake.submit(replace(large.request(1, "/p"), deep_paths=("/bulk",)))
-        assert slow.asked.wait(WAIT_S)
+        assert slow.requested.wait(WAIT_S)
         behind = intake.submit(large.request(2, "/p"))
         for sequence in (1, 2):
-            asked = intake.submit(quick.request(sequence, "/p"))
-            assert asked.future.result(WAIT_S).offset == sequence - 1
+            requested = intake.submit(quick.request(sequence, "/p"))
+            assert requested.future.result(WAIT_S).offset == sequence - 1
         assert not huge.future.done()
         assert not behind.future.done()
         slow.may_end.set()
@@ -120,7 +120,7 @@ def test_r5_a_large_request_of_a_producer_does_not_overtake_its_small_ones(autho
     small = [replace(source.request(1, "/p"), paths=("/bulk/huge",)), source.request(2, "/p")]
     with running([intake]), slow.held():
         first, second = map(intake.submit, small)
-        assert slow.asked.wait(WAIT_S)
+        assert slow.requested.wait(WAIT_S)
         deep = intake.submit(replace(source.request(3, "/p"), deep_paths=("/p",)))
         slow.may_end.set()
         assert [one.future.result(WAIT_S).offset for one in (first, second, deep)] == [0, 1, 2]

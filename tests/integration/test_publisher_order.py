@@ -160,7 +160,7 @@ def early_exports(outcome: str) -> float:
 
 
 def check(author: Author, done: list[tuple[str, str, int, int | None]]) -> None:
-    """Nothing is stale, nothing missing, nothing twice, and all is where it was told to be."""
+    """Nothing is stale, nothing missing, nothing twice, and all is where it was reported to be."""
     assert stale(author) == []
     versions = {(package_id, path): v for _, package_id, path, v in carried(author)}
     assert all(versions[package_id, path] >= version for package_id, path, version, _ in done)
@@ -177,7 +177,7 @@ def test_r5_replicas_race_on_a_journal_that_loses_acknowledgements(author: Autho
     lossy = LossyJournal(author.journal, random.Random(1), faults=0.2)
     replicas = author.replica(journal=lossy), author.replica(journal=lossy)
     done = play(author, exporters_of(*replicas))
-    author.replica().settle()
+    author.replica().reconcile()
     assert lossy.lost_records
     assert lossy.lost_acknowledgements
     ids = [one.message.entry.package_id for one in author.journaled()]
@@ -201,7 +201,7 @@ def test_r6_the_checker_catches_a_publisher_without_the_lock(author: Author) -> 
     quick = author.replica(lock=NoLock(author.lock_connection))
     with ThreadPoolExecutor(1) as pool:
         slowly = pool.submit(publish, slow, request(PATHS[0]))
-        assert held_back.asked.wait(120)
+        assert held_back.requested.wait(120)
         author.write(page(PATHS[0], 1))
         publish(quick, request(PATHS[0]))
         held_back.may_append.set()
@@ -215,7 +215,7 @@ def test_r6_the_lock_orders_what_the_checker_saw(author: Author) -> None:
     slow, quick = author.replica(journal=held_back), author.replica()
     with ThreadPoolExecutor(2) as pool:
         slowly = pool.submit(publish, slow, request(PATHS[0]))
-        assert held_back.asked.wait(120)
+        assert held_back.requested.wait(120)
         author.write(page(PATHS[0], 1))
         quickly = pool.submit(publish, quick, request(PATHS[0]))
         eventually(lambda: author.rows(WAITS_FOR_THE_LOCK))

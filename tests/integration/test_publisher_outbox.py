@@ -91,11 +91,11 @@ def test_a_request_that_breaks_its_statement_fails_alone(
     draft = Packer.draft
 
     def divide(
-        packer: Packer, connection: psycopg.Connection, asked: DistributionRequest, *rest: Any
+        packer: Packer, connection: psycopg.Connection, requested: DistributionRequest, *rest: Any
     ) -> Draft:
-        if asked.paths == ("/p1",):
+        if requested.paths == ("/p1",):
             connection.execute("SELECT 1 / 0")
-        return draft(packer, connection, asked, *rest)
+        return draft(packer, connection, requested, *rest)
 
     monkeypatch.setattr(Packer, "draft", divide)
     group = publish(author.replica(), request("/p0"), request("/p1"), request("/p2"))
@@ -153,7 +153,7 @@ def test_the_outbox_fills_while_the_journal_is_away(author: Author) -> None:
     away, clock = AwayJournal(author.journal), ManualClock()
     away.away = True
     replica = author.replica(
-        journal=away, clock=clock, patience=JournalPatience(settle_s=0, outbox_packages=3)
+        journal=away, clock=clock, patience=JournalPatience(reconcile_s=0, outbox_packages=3)
     )
     for number in range(3):
         [pending] = publish(replica, request(f"/p{number}"))
@@ -264,12 +264,12 @@ def test_r26_a_restart_searches_only_what_is_not_accounted_for(author: Author) -
         publish(author.replica(), request("/p0"), request("/p1"), request("/p2"))
     watched = WatchedJournal(author.journal)
     restarted = author.replica(journal=watched)
-    restarted.settle()
+    restarted.reconcile()
     assert watched.read_from == []
     lost = AwayJournal(author.journal)
     lost.away = True
     publish(author.replica(journal=lost), request("/p3"))
     author.journal.append(TOPICS.package, Outgoing(b"of somebody else")).result()
-    restarted.settle()
+    restarted.reconcile()
     assert watched.read_from == [6]
     assert author.rows("SELECT settled_offset FROM bookkeeping.slot") == [(7,)]

@@ -1,4 +1,4 @@
-"""What became of a package at each subscriber over HTTP, whatever is told late (R9, R16, R18)."""
+"""What became of a package at each subscriber over HTTP, also with late reports (R9, R16, R18)."""
 
 import asyncio
 from functools import partial
@@ -18,7 +18,14 @@ from packhorse.wire.messages import (
 )
 from packhorse_services.publisher.commands import command_rows
 from tests.harness.publisher_service import PublisherService
-from tests.harness.publisher_site import Site, publish, states, told, until_failed, until_remembered
+from tests.harness.publisher_site import (
+    Site,
+    publish,
+    reported,
+    states,
+    until_failed,
+    until_remembered,
+)
 from tests.harness.publishing import AGENT, TOPICS
 
 
@@ -73,7 +80,7 @@ def test_r31_done_and_imported_everywhere_are_two_states(site: Site) -> None:
             assert {one["id"] for one in some} == {
                 one for one in expected if expected[one] == state
             }
-        assert {one["package_id"]: one["state"] for one in await told(s, 5)} == expected
+        assert {one["package_id"]: one["state"] for one in await reported(s, 5)} == expected
 
     site.run(scenario)
 
@@ -82,10 +89,10 @@ async def known(s: PublisherService, count: int) -> bool:
     return len((await s.get("/distributions"))["distributions"]) == count
 
 
-def test_a_part_that_waits_tells_why_its_subscription_stands_still(site: Site) -> None:
+def test_a_part_that_waits_says_why_its_subscription_stands_still(site: Site) -> None:
     async def scenario(s: PublisherService) -> None:
         [package_id] = await publish(s, 1)
-        told = {
+        reported = {
             (SubscriptionState.PAUSED, ""): "PAUSED",
             (SubscriptionState.STOPPED, ""): "STOPPED",
             (SubscriptionState.WAITING_FOR_SUBSCRIBER, "golden is behind"): (
@@ -94,7 +101,7 @@ def test_a_part_that_waits_tells_why_its_subscription_stands_still(site: Site) -
             (SubscriptionState.GAP, "offset 3 is gone"): "GAP: offset 3 is gone",
             (SubscriptionState.RUNNING, ""): "",
         }
-        for number, ((state, error), reason) in enumerate(told.items()):
+        for number, ((state, error), reason) in enumerate(reported.items()):
             name = f"sub{number}"
             await s.announce(name, -1, state=state, last_error=error)
             parts = (await s.get(f"/distributions/{package_id}"))["subscribers"]
@@ -211,7 +218,7 @@ def test_another_replica_shows_the_same_and_takes_over(site: Site) -> None:
         s.status("sub1", 0, Status.REMOVED_FAILED, package_id=ids[0], reason="no")
         await s.announce("sub1", 0)
         assert await states(s, ids[0]) == {"sub1": "REMOVED_FAILED"}
-        await told(s, 1)
+        await reported(s, 1)
 
         async def counted() -> bool:
             return [queue["errors"] for queue in (await s.get("/queues"))["queues"]] == [1]
@@ -221,6 +228,6 @@ def test_another_replica_shows_the_same_and_takes_over(site: Site) -> None:
         s.status("sub1", 1, Status.REMOVED, package_id=ids[1])
         await s.announce("sub1", 1)
         assert await states(s, ids[1]) == {"sub1": "REMOVED"}
-        assert [one["package_id"] for one in await told(s, 2)] == ids
+        assert [one["package_id"] for one in await reported(s, 2)] == ids
 
     site.run(first)

@@ -78,7 +78,9 @@ def test_what_a_source_is_refused_says_what_to_do(service: PublisherService) -> 
     assert len(service.author.journaled()) == 2
 
 
-def test_a_duplicate_on_its_way_is_unknown_and_settles(service: PublisherService) -> None:
+def test_a_duplicate_on_its_way_is_unknown_until_it_is_in_the_log(
+    service: PublisherService,
+) -> None:
     async def scenario(service: PublisherService) -> None:
         epoch = (await register(service)).json()["epoch"]
         assert (await send(service, epoch, 1)).status_code == 202
@@ -141,8 +143,8 @@ def test_a_producer_that_is_locked_holds_no_other_route_up(service: PublisherSer
 def test_a_producer_is_its_callers_own(service: PublisherService) -> None:
     async def scenario(service: PublisherService) -> None:
         epoch = (await register(service)).json()["epoch"]
-        asked = await service.client.get("/producers/import", headers=as_("editor"))
-        assert kind(asked) == (404, "unknown-producer")
+        requested = await service.client.get("/producers/import", headers=as_("editor"))
+        assert kind(requested) == (404, "unknown-producer")
         theirs = await send(service, epoch, 1, "/content/site/a", headers=as_("editor"))
         assert kind(theirs) == (409, "producer-unknown")
         mine = (await register(service, token="editor")).json()

@@ -74,7 +74,7 @@ def test_r16_states(service: PublisherService) -> None:
         await see(s, 5)
         await s.announce("sub1", -1)
         assert (await s.get("/queues/sub1"))["state"] == "RUNNING"
-        # The first failures for a missing blob are no attempts (ADR 5), and are told all the same.
+        # The first failures for a missing blob are no attempts (ADR 5), but are reported.
         for retries, state in ((0, "RETRYING"), (2, "RETRYING"), (3, "BLOCKED")):
             await s.announce(
                 "sub1", -1, retries=retries, last_error="boom", blocked_since_ms=10**12
@@ -247,14 +247,18 @@ def test_r14_a_record_that_no_queue_shows_is_shown_as_failing_and_can_be_cleared
         headers = encode_package(PackageMessage(entry)).headers
         poison = s.author.journal.append(TOPICS.package, Outgoing(b"\xff" * 40, headers))
         offset = poison.result(120).offset
-        told: dict[str, Any] = {"retries": 3, "last_error": "no PackageMessage", "editable": True}
-        await s.announce("sub1", 0, state=SubscriptionState.BLOCKED, **told)
+        reported: dict[str, Any] = {
+            "retries": 3,
+            "last_error": "no PackageMessage",
+            "editable": True,
+        }
+        await s.announce("sub1", 0, state=SubscriptionState.BLOCKED, **reported)
         queue = await s.client.get("/queues/sub1")
         shown = queue.json()
         assert (shown["state"], shown["length"], shown["entries"]) == ("BLOCKED", 0, [])
         assert (shown["head"]["attempts"], shown["head"]["last_error"]) == (3, "no PackageMessage")
         assert (await s.get("/subscribers/sub1"))["state"] == "BLOCKED"
-        await s.announce("sub1", 0, **{**told, "retries": 1})
+        await s.announce("sub1", 0, **{**reported, "retries": 1})
         assert (await s.get("/queues/sub1"))["state"] == "RETRYING"
         beyond = await s.client.post("/queues/sub1/clear", json={"up_to_offset": offset + 1})
         assert (beyond.status_code, beyond.json()["type"]) == (422, "/problems/beyond-newest")

@@ -130,8 +130,8 @@ def test_the_slowest_of_the_editable_and_of_all(service: PublisherService) -> No
 def test_a_subscriber_is_shown_whole(service: PublisherService) -> None:
     async def scenario(s: PublisherService) -> None:
         await fill(s)
-        told: dict[str, Any] = {"blocked_since_ms": 10**12, "next_attempt_ms": 10**12 + 5000}
-        await s.announce("sub1", 2, retries=2, last_error="boom", settled_offset=1, **told)
+        reported: dict[str, Any] = {"blocked_since_ms": 10**12, "next_attempt_ms": 10**12 + 5000}
+        await s.announce("sub1", 2, retries=2, last_error="boom", settled_offset=1, **reported)
         assert (await s.get("/subscribers/sub1"))["incomplete"] is False
         shown = await s.get("/subscribers/sub1")
         assert shown["behind"] == shown["behind_at_least"] == shown["behind_at_most"] == 4

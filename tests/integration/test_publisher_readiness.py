@@ -14,18 +14,20 @@ from tests.harness.publishing import page
 
 @pytest.fixture
 def service(database_url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> PublisherService:
-    monkeypatch.setattr(publisher_parts, "JournalPatience", partial(JournalPatience, settle_s=0.1))
+    monkeypatch.setattr(
+        publisher_parts, "JournalPatience", partial(JournalPatience, reconcile_s=0.1)
+    )
     service = PublisherService(database_url, tmp_path, outbox_packages=2, outbox_age_s=3600)
     service.author.write(*(page(f"/p{number}") for number in range(3)))
     return service
 
 
 async def is_ready(s: PublisherService, status: int, **wanted: Any) -> bool:
-    """Tell whether `/readyz` has this status and says this; what it says is up to a second old."""
+    """Return whether `/readyz` has this status and text, which is up to a second old."""
     answer = await s.client.get("/readyz?verbose")
-    told = answer.json()
+    reported = answer.json()
     return answer.status_code == status and all(
-        told.get(part, {}).get(name) == text
+        reported.get(part, {}).get(name) == text
         for part, checks in wanted.items()
         for name, text in checks.items()
     )

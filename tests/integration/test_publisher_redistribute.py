@@ -30,8 +30,8 @@ def test_r18_a_failed_delete_never_removes_what_the_author_has_again(
 ) -> None:
     async def scenario(s: PublisherService) -> None:
         s.author.rows("DELETE FROM content.node WHERE path = '/p1' RETURNING path")
-        asked = {"paths": [], "deep_paths": ["/p1"]} if deep else {"paths": ["/p1"]}
-        answer = await s.client.post("/distribute", json={"action": "DELETE", **asked})
+        requested = {"paths": [], "deep_paths": ["/p1"]} if deep else {"paths": ["/p1"]}
+        answer = await s.client.post("/distribute", json={"action": "DELETE", **requested})
         assert answer.status_code == 202
         s.status("sub1", 0, Status.REMOVED_FAILED, package_id=answer.json()["id"])
         await s.announce("sub1", 0, max_retries=0)

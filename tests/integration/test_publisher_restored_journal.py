@@ -158,9 +158,9 @@ async def check_queued(s: PublisherService, packages: Sequence[Any], announced: 
     """Check that no answer says that anybody has one of these; announce a state until heard."""
     wanted = {package["id"] for package in packages}
 
-    async def is_told() -> bool:
+    async def is_reported() -> bool:
         if announced is not None:  # again, as subscribers do: a follower may miss the first
-            s.tell(DiscoveryMessage("sub1", (announced,)))
+            s.report(DiscoveryMessage("sub1", (announced,)))
             if (await s.client.get("/queues/sub1")).status_code == 404:
                 return False  # it has not been heard of yet
         queue = await read(s, "/queues/sub1")
@@ -174,7 +174,7 @@ async def check_queued(s: PublisherService, packages: Sequence[Any], announced: 
         found = await read(s, f"/distributions/{package['id']}")
         assert found["state"] == "QUEUED"
         assert {one["state"] for one in found["subscribers"]} <= {"QUEUED"}
-    await s.until(is_told)
+    await s.until(is_reported)
     for package in packages:
         found = await read(s, f"/distributions/{package['id']}?wait=0")
         [part] = found["subscribers"]
@@ -242,12 +242,12 @@ def test_r31_a_subscription_in_a_gap_proves_nothing(site: Site) -> None:
             "last_error": "begins at 9",
             "started_offset": 1,
         }
-        s.tell(DiscoveryMessage("sub1", (SubscriberState(AGENT, 1, settled_offset=1, **gap),)))
+        s.report(DiscoveryMessage("sub1", (SubscriberState(AGENT, 1, settled_offset=1, **gap),)))
 
-        async def is_told() -> bool:
+        async def is_reported() -> bool:
             return bool((await s.get("/queues/sub1"))["state"] == "GAP")
 
-        await s.until(is_told)
+        await s.until(is_reported)
         found = await s.get(f"/distributions/{ids[-1]}")
         [part] = found["subscribers"]
         assert (found["state"], part["state"]) == ("QUEUED", "QUEUED")

@@ -99,7 +99,7 @@ def test_a_package_that_the_topic_refuses_waits_and_keeps_the_order(
         Packer(author.blobs, AGENT, "instance", clock),
         delivery,
         clock=clock,
-        patience=JournalPatience(settle_s=0, outbox_packages=2),
+        patience=JournalPatience(reconcile_s=0, outbox_packages=2),
     )
     [before] = publish(publishing, request("/small"))
     [large] = publish(publishing, request("/large"))
@@ -119,7 +119,7 @@ def test_a_package_that_the_topic_refuses_waits_and_keeps_the_order(
 
     def settled() -> bool:
         clock.advance(1.1)
-        return publishing.settle()
+        return publishing.reconcile()
 
     eventually(settled, what="the outbox to be emptied")
     delivery.check()

@@ -38,7 +38,7 @@ def _set_schema(url: str, revision: str, needs_program: str) -> None:
         )
 
 
-def test_a_database_that_is_newer_but_has_all_is_used_and_told(
+def test_a_database_that_is_newer_but_has_all_is_used_and_reported(
     database_url: str, caplog: pytest.LogCaptureFixture
 ) -> None:
     _set_schema(database_url, "9001", HEAD)

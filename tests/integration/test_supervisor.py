@@ -38,7 +38,7 @@ class Stage:
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
-        self.told: list[str] = []
+        self.reported: list[str] = []
         self.children: list[ChildProcess] = []
 
     def supervisor(self, *programs: ChildProgram) -> Supervisor:
@@ -46,7 +46,7 @@ class Stage:
             ChildProcess(program, self.folder / f"{program.name}.log") for program in programs
         ]
         self.children += children
-        return Supervisor(children, self.told.append)
+        return Supervisor(children, self.reported.append)
 
 
 @pytest.fixture
@@ -70,14 +70,14 @@ def test_all_are_ready_after_the_start(stage: Stage) -> None:
     assert [child.ended() for child in stage.children] == [None, None]
 
 
-def test_what_dies_is_run_again_and_told(stage: Stage) -> None:
+def test_what_dies_is_run_again_and_reported(stage: Stage) -> None:
     supervisor = stage.supervisor(_program("one"))
     supervisor.start(lambda: False, timeout=300)
     before = supervisor.pids()["one"]
     os.kill(before, signal.SIGKILL)
     _wait_for(supervisor.tend)
     assert supervisor.pids()["one"] != before
-    assert stage.told == ["one was ended by signal 9; again in 0.0 s"]
+    assert stage.reported == ["one was ended by signal 9; again in 0.0 s"]
 
 
 def test_a_start_that_fails_shows_the_last_lines(stage: Stage) -> None:
@@ -104,7 +104,7 @@ def test_what_ignores_the_request_is_killed(stage: Stage) -> None:
     deaf = _SERVER.replace('lambda *_: sys.exit(print(sys.argv[1], "ends", flush=True))', "print")
     supervisor = stage.supervisor(_program("deaf", deaf))
     supervisor.start(lambda: False, timeout=300)
-    stage.children[0].ask_to_end()
+    stage.children[0].request_stop()
     stage.children[0].end_by(time.monotonic() + 0.2)
     assert stage.children[0].ended() == -signal.SIGKILL
 

@@ -27,7 +27,7 @@ PLAUSIBLE = 1_700_000_000_000
 YEAR_10000 = 253_402_300_800_000
 MICROSECONDS = PLAUSIBLE * 1_000
 NANOSECONDS = PLAUSIBLE * 1_000_000
-"""More than Spark's own source of Kafka can tell."""
+"""More than Spark's own source of Kafka can represent."""
 
 
 class Foreign:
@@ -101,7 +101,7 @@ def test_r30_an_impossible_time_stops_nobody_and_stays_visible(foreign: Foreign)
     foreign.site.archive()
 
 
-def test_r30_a_time_that_spark_cannot_tell_stops_nobody(foreign: Foreign) -> None:
+def test_r30_a_time_that_spark_cannot_represent_stops_nobody(foreign: Foreign) -> None:
     foreign.site.archive()
     for number, time_ms in enumerate([PLAUSIBLE, NANOSECONDS, PLAUSIBLE], start=1):
         foreign.append(number, time_ms)

@@ -193,11 +193,11 @@ def test_a_partition_is_of_bounded_size(spark: SparkSession) -> None:
 def test_packages_about_other_paths_are_not_unpacked(history: History) -> None:
     """A body that can't be read matters only to those who ask for its paths."""
     record = history.records[2]
-    told = [
+    reported = [
         [event.kind for event in events_of(2, record.headers, b"\xff", history.bodies, path)]
         for path in ("/s", "/s/b/c", "/other", "/s/bb")
     ]
-    assert told == [["unreadable"], ["unreadable"], [], []]
+    assert reported == [["unreadable"], ["unreadable"], [], []]
 
 
 def test_a_time_without_a_zone_is_utc() -> None:

@@ -90,7 +90,7 @@ def site(spark: SparkSession, databases: Databases, tmp_path: Path) -> Iterator[
     history.bodies.close()
 
 
-def told(audited: Audited) -> set[tuple[str, str, int | None]]:
+def reported(audited: Audited) -> set[tuple[str, str, int | None]]:
     assert audited.problem == ""
     return {(one.kind, one.path, one.offset) for one in audited.findings}
 
@@ -115,20 +115,20 @@ def test_r8_what_is_broken_is_found_and_what_is_whole_passes(site: Site) -> None
         "package_id, attempts, reason, command_id) VALUES "
         "('main', 4, 'left', 'REMOVED', '', 0, '', '')"
     )
-    site.subscriber("told", removed=(4,))
-    statuses(site.location, ("told", 4, "REMOVED_FAILED"))
+    site.subscriber("reported", removed=(4,))
+    statuses(site.location, ("reported", 4, "REMOVED_FAILED"))
     site.subscriber("silent", removed=(4,))
     site.urls["away"] = "postgresql://nobody@127.0.0.1:1/none"
     found = {one.subscriber: one for one in site.audit(*site.urls)}
     assert site.folds <= 4, "those in the same situation share a fold"
-    assert told(found["broken"]) == {
+    assert reported(found["broken"]) == {
         ("missing", "/deep/x", 1),
         ("extra", "/c", 2),
         ("extra", "/never", None),
         ("different", "/a/b", 3),
     }
-    assert all(not told(found[name]) for name in ("whole", "earlier", "left", "told"))
-    assert told(found["silent"]) == {("missing", "/a/removed", 4)}
+    assert all(not reported(found[name]) for name in ("whole", "earlier", "left", "reported"))
+    assert reported(found["silent"]) == {("missing", "/a/removed", 4)}
     assert "subscriber away can't be read" in found["away"].problem
     assert exit_code(list(found.values())) is ExitCode.DIFFERENT
     assert exit_code([found["whole"], found["away"]]) is ExitCode.UNKNOWN
@@ -147,7 +147,7 @@ def test_equal_json_in_other_words_is_equal(site: Site) -> None:
     archive(site.location, site.history.records[-1:])
     site.subscriber("one")
     [audited] = site.audit("one")
-    assert told(audited) == set()
+    assert reported(audited) == set()
 
 
 def test_what_cant_be_compared_is_said(site: Site) -> None:
@@ -185,10 +185,10 @@ def test_an_import_goes_on_during_an_audit_and_is_not_seen_by_it(
     monkeypatch.setattr(Repository, "hashes", during)
     [audited] = site.audit("busy")
     assert imported.is_set()
-    assert told(audited) == set()
+    assert reported(audited) == set()
     monkeypatch.undo()
     [audited] = site.audit("busy", path="/deep", limit=1)
     assert audited.counts == {"missing": 3, "extra": 0, "different": 0, "undecided": 0}
     assert len(audited.findings) == 1
     [audited] = site.audit("busy", path="/a")
-    assert told(audited) == set()
+    assert reported(audited) == set()

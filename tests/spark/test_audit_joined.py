@@ -11,14 +11,14 @@ from packhorse.snapshots.store import remove
 from packhorse.wire.messages import DesiredState, ResetCommand
 from packhorse_services.pipeline.snapshot.task import SnapshotRequest
 from packhorse_services.subscriber.commands import control
-from packhorse_services.subscriber.commands.handler import Orders, PreparedCommand
+from packhorse_services.subscriber.commands.handler import CommandHandler, PreparedCommand
 from packhorse_services.subscriber.commands.reset import ResetTarget
 from packhorse_services.subscriber.journal.arrivals import Mark
 from packhorse_services.subscriber.journal.sequences import HighWater
 from packhorse_services.subscriber.snapshots.load import Load, load
 from tests.harness.history import JOURNAL
 from tests.harness.subscriber import rows_of
-from tests.spark.test_audit_subscriptions import Site, site, told
+from tests.spark.test_audit_subscriptions import Site, reported, site
 
 __all__ = ["site"]
 
@@ -44,28 +44,30 @@ def test_r13_who_says_what_it_loaded_is_held_to_that_without_a_doubt(site: Site)
     site.imported([0, 1, 2, 3], {"main": (3, -1)})
     site.snapshot(SnapshotRequest(2))
     lacking = site.snapshot(SnapshotRequest(2, leave_out=(1,)))
-    told_of = joined(site, lacking)  # back from 3: the subscription has begun before all of it
+    reported_of = joined(site, lacking)  # back from 3: the subscription has begun before all of it
     audited = site.audit("joined")
-    assert (told(audited), audited.notes) == (set(), [told_of])
+    assert (reported(audited), audited.notes) == (set(), [reported_of])
     site.imported([3], {})
     site.edit("UPDATE bookkeeping.position SET log_offset = 3")
     audited = site.audit("later")
-    assert (told(audited), audited.notes) == (set(), [told_of])
+    assert (reported(audited), audited.notes) == (set(), [reported_of])
     site.edit("DELETE FROM content.node WHERE path IN ('/p0', '/p3')")
-    assert told(site.audit("broken")) == {("missing", "/p0", 2), ("missing", "/p3", 3)}
+    assert reported(site.audit("broken")) == {("missing", "/p0", 2), ("missing", "/p3", 3)}
     site.edit("UPDATE bookkeeping.position SET log_offset = 1")
     assert any("was moved back" in note for note in site.audit("moved").notes)
 
 
 def moved_back(site: Site, offset: int, epoch: int) -> None:
-    """Reset the subscription of `main` as a subscriber does that was told to."""
+    """Reset the subscription of `main` as a subscriber does on a command."""
     journal = open_journal("memory://none", client_name="tests")
-    orders = Orders("sub", ("main",), True, journal, "none")
+    handler = CommandHandler("sub", ("main",), True, journal, "none")
     target = ResetTarget("main", JOURNAL, Mark(offset, ""), HighWater({}), ())
     command = ResetCommand("c", "sub", "main", offset, journal_id=JOURNAL)
     with closing(connect(site.url, "tests", autocommit=True)) as connection:
         control.store(connection, "main", DesiredState.STOP, "")
-        orders.obey(connection, command, epoch, PreparedCommand(JOURNAL, 99, target), lambda: None)
+        handler.apply(
+            connection, command, epoch, PreparedCommand(JOURNAL, 99, target), lambda: None
+        )
     states = rows_of(site.url, "SELECT state FROM bookkeeping.command_status ORDER BY state")
     assert ("APPLIED",) in states
 
@@ -80,9 +82,9 @@ def test_r25_who_was_reset_to_before_its_snapshot_is_held_to_what_it_imports_aga
     moved_back(site, 1, epoch=2)
     site.imported([2, 3, 4], {})
     site.edit("UPDATE bookkeeping.position SET log_offset = 4")
-    assert told(site.audit("again")) == set()
+    assert reported(site.audit("again")) == set()
     site.edit("DELETE FROM content.node WHERE path = '/p2'")
-    assert told(site.audit("broken")) == {("missing", "/p2", 2)}
+    assert reported(site.audit("broken")) == {("missing", "/p2", 2)}
 
 
 def test_that_the_snapshot_is_gone_is_said(site: Site) -> None:
@@ -90,14 +92,14 @@ def test_that_the_snapshot_is_gone_is_said(site: Site) -> None:
         site.write("main", f"/p{number}")
     site.imported([], {})
     lacking = site.snapshot(SnapshotRequest(2, leave_out=(1,)))
-    told_of = joined(site, lacking)
+    reported_of = joined(site, lacking)
     site.imported([3], {})
     site.edit("UPDATE bookkeeping.position SET log_offset = 3")
     newer = site.snapshot(SnapshotRequest(3, leave_out=(1,)))
     remove(lacking, site.history.bodies)
-    gone = f"{told_of}, whose manifest the blob store no longer has"
+    gone = f"{reported_of}, whose manifest the blob store no longer has"
     audited = site.audit("newer")
-    assert (told(audited), audited.notes) == (set(), [gone])
+    assert (reported(audited), audited.notes) == (set(), [gone])
     remove(newer, site.history.bodies)
     audited = site.audit("none")
     assert audited.problem.endswith(gone)
@@ -108,19 +110,19 @@ def with_added_subscription(site: Site, began: int) -> str:
     for agent in ("other", "main", "other", "main", "other"):
         site.write(agent, f"/{agent}/{site.history.next_offset}")
     site.imported([], {})
-    told_of = joined(site, site.snapshot(SnapshotRequest(3, agents=("main",), leave_out=(1,))))
+    reported_of = joined(site, site.snapshot(SnapshotRequest(3, agents=("main",), leave_out=(1,))))
     site.write("main", "/main/5")
     later = [offset for offset in (0, 2, 4) if offset > began]
     site.imported([5, *later], {"other": (4, began)})
     site.edit("UPDATE bookkeeping.position SET log_offset = 5 WHERE publisher_agent = 'main'")
-    return told_of
+    return reported_of
 
 
 def test_r13_an_added_subscription_need_not_hold_what_came_before_its_beginning(site: Site) -> None:
-    told_of = with_added_subscription(site, 1)
+    reported_of = with_added_subscription(site, 1)
     audited = site.audit("latest")
-    assert told(audited) == set()
-    assert told_of in audited.notes
+    assert reported(audited) == set()
+    assert reported_of in audited.notes
     assert any("added after the snapshot, behind offset 1" in note for note in audited.notes)
 
 
@@ -128,7 +130,7 @@ def test_r13_an_added_subscription_must_hold_all_that_came_behind_its_beginning(
     with_added_subscription(site, -1)
     site.edit("""UPDATE content.node SET properties = '{"version": 9}' WHERE path LIKE '/main/_'""")
     site.edit("DELETE FROM content.node WHERE path IN ('/other/0', '/other/4')")
-    assert told(site.audit("earliest")) == {
+    assert reported(site.audit("earliest")) == {
         ("different", "/main/3", 3),
         ("different", "/main/5", 5),
         ("missing", "/other/0", 0),

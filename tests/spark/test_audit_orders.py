@@ -1,10 +1,10 @@
-"""Where two publisher agents have done something at one path, no offset tells which came last."""
+"""Where two publisher agents have done something at one path, no offset says which came last."""
 
 import pytest
 
 from packhorse_services.pipeline.audit.outcome import ExitCode, exit_code
 from packhorse_services.pipeline.snapshot.task import SnapshotRequest
-from tests.spark.test_audit_subscriptions import Site, site, told
+from tests.spark.test_audit_subscriptions import Site, reported, site
 
 __all__ = ["site"]
 
@@ -29,7 +29,7 @@ def contested(site: Site) -> None:
 def test_r10_what_another_order_of_the_subscriptions_gives_is_undecided(site: Site) -> None:
     contested(site)
     audited = site.audit("other order")
-    assert told(audited) == {
+    assert reported(audited) == {
         ("undecided", "/shared", 1),
         ("undecided", "/gone", 3),
         ("undecided", "/back", 5),
@@ -43,7 +43,7 @@ def test_r10_a_newer_snapshot_which_holds_the_order_of_the_log_decides_nothing(s
     contested(site)
     site.snapshot(SnapshotRequest(7))
     site.edit("""UPDATE content.node SET properties = '{"version": 9}' WHERE path = '/page'""")
-    assert told(site.audit("snapshot")) == {
+    assert reported(site.audit("snapshot")) == {
         ("undecided", "/shared", 7),
         ("undecided", "/gone", None),
         ("undecided", "/back", 7),
@@ -56,7 +56,11 @@ def test_r10_who_joined_by_a_snapshot_holds_the_order_of_the_log_in_it(site: Sit
     contested(site)
     site.snapshot(SnapshotRequest(7))
     site.edit("UPDATE bookkeeping.position SET started_offset = 7")
-    assert {kind for kind, *_ in told(site.audit("joined"))} == {"missing", "extra", "different"}
+    assert {kind for kind, *_ in reported(site.audit("joined"))} == {
+        "missing",
+        "extra",
+        "different",
+    }
 
 
 def test_what_no_order_of_the_subscriptions_gives_differs(site: Site) -> None:
@@ -67,7 +71,7 @@ def test_what_no_order_of_the_subscriptions_gives_differs(site: Site) -> None:
     site.edit("DELETE FROM content.node WHERE path IN ('/shared', '/page/below')")
     site.edit("INSERT INTO content.node VALUES ('/back', 'folder', '{}', '{}')")
     audited = site.audit("broken")
-    assert told(audited) == {
+    assert reported(audited) == {
         ("missing", "/shared", 1),
         ("extra", "/gone", 3),
         ("undecided", "/back/x", 5),

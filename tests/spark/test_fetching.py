@@ -36,7 +36,7 @@ def test_the_hash_is_that_of_the_node(spark: SparkSession, tmp_path: Path) -> No
     assert not hashes
 
 
-def test_a_package_that_is_gone_meanwhile_is_told(spark: SparkSession, tmp_path: Path) -> None:
+def test_a_package_that_is_gone_meanwhile_is_reported(spark: SparkSession, tmp_path: Path) -> None:
     history = History(open_blobs(str(tmp_path)))
     history.add(page("/a"))
     packages = packages_of(history, tmp_path)

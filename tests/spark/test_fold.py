@@ -232,7 +232,7 @@ def test_a_base_stands_for_the_packages_before_it(spark: SparkSession, tmp_path:
             assert content_of(ContentHistory(after, texts).unordered()) == history.model()
 
 
-def test_a_node_tells_which_package_wrote_it(spark: SparkSession, tmp_path: Path) -> None:
+def test_a_node_says_which_package_wrote_it(spark: SparkSession, tmp_path: Path) -> None:
     history = History(open_blobs(str(tmp_path)))
     history.add(page("/a/b"))
     history.add(page("/c"))

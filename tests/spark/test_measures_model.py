@@ -22,7 +22,7 @@ _EXAMPLES = int(os.environ.get("TEST_SPARK_EXAMPLES", "1"))
 
 
 class World(tuple[list[Any], list[Any], list[Any]]):
-    """Packages, statuses, announcements; too many to print, the differences tell enough."""
+    """Packages, statuses, announcements; too many to print, the differences show enough."""
 
     def __repr__(self) -> str:
         return f"World of {[len(rows) for rows in self]}"
@@ -78,7 +78,9 @@ def measured(spark: SparkSession, world: World) -> tuple[DataFrame, DataFrame, D
     packages = spark.createDataFrame(world[0], schemas.PACKAGES)
     statuses = spark.createDataFrame(world[1], schemas.STATUSES)
     announcements = spark.createDataFrame(world[2], schemas.ANNOUNCEMENTS)
-    rows = announced.told(announcements, spark.createDataFrame([], schemas.SUBSCRIPTIONS)).cache()
+    rows = announced.subscription_rows(
+        announcements, spark.createDataFrame([], schemas.SUBSCRIPTIONS)
+    ).cache()
     happened = outcomes.outcomes(rows, statuses, packages).cache()
     failures = hourly.failures(happened, rows, packages)
     here = announced.subscription_hours(rows, day_of(rows["hour"]))
@@ -133,8 +135,8 @@ def test_measures_are_what_counting_one_by_one_gives(
 def test_a_broken_transformation_is_caught(
     spark: SparkSession, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    told_late = [announcement(HOUR - 1, 0), announcement(HOUR + 1, 1)]
-    world = World(([package(1, 0)], [], told_late))
+    reported_late = [announcement(HOUR - 1, 0), announcement(HOUR + 1, 1)]
+    world = World(([package(1, 0)], [], reported_late))
     assert differences(spark, world) == []
     right = outcomes.announced
 

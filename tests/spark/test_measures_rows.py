@@ -23,8 +23,8 @@ def moment(moment_ms: int) -> Column:
     return f.timestamp_millis(f.lit(START + moment_ms))
 
 
-def told_of(spark: SparkSession, rows: list[Any], before: list[Any] | None = None) -> DataFrame:
-    return announced.told(
+def rows_of(spark: SparkSession, rows: list[Any], before: list[Any] | None = None) -> DataFrame:
+    return announced.subscription_rows(
         frame(spark, rows, schemas.ANNOUNCEMENTS), frame(spark, before or [], schemas.SUBSCRIPTIONS)
     )
 
@@ -33,7 +33,7 @@ def happened(
     spark: SparkSession, packages: list[Any], statuses: list[Any], announcements: list[Any]
 ) -> list[tuple[Any, ...]]:
     rows = outcomes.outcomes(
-        told_of(spark, announcements),
+        rows_of(spark, announcements),
         frame(spark, statuses, schemas.STATUSES),
         frame(spark, packages, schemas.PACKAGES),
     )
@@ -60,7 +60,7 @@ def before(**changed: Any) -> dict[str, Any]:
     }
 
 
-def test_an_editable_subscriber_tells_when_it_imported(spark: SparkSession) -> None:
+def test_an_editable_subscriber_reports_when_it_imported(spark: SparkSession) -> None:
     found = happened(
         spark,
         [package(1, 2_000, accepted_ms=1_000), package(2, 2_000)],
@@ -151,7 +151,7 @@ def test_the_hour_is_that_of_utc_in_any_time_zone(spark: SparkSession) -> None:
 
 
 def test_time_blocked_is_cut_at_the_hour_and_ends_with_silence(spark: SparkSession) -> None:
-    rows = told_of(
+    rows = rows_of(
         spark,
         [
             announcement(HOUR - 15_000, 1, blocked_since_ms=START + 1, retries=1),
@@ -173,7 +173,7 @@ def test_time_blocked_is_cut_at_the_hour_and_ends_with_silence(spark: SparkSessi
 
 
 def test_failed_attempts_are_what_retries_rose_by(spark: SparkSession) -> None:
-    rows = told_of(
+    rows = rows_of(
         spark,
         [
             announcement(1_000, 1, retries=3, last_error="a"),
@@ -191,12 +191,12 @@ def test_failed_attempts_are_what_retries_rose_by(spark: SparkSession) -> None:
 def test_each_attempt_of_a_package_that_was_given_up_counts_once(spark: SparkSession) -> None:
     packages = spark.createDataFrame([package(n, 0) for n in range(1, 5)], schemas.PACKAGES)
     given_up = [status(n, 9_000, "REMOVED_FAILED", reason="gone", attempts=3) for n in (2, 3, 4)]
-    tells = [
+    reports = [
         announcement(1_000, 0, retries=2, last_error="of 1"),  # which was imported then
         announcement(2_000, 1, retries=1, last_error="of 2"),
-        announcement(3_000, 2, retries=3, last_error="of 3"),  # all of them were told
+        announcement(3_000, 2, retries=3, last_error="of 3"),  # all of them were announced
     ]
-    rows = told_of(spark, tells)
+    rows = rows_of(spark, reports)
     statuses = spark.createDataFrame(given_up, schemas.STATUSES)
     happened = outcomes.outcomes(rows, statuses, packages)
     found = hourly.failures(happened, rows, packages).select("reason", "count").collect()
@@ -204,7 +204,7 @@ def test_each_attempt_of_a_package_that_was_given_up_counts_once(spark: SparkSes
 
 
 def test_subscriptions_of_an_hour_know_how_far_they_ever_came(spark: SparkSession) -> None:
-    rows = told_of(
+    rows = rows_of(
         spark,
         [announcement(1_000, 9, retries=1), announcement(2_000, 4), announcement(HOUR, 5)],
         [before(offset=7, reached=7)],
@@ -220,7 +220,7 @@ def test_subscriptions_of_an_hour_know_how_far_they_ever_came(spark: SparkSessio
 
 
 def test_backlog_is_what_was_there_at_the_hours_end(spark: SparkSession) -> None:
-    rows = told_of(spark, [announcement(1_000, 1), announcement(2_000, 2), announcement(HOUR, 4)])
+    rows = rows_of(spark, [announcement(1_000, 1), announcement(2_000, 2), announcement(HOUR, 4)])
     packages = [package(number, number * 1_000) for number in range(1, 5)]
     packages += [package(5, HOUR), package(6, 2 * HOUR), package(7, 1_000, publisher_agent="b")]
     known = outcomes.facts(frame(spark, packages, schemas.PACKAGES))

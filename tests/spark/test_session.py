@@ -99,7 +99,7 @@ def test_a_session_leaves_no_jvm_and_another_may_follow() -> None:
 
 
 @pytest.mark.depth
-def test_a_jvm_that_dies_is_told_in_a_line_that_is_the_last() -> None:
+def test_a_jvm_that_dies_is_reported_in_a_line_that_is_the_last() -> None:
     done = run(DIES)
     assert done.returncode == 1, done.stderr
     assert done.stderr.splitlines()[-1].startswith("error: dies"), done.stderr

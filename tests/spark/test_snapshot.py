@@ -131,7 +131,7 @@ def test_what_a_subscriber_removed_is_left_out_for_it_alone(site: Site) -> None:
 def test_a_snapshot_for_one_says_what_was_heard_of_that_one(site: Site) -> None:
     site.history.add(page("/a", 1))
     site.history.add(page("/a", 2))
-    site.history.again(0)  # nobody tells of a repeat
+    site.history.again(0)  # nobody reports a repeat
     site.history.add(page("/b", 1))
     site.archive()
     assert site.make().snapshot.told == ()
@@ -188,7 +188,7 @@ def test_a_base_bridges_what_the_archive_has_let_go(site: Site, spark: SparkSess
     assert site.content_of(site.make().snapshot) == site.history.model()
 
 
-def test_packages_that_cannot_be_read_are_left_out_only_when_told(site: Site) -> None:
+def test_packages_that_cannot_be_read_are_left_out_only_on_request(site: Site) -> None:
     site.history.producer = ""
     site.history.add(page("/a", 1))
     good = site.history.records[0]

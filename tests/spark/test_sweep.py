@@ -82,7 +82,7 @@ def test_r22_marked_and_swept_with_an_append_running_at_the_same_time(
     stop, failures = threading.Event(), []
 
     def append() -> None:
-        """Distribute what was there before, and let go of it at the author."""
+        """Distribute what was there before, and remove it at the author."""
         try:
             while not stop.is_set():
                 yard.commit_export(yard.begin_export("/moving"))

@@ -70,8 +70,8 @@ def measured(
     location = Location.parse(str(tmp_path_factory.mktemp("measured") / "tables"))
     prepare(location)
     append(spark, location, tables.PACKAGES, [package(1, 0), package(2, 2 * HOUR)])
-    told = [announcement(0, 0), announcement(1_000, 1), announcement(2 * HOUR + 1_000, 2)]
-    append(spark, location, tables.ANNOUNCEMENTS, told)
+    reported = [announcement(0, 0), announcement(1_000, 1), announcement(2 * HOUR + 1_000, 2)]
+    append(spark, location, tables.ANNOUNCEMENTS, reported)
     measure(spark, location)
     late = status(1, 3 * HOUR, "REMOVED_FAILED", reason="no")
     append(spark, location, tables.STATUSES, [late])

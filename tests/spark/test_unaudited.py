@@ -8,7 +8,7 @@ from pyspark.sql import SparkSession
 
 from packhorse.clock import SystemClock
 from packhorse_services.pipeline.archive.reading import LATEST_MS
-from packhorse_services.pipeline.audit.commands import tell
+from packhorse_services.pipeline.audit.commands import report
 from packhorse_services.pipeline.audit.outcome import Audited
 from packhorse_services.pipeline.audit.unaudited import unaudited
 from packhorse_services.pipeline.storage.delta import prepare
@@ -48,10 +48,10 @@ def test_a_time_to_come_hides_nobody(spark: SparkSession, tmp_path: Path) -> Non
 
 
 @pytest.mark.parametrize("as_json", [False, True])
-def test_they_are_told_in_the_report_and_on_stderr(
+def test_they_are_reported_in_the_report_and_on_stderr(
     as_json: bool, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    tell("audit-1", [Audited("known")], ["new", "quiet"], as_json=as_json)
+    report("audit-1", [Audited("known")], ["new", "quiet"], as_json=as_json)
     said = capsys.readouterr()
     assert said.err.startswith("not audited: new, quiet; live, but not in PACKHORSE_SUBSCRIBER_DA")
     assert len(said.err.splitlines()) == 1
@@ -59,5 +59,5 @@ def test_they_are_told_in_the_report_and_on_stderr(
         assert json.loads(said.out)["not_audited"] == ["new", "quiet"]
     else:
         assert said.out.splitlines()[-2:] == ["new: not audited", "quiet: not audited"]
-    tell("audit-1", [Audited("known")], [], as_json=as_json)
+    report("audit-1", [Audited("known")], [], as_json=as_json)
     assert capsys.readouterr().err == ""

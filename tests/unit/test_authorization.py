@@ -102,8 +102,8 @@ def test_a_token_for_another_agent_opens_nothing(operation: Operation) -> None:
 
 def test_the_table_holds_every_service_and_every_scope_that_one_asks_for() -> None:
     assert {service for service, *_ in OPERATIONS} == set(SERVICES)
-    asked = {scope for *_, scope in OPERATIONS}
-    assert asked == set(TokenScope)
+    requested = {scope for *_, scope in OPERATIONS}
+    assert requested == set(TokenScope)
 
 
 def test_the_table_would_notice_an_open_operation() -> None:

@@ -88,9 +88,9 @@ def test_the_server_and_every_tag_are_described(service: str) -> None:
     found = described(service)
     assert re.fullmatch(r"http://127\.0\.0\.1:80\d\d", found["servers"][0]["url"])
     used = {tag for _, operation in operations(found) for tag in operation["tags"]}
-    told = {tag["name"]: tag["description"] for tag in found["tags"]}
-    assert used == set(told), f"describe the tags in the {FILE} of the service"
-    assert all(len(description) > 10 for description in told.values())
+    reported = {tag["name"]: tag["description"] for tag in found["tags"]}
+    assert used == set(reported), f"describe the tags in the {FILE} of the service"
+    assert all(len(description) > 10 for description in reported.values())
 
 
 @every_service

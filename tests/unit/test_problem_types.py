@@ -14,11 +14,11 @@ from tests.harness.openapi import SERVICES
     [("topology", "unsigned", 401), ("pipeline", "schema-changed", 503)],
 )
 def test_a_problem_type_is_explained(service: str, slug: str, status: int, tmp_path: Path) -> None:
-    answer = asyncio.run(asked(service, f"/problems/{slug}", tmp_path))
+    answer = asyncio.run(requested(service, f"/problems/{slug}", tmp_path))
     assert (answer.status_code, answer.json()["status"]) == (200, status)
 
 
-async def asked(service: str, path: str, folder: Path) -> httpx.Response:
+async def requested(service: str, path: str, folder: Path) -> httpx.Response:
     transport = httpx.ASGITransport(app=SERVICES[service](str(folder)))
     async with httpx.AsyncClient(transport=transport, base_url="http://127.0.0.1") as client:
         return await client.get(path)

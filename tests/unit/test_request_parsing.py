@@ -80,7 +80,7 @@ def repeats(pattern: Any) -> tuple[int, bool]:
 
 
 def is_slow(pattern: str | bytes, *, searched: bool) -> bool:
-    """Tell whether a failure may cost more than one step a character.
+    """Return whether a failure may cost more than one step a character.
 
     A search begins anew at every character, so that one repeat is too many for it.
     """

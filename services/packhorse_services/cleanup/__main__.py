@@ -12,7 +12,7 @@ from packhorse.db.connect import connect
 from packhorse.db.metadata import BOOKKEEPER
 from packhorse.db.prepare import prepare_database
 from packhorse.db.roles import act_as
-from packhorse.jobs.host import DUTIES
+from packhorse.jobs.host import LEADER_TASKS
 from packhorse.messaging.api import Journal
 from packhorse.messaging.open import open_journal
 from packhorse.messaging.topics import standard_topics
@@ -24,7 +24,7 @@ from packhorse.runtime.startup import plain_refusals, typed
 from packhorse.topology.own_cluster import InstanceProperties, join
 from packhorse.wire.topics import Topics
 from packhorse_services.cleanup import ledger
-from packhorse_services.cleanup.app import DUTY, cleanup_service, sweep_of
+from packhorse_services.cleanup.app import LEADER_TASK, cleanup_service, sweep_of
 from packhorse_services.cleanup.report import CleanupRun, RemovedBlob, with_removals
 from packhorse_services.cleanup.runner import run_by_hand
 from packhorse_services.cleanup.schedule import adopt
@@ -52,7 +52,7 @@ def serve(context: typer.Context) -> None:
         _adopt_schedule(settings)
         journal.create_topics(standard_topics(Topics.prefixed(settings.topic_prefix)))
         announced = InstanceProperties(
-            "cleanup", endpoint=settings.endpoint, duties=(DUTY, *DUTIES)
+            "cleanup", endpoint=settings.endpoint, leader_tasks=(LEADER_TASK, *LEADER_TASKS)
         )
         cluster = join(settings.database_url.get_secret_value(), settings.topology, announced)
         service = cleanup_service(settings, journal, blobs, authenticator, cluster)

@@ -33,8 +33,8 @@ from packhorse_services.cleanup.sweep import Sweep
 _LOOK_S = 15.0
 _CONNECTIONS = 4
 """For routes, readiness and what is shown."""
-DUTY = "cleanup"
-"""Of the instance that tells the journal to forget; runs are jobs."""
+LEADER_TASK = "cleanup"
+"""Of the instance that asks the journal to forget; runs are jobs."""
 
 DESCRIPTION = "Removes packages from the blob store that the journal has forgotten."
 _PROBLEMS: Mapping[type[Exception], ProblemKind] = {
@@ -65,14 +65,14 @@ def cleanup_service(
 ) -> CleanupService:
     """Put a cleanup service together; nothing connects before it is started.
 
-    Runs are done by any instance, the journal is told to forget by the one that has the duty in
-    `cluster`; without a cluster, by each.
+    Runs are done by any instance; the one that has the leader task in `cluster` asks the journal to
+    forget, or each one without a cluster.
     """
     report("packhorse_cleanup_runs", "packhorse_cleanup_removed")
     url = settings.database_url.get_secret_value()
     pool = SharedPool(url, "cleanup")
     share = pool.share(_CONNECTIONS)
-    duty = None if cluster is None else cluster.duty(DUTY, share.connection)
+    leader_task = None if cluster is None else cluster.leader_task(LEADER_TASK, share.connection)
     consumers = Consumers()
     consumers.add(RUN, Runner(url, sweep_of(settings, journal, blobs), cluster))
     runs = open_jobs(
@@ -83,7 +83,9 @@ def cleanup_service(
         schedules=[schedule_of(settings.when)],
         pool=pool,
     )
-    retention = Periodic("retention", settings.retention_seconds, partial(_retain, journal, duty))
+    retention = Periodic(
+        "retention", settings.retention_seconds, partial(_retain, journal, leader_task)
+    )
     last_success = Periodic("last-success", _LOOK_S, partial(_show_success, share), at_once=True)
     topic = Topics.prefixed(settings.topic_prefix).package
     readiness: Mapping[str, Callable[[], None]] = {
@@ -124,8 +126,8 @@ def _show_success(pool: Lender) -> None:
         report("packhorse_cleanup_last_success_seconds")
 
 
-def _retain(journal: Journal, duty: LeaderOnly | None) -> None:
-    if duty is None or duty.take() is not None:
+def _retain(journal: Journal, leader_task: LeaderOnly | None) -> None:
+    if leader_task is None or leader_task.take() is not None:
         journal.enforce_retention()
 
 

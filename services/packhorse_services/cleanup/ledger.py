@@ -1,6 +1,6 @@
 """The book of cleanup runs: which wait, which run, what each of them removed.
 
-Written in a turn's transactions; read by anybody. All times are the database's (R28).
+Written in the lock holder's transactions; read by anybody. All times are the database's (R28).
 """
 
 from collections.abc import Collection, Mapping, Sequence
@@ -72,7 +72,7 @@ def begin(connection: Connection, epoch: int, origin: str, *, dry_run: bool) -> 
 
 
 def abandon(connection: Connection, epoch: int) -> None:
-    """Close runs of earlier turns, and forget the oldest runs."""
+    """Close runs of earlier holders, and forget the oldest runs."""
     connection.execute(
         "UPDATE bookkeeping.cleanup_run SET state = 'ABANDONED', ended_at = clock_timestamp() "
         "WHERE state = 'RUNNING' AND epoch < %s",
@@ -86,7 +86,7 @@ def abandon(connection: Connection, epoch: int) -> None:
 
 
 def note_journal(connection: Connection, journal_id: str) -> bool:
-    """Remember the journal; tells whether it is another one than the stored offsets speak of."""
+    """Remember the journal; returns whether it is another one than the stored offsets speak of."""
     [(before,)] = connection.execute("SELECT journal_id FROM bookkeeping.cleanup").fetchall()
     connection.execute("UPDATE bookkeeping.cleanup SET journal_id = %s", (journal_id,))
     return before not in ("", journal_id)

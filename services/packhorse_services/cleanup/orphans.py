@@ -12,8 +12,8 @@ from psycopg import Connection
 
 from packhorse.blobs.api import BlobStore, StoredBlob
 from packhorse.bookkeeping import stored_packages
+from packhorse_services.cleanup.cleanup_lock import CleanupLock
 from packhorse_services.cleanup.report import Candidate, RemovalReason
-from packhorse_services.cleanup.turn import CleanupLock
 
 PREFIX = "packages/"
 _PAGE = 500
@@ -25,26 +25,26 @@ class Orphans:
     def __init__(self, blobs: BlobStore, grace: timedelta) -> None:
         self._blobs, self._grace = blobs, grace
 
-    def see(self, turn: CleanupLock, run: int, limit: int) -> tuple[list[Candidate], int]:
+    def see(self, lock: CleanupLock, run: int, limit: int) -> tuple[list[Candidate], int]:
         """Look at every blob, remember the orphans among them.
 
         Returns up to `limit` of those whose grace is over, and how many orphans stay for now.
         """
-        found, young = self._look(turn, limit, run)
-        with turn.transaction() as connection:
+        found, young = self._look(lock, limit, run)
+        with lock.transaction() as connection:
             connection.execute("DELETE FROM bookkeeping.orphan WHERE run <> %s", (run,))
         return found, young
 
-    def preview(self, turn: CleanupLock, limit: int) -> tuple[list[Candidate], int]:
+    def preview(self, lock: CleanupLock, limit: int) -> tuple[list[Candidate], int]:
         """Return what `see` would, and remember nothing."""
-        return self._look(turn, limit, None)
+        return self._look(lock, limit, None)
 
-    def _look(self, turn: CleanupLock, limit: int, run: int | None) -> tuple[list[Candidate], int]:
+    def _look(self, lock: CleanupLock, limit: int, run: int | None) -> tuple[list[Candidate], int]:
         now_ms = self._blobs.now_ms()
         found: list[Candidate] = []
         young = 0
         for page in _pages(self._blobs.list(PREFIX)):
-            with turn.transaction() as connection:
+            with lock.transaction() as connection:
                 known = stored_packages.known(connection, [blob.key for blob in page])
                 orphans = [blob for blob in page if blob.key not in known]
                 if run is not None:

@@ -20,7 +20,7 @@ from packhorse_services.cleanup.report import (
     with_removals,
 )
 from packhorse_services.cleanup.runner import request_run
-from packhorse_services.cleanup.schemas import RunAsked, RunRequest
+from packhorse_services.cleanup.schemas import RequestedRun, RunRequest
 
 router = APIRouter(route_class=StrictRoute, prefix="/cleanup", tags=["cleanup"])
 
@@ -67,7 +67,7 @@ async def get_cleanup_run(
 @router.post("/runs", status_code=202, responses=documented(409, 503))
 async def start_cleanup_run(
     request: Request, response: Response, caller: Admin, body: RunRequest
-) -> RunAsked:
+) -> RequestedRun:
     """Ask for a run; it begins within seconds on one of the instances."""
     origin = f"request of {caller.name}"
     run_id = await _ask(
@@ -77,7 +77,7 @@ async def start_cleanup_run(
         ),
     )
     response.headers["Location"] = f"/cleanup/runs/{run_id}"
-    return RunAsked(id=run_id)
+    return RequestedRun(id=run_id)
 
 
 async def _ask(request: Request, question: Callable[[Connection], Result]) -> Result:

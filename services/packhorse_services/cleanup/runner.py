@@ -12,10 +12,10 @@ from packhorse.jobs.job import Job
 from packhorse.jobs.store.adding import NewJob, add_job
 from packhorse.topology.own_cluster import OwnCluster
 from packhorse_services.cleanup import ledger
+from packhorse_services.cleanup.cleanup_lock import CleanupBusy, CleanupLock, acquire_lock
 from packhorse_services.cleanup.report import CleanupRun
 from packhorse_services.cleanup.schedule import RUN
 from packhorse_services.cleanup.sweep import Sweep
-from packhorse_services.cleanup.turn import CleanupBusy, CleanupLock, take_turn
 
 RETRY = timedelta(minutes=15)
 """How soon a run comes again after one that failed."""
@@ -41,8 +41,8 @@ class Runner:
         fence = _Fence(context, self._cluster)
         while not context.stop_requested:
             try:
-                with take_turn(self._database_url, fence) as turn:
-                    self._perform(turn, job, context)
+                with acquire_lock(self._database_url, fence) as lock:
+                    self._perform(lock, job, context)
                 return Result(Outcome.OK)
             except CleanupBusy:
                 context.wait(_BUSY_S)
@@ -50,21 +50,21 @@ class Runner:
                 return Result(Outcome.FAILED, str(error), retry_delay=RETRY)
         return Result(Outcome.FAILED, "it was asked to stop", retry_delay=timedelta(0))
 
-    def _perform(self, turn: CleanupLock, job: Job, context: JobContext) -> None:
-        with turn.transaction() as connection:
-            waiting = ledger.begin_waiting(connection, turn.epoch)
+    def _perform(self, lock: CleanupLock, job: Job, context: JobContext) -> None:
+        with lock.transaction() as connection:
+            waiting = ledger.begin_waiting(connection, lock.epoch)
         if waiting is not None:
-            self._sweep_all(turn, waiting, context)
-        with turn.transaction() as connection:
-            own = _begin_own(connection, turn.epoch, job)
+            self._sweep_all(lock, waiting, context)
+        with lock.transaction() as connection:
+            own = _begin_own(connection, lock.epoch, job)
         if own is not None:
-            self._sweep_all(turn, own, context)
+            self._sweep_all(lock, own, context)
 
-    def _sweep_all(self, turn: CleanupLock, run: CleanupRun, context: JobContext) -> None:
+    def _sweep_all(self, lock: CleanupLock, run: CleanupRun, context: JobContext) -> None:
         context.log(f"run {run.id}")
-        while not self._sweep.perform(turn, run) and not context.stop_requested:
-            with turn.transaction() as connection:
-                run = ledger.begin(connection, turn.epoch, run.origin, dry_run=False)
+        while not self._sweep.perform(lock, run) and not context.stop_requested:
+            with lock.transaction() as connection:
+                run = ledger.begin(connection, lock.epoch, run.origin, dry_run=False)
             context.log(f"run {run.id}, for what was too much for one")
 
 
@@ -86,11 +86,11 @@ def run_by_hand(database_url: str, sweep: Sweep, *, dry_run: bool) -> CleanupRun
 
     Raises `CleanupBusy`, and what `Sweep.perform` raises.
     """
-    with take_turn(database_url) as turn:
-        with turn.transaction() as connection:
-            run = ledger.begin(connection, turn.epoch, _BY_HAND, dry_run=dry_run)
-        complete = sweep.perform(turn, run)
-        with turn.transaction() as connection:
+    with acquire_lock(database_url) as lock:
+        with lock.transaction() as connection:
+            run = ledger.begin(connection, lock.epoch, _BY_HAND, dry_run=dry_run)
+        complete = sweep.perform(lock, run)
+        with lock.transaction() as connection:
             if not complete:
                 add_job(connection, _BY_HAND, NewJob(RUN))
             return ledger.find(connection, run.id) or run

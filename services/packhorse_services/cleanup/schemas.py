@@ -8,10 +8,10 @@ from packhorse.runtime.validation import StrictBody
 class RunRequest(StrictBody):
     """What a caller asks for."""
 
-    dry_run: bool = Field(default=False, description="Only tell what would be removed")
+    dry_run: bool = Field(default=False, description="Only report what would be removed")
 
 
-class RunAsked(BaseModel):
+class RequestedRun(BaseModel):
     """The run that was asked for."""
 
     id: int

@@ -1,4 +1,4 @@
-"""What a cleanup service is told by its environment."""
+"""Settings of a cleanup service, from its environment."""
 
 from datetime import timedelta
 from pathlib import Path
@@ -26,7 +26,7 @@ class Settings(TopologyConfiguration, BaseSettings):
     orphan_grace_hours: float = Field(default=24.0, gt=0)
     """How old a blob without a package must be before it goes."""
     retention_seconds: float = Field(default=60.0, gt=0)
-    """How often the journal is told to forget what is too old."""
+    """How often the journal is asked to remove what is too old."""
 
     @property
     def when(self) -> When:

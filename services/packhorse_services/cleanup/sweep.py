@@ -26,10 +26,10 @@ from packhorse.runtime.metrics import (
     CLEANUP_RUNS,
 )
 from packhorse_services.cleanup import ledger, orphans
+from packhorse_services.cleanup.cleanup_lock import CleanupLock, CleanupLockLost
 from packhorse_services.cleanup.log_names import last_offsets
 from packhorse_services.cleanup.orphans import Orphans
 from packhorse_services.cleanup.report import Candidate, CleanupRun, RemovalReason
-from packhorse_services.cleanup.turn import CleanupLock, TurnLost
 
 logger = logging.getLogger(__name__)
 
@@ -50,7 +50,7 @@ class Sweep:
         self._journal, self._topic, self._blobs = journal, topic, blobs
         self._orphans = Orphans(blobs, grace)
 
-    def perform(self, turn: CleanupLock, run: CleanupRun) -> bool:
+    def perform(self, lock: CleanupLock, run: CleanupRun) -> bool:
         """Do a run that has begun, and close it; false when there is more than one run does.
 
         An error is noted and passed on.
@@ -58,29 +58,29 @@ class Sweep:
         An error before the marks are written has removed nothing.
         """
         try:
-            complete = self._perform(turn, run)
-        except TurnLost:
+            complete = self._perform(lock, run)
+        except CleanupLockLost:
             CLEANUP_RUNS.labels("lost").inc()
             raise
         except Exception as error:
             CLEANUP_RUNS.labels("failed").inc()
             _audit(run, AuditOutcome.FAILED, reason=type(error).__name__)
             with suppress(psycopg.Error):  # without the database the next run closes this one
-                _close(turn, run, error)
+                _close(lock, run, error)
             raise
         CLEANUP_RUNS.labels("succeeded").inc()
         return complete
 
-    def _perform(self, turn: CleanupLock, run: CleanupRun) -> bool:
-        bounds = self._decide_bounds(turn, run)
-        candidates, kept, complete = self._candidates(turn, run, bounds)
+    def _perform(self, lock: CleanupLock, run: CleanupRun) -> bool:
+        bounds = self._decide_bounds(lock, run)
+        candidates, kept, complete = self._candidates(lock, run, bounds)
         for batch in _batches(candidates):
-            with turn.transaction() as connection:
+            with lock.transaction() as connection:
                 ledger.mark(connection, run.id, batch)
         if not run.dry_run:
             for batch in _batches(candidates):
-                self._remove(turn, run, batch)
-        with turn.transaction() as connection:
+                self._remove(lock, run, batch)
+        with lock.transaction() as connection:
             kept |= stored_packages.count_kept(connection)
             ledger.end(connection, run.id, kept)
         extra = {"run": run.id, "dry_run": run.dry_run, "removed": len(candidates), **kept}
@@ -88,14 +88,14 @@ class Sweep:
         _audit(run, AuditOutcome.DONE, removed=len(candidates))
         return complete or run.dry_run
 
-    def _decide_bounds(self, turn: CleanupLock, run: CleanupRun) -> Bounds:
+    def _decide_bounds(self, lock: CleanupLock, run: CleanupRun) -> Bounds:
         """Read the log's bounds, and stamp packages that have no offset with the newest one.
 
         A package that is not on its way is in the log already, so below the end that is read
         *afterwards*; its offset can't be higher than what it is stamped with.
         """
         journal_id = self._journal.identity(self._topic)
-        with turn.transaction() as connection:
+        with lock.transaction() as connection:
             if not run.dry_run and ledger.note_journal(connection, journal_id):
                 logger.warning("the journal is another one", extra={"journal": journal_id})
                 stored_packages.forget_offsets(connection)
@@ -103,48 +103,48 @@ class Sweep:
         bounds = self._journal.bounds(self._topic)
         if self._journal.identity(self._topic) != journal_id:
             raise JournalChanged("the topic was created anew during the run; it is tried again")
-        with turn.transaction() as connection:
+        with lock.transaction() as connection:
             ledger.note_bounds(connection, run.id, journal_id, bounds)
             if not run.dry_run:
                 stored_packages.stamp(connection, keys, bounds.next - 1)
         return bounds
 
     def _candidates(
-        self, turn: CleanupLock, run: CleanupRun, bounds: Bounds
+        self, lock: CleanupLock, run: CleanupRun, bounds: Bounds
     ) -> tuple[list[Candidate], dict[str, int], bool]:
         """Return what goes, how many orphans stay and why, and whether that was all."""
-        with turn.transaction() as connection:
+        with lock.transaction() as connection:
             forgotten = [
                 Candidate(key, RemovalReason.FORGOTTEN, length, offset)
                 for key, length, offset in stored_packages.below(connection, bounds.oldest, MOST)
             ]
         if run.dry_run:
-            alone, young = self._orphans.preview(turn, MOST)
+            alone, young = self._orphans.preview(lock, MOST)
         else:
-            alone, young = self._orphans.see(turn, run.id, MOST)
+            alone, young = self._orphans.see(lock, run.id, MOST)
         found = forgotten + alone
         named = last_offsets(
             self._journal,
             self._topic,
             bounds,
             {candidate.package_id for candidate in found},
-            turn.check,
+            lock.check,
         )
         if named and not run.dry_run:
             places = {c.key: named[c.package_id] for c in found if c.package_id in named}
-            with turn.transaction() as connection:
+            with lock.transaction() as connection:
                 stored_packages.place(connection, places)
         going = [candidate for candidate in found if candidate.package_id not in named]
         complete = len(forgotten) < MOST and len(alone) < MOST
         return going, {"young_orphans": young, "named_by_the_log": len(named)}, complete
 
-    def _remove(self, turn: CleanupLock, run: CleanupRun, batch: Sequence[Candidate]) -> None:
-        with turn.transaction() as connection:
+    def _remove(self, lock: CleanupLock, run: CleanupRun, batch: Sequence[Candidate]) -> None:
+        with lock.transaction() as connection:
             batch = _still_unknown(connection, batch)
         for candidate in batch:
             self._blobs.delete(candidate.key)
         keys = [candidate.key for candidate in batch]
-        with turn.transaction() as connection:
+        with lock.transaction() as connection:
             stored_packages.forget(connection, keys)
             orphans.forget(connection, keys)
             ledger.note_removed(connection, run.id, keys)
@@ -153,10 +153,10 @@ class Sweep:
             CLEANUP_REMOVED_BYTES.labels(candidate.reason).inc(candidate.length)
 
 
-def _close(turn: CleanupLock, run: CleanupRun, error: Exception) -> None:
-    told = str(error) if isinstance(error, PackhorseError) else type(error).__name__
-    with turn.transaction() as connection:
-        ledger.fail(connection, run.id, told)
+def _close(lock: CleanupLock, run: CleanupRun, error: Exception) -> None:
+    reported = str(error) if isinstance(error, PackhorseError) else type(error).__name__
+    with lock.transaction() as connection:
+        ledger.fail(connection, run.id, reported)
 
 
 def _still_unknown(connection: Connection, batch: Sequence[Candidate]) -> list[Candidate]:
@@ -175,7 +175,7 @@ def _batches(candidates: Sequence[Candidate]) -> Iterator[list[Candidate]]:
         yield batch
 
 
-def _audit(run: CleanupRun, outcome: AuditOutcome, **told: str | int) -> None:
+def _audit(run: CleanupRun, outcome: AuditOutcome, **reported: str | int) -> None:
     if not run.dry_run:
-        about = {"operation": "cleanupRun", "object": f"/cleanup/runs/{run.id}", **told}
+        about = {"operation": "cleanupRun", "object": f"/cleanup/runs/{run.id}", **reported}
         audit.record(run.origin, outcome, about)

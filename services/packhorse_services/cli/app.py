@@ -46,7 +46,7 @@ from packhorse_services.cli.jobs.commands import job
 
 
 class PlainGroup(TyperGroup):
-    """The root of all verbs: what a verb refuses is told without the words of pydantic."""
+    """The root of all verbs: what a verb refuses is reported without the words of pydantic."""
 
     def invoke(self, ctx: Any) -> Any:
         """Run the verb. Raises `typer.BadParameter` for a value that it can't take."""
@@ -108,7 +108,7 @@ _PASSED_ON = {"allow_extra_args": True, "ignore_unknown_options": True, "help_op
 
 
 def run(arguments: Sequence[str]) -> int:
-    """Run the command line and return its exit code; errors are told on stderr."""
+    """Run the command line and return its exit code; errors are reported on stderr."""
     stamina.instrumentation.set_on_retry_hooks([])  # they would print to stdout, which is data's
     try:
         command = behind_every_verb(typer.main.get_command(app))
@@ -250,7 +250,7 @@ def topics_create(
     topic_prefix: TopicPrefixOption = "aemdistribution",
 ) -> None:
     """Create the topics that are missing; those that exist stay as they are."""
-    _tell_topics(topics.create(_connection(context).journal(journal), topic_prefix), topic_prefix)
+    _report_topics(topics.create(_connection(context).journal(journal), topic_prefix), topic_prefix)
 
 
 @topics_app.command("check")
@@ -260,7 +260,7 @@ def topics_check(
     topic_prefix: TopicPrefixOption = "aemdistribution",
 ) -> None:
     """Say what is wrong with the topics, and how to mend it."""
-    _tell_topics(topics.check(_connection(context).journal(journal), topic_prefix), topic_prefix)
+    _report_topics(topics.check(_connection(context).journal(journal), topic_prefix), topic_prefix)
 
 
 @topics_app.command("grant")
@@ -284,7 +284,7 @@ def _connection(context: typer.Context) -> Connection:
     return context.ensure_object(Connection)
 
 
-def _tell_topics(wrong: list[str], topic_prefix: str) -> None:
+def _report_topics(wrong: list[str], topic_prefix: str) -> None:
     if wrong:
         raise CommandFailed("\n".join(wrong))
     for name in topics.names(topic_prefix):

@@ -56,7 +56,7 @@ def clear_queue(
 def clear_packages(
     publisher: Client, name: str, up_to: int | None, *, ask: bool, wait_s: float | None
 ) -> None:
-    """Tell a subscriber to remove what waits up to an offset, and print the command's id.
+    """Remove the packages that wait for a subscriber up to an offset, and print the command's id.
 
     With `wait_s`: wait for it and print how many were removed instead. Raises `CommandFailed`.
     """
@@ -68,7 +68,7 @@ def clear_packages(
         nothing = covered == Covered(0, exact=True) and seen["head"] is None
         if nothing and seen["editable"]:
             where = "" if up_to is None else f" up to offset {up_to}"
-            output.tell(f"nothing of agent {seen['agent']} waits for {name}{where}")
+            output.report(f"nothing of agent {seen['agent']} waits for {name}{where}")
             return
         _confirm(f"Remove {covered} of {name}, all of agent {seen['agent']}?")
     cleared = publisher.clear(name, up_to=up_to, if_match=tag, wait=wait_s)
@@ -76,8 +76,8 @@ def clear_packages(
         output.line(str(cleared["removed"]))
         return
     output.line(cleared["command_id"])
-    told = Covered(cleared["packages"], cleared["packages"] == cleared["packages_at_most"])
-    output.tell(f"{name} is told to remove {told} of agent {cleared['agent']}")
+    reported = Covered(cleared["packages"], cleared["packages"] == cleared["packages_at_most"])
+    output.report(f"{name} is asked to remove {reported} of agent {cleared['agent']}")
 
 
 def _covered(publisher: Client, seen: Mapping[str, Any], up_to: int | None) -> Covered:
@@ -94,6 +94,6 @@ def _covered(publisher: Client, seen: Mapping[str, Any], up_to: int | None) -> C
     return Covered(packages, exact=False)
 
 
-def _confirm(asked: str) -> None:
-    if not typer.confirm(asked, err=True):
+def _confirm(requested: str) -> None:
+    if not typer.confirm(requested, err=True):
         raise CommandFailed("nothing was cleared", Exit.FAILED)

@@ -33,11 +33,11 @@ def check(connection: Connection) -> None:
         shown = masked(value) if name.endswith("_TOKEN") else _PASSWORD.sub("***", value)
         output.line(f"{name}={shown}")
     for warning in warnings({**settings, **os.environ}):
-        output.tell(warning)
+        output.report(warning)
     with connection.publisher() as publisher:
         version = publisher.get("/")["version"]
         count = len(publisher.get("/subscribers")["subscribers"])
-    output.tell(f"packhorse {version} answers, and the token is good; {count} subscribers")
+    output.report(f"packhorse {version} answers, and the token is good; {count} subscribers")
 
 
 def warnings(settings: Mapping[str, str]) -> Iterator[str]:
@@ -64,5 +64,5 @@ def _found(url: str) -> str:
 
 
 def masked(secret: str) -> str:
-    """Return enough of a secret to tell two apart."""
+    """Return enough of a secret to distinguish two."""
     return secret[:_SHOWN] + "…" if len(secret) > 2 * _SHOWN else "…"

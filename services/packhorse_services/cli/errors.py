@@ -44,7 +44,7 @@ def redistribute(  # noqa: PLR0913
             raise CommandFailed("--key goes with one offset only", Exit.USAGE)
         else:
             meant = _meant(offsets, reason)
-            ids = _tell_entries(
+            ids = _report_entries(
                 publisher.redistribute_all(subscriber, *meant, reason=reason, again=again)
             )
         if wait:
@@ -70,7 +70,7 @@ def dismiss(
         done = publisher.dismiss(subscriber, *meant, reason=reason)
     for offset in done["offsets"]:
         output.line(str(offset))
-    output.tell(f"{len(done['offsets'])} dismissed, {done['length']} left{_more(done)}")
+    output.report(f"{len(done['offsets'])} dismissed, {done['length']} left{_more(done)}")
 
 
 def _redistribute_one(
@@ -82,7 +82,7 @@ def _redistribute_one(
     return distribution_id
 
 
-def _tell_entries(done: Mapping[str, Any]) -> list[str]:
+def _report_entries(done: Mapping[str, Any]) -> list[str]:
     """Print the ids of what goes out. Raises `CommandFailed` when something does not."""
     ids, refused = [], 0
     for entry in done["entries"]:
@@ -94,8 +94,8 @@ def _tell_entries(done: Mapping[str, Any]) -> list[str]:
             output.complain(f"{entry['offset']}: {entry['reason']}")
         else:
             before = entry["distribution_id"]
-            output.tell(f"{entry['offset']}: was distributed again before, as {before}")
-    output.tell(f"{len(ids)} distributed again{_more(done)}")
+            output.report(f"{entry['offset']}: was distributed again before, as {before}")
+    output.report(f"{len(ids)} distributed again{_more(done)}")
     if refused:
         raise CommandFailed(f"{refused} of {len(done['entries'])} were refused")
     return ids

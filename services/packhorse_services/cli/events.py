@@ -57,17 +57,17 @@ def event_id(after: str | None) -> str:
 
 
 def follow(service: Client, following: Following) -> Iterator[Event]:
-    """Yield events for ever, and tell of lost connections.
+    """Yield events for ever, and report lost connections.
 
     Raises `ClientError` when the first connection fails, and when the service refuses for good.
     """
-    following.waiting = _tell_loss
+    following.waiting = _report_loss
     return service.follow(following)
 
 
-def _tell_loss(error: ClientError, wait_s: float) -> None:
+def _report_loss(error: ClientError, wait_s: float) -> None:
     again = "" if isinstance(error, Refused) else f"; trying again in {wait_s:g} s"
-    output.tell(f"{error}{again}")
+    output.report(f"{error}{again}")
 
 
 @contextmanager
@@ -108,10 +108,10 @@ def raw(event: Event) -> str:
 def _as_line(event: Event) -> str:
     try:
         data = event.data
-        told = f"{data.get('time') or '-':<27}  {event.kind:<11}  {_LINES[event.kind](data)}"
+        reported = f"{data.get('time') or '-':<27}  {event.kind:<11}  {_LINES[event.kind](data)}"
     except (ValueError, KeyError, TypeError, AttributeError):  # a later version's
-        told = f"{event.kind}  {raw(event)}"
-    return printable(told)
+        reported = f"{event.kind}  {raw(event)}"
+    return printable(reported)
 
 
 def _as_wide_line(event: Event) -> str:
@@ -148,8 +148,8 @@ def _subscriber(data: Mapping[str, Any]) -> str:
 
 
 def _gap(data: Mapping[str, Any]) -> str:
-    asked, found = data["from_offset"], data["to_offset"]
-    return f"{data['source']} events from offset {asked} on are lost ({data['reason']}); " + (
+    requested, found = data["from_offset"], data["to_offset"]
+    return f"{data['source']} events from offset {requested} on are lost ({data['reason']}); " + (
         f"it goes on at {found}"
     )
 

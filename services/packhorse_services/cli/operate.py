@@ -64,7 +64,7 @@ def retry_subscriber(
 ) -> None:
     """Let a subscriber try the package that failed again at once; its back-off begins anew."""
     with context.ensure_object(Connection).publisher() as publisher:
-        _tell(publisher, publisher.retry(name), timeout if wait else None)
+        _report(publisher, publisher.retry(name), timeout if wait else None)
 
 
 @forget.command("subscriber")
@@ -74,7 +74,7 @@ def forget_subscriber(context: typer.Context, name: SubscriberName, yes: Yes = F
         raise CommandFailed("nobody was forgotten", Exit.FAILED)
     with context.ensure_object(Connection).publisher() as publisher:
         publisher.forget(name)
-    output.tell(f"{name} is forgotten")
+    output.report(f"{name} is forgotten")
 
 
 @reset.command("offset")
@@ -88,11 +88,13 @@ def reset_offset(
     timeout: Timeout = 60.0,
 ) -> None:
     """Move a stopped subscriber to another offset, where it goes on once it is resumed."""
-    asked = f"Let {name} go on behind offset {to}? Its content may differ from the others' then."
-    if not yes and not typer.confirm(asked, err=True):
+    requested = (
+        f"Let {name} go on behind offset {to}? Its content may differ from the others' then."
+    )
+    if not yes and not typer.confirm(requested, err=True):
         raise CommandFailed("nothing was changed", Exit.FAILED)
     with context.ensure_object(Connection).publisher() as publisher:
-        _tell(publisher, publisher.reset(name, to), timeout if wait else None)
+        _report(publisher, publisher.reset(name, to), timeout if wait else None)
 
 
 @suspend.command("job-queue")
@@ -115,7 +117,7 @@ def resume_queue(context: typer.Context, name: Queue) -> None:
 
 @resume.command("schedule")
 def resume_schedule(context: typer.Context, name: Schedule) -> None:
-    """Let a suspended schedule go on with its next moment."""
+    """Resume a suspended schedule at its next fire time."""
     _set(context, "schedules", name, "resume")
 
 
@@ -123,18 +125,18 @@ def _control(context: typer.Context, name: str, action: Control, timeout: float 
     deadline = time.monotonic() + (timeout or 0)
     with context.ensure_object(Connection).publisher() as publisher:
         control = {"pause": publisher.pause, "resume": publisher.resume, "stop": publisher.stop}
-        _tell(publisher, control[action](name), timeout)
+        _report(publisher, control[action](name), timeout)
         if timeout is not None:
             publisher.run(commanding.announced(name, action, deadline - time.monotonic()))
 
 
-def _tell(publisher: Client, command: Mapping[str, Any], timeout: float | None) -> None:
+def _report(publisher: Client, command: Mapping[str, Any], timeout: float | None) -> None:
     """Print the command's id, and wait for its end when that is asked for."""
     output.line(command["command_id"])
     if timeout is not None:
         publisher.command_ended(command["command_id"], timeout)
-    output.tell(
-        f"{command['subscriber']} is told to {command['kind'].lower()} its subscription of agent "
+    output.report(
+        f"{command['subscriber']} is asked to {command['kind'].lower()} its subscription of agent "
         f"{command['agent']}, and no other"
     )
 

@@ -64,8 +64,8 @@ def get_queue(  # noqa: PLR0913
     watch: Watch = False,
 ) -> None:
     """Show the packages that a subscriber has still to import, oldest first."""
-    asked = {"path_prefix": path_prefix, "action": action and action.upper(), "cursor": cursor}
-    path = page_url(f"/queues/{segment(name)}", limit=limit, **asked)
+    requested = {"path_prefix": path_prefix, "action": action and action.upper(), "cursor": cursor}
+    path = page_url(f"/queues/{segment(name)}", limit=limit, **requested)
     _show(context, path, views.QUEUE, form, watch=watch)
 
 
@@ -106,14 +106,14 @@ def get_distributions(  # noqa: PLR0913
     watch: Watch = False,
 ) -> None:
     """Show what was distributed, newest first."""
-    asked = {
+    requested = {
         "path_prefix": path_prefix,
         "action": action and action.upper(),
         "user": user,
         "state": state and state.upper(),
         "cursor": cursor,
     }
-    path = page_url("/distributions", **asked)
+    path = page_url("/distributions", **requested)
     with context.ensure_object(Connection).publisher() as publisher:
 
         def show() -> None:  # a filter makes pages short

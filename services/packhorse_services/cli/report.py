@@ -120,8 +120,8 @@ def report(  # noqa: PLR0913
     service: Service = None,
 ) -> None:
     """Show what the pipeline has measured: delivery, failures, slowest paths, publishing."""
-    asked = {"from": begin, "to": end, "subscriber": subscriber, "agent": agent}
-    given = {key: value for key, value in asked.items() if value is not None}
+    requested = {"from": begin, "to": end, "subscriber": subscriber, "agent": agent}
+    given = {key: value for key, value in requested.items() if value is not None}
     if form is Form.TABLE and target is not None:
         raise CommandFailed("--output needs --format json, csv or html", Exit.USAGE)
     connection, wanted = (
@@ -163,45 +163,47 @@ def _written(target: Path | None) -> Iterator[IO[bytes]]:
 
 
 def _from_tables(
-    connection: Connection, name: Name, asked: Mapping[str, str], form: Form, file: IO[bytes]
+    connection: Connection, name: Name, requested: Mapping[str, str], form: Form, file: IO[bytes]
 ) -> None:
-    options = [part for key, value in asked.items() for part in (f"--{key}", value)]
+    options = [part for key, value in requested.items() for part in (f"--{key}", value)]
     code = service_commands.pipeline(connection, ["report", name, "--format", form, *options], file)
     if code != 0:
         raise typer.Exit(code)
 
 
 def _from_service(
-    api: Client, name: Name, asked: Mapping[str, str], form: Form, file: IO[bytes]
+    api: Client, name: Name, requested: Mapping[str, str], form: Form, file: IO[bytes]
 ) -> None:
     """Write all pages of a report as one."""
-    query = {"publisher_agent" if key == "agent" else key: one for key, one in asked.items()}
+    query = {"publisher_agent" if key == "agent" else key: one for key, one in requested.items()}
     with api:
         if form is Form.HTML:
             path = f"/reports/delivery.html?{urlencode(query)}"
             file.write(api.answer(path, "pipeline").content)
             return
-        asked_form = {**query, "format": form.value, "limit": "10000"}
-        pages = _pages(api, f"/reports/{name}?{urlencode(asked_form)}")
+        requested_form = {**query, "format": form.value, "limit": "10000"}
+        pages = _pages(api, f"/reports/{name}?{urlencode(requested_form)}")
         if form is Form.CSV:
             count = 0
             for number, page in enumerate(pages):
                 lines = page.partition(b"\r\n")[2]
                 file.write(page if number == 0 else lines)
                 count += len(lines)
-            _tell_empty(count, asked)
+            _report_empty(count, requested)
             return
         documents: list[dict[str, Any]] = [json.loads(page) for page in pages]
-    _tell_empty(sum(len(document["rows"]) for document in documents), asked)
+    _report_empty(sum(len(document["rows"]) for document in documents), requested)
     rows = [row for document in documents for row in document["rows"]]
     file.write(json.dumps({**documents[0], "next": None, "rows": rows}).encode() + b"\n")
 
 
-def _tell_empty(count: int, asked: Mapping[str, str]) -> None:
+def _report_empty(count: int, requested: Mapping[str, str]) -> None:
     """Say that there is nothing of whom the report was asked for: the name may be wrong."""
-    named = [f"{key} {asked[key]}" for key in ("subscriber", "agent") if key in asked]
+    named = [f"{key} {requested[key]}" for key in ("subscriber", "agent") if key in requested]
     if named and not count:
-        output.tell(f"nothing was measured of {', '.join(named)} in these hours; is that its name?")
+        output.report(
+            f"nothing was measured of {', '.join(named)} in these hours; is that its name?"
+        )
 
 
 def _pages(api: Client, path: str) -> Iterator[bytes]:

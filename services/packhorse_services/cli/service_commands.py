@@ -1,4 +1,4 @@
-"""Runs a service's own command line as a process, told about the stack by its environment."""
+"""Runs a service's own command line as a process, with the stack's settings."""
 
 import itertools
 import os
@@ -26,7 +26,7 @@ _CLOSE = 0.8
 def content(connection: Connection, arguments: Sequence[str]) -> int:
     """Run the content service's command line on what `--server` names, or on the stack's tree.
 
-    Returns its exit code. Raises `CommandFailed` where it is told neither.
+    Returns its exit code. Raises `CommandFailed` where neither is given.
     """
     settings = None
     if connection.server:
@@ -67,7 +67,7 @@ _NOT_OF_TASKS = {
         for name in ("journal", "blobs", "tables", "database")
     },
 }
-"""Options of other commands, and how a task of the pipeline is told the same."""
+"""Options of other commands, and how the pipeline's tasks get the same."""
 
 
 def require_options_of_tasks(arguments: Sequence[str]) -> None:

@@ -30,7 +30,7 @@ _OWN = {
     "agent": "packhorse.agent",
     "endpoint": "packhorse.endpoint",
     "version": "packhorse.version",
-    "duties": "packhorse.duties",
+    "leader_tasks": "packhorse.duties",
 }
 
 
@@ -49,7 +49,12 @@ INSTANCES = View(
         "AGENT": "agent",
         "ENDPOINT": "endpoint",
     },
-    wide={"VERSION": "version", "DUTIES": "duties", "LOCAL": "local", "OTHERS": "others"},
+    wide={
+        "VERSION": "version",
+        "LEADER_TASKS": "leader_tasks",
+        "LOCAL": "local",
+        "OTHERS": "others",
+    },
     note=_note,
 )
 
@@ -107,17 +112,17 @@ def _as_name(event: Event) -> str:
 def _as_line(event: Event) -> str:
     try:
         data = event.data
-        told = f"{data.get('time') or '-':<27}  {event.kind:<18}  {_told(event.kind, data)}"
+        reported = f"{data.get('time') or '-':<27}  {event.kind:<18}  {_as_text(event.kind, data)}"
     except (ValueError, KeyError, TypeError, AttributeError):  # a later version's
-        told = f"{event.kind}  {raw(event)}"
-    return printable(told.rstrip())
+        reported = f"{event.kind}  {raw(event)}"
+    return printable(reported.rstrip())
 
 
 def _as_wide_line(event: Event) -> str:
     return f"{_as_line(event)}  {event.id}"
 
 
-def _told(name: str, data: Mapping[str, Any]) -> str:
+def _as_text(name: str, data: Mapping[str, Any]) -> str:
     if name == "gap":
         return f"events are lost ({data['reason']}); INIT follows"
     shown = data["topology"]

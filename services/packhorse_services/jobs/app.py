@@ -17,7 +17,7 @@ from packhorse.runtime.http import create_app
 from packhorse.runtime.lifecycle import Component
 from packhorse.runtime.pages.session import session_router
 from packhorse.runtime.problems import ProblemKind
-from packhorse.runtime.stopping import telling
+from packhorse.runtime.stopping import calling_at_stop
 from packhorse_services.jobs.http import (
     change_routes,
     content_watch_routes,
@@ -86,7 +86,7 @@ def jobs_service(
 
     @asynccontextmanager
     async def lifespan(_: FastAPI) -> AsyncIterator[None]:
-        async with telling(app.state.stopping, parts.hub.end_streams):
+        async with calling_at_stop(app.state.stopping, parts.hub.end_streams):
             yield
 
     app = create_app(

@@ -3,7 +3,7 @@
 from packhorse.clock import SystemClock
 from packhorse.db.pool import SharedPool
 from packhorse.jobs.channels import EVENTS
-from packhorse.jobs.host import DUTIES, open_jobs
+from packhorse.jobs.host import LEADER_TASKS, open_jobs
 from packhorse.jobs.jobs import Jobs
 from packhorse.jobs.ledger.gauges import Gauges
 from packhorse.runtime.auth import Authenticator
@@ -21,7 +21,7 @@ _CONNECTIONS = 8
 def assemble(settings: Settings, authenticator: Authenticator) -> JobsService:
     """Put a jobs service together; nothing connects before it is started."""
     url = settings.database_url.get_secret_value()
-    announced = InstanceProperties(ROLE, endpoint=settings.endpoint, duties=DUTIES)
+    announced = InstanceProperties(ROLE, endpoint=settings.endpoint, leader_tasks=LEADER_TASKS)
     cluster = join(url, settings.topology, announced)
     pool = SharedPool(url, "jobs")
     share = pool.share(_CONNECTIONS)

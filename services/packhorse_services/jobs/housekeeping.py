@@ -14,7 +14,7 @@ from packhorse.jobs.job import Job
 from packhorse.jobs.ledger.pruning import DEFAULT_RULE, PruneHistory
 from packhorse.jobs.queue import QueueConfiguration, QueueType
 from packhorse.jobs.scheduling.definition import JobAction, Missed, ScheduleDefinition
-from packhorse.jobs.scheduling.forgetting import forget_ended, forget_ticks
+from packhorse.jobs.scheduling.forgetting import forget_ended, forget_fire_times
 from packhorse.jobs.scheduling.timing import Every
 from packhorse.jobs.sessions import Connect, writing
 from packhorse.topology.discovery import Discovery
@@ -22,19 +22,19 @@ from packhorse_services.jobs.http import request_keys
 
 PRUNE_HISTORY = "packhorse/jobs/prune-history"
 PRUNE_EVENTS = "packhorse/events/prune"
-FORGET_TICKS = "packhorse/schedules/forget-ticks"
+FORGET_FIRE_TIMES = "packhorse/schedules/forget-ticks"
 FORGET_KEYS = "packhorse/jobs/forget-request-keys"
 _BATCH = 1_000
 
 QUEUE = QueueConfiguration(
     name="housekeeping",
-    patterns=(PRUNE_HISTORY, PRUNE_EVENTS, FORGET_TICKS, FORGET_KEYS),
+    patterns=(PRUNE_HISTORY, PRUNE_EVENTS, FORGET_FIRE_TIMES, FORGET_KEYS),
     type=QueueType.UNORDERED,
     max_parallel=1,
     max_retries=3,
     keep_history=False,
 )
-"""What its schedules tell of the last moments is enough; so nothing of it stays in history."""
+"""Its schedules show the last fire times, which is enough; so its jobs are not kept in history."""
 
 
 def consumers_of(connect: Connect, discovery: Discovery) -> Consumers:
@@ -42,7 +42,7 @@ def consumers_of(connect: Connect, discovery: Discovery) -> Consumers:
     consumers = Consumers()
     consumers.add(PRUNE_HISTORY, PruneHistory(connect, partial(live_handled_topics, discovery)))
     consumers.add(PRUNE_EVENTS, partial(_prune_events, connect))
-    consumers.add(FORGET_TICKS, partial(_forget_ticks, connect))
+    consumers.add(FORGET_FIRE_TIMES, partial(_forget_fire_times, connect))
     consumers.add(FORGET_KEYS, partial(_forget_keys, connect))
     return consumers
 
@@ -79,8 +79,8 @@ SCHEDULES = (
     _schedule(
         "packhorse.forget-ticks",
         timedelta(hours=1),
-        JobAction(FORGET_TICKS),
-        "Forgets what came of moments a month ago, and schedules that ended then",
+        JobAction(FORGET_FIRE_TIMES),
+        "Removes fire times of a month ago, and schedules that ended then",
     ),
     _schedule(
         "packhorse.forget-request-keys",
@@ -108,17 +108,19 @@ def _forget_keys(connect: Connect, _job: Job, context: JobContext) -> Result:
     return Result(_outcome(found == _BATCH), f"{forgotten} keys forgotten")
 
 
-def _forget_ticks(connect: Connect, _job: Job, context: JobContext) -> Result:
-    ticks = schedules = 0
+def _forget_fire_times(connect: Connect, _job: Job, context: JobContext) -> Result:
+    fire_times = schedules = 0
     found = _BATCH
     while found >= _BATCH and not context.stop_requested:
         with writing(connect) as connection:
-            found = forget_ticks(connection, limit=_BATCH)
+            found = forget_fire_times(connection, limit=_BATCH)
             ended = forget_ended(connection, limit=_BATCH)
-        ticks, schedules = ticks + found, schedules + ended
-    return Result(_outcome(found >= _BATCH), f"{ticks} moments, {schedules} schedules forgotten")
+        fire_times, schedules = fire_times + found, schedules + ended
+    return Result(
+        _outcome(found >= _BATCH), f"{fire_times} fire times, {schedules} schedules forgotten"
+    )
 
 
 def _outcome(more: bool) -> Outcome:
-    """Return FAILED where it was told to stop: another instance goes on, or this one later."""
+    """Return FAILED where it was asked to stop: another instance goes on, or this one later."""
     return Outcome.FAILED if more else Outcome.OK

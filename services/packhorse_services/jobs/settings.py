@@ -1,4 +1,4 @@
-"""What a jobs service is told by its environment."""
+"""Settings of a jobs service, from its environment."""
 
 from pathlib import Path
 

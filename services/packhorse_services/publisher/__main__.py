@@ -6,7 +6,7 @@ from packhorse.blobs.open import open_blobs
 from packhorse.clock import SystemClock
 from packhorse.db.prepare import prepare_database
 from packhorse.errors import PackhorseError
-from packhorse.jobs.host import DUTIES
+from packhorse.jobs.host import LEADER_TASKS
 from packhorse.messaging.api import Journal
 from packhorse.messaging.open import open_journal
 from packhorse.messaging.topics import standard_topics
@@ -17,12 +17,12 @@ from packhorse.runtime.serve import run_service
 from packhorse.topology.own_cluster import InstanceProperties, OwnCluster, join
 from packhorse.wire.topics import Topics
 from packhorse_services.publisher.app import Backends, publisher
-from packhorse_services.publisher.assembly.outcome_parts import duty_of
+from packhorse_services.publisher.assembly.outcome_parts import leader_task_of
 from packhorse_services.publisher.settings import Settings
 
 
 def serve(settings: Settings) -> None:
-    """Publish and serve until told to end."""
+    """Publish and serve until it is stopped."""
     logs.configure(settings.log_format, settings.log_level)
     authenticator = authenticator_for(settings)
     prepare_database(settings.database_url.get_secret_value(), "packhorse-publisher")
@@ -43,7 +43,10 @@ def serve(settings: Settings) -> None:
 def _own_cluster(settings: Settings) -> OwnCluster:
     agent = settings.agent
     announced = InstanceProperties(
-        "publisher", agent, endpoint=settings.endpoint, duties=(duty_of(agent), *DUTIES)
+        "publisher",
+        agent,
+        endpoint=settings.endpoint,
+        leader_tasks=(leader_task_of(agent), *LEADER_TASKS),
     )
     return join(settings.database_url.get_secret_value(), settings.topology, announced)
 

@@ -15,7 +15,7 @@ from packhorse.runtime.feed import StreamsEnded, TooManyStreams
 from packhorse.runtime.http import create_app
 from packhorse.runtime.lifecycle import Component
 from packhorse.runtime.problems import ProblemKind
-from packhorse.runtime.stopping import telling
+from packhorse.runtime.stopping import calling_at_stop
 from packhorse_services.publisher.assembly.publisher_parts import Assembled, Backends, assemble
 from packhorse_services.publisher.commands.clearing import BeyondNewest, HeadMoved, NotEditable
 from packhorse_services.publisher.commands.issuing import (
@@ -137,7 +137,7 @@ def publisher(settings: Settings, backends: Backends) -> PublisherProgram:
 def _app(settings: Settings, backends: Backends, parts: Assembled) -> FastAPI:
     @asynccontextmanager
     async def lifespan(_: FastAPI) -> AsyncIterator[None]:
-        async with parts.routes_pool, telling(app.state.stopping, end_waiting):
+        async with parts.routes_pool, calling_at_stop(app.state.stopping, end_waiting):
             yield
 
     def end_waiting() -> None:

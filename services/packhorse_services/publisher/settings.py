@@ -1,4 +1,4 @@
-"""What a publisher is told by its environment."""
+"""Settings of a publisher, from its environment."""
 
 import uuid
 from pathlib import Path

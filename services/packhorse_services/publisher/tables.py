@@ -182,7 +182,7 @@ KNOWN_SUBSCRIBER = Table(
 )
 """The last announcement of each subscriber, kept longer than the discovery topic keeps it.
 
-Nobody is told of a subscriber that was forgotten and has not announced itself since.
+A subscriber that was forgotten and has not announced itself since is not shown.
 """
 
 TOPIC_CURSOR = Table(
@@ -194,7 +194,7 @@ TOPIC_CURSOR = Table(
     Column("log_offset", BigInteger, nullable=False),
     schema=BOOKKEEPING,
 )
-"""Up to where an agent has taken a topic in, and up to which package it has told events."""
+"""Up to where an agent has taken a topic in, and up to which package it has published events."""
 
 COMMAND = Table(
     "command",

@@ -17,7 +17,7 @@ from packhorse_services.subscriber.settings import Settings
 
 
 def serve(settings: Settings) -> None:
-    """Import and serve until told to end."""
+    """Import and serve until it is stopped."""
     logs.configure(settings.log_format, settings.log_level)
     url = settings.database_url.get_secret_value()
     prepare_database(url, "packhorse-subscriber")

@@ -64,7 +64,7 @@ class LeaseStatus(BaseModel):
 
 
 class SubscriberStatus(BaseModel):
-    """What the subscriber tells of itself."""
+    """What the subscriber reports about itself."""
 
     subscriber: str
     editable: bool

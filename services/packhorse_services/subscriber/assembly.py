@@ -1,6 +1,6 @@
 """Puts a subscriber together from its settings.
 
-A lease, a subscription for each agent, what they tell.
+A lease, a subscription for each agent, what they report.
 """
 
 import secrets
@@ -19,10 +19,10 @@ from packhorse_services.subscriber.announce.announcer import Announcer, Identity
 from packhorse_services.subscriber.announce.catching_up import CatchingUp
 from packhorse_services.subscriber.announce.statuses import StatusSender
 from packhorse_services.subscriber.announce.subscription_report import Settled, SubscriptionReport
-from packhorse_services.subscriber.commands.clearances import Clearances
+from packhorse_services.subscriber.commands.clear_commands import ClearCommands
 from packhorse_services.subscriber.commands.control import SubscriptionControl
 from packhorse_services.subscriber.commands.follower import CommandFollower
-from packhorse_services.subscriber.commands.handler import Orders
+from packhorse_services.subscriber.commands.handler import CommandHandler
 from packhorse_services.subscriber.importing.attempts import Attempts, RetryPolicy
 from packhorse_services.subscriber.importing.context import (
     GroupLimits,
@@ -91,7 +91,7 @@ class _Assembly:
             LeaseSettings(settings.lease_s),
             clock,
         )
-        self.clearances, self.control = Clearances(), SubscriptionControl()
+        self.clears, self.control = ClearCommands(), SubscriptionControl()
         in_log = partial(package_at, journal, self.topics.package)
         self.staging = Staging(settings.wait_for, clock, in_log) if settings.wait_for else None
         self.memory = PackageMemory(settings.remember_packages_h)
@@ -102,7 +102,7 @@ class _Assembly:
 
         def on_settled(settled: Mapping[str, Settled], awaited: bool) -> None:
             for report in reports:
-                report.settle(settled.get(report.state.publisher_agent))
+                report.set_settled(settled.get(report.state.publisher_agent))
             announcer.kick(awaited=awaited)
 
         # Progress is announced after its statuses are sent, so that one announcement says both.
@@ -158,7 +158,7 @@ class _Assembly:
         )
 
     def _commands(self, on_decision: Callable[[], None]) -> CommandFollower:
-        orders = Orders(
+        handler = CommandHandler(
             self.identity.subscriber,
             self.settings.publisher_agents,
             self.settings.editable,
@@ -169,9 +169,9 @@ class _Assembly:
         return CommandFollower(
             self.connections.bookkeeper,
             self.topics.command,
-            orders,
+            handler,
             self.lease,
-            clearances=self.clearances,
+            clears=self.clears,
             subscription_control=self.control,
             on_decision=on_decision,
             clock=self.clock,
@@ -212,7 +212,7 @@ class _Assembly:
                 self.memory,
             ),
             Attempts(agent, policy, self.clock),
-            self.clearances,
+            self.clears,
             report,
             self.clock,
             settings.editable,

@@ -104,7 +104,7 @@ class Lease(WorkerComponent):
 
     def attempt(self, connection: Connection) -> int | None:
         """Renew the lease, or take it when it is free; return its epoch when it is held."""
-        asked_at = self._clock.monotonic()
+        requested_at = self._clock.monotonic()
         epoch = self._renew(connection) or self._take(connection)
         with self._changed:
             if epoch is not None and self._epoch is not None:
@@ -114,7 +114,7 @@ class Lease(WorkerComponent):
                     "lease lost" if epoch is None else "lease acquired", extra={"epoch": epoch}
                 )
             self._epoch = epoch
-            self._valid_until = asked_at + self._settings.duration_s
+            self._valid_until = requested_at + self._settings.duration_s
             self._changed.notify_all()
         return epoch
 
@@ -227,7 +227,7 @@ class Connections:
         return connect(self.url, application, timeouts=timeouts, autocommit=True)
 
     def subscription(self) -> Connection:
-        """Open a session for imports, which acts as the bookkeeper until told otherwise.
+        """Open a session for imports, which acts as the bookkeeper until another role is set.
 
         A worker that is paused in a transaction loses it after `idle_in_transaction_ms`.
         """

@@ -173,7 +173,7 @@ COMMAND_STATUS = Table(
     CheckConstraint("state IN ('SEEN', 'APPLIED', 'REJECTED')"),
     schema=BOOKKEEPING,
 )
-"""What is told of commands, committed with what they did and sent afterwards (R9)."""
+"""What is reported about commands, committed with what they did and sent afterwards (R9)."""
 
 AUDIT = Table(
     "audit",

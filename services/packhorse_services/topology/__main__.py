@@ -14,7 +14,7 @@ from packhorse_services.topology.settings import Settings
 commands = typer.Typer(
     add_completion=False,
     pretty_exceptions_enable=False,
-    help="Tell who is alive and who leads, over HTTP, and connect this cluster to others.",
+    help="Show who is alive and who leads, over HTTP, and connect this cluster to others.",
 )
 
 

@@ -14,7 +14,7 @@ from packhorse.runtime.lifecycle import Component
 from packhorse.runtime.metrics import report
 from packhorse.runtime.pages.session import session_router
 from packhorse.runtime.problems import ProblemKind
-from packhorse.runtime.stopping import telling
+from packhorse.runtime.stopping import calling_at_stop
 from packhorse.topology.discovery import Discovery
 from packhorse.topology.properties import InvalidProperty
 from packhorse.topology.rejection import Rejected
@@ -23,7 +23,9 @@ from packhorse_services.topology.http import event_routes, routes
 from packhorse_services.topology.http.parts import TopologyServices
 from packhorse_services.topology.page import routes as page_routes
 
-DESCRIPTION = "Tells which instances are alive, in which clusters, in what order, and who leads."
+DESCRIPTION = (
+    "Shows which instances are alive, in which clusters, in what order, and which one leads."
+)
 _PROBLEMS: Mapping[type[Exception], ProblemKind] = {
     TooManyStreams: ProblemKind(429, "too-many-streams", "As many follow the topology as may", 10),
     StreamsEnded: ProblemKind(503, "streams-ended", "The service is about to end", 2),
@@ -67,7 +69,7 @@ def topology_service(
 
     @asynccontextmanager
     async def lifespan(_: FastAPI) -> AsyncIterator[None]:
-        async with telling(app.state.stopping, parts.feed.end_streams):
+        async with calling_at_stop(app.state.stopping, parts.feed.end_streams):
             yield
 
     app = create_app(
@@ -88,7 +90,7 @@ def topology_service(
 
 @dataclass(frozen=True)
 class _Following:
-    """Lets the feed hear the topology; at the end it lets go of the streams that are left."""
+    """Lets the feed hear the topology; at the end it closes the streams that are left."""
 
     parts: TopologyServices
 

@@ -1,4 +1,4 @@
-"""What a topology service is told by its environment."""
+"""Settings of a topology service, from its environment."""
 
 from pathlib import Path
 

@@ -182,7 +182,7 @@ def _touch(shard: int, name: str) -> os.stat_result | None:
     """Give a file the file system's own time; None when it is not there, or no longer."""
     try:
         os.utime(name, dir_fd=shard, follow_symlinks=False)
-        # It may have been taken away between its being found and its being touched.
+        # It may have been removed between its being found and its being touched.
         return os.stat(name, dir_fd=shard, follow_symlinks=False)
     except FileNotFoundError:
         return None

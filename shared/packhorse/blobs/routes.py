@@ -80,7 +80,7 @@ async def get_blob(request: Request, digest: Digest, media_type: MediaType = _UN
     responses={200: {"description": "It is there"}, **documented(404, 503)},
 )
 async def head_blob(request: Request, digest: Digest, media_type: MediaType = _UNKNOWN) -> Response:
-    """Tell whether a binary is there, and its length."""
+    """Return whether a binary is there, and its length."""
     return await _serve_for_good(request, digest, media_type)
 
 

@@ -170,15 +170,15 @@ class _StoreClock:
 
     def __init__(self, ask: Callable[[], int]) -> None:
         self._ask = ask
-        self._asked: tuple[float, int] | None = None
+        self._requested: tuple[float, int] | None = None
 
     def now_ms(self) -> int:
         """Return the store's time, late by at most what asking takes."""
         elapsed = time.clock_gettime(time.CLOCK_BOOTTIME)
-        asked = self._asked
-        if asked is None or not 0 <= elapsed - asked[0] < _CLOCK_S:
-            asked = self._asked = (elapsed, self._ask())
-        return asked[1] + round((elapsed - asked[0]) * 1000)
+        requested = self._requested
+        if requested is None or not 0 <= elapsed - requested[0] < _CLOCK_S:
+            requested = self._requested = (elapsed, self._ask())
+        return requested[1] + round((elapsed - requested[0]) * 1000)
 
 
 def open_s3(url: str) -> S3Blobs:

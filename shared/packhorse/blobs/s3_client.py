@@ -97,7 +97,7 @@ class Bucket:
         return {"Bucket": self.name, "Key": self.prefix + key}
 
     def close(self) -> None:
-        """Let go of connections."""
+        """Close connections."""
         if self._client is not None:
             self._client.close()
 

@@ -1,6 +1,6 @@
 """Who did what, as a row of the audit: publishers and subscribers write it, each in its database.
 
-Rows are written in the transaction of what they tell, and never changed.
+Rows are written in the transaction that they record, and never changed.
 """
 
 import json

@@ -82,7 +82,7 @@ async def read_async(
 
 
 async def is_stored(connection: AsyncConnection, agent: str, subscriber: str) -> bool:
-    """Tell whether an announcement of the subscriber is stored, also of one that is forgotten."""
+    """Return whether an announcement of the subscriber is stored, also of one that is forgotten."""
     rows = await connection.execute(
         "SELECT FROM bookkeeping.known_subscriber WHERE agent = %s AND subscriber = %s",
         (agent, subscriber),

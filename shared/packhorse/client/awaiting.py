@@ -24,7 +24,7 @@ from packhorse.client.exchange import (
     Request,
     ServiceName,
     answered_by,
-    asked,
+    requested,
 )
 from packhorse.client.following import Block, Event, Following
 from packhorse.client.patience import FOREVER, Patience
@@ -153,7 +153,7 @@ class AsyncClient(Configured):
 
     async def get(self, path: str, service: ServiceName = "publisher") -> Any:
         """Return what a route answers that no method is for."""
-        return await self.run(asked(Request("GET", path, service)))
+        return await self.run(requested(Request("GET", path, service)))
 
     async def answer(self, path: str, service: ServiceName = "publisher") -> Answer:
         """Return what a route answers, as it came: its bytes, its ETag, where it goes on."""
@@ -215,7 +215,7 @@ class AsyncClient(Configured):
             raise lost(error, target.url, self.words, stream=True) from error
 
     async def close(self) -> None:
-        """Let go of the connections."""
+        """Close the connections."""
         await self._http.aclose()
 
     async def __aenter__(self) -> Self:

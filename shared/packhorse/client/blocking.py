@@ -23,7 +23,7 @@ from packhorse.client.exchange import (
     Request,
     ServiceName,
     answered_by,
-    asked,
+    requested,
 )
 from packhorse.client.following import Block, Event, Following
 from packhorse.client.patience import FOREVER, Patience
@@ -148,7 +148,7 @@ class Client(Configured):
 
     def get(self, path: str, service: ServiceName = "publisher") -> Any:
         """Return what a route answers that no method is for."""
-        return self.run(asked(Request("GET", path, service)))
+        return self.run(requested(Request("GET", path, service)))
 
     def answer(self, path: str, service: ServiceName = "publisher") -> Answer:
         """Return what a route answers, as it came: its bytes, its ETag, where it goes on."""
@@ -208,7 +208,7 @@ class Client(Configured):
             raise lost(error, target.url, self.words, stream=True) from error
 
     def close(self) -> None:
-        """Let go of the connections."""
+        """Close the connections."""
         self._http.close()
 
     def __enter__(self) -> Self:

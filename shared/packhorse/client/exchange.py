@@ -81,7 +81,7 @@ class Request:
     """Finds the refusal in an answer that is none by its status."""
 
     def may_arrive_twice(self) -> bool:
-        """Tell whether it can be sent again when nobody knows whether it has arrived."""
+        """Return whether it can be sent again when nobody knows whether it has arrived."""
         if self.repeatable is not None:
             return self.repeatable
         return self.method in _IDEMPOTENT and "If-Match" not in self.headers
@@ -119,7 +119,7 @@ def answered_by(request: Request) -> Operation[Answer]:
     return answer
 
 
-def asked(request: Request) -> Operation[Document]:
+def requested(request: Request) -> Operation[Document]:
     """Send a request and return the document that it is answered with."""
     answer: Answer = yield request
     document: Document = answer.document()
@@ -132,7 +132,7 @@ def repeated_by_key(request: Request, what: str) -> Operation[Document]:
     Raises `NoAnswer` with the key, which a later call may take.
     """
     try:
-        return (yield from asked(request))
+        return (yield from requested(request))
     except NoAnswer as error:
         key = request.headers["Idempotency-Key"]
         text = f"{error}\nNobody knows whether it was {what}; with key={key!r} it is {what} once."
@@ -189,7 +189,7 @@ def _page(path: str, limit: int, service: ServiceName) -> Operation[Document]:
     head, _, query = path.partition("?")
     parts = [part for part in query.split("&") if part and not part.startswith("limit=")]
     url = f"{head}?{'&'.join([*parts, f'limit={limit}'])}"
-    return (yield from asked(Request("GET", url, service)))
+    return (yield from requested(Request("GET", url, service)))
 
 
 def deadline_in(seconds: float | None) -> Operation[float]:

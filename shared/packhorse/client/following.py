@@ -44,7 +44,7 @@ def _quietly(_error: ClientError, _wait_s: float) -> None:
 class Following:
     """One stream: where it goes on, and after which pause.
 
-    `waiting` is told why a connection was lost, and for how many seconds nobody is asked.
+    `waiting` is reported why a connection was lost, and for how many seconds nobody is asked.
     """
 
     waiting: Callable[[ClientError, float], None]
@@ -91,7 +91,7 @@ class Following:
 
 
 def _is_passing(error: ClientError) -> bool:
-    """Tell whether the same request may be taken later; a proxy says nothing of when."""
+    """Return whether the same request may be taken later; a proxy says nothing of when."""
     if isinstance(error, Refused):
         return error.status == 429 or error.status >= 500
     return isinstance(error, NoAnswer)

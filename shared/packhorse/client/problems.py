@@ -71,8 +71,8 @@ def _lines_of(problem: Mapping[str, Any], status: int, words: Words) -> list[str
     lines = [f"{problem['title']} ({status})"]
     if detail and not (errors and detail.endswith("; see errors")):
         lines.append(detail)
-    told = [(wrong.get("pointer"), words.shown(str(wrong.get("detail")))) for wrong in errors]
-    return lines + [f"{pointer}: {why}" for pointer, why in told if why != detail]
+    reported = [(wrong.get("pointer"), words.shown(str(wrong.get("detail")))) for wrong in errors]
+    return lines + [f"{pointer}: {why}" for pointer, why in reported if why != detail]
 
 
 def _advice(answer: Answer, problem: Mapping[str, Any], words: Words, *, with_token: bool) -> str:

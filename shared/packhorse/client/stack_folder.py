@@ -69,7 +69,7 @@ class StackFolder:
             ) from error
 
     def is_claimed(self) -> bool:
-        """Tell whether a stack starts, runs or ends on the folder."""
+        """Return whether a stack starts, runs or ends on the folder."""
         try:
             with self.lock_file.open() as lock:
                 fcntl.flock(lock, fcntl.LOCK_SH | fcntl.LOCK_NB)

@@ -59,9 +59,9 @@ def check_exponents(text: bytes) -> None:
 
 
 def _has_exponent(text: bytes) -> bool:
-    """Tell whether there is one in a number: between texts, where UUIDs and hashes are not.
+    """Return whether there is one in a number: between texts, where UUIDs and hashes are not.
 
-    What is no JSON may be told anything of, for the database refuses it.
+    Of what is no JSON any answer will do, for the database refuses it.
     """
     if b"\\" in text:  # pairs first: what is left before a quote then escapes it
         text = text.replace(b"\\\\", b"").replace(b'\\"', b"")

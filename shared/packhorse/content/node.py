@@ -48,7 +48,7 @@ class Node:
 
 
 def has_control(text: str) -> bool:
-    """Tell whether a text holds a control character."""
+    """Return whether a text holds a control character."""
     return _CONTROL.search(text) is not None
 
 
@@ -77,7 +77,7 @@ def check_path(path: str) -> str:
 
 
 def _is_plain(path: str) -> bool:
-    """Tell whether a few cheap looks show that a path is one, as they do for nearly all."""
+    """Return whether a few cheap looks show that a path is one, as they do for nearly all."""
     return (
         path.isascii()
         and path.isprintable()
@@ -90,7 +90,7 @@ def _is_plain(path: str) -> bool:
 
 
 def is_within(path: str, root: str) -> bool:
-    """Tell whether `path` is `root` or lies below it; `/a` holds `/a/b` and not `/ab`."""
+    """Return whether `path` is `root` or lies below it; `/a` holds `/a/b` and not `/ab`."""
     return root in (ROOT, path) or (root != "" and path.startswith(root + "/"))
 
 

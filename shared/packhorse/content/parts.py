@@ -50,5 +50,5 @@ class SubtreePart:
         return self == SubtreePart.whole(self.top)
 
     def holds(self, path: str) -> bool:
-        """Tell whether `path` lies in this part."""
+        """Return whether `path` lies in this part."""
         return self.holds_top if path == self.top else self.low <= path < self.high

@@ -91,7 +91,7 @@ def _page(path: str, found: list[tuple[str, str]], limit: int) -> Response:
     for number, (_, document) in enumerate(shown, 1):
         size += len(document)
         if size > _PAGE_BYTES:
-            shown = shown[: max(1, number - 1)]  # so one is left to tell that there is more
+            shown = shown[: max(1, number - 1)]  # so one is left to show that there is more
             break
     if len(shown) < len(found):
         following = page_url(f"/subtrees{quote(path)}", after=shown[-1][0], limit=limit)

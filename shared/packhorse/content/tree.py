@@ -104,7 +104,7 @@ def read(conn: Connection, paths: Sequence[str]) -> list[Node]:
 
 
 def exists(conn: Connection, path: str) -> bool:
-    """Tell whether there is a node at `path` or below it."""
+    """Return whether there is a node at `path` or below it."""
     low, high = subtree_range(path)
     row = conn.execute(
         "SELECT EXISTS (SELECT FROM content.node WHERE path = %b) "

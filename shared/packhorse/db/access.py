@@ -10,7 +10,7 @@ _OPEN = """
 
 
 def open_to_all(connection: psycopg.Connection) -> bool:
-    """Tell whether every login of the server may connect, as to a copy or a restored database.
+    """Return whether every login of the server may connect, as to a copy or a restored database.
 
     A migration takes that right away, but what PostgreSQL copies or restores has it again.
     """

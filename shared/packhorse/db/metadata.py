@@ -15,7 +15,7 @@ JOURNAL = "journal"
 """Schema of the SQL journal."""
 
 TOPOLOGY = "topology"
-"""Schema of instances, duties, votings and announcements: the bookkeeper's."""
+"""Schema of instances, leader tasks, votings and announcements: the bookkeeper's."""
 
 JOBS = "jobs"
 """Schema of events, jobs, their queues and history, and schedules: the bookkeeper's."""

@@ -69,7 +69,7 @@ def _adopt(connection: Connection) -> str:
 
 
 def _publish(connection: Connection, scripts: ScriptDirectory) -> None:
-    """Tell other programs whether they can use the database: older ones, and those of before."""
+    """Store whether other programs can use the database: older ones, and those of before."""
     revision = connection.scalar(text(f"SELECT version_num FROM {VERSION_TABLE}"))  # noqa: S608
     if revision < _FIRST_KNOWN_TABLE:
         return

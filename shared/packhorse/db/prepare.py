@@ -54,7 +54,7 @@ def require_database(url: str, application: str) -> None:
             require_sessions(connection, url)
             revision, needs_program = _schema(connection)
     except psycopg.errors.InsufficientPrivilege:
-        return  # a login of its own that only has the roles: nobody can tell
+        return  # a login of its own that only has the roles: that is not known
     except psycopg.Error as error:
         raise _refusal(error, "its URL") from error
     if revision < HEAD:

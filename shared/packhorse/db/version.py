@@ -18,7 +18,7 @@ VERSION_TABLE = "packhorse_schema"
 
 
 class SchemaTooNew(Permanent):
-    """A newer release has taken away what this program needs of the database."""
+    """A newer release has removed what this program needs of the database."""
 
 
 def check_newer(revision: str, needs_program: str) -> None:

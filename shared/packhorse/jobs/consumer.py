@@ -84,7 +84,7 @@ class JobContext(Protocol):
         ...
 
     def wait(self, seconds: float) -> bool:
-        """Wait, at most until a stop is requested; tells whether it is."""
+        """Wait, at most until a stop is requested; returns whether it is."""
         ...
 
     def init_progress(self, steps: int, eta: timedelta | None = None) -> None:

@@ -30,7 +30,7 @@ class HandledTopics:
     exceptions: tuple[str, ...] = ()
 
     def covers(self, topic: str) -> bool:
-        """Tell whether the instance does jobs of a topic."""
+        """Return whether the instance does jobs of a topic."""
         return any(matches(one, topic) for one in self.patterns) and not any(
             matches(one, topic) for one in self.exceptions
         )
@@ -44,10 +44,10 @@ class HandledTopics:
 
 def handled_topics_of(announcement: str) -> HandledTopics:
     """Return what another instance announces. What is no pattern is left out (R30)."""
-    told = [word.strip() for word in announcement.split(",")]
+    reported = [word.strip() for word in announcement.split(",")]
     return HandledTopics(
-        tuple(word for word in told if _is_pattern(word)),
-        tuple(word[1:] for word in told if word[:1] == _EXCEPT and _is_pattern(word[1:])),
+        tuple(word for word in reported if _is_pattern(word)),
+        tuple(word[1:] for word in reported if word[:1] == _EXCEPT and _is_pattern(word[1:])),
     )
 
 
@@ -108,7 +108,7 @@ class Consumers:
                     "bytes; register fewer, wider ones"
                 )
             self._registered, self._count = tuple(registered), self._count + 1
-        self._tell()
+        self._report()
 
     def remove(self, pattern: str, consumer: Consumer) -> bool:
         """Take a consumer back; what it does now it ends. False when it was not registered."""
@@ -121,7 +121,7 @@ class Consumers:
             removed = len(kept) < len(self._registered)
             self._registered = kept
         if removed:
-            self._tell()
+            self._report()
         return removed
 
     def find(self, topic: str) -> Consumer | None:
@@ -152,7 +152,7 @@ class Consumers:
         }
         return HandledTopics(tuple(sorted(narrowed)), self._denied)
 
-    def _tell(self) -> None:
+    def _report(self) -> None:
         for act in self._listeners:
             act()
 

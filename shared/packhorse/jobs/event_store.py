@@ -1,4 +1,4 @@
-"""Stored events: written inside the transaction of what they tell of, read by every instance.
+"""Stored events: written inside the transaction that they report, read by every instance.
 
 When it commits they are delivered, however long it takes; when it rolls back they never were.
 """
@@ -32,8 +32,8 @@ class NewEvent:
 def record(connection: Connection, events: Sequence[NewEvent], *, hint: bool = True) -> None:
     """Store events in the caller's transaction, whose role is the bookkeeper's.
 
-    The mark for distribution is left out. `hint` tells the others with the commit; commits that
-    tell wait for each other, and without it the others find the events within a second or so.
+    The mark for distribution is left out. `hint` notifies the others with the commit; commits that
+    notify wait for each other, and without it the others find the events within a second or so.
     Raises `InvalidName` or `InvalidProperties`, before anything is written.
     """
     if not events:
@@ -50,7 +50,7 @@ def record(connection: Connection, events: Sequence[NewEvent], *, hint: bool = T
         (as_array(rows),),
     )
     if hint:
-        tell(connection)
+        notify(connection)
 
 
 def _as_row(event: NewEvent) -> bytes:
@@ -63,7 +63,7 @@ def _as_row(event: NewEvent) -> bytes:
     )
 
 
-def tell(connection: Connection) -> None:
+def notify(connection: Connection) -> None:
     """Say that there are new events, once the transaction commits."""
     connection.execute("SELECT pg_notify(%s, '')", (EVENTS,))
 

@@ -161,7 +161,7 @@ def _is_number(value: float) -> bool:
 
 
 def _is_storable(text: str) -> bool:
-    """Tell whether the database could hold it: no U+0000, no half of a pair."""
+    """Return whether the database could hold it: no U+0000, no half of a pair."""
     return "\0" not in text and not any("\ud800" <= letter <= "\udfff" for letter in text)
 
 

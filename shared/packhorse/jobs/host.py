@@ -24,7 +24,7 @@ from packhorse.jobs.events.distribution import EventDistribution
 from packhorse.jobs.jobs import Jobs
 from packhorse.jobs.ledger.departures import Departures
 from packhorse.jobs.scheduling.definition import ScheduleDefinition
-from packhorse.jobs.scheduling.scheduler import DUTY, Scheduler
+from packhorse.jobs.scheduling.scheduler import LEADER_TASK, Scheduler
 from packhorse.jobs.store.leases import WorkerRun
 from packhorse.jobs.store.queues import QueueConfiguration
 from packhorse.jobs.work.claiming import Alone, InCluster, KnownInstances
@@ -36,9 +36,9 @@ from packhorse.runtime.periodic import Periodic
 from packhorse.topology import properties
 from packhorse.topology.own_cluster import OwnCluster
 
-DUTIES = (DUTY,)
-"""Add these to the `Announced.duties` of a program with a cluster: who has them fires
-what only one instance does."""
+LEADER_TASKS = (LEADER_TASK,)
+"""Add these to the `Announced.leader_tasks` of a program with a cluster: who has them fires
+schedules that only one instance fires."""
 
 _OWN_CONNECTIONS = 6
 """For lease, scheduler and declarations: never lent to consumers, who may take all of theirs."""
@@ -190,7 +190,7 @@ def _scheduler(resources: _Resources) -> Scheduler:
     return Scheduler(
         connect,
         resources.instance,
-        leader=cluster.duty(DUTY, connect),
+        leader=cluster.leader_task(LEADER_TASK, connect),
         members=lambda: live_handled_topics(cluster.discovery),
     )
 
@@ -219,9 +219,9 @@ def _announce(cluster: OwnCluster, consumers: Consumers) -> None:
     """Let the topology know the topics that are done here, now and after each change."""
 
     def announce() -> None:
-        told = consumers.handled_topics().announcement()
-        if told:
-            cluster.discovery.set_property(properties.CONSUMERS, told)
+        reported = consumers.handled_topics().announcement()
+        if reported:
+            cluster.discovery.set_property(properties.CONSUMERS, reported)
         else:
             cluster.discovery.remove_property(properties.CONSUMERS)
 

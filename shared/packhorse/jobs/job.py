@@ -66,7 +66,7 @@ class JobProgress:
 
     step: int = 0
     steps: int = 0
-    """0: not told."""
+    """0: not reported."""
     eta: datetime | None = None
     message: str = ""
 

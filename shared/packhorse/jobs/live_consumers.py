@@ -10,7 +10,7 @@ LiveConsumers = Mapping[str, HandledTopics]
 
 
 def is_consumed(topic: str, only_on: str | None, live: LiveConsumers) -> bool:
-    """Tell whether somebody does jobs of a topic; with `only_on`, whether that one does.
+    """Return whether somebody does jobs of a topic; with `only_on`, whether that one does.
 
     Whoever does them is `LEADER` as well, if no other one is.
     """

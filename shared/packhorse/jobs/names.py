@@ -118,7 +118,7 @@ def _require_finite(properties: dict[Any, Any]) -> None:
 
 
 def matches(pattern: str, topic: str) -> bool:
-    """Tell whether a pattern, which is valid, covers a topic."""
+    """Return whether a pattern, which is valid, covers a topic."""
     if pattern == "**":
         return True
     if pattern.endswith(_DEEP):

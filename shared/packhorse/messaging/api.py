@@ -34,7 +34,7 @@ class NotAppended(Transient):
 
 
 class AppendUnknown(Transient):
-    """Nobody can tell whether the record is in the log; look for it before trying again (R26)."""
+    """It is not known whether the record is in the log; look for it before trying again (R26)."""
 
 
 class RecordTooLarge(Permanent):
@@ -156,7 +156,7 @@ class Reader(Protocol):
         ...
 
     def close(self) -> None:
-        """Let go of the backend; polling afterwards is a bug."""
+        """Close the backend; polling afterwards is a bug."""
         ...
 
     def __enter__(self) -> Self:
@@ -242,7 +242,7 @@ class Journal(Protocol):
         ...
 
     def enforce_retention(self) -> None:
-        """Remove what is older than each topic's retention, where the backend needs telling."""
+        """Remove what is older than each topic's retention, where the backend does not."""
         ...
 
     def close(self, timeout: float = 10.0) -> None:

@@ -7,7 +7,7 @@
     log.take_snapshot()                       # every now and then
 
 Every record carries the headers `producer-name`, `producer-epoch` and `producer-sequence`, so the
-log itself tells what is in it. What was known is restored from the last snapshot and the headers
+log itself says what is in it. What was known is restored from the last snapshot and the headers
 of the records after it. The rules of sequences and epochs are in `deduplication`.
 
 Who may append: each producer's name has one owner at a time, held by a lock or a lease. An owner
@@ -43,7 +43,7 @@ _FUTURE_S = 300.0
 
 
 class DuplicateUnknown(Transient):
-    """Nobody can tell yet whether the message is in the log; ask again when the journal is back."""
+    """It is not known yet whether the message is in the log; ask again when the journal is back."""
 
 
 class SequenceOvertaken(Permanent):
@@ -151,7 +151,7 @@ class DeduplicatedLog:
         if verdict is DeduplicationVerdict.DUP:
             return Answer(None)
         if verdict is DeduplicationVerdict.UNKNOWN:
-            return DuplicateUnknown(f"whether it is in the log can't be told now: {why}")
+            return DuplicateUnknown(f"whether it is in the log can't be known now: {why}")
         return NotAppended(f"nothing was appended: {why}")
 
     def _append_all(self, messages: Sequence[Numbered]) -> list[Outcome]:

@@ -11,14 +11,14 @@ the highest that is known to be *persisted* there are kept apart.
     persisted < sequence <= pushed    unknown: it was pushed, and nobody has said what became of it
 
 Sequences of one producer grow, with gaps or without; they go on over epochs. A sequence that a
-producer skipped may not come later: it would be told as a duplicate.
+producer skipped may not come later: it would be reported as a duplicate.
 
 An epoch fences: once a newer epoch of a name was seen, an older one is refused. All producers of
 one state take their epochs from one growing source, for that is what makes forgetting safe. When
 an idle producer is forgotten, nothing of it is kept but the *fencing watermark*: the highest epoch
 of all that were ever forgotten. A name that is not known and comes with an epoch at or below the
 watermark may be a forgotten one, so it is refused (`ProducerExpired`) until it has registered anew,
-which gives it an epoch above the watermark, and tells it that nothing of its sequences is known any
+which gives it an epoch above the watermark, and says that nothing of its sequences is known any
 longer. So no old sequence is ever taken for a new one in silence, and memory is bounded by the
 number of producers.
 """
@@ -71,7 +71,7 @@ class ProducerState:
     sequence: int
     """The highest that is in the log; `NOTHING` when none is."""
     used_ms: int
-    """When it was last seen in use, by the clock that `expire` is told."""
+    """When it was last seen in use, by the clock of `expire`'s argument."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,10 +92,10 @@ class DeduplicationSnapshot:
 
 
 class SnapshotStore(Protocol):
-    """Keeps the last snapshot of each owner, and tells the time that expiry goes by (R28)."""
+    """Keeps the last snapshot of each owner, and gives the time that expiry goes by (R28)."""
 
     def load(self, name: str) -> DeduplicationSnapshot | None:
-        """Return what was saved last under `name`. Raises a `Transient` when that can't be told."""
+        """Return what was saved last under `name`. Raises a `Transient` when that is not known."""
         ...
 
     def save(self, name: str, snapshot: DeduplicationSnapshot) -> None:
@@ -212,7 +212,7 @@ class Deduplication:
     def expire(self, now_ms: int, idle_ms: int) -> list[str]:
         """Forget the producers that were not used for `idle_ms`, and return their names.
 
-        The caller tells the time of the one clock that counts (R28). A producer counts as used at
+        The caller gives the time of the one clock that counts (R28). A producer counts as used at
         the first call after its use, so this is to be called more often than `idle_ms` passes. One
         with a message on its way is never forgotten.
         """

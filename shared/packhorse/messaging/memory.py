@@ -227,7 +227,7 @@ class MemoryReader:
         return taken
 
     def seek(self, position: Position, partition: int = 0) -> None:
-        """Continue at `position`; one that is out of range is told at the next poll."""
+        """Continue at `position`; one that is out of range is reported at the next poll."""
         with self._log.changed:
             log = self._topic.partition(partition)
             match position:

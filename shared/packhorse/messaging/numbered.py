@@ -73,7 +73,7 @@ class Numbered:
 
 
 def number_of(headers: Mapping[str, bytes]) -> Number | None:
-    """Return the number that a record's headers tell, or None when they tell none (R30).
+    """Return the number in a record's headers, or None without one (R30).
 
     What is beyond `LARGEST` is none either: nobody gives such a number.
     """

@@ -68,7 +68,7 @@ def decompress_stream(chunks: Iterable[bytes], content_length: int) -> Iterator[
 
 
 def decompress_up_to(chunks: Iterable[bytes], most: int) -> Iterator[bytes]:
-    """Yield the content of one whole frame whose length nobody has told, at most `most` bytes.
+    """Yield the content of one whole frame whose length is not known, at most `most` bytes.
 
     Raises `PackageCorrupt` for more, for a frame that is cut short, and for anything behind it.
     """

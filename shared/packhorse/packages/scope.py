@@ -74,7 +74,7 @@ class PathScope:
         return self._last
 
     def allows_alone(self, path: str) -> bool:
-        """Tell whether `path`, in no deep path, is a shallow one.
+        """Return whether `path`, in no deep path, is a shallow one.
 
         What lies above a declared path is not in the package: its roots and its place in the
         order (R6) are checked for what it declares.

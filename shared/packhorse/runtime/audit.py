@@ -65,7 +65,7 @@ def refused(scope: Scope, problem: str) -> None:
 
 
 async def unaudited(connection: HTTPConnection) -> None:
-    """Let what a route does have no line (a dependency): programs tell each other what is."""
+    """Let what a route does have no line (a dependency): it is an exchange between programs."""
     connection.scope[_UNAUDITED] = True
 
 
@@ -78,7 +78,7 @@ def request_ended(scope: Scope, status: int, *, request_id: str, location: str =
     if outcome is AuditOutcome.DONE and scope.get(_UNAUDITED):
         return
     route, client = scope.get("route"), scope.get("client")
-    told = {
+    reported = {
         "address": client[0] if client else "",
         "method": scope["method"],
         "operation": operation_id(route) if isinstance(route, Route) else "",
@@ -89,14 +89,14 @@ def request_ended(scope: Scope, status: int, *, request_id: str, location: str =
         "request_id": request_id,
         **scope.get(_ABOUT, {}),
     }
-    record(scope.get(_CALLER, ""), outcome, told)
+    record(scope.get(_CALLER, ""), outcome, reported)
 
 
-def record(caller: str, outcome: AuditOutcome, told: Mapping[str, Any]) -> None:
+def record(caller: str, outcome: AuditOutcome, reported: Mapping[str, Any]) -> None:
     """Write a line; of what was not done only so many, the next one says how many it stands for."""
-    members = {name: _plain(value) for name, value in told.items() if value not in ("", None)}
+    members = {name: _plain(value) for name, value in reported.items() if value not in ("", None)}
     if outcome is not AuditOutcome.DONE:
-        left_out = _limit.take(caller, str(told.get("address", "")))
+        left_out = _limit.take(caller, str(reported.get("address", "")))
         if left_out is None:
             AUDIT_LEFT_OUT.inc()
             return

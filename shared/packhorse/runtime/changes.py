@@ -1,4 +1,4 @@
-"""Telling coroutines that a thread has news."""
+"""Notifying coroutines that a thread has news."""
 
 import asyncio
 import threading

@@ -1,4 +1,4 @@
-"""What every program is told about itself and its surroundings; services add their own fields."""
+"""Settings that every program has; services add their own fields."""
 
 import ipaddress
 import os
@@ -112,7 +112,7 @@ def _variable(location: tuple[str | int, ...]) -> str:
 
 
 def is_loopback(host: str) -> bool:
-    """Tell whether only this machine can reach a server that listens on `host`."""
+    """Return whether only this machine can reach a server that listens on `host`."""
     if host == "localhost":
         return True
     try:

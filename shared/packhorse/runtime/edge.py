@@ -167,8 +167,8 @@ def respond(scope: Scope, error: Exception, table: Table) -> Response:
         problem.status_code > 500
         and (left_out := _warnings.take(problem.kind.slug, "")) is not None
     ):
-        told = {**where, "error": str(error), "left_out_before": left_out}
-        logger.warning("a request can't be served now", extra=told)
+        reported = {**where, "error": str(error), "left_out_before": left_out}
+        logger.warning("a request can't be served now", extra=reported)
     return render(problem, request_id=scope[REQUEST_ID], trace_id=tracing.trace_id())
 
 

@@ -1,6 +1,6 @@
 """Server-sent events: the places of a process for clients that follow it, and one client's stream.
 
-What a client is told, and how it goes on where it was, is each service's own: it subclasses
+What a client is sent, and how it goes on where it was, is each service's own: it subclasses
 `EventStream`, and its ids are what a client sends back as `Last-Event-ID`.
 """
 
@@ -38,7 +38,7 @@ class StreamsEnded(Transient):
 
 
 class Streams:
-    """Counts the streams of a process, tells them of news, and ends them."""
+    """Counts the streams of a process, notifies them of news, and ends them."""
 
     def __init__(self, gauge: Gauge, most: int) -> None:
         self.changes = ChangeSignal()
@@ -53,7 +53,7 @@ class Streams:
         return self.stopping.is_set()
 
     def end_streams(self) -> None:
-        """End all streams soon, and let none begin: the process is told to end."""
+        """End all streams soon, and let none begin: the process is asked to end."""
         self.stopping.set()
         self.changes.announce()
 

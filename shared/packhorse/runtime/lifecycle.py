@@ -57,7 +57,7 @@ class Worker:
         """Start the thread."""
         self._thread.start()
 
-    def ask_to_end(self) -> None:
+    def request_stop(self) -> None:
         """Set the event and return at once."""
         self._stopping.set()
         if self._wake is not None:
@@ -65,7 +65,7 @@ class Worker:
 
     def stop(self, timeout: float) -> None:
         """Set the event and wait for the thread."""
-        self.ask_to_end()
+        self.request_stop()
         if self._thread.ident is not None:
             self._thread.join(timeout)
 

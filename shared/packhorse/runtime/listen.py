@@ -59,7 +59,7 @@ class Listener:
 
     def stop(self, timeout: float) -> None:
         """Hear nothing more."""
-        self._worker.ask_to_end()
+        self._worker.request_stop()
         self._stopping.set()
         self._bell.ring()
         self._worker.stop(timeout)

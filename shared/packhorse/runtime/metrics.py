@@ -111,7 +111,7 @@ PUBLISHER_STATUSES_LAG = Gauge(
     "packhorse_publisher_statuses_behind_records", "Records of the status topic still to take in"
 )
 PUBLISHER_EVENTS = Counter(
-    "packhorse_publisher_events", "Packages told on the event topic as distributed"
+    "packhorse_publisher_events", "Packages published on the event topic as distributed"
 )
 PUBLISHER_EVENTS_MISSED = Counter(
     "packhorse_publisher_events_missed", "Offsets that left the log before all subscribers had them"
@@ -236,12 +236,12 @@ TOPOLOGY_LISTENER_FAILURES = Counter(
     "packhorse_topology_listener_failures", "Calls of topology listeners that raised"
 )
 
-SCHEDULE_TICKS = Counter(
-    "packhorse_schedule_ticks", "Moments of schedules, by what came of them", ["outcome"]
+SCHEDULE_FIRE_TIMES = Counter(
+    "packhorse_schedule_fire_times", "Fire times of schedules, by outcome", ["outcome"]
 )
 SCHEDULE_LATENESS = Histogram(
     "packhorse_schedule_lateness_seconds",
-    "How long after its moment a schedule fired",
+    "How long after its fire time a schedule fired",
     buckets=(0.1, 0.5, 1, 5, 15, 60, 300, 3600, 86400),
 )
 

@@ -52,7 +52,7 @@ class OpenConnections:
             self._silent.setdefault(address, {})[connection] = None
 
     def speaking(self, connection: Closable) -> bool:
-        """Note that a request is under way; tell whether only a probe may be."""
+        """Note that a request is under way; return whether only a probe may be."""
         address = self._addresses.get(connection, "")
         self._not_silent(connection, address)
         return self._counts[address] > self._each or len(self._addresses) > self._most

@@ -143,7 +143,7 @@ def _complete_integer(schema: Json) -> None:
     for name in (*_UPPER, *_LOWER):
         if name in schema:
             schema[name] = int(schema[name])
-            if not -_INT64 < schema[name] < _INT64 - 1:  # a double can't tell it from 2**63
+            if not -_INT64 < schema[name] < _INT64 - 1:  # a double can't distinguish it from 2**63
                 del schema[name]
     small = _has(schema, _UPPER) and _has(schema, _LOWER)
     schema["format"] = "int32" if small else "int64"

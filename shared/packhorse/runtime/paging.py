@@ -4,13 +4,13 @@ from collections.abc import Mapping
 from urllib.parse import urlencode
 
 
-def page_url(path: str, /, **asked: object) -> str:
+def page_url(path: str, /, **requested: object) -> str:
     """Return the URL of a page: `path`, which is quoted already, and what it is asked with.
 
     Parameters that are None are left out, the others keep their order; a list is one parameter
     for each of its elements.
     """
-    given = {name: value for name, value in asked.items() if value is not None}
+    given = {name: value for name, value in requested.items() if value is not None}
     return f"{path}?{urlencode(given, doseq=True)}"
 
 

@@ -30,16 +30,16 @@ class Principal:
     agents: tuple[str, ...] | None = None
 
     def may(self, scope: str) -> bool:
-        """Tell whether the caller has `scope`."""
+        """Return whether the caller has `scope`."""
         return scope in self.scopes or TokenScope.ADMIN in self.scopes
 
     def may_deal_with(self, agent: str) -> bool:
-        """Tell whether the caller may use the service of a publisher agent."""
+        """Return whether the caller may use the service of a publisher agent."""
         return self.agents is None or agent in self.agents
 
 
 def is_root(path: str) -> bool:
-    """Tell whether `path` can be a root: `/`, or absolute without an empty, `.` or `..` segment."""
+    """Return whether `path` can be a root: `/`, or absolute with no empty, `.` or `..` segment."""
     if path == "/":
         return True
     first, *segments = path.split("/")

@@ -28,7 +28,7 @@ __all__ = ["Component", "run", "run_service"]
 logger = logging.getLogger(__name__)
 
 GRACE_S = 10
-"""How long requests under way may take once the process was told to end."""
+"""How long requests under way may take once the process was asked to end."""
 
 _SIGNALS = (signal.SIGINT, signal.SIGTERM)
 _WATCH_S = 0.5

@@ -22,22 +22,22 @@ def set_by_signals(
     """
     heard: queue.SimpleQueue[bool] = queue.SimpleQueue()  # `put` may interrupt anything
 
-    def heed(_number: int, _frame: FrameType | None) -> None:
+    def handle(_number: int, _frame: FrameType | None) -> None:
         for number in numbers:
             signal.signal(number, signal.SIG_DFL)
         heard.put(True)
 
-    def tell() -> None:
+    def report() -> None:
         if heard.get():
             event.set()
 
-    telling = threading.Thread(target=tell, name="signals", daemon=True)
-    before = {number: signal.signal(number, heed) for number in numbers}
-    telling.start()
+    reporting = threading.Thread(target=report, name="signals", daemon=True)
+    before = {number: signal.signal(number, handle) for number in numbers}
+    reporting.start()
     try:
         yield
     finally:
         for number, handler in before.items():
             signal.signal(number, handler)
         heard.put(False)
-        telling.join()
+        reporting.join()

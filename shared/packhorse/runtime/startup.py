@@ -18,13 +18,13 @@ WRONG_CONFIGURATION = 2
 """Exit code when somebody has to change something first."""
 
 TYPED = "PACKHORSE_TYPED"
-"""The variable by which `packhorse` tells a program that it starts what the user has typed."""
+"""The variable by which `packhorse` gives a program that it starts what the user has typed."""
 
 
 def typed(program: str, module: str) -> str:
     """Return what the user has typed to start this program, for its usage; to be asked once.
 
-    Programs that this one starts are not told.
+    Programs that this one starts do not get it.
     """
     by_module = Path(sys.argv[0]).name == "__main__.py"
     return os.environ.pop(TYPED, "") or (f"python -m {module}" if by_module else program)

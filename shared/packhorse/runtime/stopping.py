@@ -1,4 +1,4 @@
-"""Hearing that the process is told to end: requests that wait would hold it up."""
+"""Noticing that the process is asked to end: requests that wait would hold it up."""
 
 import asyncio
 from collections.abc import AsyncIterator, Callable
@@ -6,12 +6,12 @@ from contextlib import asynccontextmanager, suppress
 
 
 @asynccontextmanager
-async def telling(stopping: asyncio.Event, tell: Callable[[], None]) -> AsyncIterator[None]:
-    """Call `tell` when `stopping` is set inside the block."""
+async def calling_at_stop(stopping: asyncio.Event, call: Callable[[], None]) -> AsyncIterator[None]:
+    """Call `call` when `stopping` is set inside the block."""
 
     async def watch() -> None:
         await stopping.wait()
-        tell()
+        call()
 
     watching = asyncio.create_task(watch())
     try:

@@ -120,7 +120,7 @@ class LoopWakeups:
     def __init__(self) -> None:
         self._loop: asyncio.AbstractEventLoop | None = None
         self._ended: deque[tuple[asyncio.Future[Any], Future[Any]]] = deque()
-        self._told = False
+        self._notified = False
 
     async def result(self, work: Future[T], timeout: float) -> T:
         """Return the result of `work`; it goes on when this wait ends.
@@ -141,13 +141,15 @@ class LoopWakeups:
     ) -> None:
         """Note, in any thread, that work has ended."""
         self._ended.append((answer, work))
-        if not self._told:
-            self._told = True
+        if not self._notified:
+            self._notified = True
             with suppress(RuntimeError):  # the loop is closed: nobody waits any more
                 loop.call_soon_threadsafe(self._hand_over)
 
     def _hand_over(self) -> None:
-        self._told = False  # before it looks, so that what ends meanwhile is seen or tells again
+        self._notified = (
+            False  # before it looks, so that what ends meanwhile is seen or notifies again
+        )
         while self._ended:
             answer, work = self._ended.popleft()
             if answer.done():

@@ -149,8 +149,10 @@ def _load(path: Path) -> _Loaded:
         entries = _File.model_validate_json(content).tokens
     except ValidationError as error:
         wrong = error.errors(include_input=False, include_url=False, include_context=False)[:3]
-        told = [f"{'.'.join(map(str, one['loc']))}: {reason_of(str(one['msg']))}" for one in wrong]
-        raise ValueError(f"it is no list of tokens: {'; '.join(told)}") from None
+        reported = [
+            f"{'.'.join(map(str, one['loc']))}: {reason_of(str(one['msg']))}" for one in wrong
+        ]
+        raise ValueError(f"it is no list of tokens: {'; '.join(reported)}") from None
     principals = tuple((entry.digest().encode(), entry.principal()) for entry in entries)
     return _Loaded(_stamp(status), principals)
 

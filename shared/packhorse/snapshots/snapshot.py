@@ -91,7 +91,7 @@ class ContentSnapshot:
     told: Annotated[tuple[ReportedState, ...], Field(max_length=1_000)] = ()
     """Of each agent; nothing when it is for everybody."""
     left_out: Annotated[str, Field(pattern=r"^([0-9a-f]{64})?$")] = ""
-    """Which packages up to `offset` are not in it, as `left_out` tells; empty: all are."""
+    """Which packages up to `offset` are not in it, as `left_out` says; empty: all are."""
 
 
 def left_out(offsets: Iterable[int]) -> str:

@@ -60,7 +60,7 @@ class Peer:
 def keep(
     connection: Connection, announcement: Announcement, holder: str, address: str, valid_s: float
 ) -> bool:
-    """Let an announcement hold for `valid_s` seconds; tell whether it brings news.
+    """Let an announcement hold for `valid_s` seconds; return whether it brings news.
 
     `holder` is the instance whose connector asked for it, "" when the peer's connector sent it.
     Nothing is rewritten that stays the same. Raises `TooManyPeers`.
@@ -89,7 +89,7 @@ def keep(
 
 
 def forget(connection: Connection, owner: str, holder: str) -> bool:
-    """Let an announcement hold no longer; tell whether it did."""
+    """Let an announcement hold no longer; return whether it did."""
     with connection.transaction():
         act_as(connection, BOOKKEEPER)
         gone = connection.execute(

@@ -1,4 +1,4 @@
-"""What connectors tell each other: the clusters that the sender knows of, and how it knows them.
+"""What connectors send: the clusters that the sender knows of, and how it knows them.
 
 Each cluster comes with the path that the news has taken (a path vector): whoever finds its own
 cluster in a path leaves that entry out, so that no ring keeps a dead cluster alive.
@@ -33,7 +33,7 @@ MAX_TOKENS = 100_000
 _FRAME = 16  # what the list of further clusters adds to the rest
 
 Path = tuple[str, ...]
-"""Ids of clusters: first the one that tells, last the one that is told of."""
+"""Ids of clusters: first the one that announces, last the one that is announced."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,7 +49,7 @@ class Announcement:
     """One side of an exchange. `further` are the clusters beyond the sender's own."""
 
     owner: str
-    """Id of the instance that tells; one of the local cluster's."""
+    """Id of the instance that announces; one of the local cluster's."""
     local_cluster: ClusterView
     further: tuple[Route, ...] = ()
     created_ms: int = 0
@@ -89,8 +89,8 @@ def encode(announcement: Announcement, limit: int = MAX_BYTES) -> bytes:
         "reset_backoff": announcement.reset_backoff,
         "local_cluster": _cluster_json(announcement.local_cluster),
     }
-    told = _fitting(announcement, further, _text(head).encode(), limit)
-    return _text({**head, "clusters": told}).encode()
+    reported = _fitting(announcement, further, _text(head).encode(), limit)
+    return _text({**head, "clusters": reported}).encode()
 
 
 def decode(body: bytes) -> Announcement:
@@ -203,7 +203,7 @@ def _route_json(route: Route) -> dict[str, Any]:
 def _fitting(
     announcement: Announcement, nearest_first: Sequence[Route], head: bytes, limit: int
 ) -> list[Mapping[str, Any]]:
-    told: list[Mapping[str, Any]] = []
+    reported: list[Mapping[str, Any]] = []
     room, tokens = limit - len(head) - _FRAME, MAX_TOKENS - _tokens(head) - _FRAME
     instances = MAX_INSTANCES - len(announcement.local_cluster.instances)
     for route in nearest_first[: MAX_CLUSTERS - 1]:
@@ -214,8 +214,8 @@ def _fitting(
         instances -= len(route.cluster.instances)
         if min(room, tokens, instances) < 0 or len(route.path) > MAX_PATH:
             break
-        told.append(found)
-    return told
+        reported.append(found)
+    return reported
 
 
 def _tokens(body: bytes) -> int:

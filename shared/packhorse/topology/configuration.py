@@ -29,7 +29,7 @@ class TopologyConfiguration(ProcessConfiguration):
     topology_timeout_s: float | None = Field(default=None, gt=0)
     """Seconds after which a silent instance is gone; by default 10 (lease) or 20 (voting)."""
     min_event_delay_s: float = Field(default=MIN_EVENT_DELAY_S, ge=0)
-    """Changes of the topology within this time are told as one."""
+    """Changes of the topology within this time are reported as one."""
     leader_prefix: str = Field(default="1", pattern=r"^[A-Za-z0-9]{1,20}$")
     """With voting, an instance with a lower prefix leads."""
 

@@ -54,7 +54,7 @@ class SharedKeys:
         return KeyId(self._number(now), instance)
 
     def accepts(self, key: KeyId, now: float) -> bool:
-        """Tell whether a key holds: for two times to live from its beginning."""
+        """Return whether a key holds: for two times to live from its beginning."""
         return self._number(now) - 1 <= key.number <= self._number(now + MAX_SKEW_S)
 
     def signing_key(self, key: KeyId, secret: int = 0) -> bytes:
@@ -62,7 +62,7 @@ class SharedKeys:
         return _derived(self._secrets[secret], f"packhorse topology 1 sign {key}")
 
     def sealing_key(self, key: KeyId, secret: int = 0) -> bytes:
-        """Return the key that encrypts; it tells nothing about the one that signs."""
+        """Return the key that encrypts; it shows nothing about the one that signs."""
         return _derived(self._secrets[secret], f"packhorse topology 1 seal {key}")
 
     def _number(self, now: float) -> int:

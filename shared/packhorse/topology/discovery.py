@@ -1,4 +1,4 @@
-"""The topology as a running instance knows it: keeps it up to date and tells of every change."""
+"""The topology as a running instance knows it: keeps it up to date and reports every change."""
 
 import threading
 from collections.abc import Iterable
@@ -61,7 +61,7 @@ class Discovery:
             self._properties,
             remotes or NoRemoteClusters(),
             EventFlow(min_event_delay_s),
-            tell=self._tell,
+            notify=self._notify,
             clock=self._clock,
         )
         self._moved, self._paused = threading.Event(), threading.Event()
@@ -86,14 +86,14 @@ class Discovery:
             worker.start()
 
     def stop(self, timeout: float) -> None:
-        """Tell listeners CHANGING, leave the cluster, and end within about `timeout` seconds.
+        """Send listeners CHANGING, leave the cluster, and end within about `timeout` seconds.
 
         A listener or a store that hangs is left behind after that.
         """
         until = self._clock.monotonic() + timeout
         self._part.end()
         for worker in (self._beating, self._watching, self._surveying):
-            worker.ask_to_end()
+            worker.request_stop()
         for event in (self._moved, self._paused, self._look, self._surveyed):
             event.set()
         self._membership.wake()
@@ -110,7 +110,7 @@ class Discovery:
         return self._part.view()
 
     def is_current(self) -> bool:
-        """Tell whether `view` may be relied on now: it has not run out and nothing changes."""
+        """Return whether `view` may be relied on now: it has not run out and nothing changes."""
         return self._part.current_view() is not None
 
     def current_view(self) -> TopologyView | None:
@@ -130,11 +130,11 @@ class Discovery:
         return self._history.changes()
 
     def add_listener(self, listener: Listener) -> None:
-        """Tell it INIT once there is a current view, then every change, in a thread of its own."""
+        """Send it INIT once there is a current view, then every change, in a thread of its own."""
         self._listeners.add(listener)
 
     def remove_listener(self, listener: Listener) -> None:
-        """Tell it nothing more; a call under way may still be going on."""
+        """Notify it no more; a call under way may still be going on."""
         self._listeners.remove(listener)
 
     def set_property(self, name: str, value: str) -> None:
@@ -178,9 +178,9 @@ class Discovery:
         if self._part.trouble():
             self._clock.wait(self._paused, pause)
             return True
-        asked = self._clock.monotonic()
+        requested = self._clock.monotonic()
         self._membership.wait(pause)
-        hinted = self._clock.monotonic() < asked + pause
+        hinted = self._clock.monotonic() < requested + pause
         rest = began + _SHORTEST_WAIT_S - self._clock.monotonic()
         if rest > 0:
             self._clock.wait(self._paused, rest)
@@ -206,7 +206,7 @@ class Discovery:
             else:
                 self._part.elapsed()
 
-    def _tell(self, event: TopologyEvent) -> None:
+    def _notify(self, event: TopologyEvent) -> None:
         self._history.add(event, self._clock.wall_ms())
         self._listeners.post(event)
         TOPOLOGY_CHANGES.labels(event.kind.value).inc()

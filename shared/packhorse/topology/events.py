@@ -1,4 +1,4 @@
-"""What listeners are told of the topology, and when: sans I/O, time is a parameter."""
+"""Which events of the topology listeners get, and when: without I/O, time is a parameter."""
 
 import math
 from collections.abc import Sequence
@@ -48,7 +48,7 @@ class EventFlow:
         self._view: TopologyView | None = None
         self._revision = ""
         self._current = False
-        self._not_before = self._asked_at = -math.inf
+        self._not_before = self._requested_at = -math.inf
 
     @property
     def view(self) -> TopologyView | None:
@@ -61,11 +61,11 @@ class EventFlow:
         return self._seen
 
     def is_current(self, now: float) -> bool:
-        """Tell whether `view` may be relied on at this time of the own monotonic clock."""
+        """Return whether `view` may be relied on at this time of the own monotonic clock."""
         return self._current and self._seen is not None and now < self._seen.valid_until
 
     def acknowledgement(self) -> str | None:
-        """Return the revision that the other instances may be told of; None without one.
+        """Return the revision to acknowledge to the other instances; None without one.
 
         Nobody here relies on an older view: another revision than the one that was handed out
         ends that view, with CHANGING, in the same call in which it is observed.
@@ -79,7 +79,7 @@ class EventFlow:
         if self._current:
             return self._seen.valid_until
         waits = self._seen.view is not None and self._seen.settled
-        return self._not_before if waits and self._not_before > self._asked_at else math.inf
+        return self._not_before if waits and self._not_before > self._requested_at else math.inf
 
     def observe(
         self, observation: Observation, remotes: Sequence[ClusterView], now: float
@@ -99,7 +99,7 @@ class EventFlow:
         return self._news(now)
 
     def _news(self, now: float) -> list[TopologyEvent]:
-        agreed, self._asked_at = self._agreed(now), now
+        agreed, self._requested_at = self._agreed(now), now
         events = []
         if self._current and not self._holds(agreed):
             self._current, self._not_before = False, now + self._delay_s

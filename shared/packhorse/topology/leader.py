@@ -1,7 +1,7 @@
-"""Leader-only work: a duty that one instance may do at a time, fenced by the database.
+"""Leader-only work: a task that one instance may do at a time, fenced by the database.
 
-A view tells an instance that it leads, and may be outdated when the instance acts on it. So the
-right to act is a row: whoever takes the duty over raises the epoch, and the work's transaction
+A view says to an instance that it leads, and may be outdated when the instance acts on it. So the
+right to act is a row: whoever takes the task over raises the epoch, and the work's transaction
 holds the row as it was, or fails.
 """
 
@@ -32,15 +32,15 @@ _AWAY = (
 )
 
 _WORKING = "hashtextextended(%s, 7237118983466215795)"
-"""Names the advisory lock of an incarnation's transactions that hold a duty."""
+"""Names the advisory lock of an incarnation's transactions that hold a leader task."""
 
 
 class NotLeader(Transient):
-    """The duty is another instance's now, or nobody's; nothing of the transaction may stay."""
+    """Another instance has the leader task now, or none; the transaction must be rolled back."""
 
 
-class Succession(Protocol):
-    """What the cluster's store says of whose turn a duty is, for one incarnation."""
+class ElectionOrder(Protocol):
+    """What the cluster's store says of whose a leader task is, for one incarnation."""
 
     @property
     def instance_id(self) -> str:
@@ -52,8 +52,8 @@ class Succession(Protocol):
         """The id of its run."""
         ...
 
-    def is_first(self, connection: Connection, duty: str, *, keep: bool) -> bool:
-        """Tell whether it is the first live instance, in the stable order, that does the duty.
+    def is_first(self, connection: Connection, leader_task: str, *, keep: bool) -> bool:
+        """Return whether it is the first live instance, in the stable order, with the leader task.
 
         Asked in a transaction as the bookkeeper; with `keep` it stays a member until that ends.
         """
@@ -62,9 +62,9 @@ class Succession(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Token:
-    """The right to do a duty, for as long as nobody has taken it over."""
+    """The right to do a leader task, for as long as nobody has taken it over."""
 
-    duty: str
+    leader_task: str
     holder: str
     runtime_id: str
     epoch: int
@@ -73,7 +73,7 @@ class Token:
     def check(self, connection: Connection) -> None:
         """Call in the transaction of the work, which acts as the bookkeeper; holds until it ends.
 
-        Nobody takes the duty over before that transaction has ended, unless its instance is
+        Nobody takes the leader task over before that transaction has ended, unless its instance is
         declared dead, which ends the session. Raises `NotLeader`: then roll back.
         """
         try:
@@ -84,29 +84,31 @@ class Token:
             held = connection.execute(
                 "SELECT FROM topology.duty WHERE name = %s AND holder = %s AND runtime_id = %s "
                 "AND epoch = %s FOR SHARE",
-                (self.duty, self.holder, self.runtime_id, self.epoch),
+                (self.leader_task, self.holder, self.runtime_id, self.epoch),
             ).fetchone()
         except psycopg.errors.SerializationFailure as error:
-            raise NotLeader(f"the duty {self.duty} was taken over meanwhile") from error
+            raise NotLeader(
+                f"the leader task {self.leader_task} was taken over meanwhile"
+            ) from error
         if held is None:
-            raise NotLeader(f"the duty {self.duty} is no longer this instance's")
+            raise NotLeader(f"the leader task {self.leader_task} is no longer this instance's")
 
 
 class LeaderOnly:
-    """The duty `name`, of the first live instance that announces it in `packhorse.duties`."""
+    """The task `name` of the first live instance that has it in `packhorse.leader-tasks`."""
 
     def __init__(
         self,
         name: str,
-        succession: Succession,
+        election_order: ElectionOrder,
         connect: Callable[[], AbstractContextManager[Connection]],
     ) -> None:
         """Take `connect` from a pool: `pool.connection`. `name` has no comma."""
         self.name = name
-        self._succession, self._connect = succession, connect
+        self._election_order, self._connect = election_order, connect
 
     def take(self) -> Token | None:
-        """Return the right to do the duty; None while it is another's, or the old one commits.
+        """Return the right to do the task; None while it is another's, or the old one commits.
 
         Cheap while nothing changes, so it is asked before each piece of work. Raises
         `StoreUnavailable`.
@@ -120,13 +122,15 @@ class LeaderOnly:
         except psycopg.errors.LockNotAvailable:
             return None
         except _AWAY as error:
-            raise StoreUnavailable(f"the duty {self.name} can't be taken: {error}") from error
-        who = self._succession
+            raise StoreUnavailable(
+                f"the leader task {self.name} can't be taken: {error}"
+            ) from error
+        who = self._election_order
         return None if epoch is None else Token(self.name, who.instance_id, who.runtime_id, epoch)
 
     def _epoch(self, connection: Connection) -> int | None:
-        """Return the epoch if the duty is held already and still due."""
-        who = self._succession
+        """Return the epoch if the leader task is held already and still due."""
+        who = self._election_order
         row = connection.execute(
             "SELECT epoch FROM topology.duty WHERE name = %s AND holder = %s AND runtime_id = %s",
             (self.name, who.instance_id, who.runtime_id),
@@ -140,7 +144,7 @@ class LeaderOnly:
             "set_config('idle_in_transaction_session_timeout', %s, true)",
             (_PATIENCE, _PAUSE),
         )
-        who = self._succession
+        who = self._election_order
         if not who.is_first(connection, self.name, keep=True):
             return None
         rows = connection.execute(
@@ -158,7 +162,7 @@ class LeaderOnly:
 
 
 def revoke(connection: Connection, runtime_id: str) -> None:
-    """Take all duties from an incarnation; waits for its transactions, as the bookkeeper."""
+    """Take all leader tasks from an incarnation; waits for its transactions, as the bookkeeper."""
     connection.execute(
         """
         UPDATE topology.duty SET holder = '', runtime_id = '', epoch = epoch + 1,
@@ -178,7 +182,7 @@ def end_session_with(connection: Connection, runtime_id: str) -> None:
 
 
 def end_work(connection: Connection, runtime_id: str) -> None:
-    """End the sessions in which an incarnation does a duty, paused or not, as the login.
+    """End the sessions in which an incarnation does a leader task, paused or not, as the login.
 
     Where this login may not end them, the time limit on idle transactions does.
     """

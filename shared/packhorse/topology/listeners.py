@@ -27,7 +27,7 @@ class Listeners:
         self._stopped = False
 
     def add(self, listener: Listener) -> None:
-        """Tell it INIT as soon as there is a view that holds, then everything else."""
+        """Send it INIT as soon as there is a view that holds, then everything else."""
         delivery = _Delivery(listener, self._threads)
         with self._lock:
             if self._stopped:
@@ -37,7 +37,7 @@ class Listeners:
                 delivery.post(TopologyEvent(EventKind.INIT, None, self._view))
 
     def remove(self, listener: Listener) -> None:
-        """Tell it nothing more; a call under way may still be going on."""
+        """Notify it no more; a call under way may still be going on."""
         with self._lock:
             gone = [one for one in self._deliveries if one.listener == listener]
             self._deliveries = [one for one in self._deliveries if one.listener != listener]
@@ -45,7 +45,7 @@ class Listeners:
             delivery.drop()
 
     def post(self, event: TopologyEvent) -> None:
-        """Tell all of them; returns at once."""
+        """Notify all of them; returns at once."""
         with self._lock:
             self._view = event.new
             for delivery in self._deliveries:
@@ -62,19 +62,19 @@ class Listeners:
 
 
 class _Delivery:
-    """One listener and its mailbox, with a thread for as long as there is something to tell."""
+    """One listener and its mailbox, with a thread for as long as there is something to deliver."""
 
     def __init__(self, listener: Listener, threads: Threads) -> None:
         self.listener, self._threads = listener, threads
         self._mailbox = ViewMailbox()
         self._changed = threading.Condition()
-        self._dropped = self._tells = False
+        self._dropped = self._reports = False
         self._teller = 0
 
     def post(self, event: TopologyEvent) -> None:
         with self._changed:
             self._mailbox.post(event)
-            begins, self._tells = not self._tells, True
+            begins, self._reports = not self._reports, True
         if begins:
             self._threads.submit(self._run)
 
@@ -83,10 +83,10 @@ class _Delivery:
             self._dropped = True
 
     def join(self, timeout: float) -> None:
-        """Wait until it was told all; a listener that does so waits for nothing."""
+        """Wait until it has got all; a listener that does so waits for nothing."""
         with self._changed:
             if self._teller != threading.get_ident():
-                self._changed.wait_for(lambda: not self._tells, timeout)
+                self._changed.wait_for(lambda: not self._reports, timeout)
 
     def _run(self) -> None:
         self._teller = threading.get_ident()
@@ -101,6 +101,6 @@ class _Delivery:
         with self._changed:
             event = None if self._dropped else self._mailbox.take()
             if event is None:
-                self._tells, self._teller = False, 0
+                self._reports, self._teller = False, 0
                 self._changed.notify_all()
             return event

@@ -13,7 +13,7 @@ class ViewMailbox:
 
     def __init__(self) -> None:
         self._known: TopologyView | None = None
-        self._told_changing = False
+        self._reported_changing = False
         self._changing = False
         self._newest: TopologyView | None = None
 
@@ -21,21 +21,21 @@ class ViewMailbox:
         """Take in the next event of the flow."""
         self._newest = event.new
         if event.kind is EventKind.CHANGING and self._known is not None:
-            self._changing = not self._told_changing
+            self._changing = not self._reported_changing
 
     def take(self) -> TopologyEvent | None:
         """Return what the listener must hear next; None when it knows all."""
         if self._changing:
-            self._changing, self._told_changing = False, True
+            self._changing, self._reported_changing = False, True
             return TopologyEvent(EventKind.CHANGING, self._known, None)
         newest, self._newest = self._newest, None
-        if newest is None or (newest == self._known and not self._told_changing):
+        if newest is None or (newest == self._known and not self._reported_changing):
             return None
         event = TopologyEvent(self._kind(), self._known, newest)
-        self._known, self._told_changing = newest, False
+        self._known, self._reported_changing = newest, False
         return event
 
     def _kind(self) -> EventKind:
         if self._known is None:
             return EventKind.INIT
-        return EventKind.CHANGED if self._told_changing else EventKind.PROPERTIES_CHANGED
+        return EventKind.CHANGED if self._reported_changing else EventKind.PROPERTIES_CHANGED

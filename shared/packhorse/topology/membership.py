@@ -52,9 +52,9 @@ class Membership(Protocol):
         ...
 
     def acknowledge(self, revision: str) -> None:
-        """Tell the others with the next `beat` that nobody here relies on an older view.
+        """Acknowledge with the next `beat` that nobody here relies on an older view.
 
-        It is called once the local listeners were told CHANGING, or had no view to rely on; an
+        It is called once the local listeners got CHANGING, or had no view to rely on; an
         observation is settled once all instances of its view have acknowledged its revision.
         """
         ...
@@ -68,5 +68,5 @@ class Membership(Protocol):
         ...
 
     def leave(self) -> None:
-        """Tell the others that this instance ends; a store that is away is left alone."""
+        """Announce to the others that this instance ends; a store that is away is left alone."""
         ...

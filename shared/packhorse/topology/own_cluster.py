@@ -1,6 +1,6 @@
-"""The cluster that a program is part of: what it announces there, and which duties are its own.
+"""The cluster that a program is part of: what it announces there, and its leader tasks.
 
-A topology that is away stops no program: it is logged, and the duties are nobody's meanwhile.
+A topology that is away stops no program: it is logged, and the leader tasks are nobody's meanwhile.
 """
 
 from collections.abc import Callable, Mapping
@@ -13,14 +13,14 @@ import packhorse
 from packhorse.topology import properties
 from packhorse.topology.discovery import Discovery
 from packhorse.topology.events import EventKind, TopologyEvent
-from packhorse.topology.leader import LeaderOnly, Succession, end_session_with
+from packhorse.topology.leader import ElectionOrder, LeaderOnly, end_session_with
+from packhorse.topology.lease.election_order import LeaseElectionOrder
 from packhorse.topology.lease.member import LeaseMember
-from packhorse.topology.lease.succession import LeaseSuccession
 from packhorse.topology.open import TopologySettings, open_discovery
 from packhorse.topology.properties import FixedProperties
 from packhorse.topology.view import InstanceDescription, TopologyView
+from packhorse.topology.voting.election_order import VotingElectionOrder
 from packhorse.topology.voting.member import VotingMember
-from packhorse.topology.voting.succession import VotingSuccession
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,7 +30,7 @@ class InstanceProperties:
     role: str
     agent: str = ""
     endpoint: str = ""
-    duties: tuple[str, ...] = ()
+    leader_tasks: tuple[str, ...] = ()
     """The leader-only work that it can do."""
 
     def properties(self) -> Mapping[str, str | None]:
@@ -39,20 +39,20 @@ class InstanceProperties:
             properties.ROLE: self.role,
             properties.AGENT: self.agent or None,
             properties.ENDPOINT: self.endpoint or None,
-            properties.DUTIES: ",".join(self.duties) or None,
+            properties.LEADER_TASKS: ",".join(self.leader_tasks) or None,
             properties.VERSION: packhorse.__version__,
         }
 
 
 class OwnCluster:
-    """A component; start it before what has a duty, so that it leaves after that has ended.
+    """A component; start it before what has a leader task, so that it leaves after that has ended.
 
     It is not watched: a program goes on with its other work without it.
     """
 
     def __init__(self, discovery: Discovery) -> None:
         self.discovery = discovery
-        self._succession = _succession(discovery)
+        self._election_order = _election_order(discovery)
 
     def start(self) -> None:
         """Begin to take part; returns at once, whether the database answers or not."""
@@ -62,23 +62,23 @@ class OwnCluster:
         """Leave the cluster."""
         self.discovery.stop(timeout)
 
-    def duty(
+    def leader_task(
         self, name: str, connect: Callable[[], AbstractContextManager[Connection]]
     ) -> LeaderOnly:
-        """Return a duty that this program announces; `connect` is a pool's `connection`."""
-        return LeaderOnly(name, self._succession, connect)
+        """Return a leader task that this program announces; `connect` is a pool's `connection`."""
+        return LeaderOnly(name, self._election_order, connect)
 
-    def holder(self, duty: str) -> InstanceDescription | None:
-        """Return whose duty it is by the current view; None when that is not known now.
+    def holder(self, leader_task: str) -> InstanceDescription | None:
+        """Return who has a leader task by the current view; None when that is not known now.
 
-        Good for a preference. Work that must not be done twice asks `duty`.
+        Good for a preference. Work that must not be done twice asks `leader_task`.
         """
         view = self.discovery.current_view()
-        return None if view is None else first_with(view, duty)
+        return None if view is None else first_with(view, leader_task)
 
     def end_with_us(self, connection: Connection) -> None:
         """Let a session end when this run of the program is declared dead, with all its locks."""
-        end_session_with(connection, self._succession.runtime_id)
+        end_session_with(connection, self._election_order.runtime_id)
 
     def on_change(self, act: Callable[[], None]) -> None:
         """Call `act` whenever there is another view that holds; it must return soon."""
@@ -101,21 +101,21 @@ def join(
     return OwnCluster(open_discovery(database_url, settings, [provider]))
 
 
-def _succession(discovery: Discovery) -> Succession:
+def _election_order(discovery: Discovery) -> ElectionOrder:
     member = discovery.membership
     if isinstance(member, LeaseMember):
-        return LeaseSuccession(member.instance_id, member.runtime_id)
+        return LeaseElectionOrder(member.instance_id, member.runtime_id)
     if isinstance(member, VotingMember):
-        return VotingSuccession(member.instance_id, member.runtime_id)
-    raise AssertionError(f"{type(member).__name__} has no order of succession")
+        return VotingElectionOrder(member.instance_id, member.runtime_id)
+    raise AssertionError(f"{type(member).__name__} has no election order")
 
 
-def first_with(view: TopologyView, duty: str) -> InstanceDescription | None:
-    """Return whose duty it is by a view: the first instance that announces it; None: nobody's."""
-    able = (one for one in view.local_cluster.instances if duty in _duties(one))
+def first_with(view: TopologyView, leader_task: str) -> InstanceDescription | None:
+    """Return the first instance of a view that announces a leader task; None without one."""
+    able = (one for one in view.local_cluster.instances if leader_task in _leader_tasks(one))
     return next(able, None)
 
 
-def _duties(instance: InstanceDescription) -> set[str]:
-    told = instance.properties.get(properties.DUTIES, "")
-    return {name.strip() for name in told.split(",")}
+def _leader_tasks(instance: InstanceDescription) -> set[str]:
+    reported = instance.properties.get(properties.LEADER_TASKS, "")
+    return {name.strip() for name in reported.split(",")}

@@ -21,14 +21,14 @@ logger = logging.getLogger(__name__)
 
 
 class RemoteClusters(Protocol):
-    """The clusters that connectors have told of."""
+    """The clusters that connectors have reported."""
 
     def clusters(self) -> Sequence[ClusterView]:
         """Return those that are valid now. Raises `StoreUnavailable`."""
         ...
 
     def is_fresh(self) -> bool:
-        """Tell whether the last look will do for as long as the database gives no hint."""
+        """Return whether the last look will do for as long as the database gives no hint."""
         ...
 
     def close(self) -> None:
@@ -52,7 +52,7 @@ class NoRemoteClusters:
 
 
 class Participation:
-    """Drives one membership and tells `tell` the events, in order and one at a time.
+    """Drives one membership and passes its events to `notify`, in order and one at a time.
 
     `beat` and `leave` are called by one thread, `survey` and `close` by one too; everything else by
     any. What goes wrong is logged when it begins and when it ends; the view ends when it runs out,
@@ -66,14 +66,14 @@ class Participation:
         remotes: RemoteClusters,
         flow: EventFlow,
         *,
-        tell: Callable[[TopologyEvent], None],
+        notify: Callable[[TopologyEvent], None],
         clock: Clock,
     ) -> None:
         self._membership, self._properties, self._remotes = membership, properties, remotes
-        self._flow, self._tell, self._clock = flow, tell, clock
+        self._flow, self._notify, self._clock = flow, notify, clock
         self._lock = threading.Lock()
         self._clusters: tuple[ClusterView, ...] = ()
-        self._told_others = ""
+        self._reported_others = ""
         self._trouble = ""
         self._remote_trouble = ""
         self._ended = False
@@ -94,10 +94,10 @@ class Participation:
         return self._membership.interval_s
 
     def elapsed(self) -> None:
-        """Tell what must be told because time has passed; at `due`, or whenever."""
+        """Report what is due because time has passed; at `due`, or whenever."""
         with self._lock:
             if not self._ended:
-                self._tell_all(self._flow.elapsed(self._clock.monotonic()))
+                self._notify_all(self._flow.elapsed(self._clock.monotonic()))
 
     def due(self) -> float:
         """Return when `elapsed` is to be called, on the monotonic clock; inf if never."""
@@ -105,10 +105,10 @@ class Participation:
             return math.inf if self._ended else self._flow.due()
 
     def end(self) -> None:
-        """Tell CHANGING if the view holds, and nothing after it."""
+        """Send CHANGING if the view holds, and nothing after it."""
         with self._lock:
             if not self._ended:
-                self._tell_all(self._flow.lose(self._clock.monotonic()))
+                self._notify_all(self._flow.lose(self._clock.monotonic()))
                 self._ended = True
 
     def survey(self) -> bool:
@@ -129,7 +129,7 @@ class Participation:
         return self._clusters != before
 
     def must_survey(self) -> bool:
-        """Tell whether to `survey` after a beat that no hint has asked for."""
+        """Return whether to `survey` after a beat that no hint has asked for."""
         return not self._remotes.is_fresh()
 
     def leave(self) -> None:
@@ -144,12 +144,12 @@ class Participation:
         self._remotes.close()
 
     def view(self) -> TopologyView | None:
-        """Return what was told last."""
+        """Return what was reported last."""
         with self._lock:
             return self._flow.view
 
     def current_view(self) -> TopologyView | None:
-        """Return what was told last if it holds now, else None."""
+        """Return what was reported last if it holds now, else None."""
         with self._lock:
             holds = self._flow.is_current(self._clock.monotonic())
             return self._flow.view if holds else None
@@ -167,22 +167,22 @@ class Participation:
         with self._lock:
             if self._ended:
                 return self._membership.interval_s
-            self._tell_all(self._flow.observe(seen, self._clusters, self._clock.monotonic()))
+            self._notify_all(self._flow.observe(seen, self._clusters, self._clock.monotonic()))
             revision = self._flow.acknowledgement()
         if revision is None:
             return self._membership.interval_s
         self._membership.acknowledge(revision)
-        news, self._told_others = revision != self._told_others, revision
+        news, self._reported_others = revision != self._reported_others, revision
         return 0.0 if news and not seen.settled else self._membership.interval_s
 
     def _lose(self) -> None:
         with self._lock:
             if not self._ended:
-                self._tell_all(self._flow.lose(self._clock.monotonic()))
+                self._notify_all(self._flow.lose(self._clock.monotonic()))
 
-    def _tell_all(self, events: Sequence[TopologyEvent]) -> None:
+    def _notify_all(self, events: Sequence[TopologyEvent]) -> None:
         for event in events:
-            self._tell(event)
+            self._notify(event)
 
     def _note(self, error: Exception | None) -> None:
         """Log a change of state once, however long it lasts."""

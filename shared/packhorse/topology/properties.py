@@ -17,7 +17,7 @@ AGENT = "packhorse.agent"
 ENDPOINT = "packhorse.endpoint"
 """The URL under which others reach the instance."""
 VERSION = "packhorse.version"
-DUTIES = "packhorse.duties"
+LEADER_TASKS = "packhorse.duties"
 """The leader-only work that the instance can do, with commas between."""
 CONSUMERS = "packhorse.consumers"
 """The topics whose jobs the instance does: patterns with commas between, `!` before what not."""
@@ -119,7 +119,7 @@ class LocalProperties:
             chosen = dict(self._set)
             left = LARGEST_TOTAL - sum(_size(*item) for item in chosen.items())
             for provider in self._providers:
-                for name, value in sorted(self._asked(provider).items()):
+                for name, value in sorted(self._requested(provider).items()):
                     if value is None or name in chosen or not self._is_valid(name, value, left):
                         continue
                     if len(chosen) >= MOST_PROPERTIES:
@@ -129,7 +129,7 @@ class LocalProperties:
                     left -= _size(name, value)
             return dict(sorted(chosen.items()))
 
-    def _asked(self, provider: PropertyProvider) -> Mapping[str, str | None]:
+    def _requested(self, provider: PropertyProvider) -> Mapping[str, str | None]:
         """Ask; a provider that fails keeps what it gave last, so that nothing flickers."""
         try:
             self._last[id(provider)] = dict(provider.properties())

@@ -14,7 +14,7 @@ from packhorse.topology.routing import Chooser
 from packhorse.topology.view import ClusterView
 
 _LOOK_S = 30.0
-"""How often to look without a hint. Changes are told by hints, and hints may be lost."""
+"""How often to look without a hint. Changes are signalled by hints, and hints may be lost."""
 
 
 class SqlRemoteClusters:
@@ -43,7 +43,7 @@ class SqlRemoteClusters:
         return tuple(one.cluster for one in self._chooser.routes(live.heard, own_cluster=""))
 
     def is_fresh(self) -> bool:
-        """Tell whether a look now would show the same, unless a hint has come since the last."""
+        """Return whether a look now would show the same, unless a hint has come since the last."""
         return self._clock.monotonic() < self._fresh_until
 
     def close(self) -> None:

@@ -1,4 +1,4 @@
-"""Which of all announced clusters the topology has, and what is told on: a path vector's rules."""
+"""Which announced clusters the topology has, and what is passed on: a path vector's rules."""
 
 import logging
 from collections.abc import Iterable, Sequence
@@ -27,7 +27,7 @@ class Heard:
 class Chooser:
     """Gives the best routes; chooses anew, and says what it leaves out, only when there is news.
 
-    It is asked with each heartbeat, and peers may have told of very many clusters. Safe for
+    It is asked with each heartbeat, and peers may have announced very many clusters. Safe for
     threads.
     """
 
@@ -61,8 +61,8 @@ def best_routes(heard: Iterable[Heard], own_cluster: str) -> tuple[Route, ...]:
     return _chosen(heard, own_cluster)[0]
 
 
-def told_on(routes: Sequence[Route], own_cluster: str, peer_cluster: str) -> tuple[Route, ...]:
-    """Return what to tell a peer's cluster: nothing that came through it ("": not known)."""
+def reported_on(routes: Sequence[Route], own_cluster: str, peer_cluster: str) -> tuple[Route, ...]:
+    """Return what to announce to a peer's cluster: nothing that came through it ("": not known)."""
     return tuple(
         Route((own_cluster, *route.path), route.cluster)
         for route in routes

@@ -82,7 +82,7 @@ INSTANCE = Table(
 )
 """The leases: who is active, until when by the database's clock, and what it announces."""
 
-DUTY = Table(
+LEADER_TASK = Table(
     "duty",
     METADATA,
     Column("name", Text(collation="C"), primary_key=True),

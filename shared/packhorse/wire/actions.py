@@ -26,7 +26,7 @@ def touched(entry: PackageEntry) -> tuple[Paths, Paths]:
 
 
 def exports(action: Action) -> bool:
-    """Tell whether a package carries nodes, and so has a body."""
+    """Return whether a package carries nodes, and so has a body."""
     match action:
         case Action.ADD:
             return True
@@ -37,7 +37,7 @@ def exports(action: Action) -> bool:
 
 
 def removes(action: Action) -> bool:
-    """Tell whether a package takes its paths away, with all below them."""
+    """Return whether a package takes its paths away, with all below them."""
     match action:
         case Action.ADD | Action.TEST | Action.INVALIDATE:
             return False
@@ -48,7 +48,7 @@ def removes(action: Action) -> bool:
 
 
 def notifies(action: Action) -> bool:
-    """Tell whether an import announces the paths to whoever listens at the subscriber."""
+    """Return whether an import announces the paths to whoever listens at the subscriber."""
     match action:
         case Action.ADD | Action.DELETE | Action.TEST:
             return False
@@ -59,7 +59,7 @@ def notifies(action: Action) -> bool:
 
 
 def is_probe(action: Action) -> bool:
-    """Tell whether a package only shows that the way is open.
+    """Return whether a package only shows that the way is open.
 
     It needs no path, is always accepted, changes nothing, and no queue shows it.
     """

@@ -240,7 +240,7 @@ class CommandStatusMessage:
 
 @dataclass(frozen=True, slots=True)
 class PackageDistributed:
-    """Told on the event topic once every live subscriber is done with a package.
+    """Published on the event topic once every live subscriber is done with a package.
 
     Subscribers that did not import it are named by what they did instead.
     """
@@ -256,7 +256,7 @@ class PackageDistributed:
     failed: tuple[str, ...] = ()
     skipped: tuple[str, ...] = ()
     away: tuple[str, ...] = ()
-    """Stale when it was told; they get the package when they come back."""
+    """Stale when the event was sent; they get the package when they come back."""
     state: str = ""
     """DISTRIBUTED when every subscriber has imported it, else PARTLY_DISTRIBUTED."""
 

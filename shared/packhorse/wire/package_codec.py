@@ -126,7 +126,7 @@ def decode_entry(headers: Mapping[str, bytes]) -> PackageEntry:
 
 
 def has_entry(headers: Mapping[str, bytes], value: bytes) -> bool:
-    """Tell whether the `entry` header of a package says what its value says.
+    """Return whether the `entry` header of a package says what its value says.
 
     The value is one that `decode_package` takes. Raises `Undecodable` for the header.
     """
@@ -195,7 +195,7 @@ _ROW_FIELDS = attrgetter(
 
 
 def is_producer(name: str) -> bool:
-    """Tell whether a package's producer can be one, or that it has none (R27, R30)."""
+    """Return whether a package's producer can be one, or that it has none (R27, R30)."""
     return not name or (len(name) <= MAX_PRODUCER and name.isprintable())
 
 
@@ -260,7 +260,7 @@ def _read_package(headers: Mapping[str, bytes], value: bytes) -> package_pb2.Pac
 
 
 def has_digest(headers: Mapping[str, bytes], value: bytes) -> bool:
-    """Tell whether the digest in the headers is that of the record (R32), or there is none."""
+    """Return whether the digest in the headers is that of the record (R32), or there is none."""
     digest = headers.get(DIGEST_HEADER)
     return digest is None or digest == _digest(headers, value)
 

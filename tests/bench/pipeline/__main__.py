@@ -29,7 +29,7 @@ from tests.harness.postgres import Databases, running_postgres
 from tests.harness.processes import running_programs
 
 _TELLING = 0.25
-"""A run that takes less than this much longer than its start tells no rate: starts vary as much."""
+"""A run that takes less than this much longer than its start has no rate: starts vary as much."""
 
 _FIGURES = ("archive", "fold", "audit", "bulk")
 

@@ -37,12 +37,12 @@ def test_a_distribution_is_sent_again_under_its_key(
     assert len(keys) == 3
     assert len(set(keys)) == 1
     assert keys[0]
-    assert {body["deep_paths"][0] for _, _, _, body in service.asked} == {"/b"}
+    assert {body["deep_paths"][0] for _, _, _, body in service.requested} == {"/b"}
     if fault[1]:
         assert no_pauses.count(7.0) == 2, "it waits as long as the service says"
 
 
-def test_its_own_key_is_kept_and_told_when_nobody_answers(do: Do, service: Service) -> None:
+def test_its_own_key_is_kept_and_reported_when_nobody_answers(do: Do, service: Service) -> None:
     service.answers = [CUT]
     with pytest.raises(NoAnswer, match="key='mine'") as failed:
         do("distribute", "/a", key="mine", patience_s=0.0)
@@ -62,7 +62,7 @@ def test_a_clear_without_a_bound_is_not_sent_twice(do: Do, service: Service) -> 
     service.answers = [CUT, fine(202, command_id="c1")]
     with pytest.raises(NoAnswer):
         do("clear", "sub1")
-    assert len(service.asked) == 1, "it would remove what came in between"
+    assert len(service.requested) == 1, "it would remove what came in between"
     service.answers = [CUT, fine(202, command_id="c1")]
     assert do("clear", "sub1", up_to=4).command_id == "c1"
 
@@ -113,7 +113,7 @@ def test_a_list_is_gathered_from_its_pages(do: Do, service: Service) -> None:
     ]
     service.answers = pages
     assert [one.id for one in do("distributions", limit=5)] == ["a", "b"]
-    assert [path for _, path, _, _ in service.asked] == [
+    assert [path for _, path, _, _ in service.requested] == [
         "/distributions?limit=5",
         "/distributions?cursor=x&limit=4",
         "/distributions?cursor=y&limit=4",
@@ -156,7 +156,7 @@ def test_a_key_that_is_none_is_refused_before_anything_is_sent(
 ) -> None:
     with pytest.raises(Misused):
         do("distribute", "/a", key=key)
-    assert not service.asked
+    assert not service.requested
 
 
 @pytest.mark.parametrize("url", ["host:80", "localhost", "ftp://host", "http://", "http://h:x"])

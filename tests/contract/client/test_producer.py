@@ -45,7 +45,7 @@ def test_a_producer_goes_on_behind_its_last_number_and_tries_for_ever(
     ]
     accepted = produced(kind, service, 1, 2, 3, 4, 5)
     assert [one.repeated for one in accepted] == [False, True, False]
-    numbers = [body["producer"]["sequence"] for method, _, _, body in service.asked if body]
+    numbers = [body["producer"]["sequence"] for method, _, _, body in service.requested if body]
     assert numbers == [3] * 61 + [4, 5]
 
 
@@ -53,4 +53,4 @@ def test_a_producer_that_somebody_else_has_registered_stops(kind: str, service: 
     service.answers = [REGISTERED, problem(409, "producer-fenced")]
     with pytest.raises(Fenced):
         produced(kind, service, 3)
-    assert len(service.asked) == 2
+    assert len(service.requested) == 2

@@ -29,7 +29,7 @@ def bookkeeper(url: str) -> Iterator[Connection]:
         yield connection
 
 
-def tell_all(url: str, *names: str, application: str = "elsewhere", topic: str = "t/x") -> None:
+def emit_all(url: str, *names: str, application: str = "elsewhere", topic: str = "t/x") -> None:
     """Store an event with each name, in one transaction."""
     with bookkeeper(url) as connection, connection.transaction():
         record(connection, [NewEvent(topic, application, {"name": name}) for name in names])

@@ -9,7 +9,7 @@ from tests.harness.jobs.stored import bookkeeper
 
 
 class HandyWorker:
-    """One run on one instance; it does nothing that it is not told to."""
+    """One run on one instance; it does nothing by itself."""
 
     def __init__(self, url: str, instance: str = "i1") -> None:
         self._url, self.run = url, leases.WorkerRun.begin(instance)

@@ -11,13 +11,13 @@ from psycopg import Connection
 from packhorse.db.metadata import BOOKKEEPER
 from packhorse.db.roles import act_as
 from packhorse.jobs.consumers import HandledTopics
-from packhorse.jobs.scheduling.definition import JobAction, Schedule, ScheduleDefinition, Tick
+from packhorse.jobs.scheduling.definition import FireTime, JobAction, Schedule, ScheduleDefinition
 from packhorse.jobs.scheduling.scheduler import Scheduler
 from packhorse.jobs.scheduling.store import (
     create_schedule,
     get_schedule,
+    list_fire_times,
     list_schedules,
-    list_ticks,
 )
 from packhorse.jobs.scheduling.timing import Every, When
 
@@ -61,9 +61,9 @@ class Schedules:
         with self.transaction() as connection:
             return [one.name for one in list_schedules(connection)]
 
-    def next_tick(self, name: str = "test") -> datetime:
+    def next_fire_time(self, name: str = "test") -> datetime:
         """Return its next moment, which there is."""
-        following = self.stored(name).next_tick
+        following = self.stored(name).next_fire_time
         assert following is not None
         return following
 
@@ -88,14 +88,14 @@ class Schedules:
         self.moment = moment
         return self.scheduler(instance, **given).fire_due()
 
-    def ticks(self, name: str = "test") -> list[Tick]:
+    def fire_times(self, name: str = "test") -> list[FireTime]:
         """Return what came of its moments, the oldest first."""
         with self.transaction() as connection:
-            return list_ticks(connection, name, limit=1000)[::-1]
+            return list_fire_times(connection, name, limit=1000)[::-1]
 
-    def told(self, name: str = "test") -> list[tuple[datetime, str, int]]:
+    def reported(self, name: str = "test") -> list[tuple[datetime, str, int]]:
         """Return moment, outcome and how many were missed."""
-        return [(one.tick, one.outcome.value, one.missed) for one in self.ticks(name)]
+        return [(one.fire_time, one.outcome.value, one.missed) for one in self.fire_times(name)]
 
     def jobs(self) -> list[tuple[Any, ...]]:
         """Return schedule, only_on and priority of the jobs that were added, in their order."""

@@ -6,7 +6,7 @@ from typing import Any
 
 from packhorse.db.connect import open_pool
 from packhorse.jobs.consumers import live_handled_topics
-from packhorse.jobs.scheduling.scheduler import DUTY, Scheduler
+from packhorse.jobs.scheduling.scheduler import LEADER_TASK, Scheduler
 from packhorse.runtime.lifecycle import Lifecycle
 from packhorse.runtime.signals import set_by_signals
 from packhorse.topology.leader import Token
@@ -21,7 +21,7 @@ class _Unfenced(Token):
 
 class _AlwaysLeads:
     def take(self) -> Token:
-        return _Unfenced(DUTY, "", "", 0)
+        return _Unfenced(LEADER_TASK, "", "", 0)
 
 
 def main() -> None:
@@ -33,9 +33,9 @@ def main() -> None:
     settings = TopologySettings(
         instance_id=given.name, interval_s=0.4, timeout_s=4.0, min_event_delay_s=0.2
     )
-    cluster = join(given.url, settings, InstanceProperties("tests", duties=(DUTY,)))
+    cluster = join(given.url, settings, InstanceProperties("tests", leader_tasks=(LEADER_TASK,)))
     pool = open_pool(given.url, f"scheduler {given.name}", size=3)
-    leader = _AlwaysLeads() if given.unfenced else cluster.duty(DUTY, pool.connection)
+    leader = _AlwaysLeads() if given.unfenced else cluster.leader_task(LEADER_TASK, pool.connection)
     scheduler = Scheduler(
         pool.connection,
         given.name,

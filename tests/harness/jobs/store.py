@@ -80,7 +80,7 @@ class Store:
 
 
 class Hand:
-    """One run on one instance; it does nothing that it is not told to."""
+    """One run on one instance; it does nothing by itself."""
 
     def __init__(self, store: Store, instance: str, *, leads: bool = False) -> None:
         self._store, self._leads = store, leads
@@ -101,7 +101,7 @@ class Hand:
             )
 
     def claim(self, queue: str, places: int = 1, **request: Any) -> list[Claimed]:
-        """Claim jobs of a queue, of all its topics unless told otherwise."""
+        """Claim jobs of a queue, of all its topics by default."""
         with self._store.transaction() as connection:
             return self.claim_with(connection, queue, places, **request)
 

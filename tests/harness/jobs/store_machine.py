@@ -140,8 +140,8 @@ class StoreMachine(RuleBasedStateMachine):
     @rule(data=st.data())
     def stop(self, data: st.DataObject) -> None:
         number = data.draw(st.sampled_from(sorted(self.model.jobs)))
-        asked = self.do(finishing.request_stop, [number])
-        assert asked == ([number] if self.model.stop(number) else [])
+        requested = self.do(finishing.request_stop, [number])
+        assert requested == ([number] if self.model.stop(number) else [])
 
     @precondition(lambda self: self.model.jobs)
     @rule(data=st.data())

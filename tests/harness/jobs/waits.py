@@ -9,8 +9,8 @@ from packhorse.jobs.job import Job
 class Waits:
     """A consumer that waits until it shall end, and says so."""
 
-    def __init__(self, outcome: Outcome = Outcome.FAILED, *, obeys: bool = True) -> None:
-        self.outcome, self.obeys = outcome, obeys
+    def __init__(self, outcome: Outcome = Outcome.FAILED, *, stops: bool = True) -> None:
+        self.outcome, self.stops = outcome, stops
         self.begun, self.go_on = threading.Semaphore(0), threading.Event()
         self.jobs: list[Job] = []
         self.contexts: list[JobContext] = []
@@ -19,7 +19,7 @@ class Waits:
         self.jobs.append(job)
         self.contexts.append(context)
         self.begun.release()
-        if self.obeys:
+        if self.stops:
             assert context.wait(300)
         else:
             assert self.go_on.wait(300)

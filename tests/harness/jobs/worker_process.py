@@ -21,7 +21,7 @@ from packhorse.db.metadata import BOOKKEEPER
 from packhorse.db.roles import act_as
 from packhorse.jobs.consumer import JobContext, Outcome
 from packhorse.jobs.consumers import Consumers
-from packhorse.jobs.host import DUTIES, open_jobs
+from packhorse.jobs.host import LEADER_TASKS, open_jobs
 from packhorse.jobs.job import Job, JobState
 from packhorse.jobs.store import ending_rows, finishing
 from packhorse.jobs.store.finishing import Ended, Ending
@@ -52,7 +52,7 @@ QUEUES = (
 )
 
 
-def tell(*words: object) -> None:
+def report(*words: object) -> None:
     sys.stdout.write(" ".join(map(str, words)) + "\n")
     sys.stdout.flush()
 
@@ -87,21 +87,21 @@ class Effects:
 
     def paused(self, job: Job, context: JobContext) -> Outcome:
         """Give the test time to pause the process between the beginning and the effect."""
-        tell("begun", job.number, job.epoch)
+        report("begun", job.number, job.epoch)
         self.resumed.wait(self._pause_s)
         try:
             with context.completion() as connection:
                 self._write(connection, job)
         except Exception as error:
-            tell("refused", job.number, job.epoch, type(error).__name__)
+            report("refused", job.number, job.epoch, type(error).__name__)
             raise
-        tell("done", job.number, job.epoch)
+        report("done", job.number, job.epoch)
         return Outcome.OK
 
     def ends_slowly(self, job: Job, context: JobContext) -> Outcome:
         """The same between the effect and the end."""
         self.free(job, context)
-        tell("begun", job.number, job.epoch)
+        report("begun", job.number, job.epoch)
         self.resumed.wait(self._pause_s)
         return Outcome.OK
 
@@ -163,14 +163,14 @@ def main() -> None:
     topology = TopologySettings(
         instance_id=given.name, interval_s=0.5, timeout_s=LEASE_S, min_event_delay_s=0.2
     )
-    cluster = join(given.url, topology, InstanceProperties("tests", duties=DUTIES))
+    cluster = join(given.url, topology, InstanceProperties("tests", leader_tasks=LEADER_TASKS))
     host = open_jobs(given.url, cluster, consumers=consumers, queues=QUEUES, settings=SETTINGS)
     stopping = threading.Event()
     with set_by_signals(stopping), Lifecycle([cluster, host]) as parts:
-        tell("ready")
+        report("ready")
         while not stopping.wait(0.5):
             parts.check()
-    tell("ended")
+    report("ended")
 
 
 if __name__ == "__main__":

@@ -69,8 +69,8 @@ class FencedBroker:
         here = self.fenced.is_set()
         itself = struct.pack(">i", 1) + _text("127.0.0.1") + struct.pack(">ih", self.port, -1)
         brokers = struct.pack(">i", 0) if here else struct.pack(">i", 1) + itself
-        topics = b"".join(_topic(name, -1 if here else 1) for name in _asked(request))
-        count = struct.pack(">i", len(_asked(request)))
+        topics = b"".join(_topic(name, -1 if here else 1) for name in _requested(request))
+        count = struct.pack(">i", len(_requested(request)))
         return (
             struct.pack(">i", 0)
             + brokers
@@ -79,7 +79,7 @@ class FencedBroker:
         )
 
 
-def _asked(request: bytes) -> list[str]:
+def _requested(request: bytes) -> list[str]:
     (client_id,) = struct.unpack(">h", request[8:10])
     at = 10 + max(client_id, 0)
     (count,) = struct.unpack(">i", request[at : at + 4])

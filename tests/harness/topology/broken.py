@@ -90,7 +90,7 @@ class _LongLease(LeaseMember):
 
 
 class _Silent(EventFlow):
-    """Tells the new view without having told that the old one ends."""
+    """Reports the new view without having reported that the old one ends."""
 
     def observe(
         self, observation: Observation, remotes: Sequence[ClusterView], now: float
@@ -131,11 +131,11 @@ BROKEN: Mapping[str, tuple[str, Build]] = {
     "sorts by id": ("lease", Build(session=_SortsById)),
     "takes all for informed": ("lease", Build(session=_BelievesAll)),
     "writes without a look at its token": ("lease", Build(checks_tokens=False)),
-    "tells no CHANGING": ("lease", Build(flow=_Silent)),
-    "tells slow listeners of views that have ended": ("lease", Build(mailbox=_Hoarding)),
+    "sends no CHANGING": ("lease", Build(flow=_Silent)),
+    "notifies slow listeners of views that have ended": ("lease", Build(mailbox=_Hoarding)),
     "joins no changes": ("lease", Build(flow=_Eager)),
     "hands out what is not agreed": ("lease", Build(flow=_Trusting)),
     "promotes without unanimity": ("voting", Build(session=_Hasty)),
     "hands out what is not agreed, by votes": ("voting", Build(flow=_Trusting)),
-    "tells no CHANGING, by votes": ("slow voting", Build(flow=_Silent)),
+    "sends no CHANGING, by votes": ("slow voting", Build(flow=_Silent)),
 }

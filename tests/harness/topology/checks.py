@@ -10,7 +10,7 @@ from tests.harness.topology.process import SimulatedListener, SimulatedProcess
 from tests.harness.topology.world import World
 
 Stay = tuple[str, str]
-"""An instance id, and what tells one stay in the cluster from the next."""
+"""An instance id, and what distinguishes one membership from the next."""
 
 VERSION = "remote.version"
 
@@ -20,7 +20,7 @@ class Agreed:
     """What the store says of one revision."""
 
     stays: Mapping[str, str]
-    """Instance id to what tells this stay from others."""
+    """Instance id to what distinguishes this membership from others."""
     before: str
     """The revision that it followed, "" for none."""
     is_final: bool = True
@@ -36,7 +36,7 @@ class Checks:
         self._world, self._agreed, self._min_delay_s = world, agreed, min_delay_s
         self._shapes: dict[str, tuple[str, ...]] = {}
         self._changing_at: dict[SimulatedProcess, float] = {}
-        self._told: dict[SimulatedProcess, Hearing] = {}
+        self._reported: dict[SimulatedProcess, Hearing] = {}
         self._heard: dict[SimulatedListener, Hearing] = {}
         self.views_agreed = 0
         self.followed: set[tuple[str, str]] = set()
@@ -77,9 +77,9 @@ class Checks:
         if list(new[: len(stayed)]) != stayed:
             self._world.fail(f"the order is not stable: {r1} {old}, then {r2} {new}")
 
-    def told(self, process: SimulatedProcess, event: TopologyEvent, revision: str) -> None:
-        """Check what a process tells its listeners, at the moment it does."""
-        hearing = self._told.setdefault(process, Hearing(self._world, process.name))
+    def reported(self, process: SimulatedProcess, event: TopologyEvent, revision: str) -> None:
+        """Check what a process sends its listeners, at the moment it does."""
+        hearing = self._reported.setdefault(process, Hearing(self._world, process.name))
         hearing.next(event, revision, self.followed)
         agreed = self._agreed(revision) if revision else None
         if agreed is not None and not agreed.is_final:

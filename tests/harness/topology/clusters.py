@@ -73,7 +73,7 @@ class FixedTopology:
         self.wakes += 1
 
     def change(self, own: ClusterView) -> None:
-        """Let the own cluster be another one, and tell listeners."""
+        """Let the own cluster be another one, and notify listeners."""
         self.own = own
         for listener in list(self._listeners):
             listener(TopologyEvent(EventKind.CHANGED, None, TopologyView(own)))
@@ -116,7 +116,7 @@ class Cluster:
         return self
 
     def stop(self) -> None:
-        """End as a process does that is told to."""
+        """End as a process does on request."""
         self.stop_serving()
         self.assembled.connectors.stop(30)
         self._remotes.close()

@@ -1,4 +1,4 @@
-"""One instance as a process: tells the topology's events as lines of JSON, and does its duty.
+"""One instance as a process: prints the topology's events as JSON, and does its leader task.
 
 It works as long as it can with a token once it has one, as a program that was paused would; each
 piece of work is a row. `--unfenced` is the broken build: it never asks whether the token holds.
@@ -23,12 +23,12 @@ from packhorse.topology.membership import Observation, StoreUnavailable
 from packhorse.topology.open import TopologySettings
 from packhorse.topology.own_cluster import InstanceProperties, OwnCluster, join
 
-DUTY = "work"
+LEADER_TASK = "work"
 _PIECE_S = 0.2
 _writing = threading.Lock()
 
 
-def tell(**what: Any) -> None:
+def report(**what: Any) -> None:
     with _writing:
         sys.stdout.write(json.dumps({"pid": os.getpid(), **what}) + "\n")
         sys.stdout.flush()
@@ -54,10 +54,10 @@ class Revisions:
 
 def hear(revisions: Revisions, event: TopologyEvent) -> None:
     if event.new is None:
-        tell(event=event.kind.value)
+        report(event=event.kind.value)
         return
     own = event.new.local_cluster
-    tell(
+    report(
         event=event.kind.value,
         revision=int(revisions.of(own)),
         cluster=own.id,
@@ -68,21 +68,21 @@ def hear(revisions: Revisions, event: TopologyEvent) -> None:
 
 
 class Work:
-    """The duty's work: a row in the table `work` for each piece."""
+    """The leader task's work: a row in the table `work` for each piece."""
 
     def __init__(self, cluster: OwnCluster, url: str, name: str, *, fenced: bool) -> None:
         self._url, self._name, self._fenced = url, name, fenced
-        self._pool = open_pool(url, f"duty {name}", size=1)
-        self._duty = cluster.duty(DUTY, self._pool.connection)
+        self._pool = open_pool(url, f"leader task {name}", size=1)
+        self._leader_task = cluster.leader_task(LEADER_TASK, self._pool.connection)
 
     def run(self, stopping: threading.Event) -> None:
         while not stopping.wait(0.05):
             try:
-                token = self._duty.take()
+                token = self._leader_task.take()
             except StoreUnavailable:
                 continue
             if token is not None:
-                tell(holds=token.epoch)
+                report(holds=token.epoch)
                 while not stopping.is_set() and self._piece(token, stopping):
                     pass
 
@@ -98,7 +98,7 @@ class Work:
                     "INSERT INTO work (instance, epoch) VALUES (%s, %s)", (self._name, token.epoch)
                 )
         except (NotLeader, psycopg.Error) as error:
-            tell(refused=token.epoch, why=type(error).__name__)
+            report(refused=token.epoch, why=type(error).__name__)
             return not self._fenced
         return True
 
@@ -117,17 +117,17 @@ def main() -> None:
         timeout_s=given.timeout,
         min_event_delay_s=given.interval,
     )
-    cluster = join(given.url, settings, InstanceProperties("tests", duties=(DUTY,)))
+    cluster = join(given.url, settings, InstanceProperties("tests", leader_tasks=(LEADER_TASK,)))
     revisions = Revisions(cluster.discovery.membership)
     cluster.discovery.add_listener(lambda event: hear(revisions, event))
     stopping = threading.Event()
     work = Work(cluster, given.url, given.name, fenced=not given.unfenced)
     with set_by_signals(stopping):
         cluster.start()
-        tell(event="STARTED")
+        report(event="STARTED")
         work.run(stopping)
         cluster.stop(10)
-    tell(event="ENDED")
+    report(event="ENDED")
 
 
 if __name__ == "__main__":

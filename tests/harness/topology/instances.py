@@ -1,4 +1,4 @@
-"""Instances of one cluster as real processes, and what must hold of all that they have told."""
+"""Instances of one cluster as real processes, and what must hold of all that they have reported."""
 
 import itertools
 import json
@@ -30,7 +30,7 @@ Line = dict[str, Any]
 
 
 class Instance(Process):
-    """One of them. Each run has an output of its own; `told` has the lines of all runs."""
+    """One of them. Each run has an output of its own; `reported` has the lines of all runs."""
 
     def __init__(self, name: str, url: str, folder: Path, *, unfenced: bool = False) -> None:
         flags = ("--unfenced",) if unfenced else ()
@@ -47,12 +47,12 @@ class Instance(Process):
         super().start(prefix)
 
     def run(self) -> list[Line]:
-        """Return what this run has told."""
+        """Return what this run has reported."""
         lines = self.output.read_text().splitlines(keepends=True)
         return [json.loads(line) for line in lines if line.endswith("\n")]
 
     def runs(self) -> list[list[Line]]:
-        """Return what each run has told."""
+        """Return what each run has reported."""
         here, runs = self.output, []
         for number in range(1, self._runs + 1):
             self.output = here.with_name(f"{self.name}.{number}.out")
@@ -124,7 +124,7 @@ class Cluster:
         return order
 
     def holder(self) -> str:
-        """Return whose duty the work is, by the database."""
+        """Return the instance that has the leader task, by the database."""
         with psycopg.connect(self.url) as connection:
             row = connection.execute("SELECT holder FROM topology.duty").fetchone()
         return row[0] if row else ""
@@ -166,8 +166,8 @@ def check_events(instances: Sequence[Instance]) -> None:
                     assert line["local"] == one.name
                     orders[line["revision"]].add(tuple(line["order"]))
     assert all(len(found) == 1 for found in orders.values()), f"views differ: {orders}"
-    told = [next(iter(orders[revision])) for revision in sorted(orders)]
-    for before, after in itertools.pairwise(told):
+    reported = [next(iter(orders[revision])) for revision in sorted(orders)]
+    for before, after in itertools.pairwise(reported):
         _check_stable(before, after)
 
 
@@ -200,5 +200,5 @@ def check_work(url: str) -> None:
         shared = connection.execute(
             "SELECT epoch FROM work GROUP BY epoch HAVING count(DISTINCT instance) > 1"
         ).fetchall()
-    assert not late, f"work was done by who had lost the duty: {late}"
+    assert not late, f"work was done by who had lost the leader task: {late}"
     assert not shared, f"one epoch, two instances: {shared}"

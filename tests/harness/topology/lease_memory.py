@@ -43,7 +43,7 @@ class LeaseMemory:
 
     now: Callable[[], float]
     cluster_id: str = "cluster"
-    settles: Callable[[Incarnation], bool] = lambda _who: True
+    completes: Callable[[Incarnation], bool] = lambda _who: True
     """Whether the backlog of an instance can be dealt with now."""
     seq: int = 0
     rows: dict[str, Row] = field(default_factory=dict)
@@ -98,7 +98,11 @@ class LeaseMemory:
                 return JoinOutcome.TAKEN
             self._move([former], InstanceState.DEACTIVATING)
             retired = True
-        if former and former.state is InstanceState.DEACTIVATING and not self._settle([former]):
+        if (
+            former
+            and former.state is InstanceState.DEACTIVATING
+            and not self._complete_deactivation([former])
+        ):
             if retired:
                 self.seq += 1
                 self._changed(who)
@@ -146,7 +150,7 @@ class LeaseMemory:
         expired = [row for row in self.active if row.lease_end <= self.now()]
         self._move(expired, InstanceState.DEACTIVATING)
         left = [row for row in self.rows.values() if row.state is InstanceState.DEACTIVATING]
-        if self._settle(left) or expired:
+        if self._complete_deactivation(left) or expired:
             self.seq += 1
             self._forget()
             self._changed(judge)
@@ -155,7 +159,7 @@ class LeaseMemory:
         row = self.own(who)
         if row is not None:
             self._move([row], InstanceState.DEACTIVATING)
-            self._settle([row])
+            self._complete_deactivation([row])
             self.seq += 1
             self._changed(who)
 
@@ -175,8 +179,8 @@ class LeaseMemory:
         for row in rows:
             row.state, row.changed_at = state, self.now()
 
-    def _settle(self, rows: list[Row]) -> bool:
-        settled = [row for row in rows if self.settles(row.who)]
+    def _complete_deactivation(self, rows: list[Row]) -> bool:
+        settled = [row for row in rows if self.completes(row.who)]
         self._move(settled, InstanceState.INACTIVE)
         return bool(settled)
 

@@ -1,9 +1,9 @@
-"""Clusters that tell each other of clusters, without I/O: the path vector alone."""
+"""Clusters that announce clusters to each other, without I/O: the path vector alone."""
 
 from collections.abc import Callable, Iterable, Sequence
 
 from packhorse.topology.announcements import Announcement, Route
-from packhorse.topology.routing import Heard, best_routes, told_on
+from packhorse.topology.routing import Heard, best_routes, reported_on
 from packhorse_services.topology.connectors.reception import kept_of
 from tests.harness.topology.clusters import cluster
 
@@ -12,7 +12,7 @@ Keep = Callable[[Announcement, str], Announcement]
 
 
 def honest(announcement: Announcement, own: str) -> Announcement:
-    """What a cluster keeps of what it is told."""
+    """What a cluster keeps of announcements."""
     return kept_of(announcement, cluster(own))
 
 
@@ -43,10 +43,10 @@ class Network:
         return {route.cluster.id for route in self.routes(number)}
 
     def exchange(self, link: Link) -> bool:
-        """Let both tell each other; true when that brought news."""
+        """Let both exchange; true when that brought news."""
         if not set(link) <= self.alive:
             return False
-        first, second = (self._told(*ends) for ends in (link, link[::-1]))
+        first, second = (self._reported(*ends) for ends in (link, link[::-1]))
         news = [self._hears(link[1], first), self._hears(link[0], second)]
         return any(news)
 
@@ -62,7 +62,7 @@ class Network:
         for end, other in (link, link[::-1]):
             self._heard[end].pop(f"{self.names[other]}-1", None)
 
-    def settle(self, order: Sequence[Link] = ()) -> int:
+    def converge(self, order: Sequence[Link] = ()) -> int:
         """Exchange until nothing is news; return in how many rounds, at most 50."""
         for link in order:
             if link in self.links:
@@ -86,13 +86,13 @@ class Network:
                         waiting.append(there)
         return {self.names[one] for one in seen - {number}}
 
-    def _told(self, teller: int, listener: int) -> Announcement:
+    def _reported(self, teller: int, listener: int) -> Announcement:
         name = self.names[teller]
-        further = told_on(self.routes(teller), name, self.names[listener])
+        further = reported_on(self.routes(teller), name, self.names[listener])
         return Announcement(f"{name}-1", cluster(name), further)
 
-    def _hears(self, listener: int, told: Announcement) -> bool:
-        kept = self._keep(told, self.names[listener])
-        before = self._heard[listener].get(told.owner)
-        self._heard[listener][told.owner] = Heard(kept, "", 0)
+    def _hears(self, listener: int, reported: Announcement) -> bool:
+        kept = self._keep(reported, self.names[listener])
+        before = self._heard[listener].get(reported.owner)
+        self._heard[listener][reported.owner] = Heard(kept, "", 0)
         return before is None or before.announcement.content() != kept.content()

@@ -56,7 +56,7 @@ class SimulatedProcess:
         self.build_mailbox: Callable[[], ViewMailbox] = ViewMailbox
         self.participation: Participation
         self.flow = EventFlow()
-        self._told: dict[int, tuple[TopologyView, str]] = {}
+        self._reported: dict[int, tuple[TopologyView, str]] = {}
         self._last: TopologyView | None = None
         self._held_back: list[Callable[[], None]] = []
         self._armed = math.inf
@@ -67,7 +67,7 @@ class SimulatedProcess:
     def begin(self, membership: Membership, flow: EventFlow, remotes: Any) -> None:
         self.flow = flow
         self.participation = Participation(
-            membership, self.properties, remotes, flow, tell=self._tell, clock=self.clock
+            membership, self.properties, remotes, flow, notify=self._notify, clock=self.clock
         )
         self._body.switch()
 
@@ -90,7 +90,7 @@ class SimulatedProcess:
             listener.post(TopologyEvent(EventKind.INIT, None, self._last))
 
     def revision_of(self, view: TopologyView) -> str:
-        return self._told[id(view)][1]
+        return self._reported[id(view)][1]
 
     @property
     def holds_view(self) -> bool:
@@ -99,7 +99,7 @@ class SimulatedProcess:
 
     @property
     def revision(self) -> str:
-        """The revision of the last view that it told of."""
+        """The revision of the last view that it reported."""
         view = self.flow.view
         return "" if view is None else self.revision_of(view)
 
@@ -196,11 +196,11 @@ class SimulatedProcess:
         self.participation.elapsed()
         self._arm()
 
-    def _tell(self, event: TopologyEvent) -> None:
+    def _notify(self, event: TopologyEvent) -> None:
         self._last, seen = event.new, self.flow.observation
         revision = "" if seen is None or event.new is None else seen.revision
         if event.new is not None:
-            self._told[id(event.new)] = (event.new, revision)
+            self._reported[id(event.new)] = (event.new, revision)
         self.wiretap(self, event, revision)
         for listener in self.listeners:
             listener.post(event)

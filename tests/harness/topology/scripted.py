@@ -69,7 +69,7 @@ class ScriptedMembership:
             self._properties = {**self._properties, instance_id: properties}
         self.wake()
 
-    def settle(self, settled: bool) -> None:
+    def set_settled(self, settled: bool) -> None:
         """Say whether all have agreed."""
         with self._lock:
             self._settled = settled

@@ -36,7 +36,7 @@ class Served:
         eventually(lambda: self._server.started, what="the server")
 
     def end(self, timeout: float = 120.0) -> bool:
-        """End it, and tell whether it did in time."""
+        """End it, and return whether it did in time."""
         if not self._thread.is_alive():
             return True
         self._server.should_exit = True

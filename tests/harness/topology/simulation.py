@@ -10,7 +10,7 @@ from packhorse.topology.membership import (
 )
 from packhorse.topology.view import ClusterView, InstanceDescription
 from tests.harness.topology.checks import VERSION, Checks
-from tests.harness.topology.duties import do_duties
+from tests.harness.topology.leader_tasks import do_leader_tasks
 from tests.harness.topology.process import SimulatedProcess
 from tests.harness.topology.sites import Build, LeaseSite, Site, VotingSite
 from tests.harness.topology.wire import Network
@@ -95,7 +95,7 @@ class Simulation:
             self.world, f"{machine}#{self._runs}", machine, self._clock(machine)
         )
         self.processes.append(process)
-        process.wiretap, process.overhear = self.checks.told, self.checks.heard
+        process.wiretap, process.overhear = self.checks.reported, self.checks.heard
         process.build_mailbox = self.build.mailbox
         process.properties.set("packhorse.role", "publisher")
         process.listen(0.01)
@@ -104,7 +104,9 @@ class Simulation:
         process.begin(membership, self.build.flow(), self.remotes)
         if isinstance(self.site, LeaseSite) and self.world.seed % 2:
             checks = self.build.checks_tokens
-            do_duties(self.site.duties, process, self.network, self.world, checks=checks)
+            do_leader_tasks(
+                self.site.leader_tasks, process, self.network, self.world, checks=checks
+            )
         return process
 
     def at(self, machine: str) -> list[SimulatedProcess]:

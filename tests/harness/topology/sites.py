@@ -12,7 +12,7 @@ from packhorse.topology.membership import Membership
 from packhorse.topology.voting.member import VotingMember
 from packhorse.topology.voting.records import Vote
 from tests.harness.topology.checks import Agreed
-from tests.harness.topology.duties import DutyTable
+from tests.harness.topology.leader_tasks import LeaderTaskTable
 from tests.harness.topology.lease_memory import LeaseMemory
 from tests.harness.topology.process import SimulatedProcess
 from tests.harness.topology.voting_memory import EventualStore, Key
@@ -66,9 +66,9 @@ class LeaseSite:
 
     def __post_init__(self) -> None:
         self.memory = LeaseMemory(
-            now=lambda: 5_000.0 + self.world.now + self.ahead_s, settles=self._settles
+            now=lambda: 5_000.0 + self.world.now + self.ahead_s, completes=self._completes
         )
-        self.duties = DutyTable(self.memory, self.world)
+        self.leader_tasks = LeaderTaskTable(self.memory, self.world)
 
     def membership(self, process: SimulatedProcess, build: Build) -> Membership:
         session = self.memory.session(process.clock)
@@ -98,11 +98,11 @@ class LeaseSite:
     def agreed(self, revision: str) -> Agreed | None:
         return self._trace.get(int(revision))
 
-    def _settles(self, who: Incarnation) -> bool:
+    def _completes(self, who: Incarnation) -> bool:
         """Deal with a backlog; that can't always be done at once."""
         if self.world.now < self.horizon_s and self.world.random.random() < 0.3:
             return False
-        self.duties.settle(who)
+        self.leader_tasks.revoke(who)
         return True
 
 

@@ -7,7 +7,7 @@ from packhorse.topology.voting.records import Heartbeat, Member, StoreView, Vote
 
 
 def member(name: str, started_ms: int = 1, prefix: str = "1", run: int = 1) -> Member:
-    """Return a stay of the instance `name`; `run` tells its processes apart."""
+    """Return a stay of the instance `name`; `run` distinguishes its processes."""
     return Member(name, f"{name}{run}", prefix, started_ms)
 
 
@@ -23,7 +23,7 @@ def voting(id_: str, *members: Member, by: Member | None = None, replaces: str =
     return Voting(id_, replaces, (by or members[0]).instance_id, frozenset(members))
 
 
-def outlook(
+def situation(
     me: Member,
     *,
     view: Voting | None = None,

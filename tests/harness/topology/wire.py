@@ -67,9 +67,9 @@ class Wire:
         call = getattr(self._store, step)
         if step in LOCAL_STEPS:
             return call  # type: ignore[no-any-return]
-        return lambda *args, **named: self._asked(lambda: call(*args, **named))
+        return lambda *args, **named: self._requested(lambda: call(*args, **named))
 
-    def _asked(self, act: Callable[[], Any]) -> Any:
+    def _requested(self, act: Callable[[], Any]) -> Any:
         return self._process.await_answer(lambda answer: self._send(act, answer))
 
     def _send(self, act: Callable[[], Any], answer: Answer) -> None:

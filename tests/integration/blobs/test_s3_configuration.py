@@ -97,7 +97,7 @@ def test_a_web_identity_gives_keys(
     aws.setenv("AWS_ENDPOINT_URL_STS", credentials.url)
     aws.setenv("AWS_DEFAULT_REGION", "us-east-1")
     assert is_usable(s3.url("web"))
-    assert len(credentials.asked) == 1
+    assert len(credentials.requested) == 1
     (tmp_path / "token").write_text("another")
     with pytest.raises(BlobStoreUnavailable, match="AssumeRoleWithWebIdentity"):
         is_usable(s3.url("web"))

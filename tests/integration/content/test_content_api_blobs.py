@@ -60,24 +60,24 @@ def test_ranges(serve: Serve) -> None:
         url = f"/blobs/{digest_of(content)}"
         await client.put(url, content=content)
         etag = (await client.head(url)).headers["etag"]
-        for asked, expected in (
+        for requested, expected in (
             ("bytes=0-0", content[:1]),
             ("bytes=10-", content[10:]),
             ("bytes=-5", content[-5:]),
             ("bytes=-5000", content),
             ("bytes=5-9999", content[5:]),
         ):
-            answer = await client.get(url, headers={"Range": asked, "If-Range": etag})
-            assert (answer.status_code, answer.content) == (206, expected), asked
-            start = len(content) - len(expected) if asked != "bytes=0-0" else 0
+            answer = await client.get(url, headers={"Range": requested, "If-Range": etag})
+            assert (answer.status_code, answer.content) == (206, expected), requested
+            start = len(content) - len(expected) if requested != "bytes=0-0" else 0
             end = start + len(expected) - 1
             assert answer.headers["content-range"] == f"bytes {start}-{end}/256"
-        for asked in ("bytes=256-", "bytes=-0", "bytes=9999-"):
-            answer = await client.get(url, headers={"Range": asked})
+        for requested in ("bytes=256-", "bytes=-0", "bytes=9999-"):
+            answer = await client.get(url, headers={"Range": requested})
             assert answer.status_code == 416
             assert answer.headers["content-range"] == "bytes */256"
-        for asked in ("bytes=9-5", "bytes=0-1,3-4", "lines=1-2", "bytes=x"):
-            assert (await client.get(url, headers={"Range": asked})).status_code == 200
+        for requested in ("bytes=9-5", "bytes=0-1,3-4", "lines=1-2", "bytes=x"):
+            assert (await client.get(url, headers={"Range": requested})).status_code == 200
         other = await client.get(url, headers={"Range": "bytes=0-0", "If-Range": '"other"'})
         assert other.status_code == 200
 

@@ -25,7 +25,7 @@ def watched(database_url: str) -> str:
     return database_url
 
 
-def told(url: str) -> list[tuple[str, list[str], list[str]]]:
+def reported(url: str) -> list[tuple[str, list[str], list[str]]]:
     rows: list[Any] = rows_of(
         url,
         "SELECT topic, properties FROM jobs.event "
@@ -48,7 +48,7 @@ def test_r34_writes_of_one_node(serve: Serve, watched: str) -> None:
         await client.delete(url)
 
     serve(scenario)
-    assert told(watched) == [
+    assert reported(watched) == [
         ("added", ["/site/home"], []),
         ("changed", ["/site/home"], []),
         ("changed", ["/site/home"], []),
@@ -71,7 +71,7 @@ def test_many_files_in_one_call(serve: Serve, watched: str) -> None:
         assert {one["state"] for one in written.json()["outcomes"]} == {"WRITTEN"}
 
     serve(scenario)
-    assert told(watched) == [
+    assert reported(watched) == [
         ("added", ["/site/a"], []),
         ("added", ["/site/b", "/site/c"], []),
         ("changed", ["/site/a"], []),
@@ -105,4 +105,4 @@ def test_a_write_that_is_refused_records_nothing(serve: Serve, watched: str) -> 
         assert refused.status_code in (413, 422), refused.text
 
     serve(scenario)
-    assert told(watched) == []
+    assert reported(watched) == []

@@ -18,7 +18,7 @@ from tests.harness.jobs.stored import bookkeeper, jobs_of, store_finished
 NOON = datetime(2026, 1, 1, 12, tzinfo=UTC)
 
 
-def told(url: str) -> list[tuple[str, int]]:
+def reported(url: str) -> list[tuple[str, int]]:
     """The notifications, in order."""
     with bookkeeper(url) as connection:
         rows = connection.execute(
@@ -33,7 +33,7 @@ def test_a_waiting_job_is_stopped_at_once(database_url: str) -> None:
     stopped = jobs.stop(number)
     assert (stopped.state, stopped.finished_at is not None) == (JobState.STOPPED, True)
     assert HandyWorker(database_url).claim() == []
-    assert told(database_url) == [("ADDED", number), ("CANCELLED", number)]
+    assert reported(database_url) == [("ADDED", number), ("CANCELLED", number)]
 
 
 def test_stopping_reaches_another_instance(database_url: str) -> None:
@@ -43,7 +43,7 @@ def test_stopping_reaches_another_instance(database_url: str) -> None:
     with psycopg.connect(database_url, autocommit=True) as listening:
         listening.execute(f"LISTEN {JOBS}")
         assert jobs.stop(number).stop_requested
-        assert list(listening.notifies(timeout=120, stop_after=1)), "workers were told"
+        assert list(listening.notifies(timeout=120, stop_after=1)), "workers were notified"
     assert [holding.stop_requested for holding in worker.renew()] == [True]
     assert worker.finish(claimed, Outcome.FAILED).state is JobState.STOPPED
     with pytest.raises(WrongState, match=f"job {number} is STOPPED: only a job that is QUEUED"):
@@ -94,7 +94,7 @@ def test_a_waiting_job_that_is_removed_was_dropped(database_url: str) -> None:
         jobs.get(number)
     with pytest.raises(UnknownJob):
         jobs.remove(number)
-    assert told(database_url) == [("ADDED", number), ("REMOVED", number), ("REMOVED", number)]
+    assert reported(database_url) == [("ADDED", number), ("REMOVED", number), ("REMOVED", number)]
 
 
 def test_the_id_of_a_forgotten_job_is_free(database_url: str) -> None:

@@ -19,7 +19,7 @@ from packhorse.jobs.events.outbox import Outbox
 from packhorse.jobs.events.pruning import EventRetention, prune_events
 from packhorse.jobs.events.receiver import Receiver
 from packhorse.jobs.names import InvalidProperties
-from tests.harness.jobs.events import QUICK, Instance, Writer, bookkeeper, named, tell_all
+from tests.harness.jobs.events import QUICK, Instance, Writer, bookkeeper, emit_all, named
 from tests.harness.postgres import Databases
 from tests.harness.waiting import eventually
 
@@ -75,15 +75,15 @@ def test_what_nobody_has_subscribed_to_is_passed(database_url: str) -> None:
     with Instance(database_url, "a").running() as a:
         a.ear.cancel()
         a.bus.subscribe("t/x", a.heard.append)
-        tell_all(database_url, "other", topic="t/other")
-        tell_all(database_url, "wanted")
+        emit_all(database_url, "other", topic="t/other")
+        emit_all(database_url, "wanted")
         eventually(lambda: a.names() == ["wanted"])
 
 
 def test_a_new_instance_begins_now(database_url: str) -> None:
-    tell_all(database_url, "old")
+    emit_all(database_url, "old")
     with Instance(database_url, "new").running() as new:
-        tell_all(database_url, "young")
+        emit_all(database_url, "young")
         eventually(lambda: new.names() == ["young"])
 
 
@@ -93,7 +93,7 @@ def test_events_of_a_transaction_that_rolls_back_never_were(database_url: str) -
         writer.write()
         writer.roll_back()
         writer.write()
-        tell_all(database_url, "meanwhile")
+        emit_all(database_url, "meanwhile")
         eventually(lambda: a.names() == ["meanwhile"])
         writer.commit()
         eventually(lambda: a.names() == ["meanwhile", "w2"])
@@ -104,7 +104,7 @@ def test_a_transaction_that_outlives_an_absence_is_heard_of(database_url: str) -
     writer = Writer(database_url, "w")
     with Instance(database_url, "a").running():
         writer.write()
-        tell_all(database_url, "meanwhile")
+        emit_all(database_url, "meanwhile")
     with Instance(database_url, "a").running() as a:
         writer.commit()
         eventually(lambda: sorted(a.names()) in (["meanwhile", "w1"], ["w1"]))
@@ -129,26 +129,26 @@ def test_a_slow_handler_does_not_hold_up_the_others(database_url: str) -> None:
     let_go = threading.Event()
     with Instance(database_url, "a", slow_s=0.3).running() as a:
         slow = a.bus.subscribe("**", lambda _: bool(let_go.wait(120)), name="slow")
-        tell_all(database_url, *(f"n{number}" for number in range(1_000)))
+        emit_all(database_url, *(f"n{number}" for number in range(1_000)))
         eventually(lambda: len(a.heard) == 1_000)
         assert slow.state().slow
         let_go.set()
         eventually(lambda: slow.state().done + slow.state().lost == 1_000)
 
 
-def test_an_absence_longer_than_retention_is_told(database_url: str) -> None:
+def test_an_absence_longer_than_retention_is_reported(database_url: str) -> None:
     with Instance(database_url, "a").running() as a:
-        tell_all(database_url, "heard")
+        emit_all(database_url, "heard")
         eventually(lambda: a.names() == ["heard"])
-    tell_all(database_url, "missed")
+    emit_all(database_url, "missed")
     prune_events(lambda: connect(database_url, "tests"), EventRetention(events_s=0))
-    tell_all(database_url, "kept")
+    emit_all(database_url, "kept")
     with Instance(database_url, "a").running() as again:
         assert [event.topic for event in again.heard] == [GAP, "t/x"]
         assert again.heard[0].properties["reason"] == "pruned"
         assert again.names()[1:] == ["kept"]
     with Instance(database_url, "a").running() as third:
-        tell_all(database_url, "last")
+        emit_all(database_url, "last")
         eventually(lambda: third.names() == ["last"])
 
 
@@ -176,9 +176,9 @@ def test_what_was_handed_out_and_not_remembered_is_not_handed_out_again(database
     )
     receiver.start()
     assert receiver.wait_until_current(120)
-    tell_all(database_url, *"abc")
+    emit_all(database_url, *"abc")
     eventually(lambda: not kinds, what="it has connected for the third time")
-    tell_all(database_url, "d")
+    emit_all(database_url, "d")
     eventually(lambda: len(heard) >= 4)
     receiver.stop(60)
     bus.stop(60)

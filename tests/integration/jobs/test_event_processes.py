@@ -33,7 +33,7 @@ class Subject:
         )
         eventually(lambda: len(self.said("ready")) > lives, timeout=180, what=f"{self.name} ready")
 
-    def tell(self, *names: str) -> None:
+    def emit(self, *names: str) -> None:
         assert self._process is not None
         assert self._process.stdin is not None
         self._process.stdin.write("".join(f"{name}\n" for name in names))
@@ -88,19 +88,19 @@ def test_three_processes_hear_each_other_through_a_kill_a_pause_and_cuts(
         a, b, c = (stack.enter_context(_ending(Subject(url, n, tmp_path))) for n in ("a", "b", "c"))
         for subject in (a, b, c):
             subject.start()
-        a.tell(*(f"a{n}" for n in range(100)))
-        c.tell(*(f"c{n}" for n in range(100)))
+        a.emit(*(f"a{n}" for n in range(100)))
+        c.emit(*(f"c{n}" for n in range(100)))
         eventually(lambda: len(b.said("heard")) > 20)
         b.kill()
         c.signal(signal.SIGSTOP)
-        a.tell(*(f"a{n}" for n in range(100, 300)))
+        a.emit(*(f"a{n}" for n in range(100, 300)))
         eventually(lambda: len(a.said("sent")) == 300, timeout=180)
         _cut_sessions(databases, url)
         c.signal(signal.SIGCONT)
         b.start()
-        b.tell(*(f"b{n}" for n in range(50)))
-        c.tell("c-last")
-        a.tell("a-last")
+        b.emit(*(f"b{n}" for n in range(50)))
+        c.emit("c-last")
+        a.emit("a-last")
         a.until_heard("c-last", "b49")
         b.until_heard("a-last", "c-last")
         c.until_heard("a-last", "b49")

@@ -1,4 +1,4 @@
-"""Old events go, by the time of their commits; who has missed some is told, and nobody else."""
+"""Old events go, by the time of their commits; who has missed some is notified, and nobody else."""
 
 from collections.abc import Callable
 
@@ -10,7 +10,7 @@ from packhorse.jobs.events.cursor import load_cursor, store_cursor
 from packhorse.jobs.events.position import EventPosition
 from packhorse.jobs.events.pruning import EventRetention, PrunedEvents, prune_events
 from packhorse.jobs.events.reading import position_now, read_page
-from tests.harness.jobs.events import Writer, bookkeeper, tell_all
+from tests.harness.jobs.events import Writer, bookkeeper, emit_all
 
 KEEP_NOTHING = EventRetention(events_s=0)
 Prune = Callable[..., PrunedEvents]
@@ -44,9 +44,9 @@ def test_events_go_once_they_have_been_there_for_long_enough(
 ) -> None:
     hour = EventRetention(events_s=3600)
     with bookkeeper(database_url) as connection:
-        tell_all(database_url, "old")
+        emit_all(database_url, "old")
         assert prune(hour) == PrunedEvents(0, 0, more=False)
-        tell_all(database_url, "young")
+        emit_all(database_url, "young")
         _age_horizons(connection, 3599)
         assert prune(hour).events == 0
         _age_horizons(connection, 1)
@@ -82,13 +82,13 @@ def test_who_has_missed_something_has_a_gap_and_nobody_else(
     with bookkeeper(database_url) as connection:
         before = position_now(connection)
         writer.write()
-        tell_all(database_url, "one")
+        emit_all(database_url, "one")
         during = position_now(connection)
         writer.commit()
         after = position_now(connection)
         connection.execute("SELECT pg_current_xact_id()")  # somebody else's: no event, so no gap
         prune()
-        tell_all(database_url, "two")
+        emit_all(database_url, "two")
         assert _names(connection, before) == (["two"], True)
         assert _names(connection, during) == (["two"], True), "w1 came after it and is gone"
         assert _names(connection, after) == (["two"], False)
@@ -99,7 +99,7 @@ def test_a_transaction_under_way_makes_no_gap(database_url: str, prune: Prune) -
     writer = Writer(database_url, "w")
     with bookkeeper(database_url) as connection:
         writer.write()
-        tell_all(database_url, "one")
+        emit_all(database_url, "one")
         during = position_now(connection)
         prune()
         writer.commit()
@@ -110,7 +110,7 @@ def test_a_transaction_under_way_makes_no_gap(database_url: str, prune: Prune) -
 def test_a_gap_in_the_middle_of_a_round_is_noticed(database_url: str, prune: Prune) -> None:
     with bookkeeper(database_url) as connection:
         start = position_now(connection)
-        tell_all(database_url, *"abcd")
+        emit_all(database_url, *"abcd")
         page = read_page(connection, start, most=2)
         assert not page.gap
         prune()
@@ -122,7 +122,7 @@ def test_a_gap_in_the_middle_of_a_round_is_noticed(database_url: str, prune: Pru
 def test_batches_and_the_limit(database_url: str, prune: Prune) -> None:
     with bookkeeper(database_url) as connection:
         for _ in range(25):
-            tell_all(database_url, *"abcd")
+            emit_all(database_url, *"abcd")
         assert prune(batch=7, most=50) == PrunedEvents(50, 0, more=True)
         assert _count(connection) == 50
         assert prune(batch=7, most=500) == PrunedEvents(50, 0, more=False)
@@ -133,7 +133,7 @@ def test_rows_that_somebody_holds_are_left_for_the_next_time(
     database_url: str, prune: Prune
 ) -> None:
     with bookkeeper(database_url) as holder:
-        tell_all(database_url, *"abcd")
+        emit_all(database_url, *"abcd")
         with holder.transaction():
             holder.execute("SELECT FROM jobs.event ORDER BY number LIMIT 1 FOR UPDATE")
             assert prune().events == 3
@@ -142,7 +142,7 @@ def test_rows_that_somebody_holds_are_left_for_the_next_time(
 
 def test_what_a_restored_database_brought_along_goes(database_url: str, prune: Prune) -> None:
     with bookkeeper(database_url) as connection:
-        tell_all(database_url, "a")
+        emit_all(database_url, "a")
         connection.execute("UPDATE jobs.event SET xid = '90000000'")
         connection.execute(
             "INSERT INTO jobs.event_horizon (seen, removed_to) "

@@ -20,7 +20,7 @@ from tests.harness.jobs.events import (
     TrueReader,
     Writer,
     bookkeeper,
-    tell_all,
+    emit_all,
 )
 from tests.harness.postgres import Databases
 
@@ -113,9 +113,9 @@ def test_a_round_comes_by_number_whatever_the_transactions_are(database_url: str
 def test_a_position_is_read_from_again_and_goes_on_in_the_middle(database_url: str) -> None:
     with bookkeeper(database_url) as connection:
         start = position_now(connection)
-        tell_all(database_url, *"abcde")
+        emit_all(database_url, *"abcde")
         first = read_page(connection, start, most=2)
-        tell_all(database_url, "f")
+        emit_all(database_url, "f")
         resumed = read_page(connection, parse_position(str(first.position)), most=10)
         again = read_page(connection, start, most=10)
         rest = read_page(connection, resumed.position)
@@ -185,15 +185,15 @@ def test_a_position_of_another_database_is_a_gap(database_url: str) -> None:
     with bookkeeper(database_url) as connection:
         page = read_page(connection, EventPosition("90000000:90000000:"))
         assert page.gap
-        tell_all(database_url, "a")
+        emit_all(database_url, "a")
         after = read_page(connection, page.position)
     assert [event.properties["name"] for event in after.events] == ["a"]
     assert not after.gap
 
 
-def test_events_of_a_restored_database_are_not_told_again(database_url: str) -> None:
+def test_events_of_a_restored_database_are_not_published_again(database_url: str) -> None:
     with bookkeeper(database_url) as connection:
-        tell_all(database_url, "a")
+        emit_all(database_url, "a")
         connection.execute("UPDATE jobs.event SET xid = '90000000'")
         page = read_page(connection, EventPosition("1:1:"))
     assert page.events == ()
@@ -217,7 +217,7 @@ def test_only_topics_that_somebody_wants(
     with bookkeeper(database_url) as connection:
         start = position_now(connection)
         for topic in ("a", "a/b", "a/b/c", "ab"):
-            tell_all(database_url, "name", topic=topic)
+            emit_all(database_url, "name", topic=topic)
         page = read_page(connection, start, patterns=patterns)
         assert [event.topic for event in page.events] == topics
         rest = read_page(connection, page.position, patterns=patterns)

@@ -57,7 +57,7 @@ def test_an_event_that_is_sent_is_heard(site: JobsSite) -> None:
     assert event["created_at"]
 
 
-def test_what_becomes_of_a_job_is_told(site: JobsSite) -> None:
+def test_what_becomes_of_a_job_is_reported(site: JobsSite) -> None:
     with follow(site, topic="packhorse/job/*") as client:
         number = add(site)["job"]["number"]
         ask(site, "POST", f"/jobs/{number}/stop").raise_for_status()
@@ -72,21 +72,21 @@ def test_who_comes_back_gets_the_rest_from_behind_any_event(site: JobsSite) -> N
             record(connection, [NewEvent(f"shop/sold-{n}", "me") for n in range(5)])
         send(site, "shop/closed")
         client.until(lambda c: len(c.events()) == 6)
-        told = [
+        reported = [
             (block.id, topic) for block, topic in zip(_data(client), topics(client), strict=True)
         ]
-    wanted = [topic for _, topic in told]
-    for at, (last_id, _) in enumerate(told[:-1]):
+    wanted = [topic for _, topic in reported]
+    for at, (last_id, _) in enumerate(reported[:-1]):
         with follow(site, last_id) as again:
             again.until(lambda c, left=5 - at: len(c.events()) == left)
             assert topics(again) == wanted[at + 1 :]
 
 
 @pytest.mark.proof
-def test_a_stream_that_tells_wrong_positions_would_be_noticed(
+def test_a_stream_that_sends_wrong_positions_would_be_noticed(
     site: JobsSite, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A checker that can't fail is none: each event is told with the position of its page."""
+    """A checker that can't fail is none: each event is sent with the position of its page."""
     monkeypatch.setattr(
         event_feed, "positions", lambda _before, page: [page.position] * len(page.events)
     )
@@ -130,7 +130,7 @@ def test_what_is_not_wanted_moves_the_position(site: JobsSite) -> None:
         again.until(lambda c: topics(c) == ["mail/sent"])
 
 
-def test_a_gap_is_told_once_and_then_it_goes_on(site: JobsSite) -> None:
+def test_a_gap_is_reported_once_and_then_it_goes_on(site: JobsSite) -> None:
     with follow(site) as client:
         send(site, "shop/sold")
         client.until(lambda c: c.events())
@@ -187,7 +187,7 @@ def test_places_are_bounded_and_come_back(site: JobsSite) -> None:
         pass
 
 
-def test_streams_end_cleanly_when_the_process_is_told_to(database_url: str) -> None:
+def test_streams_end_cleanly_when_the_process_ends(database_url: str) -> None:
     with jobs_site(database_url) as own:
         client = EventClient(own.url, "viewer")
         client.until(lambda c: c.blocks)

@@ -67,7 +67,7 @@ def test_a_job_from_its_beginning_to_its_end(site: JobsSite) -> None:
         (("job", "add", "a", "--only-on", "@nobody"), Exit.USAGE, "only_on"),
     ],
 )
-def test_what_is_wrong_is_told(
+def test_what_is_wrong_is_reported(
     site: JobsSite, arguments: tuple[str, ...], code: Exit, says: str
 ) -> None:
     done = command(site, *arguments)
@@ -111,10 +111,10 @@ def following(site: JobsSite, folder: Path, name: str, *options: str) -> Iterato
         follower.kill()
 
 
-def told(follower: Process, count: int, job: int) -> list[list[str]]:
+def reported(follower: Process, count: int, job: int) -> list[list[str]]:
     """Return the words of so many lines on a job, once they are there.
 
-    What became of an earlier test's jobs may still be told.
+    What became of an earlier test's jobs may still be reported.
     """
 
     def look() -> list[list[str]]:
@@ -133,9 +133,9 @@ def test_what_becomes_of_jobs_is_followed_and_goes_on_where_it_was(
         eventually(lambda: streams(site), timeout=120, what=follower.said())
         number = site.jobs.add_job("images/thumbnail", id="cover").job.number
         site.jobs.stop(number)
-        added, stopped = told(follower, 2, number)
+        added, stopped = reported(follower, 2, number)
     assert added[1:6] == ["ADDED", str(number), "images/thumbnail", "cover", "QUEUED"]
     assert stopped[1:6] == ["CANCELLED", str(number), "images/thumbnail", "cover", "STOPPED:"]
     with following(site, tmp_path, "second", "--after", added[-1], "-o", "wide") as follower:
-        (again,) = told(follower, 1, number)
+        (again,) = reported(follower, 1, number)
     assert again[:-1] == stopped[:-1]  # the place to go on from counts other transactions, too

@@ -1,4 +1,4 @@
-"""What the metrics tell of jobs: attempts that end here, and what waits in the cluster."""
+"""What the metrics report about jobs: attempts that end here, and what waits in the cluster."""
 
 from datetime import timedelta
 

@@ -1,4 +1,4 @@
-"""What becomes of jobs is told on every instance, as events of the transactions that did it."""
+"""What becomes of jobs is reported on every instance, as events of the transactions that did it."""
 
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
@@ -15,7 +15,7 @@ from packhorse.runtime.lifecycle import Lifecycle
 from tests.harness.waiting import eventually
 
 
-class Told:
+class Reported:
     """The notifications of one job that one instance heard."""
 
     def __init__(self, host: JobsHost) -> None:
@@ -31,10 +31,10 @@ class Told:
 
 
 @contextmanager
-def _running(host: JobsHost) -> Iterator[Told]:
-    told = Told(host)
+def _running(host: JobsHost) -> Iterator[Reported]:
+    reported = Reported(host)
     with Lifecycle([host]):
-        yield told
+        yield reported
 
 
 def _consume(job: Job, _: JobContext) -> Result | Outcome:
@@ -44,7 +44,7 @@ def _consume(job: Job, _: JobContext) -> Result | Outcome:
 
 
 @pytest.fixture
-def hosts(database_url: str) -> Iterator[tuple[Told, Told]]:
+def hosts(database_url: str) -> Iterator[tuple[Reported, Reported]]:
     """One that works, and one that only looks on."""
     consumers = Consumers()
     consumers.add("t/x", _consume)
@@ -55,19 +55,19 @@ def hosts(database_url: str) -> Iterator[tuple[Told, Told]]:
         yield works, looks
 
 
-def _hear_each_other(works: Told, looks: Told) -> bool:
+def _hear_each_other(works: Reported, looks: Reported) -> bool:
     """A new instance hears of what comes after its start: let both be there."""
     works.host.jobs.add_job("t/x")
     return bool(works.events and looks.events)
 
 
-def test_every_instance_is_told_in_order(hosts: tuple[Told, Told]) -> None:
+def test_every_instance_is_notified_in_order(hosts: tuple[Reported, Reported]) -> None:
     works, looks = hosts
     done = works.host.jobs.add_job("t/x").job.number
     cancelled = looks.host.jobs.add_job("t/x", {"end": "cancel"}).job.number
-    for told in hosts:
-        told.until(done, "ADDED", "START", "FINISHED")
-        told.until(cancelled, "ADDED", "START", "CANCELLED")
+    for reported in hosts:
+        reported.until(done, "ADDED", "START", "FINISHED")
+        reported.until(cancelled, "ADDED", "START", "CANCELLED")
     end = next(event for event in works.events if event.topic.endswith("CANCELLED"))
     assert end.is_local, "the instance that did it hears it as its own"
     assert end.properties["reason"] == "no use"
@@ -76,12 +76,14 @@ def test_every_instance_is_told_in_order(hosts: tuple[Told, Told]) -> None:
     assert not same.is_local
 
 
-def test_what_rolls_back_is_not_told(hosts: tuple[Told, Told], database_url: str) -> None:
+def test_what_rolls_back_is_not_reported(
+    hosts: tuple[Reported, Reported], database_url: str
+) -> None:
     works = hosts[0]
     with psycopg.connect(database_url) as connection:
         number = works.host.jobs.add_job("t/x", connection=connection).job.number
         connection.rollback()
     after = works.host.jobs.add_job("t/x").job.number
-    for told in hosts:
-        told.until(after, "ADDED", "START", "FINISHED")
-        assert told.of(number) == []
+    for reported in hosts:
+        reported.until(after, "ADDED", "START", "FINISHED")
+        assert reported.of(number) == []

@@ -125,7 +125,7 @@ def test_the_filter_is_in_the_address(browser: Browser, site: JobsSite) -> None:
         ("after=x", "cursor"),
     ],
 )
-def test_what_is_no_filter_is_told_on_the_page(
+def test_what_is_no_filter_is_reported_on_the_page(
     browser: Browser, site: JobsSite, query: str, says: str
 ) -> None:
     with signed_in(browser, site, f"jobs?{query}") as opened:
@@ -133,7 +133,7 @@ def test_what_is_no_filter_is_told_on_the_page(
         expect(opened.page.locator("[data-queue=main]")).to_be_visible()
 
 
-def test_a_search_that_takes_too_long_is_told_and_the_rest_is_shown(
+def test_a_search_that_takes_too_long_is_reported_and_the_rest_is_shown(
     browser: Browser, site: JobsSite, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     store_many_finished(site.database_url, 30_000)

@@ -72,7 +72,7 @@ def test_a_job_that_runs_is_asked_to_stop(browser: Browser, site: JobsSite) -> N
     assert site.jobs.get(1001).stop_requested
 
 
-def test_what_the_state_does_not_allow_is_told(site: JobsSite) -> None:
+def test_what_the_state_does_not_allow_is_reported(site: JobsSite) -> None:
     site.active(1001)
     refused = post(site, "jobs/1001/retry")
     assert refused.status_code == 409

@@ -63,10 +63,12 @@ def test_its_own_work_has_schedules_and_is_done_by_one_of_the_two(pair: Pair) ->
     body = {"period_s": 1, "topic": shown()[name]["topic"], "times": 3, "concurrent": False}
     body["properties"] = shown()[name]["properties"]
     pair.ask(pair.two, "PUT", f"/schedules/{name}", json=body)
-    eventually(lambda: shown()[name]["next_tick"] is None, timeout=WAIT_S, what="three moments")
-    ticks = pair.ask(pair.one, "GET", f"/schedules/{name}/ticks")["ticks"]
-    assert [one["outcome"] for one in ticks].count("FIRED") == 3
-    assert len({number for one in ticks for number in one["jobs"]}) == 3
+    eventually(
+        lambda: shown()[name]["next_fire_time"] is None, timeout=WAIT_S, what="three moments"
+    )
+    fire_times = pair.ask(pair.one, "GET", f"/schedules/{name}/fire-times")["fire_times"]
+    assert [one["outcome"] for one in fire_times].count("FIRED") == 3
+    assert len({number for one in fire_times for number in one["jobs"]}) == 3
     eventually(lambda: not _known(pair, 9_000_000), timeout=WAIT_S, what="it is forgotten")
 
 

@@ -179,7 +179,10 @@ def test_topics_are_forgotten_with_history_while_the_consumers_are_known(
     time = now(database_url)
     for topic in ("named", "wide/1"):
         store_finished(database_url, time - 8 * DAY, topic=topic)
-    told = {"i1": HandledTopics(("named", "wide/**"))}
+    reported = {"i1": HandledTopics(("named", "wide/**"))}
     assert consume(database_url, {}, handled_topics=lambda: None)[1] == "2 jobs, 0 topics forgotten"
-    assert consume(database_url, {}, handled_topics=lambda: told)[1] == "0 jobs, 1 topics forgotten"
+    assert (
+        consume(database_url, {}, handled_topics=lambda: reported)[1]
+        == "0 jobs, 1 topics forgotten"
+    )
     assert set(jobs_of(database_url).statistics().topics) == {"named"}

@@ -30,8 +30,10 @@ def site(running: JobsSite) -> JobsSite:
 
 
 def audited(caplog: pytest.LogCaptureFixture) -> list[tuple[str, str, str, str]]:
-    told = [vars(record) for record in caplog.records if record.name == audit.LOGGER]
-    return [(one["caller"], one["operation"], one["object"], str(one["outcome"])) for one in told]
+    reported = [vars(record) for record in caplog.records if record.name == audit.LOGGER]
+    return [
+        (one["caller"], one["operation"], one["object"], str(one["outcome"])) for one in reported
+    ]
 
 
 def refused(answer: httpx.Response) -> None:
@@ -55,7 +57,7 @@ def test_a_schedule_does_not_give_them_either(site: JobsSite) -> None:
         assert answer.status_code == 422, "nobody sends such an event over HTTP"
     refused(ask(site, "POST", "/schedules/packhorse.cleanup/fire"))
     refused(post(site, "schedules/packhorse.cleanup/fire"))
-    assert ask(site, "GET", "/schedules/packhorse.cleanup/ticks").json()["ticks"] == []
+    assert ask(site, "GET", "/schedules/packhorse.cleanup/fire-times").json()["fire_times"] == []
     assert site.count("QUEUED") == 0
     assert ask(site, "PUT", "/schedules/mine", "admin", json=CLEANUP).status_code == 201
     fired = ask(site, "POST", "/schedules/packhorse.cleanup/fire", "admin")

@@ -5,7 +5,7 @@ import threading
 import pytest
 
 from packhorse.jobs.consumers import HandledTopics
-from packhorse.jobs.scheduling.definition import EventAction, RunOn, Tick, TickOutcome
+from packhorse.jobs.scheduling.definition import EventAction, FireTime, FireTimeOutcome, RunOn
 from packhorse.jobs.scheduling.errors import InstancesUnknown, ScheduleChanged, UnknownSchedule
 from packhorse.jobs.scheduling.firing import Firer, fire_now
 from tests.harness.jobs.schedules import Schedules
@@ -19,7 +19,7 @@ def site(database_url: str) -> Schedules:
     return Schedules(database_url)
 
 
-def fired(site: Schedules, firer: Firer = ME, version: int | None = None) -> Tick:
+def fired(site: Schedules, firer: Firer = ME, version: int | None = None) -> FireTime:
     with site.transaction() as connection:
         return fire_now(connection, "test", firer, version=version)
 
@@ -27,23 +27,29 @@ def fired(site: Schedules, firer: Firer = ME, version: int | None = None) -> Tic
 @pytest.mark.parametrize("suspended", [False, True])
 def test_a_job_is_added_and_the_plan_stays(site: Schedules, suspended: bool) -> None:
     before = site.create(times=1, suspended=suspended)
-    tick = fired(site)
-    assert (tick.outcome, len(tick.jobs), tick.instance) == (TickOutcome.FIRED, 1, "me")
-    assert site.ticks() == [tick]
+    fire_time = fired(site)
+    assert (fire_time.outcome, len(fire_time.jobs), fire_time.instance) == (
+        FireTimeOutcome.FIRED,
+        1,
+        "me",
+    )
+    assert site.fire_times() == [fire_time]
     assert site.stored() == before
     assert site.jobs() == [("test", "", 0)]
 
 
 def test_it_is_skipped_while_a_job_is_not_done(site: Schedules) -> None:
     site.create(concurrent=False)
-    assert fired(site).outcome is TickOutcome.FIRED
+    assert fired(site).outcome is FireTimeOutcome.FIRED
     again = fired(site)
-    assert (again.outcome, again.jobs) == (TickOutcome.SKIPPED, ())
+    assert (again.outcome, again.jobs) == (FireTimeOutcome.SKIPPED, ())
     assert "not done" in again.reason
-    site.fire_at(site.next_tick())
-    assert [tick.outcome for tick in site.ticks()].count(TickOutcome.SKIPPED) == 2
+    site.fire_at(site.next_fire_time())
+    assert [fire_time.outcome for fire_time in site.fire_times()].count(
+        FireTimeOutcome.SKIPPED
+    ) == 2
     site.finish_jobs()
-    assert fired(site).outcome is TickOutcome.FIRED
+    assert fired(site).outcome is FireTimeOutcome.FIRED
 
 
 def test_the_leaders_job_waits_for_the_leader_whoever_asks(site: Schedules) -> None:
@@ -81,7 +87,7 @@ def test_a_scheduler_and_who_asks_do_not_both_start_what_is_not_concurrent(
     site: Schedules,
 ) -> None:
     site.create(concurrent=False)
-    site.moment = site.next_tick()
+    site.moment = site.next_fire_time()
     with site.transaction() as connection:
         fire_now(connection, "test", Firer("me"))
         looks = threading.Thread(target=site.scheduler().fire_due)

@@ -26,29 +26,34 @@ def site(database_url: str) -> Schedules:
 
 def test_nothing_fires_before_its_time_and_the_pause_ends_at_it(site: Schedules) -> None:
     site.create()
-    assert site.fire_at(site.next_tick() - 2 * SECOND) == 2.0
-    assert site.fire_at(site.next_tick() - HOUR) == POLL_S
-    assert (site.jobs(), site.ticks()) == ([], [])
+    assert site.fire_at(site.next_fire_time() - 2 * SECOND) == 2.0
+    assert site.fire_at(site.next_fire_time() - HOUR) == POLL_S
+    assert (site.jobs(), site.fire_times()) == ([], [])
 
 
 def test_a_moment_adds_one_job_whoever_looks_and_however_often(site: Schedules) -> None:
-    tick = site.create(action=JobAction("test/job", {"x": 1}, 7)).next_tick
-    assert tick is not None
+    fire_time = site.create(action=JobAction("test/job", {"x": 1}, 7)).next_fire_time
+    assert fire_time is not None
     for instance in ("one", "two", "one"):
-        site.fire_at(tick + SECOND, instance)
+        site.fire_at(fire_time + SECOND, instance)
     assert site.jobs() == [("test", "", 7)]
-    [done] = site.ticks()
-    assert (done.tick, done.outcome, done.instance, done.missed) == (tick, "FIRED", "one", 0)
+    [done] = site.fire_times()
+    assert (done.fire_time, done.outcome, done.instance, done.missed) == (
+        fire_time,
+        "FIRED",
+        "one",
+        0,
+    )
     assert len(done.jobs) == 1
-    assert site.next_tick() == tick + HOUR
-    assert site.stored().last_tick == tick
+    assert site.next_fire_time() == fire_time + HOUR
+    assert site.stored().last_fire_time == fire_time
 
 
 def many_look_at_once(site: Schedules) -> None:
     """Let eight schedulers look at each of ten moments at the same time."""
     with ThreadPoolExecutor(8) as pool:
         for _ in range(10):
-            site.moment = site.next_tick()
+            site.moment = site.next_fire_time()
             lookers = [site.scheduler(f"i{n}") for n in range(8)]
             list(pool.map(lambda one: one.fire_due(), lookers))
 
@@ -57,7 +62,7 @@ def test_of_many_that_look_at_once_one_fires(site: Schedules) -> None:
     site.create()
     many_look_at_once(site)
     assert len(site.jobs()) == 10
-    assert len(site.ticks()) == 10
+    assert len(site.fire_times()) == 10
 
 
 @pytest.mark.proof
@@ -75,7 +80,7 @@ def test_a_broken_build_that_locks_nothing_and_has_no_key_fires_twice(
 
 def test_an_event_is_stored_for_all_and_for_the_instance_that_sends_it(site: Schedules) -> None:
     site.create(action=EventAction("a/b", {"x": 1}))
-    site.fire_at(site.next_tick())
+    site.fire_at(site.next_fire_time())
     with site.transaction() as connection:
         rows = connection.execute(
             "SELECT topic, application, properties, echo FROM jobs.event WHERE topic = 'a/b'"
@@ -85,36 +90,36 @@ def test_an_event_is_stored_for_all_and_for_the_instance_that_sends_it(site: Sch
 
 def test_all_adds_a_job_for_every_live_instance_with_a_consumer(site: Schedules) -> None:
     site.create(run_on=RunOn.ALL)
-    tick = site.next_tick()
-    assert site.fire_at(tick) == POLL_S  # no view: it waits
-    assert site.next_tick() == tick
+    fire_time = site.next_fire_time()
+    assert site.fire_at(fire_time) == POLL_S  # no view: it waits
+    assert site.next_fire_time() == fire_time
     members = {
         "one": HandledTopics(("test/*",)),
         "two": EVERYTHING,
         "three": HandledTopics(("other",)),
     }
-    site.fire_at(tick, members=members)
+    site.fire_at(fire_time, members=members)
     assert site.jobs() == [("test", "one", 0), ("test", "two", 0)]
-    site.fire_at(tick + HOUR, members={"three": HandledTopics(("other",))})
-    assert [one.outcome for one in site.ticks()] == ["FIRED", "SKIPPED"]
-    assert "no live instance has a consumer for test/job" in site.ticks()[-1].reason
+    site.fire_at(fire_time + HOUR, members={"three": HandledTopics(("other",))})
+    assert [one.outcome for one in site.fire_times()] == ["FIRED", "SKIPPED"]
+    assert "no live instance has a consumer for test/job" in site.fire_times()[-1].reason
 
 
 def test_what_is_not_concurrent_waits_for_the_job_before_it(site: Schedules) -> None:
     site.create(concurrent=False)
-    first = site.next_tick()
+    first = site.next_fire_time()
     for number in range(3):
         site.fire_at(first + number * HOUR)
-    assert [one.outcome for one in site.ticks()] == ["FIRED", "SKIPPED", "SKIPPED"]
+    assert [one.outcome for one in site.fire_times()] == ["FIRED", "SKIPPED", "SKIPPED"]
     assert len(site.jobs()) == 1
     site.finish_jobs()
     site.fire_at(first + 3 * HOUR)
-    assert site.ticks()[-1].outcome == "FIRED"
+    assert site.fire_times()[-1].outcome == "FIRED"
 
 
 def test_what_is_not_concurrent_on_all_waits_for_each_instance(site: Schedules) -> None:
     site.create(concurrent=False, run_on=RunOn.ALL)
-    first = site.next_tick()
+    first = site.next_fire_time()
     site.fire_at(first, members={"one": EVERYTHING})
     site.fire_at(first + HOUR, members={"one": EVERYTHING, "two": EVERYTHING})
     assert site.jobs() == [("test", "one", 0), ("test", "two", 0)]
@@ -123,31 +128,31 @@ def test_what_is_not_concurrent_on_all_waits_for_each_instance(site: Schedules) 
 def test_what_nobody_fired_is_made_up_for_by_policy(site: Schedules) -> None:
     for name, missed in (("skip", Missed.SKIP), ("once", Missed.ONCE), ("all", Missed.ALL)):
         site.create(name, missed=missed, missed_limit=2)
-    first = max(site.next_tick(name) for name in ("skip", "once", "all"))
+    first = max(site.next_fire_time(name) for name in ("skip", "once", "all"))
     site.fire_at(first + 4 * HOUR + 2 * MINUTE)
-    assert [row[1:] for row in site.told("skip")] == [("MISSED", 4)]
-    assert [row[1:] for row in site.told("once")] == [("FIRED", 4)]
-    assert [row[1:] for row in site.told("all")] == [("FIRED", 3), ("FIRED", 0)]
+    assert [row[1:] for row in site.reported("skip")] == [("MISSED", 4)]
+    assert [row[1:] for row in site.reported("once")] == [("FIRED", 4)]
+    assert [row[1:] for row in site.reported("all")] == [("FIRED", 3), ("FIRED", 0)]
     assert sorted(row[0] for row in site.jobs()) == ["all", "all", "once"]
 
 
 def test_after_so_many_times_it_has_ended(site: Schedules) -> None:
     site.create(times=2)
     for _ in range(2):
-        site.fire_at(site.next_tick())
-    assert (site.stored().next_tick, site.stored().times_left) == (None, 0)
+        site.fire_at(site.next_fire_time())
+    assert (site.stored().next_fire_time, site.stored().times_left) == (None, 0)
     assert len(site.jobs()) == 2
     moment = At(site.moment + HOUR)
     site.create("once", moment)
     site.fire_at(moment.moment)
-    assert site.stored("once").next_tick is None
+    assert site.stored("once").next_fire_time is None
 
 
 def test_what_is_suspended_does_not_fire(site: Schedules) -> None:
     site.create()
     with site.transaction() as connection:
         suspend_schedule(connection, "test")
-    site.fire_at(site.next_tick() + HOUR)
+    site.fire_at(site.next_fire_time() + HOUR)
     assert site.jobs() == []
 
 
@@ -156,7 +161,7 @@ def test_one_that_can_not_fire_does_not_keep_others_from_it(site: Schedules) -> 
     site.create("b-good")
     with site.transaction() as connection:
         connection.execute("UPDATE jobs.schedule SET topic = 'no topic' WHERE name = 'a-broken'")
-    site.fire_at(site.next_tick("b-good") + SECOND)
+    site.fire_at(site.next_fire_time("b-good") + SECOND)
     assert site.jobs() == [("b-good", "", 0)]
 
 
@@ -175,9 +180,9 @@ def test_one_that_the_database_refuses_does_not_keep_others_from_it(
                 WHEN (NEW.topic = 'test/broken') EXECUTE FUNCTION refuse();
             """
         )
-    site.fire_at(site.next_tick("b-good") + SECOND)
+    site.fire_at(site.next_fire_time("b-good") + SECOND)
     assert site.jobs() == [("b-good", "", 0)]
-    assert site.ticks("a-broken") == []
+    assert site.fire_times("a-broken") == []
     with psycopg.connect(site.url) as connection:
         connection.execute("DROP TRIGGER refuse ON jobs.job")
     site.fire_at(site.moment)
@@ -192,11 +197,11 @@ def test_a_clock_an_hour_ahead_and_set_right_fires_no_moment_twice(site: Schedul
     jumped = [one + HOUR for one in moments]  # somebody sets the clock, and sets it back
     for moment in (*moments, *jumped, *(start + n * MINUTE for n in range(6, 90, 2))):
         site.fire_at(moment)
-    cron = [tick for tick, outcome, _ in site.told("cron") if outcome == "FIRED"]
+    cron = [fire_time for fire_time, outcome, _ in site.reported("cron") if outcome == "FIRED"]
     assert cron == sorted(set(cron))
     assert cron == [start + n * MINUTE for n in (2, 17, 32, 47, 62, 77)]
-    period = [tick for tick, outcome, _ in site.told("period") if outcome == "FIRED"]
-    in_time = [tick for tick in period if tick < jumped[0] or tick > jumped[-1]]
+    period = [fire_time for fire_time, outcome, _ in site.reported("period") if outcome == "FIRED"]
+    in_time = [fire_time for fire_time in period if fire_time < jumped[0] or fire_time > jumped[-1]]
     assert max(later - earlier for earlier, later in pairwise(in_time)) <= 20 * MINUTE
     assert len(site.jobs()) == len(cron) + len(period)
 
@@ -229,7 +234,7 @@ def test_a_time_of_day_fires_once_when_the_clocks_change(
     site.create(when=Cron(expression, zone), not_before=now)
     for minutes in range(0, 54 * 60, 60):
         site.fire_at(now + minutes * MINUTE, f"i{minutes % 180}")
-    fired = [one.tick.astimezone(UTC).strftime("%dT%H:%M") for one in site.ticks()]
+    fired = [one.fire_time.astimezone(UTC).strftime("%dT%H:%M") for one in site.fire_times()]
     assert fired == expected[: len(fired)]
     assert len(fired) >= 2
     assert len(site.jobs()) == len(fired)
@@ -239,7 +244,7 @@ def test_the_jobs_of_a_schedule_that_wait_go_with_it(site: Schedules, database_u
     site.create(action=JobAction("test/job"))
     site.create("other", action=JobAction("test/job"))
     for _ in range(2):
-        site.fire_at(site.next_tick() + SECOND)
+        site.fire_at(site.next_fire_time() + SECOND)
     assert len(site.jobs()) == 4
     with site.transaction() as connection:
         remove_schedule(connection, "test")

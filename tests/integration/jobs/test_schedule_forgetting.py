@@ -4,7 +4,7 @@ from datetime import timedelta
 
 import pytest
 
-from packhorse.jobs.scheduling.forgetting import forget_ended, forget_ticks
+from packhorse.jobs.scheduling.forgetting import forget_ended, forget_fire_times
 from packhorse.jobs.scheduling.store import declare_schedule, list_schedules
 from packhorse.jobs.scheduling.timing import At
 from tests.harness.jobs.schedules import Schedules, definition
@@ -32,12 +32,12 @@ def age(site: Schedules, days: int) -> None:
 
 def test_moments_are_forgotten_a_month_after_they_were_decided(site: Schedules) -> None:
     site.create()
-    site.fire_at(site.next_tick())
+    site.fire_at(site.next_fire_time())
     age(site, 31)
-    site.fire_at(site.next_tick())
+    site.fire_at(site.next_fire_time())
     with site.transaction() as connection:
-        assert [forget_ticks(connection, limit=1) for _ in range(2)] == [1, 0]
-    assert len(site.ticks()) == 1
+        assert [forget_fire_times(connection, limit=1) for _ in range(2)] == [1, 0]
+    assert len(site.fire_times()) == 1
 
 
 def test_schedules_that_ended_go_but_not_those_that_programs_declare(site: Schedules) -> None:

@@ -117,7 +117,7 @@ def test_who_only_suspends_a_declared_schedule_does_not_take_it_from_its_program
         {"topic": None},
         {"topic": "/a"},
         {"priority": 1000},
-        {"next_tick": None},
+        {"next_fire_time": None},
         {"name": "other"},
         {"suspended": "yes"},
         {"times": 0},

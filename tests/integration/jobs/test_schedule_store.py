@@ -77,12 +77,12 @@ def test_a_schedule_is_stored_as_it_was_given(site: Schedules, wanted: ScheduleD
         made = create_schedule(connection, wanted, origin="me")
     assert made.definition == wanted
     assert site.stored() == made
-    assert (made.origin, made.version, made.changed, made.last_tick) == ("me", 1, False, None)
+    assert (made.origin, made.version, made.changed, made.last_fire_time) == ("me", 1, False, None)
     assert made.times_left == wanted.times
-    assert made.next_tick is not None
+    assert made.next_fire_time is not None
 
 
-def test_a_name_is_given_once_and_what_is_not_there_is_told(site: Schedules) -> None:
+def test_a_name_is_given_once_and_what_is_not_there_is_reported(site: Schedules) -> None:
     site.create()
     with pytest.raises(ScheduleExists), site.transaction() as connection:
         create_schedule(connection, definition(), origin="other")
@@ -111,8 +111,8 @@ def test_a_new_definition_of_the_program_is_followed(site: Schedules) -> None:
     declare(site, definition())
     now = declare(site, definition(when=Every(timedelta(hours=2))))
     assert now.definition.when == Every(timedelta(hours=2))
-    assert now.next_tick is not None
-    assert now.next_tick > site.moment + timedelta(minutes=119)
+    assert now.next_fire_time is not None
+    assert now.next_fire_time > site.moment + timedelta(minutes=119)
     assert (now.version, now.changed) == (2, False)
 
 
@@ -152,7 +152,7 @@ def test_a_version_that_was_overtaken_changes_nothing(site: Schedules) -> None:
 def test_a_change_that_is_not_about_time_leaves_the_next_moment(site: Schedules) -> None:
     first = site.create(times=5)
     again = change(site, replace(first.definition, description="other"))
-    assert (again.next_tick, again.times_left) == (first.next_tick, 5)
+    assert (again.next_fire_time, again.times_left) == (first.next_fire_time, 5)
     assert change(site, replace(first.definition, times=7)).times_left == 7
 
 
@@ -162,8 +162,8 @@ def test_what_came_while_it_was_suspended_is_not_missed(site: Schedules) -> None
     with site.transaction() as connection:  # as if hours had passed
         connection.execute("UPDATE jobs.schedule SET next_tick = next_tick - interval '9 hours'")
     resumed = suspend(site, False)
-    assert resumed.next_tick is not None
-    assert resumed.next_tick > site.moment
+    assert resumed.next_fire_time is not None
+    assert resumed.next_fire_time > site.moment
     assert suspend(site, False) == resumed
 
 
@@ -172,7 +172,7 @@ def test_a_single_moment_that_came_while_it_was_suspended_is_still_there(
 ) -> None:
     made = site.create(when=At(FAR))
     suspend(site, True)
-    assert suspend(site, False).next_tick == made.next_tick
+    assert suspend(site, False).next_fire_time == made.next_fire_time
 
 
 def test_pages_by_name(site: Schedules) -> None:

@@ -9,7 +9,7 @@ import pytest
 
 from packhorse.jobs.consumer import JobContext, Outcome
 from packhorse.jobs.consumers import Consumers
-from packhorse.jobs.host import DUTIES, open_jobs
+from packhorse.jobs.host import LEADER_TASKS, open_jobs
 from packhorse.jobs.job import Job
 from packhorse.jobs.scheduling.definition import RunOn
 from packhorse.jobs.scheduling.timing import At, Every
@@ -37,11 +37,11 @@ def programs(site: Schedules, *names: str) -> Iterator[list[str]]:
             times = TopologySettings(
                 instance_id=name, interval_s=0.2, timeout_s=60, min_event_delay_s=0
             )
-            cluster = join(site.url, times, InstanceProperties("tests", duties=DUTIES))
+            cluster = join(site.url, times, InstanceProperties("tests", leader_tasks=LEADER_TASKS))
             consumers = Consumers()
             consumers.add("test/job", doing(done, name))
             stack.enter_context(Lifecycle([cluster]))
-            eventually(lambda one=cluster: one.holder(DUTIES[0]), what=f"{name} has a view")
+            eventually(lambda one=cluster: one.holder(LEADER_TASKS[0]), what=f"{name} has a view")
             host = open_jobs(
                 site.url, cluster, consumers=consumers, schedules=[definition("declared")]
             )
@@ -74,9 +74,9 @@ def test_a_new_schedule_is_heard_of_and_fires_at_its_time(site: Schedules) -> No
         moment = now + SECOND
         site.create("once", At(moment))
         eventually(lambda: done == ["one"])
-    [tick] = site.ticks("once")
-    assert tick.tick == moment
-    assert tick.decided_at >= moment, "never before its time"
+    [fire_time] = site.fire_times("once")
+    assert fire_time.fire_time == moment
+    assert fire_time.decided_at >= moment, "never before its time"
 
 
 def test_the_jobs_of_the_leader_are_done_by_the_leader_alone(site: Schedules) -> None:
@@ -84,14 +84,14 @@ def test_the_jobs_of_the_leader_are_done_by_the_leader_alone(site: Schedules) ->
         site.create("leader", Every(SECOND), run_on=RunOn.LEADER)
         eventually(lambda: len(done) >= 3)
         assert set(done) == {"first"}
-        assert {one.instance for one in site.ticks("leader")} == {"first"}
+        assert {one.instance for one in site.fire_times("leader")} == {"first"}
 
 
 def test_all_instances_do_what_is_for_all(site: Schedules) -> None:
     with programs(site, "first", "second") as done:
         site.create("all", Every(SECOND), run_on=RunOn.ALL, times=2)
-        eventually(lambda: len(done) >= 4 and site.stored("all").next_tick is None)
-        fired = [len(one.jobs) for one in site.ticks("all")]
+        eventually(lambda: len(done) >= 4 and site.stored("all").next_fire_time is None)
+        fired = [len(one.jobs) for one in site.fire_times("all")]
     assert fired == [2, 2]
     assert sorted(done) == ["first", "first", "second", "second"]
 
@@ -107,5 +107,5 @@ def test_a_database_that_cuts_it_off_holds_it_up_for_seconds_only(site: Schedule
             )
         before = len(done)
         eventually(lambda: len(done) > before + 1)
-    ticks = site.ticks("often")
-    assert len({one.tick for one in ticks}) == len(ticks)
+    fire_times = site.fire_times("often")
+    assert len({one.fire_time for one in fire_times}) == len(fire_times)

@@ -20,12 +20,14 @@ def test_a_schedule_is_made_shown_changed_and_removed(site: JobsSite) -> None:
     assert made.status_code == 201, made.text
     document = made.json()
     assert document["origin"] == "operator"
-    assert document["next_tick"] is not None
+    assert document["next_fire_time"] is not None
     assert (document["properties"], document["run_on"]) == ({"keep": 3}, "LEADER")
     assert ask(site, "GET", "/schedules/nightly", "viewer").json() == document
     changed = put(site, description="each night")
     assert (changed.status_code, changed.json()["changed"]) == (200, True)
-    assert changed.json()["next_tick"] == document["next_tick"], "nothing about time has changed"
+    assert changed.json()["next_fire_time"] == document["next_fire_time"], (
+        "nothing about time has changed"
+    )
     assert ask(site, "DELETE", "/schedules/nightly").status_code == 204
     assert ask(site, "GET", "/schedules/nightly").status_code == 404
 
@@ -58,7 +60,7 @@ def test_firing_does_not_change_the_tag(site: JobsSite) -> None:
 
 
 @pytest.mark.parametrize(
-    ("wrong", "told"),
+    ("wrong", "reported"),
     [
         ({"cron": "0 0 30 2 *"}, "no such day of the month"),
         ({"cron": "61 * * * *"}, "minute"),
@@ -78,11 +80,11 @@ def test_firing_does_not_change_the_tag(site: JobsSite) -> None:
     ],
 )
 def test_a_schedule_that_makes_no_sense_is_refused(
-    site: JobsSite, wrong: dict[str, Any], told: str
+    site: JobsSite, wrong: dict[str, Any], reported: str
 ) -> None:
     answer = put(site, **wrong)
     assert answer.status_code == 422, answer.text
-    assert told in answer.text
+    assert reported in answer.text
     assert ask(site, "GET", "/schedules").json() == {"schedules": [], "next": None}
 
 
@@ -105,13 +107,13 @@ def test_pages_of_schedules_and_of_their_moments(site: JobsSite) -> None:
                 'me', ARRAY[n], 0, '' FROM generate_series(1, 5) AS n
             """
         )
-    path, jobs = "/schedules/s0/ticks?limit=2", []
+    path, jobs = "/schedules/s0/fire-times?limit=2", []
     while path:
         page = ask(site, "GET", path, "viewer").json()
-        jobs += [number for one in page["ticks"] for number in one["jobs"]]
+        jobs += [number for one in page["fire_times"] for number in one["jobs"]]
         path = page["next"]
     assert jobs == [5, 4, 3, 2, 1]
-    assert ask(site, "GET", "/schedules/none/ticks").status_code == 404
+    assert ask(site, "GET", "/schedules/none/fire-times").status_code == 404
 
 
 def test_a_viewer_changes_nothing(site: JobsSite) -> None:
@@ -130,14 +132,14 @@ def test_a_schedule_is_fired_now(site: JobsSite) -> None:
     seen = {"If-Match": made.headers["etag"]}
     fired = ask(site, "POST", "/schedules/nightly/fire", headers=seen)
     assert fired.status_code == 200, fired.text
-    tick = fired.json()
-    assert (tick["outcome"], len(tick["jobs"])) == ("FIRED", 1)
-    job = ask(site, "GET", f"/jobs/{tick['jobs'][0]}").json()
+    fire_time = fired.json()
+    assert (fire_time["outcome"], len(fire_time["jobs"])) == ("FIRED", 1)
+    job = ask(site, "GET", f"/jobs/{fire_time['jobs'][0]}").json()
     assert (job["schedule"], job["properties"]) == ("nightly", {"keep": 3})
-    assert ask(site, "GET", "/schedules/nightly/ticks").json()["ticks"] == [tick]
+    assert ask(site, "GET", "/schedules/nightly/fire-times").json()["fire_times"] == [fire_time]
     after = ask(site, "GET", "/schedules/nightly")
     assert after.headers["etag"] == made.headers["etag"]
-    assert after.json()["next_tick"] == made.json()["next_tick"]
+    assert after.json()["next_fire_time"] == made.json()["next_fire_time"]
 
 
 def test_a_request_to_fire_that_is_sent_again_has_no_second_effect(site: JobsSite) -> None:

@@ -194,7 +194,7 @@ def test_a_snapshot_that_is_too_old_is_refused(store: Store) -> None:
             add_jobs(connection, "you", [NewJob("free/a", id="x")])
 
 
-def test_added_is_told(store: Store) -> None:
+def test_added_is_reported(store: Store) -> None:
     number = store.add("free/a", "me").job.number
     [(topic, application, properties)] = store.rows(
         "SELECT topic, application, properties FROM jobs.event"

@@ -1,4 +1,4 @@
-"""How attempts end in the database, and what is counted and told of it."""
+"""How attempts end in the database, and what is counted and reported."""
 
 import logging
 from datetime import timedelta
@@ -209,14 +209,14 @@ def test_statistics_survive_and_are_folded_when_an_instance_is_gone(store: Store
     assert row == ("free", "free/a", "", 2, 2)
 
 
-def test_what_is_told(store: Store) -> None:
+def test_what_is_reported(store: Store) -> None:
     store.add("free/a")
     worker = store.worker()
     worker.end(worker.claim("free")[0], Outcome.FAILED, retry_delay=timedelta(0))
     worker.end(worker.claim("free")[0])
-    told = store.rows("SELECT topic, application, echo FROM jobs.event ORDER BY number")
+    reported = store.rows("SELECT topic, application, echo FROM jobs.event ORDER BY number")
     kinds = ["ADDED", "START", "FAILED", "START", "FINISHED"]
-    assert told == [
+    assert reported == [
         (f"packhorse/job/{kind}", "tests" if kind == "ADDED" else "i1", True) for kind in kinds
     ]
 

@@ -31,7 +31,7 @@ NUMBERS = st.one_of(
     st.floats(allow_nan=False, allow_infinity=False),
 )
 SMALL = st.sampled_from([0, 1, 1.0, 2.5, "a", "B", "b", "Z"])
-"""Often drawn twice, since what is equal tells most operators apart."""
+"""Often drawn twice, since what is equal distinguishes most operators."""
 SCALARS = st.one_of(SMALL, SMALL, TEXTS, NUMBERS, st.booleans(), st.none())
 VALUES = st.one_of(SMALL, SCALARS, st.lists(SCALARS, max_size=2), st.dictionaries(TEXTS, SCALARS))
 NAMES = st.sampled_from(["a", "b", "ä'\"%s"])

@@ -170,14 +170,14 @@ def test_a_consumer_that_returns_nothing_has_done_its_work(
 
 
 def test_progress_log_and_properties_are_seen_while_it_works(database_url: str) -> None:
-    told, go_on = threading.Event(), threading.Event()
+    reported, go_on = threading.Event(), threading.Event()
 
     def consume(job: Job, context: JobContext) -> Outcome:
         context.init_progress(4)
         context.progress(1, "one", timedelta(minutes=1))
         context.log("began")
         context.set_property("pages", [1, 2])
-        told.set()
+        reported.set()
         assert go_on.wait(120)
         context.progress(4, "all")
         context.log("ended")
@@ -185,7 +185,7 @@ def test_progress_log_and_properties_are_seen_while_it_works(database_url: str) 
 
     with hosted(database_url, {"test/**": consume}, queues=[QUICK]) as host:
         number = host.jobs.add_job("test/a").job.number
-        assert told.wait(120)
+        assert reported.wait(120)
 
         def shown() -> Job:
             job = host.jobs.get(number)

@@ -44,7 +44,7 @@ def test_a_job_is_stopped_from_another_instance(
 
 
 def test_a_job_that_takes_too_long_is_tried_again_and_keeps_its_place(database_url: str) -> None:
-    waits = Waits(Outcome.OK, obeys=False)
+    waits = Waits(Outcome.OK, stops=False)
     queue = replace(QUEUE, timeout_s=0.5, max_retries=0, max_parallel=1)
     with hosted(database_url, {"test/**": waits}, queues=[queue]) as host:
         number = host.jobs.add_job("test/a").job.number
@@ -77,14 +77,14 @@ def test_a_time_out_ends_a_job_whose_handle_nobody_uses(database_url: str) -> No
 
 
 def test_who_stops_gives_back_what_it_has_not_done(database_url: str) -> None:
-    obeys, refuses = Waits(), Waits(obeys=False)
+    stops, refuses = Waits(), Waits(stops=False)
     consumers = Consumers()
-    consumers.add("test/obeys", obeys)
+    consumers.add("test/stops", stops)
     consumers.add("test/refuses", refuses)
     with hosted(database_url, {}, queues=[QUEUE]) as other:
         with hosted(database_url, consumers, stop_s=3.0) as host:
-            numbers = [host.jobs.add_job(f"test/{how}").job.number for how in ("obeys", "refuses")]
-            obeys.await_begin()
+            numbers = [host.jobs.add_job(f"test/{how}").job.number for how in ("stops", "refuses")]
+            stops.await_begin()
             refuses.await_begin()
         for number in numbers:  # a slow database may have the last word after the stop
             job = until(other, number, JobState.QUEUED)
@@ -92,7 +92,7 @@ def test_who_stops_gives_back_what_it_has_not_done(database_url: str) -> None:
             assert [one.outcome for one in job.past_attempts] == ["RELEASED"]
         with psycopg.connect(database_url, autocommit=True) as connection:
             lease = "SELECT FROM jobs.worker WHERE instance = %s"
-            instance = (obeys.jobs[0].instance,)
+            instance = (stops.jobs[0].instance,)
             eventually(
                 lambda: connection.execute(lease, instance).fetchall() == [],
                 timeout=FAST.lease_s / 2,
@@ -119,7 +119,7 @@ def test_a_removed_job_is_lost_to_who_works_on_it(database_url: str) -> None:
         number = host.jobs.add_job("test/a").job.number
         waits.await_begin()
         host.jobs.remove(number, even_active=True)
-        eventually(lambda: not host.worker._running_jobs.slots.taken(), what="it was told")
+        eventually(lambda: not host.worker._running_jobs.slots.taken(), what="it was notified")
         assert waits.contexts[0].stop_requested
         assert host.jobs.get(number).state is JobState.DROPPED
 
@@ -127,7 +127,7 @@ def test_a_removed_job_is_lost_to_who_works_on_it(database_url: str) -> None:
 def test_a_database_that_is_away_ends_no_worker(
     database_url: str, postgres: EmbeddedPostgres
 ) -> None:
-    waits = Waits(Outcome.OK, obeys=False)
+    waits = Waits(Outcome.OK, stops=False)
     with hosted(database_url, {"test/**": waits}, queues=[QUEUE]) as host:
         number = host.jobs.add_job("test/a").job.number
         waits.await_begin()
@@ -186,13 +186,13 @@ def test_an_attempt_is_lost_once_its_lease_may_be_over(database_url: str) -> Non
     ):
         number = host.jobs.add_job("test/a").job.number
         waits.await_begin()
-        host.worker.keeper.stop(60)  # as if its thread, or the network, had stalled
+        host.worker.heartbeat.stop(60)  # as if its thread, or the network, had stalled
         with psycopg.connect(database_url) as connection:
             connection.execute(
                 "UPDATE jobs.worker SET lease_until = '-infinity' WHERE instance = %s",
                 (waits.jobs[0].instance,),
             )
-        eventually(lambda: waits.contexts[0].stop_requested, what="it was told")
+        eventually(lambda: waits.contexts[0].stop_requested, what="it was notified")
         job = until(other, number, JobState.QUEUED)
         assert [one.outcome for one in job.past_attempts] == ["LOST"]
         other.consumers.add("test/**", lambda job, context: Outcome.OK)
@@ -202,7 +202,7 @@ def test_an_attempt_is_lost_once_its_lease_may_be_over(database_url: str) -> Non
 def test_an_end_whose_commit_goes_unanswered_is_no_lost_one(
     database_url: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """What was sent is looked up, and neither done again nor told to have failed."""
+    """What was sent is looked up, and neither done again nor reported as failed."""
     handles: list[JobHandle] = []
     seen: list[int] = []
 

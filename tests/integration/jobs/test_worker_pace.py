@@ -25,7 +25,7 @@ QUEUE = QueueConfiguration(
 
 
 def test_a_worker_that_waits_for_a_consumer_to_end_does_not_spin(database_url: str) -> None:
-    refuses = Waits(obeys=False)
+    refuses = Waits(stops=False)
     turns: list[bool] = []
     with hosted(database_url, {"test/**": refuses}, queues=[QUEUE], stop_s=4.0) as host:
         turn = host.worker._turn
@@ -55,7 +55,7 @@ def test_no_job_is_begun_before_the_queues_are_there(
 
     monkeypatch.setattr(declaring, "declare_queue", held_up)
     monkeypatch.setattr(declaring, "_RETRY_S", 0.1)
-    done = Waits(Outcome.OK, obeys=False)
+    done = Waits(Outcome.OK, stops=False)
     done.go_on.set()
     host = open_jobs(
         database_url, None, consumers=registered({"test/**": done}), queues=[QUEUE], settings=FAST
@@ -63,7 +63,7 @@ def test_no_job_is_begun_before_the_queues_are_there(
     host.start()
     try:
         number = host.jobs.add_job("test/a").job.number
-        eventually(lambda: host.worker.keeper.is_valid(time.monotonic()), what="a lease")
+        eventually(lambda: host.worker.heartbeat.is_valid(time.monotonic()), what="a lease")
         assert host.jobs.get(number).state is JobState.QUEUED
         assert not done.jobs
         allowed.set()
@@ -85,14 +85,14 @@ def test_a_database_that_is_none_of_packhorses_is_an_error_that_says_what_to_run
     older = databases.new()
     with psycopg.connect(older) as connection:
         connection.execute("UPDATE packhorse_schema SET version_num = '0014'")
-    for url, told in (
+    for url, reported in (
         (empty, "no schema of packhorse.*packhorse-jobs"),
         (older, "schema 0014 of packhorse.*packhorse-jobs"),
         (databases.server.url("missing"), '"missing" does not exist'),
         ("postgresql://nobody:secret@127.0.0.1:1/a", "is it running"),
     ):
         host = open_jobs(url, None, consumers=registered({}))
-        with pytest.raises(PackhorseError, match=told) as refused:
+        with pytest.raises(PackhorseError, match=reported) as refused:
             host.start()
         host.stop(1.0)
         assert "secret" not in str(refused.value)

@@ -6,7 +6,7 @@ from contextlib import contextmanager
 
 from packhorse.jobs.consumer import Consumer, JobContext, Outcome
 from packhorse.jobs.consumers import Consumers, handled_topics_of, live_handled_topics
-from packhorse.jobs.host import DUTIES, JobsHost
+from packhorse.jobs.host import LEADER_TASKS, JobsHost
 from packhorse.jobs.job import Job, JobState
 from packhorse.jobs.store.queues import QueueConfiguration, QueueType
 from packhorse.topology.open import TopologySettings
@@ -28,7 +28,7 @@ def member(
     settings = TopologySettings(
         instance_id=name, interval_s=0.2, timeout_s=60, min_event_delay_s=0.1
     )
-    cluster = join(url, settings, InstanceProperties("tests", duties=DUTIES))
+    cluster = join(url, settings, InstanceProperties("tests", leader_tasks=LEADER_TASKS))
     cluster.start()
     try:
         with hosted(url, consumers, queues=queues, cluster=cluster) as host:
@@ -82,7 +82,7 @@ def test_a_job_for_the_leader_is_done_by_the_leader_and_one_for_an_instance_ther
 ) -> None:
     first, second = Records(), Records()
     with member(database_url, "one", {"a/**": first}) as (host, cluster):
-        eventually(lambda: cluster.holder(DUTIES[0]) is not None, what="somebody leads")
+        eventually(lambda: cluster.holder(LEADER_TASKS[0]) is not None, what="somebody leads")
         with member(database_url, "two", {"a/**": second}):
             for _ in range(5):
                 number = host.jobs.add_job("a/b", only_on="@leader").job.number
@@ -93,11 +93,13 @@ def test_a_job_for_the_leader_is_done_by_the_leader_and_one_for_an_instance_ther
 
 
 def test_the_leader_of_a_topic_is_the_first_that_consumes_it(database_url: str) -> None:
-    """Also where another instance has the duty, as a program of the product that came before."""
+    """Also where another instance has the leader task, as an earlier program does."""
     work, other = Records(), Records()
     ordered = QueueConfiguration("in-order", ("ordered/**",))
     with member(database_url, "one", {"a/**": other}, ordered) as (host, cluster):
-        eventually(lambda: cluster.holder(DUTIES[0]) is not None, what="somebody has the duty")
+        eventually(
+            lambda: cluster.holder(LEADER_TASKS[0]) is not None, what="somebody has the leader task"
+        )
         waiting = host.jobs.add_job("rec/x", only_on="@leader").job.number
         with member(database_url, "two", {"rec/**": work, "ordered/**": work}) as (_, seeing):
             assert until(host, waiting, JobState.SUCCEEDED).instance == "two"

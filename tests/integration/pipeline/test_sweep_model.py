@@ -258,7 +258,7 @@ def _about_to_be_written(machine: Sweeping) -> None:
         (FilesystemBlobs, "delete_unless_renewed", _removed_anyway, _about_to_be_written),
         (Stores, "check_in_flight", lambda self, ended_ms: None, _export_goes_on),
     ],
-    ids=["no second look", "no renewal", "renewal is not heeded", "exports are not waited for"],
+    ids=["no second look", "no renewal", "renewal is ignored", "exports are not waited for"],
 )
 def test_the_model_finds_a_broken_sweep(
     urls: tuple[str, str],

@@ -1,4 +1,4 @@
-"""Tasks of the pipeline as jobs: a process each, whose end and output the job tells."""
+"""Tasks of the pipeline as jobs: a process each, whose end and output the job reports."""
 
 import json
 import os
@@ -87,7 +87,7 @@ def test_wrong_settings_are_not_tried_again_and_other_failures_are(database_url:
         assert job(database_url, added.job.number)["state"] == "QUEUED"
 
 
-def test_a_task_that_is_stopped_is_told_to_end(database_url: str, tmp_path: Path) -> None:
+def test_a_task_that_is_stopped_is_asked_to_end(database_url: str, tmp_path: Path) -> None:
     began, heard = tmp_path / "began", tmp_path / "heard"
     waits = (
         "import pathlib, signal, sys\n"
@@ -138,13 +138,13 @@ def test_the_worker_declares_suspended_schedules_and_what_it_consumes(
     names = {f"packhorse.pipeline.{task.name}": (True, task.topic) for task in TASKS}
     eventually(lambda: schedules(database_url) == names, timeout=180, what="they are declared")
     with psycopg.connect(database_url) as connection:
-        [(told,)] = eventually(
+        [(reported,)] = eventually(
             lambda: connection.execute(
                 "SELECT properties ->> 'packhorse.consumers' FROM topology.instance "
                 "WHERE id = 'pipeline-0'"
             ).fetchall()
         )
-    assert set(told.split(",")) == {task.topic for task in TASKS}
+    assert set(reported.split(",")) == {task.topic for task in TASKS}
     ready = json.loads(eventually(process.output.read_text, what="it is ready"))
     assert httpx.get(f"{ready['url']}/readyz", timeout=120).status_code == 200
     os.kill(process.pid, signal.SIGTERM)

@@ -17,7 +17,7 @@ def author(database_url: str, tmp_path: Path) -> Iterator[Author]:
     journal = open_journal(f"memory://{tmp_path}", client_name="tests")
     author = Author(database_url, journal, open_blobs(str(tmp_path / "blobs")))
     author.write(page(DEEP), *map(page, PAGES), page("/huge-2"))
-    author.replica().settle()
+    author.replica().reconcile()
     yield author
     author.close()
 

@@ -39,8 +39,8 @@ async def send(
     token: str = "admin",
     **more: Any,
 ) -> httpx.Response:
-    asked = document(body, DEEP, epoch, sequence, **more)
-    return await service.client.post("/packages", json=asked, headers=as_(token))
+    requested = document(body, DEEP, epoch, sequence, **more)
+    return await service.client.post("/packages", json=requested, headers=as_(token))
 
 
 def kind(answer: httpx.Response) -> tuple[int, str]:
@@ -80,7 +80,7 @@ def test_a_part_is_accepted_shown_and_sent_once(service: PublisherService) -> No
     assert len(service.author.journaled()) == 1
 
 
-def test_r6_a_stale_part_is_told_so_and_its_sequence_is_free(service: PublisherService) -> None:
+def test_r6_a_stale_part_is_refused_and_its_sequence_is_free(service: PublisherService) -> None:
     async def scenario(service: PublisherService) -> None:
         epoch = await register(service)
         body = prepare(service.author, DEEP)

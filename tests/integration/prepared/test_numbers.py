@@ -14,10 +14,10 @@ from tests.harness.prepared import (
     FIRST,
     PAGES,
     SECOND,
-    asked,
     between_look_and_lock,
     edit,
     prepare,
+    requested,
 )
 from tests.harness.producers import Source, outcome
 from tests.harness.publishing import (
@@ -36,22 +36,22 @@ def test_r5_a_repeated_sequence_gets_its_answer_whatever_it_carries(
     author: Author, source: Source
 ) -> None:
     body = prepare(author, DEEP, *FIRST)
-    first = outcome(author.early(), asked(source, 0, DEEP, body))
+    first = outcome(author.early(), requested(source, 0, DEEP, body))
     edit(author, PAGES[1], 1)
     for again in (body, prepare(author, DEEP, *FIRST), replace(body, seen=(99, 0))):
-        repeated = outcome(author.early(), asked(source, 0, DEEP, again))
+        repeated = outcome(author.early(), requested(source, 0, DEEP, again))
         assert (repeated.repeated, repeated.package_id) == (True, first.package_id)
     assert len(author.journaled()) == 2
 
 
 def test_a_package_id_is_used_once(author: Author, source: Source) -> None:
     body = prepare(author, DEEP, *FIRST)
-    outcome(author.early(), asked(source, 0, DEEP, body))
-    assert isinstance(outcome(author.early(), asked(source, 1, DEEP, body)), PackageIdUsed)
+    outcome(author.early(), requested(source, 0, DEEP, body))
+    assert isinstance(outcome(author.early(), requested(source, 1, DEEP, body)), PackageIdUsed)
     with connect(author.database_url, "tests") as connection:
         connection.execute("DELETE FROM bookkeeping.outbox")
     again = replace(body, seen=prepare(author, DEEP, *FIRST).seen)
-    assert isinstance(outcome(author.early(), asked(source, 1, DEEP, again)), PackageIdUsed)
+    assert isinstance(outcome(author.early(), requested(source, 1, DEEP, again)), PackageIdUsed)
     assert source.known().last_sequence == 0
 
 
@@ -63,9 +63,9 @@ def test_one_package_id_twice_in_a_group_costs_the_second_request_alone(
     second = replace(prepare(author, DEEP, *SECOND), package_id=first.package_id)
     one, two, third, other = publish(
         author.early() if early else author.replica(),
-        asked(source, 0, DEEP, first),
-        asked(source, 1, DEEP, second),
-        asked(source, 2, DEEP, prepare(author, DEEP, *SECOND)),
+        requested(source, 0, DEEP, first),
+        requested(source, 1, DEEP, second),
+        requested(source, 2, DEEP, prepare(author, DEEP, *SECOND)),
         request("/huge-2"),
     )
     assert one.future.result().package_id == first.package_id
@@ -84,10 +84,10 @@ def test_an_id_that_another_replica_takes_meanwhile_costs_its_request_alone(
     second = replace(second, package_id=first.package_id)
 
     def overtake() -> None:
-        publish(author.replica(), asked(other, 0, DEEP, first))
+        publish(author.replica(), requested(other, 0, DEEP, first))
 
     early = between_look_and_lock(author, monkeypatch, overtake)
-    one, two = publish(early, asked(source, 0, DEEP, second), request("/huge-2"))
+    one, two = publish(early, requested(source, 0, DEEP, second), request("/huge-2"))
     assert isinstance(one.future.exception(), PackageIdUsed)
     assert isinstance(two.future.result(), Accepted)
     assert len(author.journaled()) == 2
@@ -97,8 +97,8 @@ def test_r5_nothing_overtakes_a_part_that_is_stale(author: Author, source: Sourc
     stale = prepare(author, DEEP, *FIRST)
     edit(author, PAGES[1], 1)
     group = [
-        asked(source, 0, DEEP, stale),
-        asked(source, 1, DEEP, prepare(author, DEEP, *SECOND)),
+        requested(source, 0, DEEP, stale),
+        requested(source, 1, DEEP, prepare(author, DEEP, *SECOND)),
     ]
     [first, second] = publish(author.early(), *group)
     assert isinstance(first.future.exception(), StalePackage)
@@ -109,12 +109,12 @@ def test_r5_nothing_overtakes_a_part_that_is_stale(author: Author, source: Sourc
 def test_r5_a_crash_at_any_step_leaves_each_part_in_the_journal_once(
     author: Author, source: Source
 ) -> None:
-    survivor, settler, steps = author.early(), author.replica(), 0
+    survivor, reconciler, steps = author.early(), author.replica(), 0
     while True:
         body = prepare(author, DEEP, *FIRST)
-        died = crash_once(author, asked(source, steps, DEEP, body), steps)
-        settler.settle()
-        answer = outcome(survivor, asked(source, steps, DEEP, body))
+        died = crash_once(author, requested(source, steps, DEEP, body), steps)
+        reconciler.reconcile()
+        answer = outcome(survivor, requested(source, steps, DEEP, body))
         assert isinstance(answer, Accepted), (steps, answer)
         steps += 1
         if not died:
@@ -128,7 +128,7 @@ def test_r5_a_crash_at_any_step_leaves_each_part_in_the_journal_once(
 
 
 def crash_once(author: Author, wanted: DistributionRequest, steps: int) -> bool:
-    """Publish with a process that dies after `steps`; tell whether it died."""
+    """Publish with a process that dies after `steps`; return whether it died."""
     fuse = Fuse(steps)
     early = author.early(
         publishing=author.replica(

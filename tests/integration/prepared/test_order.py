@@ -20,22 +20,22 @@ from tests.harness.prepared import (
     FIRST,
     PAGES,
     SECOND,
-    asked,
     between_look_and_lock,
     edit,
     prepare,
+    requested,
     versions,
 )
 from tests.harness.producers import Source, outcome
 from tests.harness.publishing import Author, page, publish, request
 
 
-def send(author: Author, asked_for: DistributionRequest) -> Any:
-    return outcome(author.early(), asked_for)
+def send(author: Author, requested_for: DistributionRequest) -> Any:
+    return outcome(author.early(), requested_for)
 
 
 def order_is_kept(author: Author) -> bool:
-    """Tell whether no path goes back to an older state; a page's version only grows (R6)."""
+    """Return whether no path goes back to an older state; a page's version only grows (R6)."""
     newest: dict[str, str] = {}
     for path, state in versions(author):
         if state < newest.get(path, ""):
@@ -47,7 +47,7 @@ def order_is_kept(author: Author) -> bool:
 def test_parts_go_out_as_the_caller_has_made_them(author: Author, source: Source) -> None:
     bodies = [prepare(author, DEEP, *FIRST), prepare(author, DEEP, *SECOND)]
     for sequence, body in enumerate(bodies):
-        assert send(author, asked(source, sequence, DEEP, body)).offset == sequence
+        assert send(author, requested(source, sequence, DEEP, body)).offset == sequence
     first, second = [placed.message for placed in author.journaled()]
     assert first.package_type == second.package_type == "packhorse/2"
     assert (first.entry.range_from, first.entry.range_to) == FIRST
@@ -60,7 +60,7 @@ def test_parts_go_out_as_the_caller_has_made_them(author: Author, source: Source
 
 
 def test_without_a_range_it_is_a_plain_deep_package(author: Author, source: Source) -> None:
-    send(author, asked(source, 0, DEEP, prepare(author, DEEP)))
+    send(author, requested(source, 0, DEEP, prepare(author, DEEP)))
     [placed] = author.journaled()
     assert placed.message.package_type == "packhorse/1"
     assert placed.message.entry.node_count == 7
@@ -73,9 +73,9 @@ def test_r6_what_was_distributed_since_its_export_makes_a_part_stale(
     publishing = author.early() if early else author.replica()
     body = prepare(author, DEEP, *FIRST)
     edit(author, PAGES[1], 1)
-    assert isinstance(outcome(publishing, asked(source, 0, DEEP, body)), StalePackage)
+    assert isinstance(outcome(publishing, requested(source, 0, DEEP, body)), StalePackage)
     assert source.known().last_sequence == -1
-    again = outcome(publishing, asked(source, 0, DEEP, prepare(author, DEEP, *FIRST)))
+    again = outcome(publishing, requested(source, 0, DEEP, prepare(author, DEEP, *FIRST)))
     assert isinstance(again, Accepted)
     assert not again.repeated
     assert order_is_kept(author)
@@ -86,7 +86,7 @@ def test_r6_a_request_that_gets_the_lock_first_makes_a_part_stale(
 ) -> None:
     body = prepare(author, DEEP, *FIRST)
     early = between_look_and_lock(author, monkeypatch, lambda: edit(author, PAGES[1], 1))
-    assert isinstance(outcome(early, asked(source, 0, DEEP, body)), StalePackage)
+    assert isinstance(outcome(early, requested(source, 0, DEEP, body)), StalePackage)
     assert source.known().last_sequence == -1
     assert order_is_kept(author)
 
@@ -98,7 +98,7 @@ def test_r6_the_checker_catches_a_publisher_that_looks_for_no_overlap(
     monkeypatch.setattr(Footprint, "overlaps_any", lambda *_: False)
     body = prepare(author, DEEP, *FIRST)
     edit(author, PAGES[1], 1)
-    assert isinstance(send(author, asked(source, 0, DEEP, body)), Accepted)
+    assert isinstance(send(author, requested(source, 0, DEEP, body)), Accepted)
     assert not order_is_kept(author)
 
 
@@ -114,7 +114,7 @@ def test_r6_the_checker_catches_a_publisher_that_looks_under_no_lock(
     monkeypatch.setattr(
         "packhorse_services.publisher.publish.early_export.EarlyDrafts.catch_up", no_catching_up
     )
-    assert isinstance(outcome(early, asked(source, 0, DEEP, body)), Accepted)
+    assert isinstance(outcome(early, requested(source, 0, DEEP, body)), Accepted)
     assert not order_is_kept(author)
 
 
@@ -134,7 +134,7 @@ def test_r6_what_is_not_in_the_range_makes_nothing_stale(
 ) -> None:
     body = prepare(author, DEEP, *FIRST)
     publish(author.replica(), happen)
-    assert isinstance(send(author, asked(source, 0, DEEP, body)), Accepted)
+    assert isinstance(send(author, requested(source, 0, DEEP, body)), Accepted)
 
 
 @pytest.mark.parametrize(
@@ -152,7 +152,7 @@ def test_r6_what_reaches_into_the_range_makes_it_stale(
 ) -> None:
     body = prepare(author, DEEP, *FIRST)
     publish(author.replica(), happen)
-    assert isinstance(send(author, asked(source, 0, DEEP, body)), StalePackage)
+    assert isinstance(send(author, requested(source, 0, DEEP, body)), StalePackage)
 
 
 @pytest.mark.parametrize(
@@ -163,14 +163,14 @@ def test_r6_what_reaches_into_the_range_makes_it_stale(
         "UPDATE bookkeeping.slot SET sequence = sequence + 2000000",
     ],
 )
-def test_r6_a_publisher_that_cant_tell_calls_a_part_stale(
+def test_r6_a_publisher_that_cannot_know_calls_a_part_stale(
     author: Author, source: Source, statement: str
 ) -> None:
     body = prepare(author, DEEP, *FIRST)
     publish(author.replica(), request("/huge-2"))
     with connect(author.database_url, "tests") as connection:
         connection.execute(statement.encode())
-    assert isinstance(send(author, asked(source, 0, DEEP, body)), StalePackage)
+    assert isinstance(send(author, requested(source, 0, DEEP, body)), StalePackage)
 
 
 def test_r6_a_number_that_nobody_has_given_was_not_seen(author: Author, source: Source) -> None:
@@ -178,7 +178,7 @@ def test_r6_a_number_that_nobody_has_given_was_not_seen(author: Author, source: 
     (epoch, last) = body.seen
     for seen in ((epoch, last + 5), (epoch + 1, last)):
         wrong = replace(body, seen=seen)
-        assert isinstance(send(author, asked(source, 0, DEEP, wrong)), StalePackage)
+        assert isinstance(send(author, requested(source, 0, DEEP, wrong)), StalePackage)
 
 
 def test_r6_what_is_remembered_of_a_snapshot_is_looked_at_once_and_forgotten_in_the_end(
@@ -194,13 +194,13 @@ def test_r6_what_is_remembered_of_a_snapshot_is_looked_at_once_and_forgotten_in_
     bodies = [prepare(author, DEEP, path, end) for path, end in itertools.pairwise(PAGES)]
     monkeypatch.setattr(checks, "Footprint", Counted)
     for sequence, body in enumerate(bodies):
-        assert isinstance(outcome(early, asked(source, sequence, DEEP, body)), Accepted)
+        assert isinstance(outcome(early, requested(source, sequence, DEEP, body)), Accepted)
     assert max(Counter(one for one in looked if one).values()) <= 2  # its own request, and once
     monkeypatch.setattr(checks, "_LATER_BYTES", 100)
     late = prepare(author, "/huge-2")
-    assert isinstance(outcome(early, asked(source, 9, "/huge-2", late)), Accepted)
+    assert isinstance(outcome(early, requested(source, 9, "/huge-2", late)), Accepted)
     body = replace(prepare(author, DEEP, PAGES[5], ""), seen=bodies[0].seen)
-    assert isinstance(outcome(early, asked(source, 10, DEEP, body)), StalePackage)
+    assert isinstance(outcome(early, requested(source, 10, DEEP, body)), StalePackage)
 
 
 def test_what_is_remembered_is_bounded(
@@ -211,7 +211,7 @@ def test_what_is_remembered_is_bounded(
     with connect(author.database_url, "tests") as connection:
         for number in range(5):
             body = replace(prepare(author, DEEP, *FIRST), seen=(0, number))
-            remembering.obstacles(connection, [Pending(asked(source, 0, DEEP, body))])
+            remembering.obstacles(connection, [Pending(requested(source, 0, DEEP, body))])
     assert len(remembering._since) == 2
 
 
@@ -225,7 +225,7 @@ def test_r30_only_paths_of_the_subtree_are_remembered_and_each_once(
         publish(author.replica(), request(PAGES[4], *beside, deep=["/beside", PAGES[5]]))
     remembering = PreparedChecks()
     with connect(author.database_url, "tests") as connection:
-        assert not remembering.obstacles(connection, [Pending(asked(source, 0, DEEP, body))])
+        assert not remembering.obstacles(connection, [Pending(requested(source, 0, DEEP, body))])
     [since] = remembering._since.values()
     assert since._nodes == {PAGES[4], PAGES[5]}
     assert since._runs == {(f"{PAGES[5]}/", f"{PAGES[5]}0")}
@@ -239,7 +239,7 @@ def test_one_group_looks_at_so_many_packages_and_the_next_one_goes_on(
     newer = prepare(author, DEEP, *SECOND)
     publish(author.replica(), request("/huge-2"))
     first, second = (
-        Pending(asked(source, number, DEEP, body)) for number, body in enumerate((older, newer))
+        Pending(requested(source, number, DEEP, body)) for number, body in enumerate((older, newer))
     )
     remembering = PreparedChecks()
     with connect(author.database_url, "tests") as connection:
@@ -253,8 +253,8 @@ def test_who_holds_the_lock_looks_at_little(
     monkeypatch.setattr(draft_export, "FAR_UNDER_LOCK", 1)
     body = prepare(author, DEEP, *FIRST)
     publish(author.replica(), request("/huge-2"), request("/huge-2"))
-    assert isinstance(outcome(author.replica(), asked(source, 0, DEEP, body)), StalePackage)
-    assert isinstance(send(author, asked(source, 0, DEEP, body)), Accepted)
+    assert isinstance(outcome(author.replica(), requested(source, 0, DEEP, body)), StalePackage)
+    assert isinstance(send(author, requested(source, 0, DEEP, body)), Accepted)
 
 
 @pytest.mark.parametrize("seed", range(3))
@@ -273,7 +273,7 @@ def test_r6_parts_and_edits_at_random_never_bring_back_an_older_state(
             if chance.random() < 0.7:
                 publish(early, request(path))
         else:
-            done = outcome(early, asked(source, sent, DEEP, waiting[place]))
+            done = outcome(early, requested(source, sent, DEEP, waiting[place]))
             assert isinstance(done, Accepted | StalePackage)
             sent += isinstance(done, Accepted)
             stale += isinstance(done, StalePackage)

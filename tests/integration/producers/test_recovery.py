@@ -1,4 +1,4 @@
-"""R26 for replayable sources: what a restored author does not know, the journal tells it."""
+"""R26 for replayable sources: what a restored author does not know is in the journal."""
 
 import random
 
@@ -38,7 +38,7 @@ def test_r26_a_restored_author_finds_the_sequences_that_it_does_not_know(
     publish(author.replica(), *late.requests(1, 2))
     restored_author = restored(author, backup)
     replica = restored_author.replica()
-    replica.settle()
+    replica.reconcile()
     for one in (Source(restored_author), Source(restored_author, "late")):
         old = one.known()
         assert old.last_sequence == {"import": 9, "late": 2}[one.name]
@@ -53,12 +53,12 @@ def test_r26_a_restored_author_finds_the_sequences_that_it_does_not_know(
 def test_r26_a_backup_from_before_the_first_package_finds_them_too(
     databases: Databases, author: Author, source: Source
 ) -> None:
-    author.replica().settle()
+    author.replica().reconcile()
     backup = backed_up(databases, author)
     publish(author.replica(), *source.requests(1, 2))
     restored_author = restored(author, backup)
     replica = restored_author.replica()
-    replica.settle()
+    replica.reconcile()
     replay(replica, Source(restored_author), 3)
     restored_author.close()
     assert source.journaled() == [1, 2, 3]
@@ -81,5 +81,5 @@ def test_r26_the_checker_catches_a_restored_author_that_does_not_look(
 def test_r26_records_that_are_sent_late_name_their_producer(author: Author, source: Source) -> None:
     lossy = LossyJournal(author.journal, random.Random(0), faults=1.0)
     publish(author.replica(journal=lossy), *source.requests(1, 2, 3))
-    author.replica().settle()
+    author.replica().reconcile()
     assert sorted(source.journaled()) == [1, 2, 3]

@@ -38,7 +38,7 @@ def test_a_newer_registration_fences_the_older_at_every_replica(
 def test_a_registration_waits_for_a_group_that_is_being_committed(
     author: Author, source: Source
 ) -> None:
-    """Otherwise it would tell a last sequence that the older one passes afterwards."""
+    """Otherwise it would return a last sequence that the older one passes afterwards."""
     number = source.request(1).producer
     assert number is not None
     newer = Source(author)

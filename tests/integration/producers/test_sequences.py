@@ -32,7 +32,7 @@ ALL_JOURNALS = ["memory", "sql", pytest.param("kafka", marks=pytest.mark.kafka)]
 def crash_once(
     author: Author, journal_url: str, requests: Sequence[DistributionRequest], steps: int
 ) -> bool:
-    """Publish with a process that dies after `steps`; tell whether it died."""
+    """Publish with a process that dies after `steps`; return whether it died."""
     fuse = Fuse(steps)
     journal = open_journal(journal_url, client_name="dying")
     replica = author.replica(journal=FragileJournal(journal, fuse), lock=fragile_lock(author, fuse))
@@ -53,7 +53,7 @@ def test_r5_a_crash_at_any_step_leaves_each_sequence_in_the_journal_once(
     steps = last = 0
     while crash_once(author, journal_url, source.requests(last + 1, last + 2), steps):
         last += 2
-        survivor.settle()
+        survivor.reconcile()
         replay(survivor, source, last)
         assert source.journaled() == list(range(1, last + 1)), steps
         assert source.known().last_sequence == source.known().last_persisted == last
@@ -76,7 +76,7 @@ def test_r26_a_source_that_sends_all_again_publishes_nothing_twice(
         answers = [pending.future.exception() for pending in publish(replica, *group)]
         assert {type(error) for error in answers} <= {type(None), DuplicateUnknown}
         sent = source.known().last_sequence
-    author.replica().settle()
+    author.replica().reconcile()
     assert lossy.lost_records
     assert lossy.lost_acknowledgements
     assert sorted(source.journaled()) == list(range(1, sent + 1))
@@ -93,7 +93,7 @@ def test_r5_the_checker_catches_a_publisher_that_forgets_sequences(
     assert source.journaled() == [1, 2, 1, 2]
 
 
-def test_a_repeated_sequence_is_told_the_package_of_the_first_try(
+def test_a_repeated_sequence_gets_the_package_of_the_first_try(
     author: Author, source: Source
 ) -> None:
     replica = author.replica()
@@ -116,8 +116,8 @@ def test_a_group_with_duplicates_keeps_what_is_new(author: Author, source: Sourc
     other.register()
     replica = author.replica()
     publish(replica, *source.requests(1, 2, 3))
-    asked = [*source.requests(2, 3, 4), *other.requests(1), request("/p1"), source.request(5)]
-    group = publish(replica, *asked)
+    requested = [*source.requests(2, 3, 4), *other.requests(1), request("/p1"), source.request(5)]
+    group = publish(replica, *requested)
     repeated = [pending.future.result().repeated for pending in group]
     assert repeated == [True, True, False, False, False, False]
     assert source.journaled() == [1, 2, 3, 4, 5]
@@ -130,8 +130,8 @@ def test_what_is_behind_a_refused_request_waits_for_its_source(
     other = Source(author, "other")
     other.register()
     replica = author.replica()
-    asked = [source.request(1), source.request(2, "/none"), source.request(3), other.request(3)]
-    group = publish(replica, *asked)
+    requested = [source.request(1), source.request(2, "/none"), source.request(3), other.request(3)]
+    group = publish(replica, *requested)
     errors = [type(pending.future.exception()) for pending in group]
     assert errors == [type(None), PathMissing, EarlierRefused, type(None)]
     publish(replica, *source.requests(2, 3))
@@ -153,7 +153,7 @@ def test_a_duplicate_is_unknown_until_the_journal_has_confirmed_it(
     known = source.known()
     assert (known.last_sequence, known.last_persisted) == (3, 1)
     away.away = False
-    eventually(replica.settle)
+    eventually(replica.reconcile)
     [again] = publish(replica, source.request(3))
     assert again.future.result().package_id == second.future.result().package_id
     assert again.future.result().offset is not None
@@ -169,7 +169,7 @@ def test_r26_nothing_is_new_before_the_journal_was_asked(author: Author, source:
     [plain] = publish(replica, request("/p0"))
     assert plain.future.result().offset is None
     away.away = False
-    eventually(replica.settle)
+    eventually(replica.reconcile)
     assert taken(replica, source.request(1))
     assert source.journaled() == [1]
 

@@ -48,10 +48,10 @@ def test_each_report_has_the_rows_of_its_hours_only(
 ) -> None:
     hours = [NOON - HOUR, NOON, NOON + HOUR]
     measure(location, name, *({"hour": hour} for hour in hours))
-    asked = {"from": "2026-11-21T12:30:00Z", "to": "2026-11-21T12:31:00Z"}
-    assert [row["hour"] for row in reports.rows(name, **asked)] == ["2026-11-21T12:00:00Z"]
-    asked = {"from": "2026-11-21T12:00:00+01:00", "to": "2026-11-21T13:00:00+01:00"}
-    assert [row["hour"] for row in reports.rows(name, **asked)] == ["2026-11-21T11:00:00Z"]
+    requested = {"from": "2026-11-21T12:30:00Z", "to": "2026-11-21T12:31:00Z"}
+    assert [row["hour"] for row in reports.rows(name, **requested)] == ["2026-11-21T12:00:00Z"]
+    requested = {"from": "2026-11-21T12:00:00+01:00", "to": "2026-11-21T13:00:00+01:00"}
+    assert [row["hour"] for row in reports.rows(name, **requested)] == ["2026-11-21T11:00:00Z"]
 
 
 def test_the_last_24_hours_are_the_default(reports: Reports, location: Location) -> None:
@@ -99,9 +99,9 @@ def test_pages_give_every_row_once_in_order(
         answer = reports.get(following["url"])
         assert answer.status_code == 200, answer.text
         paged += _rows_of(answer.text, form)
-    assert [_told(row) for row in paged] == [_told(row) for row in whole]
+    assert [_reported(row) for row in paged] == [_reported(row) for row in whole]
     assert (
-        len({tuple(_told(row)) for row in whole})
+        len({tuple(_reported(row)) for row in whole})
         == len(whole)
         == len(_several(name, subscriptions))
     )
@@ -126,7 +126,7 @@ def _rows_of(text: str, form: str) -> list[dict[str, Any]]:
     return rows
 
 
-def _told(row: dict[str, Any]) -> list[str]:
+def _reported(row: dict[str, Any]) -> list[str]:
     plain = {True: "true", False: "false"}
     return [plain[v] if isinstance(v, bool) else str(v) for v in row.values()]
 
@@ -199,7 +199,7 @@ def test_the_etag_is_that_of_the_table_s_version(
 
 def test_another_question_or_caller_has_another_etag(reports: Reports, location: Location) -> None:
     measure(location, "delivery", {})
-    asked: list[dict[str, Any]] = [
+    requested: list[dict[str, Any]] = [
         {},
         {"format": "csv"},
         {"subscriber": "sub1"},
@@ -208,7 +208,7 @@ def test_another_question_or_caller_has_another_etag(reports: Reports, location:
         {"to": "2026-11-21T20:00:00Z"},
         {"token": "main,bulk"},
     ]
-    tags = [reports.get("/reports/delivery", **query).headers["etag"] for query in asked]
+    tags = [reports.get("/reports/delivery", **query).headers["etag"] for query in requested]
     assert len(set(tags)) == len(tags)
 
 

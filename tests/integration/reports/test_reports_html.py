@@ -142,5 +142,5 @@ def test_plots_show_the_whole_period_and_name_who_has_the_same_line(
     for plot in plots:
         assert "sub1, sub2, sub3 and 2 more" in plot
         assert "2025" not in plot
-        ticks = re.findall(r">([\d.]+)</text>", plot)
-        assert "packages" not in plot or not any("." in tick for tick in ticks), ticks
+        labels = re.findall(r">([\d.]+)</text>", plot)
+        assert "packages" not in plot or not any("." in fire_time for fire_time in labels), labels

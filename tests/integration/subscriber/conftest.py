@@ -83,7 +83,7 @@ def real_feed(
 
 @pytest.fixture
 def workers(feed: Feed, database_url: str) -> Iterator[Workers]:
-    """Makes workers, on the test's database unless told otherwise, and ends them."""
+    """Makes workers, on the test's database by default, and ends them."""
     made: list[Worker] = []
 
     def make(url: str = database_url, **options: Any) -> Worker:

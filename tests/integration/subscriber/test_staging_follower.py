@@ -64,7 +64,7 @@ def following(
         follower.stop(60)
 
 
-def tell(journal: Journal, *messages: StatusMessage | bytes) -> None:
+def report(journal: Journal, *messages: StatusMessage | bytes) -> None:
     for message in messages:
         encoded = encode_status(message if isinstance(message, StatusMessage) else status(0, *ONE))
         value = message if isinstance(message, bytes) else encoded.value
@@ -89,17 +89,17 @@ def becomes(staging: Staging, offset: int, verdict: StagingVerdict, time_ms: int
 
 def test_statuses_and_silence_are_read_from_each_journal(journal: Journal) -> None:
     golden = f"golden-{uuid.uuid4().hex}"  # Kafka's topics are shared by all tests
-    told = [
+    reported = [
         StatusMessage(golden, "main", 0, Status.IMPORTED, "p0", journal_id="journal"),
         StatusMessage(golden, "main", 1, Status.REMOVED_FAILED, "p1", journal_id="journal"),
         StatusMessage(f"not-{golden}", "main", 2, Status.IMPORTED, "p2", journal_id="journal"),
     ]
-    tell(journal, *told[:1])
+    report(journal, *reported[:1])
     with following(journal, golden) as staging:
         heard = threading.Event()
         staging.listen(heard.set)
         becomes(staging, 0, StagingVerdict.ACCEPT)
-        tell(journal, *told[1:])
+        report(journal, *reported[1:])
         becomes(staging, 1, StagingVerdict.SKIP)
         becomes(staging, 2, StagingVerdict.WAIT)
         said = announcement(2)
@@ -112,7 +112,7 @@ def test_statuses_and_silence_are_read_from_each_journal(journal: Journal) -> No
 
 def test_an_unreadable_status_ends_the_proof_by_silence_for_what_is_older() -> None:
     journal = fresh_journal()
-    tell(journal, status(0, Status.IMPORTED), b"golden \xff\xff\xff")
+    report(journal, status(0, Status.IMPORTED), b"golden \xff\xff\xff")
     announce(journal, announcement(5))
     with following(journal) as staging:
         becomes(staging, 0, StagingVerdict.ACCEPT)
@@ -124,12 +124,12 @@ def test_an_unreadable_status_ends_the_proof_by_silence_for_what_is_older() -> N
 
 def test_what_became_of_a_command_leaves_the_proof_by_silence_as_it_is() -> None:
     journal = fresh_journal()
-    tell(journal, status(0, Status.IMPORTED))
+    report(journal, status(0, Status.IMPORTED))
     command = encode_command_status(
         CommandStatusMessage("c1", "golden", "main", CommandState.APPLIED)
     )
     journal.append(TOPICS.status, Outgoing(command.value, command.headers)).result(120)
-    tell(journal, status(2, Status.IMPORTED))
+    report(journal, status(2, Status.IMPORTED))
     announce(journal, announcement(5))
     with following(journal) as staging:
         becomes(staging, 2, StagingVerdict.ACCEPT)  # what stands behind the command's is read
@@ -138,7 +138,7 @@ def test_what_became_of_a_command_leaves_the_proof_by_silence_as_it_is() -> None
 
 def test_statuses_that_have_left_the_topic_prove_nothing() -> None:
     journal = fresh_journal()
-    tell(journal, status(0, Status.REMOVED_FAILED), status(1, Status.IMPORTED))
+    report(journal, status(0, Status.REMOVED_FAILED), status(1, Status.IMPORTED))
     journal.truncate(TOPICS.status, 1)
     announce(journal, announcement(5))
     with following(journal) as staging:
@@ -182,11 +182,11 @@ class Held:
 def test_a_follower_that_the_topic_has_overtaken_reads_it_again() -> None:
     held = Held(fresh_journal())
     with following(held) as staging:
-        tell(held._journal, status(0, Status.IMPORTED))
+        report(held._journal, status(0, Status.IMPORTED))
         becomes(staging, 0, StagingVerdict.ACCEPT)
         held.open.clear()
         assert held.waiting.wait(120)
-        tell(held._journal, *(status(n, Status.IMPORTED) for n in range(1, 6)))
+        report(held._journal, *(status(n, Status.IMPORTED) for n in range(1, 6)))
         held._journal.truncate(TOPICS.status, 4)
         held.open.set()
         becomes(staging, 5, StagingVerdict.ACCEPT)
@@ -197,10 +197,10 @@ def test_a_follower_that_the_topic_has_overtaken_reads_it_again() -> None:
 def test_a_follower_outlives_an_outage() -> None:
     held = Held(fresh_journal())
     with following(held) as staging:
-        tell(held._journal, status(0, Status.IMPORTED))
+        report(held._journal, status(0, Status.IMPORTED))
         becomes(staging, 0, StagingVerdict.ACCEPT)
         held.failing = True
-        tell(held._journal, status(1, Status.REMOVED))
+        report(held._journal, status(1, Status.REMOVED))
         assert held.failed.wait(120)
         held.failing = False
         becomes(staging, 1, StagingVerdict.SKIP)
@@ -213,7 +213,7 @@ def test_an_announcement_counts_only_once_the_statuses_before_it_are_read() -> N
         eventually(lambda: "announced" in staging.ruling(START, arrival(0)).reason, "read")
         held.open.clear()
         assert held.waiting.wait(120)
-        tell(held._journal, status(0, Status.REMOVED_FAILED))
+        report(held._journal, status(0, Status.REMOVED_FAILED))
         announce(held._journal, announcement(0))
         held.open.set()
         seen = set()

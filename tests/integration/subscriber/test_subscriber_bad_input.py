@@ -24,7 +24,7 @@ from packhorse.wire.messages import (
 from packhorse.wire.package_codec import DIGEST_HEADER, encode_package
 from packhorse_services.subscriber.commands import control
 from packhorse_services.subscriber.importing.attempts import RetryPolicy
-from tests.harness.commands import following, told
+from tests.harness.commands import following, reported
 from tests.harness.feed import Feed, page
 from tests.harness.subscriber import Worker, assert_is_the_fold, failed, given_up
 from tests.integration.subscriber.conftest import Workers
@@ -67,7 +67,7 @@ def test_r14_the_reason_is_announced_from_the_first_failure_on(
     worker = workers(policy=RetryPolicy(-1, 60.0, 60.0))
     by_reference(feed)
     worker.blobs = BlobDouble(feed.blobs, BlobMissing("not there"), 99)  # type: ignore[assignment]
-    worker.step_until_told("not there")
+    worker.step_until_reported("not there")
     state = worker.report.state
     assert (state.retries, state.state) == (0, SubscriptionState.RUNNING), (
         "no attempt is counted yet"
@@ -169,16 +169,16 @@ def test_r14_such_a_package_is_cleared_and_passed_by_a_reset(
         feed.clear("sub", feed.append(of_producer(feed, producer)))
         follower.catch_up()
         worker.run()
-        assert [s.status for s in told_of(worker, feed)] == [Status.REMOVED]
+        assert [s.status for s in reported_of(worker, feed)] == [Status.REMOVED]
         last = feed.append(of_producer(feed, producer))
         feed.control("sub", DesiredState.STOP)
         worker.end()
         command = feed.reset("sub", last)
         follower.catch_up()
-        assert told(worker, feed, command)[-1] == (CommandState.APPLIED, 0, "")
+        assert reported(worker, feed, command)[-1] == (CommandState.APPLIED, 0, "")
 
 
-def told_of(worker: Worker, feed: Feed) -> list[StatusMessage]:
+def reported_of(worker: Worker, feed: Feed) -> list[StatusMessage]:
     worker.send_statuses()
     return feed.statuses()
 
@@ -201,9 +201,9 @@ def test_r30_a_command_that_the_database_can_not_hold_is_rejected(
         assert worker.control.desired("main") is DesiredState.RUN, "nothing of it is kept"
         done = feed.control("sub", DesiredState.PAUSE)
         follower.catch_up()
-        (_, (state, _, reason)) = told(worker, feed, refused)
+        (_, (state, _, reason)) = reported(worker, feed, refused)
         assert (state, str(error) in reason) == (CommandState.REJECTED, True)
-        assert told(worker, feed, done)[-1][0] is CommandState.APPLIED
+        assert reported(worker, feed, done)[-1][0] is CommandState.APPLIED
 
 
 def test_r14_a_path_outside_the_roots_fails(feed: Feed, workers: Workers) -> None:

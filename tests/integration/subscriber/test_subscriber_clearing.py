@@ -1,11 +1,11 @@
-"""Clear commands: exact, durable, obeyed while blocked and before the first import (R19)."""
+"""Clear commands: exact, durable, applied while blocked and before the first import (R19)."""
 
 import threading
 
 import psycopg
 
 from packhorse.messaging.api import Outgoing
-from packhorse_services.subscriber.commands.clearances import Clearance
+from packhorse_services.subscriber.commands.clear_commands import PendingClear
 from packhorse_services.subscriber.commands.follower import CommandsBehind
 from packhorse_services.subscriber.importing.attempts import RetryPolicy
 from tests.harness.clock import ManualClock
@@ -125,12 +125,12 @@ def test_r19_stored_commands_are_in_force_before_the_topic_counts_as_read(
         follower.catch_up()
     first.die()
     second = workers()
-    covering: list[Clearance | None] = []
+    covering: list[PendingClear | None] = []
 
     def catch_up_and_look() -> None:
         with following(second):
             journal_id = feed.journal.identity(TOPICS.package)
-            covering.append(second.clearances.covering(AGENT, journal_id, bad))
+            covering.append(second.clears.covering(AGENT, journal_id, bad))
 
     looking = threading.Thread(target=catch_up_and_look)
     with psycopg.connect(second.url) as other:

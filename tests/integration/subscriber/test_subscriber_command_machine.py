@@ -247,11 +247,11 @@ class CommandMachine(RuleBasedStateMachine):
         if not hasattr(self, "worker"):
             return
         self.worker.send_statuses()
-        told = self.feed.command_statuses()
-        assert len(told) == len({(one.command_id, one.state) for one in told})
-        ended = {s.command_id: (s.state, s.removed) for s in told if s.state is not SEEN}
+        reported = self.feed.command_statuses()
+        assert len(reported) == len({(one.command_id, one.state) for one in reported})
+        ended = {s.command_id: (s.state, s.removed) for s in reported if s.state is not SEEN}
         assert ended == self.model.ended
-        assert {s.command_id for s in told} == set(self.commands)
+        assert {s.command_id for s in reported} == set(self.commands)
         statuses = [s for s in self.feed.statuses() if s.status is Status.REMOVED]
         assert len(statuses) == self.model.times_removed
         assert {s.offset for s in statuses} <= set(self.model.own)
@@ -264,7 +264,7 @@ class CommandMachine(RuleBasedStateMachine):
             assert len(self._rows("SELECT FROM bookkeeping.audit")) == len(self.commands)
 
 
-def test_r19_r25_a_subscription_obeys_as_the_model_says(database_url: str) -> None:
+def test_r19_r25_a_subscription_applies_as_the_model_says(database_url: str) -> None:
     machine = type("Machine", (CommandMachine,), {"url": database_url})
     run_state_machine_as_test(
         machine,

@@ -127,13 +127,13 @@ def test_a_watch_makes_jobs_in_the_same_transaction(feed: Feed, worker: Worker) 
     assert len(events(worker)) == 2
 
 
-def test_a_large_package_is_told_of_in_several_events(feed: Feed, worker: Worker) -> None:
+def test_a_large_package_is_reported_of_in_several_events(feed: Feed, worker: Worker) -> None:
     watch(worker.url)
     feed.add(*(page(f"/p{number:03}") for number in range(250)))
     worker.run()
-    told = events(worker)
-    assert [len(paths) for _, paths, _ in told] == [100, 100, 50]
-    assert len({path for _, paths, _ in told for path in paths}) == 250
+    reported = events(worker)
+    assert [len(paths) for _, paths, _ in reported] == [100, 100, 50]
+    assert len({path for _, paths, _ in reported for path in paths}) == 250
 
 
 def test_what_a_subtree_brings_and_takes_is_known_to_the_packages_after_it(

@@ -17,7 +17,7 @@ from packhorse_services.subscriber.assembly import SubscriberProgram
 from packhorse_services.subscriber.importing.attempts import RetryPolicy
 from packhorse_services.subscriber.importing.subscription import Subscription
 from tests.harness.clock import ManualClock
-from tests.harness.commands import following, told
+from tests.harness.commands import following, reported
 from tests.harness.feed import Feed, page
 from tests.harness.postgres import Databases
 from tests.harness.subscriber import Worker, assert_is_the_fold, content_of, rows_of
@@ -157,14 +157,14 @@ def test_a_subscriber_that_is_not_editable_is_paused_and_not_cleared(
         resumed = feed.control("sub", RUN)
         follower.catch_up()
         worker.run()
-    assert [state for state, _, _ in told(worker, feed, paused)] == [
+    assert [state for state, _, _ in reported(worker, feed, paused)] == [
         CommandState.SEEN,
         CommandState.APPLIED,
     ]
-    (_, (state, removed, reason)) = told(worker, feed, cleared)
+    (_, (state, removed, reason)) = reported(worker, feed, cleared)
     assert (state, removed) == (CommandState.REJECTED, 0)
     assert "not editable" in reason
-    assert told(worker, feed, resumed)[-1][0] is CommandState.APPLIED
+    assert reported(worker, feed, resumed)[-1][0] is CommandState.APPLIED
     assert set(content_of(worker.url)) == {"/a"}
 
 
@@ -185,13 +185,13 @@ def test_a_package_that_waits_for_its_retry_is_not_tried_while_paused(
             worker.session.step()
         state = worker.report.state
         assert (state.state, state.retries) == (SubscriptionState.PAUSED, 1)
-        assert state.last_error, "what is wrong with the head is still told"
+        assert state.last_error, "what is wrong with the head is still reported"
 
         command_id = feed.clear("sub", bad)  # SLING-12691: at once, also while paused
         follower.catch_up()
         worker.run(lambda: worker.session is not None and worker.session.position.offset == bad)
         assert worker.report.state.state is SubscriptionState.PAUSED
-        assert told(worker, feed, command_id)[-1][:2] == (CommandState.APPLIED, 1)
+        assert reported(worker, feed, command_id)[-1][:2] == (CommandState.APPLIED, 1)
         feed.control("sub", RUN)
         follower.catch_up()
         worker.run()
@@ -217,7 +217,7 @@ def test_r24_a_command_that_is_not_for_this_subscription_and_log_is_refused(
         follower.catch_up()
         feed.add(page("/a"))
         worker.run()
-    seen, refused = told(worker, feed, "c")
+    seen, refused = reported(worker, feed, "c")
     assert (seen[0], refused[0]) == (CommandState.SEEN, CommandState.REJECTED)
     assert refused[2] != ""
     assert set(content_of(worker.url)) == {"/a"}
@@ -225,7 +225,7 @@ def test_r24_a_command_that_is_not_for_this_subscription_and_log_is_refused(
     assert rows == [("operator", True)]
 
 
-def test_a_repeated_command_is_done_and_told_once(feed: Feed, worker: Worker) -> None:
+def test_a_repeated_command_is_done_and_reported_once(feed: Feed, worker: Worker) -> None:
     command = ControlCommand("c1", worker.name, worker.agent, PAUSE)
     with following(worker) as follower:
         feed.command(command)
@@ -233,15 +233,15 @@ def test_a_repeated_command_is_done_and_told_once(feed: Feed, worker: Worker) ->
         feed.command(command)
         follower.catch_up()
         assert worker.control.desired(worker.agent) is RUN, "the repeat did not pause it again"
-    assert len(told(worker, feed, "c1")) == 2
-    assert len(told(worker, feed, "c1")) == 2, "what is sent is not sent again"
+    assert len(reported(worker, feed, "c1")) == 2
+    assert len(reported(worker, feed, "c1")) == 2, "what is sent is not sent again"
     assert rows_of(worker.url, "SELECT action FROM bookkeeping.audit ORDER BY id") == [
         ("PAUSE",),
         ("RUN",),
     ]
 
 
-def test_what_is_told_of_commands_is_sent_again_until_it_is_marked(
+def test_what_is_reported_about_commands_is_sent_again_until_it_is_marked(
     feed: Feed, worker: Worker
 ) -> None:
     with following(worker) as follower:
@@ -256,7 +256,7 @@ def test_what_is_told_of_commands_is_sent_again_until_it_is_marked(
     ] * 2
 
 
-def test_a_standby_obeys_nothing_and_takes_over_what_was_asked(
+def test_a_standby_applies_nothing_and_takes_over_what_was_asked(
     feed: Feed, database_url: str
 ) -> None:
     with running(feed, database_url) as first:
@@ -270,7 +270,7 @@ def test_a_standby_obeys_nothing_and_takes_over_what_was_asked(
             shows(second, SubscriptionState.PAUSED)
             feed.control("sub", RUN)
             imported(second, 1)
-            eventually(lambda: len(feed.command_statuses()) == 4, what="all is told")
+            eventually(lambda: len(feed.command_statuses()) == 4, what="all is reported")
     assert len(feed.command_statuses()) == 4
 
 

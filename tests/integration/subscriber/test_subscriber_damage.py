@@ -82,7 +82,7 @@ def test_r32_a_record_that_cannot_be_read_is_blocked_and_passed_by_its_offset(
                 CommandState.APPLIED
                 in [one.state for one in feed.command_statuses() if one.command_id == command]
             ),
-            "the command is told as done",
+            "the command is reported as done",
         )
     assert set(content_of(database_url)) == {"/a", "/b"}
     removed = {one.offset for one in feed.statuses() if one.status is Status.REMOVED}

@@ -251,7 +251,7 @@ def test_r8_a_subscription_that_removes_leaves_no_node_without_its_folders(
     feed.add(page("/a/b"), agent="writer")
     pause = Pause(monkeypatch, writer)
     feed.delete("/a", agent="remover")
-    remover.step_until_told("lock timeout")
+    remover.step_until_reported("lock timeout")
     pause.end()
     remover.run()
     assert content_of(writer.url) == {}

@@ -112,7 +112,7 @@ def test_r9_statuses_are_kept_until_the_journal_has_them(feed: Feed, workers: Wo
     assert feed.statuses()[0].subscriber == "sub"
 
 
-def test_r9_a_subscriber_that_is_not_editable_tells_failures_only(
+def test_r9_a_subscriber_that_is_not_editable_reports_failures_only(
     feed: Feed, workers: Workers
 ) -> None:
     worker = workers(editable=False, policy=RetryPolicy(0, 0.0, 0.0))

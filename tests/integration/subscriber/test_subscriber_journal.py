@@ -174,8 +174,8 @@ def test_r12_a_copy_of_the_database_goes_on_from_its_offset(
     first.send_statuses()
     assert_is_the_fold(copy.url, feed)
     assert content_of(copy.url) == content_of(first.url)
-    told = sorted((status.subscriber, status.offset) for status in feed.statuses())
-    assert told == [("copy", 10), ("copy", 11), *(("sub", offset) for offset in range(12))]
+    reported = sorted((status.subscriber, status.offset) for status in feed.statuses())
+    assert reported == [("copy", 10), ("copy", 11), *(("sub", offset) for offset in range(12))]
 
 
 def database_name(url: str) -> str:

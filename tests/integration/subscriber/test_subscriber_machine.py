@@ -70,7 +70,7 @@ class SubscriptionMachine(RuleBasedStateMachine):
         self.decided: dict[int, Status] = {}
         self.imported_ids: set[bytes] = set()
         self.repeats_of_imported: set[int] = set()
-        """Told as DUPLICATE only by a worker that has forgotten what it imported."""
+        """Reported as DUPLICATE only by a worker that has forgotten what it imported."""
         self.worker = self._new_worker()
 
     def teardown(self) -> None:
@@ -174,7 +174,7 @@ class SubscriptionMachine(RuleBasedStateMachine):
         self.feed.journal.truncate(TOPICS.package, self.position + 1)
 
     @rule()
-    def tell(self) -> None:
+    def report(self) -> None:
         self.worker.send_statuses()
 
     def _reachable(self) -> int:
@@ -235,12 +235,12 @@ class SubscriptionMachine(RuleBasedStateMachine):
             "SELECT log_offset, status FROM bookkeeping.status s WHERE log_offset > coalesce("
             "(SELECT log_offset FROM bookkeeping.status_mark), -1)",
         )
-        told = [(status.offset, status.status) for status in self.feed.statuses()]
-        told += [(offset, Status(status)) for offset, status in unsent]
-        told = [one for one in told if one not in self._may_be_told()]
-        assert sorted(told, key=lambda each: each[0]) == sorted(self.decided.items())
+        reported = [(status.offset, status.status) for status in self.feed.statuses()]
+        reported += [(offset, Status(status)) for offset, status in unsent]
+        reported = [one for one in reported if one not in self._may_be_reported()]
+        assert sorted(reported, key=lambda each: each[0]) == sorted(self.decided.items())
 
-    def _may_be_told(self) -> set[tuple[int, Status]]:
+    def _may_be_reported(self) -> set[tuple[int, Status]]:
         return {(offset, Status.DUPLICATE) for offset in self.repeats_of_imported}
 
 

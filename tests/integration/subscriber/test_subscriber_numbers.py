@@ -25,13 +25,13 @@ def forge(feed: Feed, sequence: int, action: Action = Action.TEST) -> int:
     return feed.append(replace(message, entry=replace(message.entry, sequence=sequence)))
 
 
-def told(feed: Feed, worker: Worker) -> dict[int, Status]:
+def reported(feed: Feed, worker: Worker) -> dict[int, Status]:
     worker.send_statuses()
     return {status.offset: status.status for status in feed.statuses()}
 
 
 @pytest.mark.parametrize("editable", [True, False])
-def test_r31_a_repeat_is_told_as_a_duplicate_and_never_as_imported(
+def test_r31_a_repeat_is_reported_as_a_duplicate_and_never_as_imported(
     numbered: Feed, workers: Workers, editable: bool
 ) -> None:
     worker = workers(editable=editable)
@@ -42,7 +42,7 @@ def test_r31_a_repeat_is_told_as_a_duplicate_and_never_as_imported(
     worker.run()
     assert set(content_of(worker.url)) == {"/a", "/c"}
     imported = {first: Status.IMPORTED, last: Status.IMPORTED} if editable else {}
-    assert told(numbered, worker) == {repeat: Status.DUPLICATE, **imported}
+    assert reported(numbered, worker) == {repeat: Status.DUPLICATE, **imported}
 
 
 def test_r31_a_second_copy_of_what_was_imported_is_no_duplicate(
@@ -53,7 +53,7 @@ def test_r31_a_second_copy_of_what_was_imported_is_no_duplicate(
     worker.run()
     third = numbered.append(message)
     worker.run()
-    assert Status.DUPLICATE not in told(numbered, worker).values()
+    assert Status.DUPLICATE not in reported(numbered, worker).values()
     assert (first, second, third) == (0, 1, 2)
 
 
@@ -72,7 +72,7 @@ def test_r31_nor_is_one_that_comes_after_a_restart(
     numbered.append(imported)
     duplicate = numbered.append(cleared)
     after.run()
-    became = told(numbered, after)
+    became = reported(numbered, after)
     assert [offset for offset in became if became[offset] is Status.DUPLICATE] == [duplicate]
 
 
@@ -90,7 +90,7 @@ def test_r27_a_sequence_that_no_publisher_gave_stops_the_subscription_with_a_rea
     worker.clear(forged)
     worker.run()
     assert set(content_of(worker.url)) == {"/a", "/b", "/c"}
-    statuses = told(numbered, worker)
+    statuses = reported(numbered, worker)
     assert statuses[forged] is Status.REMOVED
     assert {statuses[offset] for offset in behind} == {Status.IMPORTED}
 
@@ -122,7 +122,7 @@ def test_r27_numbers_that_a_publisher_gave_anew_are_no_obstacle(
     assert set(content_of(worker.url)) == {"/a", "/b", "/c"}
     numbered.sequence += MOST_SKIPPED + 1
     numbered.add(page("/d"))
-    worker.step_until_told("no publisher's")
+    worker.step_until_reported("no publisher's")
     assert rows_of(worker.url, "SELECT sequence FROM bookkeeping.applied_sequence") == [
         (2 * MOST_SKIPPED + 3,)
     ]

@@ -94,9 +94,11 @@ def test_a_package_whose_import_ends_with_the_worker_is_given_up(
         last = journal_feed.add(page("/next"))
         assert kill_while_importing(program, database_url, bad) == 3  # its group, two own attempts
     reached(database_url, last)
-    eventually(lambda: len({told.offset for told in journal_feed.statuses()}) == 3)
-    given_up = [told for told in journal_feed.statuses() if told.offset == bad]
-    assert {(told.status, told.attempts) for told in given_up} == {(Status.REMOVED_FAILED, 2)}
+    eventually(lambda: len({reported.offset for reported in journal_feed.statuses()}) == 3)
+    given_up = [reported for reported in journal_feed.statuses() if reported.offset == bad]
+    assert {(reported.status, reported.attempts) for reported in given_up} == {
+        (Status.REMOVED_FAILED, 2)
+    }
     assert_is_the_fold(database_url, journal_feed, removed=[bad])
 
 
@@ -184,8 +186,8 @@ def test_a_subscriber_that_has_to_catch_up_is_not_ready_before(
 
     def is_catching_up() -> bool:
         answer = httpx.get(f"{program.url}/readyz?verbose", timeout=120)
-        told = answer.status_code, answer.json()["checks"].get("content")
-        assert told == (503, "CATCHING_UP")
+        reported = answer.status_code, answer.json()["checks"].get("content")
+        assert reported == (503, "CATCHING_UP")
         return True
 
     eventually(is_catching_up)

@@ -54,7 +54,7 @@ def imported(subscriber: SubscriberProgram, offset: int, agent: str = "main") ->
     )
 
 
-def test_everything_that_is_appended_is_imported_told_and_announced(
+def test_everything_that_is_appended_is_imported_reported_and_announced(
     feed: Feed, database_url: str
 ) -> None:
     with running(feed, database_url) as subscriber:
@@ -184,7 +184,7 @@ def test_r11_a_standby_waits_and_takes_over(feed: Feed, database_url: str) -> No
                 component.stop(60)
             imported(second, feed.add(page("/c")))
             assert second.lease.epoch() == 2
-            eventually(lambda: len({one.offset for one in feed.statuses()}) == 3, "all are told")
+            eventually(lambda: len({one.offset for one in feed.statuses()}) == 3, "all reports")
     assert_is_the_fold(database_url, feed)
     assert {status.offset for status in feed.statuses()} == {0, 1, 2}
 

@@ -12,7 +12,7 @@ from packhorse.messaging.api import Journal
 from packhorse.wire.messages import CommandState, DesiredState, Status, SubscriptionState
 from packhorse_services.subscriber.announce import statuses
 from packhorse_services.subscriber.journal.failures import Fenced
-from tests.harness.commands import following, reset, stopped, told
+from tests.harness.commands import following, reported, reset, stopped
 from tests.harness.feed import TOPICS, Feed, page
 from tests.harness.postgres import Databases
 from tests.harness.subscriber import (
@@ -49,7 +49,7 @@ def test_r8_after_a_reset_what_lies_behind_is_imported_again(feed: Feed, worker:
         worker.run()
     assert_is_the_fold(worker.url, feed)
     worker.send_statuses()
-    assert [s.offset for s in feed.statuses()] == offsets * 2, "each is told anew"
+    assert [s.offset for s in feed.statuses()] == offsets * 2, "each is reported anew"
     assert worker.report.state.started_offset == -1
 
 
@@ -100,7 +100,7 @@ def test_a_subscription_that_is_not_stopped_is_not_reset(
         feed.control("sub", desired)
         command_id = feed.reset("sub", -1)
         follower.catch_up()
-    (_, (state, _, reason)) = told(worker, feed, command_id)
+    (_, (state, _, reason)) = reported(worker, feed, command_id)
     assert (state, position_of(worker.url).offset) == (REJECTED, 0)
     assert "stop it first" in reason
 
@@ -170,11 +170,11 @@ def test_a_clear_that_was_not_done_does_not_remove_what_a_reset_brings_back(
         stopped(follower, feed)
         cleared = feed.clear("sub", last)
         follower.catch_up()
-        assert [state for state, *_ in told(worker, feed, cleared)] == [CommandState.SEEN]
+        assert [state for state, *_ in reported(worker, feed, cleared)] == [CommandState.SEEN]
         assert reset(follower, feed, 0)[0] is APPLIED
         worker.run()
     assert set(content_of(worker.url)) == {"/n1", "/n2", "/n3"}
-    (_, (state, removed, reason)) = told(worker, feed, cleared)
+    (_, (state, removed, reason)) = reported(worker, feed, cleared)
     assert (state, removed) == (REJECTED, 0)
     assert "reset to 0" in reason
 
@@ -242,8 +242,8 @@ class TestAnotherLog:
             worker.run()
             worker.send_statuses()
         assert "/new" in content_of(worker.url)
-        told_now = [s for s in feed.statuses() if s.journal_id == identity(feed.journal)]
-        assert [s.offset for s in told_now] == [0]
+        reported_now = [s for s in feed.statuses() if s.journal_id == identity(feed.journal)]
+        assert [s.offset for s in reported_now] == [0]
 
     def test_r24_a_reset_for_the_old_one_is_refused(self, feed: Feed, workers: Workers) -> None:
         worker = workers()
@@ -254,7 +254,7 @@ class TestAnotherLog:
         command_id = feed.reset("sub", -1)
         create_anew(feed)
         with following(worker):
-            assert told(worker, feed, command_id)[-1][0] is REJECTED
+            assert reported(worker, feed, command_id)[-1][0] is REJECTED
         assert position_of(worker.url).offset == 0
 
 

@@ -53,7 +53,7 @@ def test_r11_a_reset_that_waits_for_a_long_import_costs_no_lease(
 
 @contextmanager
 def importing(url: str, subscriber: SubscriberProgram, agent: str) -> Iterator[Callable[[], None]]:
-    """Be in a long import of a subscription, on a session as its own, until told to end it."""
+    """Be in a long import of a subscription, on a session as its own, until it is stopped."""
     application = SUBSCRIPTION_SESSIONS + subscriber.identity.instance
     with psycopg.connect(url, application_name=application) as connection:
         connection.execute(

@@ -7,7 +7,7 @@ from packhorse.wire.messages import CommandState, DesiredState
 from packhorse_services.subscriber.importing.attempts import RetryPolicy
 from packhorse_services.subscriber.importing.importer import Importer
 from tests.harness.clock import ManualClock
-from tests.harness.commands import following, told
+from tests.harness.commands import following, reported
 from tests.harness.feed import Feed, page
 from tests.harness.subscriber import Worker, assert_is_the_fold, position_of, rows_of
 from tests.integration.subscriber.conftest import Workers
@@ -51,7 +51,7 @@ def test_r20_the_head_is_tried_at_once_and_the_back_off_begins_anew(
         assert worker.session.step() == 0.0
         assert worker.report.state.retries == 7, "what was counted stays counted"
         assert worker.session.step() == pytest.approx(5.0)
-        states = [state for state, _, _ in told(worker, feed, command_id)]
+        states = [state for state, _, _ in reported(worker, feed, command_id)]
         assert states == [CommandState.SEEN, CommandState.APPLIED]
 
 
@@ -100,7 +100,7 @@ def test_a_subscription_that_stands_still_is_not_made_to_try(
         follower.catch_up()
         command_id = feed.retry("sub")
         follower.catch_up()
-        state, _, reason = told(worker, feed, command_id)[-1]
+        state, _, reason = reported(worker, feed, command_id)[-1]
     assert state is CommandState.REJECTED
     assert "resume it" in reason
     assert worker.control.desired("main") is desired

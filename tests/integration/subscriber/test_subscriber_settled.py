@@ -1,4 +1,4 @@
-"""What a subscription tells of its statuses.
+"""What a subscription reports about its statuses.
 
 Whose offsets, up to where all are sent, where it began.
 """
@@ -23,7 +23,7 @@ from tests.integration.subscriber.test_subscriber_program import imported, runni
 
 
 class MuteStatuses:
-    """A journal that takes no statuses until told to."""
+    """A journal that takes no statuses until it is allowed to."""
 
     def __init__(self, journal: Any) -> None:
         self._journal, self.mute = journal, True
@@ -55,8 +55,8 @@ def test_r9_a_status_names_the_journal_whose_offset_it_means(feed: Feed, worker:
     worker.run()
     worker.send_statuses()
     identity = feed.journal.identity(TOPICS.package)
-    told = [(status.offset, status.status, status.journal_id) for status in feed.statuses()]
-    assert told == [(bad, Status.REMOVED, identity), (good, Status.IMPORTED, identity)]
+    reported = [(status.offset, status.status, status.journal_id) for status in feed.statuses()]
+    assert reported == [(bad, Status.REMOVED, identity), (good, Status.IMPORTED, identity)]
 
 
 def test_an_announcement_says_that_all_statuses_up_to_its_offset_are_sent(
@@ -67,8 +67,8 @@ def test_an_announcement_says_that_all_statuses_up_to_its_offset_are_sent(
         with running(feed, database_url, editable=editable, announce_s=3600.0):
             announced(feed, last)
         assert feed.announcements()[-1].editable is editable
-    for told in feed.announcements():
-        assert told.states[0].settled_offset <= told.states[0].offset
+    for reported in feed.announcements():
+        assert reported.states[0].settled_offset <= reported.states[0].offset
 
 
 def test_an_import_is_announced_together_with_its_status(feed: Feed, database_url: str) -> None:
@@ -77,12 +77,12 @@ def test_an_import_is_announced_together_with_its_status(feed: Feed, database_ur
             last = feed.add(page(f"/n{number}"))
             imported(subscriber, last)
             announced(feed, last)
-    unsettled = [
-        told.states[0]
-        for told in feed.announcements()
-        if told.states[0].settled_offset < told.states[0].offset
+    unconfirmed = [
+        reported.states[0]
+        for reported in feed.announcements()
+        if reported.states[0].settled_offset < reported.states[0].offset
     ]
-    assert len(unsettled) < 5, "each import takes a second announcement"
+    assert len(unconfirmed) < 5, "each import takes a second announcement"
 
 
 def test_settled_waits_until_the_journal_has_taken_the_statuses(
@@ -102,7 +102,7 @@ def test_settled_waits_until_the_journal_has_taken_the_statuses(
     assert [status.offset for status in feed.statuses()] == [0, 1]
 
 
-def test_r13_a_subscription_tells_where_it_began_also_after_a_restart(
+def test_r13_a_subscription_says_where_it_began_also_after_a_restart(
     feed: Feed, database_url: str
 ) -> None:
     for number in range(5):
@@ -159,7 +159,7 @@ def stop(feed: Feed, subscriber: SubscriberProgram) -> None:
 
 
 def announced_subscriptions(feed: Feed) -> list[SubscriberState]:
-    return [told.states[0] for told in feed.announcements()]
+    return [reported.states[0] for reported in feed.announcements()]
 
 
 def test_r9_after_a_reset_nothing_is_settled_until_it_is_sent_anew(
@@ -180,10 +180,10 @@ def test_r9_after_a_reset_nothing_is_settled_until_it_is_sent_anew(
             imported(subscriber, last)
             eventually(lambda: announced_subscriptions(feed)[-1].epoch == 2, "announced again")
             eventually(lambda: announced_subscriptions(feed)[-1].offset == last, "and at its end")
-            told = [
+            reported = [
                 state.settled_offset for state in announced_subscriptions(feed) if state.epoch == 2
             ]
-            assert (set(told), len(feed.statuses())) == ({-1}, sent)
+            assert (set(reported), len(feed.statuses())) == ({-1}, sent)
             go_on.set()
             announced(feed, last)
     assert [status.offset for status in feed.statuses()] == [0, 1, 2] * 2
@@ -224,5 +224,5 @@ def test_r24_what_was_settled_in_another_log_says_nothing_of_this_one(
             assert {state.settled_offset for state in new} == {-1}
             go_on.set()
             announced(feed, end)
-    told = [status.offset for status in feed.statuses() if status.journal_id == identity]
-    assert told == [0, 1, 2]
+    reported = [status.offset for status in feed.statuses() if status.journal_id == identity]
+    assert reported == [0, 1, 2]

@@ -85,11 +85,11 @@ def test_r13_a_new_subscriber_begins_with_a_snapshot_and_imports_what_follows(
         last = feed.add(page("/after"))
         imported(subscriber, last)
         eventually(lambda: subscription(subscriber).state is SubscriptionState.IDLE, "it goes on")
-        eventually(lambda: subscription(subscriber).settled_offset == last, "all is told")
+        eventually(lambda: subscription(subscriber).settled_offset == last, "all is reported")
     other.run()
     assert hash_of(database_url) == hash_of(other.url)
-    told = [status.offset for status in feed.statuses()]
-    assert told == ([last] if editable else [])
+    reported = [status.offset for status in feed.statuses()]
+    assert reported == ([last] if editable else [])
 
 
 def test_without_a_snapshot_it_waits_until_there_is_one(
@@ -102,9 +102,10 @@ def test_without_a_snapshot_it_waits_until_there_is_one(
         gap(subscriber, "packhorse pipeline snapshot")
         eventually(
             lambda: (
-                SubscriptionState.GAP in {told.states[0].state for told in feed.announcements()}
+                SubscriptionState.GAP
+                in {reported.states[0].state for reported in feed.announcements()}
             ),
-            "it is told",
+            "it is reported",
         )
         assert content_of(database_url) == {}
         snapshot_of(other.url, feed)

@@ -68,7 +68,7 @@ def test_r19_a_clear_that_a_load_overtakes_is_rejected(
 
 @pytest.fixture
 def loaded(feed: Feed, database_url: str, complete: Complete) -> Callable[..., Load]:
-    """Makes a load for a database that holds other content, with this `tell`."""
+    """Makes a load for a database that holds other content, with this `progress`."""
     with running(feed, database_url) as first:
         imported(first, feed.add(page("/a"), *[page(f"/a/n{number}") for number in range(9)]))
     feed.delete("/a")
@@ -76,7 +76,7 @@ def loaded(feed: Feed, database_url: str, complete: Complete) -> Callable[..., L
     other = complete()
     other.run()
     snapshot = snapshot_of(other.url, feed)
-    return lambda tell: Load("sub", snapshot, ("/",), {}, tell)
+    return lambda progress: Load("sub", snapshot, ("/",), {}, progress)
 
 
 def joined(url: str) -> list[tuple[Any, ...]]:
@@ -111,15 +111,15 @@ def test_a_load_can_be_given_up_between_parts_and_between_deletions(
 ) -> None:
     monkeypatch.setattr(loading, "_DELETE_NODES", 3)  # of ten: four statements
     before = content_of(database_url)
-    told: list[int] = []
+    reported: list[int] = []
 
-    def tell(read: int) -> None:
-        told.append(read)
-        if len(told) > step:
+    def progress(read: int) -> None:
+        reported.append(read)
+        if len(reported) > step:
             raise InterruptedError
 
     with psycopg.connect(database_url, autocommit=True) as connection:
-        work = loaded(tell)
+        work = loaded(progress)
         with pytest.raises(InterruptedError):
             load(connection, feed.blobs, work, epoch_of(database_url))
         assert content_of(database_url) == before
@@ -140,5 +140,5 @@ def test_a_database_says_which_snapshot_it_loaded_last(
             work = dataclasses.replace(first, snapshot=snapshot)
             load(connection, feed.blobs, work, epoch_of(database_url))
             place = (snapshot.offset, feed.journal.identity(TOPICS.package))
-            told = (snapshot.id, *place, [*snapshot.publisher_agents], snapshot.left_out)
-            assert joined(database_url) == [told]
+            reported = (snapshot.id, *place, [*snapshot.publisher_agents], snapshot.left_out)
+            assert joined(database_url) == [reported]

@@ -90,14 +90,14 @@ def test_a_new_subscription_takes_the_other_one_back_and_both_go_on(
         everywhere(subscriber, last)
         assert subscription(subscriber, "other").started_offset == offset
         assert subscription(subscriber).started_offset == -1
-        eventually(lambda: subscription(subscriber).settled_offset == last, what="all is told")
+        eventually(lambda: subscription(subscriber).settled_offset == last, what="all is reported")
     with complete(feed, complete_url) as other:
         everywhere(other, last)
     assert hash_of(database_url) == hash_of(complete_url)
     assert_is_the_fold(database_url, feed)
-    told = {status.offset for status in feed.statuses() if status.subscriber == "sub"}
+    reported = {status.offset for status in feed.statuses() if status.subscriber == "sub"}
     main = [r.offset for r in feed.records() if r.headers["publisher-agent"] == b"main"]
-    assert set(main) <= told
+    assert set(main) <= reported
 
 
 def shows_loading(subscriber: SubscriberProgram, agent: str) -> bool:

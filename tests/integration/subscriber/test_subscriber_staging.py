@@ -51,13 +51,13 @@ def waiting(feed: Feed, url: str, **options: Any) -> AbstractContextManager[Subs
 
 
 def waits(subscriber: SubscriberProgram, because: str) -> None:
-    def told() -> bool:
+    def reported() -> bool:
         state = subscription(subscriber)
         return (
             state.state is SubscriptionState.WAITING_FOR_SUBSCRIBER and because in state.last_error
         )
 
-    eventually(told, f"it waits: {because}")
+    eventually(reported, f"it waits: {because}")
 
 
 WAITING = (SubscriptionState.WAITING_FOR_SUBSCRIBER, 0)
@@ -68,7 +68,7 @@ def announced(feed: Feed) -> tuple[SubscriptionState, int]:
     return state.state, state.retries
 
 
-def told_by(feed: Feed, name: str) -> list[StatusMessage]:
+def reported_by(feed: Feed, name: str) -> list[StatusMessage]:
     return [status for status in feed.statuses() if status.subscriber == name]
 
 
@@ -90,14 +90,14 @@ def test_nothing_is_imported_before_the_golden_one_has_it(
         assert rows_of(database_url, "SELECT FROM bookkeeping.attempt WHERE attempts > 1") == []
     assert_is_the_fold(database_url, feed)
     assert len(content_of(database_url)) == 51
-    eventually(lambda: len(told_by(feed, "late")) == 51, "all is told")
-    first = {status.offset: status.decided_ms for status in told_by(feed, "golden")}
-    for status in told_by(feed, "late"):
+    eventually(lambda: len(reported_by(feed, "late")) == 51, "all is reported")
+    first = {status.offset: status.decided_ms for status in reported_by(feed, "golden")}
+    for status in reported_by(feed, "late"):
         assert first[status.offset] <= status.decided_ms
 
 
 @pytest.mark.parametrize("editable", [True, False])
-def test_what_the_golden_one_gave_up_is_skipped_and_told(
+def test_what_the_golden_one_gave_up_is_skipped_and_reported(
     feed: Feed, database_url: str, golden_url: str, editable: bool
 ) -> None:
     good = [feed.add(page(f"/n{number}")) for number in range(3)]
@@ -109,13 +109,14 @@ def test_what_the_golden_one_gave_up_is_skipped_and_told(
     ):
         imported(late, last)
         eventually(
-            lambda: {s.offset for s in told_by(feed, "late")} >= set(bad), "skipped ones are told"
+            lambda: {s.offset for s in reported_by(feed, "late")} >= set(bad),
+            "skipped ones are reported",
         )
-    skipped = [status for status in told_by(feed, "late") if status.status is Status.SKIPPED]
+    skipped = [status for status in reported_by(feed, "late") if status.status is Status.SKIPPED]
     assert [status.offset for status in skipped] == bad
-    assert skipped[0].reason.startswith("golden told REMOVED_FAILED: ")
+    assert skipped[0].reason.startswith("golden reported REMOVED_FAILED: ")
     assert skipped[0].journal_id == feed.journal.identity(TOPICS.package)
-    others = [status for status in told_by(feed, "late") if status.status is not Status.SKIPPED]
+    others = [status for status in reported_by(feed, "late") if status.status is not Status.SKIPPED]
     assert [status.offset for status in others] == ([*good, last] if editable else [])
     assert_is_the_fold(database_url, feed, removed=bad)
 
@@ -150,13 +151,13 @@ def test_r19_a_clear_ends_the_wait_and_so_does_the_end(feed: Feed, database_url:
     assert [(s.offset, s.status) for s in feed.statuses()] == [(first, Status.REMOVED)]
 
 
-def test_a_golden_one_that_tells_no_imports_is_named(
+def test_a_golden_one_that_reports_no_imports_is_named(
     feed: Feed, database_url: str, golden_url: str
 ) -> None:
     last = feed.add(page("/a"))
     with golden(feed, golden_url, editable=False) as gold, waiting(feed, database_url) as late:
         imported(gold, last)
-        waits(late, "golden, which tells of no import: make it editable")
+        waits(late, "golden, which reports no import: make it editable")
     with golden(feed, golden_url), waiting(feed, database_url) as late:
         imported(late, last)
 

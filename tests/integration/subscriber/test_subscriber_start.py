@@ -15,21 +15,21 @@ def test_r13_a_shortened_journal_is_a_gap_unless_the_oldest_is_asked_for(
     feed.journal.truncate(feed.topics.package, offsets[2])
     with running(feed, database_url, **prefix) as subscriber:
         eventually(lambda: subscription(subscriber).state.name == "GAP", "the gap is seen")
-        told = subscription(subscriber).last_error
+        reported = subscription(subscriber).last_error
         eventually(
             lambda: [one.states[0].state.name for one in feed.announcements()[-1:]] == ["GAP"],
             "the gap is announced",
         )
     for way_out in ("PACKHORSE_START=snapshot", "copy", "PACKHORSE_START=oldest"):
-        assert way_out in told
-    assert f"begins at {offsets[2]}" in told
+        assert way_out in reported
+    assert f"begins at {offsets[2]}" in reported
     assert content_of(database_url) == {}
     assert rows_of(database_url, "SELECT FROM bookkeeping.position") == []
 
     with running(feed, database_url, start="oldest", **prefix) as subscriber:
         eventually(lambda: subscription(subscriber).offset == offsets[3], "it imports what is left")
     assert set(content_of(database_url)) == {"/n2", "/n3"}
-    with running(feed, database_url, **prefix) as subscriber:  # whatever it is told afterwards
+    with running(feed, database_url, **prefix) as subscriber:  # whatever it is reported afterwards
         last = feed.add(page("/n4"))
         eventually(lambda: subscription(subscriber).offset == last, "it goes on")
         eventually(

@@ -54,7 +54,7 @@ def sharing_a_lease(first: Worker, second: Worker) -> tuple[Worker, Worker]:
 
 
 class HeldOpen:
-    """An import that has applied its packages and does not commit until it is told to."""
+    """An import that has applied its packages and does not commit until it is allowed to."""
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch, worker: Worker) -> None:
         self.reached, self.over = threading.Event(), threading.Event()
@@ -141,7 +141,7 @@ def test_r8_overlapping_imports_are_serialised(
     first(feed, BULK)
     held = HeldOpen(monkeypatch, bulk)
     then(feed, URGENT)
-    urgent.step_until_told("lock timeout")
+    urgent.step_until_reported("lock timeout")
     held.end()
     urgent.run()
     assert content_of(urgent.url) == fold(feed.records(), feed.blobs)

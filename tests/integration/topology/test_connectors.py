@@ -1,4 +1,4 @@
-"""Connectors between clusters over real HTTP: shapes, fallback, loss, change, goodbye."""
+"""Connectors between clusters over real HTTP: shapes, fallback, loss, change, end."""
 
 from socket import create_server
 
@@ -68,7 +68,7 @@ def test_a_cluster_that_dies_is_forgotten_after_the_time_out(databases: Database
     two = Cluster("two", databases.new(), urls=(one.url,))
     with running(one, two):
         until_known(two, ["one"])
-        one.stop_serving()  # says no goodbye
+        one.stop_serving()  # announces no end
         eventually(lambda: two.states() == [ConnectorPhase.FAILED])
         until_known(two, [])
 
@@ -102,7 +102,7 @@ def test_a_second_url_of_a_cluster_stands_by_and_steps_in(databases: Databases) 
         until_known(two, ["one"])  # where the change took longer than the time-out, it comes again
 
 
-def test_a_change_is_told_at_once_and_a_goodbye_too(databases: Databases) -> None:
+def test_a_change_and_an_end_are_announced_at_once(databases: Databases) -> None:
     calm = {"interval_s": 50.0, "timeout_s": 100.0}
     one = Cluster("one", databases.new(), **calm)
     two = Cluster("two", databases.new(), urls=(one.url,), **calm)

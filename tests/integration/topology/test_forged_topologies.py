@@ -36,33 +36,33 @@ def further(name: str, *path: str) -> Document:
     return {"id": name, "instances": [instance(f"{name}-1", leader=True)], "path": list(path)}
 
 
-def two_leaders(told: Document) -> None:
-    told["local_cluster"]["instances"].append(instance("far-2", leader=True))
+def two_leaders(reported: Document) -> None:
+    reported["local_cluster"]["instances"].append(instance("far-2", leader=True))
 
 
-def of_another(told: Document) -> None:
-    told["local_cluster"]["instances"].append(instance("far-2"))
-    told["owner"] = "far-2"
+def of_another(reported: Document) -> None:
+    reported["local_cluster"]["instances"].append(instance("far-2"))
+    reported["owner"] = "far-2"
 
 
-def many_instances(told: Document) -> None:
-    told["local_cluster"]["instances"] += [instance(f"x{n}") for n in range(9_999)]
+def many_instances(reported: Document) -> None:
+    reported["local_cluster"]["instances"] += [instance(f"x{n}") for n in range(9_999)]
 
 
-def many_clusters(told: Document) -> None:
-    told["clusters"] = [further(f"c{n}", "far", f"c{n}") for n in range(300)]
+def many_clusters(reported: Document) -> None:
+    reported["clusters"] = [further(f"c{n}", "far", f"c{n}") for n in range(300)]
 
 
-def nested(told: Document) -> None:
+def nested(reported: Document) -> None:
     deep: Any = []
     for _ in range(500):
         deep = [deep]
-    told["clusters"] = [deep]
+    reported["clusters"] = [deep]
 
 
 def set_at(*path: Any, value: Any) -> Callable[[Document], None]:
-    def change(told: Document) -> None:
-        found: Any = told
+    def change(reported: Document) -> None:
+        found: Any = reported
         for step in path[:-1]:
             found = found[step]
         found[path[-1]] = value
@@ -141,10 +141,10 @@ FORGED: dict[str, tuple[Callable[[Document], None], int, str]] = {
 @pytest.mark.parametrize("name", FORGED)
 def test_forged_topologies_are_refused(peer: Cluster, far: Stranger, name: str) -> None:
     change, status, reason = FORGED[name]
-    told = copy.deepcopy(far.document())
-    change(told)
+    reported = copy.deepcopy(far.document())
+    change(reported)
     before = rejected(RejectionReason.ANNOUNCEMENT)
-    answer = far.send_json(told)
+    answer = far.send_json(reported)
     assert (answer.status_code, rejected(RejectionReason.ANNOUNCEMENT)) == (status, before + 1)
     assert reason in answer.json()["detail"]
     assert peer.remotes() == []
@@ -173,8 +173,10 @@ def test_what_is_no_announcement_is_refused(far: Stranger, body: bytes) -> None:
 
 def test_news_of_ourselves_is_cut(peer: Cluster, far: Stranger) -> None:
     ours = {**further("d", "far", "d"), "instances": [instance("one-1", leader=True)]}
-    told = far.document(clusters=[further("c", "far", "c"), further("b", "far", "one", "b"), ours])
-    assert far.send_json(told).status_code == 200
+    reported = far.document(
+        clusters=[further("c", "far", "c"), further("b", "far", "one", "b"), ours]
+    )
+    assert far.send_json(reported).status_code == 200
     assert peer.remotes() == ["c", "far"]
     assert far.send(far.signed(method="DELETE")).status_code == 204
 

@@ -81,10 +81,10 @@ def test_an_unchanged_topology_is_304_and_a_changed_one_is_not(site: Site) -> No
 
 
 def test_while_it_changes_the_last_view_is_shown_as_not_current(site: Site) -> None:
-    site.made.membership.settle(False)
+    site.made.membership.set_settled(False)
     eventually(lambda: not site.ask("GET", "/topology").json()["current"], what="changing")
     assert site.instances() == ["me", "other"]
-    site.made.membership.settle(True)
+    site.made.membership.set_settled(True)
     eventually(lambda: site.ask("GET", "/topology").json()["current"], what="agreed")
 
 

@@ -33,19 +33,19 @@ def site() -> Iterator[Site]:
         yield Site(made, running)
 
 
-def told(client: EventClient) -> list[str]:
+def reported(client: EventClient) -> list[str]:
     return [block.event for block in client.blocks if block.data]
 
 
 def test_init_then_changing_before_changed_then_properties(site: Site) -> None:
     with site.follow() as client:
-        client.until(lambda c: told(c) == ["INIT"])
+        client.until(lambda c: reported(c) == ["INIT"])
         assert client.response.headers["content-type"].startswith("text/event-stream")
         assert "no-cache" in client.response.headers["cache-control"]
         site.made.membership.become("me", "other", "third")
-        client.until(lambda c: told(c)[1:] == ["CHANGING", "CHANGED"])
+        client.until(lambda c: reported(c)[1:] == ["CHANGING", "CHANGED"])
         site.made.membership.describe("third", rack="7")
-        client.until(lambda c: told(c)[3:] == ["PROPERTIES_CHANGED"])
+        client.until(lambda c: reported(c)[3:] == ["PROPERTIES_CHANGED"])
         changing, changed, properties = client.events()[1:]
     assert changing["topology"] is None
     assert changed["added"] == ["third"]
@@ -58,19 +58,19 @@ def test_init_then_changing_before_changed_then_properties(site: Site) -> None:
 
 def test_who_comes_back_misses_nothing(site: Site) -> None:
     with site.follow() as client:
-        client.until(lambda c: told(c) == ["INIT"])
+        client.until(lambda c: reported(c) == ["INIT"])
         last = client.last_id
     site.made.membership.become("other", "me")
     eventually(lambda: len(site.made.discovery.history()) == 3, what="the change")
     with site.follow(last) as again:
-        again.until(lambda c: told(c) == ["CHANGING", "CHANGED"])
+        again.until(lambda c: reported(c) == ["CHANGING", "CHANGED"])
         [_, changed] = again.events()
     assert changed["leaders"] == [{"cluster_id": "cluster-1", "old": "me", "new": "other"}]
 
 
-def test_after_a_restart_a_gap_and_a_fresh_init_are_told(site: Site) -> None:
+def test_after_a_restart_a_gap_and_a_fresh_init_are_reported(site: Site) -> None:
     with site.follow("00000000-7") as client:
-        client.until(lambda c: told(c) == ["gap", "INIT"])
+        client.until(lambda c: reported(c) == ["gap", "INIT"])
         assert client.events("gap") == [{"reason": "ANOTHER_PROCESS"}]
         assert client.blocks[1].id in ("", "00000000-7"), "a gap moves nobody on"
 
@@ -79,7 +79,7 @@ def test_streams_are_bounded(site: Site) -> None:
     headers = {"Authorization": "Bearer viewer"}
     with site.follow() as one, site.follow() as two:
         for client in (one, two):
-            client.until(told)
+            client.until(reported)
         refused = httpx.get(f"{site.url}/topology/events", headers=headers, timeout=120)
         assert refused.status_code == 429
         assert refused.json()["type"] == "/problems/too-many-streams"
@@ -95,9 +95,9 @@ def _may_follow(site: Site) -> bool:
         return False
 
 
-def test_streams_end_cleanly_when_the_process_is_told_to_end(site: Site) -> None:
+def test_streams_end_cleanly_when_the_process_is_asked_to_end(site: Site) -> None:
     with site.follow() as client:
-        client.until(lambda c: told(c) == ["INIT"])
+        client.until(lambda c: reported(c) == ["INIT"])
         assert site.running.end(5), "nobody waits for the stream's end"
         eventually(lambda: client.clean_end is not None, what="the end")
         assert client.clean_end

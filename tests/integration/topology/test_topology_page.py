@@ -225,7 +225,7 @@ def test_a_service_that_is_away_is_said_to_be(browser: Browser, made: Scripted) 
 @pytest.mark.parametrize(
     ("token", "says"), [("nonsense", "No such token"), ("editor", "queues:read")]
 )
-def test_a_wrong_token_is_told_so(browser: Browser, site: Served, token: str, says: str) -> None:
+def test_a_wrong_token_is_reported(browser: Browser, site: Served, token: str, says: str) -> None:
     with tab(browser) as opened:
         opened.page.goto(f"{site.url}/pages/sign-in")
         opened.page.fill("#token", token)

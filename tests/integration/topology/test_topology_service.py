@@ -75,7 +75,7 @@ def test_two_services_see_each_other_and_what_they_announce(both: Cluster) -> No
     assert document["local"] is False
 
 
-def test_a_killed_leader_is_replaced_and_everybody_is_told(both: Cluster) -> None:
+def test_a_killed_leader_is_replaced_and_everybody_is_notified(both: Cluster) -> None:
     leader, other = both.one, both.two
     if both.instances(both.one)[0] == "two":
         leader, other = both.two, both.one

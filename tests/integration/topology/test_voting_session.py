@@ -86,7 +86,7 @@ def test_a_vote_wakes_the_initiator_alone(database_url: str) -> None:
 
 
 def waited_out(store: SqlVotingStore) -> bool:
-    """Tell whether a wait ends by itself only; a hint that was sent has long arrived."""
+    """Return whether a wait ends by itself only; a hint that was sent has long arrived."""
     began = time.monotonic()
     store.wait(0.3)
     return time.monotonic() - began >= 0.3

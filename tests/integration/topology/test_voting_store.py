@@ -13,10 +13,10 @@ from packhorse.db.metadata import BOOKKEEPER
 from packhorse.db.roles import act_as
 from packhorse.topology.leader import LeaderOnly, NotLeader
 from packhorse.topology.membership import StoreUnavailable
+from packhorse.topology.voting.election_order import VotingElectionOrder
 from packhorse.topology.voting.member import VotingMember
 from packhorse.topology.voting.records import Member, StoreView, Vote, Voting
 from packhorse.topology.voting.sql import SqlVotingStore
-from packhorse.topology.voting.succession import VotingSuccession
 from tests.harness.postgres import Databases
 from tests.harness.topology.driven import settled, step
 from tests.harness.topology.voting_clusters import VotingSqlCluster
@@ -170,25 +170,25 @@ def working(url: str) -> Iterator[psycopg.Connection]:
         yield connection
 
 
-def duty_of(cluster: VotingSqlCluster, member: VotingMember) -> LeaderOnly:
-    who = VotingSuccession(member.instance_id, member.runtime_id)
+def leader_task_of(cluster: VotingSqlCluster, member: VotingMember) -> LeaderOnly:
+    who = VotingElectionOrder(member.instance_id, member.runtime_id)
     return LeaderOnly("cleanup", who, lambda: psycopg.connect(cluster.url))
 
 
-def test_a_duty_is_the_first_members_that_does_it(cluster: VotingSqlCluster) -> None:
+def test_a_leader_task_is_the_first_members_that_does_it(cluster: VotingSqlCluster) -> None:
     a, b, c = (cluster.member(name) for name in "abc")
     settled(cluster, a, b, c)
-    for member, duties in ((a, ""), (b, "other, cleanup"), (c, "cleanup")):
-        step(member, {"packhorse.duties": duties})
-    duties = [duty_of(cluster, member) for member in (a, b, c)]
-    taken = [duty.take() for duty in duties]
+    for member, leader_tasks in ((a, ""), (b, "other, cleanup"), (c, "cleanup")):
+        step(member, {"packhorse.duties": leader_tasks})
+    leader_tasks = [leader_task_of(cluster, member) for member in (a, b, c)]
+    taken = [leader_task.take() for leader_task in leader_tasks]
     assert [token is not None for token in taken] == [False, True, False]
-    assert duties[1].take() == taken[1]
+    assert leader_tasks[1].take() == taken[1]
 
 
 def test_the_work_of_one_that_was_voted_out_fails(cluster: VotingSqlCluster) -> None:
-    a, b = joined_with_duty(cluster, "a", "b")
-    token = duty_of(cluster, a).take()
+    a, b = joined_with_leader_task(cluster, "a", "b")
+    token = leader_task_of(cluster, a).take()
     assert token is not None
     take_over(cluster, b)  # a is paused
     with working(cluster.url) as connection, pytest.raises(NotLeader):
@@ -198,8 +198,8 @@ def test_the_work_of_one_that_was_voted_out_fails(cluster: VotingSqlCluster) -> 
 def test_work_that_its_paused_holder_has_begun_ends_with_the_next_view(
     cluster: VotingSqlCluster,
 ) -> None:
-    a, b = joined_with_duty(cluster, "a", "b")
-    token = duty_of(cluster, a).take()
+    a, b = joined_with_leader_task(cluster, "a", "b")
+    token = leader_task_of(cluster, a).take()
     assert token is not None
     with psycopg.connect(cluster.url) as connection:
         act_as(connection, BOOKKEEPER)
@@ -229,7 +229,7 @@ def test_who_can_not_end_the_work_of_the_left_out_promotes_nothing(
     assert store.promote(second)
 
 
-def joined_with_duty(cluster: VotingSqlCluster, *names: str) -> list[VotingMember]:
+def joined_with_leader_task(cluster: VotingSqlCluster, *names: str) -> list[VotingMember]:
     members = [cluster.member(name) for name in names]
     settled(cluster, *members)
     for member in members:
@@ -238,11 +238,11 @@ def joined_with_duty(cluster: VotingSqlCluster, *names: str) -> list[VotingMembe
 
 
 def take_over(cluster: VotingSqlCluster, member: VotingMember) -> None:
-    """Drive the only live member until the duty is its own."""
-    duty = duty_of(cluster, member)
+    """Drive the only live member until the leader task is its own."""
+    leader_task = leader_task_of(cluster, member)
     for _ in range(40):
         cluster.pass_time(2)
         step(member, {"packhorse.duties": "cleanup"})
-        if duty.take() is not None:
+        if leader_task.take() is not None:
             return
-    raise AssertionError("the duty was never free")
+    raise AssertionError("the leader task was never free")

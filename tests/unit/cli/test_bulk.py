@@ -1,4 +1,4 @@
-"""`packhorse distribute --bulk`: which options it takes, and what the pipeline is told."""
+"""`packhorse distribute --bulk`: which options it takes, and what the pipeline is given."""
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -11,7 +11,7 @@ from packhorse_services.cli.client.connection import Connection
 
 
 class Pipeline:
-    """Stands for the pipeline's program, and ends as it is told to."""
+    """Stands for the pipeline's program, and ends as it is asked to."""
 
     def __init__(self, code: int) -> None:
         self.code = code
@@ -47,7 +47,7 @@ def test_what_does_not_go_together_is_a_usage_error(
 
 
 @pytest.mark.parametrize("code", [0, 1, 3, 4])
-def test_the_pipeline_is_told_publisher_and_token_by_its_environment(
+def test_the_pipeline_gets_publisher_and_token_by_its_environment(
     code: int, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     pipeline = Pipeline(code)

@@ -40,7 +40,7 @@ class Publisher(ScriptedClient):
         }
 
 
-def asked_for(
+def requested_for(
     publisher: Publisher, up_to: int | None, monkeypatch: pytest.MonkeyPatch, *, answer: bool = True
 ) -> str:
     """Clear, and return the question that was asked."""
@@ -69,7 +69,7 @@ def test_the_question_names_what_the_bound_covers(
     monkeypatch: pytest.MonkeyPatch, up_to: int | None, says: str
 ) -> None:
     publisher = Publisher(10, 11, 30, 40, 50, 60, 70)
-    assert says in asked_for(publisher, up_to, monkeypatch)
+    assert says in requested_for(publisher, up_to, monkeypatch)
     body = {} if up_to is None else {"up_to_offset": up_to}
     assert publisher.cleared == [(body, {"If-Match": '"tag"'})]
 
@@ -82,22 +82,22 @@ def test_nothing_is_asked_where_nothing_waits(
     up_to: int | None,
 ) -> None:
     publisher = Publisher(*offsets)
-    assert asked_for(publisher, up_to, monkeypatch) == ""
+    assert requested_for(publisher, up_to, monkeypatch) == ""
     assert publisher.cleared == []
     assert "nothing of agent main waits for sub1" in capfd.readouterr().err
 
 
-def test_a_length_that_is_not_known_is_told_as_at_least(
+def test_a_length_that_is_not_known_is_reported_as_at_least(
     monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
 ) -> None:
-    assert "at least 2 waiting" in asked_for(Publisher(1, 2, 3, known=False), None, monkeypatch)
+    assert "at least 2 waiting" in requested_for(Publisher(1, 2, 3, known=False), None, monkeypatch)
     long = Publisher(*range(100), known=False)
-    assert "at least 30 waiting" in asked_for(long, 99, monkeypatch)
+    assert "at least 30 waiting" in requested_for(long, 99, monkeypatch)
     assert "at least 4 waiting packages" in capfd.readouterr().err
 
 
 def test_a_no_clears_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
     publisher = Publisher(1)
     with pytest.raises(CommandFailed, match="nothing was cleared"):
-        asked_for(publisher, None, monkeypatch, answer=False)
+        requested_for(publisher, None, monkeypatch, answer=False)
     assert publisher.cleared == []

@@ -1,4 +1,4 @@
-"""`packhorse distribute`: what is told when nobody answers, and whom it waits for."""
+"""`packhorse distribute`: what is printed when nobody answers, and whom it waits for."""
 
 from typing import Any
 
@@ -65,10 +65,10 @@ def test_it_waits_for_all_that_live_and_names_the_others(
         document("PARTLY_DISTRIBUTED", a="IMPORTED", b="SKIPPED", c="QUEUED?"),
     )
     command.await_distributed(publisher, "id", 60)
-    told = capsys.readouterr().err
-    assert "c is silent" in told
-    assert "b did not import it" in told
-    assert "PARTLY_DISTRIBUTED" in told, "R31: it is not everywhere"
+    reported = capsys.readouterr().err
+    assert "c is silent" in reported
+    assert "b did not import it" in reported
+    assert "PARTLY_DISTRIBUTED" in reported, "R31: it is not everywhere"
 
 
 AWAY = NoAnswer("nobody answers")
@@ -100,7 +100,7 @@ def test_a_failure_ends_the_wait_at_once_and_time_does_too() -> None:
     assert failed.value.code is Exit.TIMEOUT
 
 
-def test_who_is_not_waited_for_is_marked_and_a_reason_is_told() -> None:
+def test_who_is_not_waited_for_is_marked_and_a_reason_is_reported() -> None:
     one = document("QUEUED", a="QUEUED?", b="QUEUED")
     one["subscribers"][1]["reason"] = "PAUSED"
     with pytest.raises(CommandFailed) as failed:

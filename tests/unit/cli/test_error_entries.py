@@ -1,4 +1,4 @@
-"""`packhorse errors`: what goes out is printed, and what does not is told with its reason."""
+"""`packhorse errors`: what goes out is printed, and what does not is reported with its reason."""
 
 from contextlib import contextmanager
 from typing import Any

@@ -46,7 +46,7 @@ class Service(ScriptedClient):
         super().__init__(lambda _: self.answers.pop(0))
 
     @property
-    def asked(self) -> list[tuple[str, Any]]:
+    def requested(self) -> list[tuple[str, Any]]:
         return self.sent()
 
 
@@ -73,14 +73,14 @@ def test_jobs_are_asked_for_by_filter_page_by_page(run: Any) -> None:
         "--where", "color=red", "--limit", "250", "-o", "name",
     )  # fmt: skip
     assert done.exit_code == 0
-    asked = [httpx.URL(path) for path, _ in service.asked]
-    assert dict(asked[0].params) == {
+    requested = [httpx.URL(path) for path, _ in service.requested]
+    assert dict(requested[0].params) == {
         "state": "QUEUED",
         "topic": "images/**",
         "template": '{">=size": 10, "=color": "red"}',
         "limit": "200",
     }
-    assert dict(asked[1].params) == {"limit": "50", "cursor": "u-199"}
+    assert dict(requested[1].params) == {"limit": "50", "cursor": "u-199"}
     assert done.stdout.split() == [str(n) for n in range(250)]
 
 
@@ -93,9 +93,9 @@ def test_a_condition_that_is_none_is_a_usage_error(run: Any) -> None:
 def test_what_a_consumer_said_can_not_steer_the_terminal(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
-    told = {"step": 3, "steps": 10, "eta": None, "message": "\x1b[2J[bold]thumb"}
+    reported = {"step": 3, "steps": 10, "eta": None, "message": "\x1b[2J[bold]thumb"}
     document = {
-        "jobs": [job(1, "ACTIVE", progress=told), job(2, "ERROR", result_message="no\nway")],
+        "jobs": [job(1, "ACTIVE", progress=reported), job(2, "ERROR", result_message="no\nway")],
         "next": None,
     }
     commands._show_jobs(document, Format.TABLE)
@@ -141,7 +141,7 @@ def test_a_job_is_added_and_its_number_printed(run: Any) -> None:
     assert done.exit_code == 0
     assert done.stdout == "7\n"
     assert "has the new properties" in done.stderr
-    [(path, body)] = service.asked
+    [(path, body)] = service.requested
     assert path == "/jobs"
     assert body == {
         "topic": "images/thumbnail",
@@ -170,6 +170,6 @@ def test_without_an_answer_the_key_is_named(run: Any) -> None:
 def test_retrying_and_stopping(run: Any) -> None:
     service = Service(job(7), job(8, "ACTIVE", instance="w1", stop_requested=True))
     retried, stopped = run(service, "job", "retry", "7"), run(service, "job", "stop", "8")
-    assert [path for path, _ in service.asked] == ["/jobs/7/retry", "/jobs/8/stop"]
+    assert [path for path, _ in service.requested] == ["/jobs/7/retry", "/jobs/8/stop"]
     assert (retried.stdout, stopped.stdout) == ("7\n", "8\n")
     assert "w1 is asked to stop it" in stopped.stderr

@@ -1,4 +1,4 @@
-"""`packhorse pipeline TASK` and `packhorse report`: what is told before anything is started."""
+"""`packhorse pipeline TASK` and `packhorse report`: what is reported before anything is started."""
 
 import json
 from collections.abc import Iterator
@@ -58,9 +58,9 @@ def test_a_service_of_reports_that_is_away_is_named_by_its_option(
 ) -> None:
     url = f"http://127.0.0.1:{free_port()}"
     assert run(["report", "delivery", "--pipeline", url]) == 1
-    told = capsys.readouterr().err
-    assert "is --pipeline right?" in told
-    assert "--server" not in told
+    reported = capsys.readouterr().err
+    assert "is --pipeline right?" in reported
+    assert "--server" not in reported
 
 
 class _Empty(BaseHTTPRequestHandler):
@@ -85,11 +85,11 @@ def url() -> Iterator[str]:
 def test_a_served_report_without_a_row_asks_whether_the_name_is_right(
     url: str, form: str, capfd: pytest.CaptureFixture[str]
 ) -> None:
-    asked = ["report", "delivery", "--pipeline", url, "--format", form]
-    assert run([*asked, "--subscriber", "typo"]) == 0
+    requested = ["report", "delivery", "--pipeline", url, "--format", form]
+    assert run([*requested, "--subscriber", "typo"]) == 0
     said = "nothing was measured of subscriber typo in these hours; is that its name?\n"
     assert capfd.readouterr().err.startswith(said)
-    assert run(asked) == 0
+    assert run(requested) == 0
     assert "is that its name" not in capfd.readouterr().err
 
 

@@ -124,7 +124,7 @@ def api(publisher: FakePublisher) -> Iterator[Client]:
 
 
 @pytest.fixture
-def asked(tmp_path: Path) -> Callable[..., ReplayRequest]:
+def requested(tmp_path: Path) -> Callable[..., ReplayRequest]:
     def ask(*texts: str, **options: Any) -> ReplayRequest:
         path = tmp_path / "paths.txt"
         path.write_text("".join(f"{text}\n" for text in texts))
@@ -134,10 +134,10 @@ def asked(tmp_path: Path) -> Callable[..., ReplayRequest]:
 
 
 def test_each_line_is_a_request_with_its_number(
-    publisher: FakePublisher, api: Client, asked: Callable[..., ReplayRequest], capfd: Any
+    publisher: FakePublisher, api: Client, requested: Callable[..., ReplayRequest], capfd: Any
 ) -> None:
     line = '{"action": "delete", "deep_paths": ["/b"]}'
-    replay(api, asked("# what to send", "", "/a", line, "  ", "/c d"))
+    replay(api, requested("# what to send", "", "/a", line, "  ", "/c d"))
     assert publisher.bodies == [
         {"action": "ADD", "paths": ["/a"]},
         {"action": "DELETE", "deep_paths": ["/b"]},
@@ -148,10 +148,10 @@ def test_each_line_is_a_request_with_its_number(
 
 
 def test_a_second_replay_sends_what_was_added(
-    publisher: FakePublisher, api: Client, asked: Callable[..., ReplayRequest], capfd: Any
+    publisher: FakePublisher, api: Client, requested: Callable[..., ReplayRequest], capfd: Any
 ) -> None:
-    replay(api, asked("/a", "/b"))
-    replay(api, asked("/a", "/b", "/c"))
+    replay(api, requested("/a", "/b"))
+    replay(api, requested("/a", "/b", "/c"))
     assert [body["paths"] for body in publisher.bodies] == [["/a"], ["/b"], ["/c"]]
     assert (
         "1 published, 2 lines up to line 2 dealt with by an earlier replay (pub"
@@ -160,7 +160,7 @@ def test_a_second_replay_sends_what_was_added(
 
 
 def test_what_may_not_have_arrived_is_sent_again(
-    publisher: FakePublisher, api: Client, asked: Callable[..., ReplayRequest], capfd: Any
+    publisher: FakePublisher, api: Client, requested: Callable[..., ReplayRequest], capfd: Any
 ) -> None:
     publisher.lost = {2}
     publisher.mishaps = {
@@ -169,37 +169,37 @@ def test_what_may_not_have_arrived_is_sent_again(
         3: [problem(409, "key-in-progress", Retry_After="0")],
         4: [problem(410, "sequence-passed")],
     }
-    replay(api, asked("/a", "/b", "/c", "/d", "/e"))
+    replay(api, requested("/a", "/b", "/c", "/d", "/e"))
     assert [body["paths"] for body in publisher.bodies] == [["/a"], ["/b"], ["/c"], ["/e"]]
     assert "3 published, 2 had been published already" in capfd.readouterr().err
 
 
 @pytest.mark.parametrize("status", [403, 404, 422])
 def test_a_refused_line_stops_and_is_named(
-    publisher: FakePublisher, api: Client, asked: Callable[..., ReplayRequest], status: int
+    publisher: FakePublisher, api: Client, requested: Callable[..., ReplayRequest], status: int
 ) -> None:
     publisher.mishaps = {2: [problem(status, "no")]}
     with pytest.raises(CommandFailed, match=r"paths\.txt:2: no") as failed:
-        replay(api, asked("/a", "/b", "/c"))
+        replay(api, requested("/a", "/b", "/c"))
     assert failed.value.code is (Exit.NOT_FOUND if status == 404 else Exit.FAILED)
     assert len(publisher.bodies) == 1
-    replay(api, asked("/a", "/b", "/c"))
+    replay(api, requested("/a", "/b", "/c"))
     assert [body["paths"] for body in publisher.bodies] == [["/a"], ["/b"], ["/c"]]
 
 
-def test_it_keeps_going_when_told_to_and_fails_at_the_end(
-    publisher: FakePublisher, api: Client, asked: Callable[..., ReplayRequest], capfd: Any
+def test_it_keeps_going_when_asked_to_and_fails_at_the_end(
+    publisher: FakePublisher, api: Client, requested: Callable[..., ReplayRequest], capfd: Any
 ) -> None:
     publisher.mishaps = {2: [problem(404, "no")]}
     with pytest.raises(CommandFailed, match="2 lines were refused") as failed:
-        replay(api, asked("/a", "/b", "{broken", "/d", keep_going=True))
+        replay(api, requested("/a", "/b", "{broken", "/d", keep_going=True))
     assert failed.value.code == Exit.FAILED
     said = capfd.readouterr().err
     assert "paths.txt:2: no" in said
     assert "paths.txt:3: it is no JSON" in said
     assert "2 published, 2 refused" in said
     assert [body["paths"] for body in publisher.bodies] == [["/a"], ["/d"]]
-    replay(api, asked("/a", "/b", "{broken", "/d", keep_going=True))
+    replay(api, requested("/a", "/b", "{broken", "/d", keep_going=True))
     said = capfd.readouterr().err
     assert "0 published, 4 lines up to line 4 dealt with by an earlier replay" in said
     assert "(published or refused)" in said
@@ -207,38 +207,38 @@ def test_it_keeps_going_when_told_to_and_fails_at_the_end(
 
 @pytest.mark.parametrize("last", ["/no", "{broken"])
 def test_a_line_that_is_refused_at_the_end_is_passed_over_for_good(
-    publisher: FakePublisher, api: Client, asked: Callable[..., ReplayRequest], last: str
+    publisher: FakePublisher, api: Client, requested: Callable[..., ReplayRequest], last: str
 ) -> None:
     publisher.mishaps = {2: [problem(404, "no")], 3: [problem(404, "no")]}
     with pytest.raises(CommandFailed, match="2 lines were refused"):
-        replay(api, asked("/a", "/no", last, keep_going=True))
+        replay(api, requested("/a", "/no", last, keep_going=True))
     assert publisher.last == 3
-    replay(api, asked("/a", "/no", last))
+    replay(api, requested("/a", "/no", last))
     assert [body["paths"] for body in publisher.bodies] == [["/a"]]
 
 
 def test_lines_go_out_together_as_many_as_wanted(
-    publisher: FakePublisher, api: Client, asked: Callable[..., ReplayRequest]
+    publisher: FakePublisher, api: Client, requested: Callable[..., ReplayRequest]
 ) -> None:
     publisher.mishaps = {4: [problem(422, "no")]}
     with pytest.raises(CommandFailed, match="1 line was"):
-        replay(api, asked(*(f"/{n}" for n in range(1, 9)), keep_going=True, batch=3))
+        replay(api, requested(*(f"/{n}" for n in range(1, 9)), keep_going=True, batch=3))
     assert publisher.calls == [[1, 2, 3], [4, 5, 6], [5, 6], [7, 8]]
     assert len(publisher.bodies) == 7
 
 
 def test_a_line_that_waits_says_why_once(
-    publisher: FakePublisher, api: Client, asked: Callable[..., ReplayRequest], capfd: Any
+    publisher: FakePublisher, api: Client, requested: Callable[..., ReplayRequest], capfd: Any
 ) -> None:
     full, away = (problem(*one, Retry_After="0") for one in ((429, "queue-full"), (503, "away")))
     publisher.mishaps = {1: [full, full, full, away], 2: [away, CUT, CUT]}
-    replay(api, asked("/a", "/b"))
+    replay(api, requested("/a", "/b"))
     said = capfd.readouterr().err
     assert "import waits, and tries again in 0 s: queue-full (429)" in said
     assert [said.count(why) for why in ("queue-full", "away (503)", "nobody answers")] == [1, 1, 1]
 
 
-def test_without_a_terminal_it_tells_how_far_it_is(capfd: Any) -> None:
+def test_without_a_terminal_it_prints_how_far_it_is(capfd: Any) -> None:
     seconds = [0.0]
     news, tally = News("nightly", 2_000, clock=lambda: seconds[0]), Tally()
     for number in range(1, 601):
@@ -251,7 +251,7 @@ def test_without_a_terminal_it_tells_how_far_it_is(capfd: Any) -> None:
     assert capfd.readouterr().err == "nightly: 601 of 2000 lines, 600 published, 2 refused\n"
 
 
-def test_a_reason_that_lasts_is_told_once_a_minute(capfd: Any) -> None:
+def test_a_reason_that_lasts_is_reported_once_a_minute(capfd: Any) -> None:
     seconds = [0.0]
     news = News("nightly", None, clock=lambda: seconds[0])
     for seconds[0] in range(130):
@@ -260,20 +260,20 @@ def test_a_reason_that_lasts_is_told_once_a_minute(capfd: Any) -> None:
 
 
 def test_a_replay_that_is_fenced_ends_with_a_conflict(
-    publisher: FakePublisher, api: Client, asked: Callable[..., ReplayRequest]
+    publisher: FakePublisher, api: Client, requested: Callable[..., ReplayRequest]
 ) -> None:
     publisher.mishaps = {2: [problem(409, "producer-fenced")]}
     with pytest.raises(Fenced) as failed:
-        replay(api, asked("/a", "/b", keep_going=True))
+        replay(api, requested("/a", "/b", keep_going=True))
     assert exit_code(failed.value) == Exit.CONFLICT
 
 
 def test_a_token_that_allows_nothing_is_no_fault_of_a_line(
-    publisher: FakePublisher, api: Client, asked: Callable[..., ReplayRequest]
+    publisher: FakePublisher, api: Client, requested: Callable[..., ReplayRequest]
 ) -> None:
     publisher.mishaps = {1: [problem(401, "unauthenticated")]}
     with pytest.raises(Denied) as failed:
-        replay(api, asked("/a", keep_going=True))
+        replay(api, requested("/a", keep_going=True))
     assert "paths.txt" not in str(failed.value)
 
 

@@ -41,7 +41,7 @@ def test_lines_keep_their_numbers_whatever_is_between() -> None:
 
 
 @pytest.mark.parametrize("text", ['{"path": "/a"}', "{", '{"paths": NaN', "{" * 100_000])
-def test_json_that_is_no_request_is_told_apart(text: str) -> None:
+def test_json_that_is_no_request_is_distinguished(text: str) -> None:
     [line] = lines(io.BytesIO(text.encode()))
     with pytest.raises(BadLine):
         line.body("ADD", deep=False)

@@ -85,7 +85,7 @@ def test_a_subscriber_is_named_by_its_number() -> None:
     assert subscriber_names(3) == ["sub1", "sub2", "sub3"]
 
 
-def test_each_program_is_told_its_own_database(tmp_path: Path) -> None:
+def test_each_program_is_given_its_own_database(tmp_path: Path) -> None:
     options = StackOptions(tmp_path, subscribers=2, journal="kafka://broker:9092")
     databases = {name: f"postgresql://{name}" for name in database_names(options)}
     programs = {one.name: one for one in plan(options, databases, [*range(1, 10)])}

@@ -20,11 +20,11 @@ def tail(service: Service, form: Format = Format.TABLE) -> None:
 
 
 def test_each_line_of_the_log_is_shown_once(capsys: pytest.CaptureFixture[str]) -> None:
-    told = {"step": 1, "steps": 2, "eta": None, "message": "half"}
+    reported = {"step": 1, "steps": 2, "eta": None, "message": "half"}
     service = Service(
         job(7),
-        job(7, "ACTIVE", instance="w1", attempts=2, log=["one"], progress=told),
-        job(7, "ACTIVE", instance="w1", attempts=2, log=["one", "two\x1b"], progress=told),
+        job(7, "ACTIVE", instance="w1", attempts=2, log=["one"], progress=reported),
+        job(7, "ACTIVE", instance="w1", attempts=2, log=["one", "two\x1b"], progress=reported),
         job(7, "SUCCEEDED", instance="w1", attempts=2, log=["two\x1b", "three"]),
     )
     tail(service)
@@ -99,7 +99,7 @@ def event(kind: str, **properties: Any) -> Event:
 
 
 @pytest.mark.parametrize(
-    ("told", "shown"),
+    ("reported", "shown"),
     [
         (event("ADDED", id="x"), "ADDED      7  a/b x  QUEUED"),
         (event("START", state="ACTIVE", instance="w1"), "START      7  a/b  ACTIVE on w1"),
@@ -108,11 +108,11 @@ def event(kind: str, **properties: Any) -> Event:
         (Event("LATER", "p", ["new"]), 'LATER  ["new"]'),
     ],
 )
-def test_each_event_is_a_line(told: Event, shown: str) -> None:
-    line = tailing._as_line(told)
+def test_each_event_is_a_line(reported: Event, shown: str) -> None:
+    line = tailing._as_line(reported)
     assert shown in line
     assert "\n" not in line
-    assert tailing._as_wide_line(told) == f"{line}  {told.id}"
+    assert tailing._as_wide_line(reported) == f"{line}  {reported.id}"
 
 
 def test_the_name_of_an_event_is_its_job() -> None:

@@ -69,12 +69,12 @@ def test_names_and_json_for_scripts(capsys: pytest.CaptureFixture[str]) -> None:
 
 def event(name: str, **data: Any) -> Event:
     empty = {"added": [], "removed": [], "leaders": [], "changed": []}
-    told = {"time": "2026-01-02T03:04:05Z", "topology": document(ONE), **empty, **data}
-    return Event(name, "0badcafe-7", told)
+    reported = {"time": "2026-01-02T03:04:05Z", "topology": document(ONE), **empty, **data}
+    return Event(name, "0badcafe-7", reported)
 
 
 @pytest.mark.parametrize(
-    ("told", "ends"),
+    ("reported", "ends"),
     [
         (event("INIT"), "c1: one (leader)"),
         (event("CHANGING", topology=None), "the last view holds no more"),
@@ -94,10 +94,10 @@ def event(name: str, **data: Any) -> Event:
         (event("CHANGED", added=["\x1b[2J"]), "+\ufffd[2J"),
     ],
 )
-def test_each_event_is_a_line(told: Event, ends: str) -> None:
-    line = topology._as_line(told)
+def test_each_event_is_a_line(reported: Event, ends: str) -> None:
+    line = topology._as_line(reported)
     assert ends in line
     assert "\n" not in line
-    if told.id:
+    if reported.id:
         assert line.startswith("2026-01-02T03:04:05Z")
-        assert topology._as_wide_line(told).endswith("  0badcafe-7")
+        assert topology._as_wide_line(reported).endswith("  0badcafe-7")

@@ -44,7 +44,7 @@ def test_a_table_has_a_line_a_row(capsys: pytest.CaptureFixture[str]) -> None:
     ]
 
 
-def test_the_slowest_are_told_beside_the_table(capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_slowest_are_reported_beside_the_table(capsys: pytest.CaptureFixture[str]) -> None:
     unknown = {**BLOCKED, "length": None, "at_least": 12, "at_most": 40}
     document = {**DOCUMENT, "queues": [unknown], "slowest": unknown, "slowest_editable": None}
     QUEUES.show(document, Format.TABLE)
@@ -74,7 +74,7 @@ def test_many_paths_are_counted(capsys: pytest.CaptureFixture[str]) -> None:
     assert capsys.readouterr().out.splitlines()[-1].split() == ["1", "-", "/a", "(+2)", "-"]
 
 
-def test_a_distribution_tells_what_it_is_before_where_it_is(
+def test_a_distribution_says_what_it_is_before_where_it_is(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     part = {"subscriber": "sub1", "state": "RETRYING", "stale": False, "attempts": 0}

@@ -16,7 +16,7 @@ from packhorse_services.cli.distribute.replay import ReplayRequest, replay
 
 
 @pytest.mark.parametrize(
-    ("told", "shown"),
+    ("reported", "shown"),
     [
         ("stop it: PUT /subscribers/sub1/stop, and wait", "`packhorse stop subscriber sub1`, and"),
         (
@@ -28,16 +28,16 @@ from packhorse_services.cli.distribute.replay import ReplayRequest, replay
             "`packhorse get errors a` lists them",
         ),
         ("GET /queues/sub1/errors lists them", "`packhorse get errors sub1` lists them"),
-        ("GET /queues/sub1 tells what", "`packhorse get queue sub1` tells what"),
+        ("GET /queues/sub1 shows what", "`packhorse get queue sub1` shows what"),
         ("GET /job-queues lists them", "`packhorse get job-queues` lists them"),
         ("GET /subscribers lists them", "`packhorse get subscribers` lists them"),
         ("POST /distribute with ADD", "`packhorse distribute` with ADD"),
         ("'/GET /queues' is a path", "'/GET /queues' is a path"),
     ],
 )
-def test_requests_are_told_as_commands(told: str, shown: str) -> None:
-    assert shown in in_words_of_commands(told) or told == shown
-    assert in_words_of_commands(told).count("`packhorse") <= 1
+def test_requests_are_reported_as_commands(reported: str, shown: str) -> None:
+    assert shown in in_words_of_commands(reported) or reported == shown
+    assert in_words_of_commands(reported).count("`packhorse") <= 1
 
 
 def test_a_refusal_says_each_thing_once() -> None:
@@ -89,18 +89,20 @@ def test_what_is_shown_again_off_a_terminal_has_its_time(
         (["up", "--subscribers", "1000"], "this must be less than or equal to 100"),
     ],
 )
-def test_a_refused_value_is_told_without_the_words_of_a_library(
+def test_a_refused_value_is_reported_without_the_words_of_a_library(
     words: list[str], says: str, capfd: pytest.CaptureFixture[str]
 ) -> None:
     assert run(words) == Exit.USAGE
-    told = " ".join(capfd.readouterr().err.replace("│", " ").split())
-    assert says in told
-    assert "Value error" not in told
-    assert "Input should" not in told
+    reported = " ".join(capfd.readouterr().err.replace("│", " ").split())
+    assert says in reported
+    assert "Value error" not in reported
+    assert "Input should" not in reported
 
 
 def test_a_command_starts_without_what_only_services_need() -> None:
     look = "import sys, packhorse_services.cli.app; print(*sys.modules)"
-    asked = subprocess.run([sys.executable, "-c", look], check=True, capture_output=True, text=True)
-    loaded = set(asked.stdout.split())
+    requested = subprocess.run(
+        [sys.executable, "-c", look], check=True, capture_output=True, text=True
+    )
+    loaded = set(requested.stdout.split())
     assert not loaded & {"psycopg", "sqlalchemy", "fastapi", "asyncio", "boto3", "pyspark"}

@@ -32,11 +32,11 @@ class Publisher(ScriptedClient):
     def __init__(self, *connections: list[Block | ClientError]) -> None:
         super().__init__(lambda _: None)
         self._connections = list(connections)
-        self.asked: list[str] = []
+        self.requested: list[str] = []
 
     @contextmanager
     def _opened(self, request: Request) -> Iterator[Iterator[Block]]:
-        self.asked.append(request.headers.get("Last-Event-ID", ""))
+        self.requested.append(request.headers.get("Last-Event-ID", ""))
         script = self._connections.pop(0)
         if script and isinstance(script[0], ClientError):
             raise script[0]
@@ -56,7 +56,7 @@ def pauses(monkeypatch: pytest.MonkeyPatch) -> list[float]:
     return found
 
 
-def told(publisher: Publisher, count: int) -> list[int]:
+def reported(publisher: Publisher, count: int) -> list[int]:
     return [one.data.offset for one in islice(publisher.events(), count)]
 
 
@@ -71,9 +71,9 @@ def test_it_goes_on_behind_the_last_event_wherever_the_connection_was_lost(
         [block(0)],
         [block(3)],
     )
-    assert told(publisher, 3) == [1, 2, 3]
+    assert reported(publisher, 3) == [1, 2, 3]
     behind_two = "p2-s0-e0"
-    assert publisher.asked == ["", *[behind_two] * 4, "p0-s0-e0"]
+    assert publisher.requested == ["", *[behind_two] * 4, "p0-s0-e0"]
     assert pauses == [2, 4, 10, 20, 30]
 
 
@@ -81,7 +81,7 @@ def test_pauses_are_short_again_after_a_connection(pauses: list[float]) -> None:
     publisher = Publisher(
         [block(1, retry=500), LOST], *[[LOST]] * 8, [block(2, retry=500), LOST], [block(3)]
     )
-    assert told(publisher, 3) == [1, 2, 3]
+    assert reported(publisher, 3) == [1, 2, 3]
     assert pauses[:9] == [0.5, 1, 2, 4, 8, 16, 30, 30, 30]
     assert pauses[9] == 0.5
 
@@ -89,13 +89,13 @@ def test_pauses_are_short_again_after_a_connection(pauses: list[float]) -> None:
 @pytest.mark.parametrize("error", [LOST, refused(401), refused(429, 10), refused(422)])
 def test_the_first_connection_has_to_work(error: ClientError) -> None:
     with pytest.raises(type(error)):
-        told(Publisher([error]), 1)
+        reported(Publisher([error]), 1)
 
 
 @pytest.mark.parametrize("status", [401, 403, 404, 422])
 def test_a_refusal_for_good_ends_it(status: int, pauses: list[float]) -> None:
     with pytest.raises(Refused):
-        told(Publisher([block(1), LOST], [refused(status)]), 2)
+        reported(Publisher([block(1), LOST], [refused(status)]), 2)
 
 
 def test_a_gap_is_an_object_of_its_own_and_what_is_no_json_a_text() -> None:

@@ -10,10 +10,10 @@ import packhorse
 
 
 def loaded(code: str) -> set[str]:
-    told = "import json, sys; before = set(sys.modules); {}; "
-    told += "print(json.dumps(sorted(set(sys.modules) - before)))"
+    reported = "import json, sys; before = set(sys.modules); {}; "
+    reported += "print(json.dumps(sorted(set(sys.modules) - before)))"
     done = subprocess.run(
-        [sys.executable, "-c", told.format(code)],
+        [sys.executable, "-c", reported.format(code)],
         capture_output=True,
         text=True,
         check=True,

@@ -23,7 +23,7 @@ def test_it_is_closed_once() -> None:
 
 def test_a_lost_attempt_is_not_open() -> None:
     running = RunningAttempt(claimed())
-    assert running.ask_to_end(StopReason.LOST)
+    assert running.request_stop(StopReason.LOST)
     with pytest.raises(JobLost):
         running.require_open()
 
@@ -32,13 +32,13 @@ def test_a_stop_is_heard_and_its_reasons_are_kept() -> None:
     running = RunningAttempt(claimed())
     assert not running.stop_requested
     assert not running.wait(0)
-    assert running.ask_to_end(StopReason.LEAVING)
-    assert running.ask_to_end(StopReason.ASKED)
-    assert not running.ask_to_end(StopReason.ASKED)
+    assert running.request_stop(StopReason.LEAVING)
+    assert running.request_stop(StopReason.REQUESTED)
+    assert not running.request_stop(StopReason.REQUESTED)
     assert running.stop_requested
     assert running.wait(120)
-    assert running.was_asked(StopReason.ASKED)
-    assert not running.was_asked(StopReason.TIME)
+    assert running.stop_requested_for(StopReason.REQUESTED)
+    assert not running.stop_requested_for(StopReason.TIME)
 
 
 def test_what_is_notes_is_taken_once() -> None:

@@ -110,8 +110,8 @@ def test_the_offering_follows_hints_time_and_consumers() -> None:
 
 def view_of(*announced: str, local: int = 0) -> TopologyView:
     instances = tuple(
-        InstanceDescription(str(number), "c", number == 0, number == local, {CONSUMERS: told})
-        for number, told in enumerate(announced)
+        InstanceDescription(str(number), "c", number == 0, number == local, {CONSUMERS: reported})
+        for number, reported in enumerate(announced)
     )
     return TopologyView(ClusterView("c", instances))
 

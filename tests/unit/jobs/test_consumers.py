@@ -60,7 +60,7 @@ class Called:
 
 
 @pytest.mark.parametrize(
-    ("consumer", "told"),
+    ("consumer", "reported"),
     [
         (waits, "waits is an async function"),
         (partial(waits), "async function"),
@@ -70,9 +70,11 @@ class Called:
         ("images.thumbnail", "str can't be called"),
     ],
 )
-def test_what_would_never_do_a_job_is_refused_when_it_is_added(consumer: Any, told: str) -> None:
+def test_what_would_never_do_a_job_is_refused_when_it_is_added(
+    consumer: Any, reported: str
+) -> None:
     consumers = Consumers()
-    with pytest.raises(InvalidConsumer, match=told):
+    with pytest.raises(InvalidConsumer, match=reported):
         consumers.add("a", consumer)
     assert consumers.find("a") is None
 
@@ -146,10 +148,10 @@ def test_more_patterns_than_can_be_announced_are_refused() -> None:
     assert consumers.find("a" * 250) is None
 
 
-def test_changes_are_told() -> None:
-    consumers, told = Consumers(), list[str]()
-    consumers.on_change(lambda: told.append(consumers.handled_topics().announcement()))
+def test_changes_are_reported() -> None:
+    consumers, reported = Consumers(), list[str]()
+    consumers.on_change(lambda: reported.append(consumers.handled_topics().announcement()))
     consumer = named("x")
     consumers.add("a", consumer)
     consumers.remove("a", consumer)
-    assert told == ["a", ""]
+    assert reported == ["a", ""]

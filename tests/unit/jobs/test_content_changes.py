@@ -55,7 +55,7 @@ def test_a_deep_path_an_invalidation_and_a_test() -> None:
     assert list(changes.of(entry(Action.TEST))) == []
 
 
-def test_only_what_is_below_a_root_is_told_of() -> None:
+def test_only_what_is_below_a_root_is_reported_of() -> None:
     change = ContentChange(ChangeKind.CHANGED, ["/site", "/site/a", "/sites"], ["/", "/other"])
     below = change.below(WatchedRoots(["/site"]))
     assert (below.paths, below.deep_paths) == (["/site", "/site/a"], ["/"])

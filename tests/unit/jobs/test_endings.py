@@ -83,7 +83,7 @@ def test_a_job_that_was_given_again_runs_once_more(how: How) -> None:
         (How.UNBEGUN, True, True),
     ],
 )
-def test_retry_tells_whether_a_part_may_have_been_done(how: How, before: bool, after: bool) -> None:
+def test_retry_says_whether_a_part_may_have_been_done(how: How, before: bool, after: bool) -> None:
     assert decide(held(retry=before), how, "", 0.0).retry is after
 
 

@@ -35,7 +35,7 @@ def strict() -> Iterator[EventBus]:
 
 
 class Stuck:
-    """A handler that hangs until it is let go."""
+    """A handler that hangs until it is released."""
 
     def __init__(self) -> None:
         self.entered, self.let_go, self.heard = threading.Event(), threading.Event(), list[Event]()
@@ -85,10 +85,10 @@ def test_a_slow_handler_is_reported_and_delays_nobody_afterwards(
     assert stuck.entered.wait(WAIT_S)
     assert stuck.heard == [Event("first")]
     assert (slow.state().slow, slow.state().waiting) == (True, 9)
-    told = [
+    reported = [
         record.message for record in caplog.records if "stuck is slow at first" in record.message
     ]
-    assert len(told) == 1
+    assert len(reported) == 1
     stuck.let_go.set()
     eventually(lambda: not slow.state().slow)
     assert slow.state().done == 9
@@ -101,7 +101,7 @@ def test_a_slow_handler_is_noticed_when_nobody_waits_for_it(strict: EventBus, st
     assert slow.state().behind_s > 0.2
 
 
-def test_what_a_slow_handler_has_no_room_for_is_lost_and_told(
+def test_what_a_slow_handler_has_no_room_for_is_lost_and_reported(
     strict: EventBus, stuck: Stuck
 ) -> None:
     slow = strict.subscribe("t", stuck, gaps=True)
@@ -183,9 +183,9 @@ def test_what_is_refused_is_heard_by_nobody(
 ) -> None:
     heard: list[Event] = []
     bus.subscribe("**", heard.append)
-    for tell in (bus.send, bus.post):
+    for report in (bus.send, bus.post):
         with pytest.raises(error):
-            tell(Event(topic, properties))
+            report(Event(topic, properties))
     bus.send(Event("last"))
     assert heard == [Event("last")]
 

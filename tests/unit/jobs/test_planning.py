@@ -17,7 +17,7 @@ from packhorse.jobs.scheduling.planning import (
     MOST_COUNTED,
     ON_TIME,
     FiringPlan,
-    first_tick,
+    first_fire_time,
     plan,
     replan,
 )
@@ -42,15 +42,15 @@ def schedule(when: When, **given: Any) -> ScheduleDefinition:
     ],
 )
 def test_the_first_moment(when: When, first: datetime) -> None:
-    assert first_tick(schedule(when), NOON) == first
+    assert first_fire_time(schedule(when), NOON) == first
 
 
 def test_not_before_is_the_first_moment_of_a_period_and_may_be_one_of_cron() -> None:
-    assert first_tick(schedule(Every(HOUR), not_before=NOON + DAY), NOON) == NOON + DAY
-    assert first_tick(schedule(HOURLY, not_before=NOON + DAY), NOON) == NOON + DAY
+    assert first_fire_time(schedule(Every(HOUR), not_before=NOON + DAY), NOON) == NOON + DAY
+    assert first_fire_time(schedule(HOURLY, not_before=NOON + DAY), NOON) == NOON + DAY
     later = schedule(HOURLY, not_before=NOON + DAY + MINUTE)
-    assert first_tick(later, NOON) == NOON + DAY + HOUR
-    assert first_tick(schedule(Every(HOUR), not_before=NOON - DAY), NOON) == NOON + HOUR
+    assert first_fire_time(later, NOON) == NOON + DAY + HOUR
+    assert first_fire_time(schedule(Every(HOUR), not_before=NOON - DAY), NOON) == NOON + HOUR
 
 
 def test_what_is_not_due_waits() -> None:
@@ -72,7 +72,7 @@ def test_missed_moments_are_skipped_or_made_up_for_once_or_up_to_a_number() -> N
     assert once == FiringPlan((NOON + 5 * HOUR,), 5, None, NOON + 6 * HOUR)
     three = plan(schedule(HOURLY, missed=Missed.ALL, missed_limit=3), NOON, now)
     assert three.fire == tuple(NOON + hours * HOUR for hours in (3, 4, 5))
-    assert (three.missed, three.next_tick) == (3, NOON + 6 * HOUR)
+    assert (three.missed, three.next_fire_time) == (3, NOON + 6 * HOUR)
     every = plan(schedule(HOURLY, missed=Missed.ALL, missed_limit=100), NOON, now)
     assert (len(every.fire), every.missed) == (6, 0)
 
@@ -85,7 +85,7 @@ def test_the_newest_of_several_moments_fires_in_time_though_the_others_are_skipp
 def test_a_period_keeps_its_pace_after_a_delay() -> None:
     planned = plan(schedule(Every(10 * MINUTE)), NOON, NOON + 34 * MINUTE)
     assert planned.fire == (NOON + 30 * MINUTE,)
-    assert (planned.missed, planned.next_tick) == (3, NOON + 40 * MINUTE)
+    assert (planned.missed, planned.next_fire_time) == (3, NOON + 40 * MINUTE)
 
 
 def test_a_single_moment_fires_once_and_there_is_no_next_one() -> None:
@@ -115,13 +115,13 @@ def test_whoever_looks_whenever_no_moment_fires_twice_and_each_is_fired_or_misse
 ) -> None:
     definition = schedule(Cron(expression, zone), missed=Missed.ALL, missed_limit=100)
     now = datetime(2026, 1, 1, tzinfo=UTC) + timedelta(days)
-    following, fired, missed = first_tick(definition, now), list[datetime](), 0
+    following, fired, missed = first_fire_time(definition, now), list[datetime](), 0
     for pause in hours:
         now += timedelta(hours=pause)
         assert following is not None
         planned = plan(definition, following, now)
         fired, missed = [*fired, *planned.fire], missed + planned.missed
-        following = planned.next_tick
+        following = planned.next_fire_time
     assert fired == sorted(set(fired))
     assert missed == 0 or len(fired) >= 100
 

@@ -33,7 +33,7 @@ def test_these_are_taken(properties: Any) -> None:
 
 
 @pytest.mark.parametrize(
-    ("properties", "told"),
+    ("properties", "reported"),
     [
         ([1], "not list"),
         ("{}", "not str"),
@@ -49,6 +49,6 @@ def test_these_are_taken(properties: Any) -> None:
         ({"of": Measured(math.inf)}, "'size' is inf"),
     ],
 )
-def test_these_are_refused(properties: Any, told: str) -> None:
-    with pytest.raises(InvalidProperties, match=told):
+def test_these_are_refused(properties: Any, reported: str) -> None:
+    with pytest.raises(InvalidProperties, match=reported):
         require_properties(properties)

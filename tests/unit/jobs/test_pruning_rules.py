@@ -22,7 +22,7 @@ def test_a_rule_says_what_its_properties_say() -> None:
 
 
 @pytest.mark.parametrize(
-    ("properties", "told"),
+    ("properties", "reported"),
     [
         ({"max_age": 1}, "'max_age' is none of"),
         ({"max_age_s": "1"}, "max_age_s is a number"),
@@ -41,6 +41,6 @@ def test_a_rule_says_what_its_properties_say() -> None:
         ({"states": []}, "only final states"),
     ],
 )
-def test_what_makes_no_sense_is_refused(properties: dict[str, Any], told: str) -> None:
-    with pytest.raises(InvalidRule, match=told):
+def test_what_makes_no_sense_is_refused(properties: dict[str, Any], reported: str) -> None:
+    with pytest.raises(InvalidRule, match=reported):
         rule_of(properties)

@@ -34,7 +34,7 @@ def test_a_place_is_free_once_the_end_is_stored_and_the_thread_is_back() -> None
     crew.stored(end, lost=False)
     assert crew.slots.taken() == {}
     assert crew.is_settled
-    assert not running.was_asked(StopReason.LOST)
+    assert not running.stop_requested_for(StopReason.LOST)
 
 
 def test_a_job_that_ends_later_keeps_its_place_until_its_handle_is_used() -> None:
@@ -44,7 +44,7 @@ def test_a_job_that_ends_later_keeps_its_place_until_its_handle_is_used() -> Non
     assert crew.ends(5) == []
     assert not crew.is_settled
     assert running.close()
-    crew.handed_in(End(running, OK, reply=reply))
+    crew.submitted(End(running, OK, reply=reply))
     crew.stored(crew.ends(5)[0], lost=True)
     assert not reply.wait()
     assert crew.slots.taken() == {}
@@ -54,7 +54,7 @@ def test_an_early_handle_leaves_the_place_to_the_thread() -> None:
     crew = running_jobs()
     running, reply = begun(crew), Reply()
     assert running.close()
-    crew.handed_in(End(running, OK, reply=reply))
+    crew.submitted(End(running, OK, reply=reply))
     assert crew.leaving() == []
     crew.stored(crew.ends(5)[0], lost=False)
     assert reply.wait()
@@ -93,20 +93,20 @@ def test_what_the_store_has_not_is_lost_and_what_nobody_has_is_a_stray() -> None
         HeldAttempt(9, 2, False),
         HeldAttempt(2, 7, False),
     ]
-    gone, strays = crew.heed(held)
+    gone, strays = crew.compare(held)
     assert gone == [lost]
     assert {(one.number, one.epoch) for one in strays} == {(9, 2), (2, 7)}
-    assert mine.was_asked(StopReason.ASKED)
+    assert mine.stop_requested_for(StopReason.REQUESTED)
     assert not completing.stop_requested
 
 
 def test_only_a_failure_because_the_process_ends_is_given_back() -> None:
     crew = running_jobs()
-    plain, asked, well, cancelled = (begun(crew, number) for number in range(1, 5))
-    crew.ask_all(StopReason.LEAVING)
-    asked.ask_to_end(StopReason.ASKED)
+    plain, requested, well, cancelled = (begun(crew, number) for number in range(1, 5))
+    crew.request_stop_of_all(StopReason.LEAVING)
+    requested.request_stop(StopReason.REQUESTED)
     crew.returned(plain, FAILED)
-    crew.returned(asked, FAILED)
+    crew.returned(requested, FAILED)
     crew.returned(well, OK)
     crew.returned(cancelled, Result(Outcome.CANCEL))
     assert [end.gives_back for end in crew.ends(9)] == [True, False, False, False]
@@ -125,8 +125,8 @@ def test_who_leaves_answers_everybody() -> None:
     crew = running_jobs()
     working, handed, reply = begun(crew), begun(crew, 2), Reply()
     handed.close()
-    crew.handed_in(End(handed, OK, reply=reply))
+    crew.submitted(End(handed, OK, reply=reply))
     crew.abandon()
     assert not reply.wait()
-    assert working.was_asked(StopReason.LOST)
+    assert working.stop_requested_for(StopReason.LOST)
     assert crew.is_settled

@@ -26,7 +26,7 @@ def definition(**given: Any) -> ScheduleDefinition:
 
 
 @pytest.mark.parametrize(
-    ("given", "error", "told"),
+    ("given", "error", "reported"),
     [
         ({"name": "a b"}, InvalidName, "no name of a schedule"),
         ({"name": ""}, InvalidName, "no name of a schedule"),
@@ -47,8 +47,8 @@ def definition(**given: Any) -> ScheduleDefinition:
         ({"when": At(NOON), "not_before": NOON}, InvalidSchedule, "no 'not before'"),
     ],
 )
-def test_what_is_refused(given: dict[str, Any], error: type[Permanent], told: str) -> None:
-    with pytest.raises(error, match=told):
+def test_what_is_refused(given: dict[str, Any], error: type[Permanent], reported: str) -> None:
+    with pytest.raises(error, match=reported):
         require_schedule(definition(**given))
 
 

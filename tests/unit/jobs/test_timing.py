@@ -112,7 +112,7 @@ def test_what_a_builder_refuses_names_the_field_that_is_wrong() -> None:
 
 
 @pytest.mark.parametrize(
-    ("when", "told"),
+    ("when", "reported"),
     [
         (Cron("0 0 30 2 *"), "no such day of the month"),
         (Cron("0 0 31 2,4,6,9,11 *"), "no such day of the month"),
@@ -137,8 +137,8 @@ def test_what_a_builder_refuses_names_the_field_that_is_wrong() -> None:
         (At(datetime(1, 1, 1, tzinfo=UTC)), "before the year 9000"),
     ],
 )
-def test_what_never_comes_and_what_is_no_time_is_refused(when: When, told: str) -> None:
-    with pytest.raises(InvalidSchedule, match=told):
+def test_what_never_comes_and_what_is_no_time_is_refused(when: When, reported: str) -> None:
+    with pytest.raises(InvalidSchedule, match=reported):
         require_timing(when)
 
 
@@ -149,7 +149,7 @@ def test_a_rare_date_is_found() -> None:
 
 
 @pytest.mark.parametrize(
-    ("period", "told"),
+    ("period", "reported"),
     [
         (timedelta(hours=12), "12 h"),
         (timedelta(minutes=90), "1 h 30 min"),
@@ -158,5 +158,5 @@ def test_a_rare_date_is_found() -> None:
         (timedelta(seconds=90), "1 min 30 s"),
     ],
 )
-def test_a_period_does_not_look_like_a_time_of_day(period: timedelta, told: str) -> None:
-    assert period_text(period) == told
+def test_a_period_does_not_look_like_a_time_of_day(period: timedelta, reported: str) -> None:
+    assert period_text(period) == reported

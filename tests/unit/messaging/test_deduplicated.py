@@ -72,7 +72,7 @@ def test_a_message_is_appended_once_and_then_a_duplicate(site: Site) -> None:
     assert site.log.last_sequence("p") == 7
 
 
-def test_a_record_tells_its_number_and_keeps_its_own_headers(site: Site) -> None:
+def test_a_record_has_its_number_and_keeps_its_own_headers(site: Site) -> None:
     site.log.append(Numbered("p", 3, 9, Outgoing(b"body", {"mine": b"1"})))
     record = site.journal.read_at(TOPIC, 0)
     assert number_of(record.headers) == Number("p", 3, 9)

@@ -18,7 +18,7 @@ from tests.harness import deduplication_model
 from tests.harness.deduplication_model import DeduplicationMachine
 
 NOTICED = (AssertionError, PackhorseError, ExceptionGroup)
-"""How the machine tells of a build that is wrong: a wrong answer, or one that it did not expect."""
+"""How the machine reports a build that is wrong: a wrong answer, or one that it did not expect."""
 
 
 class MemoryMachine(DeduplicationMachine):

@@ -63,6 +63,6 @@ def test_what_can_not_be_used_is_named(url: str, word: str) -> None:
 
 
 @pytest.mark.parametrize("setting", ["no.such.setting=1", "linger.ms=often", "stats_cb=x"])
-def test_a_setting_that_librdkafka_refuses_is_told_at_the_opening(setting: str) -> None:
+def test_a_setting_that_librdkafka_refuses_is_reported_at_the_opening(setting: str) -> None:
     with pytest.raises(BadKafkaUrl):
         open_journal(f"kafka://127.0.0.1:1?{setting}", client_name="test")

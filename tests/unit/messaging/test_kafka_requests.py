@@ -8,7 +8,7 @@ from packhorse.messaging import kafka
 SET_UP = {"create_topics", "delete_records", "describe_configs"}
 """Of commands that set topics up, of truncation, and of the first append to a topic."""
 ALL_THE_TIME = {"describe_topics"}
-"""For the topic's id, which no other request tells."""
+"""For the topic's id, which no other request returns."""
 LOCAL = {"poll"}
 """Serves what librdkafka has to say; sends nothing."""
 

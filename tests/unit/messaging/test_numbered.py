@@ -27,7 +27,7 @@ def test_a_number_that_is_none_is_refused(producer: str, epoch: int, sequence: i
         (b"p", b"1", "\u0663".encode()),
     ],
 )
-def test_r30_headers_that_tell_no_number_are_not_ours(
+def test_r30_headers_that_have_no_number_are_not_ours(
     name: bytes, epoch: bytes, sequence: bytes
 ) -> None:
     headers = {"producer-name": name, "producer-epoch": epoch, "producer-sequence": sequence}

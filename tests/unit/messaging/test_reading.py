@@ -119,15 +119,15 @@ def test_a_reset_that_reads_without_progress_can_be_ended(journal: SlowJournal) 
 
 
 def test_following_goes_on_until_the_log_is_another_one(journal: SlowJournal) -> None:
-    clock, asked = ManualClock(), iter([False, True])
+    clock, requested = ManualClock(), iter([False, True])
     seen = []
     with journal.reader(TOPIC, 0, partition=0) as reader:
-        for step in follow(reader, threading.Event(), clock, is_over=lambda: next(asked)):
+        for step in follow(reader, threading.Event(), clock, is_over=lambda: next(requested)):
             seen += [(step.start, step.end)] if step.records else []
             if reader.polls in (6, 9):
                 clock.advance(16)
     assert seen == [(0, 1), (1, 2), (2, 3)]
-    assert list(asked) == []
+    assert list(requested) == []
 
 
 def test_following_ends_when_it_is_asked_to(journal: SlowJournal) -> None:

@@ -19,12 +19,12 @@ def test_covering_paths_hold_all_and_lie_in_no_other(paths: list[str]) -> None:
     assert set(kept) <= set(paths)
 
 
-@given(shallow=st.lists(path), deep=st.lists(path), asked=st.lists(path, max_size=10))
+@given(shallow=st.lists(path), deep=st.lists(path), requested=st.lists(path, max_size=10))
 def test_a_scope_knows_where_a_node_belongs(
-    shallow: list[str], deep: list[str], asked: list[str]
+    shallow: list[str], deep: list[str], requested: list[str]
 ) -> None:
     scope = PathScope(shallow, deep)
-    for node in asked:
+    for node in requested:
         holders = [root for root in scope.deep if is_within(node, root)]
         assert scope.deep_path_of(node) == (holders[0] if holders else None)
         if not holders:

@@ -37,7 +37,7 @@ def test_a_package_keeps_where_its_body_is() -> None:
     assert row["body_reference"] == "packages/ab/x-ab"
 
 
-def test_a_commands_kind_tells_which_column_counts() -> None:
+def test_a_commands_kind_says_which_column_counts() -> None:
     encoded = encode_command(ResetCommand("c", "s", "main", 42))
     _, row = decoded(TOPICS, TOPICS.command, encoded.headers, encoded.value)
     assert (row["kind"], row["up_to"], row["desired"]) == ("RESET", 42, None)

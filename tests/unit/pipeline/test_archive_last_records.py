@@ -1,4 +1,4 @@
-"""R24: a restored journal that has grown again is told by the last records that were archived."""
+"""R24: a restored journal that has grown again is known by the last records that were archived."""
 
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, closing
@@ -27,7 +27,7 @@ from tests.harness.journals import fresh_name
 TOPIC = "it's-package"
 KEYS = ("s-0", "s-1", "s-2", "s-3")
 YEAR_10000 = 253_402_300_800_000
-"""More than Python tells."""
+"""More than Python shows."""
 
 
 @pytest.fixture

@@ -25,7 +25,7 @@ def test_r2_a_hole_lies_between_a_place_and_the_oldest_offset(
     assert at.holes(EXTENT, places) == expected
 
 
-def test_a_hole_tells_what_is_missing() -> None:
+def test_a_hole_says_what_is_missing() -> None:
     assert str(Hole("a", 0, 4, 9)) == "a/0 lacks offsets 4 to 8, and goes on at 9"
 
 
@@ -33,7 +33,7 @@ def test_a_reader_starts_at_its_place_or_at_the_oldest() -> None:
     assert at.starts(EXTENT, {"a": {0: 7}, "b": {0: 1}}) == {"a": {0: 7}, "b": {0: 1, 1: 2}}
 
 
-def test_a_journal_that_ends_before_a_place_is_told() -> None:
+def test_a_journal_that_ends_before_a_place_is_reported() -> None:
     assert at.beyond(EXTENT, {"a": {0: 10}, "b": {0: 3}}) == [("a", 0)]
 
 

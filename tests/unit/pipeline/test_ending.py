@@ -47,7 +47,7 @@ LINE = (
 
 
 def ended(error: Exception, capsys: pytest.CaptureFixture[str]) -> tuple[int, str]:
-    """Return the exit code and the one line that is told."""
+    """Return the exit code and the one line that is printed."""
     with pytest.raises(SystemExit) as end, plain_ends():
         raise error
     (line,) = capsys.readouterr().err.splitlines()
@@ -75,7 +75,7 @@ def ended(error: Exception, capsys: pytest.CaptureFixture[str]) -> tuple[int, st
     ],
     ids=lambda given: type(given).__name__,
 )
-def test_the_exit_code_tells_what_to_do(
+def test_the_exit_code_says_what_to_do(
     error: PackhorseError, code: int, capsys: pytest.CaptureFixture[str]
 ) -> None:
     found, line = ended(error, capsys)
@@ -210,7 +210,7 @@ def test_a_database_that_is_none_is_a_wrong_setting(
         ("kafka://one:9092,two:9092", "; set PACKHORSE_JOURNAL_URL to"),
     ],
 )
-def test_a_journal_without_the_topic_is_told_by_what_its_url_names(
+def test_a_journal_without_the_topic_is_reported_by_what_its_url_names(
     url: str, named: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setenv("PACKHORSE_JOURNAL_URL", url)
@@ -223,7 +223,7 @@ def test_a_journal_without_the_topic_is_told_by_what_its_url_names(
     assert "only a new journal needs packhorse topics create" in line
 
 
-def test_a_topic_that_was_there_is_told_as_the_journal_tells_it(
+def test_a_topic_that_was_there_is_reported_in_the_journals_words(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     said = "topic x was removed; look at its identity before reading it again"
@@ -265,7 +265,7 @@ def test_what_says_nothing_is_empty() -> None:
 
 
 @pytest.mark.parametrize(
-    ("started", "told", "wanted"),
+    ("started", "reported", "wanted"),
     [
         ("/opt/bin/packhorse-pipeline", "", "packhorse-pipeline"),
         ("/opt/x/submitted/program.py", "", "packhorse-pipeline"),
@@ -274,9 +274,9 @@ def test_what_says_nothing_is_empty() -> None:
     ],
 )
 def test_usage_names_what_was_typed(
-    started: str, told: str, wanted: str, monkeypatch: pytest.MonkeyPatch
+    started: str, reported: str, wanted: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(sys, "argv", [started])
-    monkeypatch.setenv(TYPED, told)
+    monkeypatch.setenv(TYPED, reported)
     assert typed("packhorse-pipeline", "packhorse_services.pipeline") == wanted
     assert TYPED not in os.environ, "the programs that it starts are typed by nobody"

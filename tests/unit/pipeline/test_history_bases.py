@@ -1,4 +1,4 @@
-"""Which snapshots a fold may go on from, and what upkeep may therefore let go."""
+"""Which snapshots a fold may go on from, and what upkeep may therefore delete."""
 
 import pytest
 

@@ -25,11 +25,13 @@ def measured(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.mark.usefixtures("measured")
 @pytest.mark.parametrize("form", ["json", "csv", "html"])
 @pytest.mark.parametrize(
-    ("asked", "what"),
+    ("requested", "what"),
     [(("--subscriber", "typo"), "subscriber 'typo'"), (("--agent", "x"), "publisher agent 'x'")],
 )
-def test_a_name_of_nobody_is_refused(form: str, asked: tuple[str, str], what: str) -> None:
-    ended = CliRunner().invoke(commands, ["report", "delivery", *HOURS, "--format", form, *asked])
+def test_a_name_of_nobody_is_refused(form: str, requested: tuple[str, str], what: str) -> None:
+    ended = CliRunner().invoke(
+        commands, ["report", "delivery", *HOURS, "--format", form, *requested]
+    )
     assert isinstance(ended.exception, NotThere)
     assert str(ended.exception).startswith(
         f"the tables have no measures of {what}; correct the name"
@@ -38,10 +40,10 @@ def test_a_name_of_nobody_is_refused(form: str, asked: tuple[str, str], what: st
 
 
 @pytest.mark.usefixtures("measured")
-@pytest.mark.parametrize("asked", [("--subscriber", "o'hara"), ("--agent", "bulk")])
-def test_who_was_silent_in_these_hours_has_an_empty_report(asked: tuple[str, str]) -> None:
+@pytest.mark.parametrize("requested", [("--subscriber", "o'hara"), ("--agent", "bulk")])
+def test_who_was_silent_in_these_hours_has_an_empty_report(requested: tuple[str, str]) -> None:
     for hours in (HOURS, LATER):
-        ended = CliRunner().invoke(commands, ["report", "delivery", *hours, *asked])
+        ended = CliRunner().invoke(commands, ["report", "delivery", *hours, *requested])
         assert ended.exit_code == 0, ended.exception
         assert '"rows": []' in ended.stdout
 
@@ -49,9 +51,9 @@ def test_who_was_silent_in_these_hours_has_an_empty_report(asked: tuple[str, str
 @pytest.mark.usefixtures("measured")
 def test_a_report_is_written_to_a_file_whole_or_not_at_all(tmp_path: Path) -> None:
     file = tmp_path / "report.csv"
-    asked = ["report", "failures", *HOURS, "--format", "csv", "--output", str(file)]
-    assert CliRunner().invoke(commands, asked).exit_code == 0
+    requested = ["report", "failures", *HOURS, "--format", "csv", "--output", str(file)]
+    assert CliRunner().invoke(commands, requested).exit_code == 0
     assert "o'hara" in file.read_text()
-    ended = CliRunner().invoke(commands, [*asked[:-1], str(tmp_path / "none" / "report.csv")])
+    ended = CliRunner().invoke(commands, [*requested[:-1], str(tmp_path / "none" / "report.csv")])
     assert isinstance(ended.exception, TaskRefused)
     assert "can't be written: No such file or directory" in str(ended.exception)

@@ -27,7 +27,9 @@ def test_hours_are_whole_and_by_default_the_last_24() -> None:
     ("begin", "end", "name"),
     [("yesterday", None, "from"), (None, "2026-11-21T00:00:00", "to"), (None, "", "to")],
 )
-def test_what_is_no_time_is_told_by_its_name(begin: str | None, end: str | None, name: str) -> None:
+def test_what_is_no_time_is_reported_by_its_name(
+    begin: str | None, end: str | None, name: str
+) -> None:
     with pytest.raises(WrongPeriod, match=f"^{name}: no RFC 3339 time such as 2026-") as wrong:
         period(begin, end, NOW)
     assert "URL" not in str(wrong.value)
@@ -42,5 +44,5 @@ def test_the_command_names_its_option(
     with pytest.raises(SystemExit) as ended:
         main()
     assert ended.value.code == 2
-    told = capsys.readouterr().err
-    assert told == "error: --from: no RFC 3339 time such as 2026-11-21T10:00:00Z\n"
+    reported = capsys.readouterr().err
+    assert reported == "error: --from: no RFC 3339 time such as 2026-11-21T10:00:00Z\n"

@@ -1,4 +1,4 @@
-"""A restore that the author's database did not take: what is told, and whether to try again."""
+"""A restore that the author's database did not take: what is reported, and whether to try again."""
 
 from typing import Any
 
@@ -40,7 +40,9 @@ def test_a_database_that_is_away_has_changed_nothing() -> None:
     ],
     ids=["lost", "waited", "refused", "without a word"],
 )
-def test_it_is_told_in_a_line(error: psycopg.Error, kind: type[PackhorseError], said: str) -> None:
+def test_it_is_reported_in_a_line(
+    error: psycopg.Error, kind: type[PackhorseError], said: str
+) -> None:
     found = refused(error)
     assert type(found) is kind
     assert said in str(found)

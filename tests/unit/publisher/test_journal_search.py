@@ -1,4 +1,4 @@
-"""R26: the search for packages of ours tells all the while that it goes on."""
+"""R26: the search for packages of ours reports all the while that it goes on."""
 
 import pytest
 

@@ -1,7 +1,7 @@
 """Any interleaving of appends, slow clients, reconnects to other replicas, restarts, retention.
 
 Each client sees each event of a log exactly once, in the log's order, and what the log has lost
-meanwhile is told as a gap (R2).
+meanwhile is reported as a gap (R2).
 """
 
 from hypothesis import settings
@@ -11,7 +11,7 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 from packhorse_services.publisher.live.event_id import EventSource
 from packhorse_services.publisher.live.stream_reader import StreamReader
 from tests.harness.depth import examples
-from tests.harness.live import NAMES, Client, Logs, Replica, tell
+from tests.harness.live import NAMES, Client, Logs, Replica, read_round
 
 CLIENTS, REPLICAS = 3, 2
 some_source = st.sampled_from(EventSource)
@@ -49,17 +49,17 @@ class LiveEvents(RuleBasedStateMachine):
 
     @rule(client=some_client, count=st.integers(0, 10))
     def read_and_be_cut_off(self, client: int, count: int) -> None:
-        """The client gets some of what the stream has told; the rest is lost on the way."""
+        """The client gets some of what the stream has sent; the rest is lost on the way."""
         if client in self.streams:
             replica, reader = self.streams.pop(client)
-            for told in list(tell(replica, reader))[:count]:
-                self.clients[client].take(told)
+            for reported in list(read_round(replica, reader))[:count]:
+                self.clients[client].take(reported)
 
     @rule(client=some_client)
     def read(self, client: int) -> None:
         if client in self.streams:
-            for told in tell(*self.streams[client]):
-                self.clients[client].take(told)
+            for reported in read_round(*self.streams[client]):
+                self.clients[client].take(reported)
 
     @rule(source=some_source, share=st.floats(0, 1))
     def forget(self, source: EventSource, share: float) -> None:
@@ -89,8 +89,8 @@ class LiveEvents(RuleBasedStateMachine):
             before = ""
             while before != reader.id:
                 before = reader.id
-                for told in tell(replica, reader):
-                    client.take(told)
+                for reported in read_round(replica, reader):
+                    client.take(reported)
             assert [client.next_of(source) for source in EventSource] == [None] * len(EventSource)
 
 

@@ -19,7 +19,7 @@ from packhorse_services.publisher.live.event_id import (
 from packhorse_services.publisher.live.events import EventType, SubscriberEvent
 from packhorse_services.publisher.live.stream_reader import SseEvent, StreamFilter, StreamReader
 from packhorse_services.publisher.live.subscriber_states import StatesSeen
-from tests.harness.live import EVERYTHING, NAMES, NEVER, Logs, Replica, message, tell
+from tests.harness.live import EVERYTHING, NAMES, NEVER, Logs, Replica, message, read_round
 
 offsets = st.integers(0, 2**63 - 1)
 cursors = st.builds(LogCursor, offsets, st.sampled_from(["", "0a1b2c3d"]))
@@ -45,59 +45,61 @@ def test_what_is_no_position_is_refused(text: str) -> None:
     assert refused.value.status_code == 422
 
 
-def test_a_mark_tells_topics_and_partitions_apart() -> None:
+def test_a_mark_distinguishes_topics_and_partitions() -> None:
     assert len({mark_of("one", 0), mark_of("one", 1), mark_of("two", 0)}) == 3
 
 
-def everything_told(replica: Replica, reader: StreamReader) -> list[SseEvent]:
-    told: list[SseEvent] = []
+def everything_reported(replica: Replica, reader: StreamReader) -> list[SseEvent]:
+    reported: list[SseEvent] = []
     before = ""
     while before != reader.id:
         before = reader.id
-        told += tell(replica, reader)
-    return told
+        reported += read_round(replica, reader)
+    return reported
 
 
 def from_the_beginning(replica: Replica, wanted: StreamFilter = EVERYTHING) -> list[SseEvent]:
-    return everything_told(replica, StreamReader(replica.logs, wanted, read_position("p0-s0-e0")))
+    return everything_reported(
+        replica, StreamReader(replica.logs, wanted, read_position("p0-s0-e0"))
+    )
 
 
-def test_only_what_is_wanted_is_told_and_the_rest_counts_as_seen() -> None:
+def test_only_what_is_wanted_is_reported_and_the_rest_counts_as_seen() -> None:
     logs = Logs()
     for source in EventSource:
         for subscriber in ("golden", "other"):
             logs.append(source, subscriber=subscriber)
         logs.append(source, "another-agent")
     replica = Replica(logs)
-    names = [told.name for told in from_the_beginning(replica)]
+    names = [reported.name for reported in from_the_beginning(replica)]
     assert names == ["package"] * 2 + ["status"] * 2 + ["distributed"] * 2
     only = StreamFilter(frozenset({EventType.STATUS}))
-    assert [told.name for told in from_the_beginning(replica, only)] == ["status"] * 2
+    assert [reported.name for reported in from_the_beginning(replica, only)] == ["status"] * 2
     about = from_the_beginning(replica, StreamFilter(EVERYTHING.types, "golden"))
-    assert [told.name for told in about] == ["status", "distributed"]
+    assert [reported.name for reported in about] == ["status", "distributed"]
     assert json.loads(about[0].data)["subscriber"] == "golden"
     end = StreamReader(replica.logs, EVERYTHING, read_position(about[-1].id))
     assert end.cursor(EventSource.PACKAGE).offset == 3
 
 
-def test_r2_a_position_beyond_the_end_is_told_and_the_log_begins_again() -> None:
+def test_r2_a_position_beyond_the_end_is_reported_and_the_log_begins_again() -> None:
     logs = Logs()
     for _ in range(3):
         logs.append(EventSource.STATUS)
     replica = Replica(logs)
     position = read_position("p0-s99-e0")
-    told = everything_told(replica, StreamReader(replica.logs, EVERYTHING, position))
-    assert [one.name for one in told] == ["gap", "status", "status", "status"]
-    assert json.loads(told[0].data) == {
+    reported = everything_reported(replica, StreamReader(replica.logs, EVERYTHING, position))
+    assert [one.name for one in reported] == ["gap", "status", "status", "status"]
+    assert json.loads(reported[0].data) == {
         "source": "status",
         "from_offset": 99,
         "to_offset": 0,
         "reason": "BEYOND_END",
     }
-    assert read_position(told[0].id)[EventSource.STATUS].offset == 0
+    assert read_position(reported[0].id)[EventSource.STATUS].offset == 0
 
 
-def test_r14_a_package_that_cant_be_read_is_told_and_what_is_no_message_is_not() -> None:
+def test_r14_a_package_that_cant_be_read_is_reported_and_what_is_no_message_is_not() -> None:
     logs = Logs()
     for source in EventSource:
         encoded = message(source, "x")
@@ -105,9 +107,9 @@ def test_r14_a_package_that_cant_be_read_is_told_and_what_is_no_message_is_not()
         logs.journal.append(NAMES[source], Outgoing(b"\xff\xff", encoded.headers)).result()
     broken = {AGENT_HEADER: b"main", PACKAGE_ID_HEADER: b"id\xff", "entry": b"\xff\xff"}
     logs.journal.append(NAMES[EventSource.PACKAGE], Outgoing(b"", broken)).result()
-    told = from_the_beginning(Replica(logs))
-    assert [one.name for one in told] == ["package", "package"]
-    shown = json.loads(told[1].data)
+    reported = from_the_beginning(Replica(logs))
+    assert [one.name for one in reported] == ["package", "package"]
+    shown = json.loads(reported[1].data)
     assert (shown["package_id"], shown["action"], shown["offset"]) == ("id\ufffd", None, 2)
 
 
@@ -130,7 +132,7 @@ def state(name: str, state: str) -> SubscriberEvent:
     return SubscriberEvent(subscriber=name, state=state, offset=1, attempts=0, last_error="")
 
 
-def test_states_are_told_at_first_and_when_they_change() -> None:
+def test_states_are_reported_at_first_and_when_they_change() -> None:
     seen = StatesSeen(None)
     both = {"a": state("a", "IDLE"), "b": state("b", "RUNNING")}
     assert len(seen.news(both)) == 2

@@ -83,7 +83,7 @@ async def next_event(blocks: AsyncIterator[ServerSentEvent]) -> ServerSentEvent:
             return block
 
 
-def test_the_first_block_tells_the_position_and_filtered_events_move_it() -> None:
+def test_the_first_block_gives_the_position_and_filtered_events_move_it() -> None:
     async def scenario(process: Process) -> None:
         blocks = opened(process, StreamFilter(frozenset({EventType.STATUS}), "golden"))
         first = await anext(blocks)
@@ -93,8 +93,8 @@ def test_the_first_block_tells_the_position_and_filtered_events_move_it() -> Non
         assert second.raw_data is None
         assert read_position(str(second.id))[EventSource.STATUS].offset == 1
         process.append(EventSource.STATUS, subscriber="golden")
-        told = await next_event(blocks)
-        assert json.loads(str(told.raw_data))["subscriber"] == "golden"
+        reported = await next_event(blocks)
+        assert json.loads(str(reported.raw_data))["subscriber"] == "golden"
 
     play(scenario)
 
@@ -134,10 +134,10 @@ def test_a_journal_that_comes_back_in_time_is_read_on() -> None:
         patient = Pace(position_s=0.01, patience_s=60, retry_s=0.01)
         blocks = opened(process, last_id="p0-s0-e0", pace=patient)
         await anext(blocks)
-        told = asyncio.ensure_future(next_event(blocks))
+        reported = asyncio.ensure_future(next_event(blocks))
         await asyncio.sleep(0)
         process.journal.away = False
-        assert (await told).event == "status"
+        assert (await reported).event == "status"
 
     play(scenario)
 

@@ -74,7 +74,7 @@ def test_r6_a_part_overlaps_exactly_what_has_a_path_of_its_range(
 
 
 @given(PARTS, ENTRIES | PARTS)
-def test_r6_what_a_package_shares_with_a_subtree_tells_which_of_its_parts_it_overlaps(
+def test_r6_what_a_package_shares_with_a_subtree_says_which_of_its_parts_it_overlaps(
     one: PackageEntry, other: PackageEntry
 ) -> None:
     subtree = Footprint(entry(Action.ADD, deep=one.deep_paths))

@@ -17,7 +17,7 @@ class Asked(MemoryJournal):
     def __init__(self) -> None:
         super().__init__(MemoryLog())
         self.create_topics([TopicSpec("t")])
-        self.asked: list[int] = []
+        self.requested: list[int] = []
         self.damaged: set[int] = set()
 
     def add(self, *package_ids: str, agent: str = "main") -> None:
@@ -27,7 +27,7 @@ class Asked(MemoryJournal):
             self.append("t", Outgoing(encoded.value, encoded.headers)).result()
 
     def read_at(self, topic: str, offset: int, partition: int = 0) -> Record | None:
-        self.asked.append(offset)
+        self.requested.append(offset)
         return None if offset in self.damaged else super().read_at(topic, offset, partition)
 
 
@@ -51,9 +51,9 @@ def test_a_position_of_the_agent_costs_no_reading() -> None:
     played.journal.add("a", "b")
     played.tail()
     assert played.verdict(1, "b") is True
-    assert played.journal.asked == []
+    assert played.journal.requested == []
     assert played.verdict(1, "a") is False
-    assert played.journal.asked == [1], "before it is contradicted the record itself is read"
+    assert played.journal.requested == [1], "before it is contradicted the record itself is read"
 
 
 def test_another_agents_record_is_read_once() -> None:
@@ -61,14 +61,14 @@ def test_another_agents_record_is_read_once() -> None:
     played.journal.add("x", agent="bulk")
     played.tail()
     assert [played.verdict(0, "x") for _ in range(3)] == [True, True, True]
-    assert played.journal.asked == [0]
+    assert played.journal.requested == [0]
 
 
 def test_what_the_tail_is_about_to_read_is_waited_for_and_then_asked_for() -> None:
     played = Played()
     played.journal.add("a")
     assert played.verdict(0, "a") is None
-    assert played.journal.asked == []
+    assert played.journal.requested == []
     played.clock.advance(1.0)
     assert played.verdict(0, "a") is True
     played.clock.advance(1.0)
@@ -85,7 +85,7 @@ def test_a_record_that_cannot_be_read_is_asked_for_now_and_then() -> None:
     subscription = SubscriberState("main", 0, package_id="x", journal_id="j")
     assert [played.subject.check([subscription]) for _ in range(50)] == [True] * 50
     assert played.subject.verdict(subscription) is None
-    assert played.journal.asked == [0]
+    assert played.journal.requested == [0]
     played.clock.advance(2.0)
     played.journal.damaged.clear()
     assert played.verdict(0, "x") is True

@@ -114,7 +114,7 @@ def test_nothing_is_sent_to_fill_a_cache() -> None:
     feed.stop(120)
 
 
-def test_a_cache_that_never_began_is_told_at_once() -> None:
+def test_a_cache_that_never_began_is_reported_at_once() -> None:
     feed = QueueFeed(journal_of(), "package", QueueCache("main"), clock=ManualClock())
     with pytest.raises(QueueLoading):
         asyncio.run(feed.need(-1, 0.01))

@@ -21,7 +21,7 @@ from tests.harness.publishing import request
 
 
 class ScriptedPublishing:
-    """Publishes by doing what it is told, group after group."""
+    """Publishes by doing what it is given, group after group."""
 
     def __init__(self, *script: Callable[[Sequence[Pending]], None]) -> None:
         self._script = list(script)
@@ -34,7 +34,7 @@ class ScriptedPublishing:
         act = self._script.pop(0) if self._script else answer_all
         act(group)
 
-    def settle(self) -> bool:
+    def reconcile(self) -> bool:
         return True
 
     def stop(self) -> None: ...
@@ -50,7 +50,7 @@ class RefusedPublishing(ScriptedPublishing):
         super().__init__()
         self.settled = threading.Event()
 
-    def settle(self) -> bool:
+    def reconcile(self) -> bool:
         self.settled.set()
         raise Permanent("check the user's rights")
 
@@ -132,7 +132,7 @@ def test_r26_a_round_that_failed_is_played_again(error: Exception) -> None:
     assert publishing.groups == [1, 1]
 
 
-def test_a_database_that_stays_away_is_told() -> None:
+def test_a_database_that_stays_away_is_reported() -> None:
     cut = psycopg.OperationalError("cut")
     with running(ScriptedPublishing(*[fail_with(cut)] * 100), give_up_s=0.0) as intake:
         future = intake.submit(request("/a")).future
@@ -183,7 +183,7 @@ def test_stopping_answers_everybody() -> None:
         intake.submit(request("/a"))
 
 
-def test_a_group_that_gets_nowhere_is_told_to_the_readiness() -> None:
+def test_a_group_that_gets_nowhere_makes_the_replica_unready() -> None:
     gate, clock = Gate(), ManualClock()
     publishing = ScriptedPublishing(gate)
     with running(publishing, clock) as intake:

@@ -177,5 +177,5 @@ def test_r16_one_that_was_forgotten_is_known_again_by_a_later_announcement_alone
     subscribers.seed(DiscoveryMessage("gone", (SubscriberState("main", 0),)), 900, 0)
     assert subscribers.get("gone") is None
     subscribers.note(announcement("gone", 3, time_ms=1_001), True)
-    subscribers.leave_out({"gone": 1_000})  # as the database tells it again and again
+    subscribers.leave_out({"gone": 1_000})  # as the database says again and again
     assert [one.name for one in subscribers.following()] == ["gone", "other"]

@@ -14,7 +14,7 @@ from tests.harness.waiting import eventually
 
 
 class SlowReader:
-    """Like Kafka's at first: it polls in vain, and then tells one record a poll."""
+    """Like Kafka's at first: it polls in vain, and then returns one record a poll."""
 
     def __init__(self, reader: Reader, polls: list[int]) -> None:
         self._reader, self._polls = reader, polls

@@ -40,7 +40,7 @@ def mortal(stopping: threading.Event) -> None:
 
 def create() -> FastAPI:
     app = create_app(title="t", description="t", authenticator=Authenticator.off(), readiness={})
-    app.add_api_route("/stream", lambda: StreamingResponse(ticks(app)))
+    app.add_api_route("/stream", lambda: StreamingResponse(fire_times(app)))
     app.add_api_route("/flood", lambda: StreamingResponse(flood()))
     app.add_api_route("/die", DIE.set, methods=["POST"])
     add_held_requests(app)
@@ -48,17 +48,17 @@ def create() -> FastAPI:
 
 
 def add_held_requests(app: FastAPI) -> None:
-    asked, released = asyncio.Event(), asyncio.Event()
+    requested, released = asyncio.Event(), asyncio.Event()
 
     @app.get("/held")
     async def held() -> str:
-        asked.set()
+        requested.set()
         await released.wait()
         return "done"
 
     @app.get("/release-at-stop")
     async def release_at_stop() -> str:
-        await asked.wait()
+        await requested.wait()
         asyncio.get_running_loop().create_task(release())
         return "ok"
 
@@ -68,7 +68,7 @@ def add_held_requests(app: FastAPI) -> None:
         released.set()
 
 
-async def ticks(app: FastAPI) -> AsyncIterator[str]:
+async def fire_times(app: FastAPI) -> AsyncIterator[str]:
     yield "first\n"
     if sys.argv[1] == "deaf":
         await asyncio.Event().wait()

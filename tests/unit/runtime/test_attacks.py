@@ -291,4 +291,4 @@ def test_a_refused_client_that_still_sends_a_little_is_heard_out() -> None:
     assert (answer.status_code, answer.headers["connection"], body.taken) == (405, "close", 0)
     expecting = {"expect": "100-continue"}
     answer = call(sample_app(), "PUT", "/orders", content=b"x" * 1000, headers=expecting)
-    assert answer.headers["connection"] == "close", "it was never told to send"
+    assert answer.headers["connection"] == "close", "it was never asked to send"

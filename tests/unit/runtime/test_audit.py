@@ -86,8 +86,8 @@ def test_a_refusal_says_why(
     logs.configure("json", "INFO")
     send(method, url, token, json=body)
     [line] = lines(capfd)
-    told = (line["outcome"], line["status"], line["reason"], line.get("caller", ""))
-    assert told == (outcome, status, reason, token)
+    reported = (line["outcome"], line["status"], line["reason"], line.get("caller", ""))
+    assert reported == (outcome, status, reason, token)
 
 
 def test_what_is_only_read_has_no_line(capfd: pytest.CaptureFixture[str]) -> None:
@@ -107,10 +107,10 @@ def test_no_secret_and_no_control_character_is_in_a_line(
     send("PUT", f"/streams/{forged}?token={SECRET}", SECRET, content=SECRET.encode())
     send("POST", "/orders", SECRET, json={"action": SECRET, "paths": []})
     send("POST", "/orders", "an\x1b[31mn", json=ORDER)
-    told = capfd.readouterr().err
-    assert SECRET not in told
-    assert len(told.splitlines()) == 3
-    assert all(one.isprintable() for one in told.splitlines())
+    reported = capfd.readouterr().err
+    assert SECRET not in reported
+    assert len(reported.splitlines()) == 3
+    assert all(one.isprintable() for one in reported.splitlines())
 
 
 def test_a_flood_of_refusals_leaves_room_for_others_and_is_counted(

@@ -93,7 +93,7 @@ REQUESTS: dict[str, dict[str, Any]] = {
 @pytest.mark.parametrize("name", REQUESTS)
 def test_the_answer_is_the_frameworks(name: str) -> None:
     direct, framework = (_answer(direct, **REQUESTS[name]) for direct in (True, False))
-    assert _told(direct) == _told(framework)
+    assert _reported(direct) == _reported(framework)
 
 
 @pytest.mark.parametrize("token", ["known", "unknown", None])
@@ -108,13 +108,13 @@ def test_callers_are_let_in_as_by_the_framework(token: str | None) -> None:
         )
         for direct in (True, False)
     ]
-    assert _told(answers[0]) == _told(answers[1])
+    assert _reported(answers[0]) == _reported(answers[1])
     assert answers[0].status_code == (202 if token == "known" else 401)
 
 
 def test_other_methods_are_the_frameworks() -> None:
     answers = [call(_app(direct=direct), "GET", "/orders") for direct in (True, False)]
-    assert _told(answers[0]) == _told(answers[1])
+    assert _reported(answers[0]) == _reported(answers[1])
     assert answers[0].status_code == 405
 
 
@@ -133,7 +133,7 @@ def _answer(direct: bool, **options: Any) -> httpx.Response:
     return call(_app(direct=direct), "POST", "/orders", **options)
 
 
-def _told(answer: httpx.Response) -> tuple[int, Any, list[tuple[str, str]]]:
+def _reported(answer: httpx.Response) -> tuple[int, Any, list[tuple[str, str]]]:
     """Return what an answer says, without what is different in each."""
     body = {
         name: value

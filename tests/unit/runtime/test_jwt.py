@@ -70,8 +70,8 @@ def test_a_good_token_is_let_in(issuer: Issuer, kid: str) -> None:
 )
 def test_wrong_claims_are_401(issuer: Issuer, claims: dict[str, Any]) -> None:
     now = int(time.time())  # a float is so many seconds from the test's own start
-    told = {n: now + int(v) if isinstance(v, float) else v for n, v in claims.items()}
-    assert _status(issuer, issuer.token(**told)) == 401
+    reported = {n: now + int(v) if isinstance(v, float) else v for n, v in claims.items()}
+    assert _status(issuer, issuer.token(**reported)) == 401
 
 
 def _part(value: Any) -> str:

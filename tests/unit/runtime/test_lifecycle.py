@@ -50,7 +50,7 @@ def test_a_stop_that_fails_does_not_keep_the_others_running() -> None:
     assert log[-2:] == ["stop b", "stop a"]
 
 
-def test_a_worker_that_is_told_to_end_has_not_died() -> None:
+def test_a_worker_that_is_asked_to_end_has_not_died() -> None:
     ended = threading.Event()
 
     def work(stopping: threading.Event) -> None:

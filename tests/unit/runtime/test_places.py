@@ -76,5 +76,5 @@ def test_one_client_has_a_network_of_ipv6() -> None:
     assert network_of("10.0.0.1") != network_of("10.0.0.2")
 
 
-def test_clients_by_ipv4_are_told_apart_where_the_socket_is_for_both() -> None:
+def test_clients_by_ipv4_are_distinguished_where_the_socket_is_for_both() -> None:
     assert network_of("::ffff:10.0.0.1") == network_of("10.0.0.1") != network_of("::ffff:10.0.0.2")

@@ -37,7 +37,7 @@ def test_a_console_log_and_its_traceback_are_plain(capfd: pytest.CaptureFixture[
 
 def test_errors_lines_and_tables_are_plain(capfd: pytest.CaptureFixture[str]) -> None:
     output.complain(EVIL)
-    output.tell(EVIL)
+    output.report(EVIL)
     output.line(EVIL)
     row = {"subscriber": EVIL + "\nforged", "state": EVIL, "head": {"last_error": EVIL}}
     for form in (Format.TABLE, Format.WIDE, Format.NAME, Format.JSON):

@@ -11,7 +11,7 @@ from packhorse_services.content.settings import Settings
 _PROGRAMS = ("publisher", "content", "subscriber", "cleanup", "topology", "jobs", "pipeline")
 _SERVERS = {"SERVER", "CONTENT_SERVER", "JOBS_SERVER", "TOPOLOGY_SERVER"}
 _OTHERS = {"DATA", "TOKEN", "PIPELINE_URL", "PORTS", "TYPED", *_SERVERS}
-"""Those of the command line and of clients, and what programs tell each other."""
+"""Those of the command line and of clients, and what programs exchange."""
 
 
 def test_the_names_are_those_of_all_programs() -> None:

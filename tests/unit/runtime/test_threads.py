@@ -91,8 +91,8 @@ def test_work_that_hangs_keeps_nothing_else_waiting() -> None:
     end.set()
 
 
-def test_the_end_of_submitted_work_is_told_with_its_error() -> None:
-    threads = Threads("told")
+def test_the_end_of_submitted_work_is_reported_with_its_error() -> None:
+    threads = Threads("reported")
 
     def fail() -> None:
         raise ValueError("no")

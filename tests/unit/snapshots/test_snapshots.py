@@ -132,13 +132,13 @@ def test_the_newest_offset_comes_first(blobs: BlobStore) -> None:
 
 
 def find(blobs: BlobStore, **wanted: Any) -> ContentSnapshot | None:
-    asked = {
+    requested = {
         "journal_id": "journal",
         "publisher_agents": ("main",),
         "subscriber": "sub",
         "at_least": 0,
     }
-    return newest(blobs, **(asked | wanted))
+    return newest(blobs, **(requested | wanted))
 
 
 def test_newest_takes_only_what_the_subscriber_must_have(blobs: BlobStore) -> None:
@@ -248,12 +248,14 @@ def test_unreadable_and_foreign_manifests_are_left_out_with_a_warning(
         (b'{"format"', b'{"format', "the manifest: this is no JSON"),
     ],
 )
-def test_a_refused_manifest_is_told_in_our_words(before: bytes, after: bytes, said: str) -> None:
+def test_a_refused_manifest_is_reported_in_our_words(
+    before: bytes, after: bytes, said: str
+) -> None:
     data = manifest.encode(a_snapshot([], ID, made_ms=1))
     assert before in data
-    with pytest.raises(InvalidSnapshot) as told:
+    with pytest.raises(InvalidSnapshot) as reported:
         manifest.decode(data.replace(before, after, 1))
-    assert str(told.value) == said
+    assert str(reported.value) == said
 
 
 @given(st.binary(max_size=300))

@@ -24,10 +24,10 @@ class HeldLease:
     """A lease that this worker has; it counts who asks."""
 
     def __init__(self) -> None:
-        self.asked = 0
+        self.requested = 0
 
     def epoch(self) -> int:
-        self.asked += 1
+        self.requested += 1
         return 1
 
 
@@ -44,7 +44,7 @@ def test_r16_a_subscription_that_has_not_found_its_position_is_not_announced() -
     )
     component.start()
     try:
-        eventually(lambda: lease.asked > 2, what="it had a reason to announce")
+        eventually(lambda: lease.requested > 2, what="it had a reason to announce")
         assert journal.bounds(TOPICS.discovery).next == 0
         late.healthy(SubscriptionState.IDLE, mark=Mark(7, "b"))
         eventually(lambda: journal.bounds(TOPICS.discovery).next > 0, what="it announces")
@@ -52,8 +52,8 @@ def test_r16_a_subscription_that_has_not_found_its_position_is_not_announced() -
         component.stop(60)
     first = journal.read_at(TOPICS.discovery, 0)
     assert first is not None
-    told = decode_discovery(first.headers, first.value)
-    assert [state.offset for state in told.states] == [3, 7]
+    reported = decode_discovery(first.headers, first.value)
+    assert [state.offset for state in reported.states] == [3, 7]
 
 
 def test_r16_what_somebody_waits_for_is_announced_at_once(monkeypatch: pytest.MonkeyPatch) -> None:

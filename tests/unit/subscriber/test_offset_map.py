@@ -1,4 +1,4 @@
-"""Four bytes an offset: a map that keeps what is nearest above its floor (R30)."""
+"""Four bytes an offset: a map that keeps what is nearest above its base (R30)."""
 
 from hypothesis import given
 from hypothesis import strategies as st
@@ -24,15 +24,15 @@ def test_it_knows_everything_between_its_floor_and_its_horizon(
     for step, offset, value in steps:
         if step == "forget":
             known.forget(offset)
-        elif offset > known.floor:
+        elif offset > known.base:
             known.put(offset, value)
             model[offset] = value
         assert len(known._blocks) <= blocks
     for offset, value in model.items():
-        if offset > known.floor and known.reaches(offset):
+        if offset > known.base and known.reaches(offset):
             assert known.get(offset) == value
-    for offset in (known.floor, known.floor + 1, 7):
-        if offset > known.floor and known.reaches(offset):
+    for offset in (known.base, known.base + 1, 7):
+        if offset > known.base and known.reaches(offset):
             assert known.get(offset) == model.get(offset, 0)
 
 

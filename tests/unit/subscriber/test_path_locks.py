@@ -40,12 +40,12 @@ CHANGES = st.lists(
 
 
 def collide(first: dict[int, bool], second: dict[int, bool]) -> bool:
-    """Tell whether one of them waits for the other, as Postgres decides it."""
+    """Return whether one of them waits for the other, as Postgres decides it."""
     return any(first[key] or second[key] for key in first.keys() & second.keys())
 
 
 def in_the_way(remover: Sequence[PackageMessage], other: Sequence[PackageMessage]) -> bool:
-    """Tell whether `other` changes something at or below what `remover` removes."""
+    """Return whether `other` changes something at or below what `remover` removes."""
     removed = [
         path
         for one in remover

@@ -102,7 +102,7 @@ def test_other_agents_packages_in_a_row_are_one_arrival(journal: Journal) -> Non
     ahead.prefetch.close()
 
 
-def test_the_readers_end_is_told_after_what_it_has_read(journal: MemoryJournal) -> None:
+def test_the_readers_end_is_reported_after_what_it_has_read(journal: MemoryJournal) -> None:
     append(journal)
     ahead = Ahead(journal, PrefetchLimits())
     eventually(lambda: len(ahead.prefetch._buffer) == 1)

@@ -6,15 +6,15 @@ from hypothesis import strategies as st
 from packhorse.wire.messages import Status
 from packhorse_services.subscriber.staging.refusals import Refusals
 
-told = st.lists(st.tuples(st.text(max_size=2), st.sampled_from(Status)), max_size=60)
+reported = st.lists(st.tuples(st.text(max_size=2), st.sampled_from(Status)), max_size=60)
 
 
-@given(told=told, kept=st.integers(1, 5), filter_bytes=st.sampled_from([1, 8, 4_096]))
+@given(reported=reported, kept=st.integers(1, 5), filter_bytes=st.sampled_from([1, 8, 4_096]))
 def test_r30_no_refusal_is_lost_and_few_are_kept(
-    told: list[tuple[str, Status]], kept: int, filter_bytes: int
+    reported: list[tuple[str, Status]], kept: int, filter_bytes: int
 ) -> None:
     refusals, model = Refusals(kept, filter_bytes), dict[str, Status]()
-    for package_id, status in told:
+    for package_id, status in reported:
         refusals.take(package_id, status, "because")
         model[package_id] = status
         assert len(refusals._known) <= kept

@@ -1,4 +1,4 @@
-"""What may be done with a package, given what the golden subscriber tells of it."""
+"""What may be done with a package, given what the golden subscriber reports about it."""
 
 from dataclasses import replace
 
@@ -19,13 +19,13 @@ from tests.harness.staging import START, announcement, arrival, status
 REFUSALS = (Status.REMOVED, Status.REMOVED_FAILED, Status.SKIPPED)
 
 
-def read(staging: Staging, *told: StatusMessage, said: DiscoveryMessage | None = None) -> None:
+def read(staging: Staging, *reported: StatusMessage, said: DiscoveryMessage | None = None) -> None:
     """Let the staging read the whole status topic, as its follower does."""
     staging.ruling(START, arrival(0))  # what a subscription asks makes it want a reading
     staging.covers(0)
     if said is not None:
         staging.announced(said)
-    for message in told:
+    for message in reported:
         staging.status(message)
     staging.read_to_end(staging.wanted(), said)
 
@@ -43,7 +43,7 @@ def test_imported_is_accepted_and_each_refusal_is_skipped() -> None:
 def test_a_skip_names_the_golden_one_and_what_it_did() -> None:
     staging = Staging("golden")
     read(staging, status(0, Status.REMOVED_FAILED, reason="a bad\0 node"))
-    assert staging.ruling(START, arrival(0)).reason == "golden told REMOVED_FAILED: a bad node"
+    assert staging.ruling(START, arrival(0)).reason == "golden reported REMOVED_FAILED: a bad node"
 
 
 @pytest.mark.parametrize(
@@ -69,7 +69,7 @@ def test_r24_a_status_of_another_package_at_the_offset_decides_nothing(became: S
     read(staging, status(0, became, package_id="x"), said=announcement(5))
     ruling = staging.ruling(START, arrival(0, package_id="y"))
     assert ruling.verdict is StagingVerdict.WAIT
-    assert f"golden told {became.value} of another package at offset 0" in ruling.reason
+    assert f"golden reported {became.value} of another package at 0" in ruling.reason
     staging.status(status(0, Status.IMPORTED, package_id="y"))
     assert staging.ruling(START, arrival(0, package_id="y")).verdict is StagingVerdict.ACCEPT
 
@@ -79,9 +79,9 @@ def test_r24_nothing_is_taken_from_a_golden_one_that_has_lost_the_journal(
     state: SubscriptionState,
 ) -> None:
     staging = Staging("golden")
-    told = [status(0, Status.IMPORTED), status(1, Status.REMOVED)]
+    reported = [status(0, Status.IMPORTED), status(1, Status.REMOVED)]
     lost = announcement(5, state=state, last_error="the record is another")
-    read(staging, *told, said=lost)
+    read(staging, *reported, said=lost)
     assert verdicts(staging, 0, 1, 2) == [StagingVerdict.WAIT] * 3
     reason = staging.ruling(START, arrival(0)).reason
     assert reason == f"waits for golden, which is {state.value}: the record is another"

@@ -117,7 +117,7 @@ class StagingMachine(RuleBasedStateMachine):
         self.position = min(self.position, offset)
 
     @rule()
-    def everything_settles(self) -> None:
+    def everything_is_decided(self) -> None:
         """Once all is sent and read, no package that the golden one is past has to wait."""
         self.sends_all_and_announces()
         self.ruling(self.position + 1)
@@ -126,18 +126,18 @@ class StagingMachine(RuleBasedStateMachine):
             self.hears_an_announcement()
         self.reads_some(len(self.log) + 1)
         for offset in range(self.position + 1, self.golden.position + 1):
-            known = any(told == offset for told, _ in self.log)
+            known = any(reported == offset for reported, _ in self.log)
             if known or offset > self.golden.started:
                 assert self.ruling(offset) is not StagingVerdict.WAIT
 
     def ruling(self, offset: int) -> StagingVerdict:
         position = replace(START, mark=Mark(self.position, ""))
         verdict = self.staging.ruling(position, arrival(offset)).verdict
-        told = [became for told, became in self.log[: self.read_to] if told == offset]
+        reported = [became for reported, became in self.log[: self.read_to] if reported == offset]
         if verdict is StagingVerdict.SKIP:
-            assert told[-1] in REFUSALS
-        elif verdict is StagingVerdict.ACCEPT and told:
-            assert told[-1] is Status.IMPORTED
+            assert reported[-1] in REFUSALS
+        elif verdict is StagingVerdict.ACCEPT and reported:
+            assert reported[-1] is Status.IMPORTED
         elif verdict is StagingVerdict.ACCEPT:
             assert offset in self.passed
         return verdict
@@ -145,7 +145,7 @@ class StagingMachine(RuleBasedStateMachine):
     @invariant()
     def only_what_lies_above_the_subscription_is_kept(self) -> None:
         for subscription in self.staging._subscriptions.values():
-            assert all(offset > subscription.decided.floor for offset in subscription.reasons)
+            assert all(offset > subscription.decided.base for offset in subscription.reasons)
 
 
 TestStagingMachine = StagingMachine.TestCase

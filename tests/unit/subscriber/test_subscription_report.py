@@ -12,7 +12,7 @@ def report_at(journal_id: str, epoch: int, offset: int) -> SubscriptionReport:
 
 
 @pytest.mark.parametrize(
-    ("settled", "told"),
+    ("settled", "reported"),
     [
         (None, -1),
         (Settled("log", 2, 5), 5),
@@ -22,16 +22,16 @@ def report_at(journal_id: str, epoch: int, offset: int) -> SubscriptionReport:
         (Settled("other", 2, 5), -1),
     ],
 )
-def test_settled_counts_in_its_own_log_and_epoch(settled: Settled | None, told: int) -> None:
+def test_settled_counts_in_its_own_log_and_epoch(settled: Settled | None, reported: int) -> None:
     report = report_at("log", 2, 7)
-    report.settle(settled)
-    assert report.state.settled_offset == told
+    report.set_settled(settled)
+    assert report.state.settled_offset == reported
 
 
-def test_what_an_earlier_tenure_settled_is_not_told_in_the_next_one() -> None:
+def test_what_an_earlier_tenure_settled_is_not_reported_in_the_next_one() -> None:
     report = report_at("log", 1, 7)
-    report.settle(Settled("log", 1, 7))
+    report.set_settled(Settled("log", 1, 7))
     report.update(epoch=3)
     assert report.state.settled_offset == -1
-    report.settle(Settled("log", 3, 7))
+    report.set_settled(Settled("log", 3, 7))
     assert report.state.settled_offset == 7

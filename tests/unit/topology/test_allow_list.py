@@ -10,7 +10,7 @@ class FakeNames:
     """A name service that counts its questions. The claim of 10.0.0.66 is not confirmed."""
 
     def __init__(self) -> None:
-        self.asked = 0
+        self.requested = 0
         self.addresses = {
             "peer.example": frozenset({"10.0.0.7", "2001:db8::7"}),
             "a.peers.example": frozenset({"10.0.0.8"}),
@@ -20,11 +20,11 @@ class FakeNames:
         self.claims |= {"10.0.0.66": "b.peers.example"}
 
     def addresses_of(self, name: str) -> frozenset[str]:
-        self.asked += 1
+        self.requested += 1
         return self.addresses.get(name, frozenset())
 
     def name_of(self, address: str) -> str:
-        self.asked += 1
+        self.requested += 1
         return self.claims.get(address, "")
 
 
@@ -81,7 +81,7 @@ def test_who_is_listed_by_address_waits_for_no_name_service() -> None:
     allowed = AllowList(["peer.example", "*.peers.example", "192.0.2.0/24"], names, ManualClock())
     assert allowed.has_address("192.0.2.1")
     assert not allowed.has_address("10.0.0.7")
-    assert names.asked == 0
+    assert names.requested == 0
 
 
 def test_answers_are_remembered_for_a_minute() -> None:
@@ -90,7 +90,7 @@ def test_answers_are_remembered_for_a_minute() -> None:
     assert allowed.allows("10.0.0.7")
     names.addresses = {}
     assert allowed.allows("10.0.0.7")
-    assert names.asked == 1
+    assert names.requested == 1
     clock.advance(61)
     assert not allowed.allows("10.0.0.7")
 

@@ -54,20 +54,23 @@ def _cluster(draw: st.DrawFn, name: str) -> ClusterView:
 
 
 @given(announcements(), st.booleans(), st.sampled_from([None, KEY]))
-def test_what_goes_out_comes_in(told: Announcement, packed: bool, sealing: Seal | None) -> None:
-    found = coded(told, gzip=packed, sealing=sealing)
+def test_what_goes_out_comes_in(reported: Announcement, packed: bool, sealing: Seal | None) -> None:
+    found = coded(reported, gzip=packed, sealing=sealing)
     heard = decode(uncoded(found.headers, found.body, sealing))
-    assert heard.content() == Announcement(told.owner, told.local_cluster, _sorted(told)).content()
+    assert (
+        heard.content()
+        == Announcement(reported.owner, reported.local_cluster, _sorted(reported)).content()
+    )
     assert (heard.owner, heard.loop, heard.backoff_interval_s) == (
-        told.owner,
-        told.loop,
-        told.backoff_interval_s,
+        reported.owner,
+        reported.loop,
+        reported.backoff_interval_s,
     )
     assert decode_content(heard.content(), heard.owner).content() == heard.content()
 
 
-def _sorted(told: Announcement) -> tuple[Route, ...]:
-    return tuple(sorted(told.further, key=lambda route: route.path))
+def _sorted(reported: Announcement) -> tuple[Route, ...]:
+    return tuple(sorted(reported.further, key=lambda route: route.path))
 
 
 def test_what_does_not_fit_is_left_out_the_farthest_first() -> None:
@@ -77,13 +80,13 @@ def test_what_does_not_fit_is_left_out_the_farthest_first() -> None:
         Route(("a", "b", f"c{n}"), cluster(f"c{n}", **{f"p{m}": large for m in range(15)}))
         for n in range(30)
     ]
-    told = Announcement("a-1", cluster("a"), (*far, near))
-    body = encode(told)
+    reported = Announcement("a-1", cluster("a"), (*far, near))
+    body = encode(reported)
     kept = [route.cluster.id for route in decode(body).further]
     assert kept[0] == "b"
     assert 10 < len(kept) < 30
     assert len(body) <= MAX_BYTES
-    assert len(coded(told, gzip=False, sealing=None).body) <= MAX_WIRE_BYTES
+    assert len(coded(reported, gzip=False, sealing=None).body) <= MAX_WIRE_BYTES
 
 
 def test_what_would_be_refused_for_its_tokens_is_left_out_too() -> None:

@@ -49,7 +49,7 @@ class Restless:
         if len(self.looks) == 20:
             self.stopping.set()
 
-    def settle(self, *_: object) -> None:
+    def reconcile(self, *_: object) -> None:
         pass
 
     def run(self) -> list[float]:

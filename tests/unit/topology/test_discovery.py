@@ -98,7 +98,7 @@ def metric(name: str) -> float:
     return REGISTRY.get_sample_value(f"packhorse_topology_{name}") or 0.0
 
 
-def test_a_view_is_told_of_and_ended_by_stop() -> None:
+def test_a_view_is_reported_and_ended_by_stop() -> None:
     member = Controlled()
     with running(member) as (discovery, heard):
         assert discovery.is_current()

@@ -1,4 +1,4 @@
-"""Which events an instance tells of, and when."""
+"""Which events an instance reports, and when."""
 
 import math
 
@@ -9,13 +9,13 @@ from tests.harness.topology.scripted import ME, cluster
 INIT, CHANGING, CHANGED, PROPERTIES = EventKind
 
 
-def told(events: list) -> list[EventKind]:  # type: ignore[type-arg]
+def reported(events: list) -> list[EventKind]:  # type: ignore[type-arg]
     return [event.kind for event in events]
 
 
 def flow_with_view(*ids: str) -> EventFlow:
     flow = EventFlow()
-    assert told(flow.observe(seen(*ids), (), 0.0)) == [INIT]
+    assert reported(flow.observe(seen(*ids), (), 0.0)) == [INIT]
     return flow
 
 
@@ -29,7 +29,7 @@ def test_the_first_agreed_view_is_init_and_comes_at_once() -> None:
     assert event.new.local_instance.id == ME
 
 
-def test_nothing_is_told_while_all_is_the_same() -> None:
+def test_nothing_is_reported_while_all_is_the_same() -> None:
     flow = flow_with_view(ME, "a")
     assert flow.observe(seen(ME, "a"), (), 1.0) == []
     assert flow.elapsed(2.0) == []
@@ -62,20 +62,20 @@ def test_what_is_not_agreed_is_not_handed_out() -> None:
     flow.observe(seen(ME, "a", revision="2", settled=False), (), 10.0)
     assert flow.due() == math.inf
     assert flow.elapsed(60.0) == []
-    assert told(flow.observe(seen(ME, "a", revision="2"), (), 61.0)) == [CHANGED]
+    assert reported(flow.observe(seen(ME, "a", revision="2"), (), 61.0)) == [CHANGED]
 
 
 def test_another_revision_is_a_change_even_if_it_looks_the_same() -> None:
     """Somebody came and went, or came back: whoever keeps state by instance must hear of it."""
     flow = flow_with_view(ME, "a")
-    assert told(flow.observe(seen(ME, "a", revision="3"), (), 1.0)) == [CHANGING]
-    assert told(flow.elapsed(4.0)) == [CHANGED]
+    assert reported(flow.observe(seen(ME, "a", revision="3"), (), 1.0)) == [CHANGING]
+    assert reported(flow.elapsed(4.0)) == [CHANGED]
 
 
-def test_properties_alone_are_told_at_once_and_never_while_changing() -> None:
+def test_properties_alone_are_reported_at_once_and_never_while_changing() -> None:
     flow = flow_with_view(ME, "a")
     load = {"a": {"load": "1"}}
-    assert told(flow.observe(seen(ME, "a", properties=load), (), 1.0)) == [PROPERTIES]
+    assert reported(flow.observe(seen(ME, "a", properties=load), (), 1.0)) == [PROPERTIES]
     flow.observe(seen(ME, revision="2"), (), 2.0)
     assert flow.observe(seen(ME, revision="2", properties={ME: {"n": "v"}}), (), 3.0) == []
     (changed,) = flow.elapsed(5.0)
@@ -90,9 +90,9 @@ def test_a_view_ends_when_it_runs_out() -> None:
     assert flow.due() == 10.0
     assert flow.is_current(9.9)
     assert not flow.is_current(10.0)
-    assert told(flow.elapsed(10.0)) == [CHANGING]
+    assert reported(flow.elapsed(10.0)) == [CHANGING]
     assert flow.observe(seen(ME, until=30.0), (), 12.0) == []
-    assert told(flow.elapsed(13.0)) == [CHANGED]
+    assert reported(flow.elapsed(13.0)) == [CHANGED]
 
 
 def test_nothing_is_due_again_that_was_looked_at_in_vain() -> None:
@@ -106,7 +106,7 @@ def test_nothing_is_due_again_that_was_looked_at_in_vain() -> None:
 
 def test_without_a_membership_there_is_no_view() -> None:
     flow = flow_with_view(ME)
-    assert told(flow.lose(1.0)) == [CHANGING]
+    assert reported(flow.lose(1.0)) == [CHANGING]
     assert flow.lose(2.0) == []
     assert flow.acknowledgement() is None
     assert flow.view is not None
@@ -115,7 +115,7 @@ def test_without_a_membership_there_is_no_view() -> None:
 def test_a_revision_is_acknowledged_once_the_old_view_has_ended() -> None:
     flow = flow_with_view(ME)
     assert flow.acknowledgement() == "1"
-    assert told(flow.observe(seen(ME, revision="2", settled=False), (), 1.0)) == [CHANGING]
+    assert reported(flow.observe(seen(ME, revision="2", settled=False), (), 1.0)) == [CHANGING]
     assert flow.acknowledgement() == "2"
     flow.observe(seen(), (), 2.0)
     assert flow.acknowledgement() is None
@@ -124,13 +124,13 @@ def test_a_revision_is_acknowledged_once_the_old_view_has_ended() -> None:
 def test_other_remote_clusters_are_a_change() -> None:
     flow = flow_with_view(ME)
     far, near = cluster("x", "y", name="far"), cluster("n", name="a near one")
-    assert told(flow.observe(seen(ME), (far,), 1.0)) == [CHANGING]
+    assert reported(flow.observe(seen(ME), (far,), 1.0)) == [CHANGING]
     (changed,) = flow.observe(seen(ME), (far, near), 5.0)
     assert changed.new is not None
     assert [one.id for one in changed.new.clusters] == ["cluster-1", "a near one", "far"]
     assert flow.observe(seen(ME), (near, far), 6.0) == []
     newer = cluster("x", "y", name="far", properties={"y": {"load": "2"}})
-    assert told(flow.observe(seen(ME), (near, newer), 7.0)) == [PROPERTIES]
+    assert reported(flow.observe(seen(ME), (near, newer), 7.0)) == [PROPERTIES]
 
 
 def test_a_remote_cluster_can_t_pass_for_the_own_one() -> None:
@@ -143,4 +143,4 @@ def test_a_remote_cluster_can_t_pass_for_the_own_one() -> None:
 def test_without_a_delay_both_events_come_together_in_order() -> None:
     flow = EventFlow(0.0)
     flow.observe(seen(ME), (), 0.0)
-    assert told(flow.observe(seen(ME, "a", revision="2"), (), 1.0)) == [CHANGING, CHANGED]
+    assert reported(flow.observe(seen(ME, "a", revision="2"), (), 1.0)) == [CHANGING, CHANGED]

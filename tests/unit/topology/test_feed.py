@@ -37,14 +37,14 @@ def feed(*events: TopologyEvent, keep: int = 100, size: int = 1 << 20) -> Feed:
     return made
 
 
-def names(told: Sequence[NumberedEvent]) -> list[str]:
-    return [one.name for one in told]
+def names(reported: Sequence[NumberedEvent]) -> list[str]:
+    return [one.name for one in reported]
 
 
-def test_a_newcomer_is_told_init_with_the_view_that_holds() -> None:
-    [told] = Follower(feed(INIT, CHANGING, CHANGED), None).news()
-    assert (told.name, told.number) == ("INIT", 3)
-    clusters = json.loads(told.data)["topology"]["clusters"]
+def test_a_newcomer_gets_init_with_the_view_that_holds() -> None:
+    [reported] = Follower(feed(INIT, CHANGING, CHANGED), None).news()
+    assert (reported.name, reported.number) == ("INIT", 3)
+    clusters = json.loads(reported.data)["topology"]["clusters"]
     assert [one["id"] for one in clusters[0]["instances"]] == ["a", "b"]
 
 
@@ -68,13 +68,13 @@ def test_who_follows_hears_each_event_once_and_in_order() -> None:
     assert names(follower.news()) == ["CHANGING"]
     made.hear(CHANGED)
     made.hear(TopologyEvent(EventKind.PROPERTIES_CHANGED, B, view("a", "b", b={"x": "1"})))
-    told = follower.news()
-    assert names(told) == ["CHANGED", "PROPERTIES_CHANGED"]
-    changed, properties = (json.loads(one.data) for one in told)
+    reported = follower.news()
+    assert names(reported) == ["CHANGED", "PROPERTIES_CHANGED"]
+    changed, properties = (json.loads(one.data) for one in reported)
     assert (changed["added"], changed["removed"], properties["changed"]) == (["b"], [], ["b"])
 
 
-def test_who_comes_back_is_told_what_it_has_missed() -> None:
+def test_who_comes_back_gets_what_it_has_missed() -> None:
     made = feed(INIT, CHANGING, CHANGED)
     assert names(Follower(made, StreamPosition(made.run, 1)).news()) == ["CHANGING", "CHANGED"]
     assert names(Follower(made, StreamPosition(made.run, 2)).news()) == ["CHANGED"]
@@ -85,7 +85,7 @@ def test_who_comes_back_is_told_what_it_has_missed() -> None:
     ("run", "number", "reason"),
     [("", 1, "FORGOTTEN"), ("", 99, "FORGOTTEN"), ("00000000", 3, "ANOTHER_PROCESS")],
 )
-def test_where_what_was_missed_is_forgotten_a_gap_and_init_are_told(
+def test_where_what_was_missed_is_forgotten_a_gap_and_init_are_sent(
     run: str, number: int, reason: str
 ) -> None:
     made = feed(INIT, CHANGING, CHANGED, CHANGING, CHANGED, keep=2)
@@ -94,7 +94,7 @@ def test_where_what_was_missed_is_forgotten_a_gap_and_init_are_told(
     assert (init.name, init.number) == ("INIT", 5)
 
 
-def test_a_gap_is_told_at_once_though_init_has_to_wait() -> None:
+def test_a_gap_is_reported_at_once_though_init_has_to_wait() -> None:
     made = feed(INIT, CHANGING)
     follower = Follower(made, StreamPosition("00000000", 1))
     assert names(follower.news()) == ["gap"]

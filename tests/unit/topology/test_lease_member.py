@@ -149,7 +149,7 @@ def test_a_judge_that_is_paused_before_it_judges_judges_nobody(site: Site) -> No
 def test_renewals_that_a_crash_of_the_database_took_back_cost_nobody_a_view(site: Site) -> None:
     a, b = site.members("ab")
     valid_until = step(a).valid_until
-    for name in "ab":  # a crash so short that only the sessions tell of it
+    for name in "ab":  # a crash so short that only the sessions show it
         site.database.rows[name].lease_end -= 8
         site.sessions[name].number += 1
     while "a" in ids(step(b)):  # and a is cut off since
@@ -177,7 +177,7 @@ def test_a_clock_that_was_set_back_does_not_keep_the_dead(site: Site) -> None:
 def test_a_view_is_not_final_while_a_backlog_is_left(site: Site) -> None:
     a, b = site.members("ab")
     site.kill(a)
-    site.database.settles = lambda _who: False
+    site.database.completes = lambda _who: False
     site.beats(10, b)
     seen = step(b)
     assert (ids(seen), seen.settled) == (("b",), False)
@@ -190,7 +190,7 @@ def test_a_view_is_not_final_while_a_backlog_is_left(site: Site) -> None:
         "deactivating": [1],
         "inactive": [],
     }
-    site.database.settles = lambda _who: True
+    site.database.completes = lambda _who: True
     assert settled(site, b).settled
     document = b.cluster_document()
     assert document is not None
@@ -200,13 +200,13 @@ def test_a_view_is_not_final_while_a_backlog_is_left(site: Site) -> None:
 def test_who_has_not_dealt_with_its_old_self_is_not_in_yet(site: Site) -> None:
     a, b = site.members("ab")
     site.kill(a)
-    site.database.settles = lambda _who: False
+    site.database.completes = lambda _who: False
     again = site.member("a")
     for _ in range(10):
         site.pass_time(2)
         step(b)
         assert again.beat({}).view is None
-    site.database.settles = lambda _who: True
+    site.database.completes = lambda _who: True
     assert ids(settled(site, b, again)) == ("b", "a")
 
 

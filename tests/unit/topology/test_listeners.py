@@ -24,7 +24,7 @@ class Recorder:
 
 
 class Stuck(Recorder):
-    """Comes back from its first event when it is let go."""
+    """Returns from its first event when it is released."""
 
     def __init__(self) -> None:
         super().__init__()

@@ -19,12 +19,12 @@ def drained(mailbox: ViewMailbox) -> list[TopologyEvent]:
 
 
 def events_of(*revisions: str, load: str = "") -> list[TopologyEvent]:
-    flow, told, now = EventFlow(), [], 0.0
+    flow, reported, now = EventFlow(), [], 0.0
     for revision in revisions:
         now += 10
-        told += flow.observe(seen(ME, f"a{revision}", revision=revision), (), now)
-        told += flow.elapsed(now + 5)
-    return told
+        reported += flow.observe(seen(ME, f"a{revision}", revision=revision), (), now)
+        reported += flow.elapsed(now + 5)
+    return reported
 
 
 def test_a_slow_listener_hears_changing_and_the_newest_view() -> None:
@@ -61,7 +61,7 @@ def test_a_view_that_ended_before_it_was_heard_is_not_heard() -> None:
     assert drained(mailbox) == []
 
 
-STEPS = st.lists(st.sampled_from(["same", "load", "revision", "unsettled", "lost", "take"]))
+STEPS = st.lists(st.sampled_from(["same", "load", "revision", "unconfirmed", "lost", "take"]))
 
 
 @given(STEPS)
@@ -70,7 +70,7 @@ def test_whatever_is_posted_and_taken_when_the_order_of_kinds_holds(steps: list[
     revision = load = 1
     for step in [*steps, "same", "same", "take", "take"]:
         now += 4
-        revision += step in ("revision", "unsettled")
+        revision += step in ("revision", "unconfirmed")
         load += step == "load"
         if step == "take":
             heard += [event] if (event := mailbox.take()) else []
@@ -78,7 +78,7 @@ def test_whatever_is_posted_and_taken_when_the_order_of_kinds_holds(steps: list[
         look = seen(
             ME,
             revision=str(revision),
-            settled=step != "unsettled",
+            settled=step != "unconfirmed",
             properties={ME: {"load": str(load)}},
         )
         for event in flow.lose(now) if step == "lost" else flow.observe(look, (), now):

@@ -64,8 +64,8 @@ def test_a_bad_property_is_refused_or_left_out_with_one_warning(
         local.set(name, value)
     with caplog.at_level(logging.WARNING):
         assert local.current() == local.current() == {"good": "1"}
-    [told] = caplog.records
-    which, _, why = told.getMessage().partition(" is left out: ")
+    [reported] = caplog.records
+    which, _, why = reported.getMessage().partition(" is left out: ")
     assert which.startswith("the property ")
     assert why
 

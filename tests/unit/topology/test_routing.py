@@ -1,4 +1,4 @@
-"""The path vector: every shape settles on the truth, also after a loss; nothing outlives itself."""
+"""The path vector: every shape converges, also after a loss; nothing outlives itself."""
 
 import logging
 
@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from packhorse.topology.announcement_schema import MAX_PATH
 from packhorse.topology.announcements import Announcement, Route
-from packhorse.topology.routing import Chooser, Heard, best_routes, told_on
+from packhorse.topology.routing import Chooser, Heard, best_routes, reported_on
 from tests.harness.topology.clusters import cluster
 from tests.harness.topology.path_network import Network, credulous
 
@@ -24,12 +24,12 @@ def networks(draw: st.DrawFn) -> Network:
 
 @settings(max_examples=200, deadline=None)
 @given(networks(), st.data())
-def test_any_shape_settles_on_the_truth_again_and_again(
+def test_any_shape_converges_to_the_truth_again_and_again(
     network: Network, data: st.DataObject
 ) -> None:
     for _ in range(3):
         order = data.draw(st.permutations(network.links)) if network.links else []
-        assert network.settle(order) <= 2 * len(network.names)
+        assert network.converge(order) <= 2 * len(network.names)
         for number in network.alive:
             assert network.known(number) == network.reachable(number)
         if network.links and data.draw(st.booleans()):
@@ -43,69 +43,71 @@ RING_WITH_A_TAIL = [(0, 1), (1, 2), (2, 3), (3, 0), (3, 4)]
 
 def test_a_ring_forgets_the_dead() -> None:
     network = Network(5, RING_WITH_A_TAIL)
-    network.settle()
+    network.converge()
     assert network.known(0) == {"c1", "c2", "c3", "c4"}
     network.kill(4)
-    network.settle()
+    network.converge()
     assert network.known(0) == {"c1", "c2", "c3"}
 
 
 def test_without_paths_a_ring_would_keep_the_dead_for_ever() -> None:
     """The check of the check: a build without path vectors is caught."""
     network = Network(5, RING_WITH_A_TAIL, keep=credulous)
-    network.settle()
+    network.converge()
     network.kill(4)
-    network.settle()
+    network.converge()
     assert "c4" in network.known(0)
 
 
-def told(name: str, *routes: Route, instance: str = "", changed_ms: int = 0) -> Heard:
+def reported(name: str, *routes: Route, instance: str = "", changed_ms: int = 0) -> Heard:
     own = cluster(name, instance or f"{name}-1")
     return Heard(Announcement(own.ids[0], own, routes), "", changed_ms)
 
 
 def test_the_shortest_path_wins_and_then_the_first_by_name() -> None:
-    direct = told("d")
-    long = told("a", Route(("a", "b", "d"), cluster("d", "stale")))
+    direct = reported("d")
+    long = reported("a", Route(("a", "b", "d"), cluster("d", "stale")))
     assert best_routes([long, direct], "x")[-1].path == ("d",)
-    one = told("a", Route(("a", "e"), cluster("e", "by-a")))
-    two = told("b", Route(("b", "e"), cluster("e", "by-b")))
+    one = reported("a", Route(("a", "e"), cluster("e", "by-a")))
+    two = reported("b", Route(("b", "e"), cluster("e", "by-b")))
     for order in ([one, two], [two, one]):
         assert best_routes(order, "x")[-1].cluster.ids == ("by-a",)
 
 
 def test_of_two_instances_of_a_cluster_the_newer_word_counts() -> None:
-    old = told("a", instance="a-1", changed_ms=1)
-    new = told("a", instance="a-2", changed_ms=2)
+    old = reported("a", instance="a-1", changed_ms=1)
+    new = reported("a", instance="a-2", changed_ms=2)
     for order in ([old, new], [new, old]):
         [route] = best_routes(order, "x")
         assert route.cluster.ids == ("a-2",)
 
 
 def test_an_instance_is_in_one_cluster_only() -> None:
-    near = told("near", instance="shared")
-    far = told("a", Route(("a", "far"), cluster("far", "shared")))
+    near = reported("near", instance="shared")
+    far = reported("a", Route(("a", "far"), cluster("far", "shared")))
     assert [route.cluster.id for route in best_routes([near, far], "x")] == ["a", "near"]
 
 
-def test_nothing_is_told_to_whom_it_came_through() -> None:
+def test_nothing_is_announced_to_whom_it_came_through() -> None:
     routes = (Route(("a", "b"), cluster("b")), Route(("c",), cluster("c")))
-    assert [one.path for one in told_on(routes, "me", "a")] == [("me", "c")]
-    assert [one.path for one in told_on(routes, "me", "")] == [("me", "a", "b"), ("me", "c")]
+    assert [one.path for one in reported_on(routes, "me", "a")] == [("me", "c")]
+    assert [one.path for one in reported_on(routes, "me", "")] == [("me", "a", "b"), ("me", "c")]
 
 
 def test_paths_have_an_end() -> None:
     path = tuple(f"p{number}" for number in range(MAX_PATH))
-    assert told_on((Route(path, cluster(path[-1])),), "me", "") == ()
+    assert reported_on((Route(path, cluster(path[-1])),), "me", "") == ()
 
 
 def test_what_is_left_out_is_said_once(caplog: pytest.LogCaptureFixture) -> None:
     """It is asked with each heartbeat; a peer must not fill the log, nor be ranked each time."""
     chooser = Chooser()
-    many = tuple(told(f"c{number:03}", instance="shared") for number in range(100))
+    many = tuple(reported(f"c{number:03}", instance="shared") for number in range(100))
     with caplog.at_level(logging.WARNING):
         first = chooser.routes(many, "x")
-        again = chooser.routes(tuple(told(f"c{n:03}", instance="shared") for n in range(100)), "x")
+        again = chooser.routes(
+            tuple(reported(f"c{n:03}", instance="shared") for n in range(100)), "x"
+        )
         assert len(caplog.records) == 1
         assert [route.cluster.id for route in first] == ["c000"]
         assert again is first

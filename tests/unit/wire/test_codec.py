@@ -97,22 +97,22 @@ def test_a_package_survives(message: PackageMessage) -> None:
 
 def row_of(message: PackageMessage) -> PackageRow:
     entry, body = message.entry, message.body
-    told: dict[str, Any] = {"body_sha256": "", "content_length": 0, "body_reference": None}
+    reported: dict[str, Any] = {"body_sha256": "", "content_length": 0, "body_reference": None}
     kind: dict[str, Any] = {"package_type": message.package_type}
     kind["publisher_instance"] = message.publisher_instance
     if body is not None:
-        told["body_sha256"], told["content_length"] = body.sha256.hex(), body.content_length
-        told["body_reference"] = body.reference
+        reported["body_sha256"], reported["content_length"] = body.sha256.hex(), body.content_length
+        reported["body_reference"] = body.reference
     of_entry: dict[str, Any] = {
         name: getattr(entry, name) for name in PackageRow._fields if hasattr(entry, name)
     }
     of_entry |= {"action": entry.action.value, "paths": [*entry.paths]}
     of_entry |= {"deep_paths": [*entry.deep_paths]}
-    return PackageRow(**told, **of_entry, **kind)
+    return PackageRow(**reported, **of_entry, **kind)
 
 
 @given(packages)
-def test_a_packages_row_tells_what_the_message_does(message: PackageMessage) -> None:
+def test_a_packages_row_says_what_the_message_does(message: PackageMessage) -> None:
     encoded = encode_package(message)
     assert decode_package_row(encoded.headers, encoded.value) == row_of(message)
 

@@ -25,10 +25,10 @@ def line(text: str) -> None:
 def complain(text: str) -> None:
     """Write an error to stderr: the first line stands out, markup in it means nothing."""
     talk.print("error: ", style="bold red", end="")
-    tell(text)
+    report(text)
 
 
-def tell(text: str) -> None:
+def report(text: str) -> None:
     """Write a sentence to stderr; markup in it means nothing."""
     talk.print(plain(text), markup=False, soft_wrap=True)
 

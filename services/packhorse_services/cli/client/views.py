@@ -58,7 +58,7 @@ class View:
     columns: Mapping[str, str]
     wide: Mapping[str, str]
     note: Callable[[Mapping[str, Any]], str] = lambda _: ""
-    """What is told beside a table; empty for nothing."""
+    """What is printed beside a table; empty for nothing."""
     whole: Mapping[str, str] = field(default_factory=dict)
     """Columns of the document itself, which a table of its own shows before the rows."""
 
@@ -80,29 +80,29 @@ class View:
                 output.line("")
             output.data.print(table(columns, document[self.rows]))
             if not document[self.rows]:
-                output.tell("nothing to show" + (" on this page" if document.get("next") else ""))
+                output.report("nothing to show" + (" on this page" if document.get("next") else ""))
             elif note := self.note(document):
-                output.tell(note)
+                output.report(note)
         if form is not Format.JSON:
-            _tell_more(document)
+            _report_more(document)
 
 
 def _slowest(document: Mapping[str, Any]) -> str:
     """Name the live subscribers that are furthest behind; an older publisher names none."""
     kinds = {"slowest": "slowest", "slowest editable": "slowest_editable"}
-    told = [
+    reported = [
         f"{title}: {row['subscriber']} ({_reach(row, 'length')} waiting)"
         for title, kind in kinds.items()
         if (row := document.get(kind))
     ]
-    return ", ".join(told)
+    return ", ".join(reported)
 
 
-def _tell_more(document: Mapping[str, Any]) -> None:
+def _report_more(document: Mapping[str, Any]) -> None:
     """Say that a list goes on behind its page, and how to see the rest."""
     if following := document.get("next"):
         cursor = httpx.URL(following).params.get("cursor")
-        output.tell(f"there is more: use --cursor {cursor}, or a higher --limit")
+        output.report(f"there is more: use --cursor {cursor}, or a higher --limit")
 
 
 QUEUES = View(

@@ -23,7 +23,7 @@ class RepositoryContent:
     digest: str
 
     def equals(self, other: "RepositoryContent") -> bool:
-        """Tell whether both hold the same content."""
+        """Return whether both hold the same content."""
         return self.digest == other.digest and self.nodes == other.nodes
 
 

@@ -51,7 +51,7 @@ class Demo:
         return client_of("content", self.stack.content, self.connection.token())
 
     def import_files(self, folder: Path) -> None:
-        """Import the folder into the author; what the import refuses is left out, and told."""
+        """Import the folder into the author; what the import refuses is left out and reported."""
         try:
             if service_commands.content(self.connection, ["import", str(folder), "--at", ROOT]):
                 raise CommandFailed(f"{folder} could not be imported")
@@ -201,4 +201,4 @@ def _show_calls(run: Demo, page: str) -> None:
 
 
 def _say(sentence: str) -> None:
-    output.tell(sentence)
+    output.report(sentence)

@@ -40,7 +40,7 @@ class SubscriberProgress:
         if not output.talk.is_terminal and (done or time.monotonic() >= self._next_line):
             self._next_line = time.monotonic() + _LINE_EVERY_S
             parts = [f"{name} {count}/{self._total}" for name, count in self._imported.items()]
-            output.tell("  " + "   ".join(parts))
+            output.report("  " + "   ".join(parts))
         return done
 
     def __enter__(self) -> Self:

@@ -71,7 +71,7 @@ BulkId = Annotated[
 
 
 @dataclass(frozen=True, slots=True)
-class _Asked:
+class _Requested:
     paths: list[str]
     deep: bool
     action: ActionName
@@ -81,7 +81,7 @@ class _Asked:
     """None: it is not waited for."""
 
     def is_one_request(self) -> bool:
-        """Tell whether it says what only one request by itself can be."""
+        """Return whether it says what only one request by itself can be."""
         return self.dry_run or self.wait_s is not None or self.key is not None
 
 
@@ -103,64 +103,64 @@ def distribute(  # noqa: PLR0913
     bulk_id: BulkId = None,
 ) -> None:
     """Distribute nodes to all subscribers and print the distribution's id, or replay a file."""
-    asked = _Asked(paths or [], deep, action, dry_run, key, timeout if wait else None)
+    requested = _Requested(paths or [], deep, action, dry_run, key, timeout if wait else None)
     connection = context.ensure_object(Connection)
     by_file = from_file is not None or producer is not None
     if bulk or bulk_id is not None:
         if not bulk or by_file or keep_going:
             raise CommandFailed(BULK_USAGE, Exit.USAGE)
-        raise typer.Exit(_in_bulk(connection, asked, bulk_id))
+        raise typer.Exit(_in_bulk(connection, requested, bulk_id))
     if by_file:
-        _replay(connection, asked, from_file, producer, keep_going=keep_going, batch=batch)
+        _replay(connection, requested, from_file, producer, keep_going=keep_going, batch=batch)
     else:
-        _distribute(connection, asked)
+        _distribute(connection, requested)
 
 
-def _in_bulk(connection: Connection, asked: _Asked, bulk_id: str | None) -> int:
+def _in_bulk(connection: Connection, requested: _Requested, bulk_id: str | None) -> int:
     """Let the pipeline distribute a subtree as many packages, and return its exit code.
 
     Raises `CommandFailed` where there is no pipeline.
     """
-    adds = asked.action is ActionName.ADD and not asked.is_one_request()
-    if not adds or not asked.deep or len(asked.paths) != 1:
+    adds = requested.action is ActionName.ADD and not requested.is_one_request()
+    if not adds or not requested.deep or len(requested.paths) != 1:
         raise CommandFailed(BULK_USAGE, Exit.USAGE)
     token = connection.token()
     # By the environment, for anybody may read the arguments of a process.
     settings = {"PACKHORSE_SERVER": connection.publisher_url(), "PACKHORSE_TOKEN": token or ""}
-    arguments = ["bulk", "--deep", *asked.paths, *(["--id", bulk_id] if bulk_id else [])]
+    arguments = ["bulk", "--deep", *requested.paths, *(["--id", bulk_id] if bulk_id else [])]
     return service_commands.pipeline(connection, arguments, settings=settings)
 
 
 def _replay(
     connection: Connection,
-    asked: _Asked,
+    requested: _Requested,
     from_file: str | None,
     producer: str | None,
     *,
     keep_going: bool,
     batch: int,
 ) -> None:
-    if not from_file or not producer or asked.paths or asked.is_one_request():
+    if not from_file or not producer or requested.paths or requested.is_one_request():
         raise CommandFailed(replay.USAGE, Exit.USAGE)
-    action = asked.action.value.upper()
-    replayed = replay.ReplayRequest(from_file, producer, action, asked.deep, keep_going, batch)
+    action = requested.action.value.upper()
+    replayed = replay.ReplayRequest(from_file, producer, action, requested.deep, keep_going, batch)
     with connection.publisher() as publisher:
         replay.replay(publisher, replayed)
 
 
-def _distribute(connection: Connection, asked: _Asked) -> None:
-    if not asked.paths and asked.action is not ActionName.TEST:
+def _distribute(connection: Connection, requested: _Requested) -> None:
+    if not requested.paths and requested.action is not ActionName.TEST:
         raise CommandFailed("name at least one path, or --from-file FILE", Exit.USAGE)
-    paths = {"deep_paths" if asked.deep else "paths": asked.paths}
-    body = {"action": asked.action.value.upper(), **paths}
+    paths = {"deep_paths" if requested.deep else "paths": requested.paths}
+    body = {"action": requested.action.value.upper(), **paths}
     with connection.publisher() as publisher:
-        if asked.dry_run:
-            tell_dry_run(publisher.run(distributing.dry_run_of(body)))
+        if requested.dry_run:
+            report_dry_run(publisher.run(distributing.dry_run_of(body)))
             return
-        accepted = request(publisher, body, asked.key, awaited=asked.wait_s is not None)
+        accepted = request(publisher, body, requested.key, awaited=requested.wait_s is not None)
         output.line(accepted["id"])
-        if asked.wait_s is not None:
-            await_distributed(publisher, accepted["id"], asked.wait_s)
+        if requested.wait_s is not None:
+            await_distributed(publisher, accepted["id"], requested.wait_s)
 
 
 def request(
@@ -178,7 +178,7 @@ def request(
 
 
 def unanswered(error: NoAnswer, arrived: str, done: str) -> CommandFailed:
-    """Return what to tell of a request that has a key, and of which nobody knows what became."""
+    """Return what to report a request that has a key, and of which nobody knows what became."""
     return CommandFailed(
         f"{str(error).splitlines()[0]}\nNobody knows whether it was {arrived}. Repeat the command "
         f"with --key {error.key}: then it is {done} once.",
@@ -205,18 +205,18 @@ def await_distributed(publisher: Client, distribution_id: str, timeout: float) -
         raise CommandFailed(text, Exit.TIMEOUT) from error
     if found["failed"]:
         raise CommandFailed("\n".join(f"{name}: {why}" for name, why in found["failed"].items()))
-    _tell_others(found)
+    _report_others(found)
 
 
-def _tell_others(found: Mapping[str, Any]) -> None:
+def _report_others(found: Mapping[str, Any]) -> None:
     """Name those who do not have it and were not waited for."""
     for one in found["subscribers"]:
         if one["stale"] and one["state"] in _OPEN:
-            output.tell(f"{one['subscriber']} is silent; it gets the package when it is back")
+            output.report(f"{one['subscriber']} is silent; it gets the package when it is back")
         elif one["state"] == "SKIPPED":
-            output.tell(f"{one['subscriber']} did not import it: {one['reason']}")
+            output.report(f"{one['subscriber']} did not import it: {one['reason']}")
     if found["state"] != "DISTRIBUTED":
-        output.tell(f"the distribution is {found['state']}")
+        output.report(f"the distribution is {found['state']}")
 
 
 def _open(found: Mapping[str, Any]) -> str:
@@ -224,15 +224,15 @@ def _open(found: Mapping[str, Any]) -> str:
     waiting = [one for one in found["subscribers"] if one["state"] in _OPEN]
     if not waiting:
         return f"the distribution is {found['state']}"
-    return "; ".join(_told(one) for one in sorted(waiting, key=lambda one: bool(one["stale"])))
+    return "; ".join(_as_text(one) for one in sorted(waiting, key=lambda one: bool(one["stale"])))
 
 
-def _told(one: Mapping[str, Any]) -> str:
+def _as_text(one: Mapping[str, Any]) -> str:
     away = "(STALE, not waited for)" if one["stale"] else ""
     return " ".join(part for part in (one["subscriber"], one["state"], away, one["reason"]) if part)
 
 
-def tell_dry_run(report: Mapping[str, Any]) -> None:
+def report_dry_run(report: Mapping[str, Any]) -> None:
     """Print what a request would publish."""
     output.line(f"nodes        {report['nodes']}")
     output.line(f"content      {report['content_bytes']} bytes")

@@ -160,7 +160,7 @@ class _Replay:
         text = f"{place}:{line.sequence}: {why}"
         if not self._request.keep_going:
             raise CommandFailed(text, code)
-        output.tell(text)
+        output.report(text)
         self._tally.refused += 1
         self._refused = line.sequence
         self._news.line(self._tally)

@@ -101,7 +101,7 @@ def batches(file: BinaryIO, most: int) -> Iterator[list[ReplayLine]]:
 
 
 def _has_more(file: BinaryIO) -> bool:
-    """Tell whether something can be read without waiting for who writes."""
+    """Return whether something can be read without waiting for who writes."""
     if not isinstance(file, io.BufferedReader) or not isinstance(file.raw, _Patient):
         return True
     file.raw.patient = False
@@ -112,7 +112,7 @@ def _has_more(file: BinaryIO) -> bool:
 
 
 class _Patient(io.RawIOBase):
-    """A pipe or file that waits for bytes only when it is told to be `patient`."""
+    """A pipe or file that waits for bytes only if it is `patient`."""
 
     def __init__(self, descriptor: int) -> None:
         self._descriptor = descriptor

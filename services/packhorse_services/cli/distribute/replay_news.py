@@ -1,4 +1,4 @@
-"""What a replay tells on the way: how far it is, and why it waits; a terminal shows a bar."""
+"""What a replay reports on the way: how far it is, and why it waits; a terminal shows a bar."""
 
 import time
 from collections.abc import Callable
@@ -19,7 +19,7 @@ from packhorse_services.cli.client import output
 _EVERY_S = 10.0
 _EVERY_LINES = 500
 _AGAIN_S = 60.0
-"""After that long the same reason is told again."""
+"""After that long the same reason is reported again."""
 
 
 @dataclass(slots=True)
@@ -53,14 +53,14 @@ class Tally:
 
 
 class News:
-    """Tells on stderr. `clock` gives seconds that never go back."""
+    """Reports on stderr. `clock` gives seconds that never go back."""
 
     def __init__(
         self, name: str, total: int | None, *, clock: Callable[[], float] = time.monotonic
     ) -> None:
         self._name, self._total, self._clock = name, total, clock
-        self._lines = self._told_lines = 0
-        self._told_at = clock()
+        self._lines = self._reported_lines = 0
+        self._reported_at = clock()
         self._reason, self._reason_at = "", 0.0
         self._bar = _bar()
         self._task = self._bar.add_task(name, total=total)
@@ -70,12 +70,12 @@ class News:
         """Note that a line is done with."""
         self._lines += 1
         self._bar.advance(self._task)
-        late = self._clock() - self._told_at >= _EVERY_S
-        if self._bar.disable and (late or self._lines - self._told_lines >= _EVERY_LINES):
-            self._told_at, self._told_lines = self._clock(), self._lines
+        late = self._clock() - self._reported_at >= _EVERY_S
+        if self._bar.disable and (late or self._lines - self._reported_lines >= _EVERY_LINES):
+            self._reported_at, self._reported_lines = self._clock(), self._lines
             of = "" if self._total is None else f" of {self._total}"
             refused = f", {tally.refused} refused" if tally.refused else ""
-            output.tell(
+            output.report(
                 f"{self._name}: {self._lines}{of} lines, {tally.published} published{refused}"
             )
 
@@ -89,12 +89,12 @@ class News:
         why = [one for one in str(error).splitlines() if not one.startswith("Try again")]
         wait_s = error.retry_after_s if isinstance(error, Refused) else None
         when = "soon" if wait_s is None else f"in {wait_s:g} s"
-        output.tell(f"{self._name} waits, and tries again {when}: {'; '.join(why)}")
+        output.report(f"{self._name} waits, and tries again {when}: {'; '.join(why)}")
 
     def end(self, sentence: str) -> None:
-        """Take the bar away, and tell what became of everything."""
+        """Remove the bar, and report what became of everything."""
         self._bar.stop()
-        output.tell(sentence)
+        output.report(sentence)
 
 
 def _bar() -> Progress:

@@ -63,9 +63,7 @@ Topic = Annotated[
     str,
     typer.Argument(help="What the job is: images/thumbnail.", autocompletion=completion.job_topics),
 ]
-Properties = Annotated[
-    str, typer.Option(metavar="JSON", help="What its consumer is told: an object.")
-]
+Properties = Annotated[str, typer.Option(metavar="JSON", help="The job's properties: an object.")]
 NewId = Annotated[
     str | None, typer.Option("--id", help="Topic and id are one job, however often given.")
 ]
@@ -103,9 +101,9 @@ def get_jobs(  # noqa: PLR0913
     watch: Watch = False,
 ) -> None:
     """Show jobs: unfinished ones oldest first, history newest first."""
-    asked = {"state": state.upper(), "topic": topic, "queue": queue, "id": identifier}
-    asked |= {"cursor": cursor, "template": _template(where or [])}
-    path = page_url("/jobs", **asked)
+    requested = {"state": state.upper(), "topic": topic, "queue": queue, "id": identifier}
+    requested |= {"cursor": cursor, "template": _template(where or [])}
+    path = page_url("/jobs", **requested)
     with context.ensure_object(Connection).jobs() as service:
         again(
             lambda: _show_jobs(service.run(gathered(path, "jobs", limit, _PAGE, "jobs")), form),
@@ -209,7 +207,7 @@ def add(  # noqa: PLR0913
         added = _send(service, given, key)
         output.line(str(added["job"]["number"]))
         if added["verdict"] != "ADDED":
-            output.tell(_VERDICTS.get(added["verdict"], added["verdict"]))
+            output.report(_VERDICTS.get(added["verdict"], added["verdict"]))
         if wait:
             tailing.wait(service, added["job"]["number"], timeout)
 
@@ -253,7 +251,7 @@ def stop(context: typer.Context, number: Number) -> None:
         stopped = service.stop_job(number)
         output.line(str(stopped["number"]))
         if stopped["state"] == "ACTIVE":
-            output.tell(f"{stopped['instance']} is asked to stop it")
+            output.report(f"{stopped['instance']} is asked to stop it")
 
 
 @job.command("tail")

@@ -25,7 +25,7 @@ from packhorse_services.cli.events import (
 from packhorse_services.cli.jobs.views import progress_text
 
 TOPICS = "packhorse/job/*"
-"""The events that tell what becomes of jobs."""
+"""The events that report what becomes of jobs."""
 
 _POLL_S = 0.5
 _LONGEST_PAUSE_S = 10.0
@@ -49,13 +49,13 @@ def tail(
 
 
 def wait(service: Client, number: int, timeout: float) -> None:
-    """Return when a job has SUCCEEDED, and tell its log until then, on stderr.
+    """Return when a job has SUCCEEDED, and print its log until then, on stderr.
 
     Raises `CommandFailed`: with `TIMEOUT` when that takes too long, `FAILED` for another end.
     """
     try:
         with ending_after(timeout):
-            _follow_job(_seen(service, number), number, Format.TABLE, output.tell)
+            _follow_job(_seen(service, number), number, Format.TABLE, output.report)
     except TimeIsUp:
         raise CommandFailed(
             f"not done after {timeout:g} s; look again with packhorse job tail {number}",
@@ -76,11 +76,11 @@ def _follow_job(
         if form is Format.JSON:
             output.line(json.dumps(found))
         elif form is Format.NAME:
-            _tell_state(before, found, output.line)
+            _report_state(before, found, output.line)
         else:
             for line in new_lines(before.get("log", ()), found["log"]):
                 show(printable(line))
-            _tell_state(before, found, output.tell)
+            _report_state(before, found, output.report)
         before = found
     if before["state"] != "SUCCEEDED":
         said = f": {printable(before['result_message'])}" if before["result_message"] else ""
@@ -96,7 +96,7 @@ def _seen(service: Client, number: int, poll_s: float = _POLL_S) -> Iterator[Map
         except (NoAnswer, Refused) as error:
             if not connected or (isinstance(error, Refused) and error.status < 500):
                 raise
-            output.tell(f"{error}; trying again in {wait_s:g} s")
+            output.report(f"{error}; trying again in {wait_s:g} s")
             time.sleep(wait_s)
             wait_s = min(2 * wait_s, _LONGEST_PAUSE_S)
             continue
@@ -115,19 +115,19 @@ def new_lines(before: Sequence[str], after: Sequence[str]) -> Sequence[str]:
     return after
 
 
-def _tell_state(
-    before: Mapping[str, Any], found: Mapping[str, Any], tell: Callable[[str], None]
+def _report_state(
+    before: Mapping[str, Any], found: Mapping[str, Any], report: Callable[[str], None]
 ) -> None:
     line = _state(found)
     if not before or line != _state(before):
-        tell(line)
+        report(line)
 
 
 def _state(job: Mapping[str, Any]) -> str:
     where = f" on {job['instance']}" if job["state"] == "ACTIVE" else ""
     again = f", attempt {job['attempts']}" if job["attempts"] > 1 else ""
-    told = progress_text(job["progress"])
-    return printable(f"{job['state']}{where}{again}{f', {told}' if told else ''}")
+    reported = progress_text(job["progress"])
+    return printable(f"{job['state']}{where}{again}{f', {reported}' if reported else ''}")
 
 
 def tail_all(service: Client, after: str | None, seconds: float | None, form: Format) -> None:
@@ -141,14 +141,14 @@ def tail_all(service: Client, after: str | None, seconds: float | None, form: Fo
 def _as_line(event: Event) -> str:
     try:
         data = event.data
-        told = _told(data) if event.kind != "gap" else "events are lost; it goes on from now"
-        line = f"{data.get('created_at') or '-':<27}  {told}"
+        reported = _as_text(data) if event.kind != "gap" else "events are lost; it goes on from now"
+        line = f"{data.get('created_at') or '-':<27}  {reported}"
     except (ValueError, KeyError, TypeError, AttributeError):  # a later version's
         line = f"{event.kind}  {raw(event)}"
     return printable(line.rstrip())
 
 
-def _told(data: Mapping[str, Any]) -> str:
+def _as_text(data: Mapping[str, Any]) -> str:
     given = data["properties"]
     kind = str(data["topic"]).rpartition("/")[2]
     named = f"{given['topic']} {given['id']}" if given.get("id") else given["topic"]

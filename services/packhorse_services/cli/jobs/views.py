@@ -94,8 +94,8 @@ SCHEDULES = View(
     columns={
         "SCHEDULE": "name",
         "WHEN": "when",
-        "NEXT": "next_tick",
-        "LAST": "last_tick",
+        "NEXT": "next_fire_time",
+        "LAST": "last_fire_time",
         "SUSPENDED": "suspended",
         "GIVES": "gives",
     },
@@ -125,12 +125,12 @@ def _said(job: Mapping[str, Any]) -> str:
     """Return how far a job is, or how it ended, in one line."""
     if job["state"] != "ACTIVE":
         return str(job["result_message"])
-    told = "stopping " if job["stop_requested"] else ""
-    return f"{told}{progress_text(job['progress'])}".strip()
+    reported = "stopping " if job["stop_requested"] else ""
+    return f"{reported}{progress_text(job['progress'])}".strip()
 
 
 def progress_text(progress: Mapping[str, Any]) -> str:
-    """Return a job's progress in words: `3 of 10: what it does`; empty when it has told none."""
+    """Return a job's progress in words: `3 of 10: what it does`; empty when there is none."""
     steps = f" of {progress['steps']}" if progress["steps"] else ""
     step = f"{progress['step']}{steps}" if progress["step"] or steps else ""
     return ": ".join(part for part in (step, str(progress["message"])) if part)

@@ -1,4 +1,4 @@
-"""The journal and the blob store that `packhorse up` is told to use, tried before anything runs."""
+"""The journal and the blob store of `packhorse up`, tried before anything runs."""
 
 from collections.abc import Iterator
 from contextlib import closing, contextmanager
@@ -35,10 +35,10 @@ def check_answering(options: StackOptions) -> None:
     Raises `CommandFailed` for one that does not answer, and what `check_topics` raises.
     """
     if options.blobs:
-        with _told_of("--blobs"), closing(open_blobs(options.blobs)) as blobs:
+        with _option_at_fault("--blobs"), closing(open_blobs(options.blobs)) as blobs:
             blobs.check()
     if not has_own_journal(options):
-        with _told_of("--journal"):
+        with _option_at_fault("--journal"):
             check_topics(options.journal, options.topic_prefix)
 
 
@@ -49,7 +49,7 @@ def check_topics(journal: str, topic_prefix: str) -> None:
 
 
 @contextmanager
-def _told_of(option: str) -> Iterator[None]:
+def _option_at_fault(option: str) -> Iterator[None]:
     try:
         yield
     except Transient as error:

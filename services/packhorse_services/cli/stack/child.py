@@ -68,7 +68,7 @@ class ChildProcess:
         """Return the exit code, negative for a signal, or None while it runs."""
         return self._process.poll() if self._process else None
 
-    def ask_to_end(self) -> None:
+    def request_stop(self) -> None:
         """Send SIGTERM, unless it has ended."""
         if self._process is not None:
             self._process.terminate()

@@ -112,7 +112,7 @@ class EmbeddedPostgres:
             raise PostgresFailed(f"PostgreSQL (pid {self.pid()}) goes on running; see {self.log}")
 
     def running(self) -> bool:
-        """Tell whether the server's process is there, whether or not it takes connections."""
+        """Return whether the server's process is there, whether or not it takes connections."""
         lines = self._lock_lines()
         return len(lines) > 3 and _is_postmaster(int(lines[0]), self.data)
 
@@ -152,11 +152,11 @@ class EmbeddedPostgres:
         self._secret.unlink(missing_ok=True)
         self._secret.touch(mode=0o600)
         self._secret.write_text(password)
-        with os.fdopen(piped(password, user)) as told:
+        with os.fdopen(piped(password, user)) as reported:
             run(
                 *("initdb", "-D", fresh, "-U", _USER, "--pwfile=/dev/stdin", "--locale=C.UTF-8"),
                 *("--auth-host=scram-sha-256", "--auth-local=scram-sha-256", "-E", "UTF8"),
-                stdin=told,
+                stdin=reported,
                 **as_user(user),
             )
         with (fresh / "postgresql.conf").open("a") as conf:
@@ -207,7 +207,7 @@ class EmbeddedPostgres:
 
 
 def _is_postmaster(pid: int, data: Path) -> bool:
-    """Tell whether `pid` can be the server of `data`; the id of a dead one may be used again.
+    """Return whether `pid` can be the server of `data`; the id of a dead one may be used again.
 
     A server works in its data folder. Where that can't be seen (a zombie, no /proc), the benefit
     of the doubt is its.

@@ -17,14 +17,14 @@ _JOURNAL_DATABASE = "journal"
 _FIXED_PROGRAMS = 5
 _TOPOLOGY, _JOBS = "topology", "jobs"
 _SUBSCRIBER = "PACKHORSE_SUBSCRIBER"
-"""What only a subscriber is told."""
+"""Settings that only a subscriber has."""
 
 _OWN = ("PACKHORSE_PORT", "PACKHORSE_INSTANCE_ID", "PACKHORSE_ENDPOINT")
 """Where a program listens, its name in the topology, and how others reach it."""
 
 
 class PortTaken(Permanent):
-    """Another program listens on a port that the stack was told to use."""
+    """Another program listens on a port that the stack was asked to use."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,7 +67,7 @@ def database_names(options: StackOptions) -> list[str]:
 
 
 def has_own_journal(options: StackOptions) -> bool:
-    """Tell whether the journal is a database of the embedded server."""
+    """Return whether the journal is a database of the embedded server."""
     return options.journal == "postgresql"
 
 
@@ -83,11 +83,11 @@ def plan(
     names, free = subscriber_names(options.subscribers), iter(ports)
     common = _common(options, databases)
 
-    def told(database: str, more: Mapping[str, str] = {}) -> dict[str, str]:
+    def environment(database: str, more: Mapping[str, str] = {}) -> dict[str, str]:
         return {**common, "PACKHORSE_DATABASE_URL": databases[database], **more}
 
     programs = [
-        _program(service, service, next(free), told(AUTHOR_DATABASE))
+        _program(service, service, next(free), environment(AUTHOR_DATABASE))
         for service in ("publisher", "content", "cleanup")
     ]
     for name in names:
@@ -96,13 +96,13 @@ def plan(
             "PACKHORSE_EDITABLE": str(options.editable).lower(),
             "PACKHORSE_MAX_RETRIES": str(options.max_retries),
         }
-        programs.append(_program(name, "subscriber", next(free), told(name, own)))
+        programs.append(_program(name, "subscriber", next(free), environment(name, own)))
     # Each database is a cluster; those of subscribers connect to the author's, which knows all.
-    centre = _program(_TOPOLOGY, _TOPOLOGY, next(free), told(AUTHOR_DATABASE))
-    jobs = _program(_JOBS, _JOBS, next(free), told(AUTHOR_DATABASE))
+    centre = _program(_TOPOLOGY, _TOPOLOGY, next(free), environment(AUTHOR_DATABASE))
+    jobs = _program(_JOBS, _JOBS, next(free), environment(AUTHOR_DATABASE))
     connected = {"PACKHORSE_CONNECTOR_URLS": centre.url}
     around = [
-        _program(f"{_TOPOLOGY}-{name}", _TOPOLOGY, next(free), told(name, connected))
+        _program(f"{_TOPOLOGY}-{name}", _TOPOLOGY, next(free), environment(name, connected))
         for name in names
     ]
     return [*programs, centre, jobs, *around]
@@ -122,7 +122,7 @@ def _common(options: StackOptions, databases: Mapping[str, str]) -> dict[str, st
 def tools_settings(
     programs: Sequence[ChildProgram], directory: DataDirectory, token: str | None
 ) -> dict[str, str]:
-    """Return what the author's tools are told: the publisher's settings, and the pipeline's."""
+    """Return what the author's tools are given: the publisher's settings, and the pipeline's."""
     publisher = programs[0]
     subscribers = {
         program.name: program.environment["PACKHORSE_DATABASE_URL"]

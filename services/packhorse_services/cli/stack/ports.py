@@ -36,7 +36,7 @@ def free_ports(count: int) -> list[int]:
 
 
 def is_free(port: int) -> bool:
-    """Tell whether a program could listen on `port` of loopback now."""
+    """Return whether a program could listen on `port` of loopback now."""
     with socket.socket() as probe:
         probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         try:

@@ -9,7 +9,7 @@ from packhorse.errors import Permanent
 from packhorse_services.cli.stack.child import ChildProcess, bound_log
 
 START_TIMEOUT_S = 300.0
-"""Who ends is told of at once; a slow machine may need minutes for ten programs."""
+"""A program that ends is noticed at once; a slow machine may need minutes for ten programs."""
 STOP_TIMEOUT_S = 20.0
 _FIRST_DELAY_S = 0.5
 _LONGEST_DELAY_S = 30.0
@@ -41,9 +41,9 @@ class Restarts:
 class Supervisor:
     """The children of one stack, in the order of their start."""
 
-    def __init__(self, children: Sequence[ChildProcess], tell: Callable[[str], None]) -> None:
+    def __init__(self, children: Sequence[ChildProcess], report: Callable[[str], None]) -> None:
         self.children = children
-        self._tell = tell
+        self._report = report
         self._restarts = {child: Restarts() for child in children}
 
     def start(self, cancelled: Callable[[], bool], timeout: float = START_TIMEOUT_S) -> None:
@@ -72,13 +72,13 @@ class Supervisor:
                     renewed = True
             elif (code := child.ended()) is not None:
                 waits = restarts.plan(now, now - child.started_at)
-                self._tell(f"{child.program.name} {_ending(code)}; again in {waits:.1f} s")
+                self._report(f"{child.program.name} {_ending(code)}; again in {waits:.1f} s")
         return renewed
 
     def stop(self) -> None:
         """Ask all to end, the last one started first; what does not end in time is killed."""
         for child in reversed(self.children):
-            child.ask_to_end()
+            child.request_stop()
         deadline = time.monotonic() + STOP_TIMEOUT_S
         for child in reversed(self.children):
             child.end_by(deadline)

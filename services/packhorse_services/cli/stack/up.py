@@ -48,12 +48,12 @@ def up(options: StackOptions, *, as_json: bool) -> None:
     ended = _end_signals()
     directory = DataDirectory(options.data)
     directory.refuse_claimed()  # by another stack, whose ports are no news then
-    choose_ports(options)  # a taken one is told before anything is made
+    choose_ports(options)  # a taken one is reported before anything is made
     with directory.claimed(), _running(EmbeddedPostgres(directory.postgres)) as postgres:
         token = ensure_token_file(directory.tokens)
         programs = _prepared(options, postgres)
         stack = _Stack(directory, postgres, programs)
-        _tell(f"Starting {len(programs)} programs …")
+        _report(f"Starting {len(programs)} programs …")
         try:
             stack.supervisor.start(ended)
             if not ended():
@@ -62,14 +62,14 @@ def up(options: StackOptions, *, as_json: bool) -> None:
             while not ended():
                 stack.tend()
                 time.sleep(_TEND_S)
-            _tell("Ending …")
+            _report("Ending …")
         finally:
             stack.supervisor.stop()
             stack.forks.close()
 
 
 class _Stack:
-    """The running server and programs, and what others are told of them."""
+    """The running server and programs, and what is reported about them."""
 
     def __init__(
         self,
@@ -81,7 +81,7 @@ class _Stack:
         children = [
             ChildProcess(one, directory.logs / f"{one.name}.log", self.forks) for one in programs
         ]
-        self.supervisor = Supervisor(children, _tell)
+        self.supervisor = Supervisor(children, _report)
         self._directory, self._postgres = directory, postgres
         self._described = describe(directory, programs)
         self._author = tools_settings(programs, directory, _known_token(directory))
@@ -97,7 +97,7 @@ class _Stack:
                         break
                     time.sleep(_TEND_S)
         except ClientError as error:
-            _tell(f"whether subscribers have announced themselves is not known: {error}")
+            _report(f"whether subscribers have announced themselves is not known: {error}")
 
     def _publisher(self) -> Client:
         token = read_token(self._directory.tokens)
@@ -114,7 +114,7 @@ class _Stack:
         """Renew what has died."""
         renewed = self.supervisor.tend()
         if not self._postgres.running():
-            _tell("PostgreSQL has ended; starting it again")
+            _report("PostgreSQL has ended; starting it again")
             self._postgres.start()
             renewed = True
         bound_log(self._postgres.log)
@@ -158,7 +158,7 @@ def _known(publisher: Client) -> set[str]:
 
 @contextmanager
 def _running(postgres: EmbeddedPostgres) -> Iterator[EmbeddedPostgres]:
-    _tell("Starting PostgreSQL …")
+    _report("Starting PostgreSQL …")
     try:
         postgres.start()
         yield postgres
@@ -167,7 +167,7 @@ def _running(postgres: EmbeddedPostgres) -> Iterator[EmbeddedPostgres]:
 
 
 def _end_signals() -> Callable[[], bool]:
-    """Return a function that tells whether a signal to end has come."""
+    """Return a function that says whether a signal to end has come."""
     came: list[int] = []
     for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
         signal.signal(number, lambda received, _frame: came.append(received))
@@ -194,5 +194,5 @@ def _show(stack: RunningStack, token: str | None, *, as_json: bool) -> None:
         output.line(f"token   {token}  (shown this once, kept in that file)")
 
 
-def _tell(sentence: str) -> None:
+def _report(sentence: str) -> None:
     output.talk.print(sentence)

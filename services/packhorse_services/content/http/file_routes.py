@@ -106,9 +106,13 @@ async def put_files(request: Request, body: FilesBody, caller: Writer) -> FileOu
     await files.write(pool, written, folders, caller.name)
     states |= {path: ("REFUSED", reason) for path, reason in refused.items()}
     order = [*(one.path for one in body.files), *body.folders]
-    told = [(path, *states.get(path, ("WRITTEN", ""))) for path in order]
+    reported = [(path, *states.get(path, ("WRITTEN", ""))) for path in order]
     return FileOutcomes.model_validate(
-        {"outcomes": [{"path": p, "state": state, "reason": reason} for p, state, reason in told]}
+        {
+            "outcomes": [
+                {"path": p, "state": state, "reason": reason} for p, state, reason in reported
+            ]
+        }
     )
 
 

@@ -57,12 +57,12 @@ def import_command(
     check_path(at)
     entries = open_source(source)
     total = entries.count() if TransferProgress.on_terminal() else None
-    with _tree(server, token, writes=True) as tree, TransferProgress("imported", total) as telling:
+    with _tree(server, token, writes=True) as tree, TransferProgress("imported", total) as progress:
         importing = FolderImport(
-            tree, at, report=telling.report, refuse=telling.refuse, skip=telling.skip
+            tree, at, report=progress.report, refuse=progress.refuse, skip=progress.skip
         )
         counts = importing.run(entries)
-    _end(telling, counts, as_json=as_json)
+    _end(progress, counts, as_json=as_json)
 
 
 def export_command(
@@ -82,19 +82,19 @@ def export_command(
     with (
         _tree(server, token, writes=False) as tree,
         open_target(target) as opened,
-        TransferProgress("exported") as telling,
+        TransferProgress("exported") as progress,
     ):
         exporting = FolderExport(
-            tree, opened, report=telling.report, refuse=telling.refuse, skip=telling.skip
+            tree, opened, report=progress.report, refuse=progress.refuse, skip=progress.skip
         )
         counts = exporting.run(path)
-    _end(telling, counts, as_json=as_json, complete=counts.skipped == 0)
+    _end(progress, counts, as_json=as_json, complete=counts.skipped == 0)
 
 
 def _end(
-    telling: TransferProgress, counts: ImportCounts, *, as_json: bool, complete: bool = True
+    progress: TransferProgress, counts: ImportCounts, *, as_json: bool, complete: bool = True
 ) -> None:
-    telling.conclude(counts, as_json=as_json)
+    progress.conclude(counts, as_json=as_json)
     raise typer.Exit(0 if complete and not counts.refused else 1)
 
 

@@ -43,7 +43,7 @@ class FolderExport:
     """One export; `report` is called as it goes on, the others with a path and a reason.
 
     A node with the binary `data` becomes a file, every other node a folder. What a node holds more
-    than that has no place in a folder: it is told, and counts as skipped.
+    than that has no place in a folder: it is reported, and counts as skipped.
     """
 
     def __init__(

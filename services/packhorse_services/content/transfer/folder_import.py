@@ -61,7 +61,7 @@ class Stored:
 class Destination(Protocol):
     """A tree that takes batches."""
 
-    def look(self, batch: ImportBatch) -> Any:
+    def read_existing(self, batch: ImportBatch) -> Any:
         """Return what `store` has to know; is called by one thread."""
         ...
 
@@ -97,7 +97,7 @@ class FolderImport:
             waiting: deque[tuple[ImportBatch, Future[Stored]]] = deque()
             try:
                 for batch in self._batches(source.entries()):
-                    known = self._to.look(batch)
+                    known = self._to.read_existing(batch)
                     waiting.append((batch, workers.submit(self._to.store, batch, known)))
                     if len(waiting) >= 2 * _THREADS:
                         self._finish(*waiting.popleft())
@@ -126,7 +126,7 @@ class FolderImport:
         yield batch
 
     def _admit(self, entry: SourceEntry) -> str | None:
-        """Return the node's path, or None once the reason was told."""
+        """Return the node's path, or None once the reason was reported."""
         if entry.skipped:
             self.counts.skipped += 1
             self._skip(entry.name, entry.skipped)

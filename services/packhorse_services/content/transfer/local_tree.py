@@ -30,7 +30,7 @@ class LocalTree:
         """Take a connection in autocommit mode."""
         self._conn, self._blobs = conn, blobs
 
-    def look(self, batch: ImportBatch) -> Mapping[str, Node]:
+    def read_existing(self, batch: ImportBatch) -> Mapping[str, Node]:
         """Return the nodes that are there already."""
         with self._conn.transaction():
             return {node.path: node for node in tree.read(self._conn, list(batch.files))}
@@ -72,7 +72,7 @@ class LocalTree:
         return node, length
 
     def _renew_others(self, node: Node, sha256: str) -> None:
-        """Renew what is written again as it was read: somebody may have let go of it since."""
+        """Renew what is written again as it was read: somebody may have removed it since."""
         for binary in node.binaries:
             if binary.sha256 != sha256:
                 self._blobs.renew(binary_key(binary.sha256))

@@ -1,4 +1,4 @@
-"""How a transfer is told: a bar on a terminal, else a line now and then; the result at the end."""
+"""How progress is shown: a bar on a terminal, else a line now and then; the result at the end."""
 
 import json
 import sys
@@ -89,8 +89,8 @@ class TransferProgress:
             sys.stdout.write(json.dumps(result) + "\n")
             return
         given = asdict(counts).items()
-        told = [f"{number} {_WORDS.get(name, name)}" for name, number in given if number]
-        sys.stdout.write(f"{self._verb}: {', '.join(told) or 'nothing'} in {seconds:.1f} s\n")
+        reported = [f"{number} {_WORDS.get(name, name)}" for name, number in given if number]
+        sys.stdout.write(f"{self._verb}: {', '.join(reported) or 'nothing'} in {seconds:.1f} s\n")
 
     def _rate(self, counts: ImportCounts) -> float:
         return (counts.files + counts.unchanged) / max(0.001, time.monotonic() - self._began)

@@ -42,7 +42,7 @@ class RemoteTree:
         self._service = service
         self._reading = threading.Semaphore(_ARCHIVES)
 
-    def look(self, batch: ImportBatch) -> None:
+    def read_existing(self, batch: ImportBatch) -> None:
         """Ask nothing: the service knows what is there."""
 
     def store(self, batch: ImportBatch, _known: None) -> Stored:

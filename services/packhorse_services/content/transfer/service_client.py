@@ -53,7 +53,7 @@ class Service:
         return self
 
     def __exit__(self, *_: object) -> None:
-        """Let go of the connections."""
+        """Close the connections."""
         self._client.close()
 
     def chunks(self, url: str) -> Iterator[bytes]:

@@ -63,12 +63,12 @@ def event_document(event: StoredEvent) -> EventDocument:
 
 
 _READERS = 4
-_LOOK_S = 1.0
+_POLL_S = 1.0
 _PAGE = 100
 
 
 class JobEventHub(Streams):
-    """A component. One thread looks for news while anybody follows; streams read for themselves.
+    """A component. One thread polls for news while anybody follows; streams read for themselves.
 
     A hint makes it look at once; not every event comes with one, so it looks each second too.
     """
@@ -79,25 +79,25 @@ class JobEventHub(Streams):
         self._connect = connect
         self._position: EventPosition | None = None
         self._readers = Threads("jobs-events", _READERS)
-        self._looking = Periodic("jobs-news", _LOOK_S, self._look_if_possible)
+        self._polling = Periodic("jobs-news", _POLL_S, self._poll_if_possible)
 
     def start(self) -> None:
-        """Begin to look for news."""
-        self._looking.start()
+        """Begin to poll for news."""
+        self._polling.start()
 
     def stop(self, timeout: float) -> None:
         """Look no more, and end the streams that are left."""
         self.end_streams()
-        self._looking.stop(timeout)
+        self._polling.stop(timeout)
         self._readers.shutdown(wait=False, cancel_futures=True)
 
     def failure(self) -> BaseException | None:
         """Return what the thread died of."""
-        return self._looking.failure()
+        return self._polling.failure()
 
     def hear(self, _hint: str) -> None:
         """Look now: there may be events."""
-        self._looking.kick()
+        self._polling.kick()
 
     async def read(self, position: EventPosition) -> EventPage:
         """Read the next events in a thread. Raises `InvalidPosition`, `psycopg.Error`."""
@@ -107,13 +107,13 @@ class JobEventHub(Streams):
         """Return the position behind all that has been committed."""
         return await asyncio.wrap_future(self._readers.submit(self._now))
 
-    def _look_if_possible(self) -> None:
+    def _poll_if_possible(self) -> None:
         try:
-            self._look()
+            self._poll()
         except psycopg.OperationalError as error:
             logger.info("event poll failed, retrying: %s", error)
 
-    def _look(self) -> None:
+    def _poll(self) -> None:
         if not self.count:
             self._position = None
             return
@@ -144,14 +144,14 @@ class JobEventHub(Streams):
 
 
 LONGEST_ID = 8_000
-"""Characters of a position that a client sends back; a longer one is not told to it."""
+"""Characters of a position that a client sends back; a longer one is not sent to it."""
 
 
 class JobEventStream(EventStream):
-    """Ends too when the database is away; the client comes back, and is then told so.
+    """Ends too when the database is away; the client comes back, and then gets the error.
 
     Each event comes once, in the order in which they became visible. Who comes back with the last
-    id goes on behind that one; more comes twice only where a position was too long to be told.
+    id goes on behind that one; more comes twice only where a position was too long to be sent.
     """
 
     def __init__(
@@ -166,7 +166,7 @@ class JobEventStream(EventStream):
         super().__init__(hub, life_s)
         self._hub, self._pattern = hub, pattern
         self._seen, self._first = position, [first]
-        self._gap_told = ""
+        self._gap_reported = ""
         self._away = False
 
     @classmethod
@@ -188,20 +188,20 @@ class JobEventStream(EventStream):
         self._seen, self._moved = page.position, page.more or page.gap
 
     def _blocks_of(self, page: EventPage) -> Iterator[ServerSentEvent]:
-        if page.gap and self._gap_told != self._seen.seen:
-            self._gap_told = self._seen.seen
+        if page.gap and self._gap_reported != self._seen.seen:
+            self._gap_reported = self._seen.seen
             yield gap_block(GapDocument())
-        told = False
+        reported = False
         for event, position in zip(page.events, positions(self._seen, page), strict=True):
             if matches(self._pattern, event.topic):
                 data = event_document(event).model_dump_json()
-                yield ServerSentEvent(event="event", raw_data=data, id=_told(position))
-                told = event is page.events[-1]
-        if page.events and not told:
-            yield ServerSentEvent(id=_told(page.position), comment="nothing for you")
+                yield ServerSentEvent(event="event", raw_data=data, id=_event_id(position))
+                reported = event is page.events[-1]
+        if page.events and not reported:
+            yield ServerSentEvent(id=_event_id(page.position), comment="nothing for you")
 
     def _position(self) -> str | None:
-        return _told(self._seen)
+        return _event_id(self._seen)
 
     def _over(self) -> bool:
         return self._away or super()._over()
@@ -221,6 +221,6 @@ def positions(before: EventPosition, page: EventPage) -> list[EventPosition]:
     return [*between, page.position]
 
 
-def _told(position: EventPosition) -> str | None:
+def _event_id(position: EventPosition) -> str | None:
     text = str(position)
     return text if len(text) <= LONGEST_ID else None

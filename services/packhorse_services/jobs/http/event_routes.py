@@ -101,8 +101,8 @@ async def follow_events(
 ) -> AsyncIterator[ServerSentEvent]:
     """Follow the events of the cluster, as server-sent events.
 
-    What becomes of jobs is told by the topics `packhorse/job/*`. A comment every 15 s keeps the
-    connection; a block without data only tells the position.
+    What becomes of jobs is reported on the topics `packhorse/job/*`. A comment every 15 s keeps the
+    connection; a block without data only gives the position.
     """
     async for block in stream.blocks():
         yield block

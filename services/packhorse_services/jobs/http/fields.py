@@ -63,7 +63,7 @@ Time = Annotated[
 ]
 
 
-def _told(pattern: str) -> dict[str, JsonValue]:
+def _pattern(pattern: str) -> dict[str, JsonValue]:
     """Document a pattern; what refuses is the library, whose words say more."""
     return {"pattern": pattern}
 
@@ -71,7 +71,7 @@ def _told(pattern: str) -> dict[str, JsonValue]:
 _TOPIC = rf"{_SEGMENT}(/{_SEGMENT})*"
 Topic = Annotated[
     str,
-    Field(min_length=1, max_length=MAX_NAME, json_schema_extra=_told(f"^{_TOPIC}$")),
+    Field(min_length=1, max_length=MAX_NAME, json_schema_extra=_pattern(f"^{_TOPIC}$")),
     AfterValidator(checked(require_topic)),
 ]
 Pattern = Annotated[
@@ -79,7 +79,7 @@ Pattern = Annotated[
     Field(
         min_length=1,
         max_length=MAX_NAME,
-        json_schema_extra=_told(rf"^({_TOPIC}(/\*\*?)?|\*\*)$"),
+        json_schema_extra=_pattern(rf"^({_TOPIC}(/\*\*?)?|\*\*)$"),
     ),
     AfterValidator(checked(require_pattern)),
 ]
@@ -94,7 +94,7 @@ def _name(what: str) -> AfterValidator:
 
 
 Number = Annotated[int, Path(ge=1, le=MAX_NUMBER, description="The job's number")]
-_NAME = Path(min_length=1, max_length=MAX_NAME, json_schema_extra=_told(f"^{_SEGMENT}$"))
+_NAME = Path(min_length=1, max_length=MAX_NAME, json_schema_extra=_pattern(f"^{_SEGMENT}$"))
 QueueName = Annotated[str, _NAME, _name("queue")]
 WatchName = Annotated[str, _NAME, _name("content watch")]
 ScheduleName = Annotated[str, _NAME, _name("schedule")]

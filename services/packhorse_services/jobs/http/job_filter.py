@@ -103,19 +103,19 @@ class FilterBody(StrictBody):
 
 
 def _filter(
-    asked: JobListQuery | FilterBody, templates: Sequence[Mapping[str, Any]], pointer: str
+    requested: JobListQuery | FilterBody, templates: Sequence[Mapping[str, Any]], pointer: str
 ) -> JobFilter:
     """Return it for the database. Raises `Problem` 422, at `pointer` in the request."""
     try:
         return JobFilter(
-            group=StateGroup(asked.state),
-            topic=asked.topic,
+            group=StateGroup(requested.state),
+            topic=requested.topic,
             templates=templates,
-            id=asked.id,
-            queue=asked.queue,
-            instance=asked.instance,
-            application=asked.application,
-            schedule=asked.schedule,
+            id=requested.id,
+            queue=requested.queue,
+            instance=requested.instance,
+            application=requested.application,
+            schedule=requested.schedule,
         )
     except Permanent as error:
         raise _refused(str(error), pointer) from error

@@ -52,16 +52,16 @@ async def list_jobs(
     request: Request,
     response: Response,
     _caller: Reader,
-    asked: Annotated[JobListQuery, Depends()],
+    requested: Annotated[JobListQuery, Depends()],
     limit: Limit = 100,
     cursor: Cursor = None,
 ) -> JobList:
     """List jobs: unfinished ones oldest first, then history newest first."""
     find = of(request).jobs.find  # a page is of one moment, so that no job is in it twice
-    page = await asyncio.to_thread(find, asked.filter(), after=cursor, limit=limit)
+    page = await asyncio.to_thread(find, requested.filter(), after=cursor, limit=limit)
     following = None
     if page.after is not None:
-        following = page_url("/jobs", **asked.query(), limit=limit, cursor=page.after)
+        following = page_url("/jobs", **requested.query(), limit=limit, cursor=page.after)
     response.headers.update(link_to(following))
     return JobList(jobs=[summary(job) for job in page.jobs], next=following)
 

@@ -16,7 +16,7 @@ class ProgressDocument(BaseModel):
     """How far its consumer says it is."""
 
     step: int
-    steps: int = Field(description="0: not told")
+    steps: int = Field(description="0: not reported")
     eta: datetime | None
     message: str
 
@@ -117,8 +117,10 @@ class AddedDocument(BaseModel):
 
 def progress_document(job: Job) -> ProgressDocument:
     """Return the document of a job's progress."""
-    told = job.progress
-    return ProgressDocument(step=told.step, steps=told.steps, eta=told.eta, message=told.message)
+    reported = job.progress
+    return ProgressDocument(
+        step=reported.step, steps=reported.steps, eta=reported.eta, message=reported.message
+    )
 
 
 def attempt_document(attempt: Attempt) -> AttemptDocument:

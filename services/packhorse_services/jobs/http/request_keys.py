@@ -43,8 +43,8 @@ def request_key(
     """Return the key of a request; None when it has none."""
     if key is None:
         return None
-    asked = f"{what}\n{body.model_dump_json() if body else ''}".encode()
-    return RequestKey(caller, key, hashlib.sha256(asked).digest())
+    requested = f"{what}\n{body.model_dump_json() if body else ''}".encode()
+    return RequestKey(caller, key, hashlib.sha256(requested).digest())
 
 
 def take(connection: Connection, key: RequestKey) -> SeenRequest | None:

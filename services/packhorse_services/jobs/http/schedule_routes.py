@@ -29,16 +29,16 @@ from packhorse_services.jobs.http.fields import (
 )
 from packhorse_services.jobs.http.parts import of
 from packhorse_services.jobs.http.schedule_schemas import (
+    FireTimeDocument,
+    FireTimeList,
     ScheduleBody,
     ScheduleDocument,
     ScheduleList,
     SchedulePatch,
-    TickDocument,
-    TickList,
     definition_of,
+    fire_time_document,
     patched,
     schedule_document,
-    tick_document,
 )
 from packhorse_services.jobs.http.tags import EntityVersion, meant_version, replaced_version
 
@@ -63,7 +63,7 @@ async def list_schedules(
         str | None, Query(max_length=255, pattern=r"^[A-Za-z0-9_.-]+$", description="A name")
     ] = None,
 ) -> ScheduleList:
-    """List schedules by name, with the next moment of each."""
+    """List schedules by name, with the next fire time of each."""
     found = await of(request).ask(
         lambda connection: store.list_schedules(connection, after=cursor or "", limit=limit + 1)
     )
@@ -173,7 +173,7 @@ async def resume_schedule(
     _caller: Operator,
     if_match: IfMatch = None,
 ) -> ScheduleDocument:
-    """Let a suspended schedule go on with its next moment."""
+    """Resume a suspended schedule at its next fire time."""
     return _answer(response, await _set(request, name, if_match, suspended=False))
 
 
@@ -184,7 +184,7 @@ async def fire_schedule(
     caller: Operator,
     if_match: IfMatch = None,
     idempotency_key: IdempotencyKey = None,
-) -> TickDocument:
+) -> FireTimeDocument:
     """Fire a schedule now, suspended or not; when it fires by itself stays as it is.
 
     One that is not concurrent is SKIPPED while a job of it is not done. Sent again with its
@@ -194,7 +194,7 @@ async def fire_schedule(
     parts = of(request)
     key = request_keys.request_key(caller.name, idempotency_key, f"POST /schedules/{name}/fire")
 
-    def fire(connection: Connection) -> TickDocument:
+    def fire(connection: Connection) -> FireTimeDocument:
         if key is not None and (seen := request_keys.take(connection, key)) is not None:
             return _seen(connection, name, _moment(seen.number or 0))
         present = store.get_schedule(connection, name)
@@ -203,8 +203,8 @@ async def fire_schedule(
         firer = Firer(parts.discovery.instance_id, live_handled_topics(parts.discovery))
         fired = fire_now(connection, name, firer, version=version)
         if key is not None:
-            request_keys.note(connection, key, _microsecond(fired.tick))
-        return tick_document(fired)
+            request_keys.note(connection, key, _microsecond(fired.fire_time))
+        return fire_time_document(fired)
 
     return await parts.ask(fire)
 
@@ -225,37 +225,37 @@ async def remove_schedule(
     await of(request).ask(remove)
 
 
-@router.get("/schedules/{name}/ticks", responses=documented(404, 503))
-async def list_ticks(
+@router.get("/schedules/{name}/fire-times", responses=documented(404, 503))
+async def list_fire_times(
     request: Request,
     response: Response,
     name: ScheduleName,
     _caller: Reader,
     limit: Limit = 100,
     cursor: Annotated[int | None, Query(ge=0, le=_LATEST)] = None,
-) -> TickList:
-    """List what came of a schedule's moments, newest first."""
+) -> FireTimeList:
+    """List the fire times of a schedule and their outcomes, newest first."""
     before = None if cursor is None else _moment(cursor)
 
-    def ask(connection: Connection) -> list[TickDocument]:
+    def ask(connection: Connection) -> list[FireTimeDocument]:
         store.get_schedule(connection, name)
-        found = store.list_ticks(connection, name, before=before, limit=limit + 1)
-        return [tick_document(tick) for tick in found]
+        found = store.list_fire_times(connection, name, before=before, limit=limit + 1)
+        return [fire_time_document(fire_time) for fire_time in found]
 
     found = await of(request).ask(ask)
     following = None
     if len(found) > limit:
-        last = _microsecond(found[limit - 1].tick)
-        following = page_url(f"/schedules/{name}/ticks", limit=limit, cursor=last)
+        last = _microsecond(found[limit - 1].fire_time)
+        following = page_url(f"/schedules/{name}/fire-times", limit=limit, cursor=last)
     response.headers.update(link_to(following))
-    return TickList(ticks=found[:limit], next=following)
+    return FireTimeList(fire_times=found[:limit], next=following)
 
 
-def _seen(connection: Connection, name: str, moment: datetime) -> TickDocument:
-    found = store.list_ticks(connection, name, before=moment + _MICROSECOND, limit=1)
-    if not found or found[0].tick != moment:
+def _seen(connection: Connection, name: str, moment: datetime) -> FireTimeDocument:
+    found = store.list_fire_times(connection, name, before=moment + _MICROSECOND, limit=1)
+    if not found or found[0].fire_time != moment:
         raise Problem(410, detail=f"this request fired at {moment.isoformat()}, long forgotten")
-    return tick_document(found[0])
+    return fire_time_document(found[0])
 
 
 def _moment(microsecond: int) -> datetime:

@@ -12,12 +12,12 @@ from packhorse.jobs.scheduling.definition import (
     MAX_TIMES,
     Action,
     EventAction,
+    FireTime,
     JobAction,
     Missed,
     RunOn,
     Schedule,
     ScheduleDefinition,
-    Tick,
 )
 from packhorse.jobs.scheduling.timing import MAX_CRON, MAX_PERIOD, MIN_PERIOD, At, Cron, Every, When
 from packhorse.runtime.validation import StrictBody
@@ -33,7 +33,7 @@ _RUN_ON = (
     "job for every instance that does"
 )
 _CONCURRENT = "false: skipped while a job of this schedule is not done"
-_MISSED = "What becomes of moments at which nobody could fire"
+_MISSED = "What becomes of fire times at which nobody could fire"
 
 
 class ScheduleBody(StrictBody):
@@ -56,7 +56,7 @@ class ScheduleBody(StrictBody):
     concurrent: bool = Field(default=True, description=_CONCURRENT)
     missed: MissedName = Field(default="ONCE", description=_MISSED)
     missed_limit: int = Field(default=10, ge=1, le=MAX_MISSED, description="With missed: ALL")
-    not_before: Time | None = Field(default=None, description="The first moment of a period")
+    not_before: Time | None = Field(default=None, description="The first fire time of a period")
     times: int | None = Field(default=None, ge=1, le=MAX_TIMES, description="null: without end")
     suspended: bool = False
 
@@ -89,8 +89,8 @@ class ScheduleDocument(BaseModel):
     not_before: datetime | None
     times: int | None
     suspended: bool
-    next_tick: datetime | None = Field(description="null: it has ended")
-    last_tick: datetime | None
+    next_fire_time: datetime | None = Field(description="null: it has ended")
+    last_fire_time: datetime | None
     times_left: int | None
     origin: str = Field(description="Who made it; @declared: a program of packhorse")
     changed: bool = Field(description="A declared one that somebody has changed, and stays so")
@@ -105,22 +105,22 @@ class ScheduleList(BaseModel):
     next: str | None = Field(description="URL of the next page, or null at the end")
 
 
-class TickDocument(BaseModel):
-    """A moment of a schedule, and what came of it."""
+class FireTimeDocument(BaseModel):
+    """A fire time of a schedule, and its outcome."""
 
-    tick: datetime = Field(description="When it was planned")
+    fire_time: datetime = Field(description="When it was planned")
     outcome: Literal["FIRED", "SKIPPED", "MISSED"]
     decided_at: datetime
     instance: str = Field(description="Which instance decided")
     jobs: list[int] = Field(description="The numbers of the jobs that were added")
-    missed: int = Field(description="How many moments before it were missed; 1000: or more")
+    missed: int = Field(description="How many fire times before it were missed; 1000: or more")
     reason: str
 
 
-class TickList(BaseModel):
-    """The last moments of a schedule, newest first."""
+class FireTimeList(BaseModel):
+    """The last fire times of a schedule, newest first."""
 
-    ticks: list[TickDocument]
+    fire_times: list[FireTimeDocument]
     next: str | None = Field(description="URL of the next page, or null at the end")
 
 
@@ -178,8 +178,8 @@ def schedule_document(schedule: Schedule) -> ScheduleDocument:
         not_before=defined.not_before,
         times=defined.times,
         suspended=defined.suspended,
-        next_tick=schedule.next_tick,
-        last_tick=schedule.last_tick,
+        next_fire_time=schedule.next_fire_time,
+        last_fire_time=schedule.last_fire_time,
         times_left=schedule.times_left,
         origin=schedule.origin,
         changed=schedule.changed,
@@ -188,16 +188,16 @@ def schedule_document(schedule: Schedule) -> ScheduleDocument:
     )
 
 
-def tick_document(tick: Tick) -> TickDocument:
-    """Return the document of a moment."""
-    return TickDocument(
-        tick=tick.tick,
-        outcome=tick.outcome.value,
-        decided_at=tick.decided_at,
-        instance=tick.instance,
-        jobs=list(tick.jobs),
-        missed=tick.missed,
-        reason=tick.reason,
+def fire_time_document(fire_time: FireTime) -> FireTimeDocument:
+    """Return the document of a fire time."""
+    return FireTimeDocument(
+        fire_time=fire_time.fire_time,
+        outcome=fire_time.outcome.value,
+        decided_at=fire_time.decided_at,
+        instance=fire_time.instance,
+        jobs=list(fire_time.jobs),
+        missed=fire_time.missed,
+        reason=fire_time.reason,
     )
 
 
@@ -239,8 +239,8 @@ def patched(schedule: Schedule, patch: SchedulePatch) -> ScheduleDefinition:
     try:
         return definition_of(name, ScheduleBody.model_validate(merged(present, given)))
     except ValidationError as error:
-        told = [{**one, "loc": ("body", *one["loc"])} for one in error.errors()]
-        raise RequestValidationError(told) from None
+        reported = [{**one, "loc": ("body", *one["loc"])} for one in error.errors()]
+        raise RequestValidationError(reported) from None
 
 
 def merged(target: Any, patch: Any) -> Any:

@@ -17,7 +17,7 @@ def tag_of(document: BaseModel) -> str:
 
 @dataclass(frozen=True, slots=True)
 class EntityVersion:
-    """A version of what has them; `stamp` tells one made anew from the old."""
+    """A version of what has them; `stamp` distinguishes one made anew from the old."""
 
     number: int
     stamp: datetime

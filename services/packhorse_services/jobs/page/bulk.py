@@ -21,7 +21,7 @@ from packhorse.runtime.validation import StrictRoute
 from packhorse_services.jobs.http.parts import of
 from packhorse_services.jobs.page.acting import Operator
 from packhorse_services.jobs.page.rendering import PAGES, refused
-from packhorse_services.jobs.page.routes import Asked, VisitorOrForm
+from packhorse_services.jobs.page.routes import RequestedSearch, VisitorOrForm
 from packhorse_services.jobs.page.search import Search, parse_search
 from packhorse_services.jobs.page.shown import examples
 
@@ -53,11 +53,13 @@ _ACTS: Mapping[str, _Bulk] = {
 
 
 @router.get("/jobs/all/{action}")
-async def ask_before(request: Request, who: VisitorOrForm, action: Act, asked: Asked) -> Response:
+async def ask_before(
+    request: Request, who: VisitorOrForm, action: Act, requested: RequestedSearch
+) -> Response:
     """Show how many jobs it would be, and ask for that number."""
     if isinstance(who, Response):
         return who
-    return await _question(request, action, asked, "")
+    return await _question(request, action, requested, "")
 
 
 @router.post("/jobs/all/{action}")
@@ -66,17 +68,17 @@ async def change_all(request: Request, action: Act, form: Form, _who: Operator) 
 
     What the filter finds besides by then is left for another time.
     """
-    asked, shown = parse_search(form.get("filter", "")), form.get("count", "")
+    requested, shown = parse_search(form.get("filter", "")), form.get("count", "")
     if not _is_count(shown) or form.get("typed", "").strip() != _phrase(action, int(shown)):
-        return await _question(request, action, asked, "That was not the text to type.")
+        return await _question(request, action, requested, "That was not the text to type.")
     act, jobs = _ACTS[action], of(request).jobs
     try:
-        done = await asyncio.to_thread(act.do, jobs, asked.filter(), limit=int(shown))
+        done = await asyncio.to_thread(act.do, jobs, requested.filter(), limit=int(shown))
     except Permanent as error:
         return refused(error)
     audit.note(request, changed=done.changed)
-    told = urlencode({"done": action, "count": done.changed})
-    return RedirectResponse(f"{PREFIX}/jobs?{asked.query(after='')}&{told}", 303)
+    reported = urlencode({"done": action, "count": done.changed})
+    return RedirectResponse(f"{PREFIX}/jobs?{requested.query(after='')}&{reported}", 303)
 
 
 def _is_count(text: str) -> bool:
@@ -87,10 +89,10 @@ def _phrase(action: str, count: int) -> str:
     return f"{action} {count}"
 
 
-async def _question(request: Request, action: Act, asked: Search, wrong: str) -> Response:
+async def _question(request: Request, action: Act, requested: Search, wrong: str) -> Response:
     act, parts = _ACTS[action], of(request)
     try:
-        wanted = asked.filter()
+        wanted = requested.filter()
         count = await asyncio.to_thread(of(request).jobs.count, wanted, act.what, most=MOST)
     except Permanent as error:
         return refused(error)
@@ -105,7 +107,7 @@ async def _question(request: Request, action: Act, asked: Search, wrong: str) ->
         title=act.title,
         wrong=wrong,
         action=action,
-        asked=asked,
+        requested=requested,
         count=count,
         most=MOST,
         says=act.says,

@@ -20,7 +20,7 @@ from packhorse_services.jobs.page.shown import JobsPageContent, ShownJob, conten
 
 router = APIRouter(route_class=StrictRoute, prefix=PREFIX, include_in_schema=False)
 
-Asked = Annotated[Search, Depends()]
+RequestedSearch = Annotated[Search, Depends()]
 Visitor = Annotated[Principal, Depends(visitor)]
 VisitorOrForm = Annotated[Principal | Response, Depends(visitor_or_sign_in)]
 Done = Annotated[str, Query(max_length=20)]
@@ -42,15 +42,19 @@ def _notice(done: str, count: int | None) -> str:
 
 @router.get("/jobs")
 async def show_jobs(
-    request: Request, who: VisitorOrForm, asked: Asked, done: Done = "", count: Count | None = None
+    request: Request,
+    who: VisitorOrForm,
+    requested: RequestedSearch,
+    done: Done = "",
+    count: Count | None = None,
 ) -> Response:
     """Show jobs by a filter, queues and schedules."""
     if isinstance(who, Response):
         return who
     return PAGES.page(
         "jobs.html",
-        shown=await _content(request, asked),
-        asked=asked,
+        shown=await _content(request, requested),
+        requested=requested,
         who=who.name,
         may_operate=who.may(TokenScope.JOBS_OPERATE),
         states=[*StateGroup],
@@ -62,7 +66,7 @@ async def show_jobs(
 async def show_jobs_content(
     request: Request,
     who: Visitor,
-    asked: Asked,
+    requested: RequestedSearch,
     _done: Annotated[str, Query(alias="done", max_length=20)] = "",
     _count: Annotated[str, Query(alias="count", max_length=20)] = "",
 ) -> Response:
@@ -70,8 +74,8 @@ async def show_jobs_content(
     return PAGES.part(
         request,
         "jobs_content.html",
-        shown=await _content(request, asked),
-        asked=asked,
+        shown=await _content(request, requested),
+        requested=requested,
         may_operate=who.may(TokenScope.JOBS_OPERATE),
     )
 
@@ -105,12 +109,12 @@ async def show_job_content(
     return PAGES.part(request, "job_content.html", shown=shown, may_operate=may)
 
 
-async def _content(request: Request, asked: Search) -> JobsPageContent:
+async def _content(request: Request, requested: Search) -> JobsPageContent:
     parts = of(request)
 
     def gather() -> JobsPageContent:
         with reading(parts.pool.connection) as connection:
-            return content(connection, parts.discovery, asked)
+            return content(connection, parts.discovery, requested)
 
     return await asyncio.to_thread(gather)
 

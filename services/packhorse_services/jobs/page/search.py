@@ -44,9 +44,9 @@ class Search:
 
     def query(self, **changes: str) -> str:
         """Return it as the query of an address, changed."""
-        return urlencode([*replace(self, **changes).told()])
+        return urlencode([*replace(self, **changes).parameters()])
 
-    def told(self) -> Sequence[tuple[str, str]]:
+    def parameters(self) -> Sequence[tuple[str, str]]:
         """Return the fields that are not empty, with their names."""
         given = ((field.name, str(getattr(self, field.name))) for field in fields(self))
         return [(name, value) for name, value in given if value]

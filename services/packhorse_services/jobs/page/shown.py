@@ -17,8 +17,8 @@ from packhorse.jobs.ledger.figures import JobFigures, read_statistics
 from packhorse.jobs.ledger.pages import START, HistoryStart, JobPage
 from packhorse.jobs.ledger.waiting import Unconsumed, unconsumed
 from packhorse.jobs.live_consumers import is_consumed
-from packhorse.jobs.scheduling.definition import JobAction, Schedule, Tick
-from packhorse.jobs.scheduling.store import list_schedules, list_ticks
+from packhorse.jobs.scheduling.definition import FireTime, JobAction, Schedule
+from packhorse.jobs.scheduling.store import list_fire_times, list_schedules
 from packhorse.jobs.scheduling.timing import Cron, Every, period_text, times_after
 from packhorse.jobs.store.queues import JobQueue, get_queue, read_queues
 from packhorse.topology.discovery import Discovery
@@ -28,7 +28,7 @@ _PAGE = 50
 _MOST_SCHEDULES = 200
 _EXAMPLES = 5
 _COMING = 3
-"""How many of the next moments of a schedule are shown."""
+"""How many of the next fire times of a schedule are shown."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,7 +47,7 @@ class ShownSchedule:
     when: str
     gives: str
     coming: Sequence[datetime]
-    last: Tick | None
+    last: FireTime | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -130,7 +130,7 @@ def _schedule(connection: Connection, schedule: Schedule) -> ShownSchedule:
         when=_when(schedule),
         gives=f"{kind} {action.topic}",
         coming=[*islice(_coming(schedule), _shown_times(schedule))],
-        last=next(iter(list_ticks(connection, schedule.name, limit=1)), None),
+        last=next(iter(list_fire_times(connection, schedule.name, limit=1)), None),
     )
 
 
@@ -146,17 +146,17 @@ def _shown_times(schedule: Schedule) -> int:
 
 
 def _coming(schedule: Schedule) -> Iterator[datetime]:
-    tick, when = schedule.next_tick, schedule.definition.when
-    if tick is None:
+    fire_time, when = schedule.next_fire_time, schedule.definition.when
+    if fire_time is None:
         return
-    yield tick
+    yield fire_time
     if isinstance(when, Cron):
-        yield from times_after(when, tick)
+        yield from times_after(when, fire_time)
     elif isinstance(when, Every):
-        yield from _every(tick, when.period)
+        yield from _every(fire_time, when.period)
 
 
-def _every(tick: datetime, period: timedelta) -> Iterator[datetime]:
+def _every(fire_time: datetime, period: timedelta) -> Iterator[datetime]:
     while True:
-        tick += period
-        yield tick
+        fire_time += period
+        yield fire_time

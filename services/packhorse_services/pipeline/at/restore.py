@@ -20,15 +20,15 @@ from packhorse_services.pipeline.history.content import missing_binaries
 _UNHURRIED = Timeouts(statement_ms=600_000, lock_ms=60_000, idle_in_transaction_ms=600_000)
 """Spark lends the nodes one partition after the other; the transaction waits for it."""
 
-_TOLD = 20
+_REPORTED = 20
 
 
 def require_binaries(content: DataFrame, blobs_url: str) -> None:
     """Raise `TaskRefused` naming binaries that are missing."""
-    lost = missing_binaries(content, blobs_url).limit(_TOLD + 1).collect()
+    lost = missing_binaries(content, blobs_url).limit(_REPORTED + 1).collect()
     if lost:
-        named = "; ".join(f"sha256:{row.digest} of {row.path}" for row in lost[:_TOLD])
-        more = "; and more" if len(lost) > _TOLD else ""
+        named = "; ".join(f"sha256:{row.digest} of {row.path}" for row in lost[:_REPORTED])
+        more = "; and more" if len(lost) > _REPORTED else ""
         raise TaskRefused(
             f"binaries are no longer in the blob store ({named}{more}); put them back, or use "
             "--force to restore the nodes without them"
@@ -76,9 +76,9 @@ class _Counted:
 
 
 def refused(error: psycopg.Error) -> TaskFailed | TaskRefused:
-    """Return what to tell when the author's database refuses, where all is as it was, or fails.
+    """Return what to say when the author's database refuses, where all is as it was, or fails.
 
-    A connection that is lost while it commits tells nobody whether it did (R26).
+    Whether a connection that is lost while it commits has committed is not known (R26).
     """
     said = first_line(error) or type(error).__name__
     if isinstance(error, psycopg.OperationalError):

@@ -48,7 +48,7 @@ def subtree_at(
 
     A partition is of bounded size, so that one may be brought to the driver after the other. Only
     packages about the subtree are unpacked. Raises `InvalidPath`, `TaskRefused` when the archive
-    can't tell, and what `translated` raises.
+    does not hold it, and what `translated` raises.
     """
     path = check_path(point.path)
     with translated("at"):

@@ -13,12 +13,12 @@ from packhorse.content.node import ROOT, check_path
 from packhorse.errors import Transient
 from packhorse.runtime.configuration import loaded
 from packhorse_services.pipeline.audit.outcome import Audited, ExitCode, exit_code, shortfall
-from packhorse_services.pipeline.engine.exit_codes import tell_error, told
+from packhorse_services.pipeline.engine.exit_codes import error_text, report_error
 from packhorse_services.pipeline.errors import TaskRefused
 from packhorse_services.pipeline.settings import Settings
 from packhorse_services.pipeline.storage.archive_location import archive_at
 
-_TOLD = 20
+_REPORTED = 20
 
 
 def audit_command(
@@ -42,7 +42,7 @@ def audit_command(
     """Compare subscribers with the archive, each at its own offset, without locking them.
 
     Exits with 0 when all are equal, 1 when one differs, 3 when one could not be compared; why,
-    says a line on stderr. Of subscribers without a database in the settings it tells the names,
+    says a line on stderr. Of subscribers without a database in the settings it prints the names,
     whatever it exits with.
     """
     settings = loaded(Settings)
@@ -58,16 +58,16 @@ def audit_command(
             only=bool(subscriber),
         )
     except Transient as error:
-        tell_error(f"the audit failed: {told(error)}")
+        report_error(f"the audit failed: {error_text(error)}")
         raise typer.Exit(ExitCode.UNKNOWN) from None
-    tell(run, audited, others, as_json=as_json)
+    report(run, audited, others, as_json=as_json)
     code = exit_code(audited)
     if code is not ExitCode.EQUAL:
-        tell_error(shortfall(run, audited))
+        report_error(shortfall(run, audited))
     raise typer.Exit(code)
 
 
-def tell(run: str, audited: Sequence[Audited], others: Sequence[str], *, as_json: bool) -> None:
+def report(run: str, audited: Sequence[Audited], others: Sequence[str], *, as_json: bool) -> None:
     """Print what was found, and who was not audited for want of a database; that on stderr too."""
     if as_json:
         subscribers = [one.as_json() for one in audited]
@@ -79,9 +79,9 @@ def tell(run: str, audited: Sequence[Audited], others: Sequence[str], *, as_json
         for name in others:
             typer.echo(f"{name}: not audited")
     if others:
-        more = f" and {len(others) - _TOLD} more" if len(others) > _TOLD else ""
+        more = f" and {len(others) - _REPORTED} more" if len(others) > _REPORTED else ""
         typer.echo(
-            f"not audited: {', '.join(others[:_TOLD])}{more}; live, but not in "
+            f"not audited: {', '.join(others[:_REPORTED])}{more}; live, but not in "
             "PACKHORSE_SUBSCRIBER_DATABASES: add their databases there",
             err=True,
         )

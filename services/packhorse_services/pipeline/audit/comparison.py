@@ -1,4 +1,4 @@
-"""Content against content: hashes over ranges of paths, digests of paths, and what they tell.
+"""Content against content: hashes over ranges of paths, digests of paths, and what they show.
 
 A node's hash is computed alike in Postgres and by `hash_of`. A range's is how many nodes it has,
 and the sum of theirs.
@@ -19,7 +19,7 @@ DIFFERENT = "different"
 
 
 def within(path: str) -> Column:
-    """Tell whether a row's path is `path` or lies below it."""
+    """Return whether a row's path is `path` or lies below it."""
     if path == ROOT:
         return f.lit(True)
     low, high = subtree_range(path)

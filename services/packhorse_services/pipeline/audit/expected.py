@@ -49,9 +49,9 @@ class Case:
     def key(self) -> object:
         """What is equal for those that must hold the same."""
         start = self.unlike
-        told = (start.offset, start.left_out) if start else None
+        reported = (start.offset, start.left_out) if start else None
         own = (self.situation.journal_id, self.situation.subscriptions, self.removed)
-        return *own, frozenset(self.added), told
+        return *own, frozenset(self.added), reported
 
     @property
     def added(self) -> dict[str, AddedSubscription]:
@@ -90,7 +90,7 @@ class Case:
     def imported(self, begin: Beginning) -> dict[str, tuple[int, int]]:
         """Return the same of what each subscription has imported itself, as far back as is known.
 
-        What a snapshot held that lacks other packages is not told by the archive: it is passed by.
+        What a snapshot held that lacks other packages is not in the archive: it is passed by.
         """
         known = self.spans(begin)
         if self.unlike is not None:
@@ -154,7 +154,7 @@ class Expectations:
     def of(self, subscriber: str, situation: Situation) -> Expected:
         """Return what `subscriber` must hold.
 
-        Raises `TaskRefused` when the archive can't tell: it ends too early, begins too late, has
+        Raises `TaskRefused` when the archive lacks it: it ends too early, begins too late, has
         a gap, or is of another journal.
         """
         began = self._joining(subscriber, situation)
@@ -165,14 +165,14 @@ class Expectations:
             try:
                 begin = self._begin(subscriber, case, newest)
             except TaskRefused as error:
-                told = began.notes if situation.joined else ()
-                raise TaskRefused("; ".join([str(error), *told])) from None
+                reported = began.notes if situation.joined else ()
+                raise TaskRefused("; ".join([str(error), *reported])) from None
             self._make(case, begin, newest.version)
         self._kept.move_to_end(case.key)
         return replace(self._kept[case.key][0], notes=began.notes)
 
     def close(self) -> None:
-        """Let go of all of them."""
+        """Close all of them."""
         while self._kept:
             self._kept.popitem()[1][1].close()
 
@@ -240,7 +240,7 @@ class Expectations:
             return joining(blobs, subscriber, situation)
 
     def _begin(self, subscriber: str, case: Case, newest: HistoryTarget) -> Beginning:
-        """Return where the fold begins. Raises `TaskRefused` when the archive can't tell."""
+        """Return where the fold begins. Raises `TaskRefused` when the archive does not hold it."""
         if self._since_start:
             return Beginning(-1)
         lowest = case.situation.lowest

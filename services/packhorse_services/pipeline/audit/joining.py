@@ -1,6 +1,6 @@
 """The snapshot that a subscriber began with: by its own record, or else as far as can be guessed.
 
-A database that joined before there were such records tells where its subscriptions began, and
+A database that joined before there were such records says where its subscriptions began, and
 nowhere which snapshot was loaded there.
 """
 
@@ -53,7 +53,7 @@ def notes_of(situation: Situation) -> list[str]:
 
 
 def _began_behind(subscription: AuditedSubscription, joined: Joined | None) -> bool:
-    """Tell whether a subscription began behind something, which was not that snapshot."""
+    """Return whether a subscription began behind something, which was not that snapshot."""
     if joined is None:
         return subscription.started >= 0
     return subscription.agent not in joined.agents or subscription.started > joined.offset
@@ -83,12 +83,12 @@ def _recorded(blobs: BlobStore, joined: Joined, situation: Situation) -> Subscri
         subscription for subscription in situation.continued if subscription.offset < joined.offset
     ]
     if back:
-        told = (
+        reported = (
             f"{name}, and the subscription of {back[0].agent} was moved back to before that; until "
             "it is there again, what the subscription has yet to import once more may be shown "
             "as extra or different"
         )
-        return SubscriberStart(None, (told,))
+        return SubscriberStart(None, (reported,))
     try:
         read(manifest_key_of(joined.offset, joined.id), blobs)
     except (BlobMissing, InvalidSnapshot):
@@ -125,11 +125,13 @@ def _doubts(situation: Situation, candidates: Sequence[ContentSnapshot]) -> list
             "if one was loaded, what that one left out is shown as missing"
         ]
     first, *others = candidates
-    told = [f"if it began with a snapshot, it is held to {first.id} at {first.offset} and the rest"]
+    reported = [
+        f"if it began with a snapshot, it is held to {first.id} at {first.offset} and the rest"
+    ]
     unlike = [one for one in others if one.left_out != first.left_out]
     if unlike:
-        told.append(
+        reported.append(
             f"it may have loaded {unlike[0].id} of that offset instead, which leaves out other "
             "packages; what they changed is then shown as missing, extra or different"
         )
-    return told
+    return reported

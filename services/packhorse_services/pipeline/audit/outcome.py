@@ -23,7 +23,7 @@ class Finding:
     """A path that is not as it must be; the package put it there, or should have removed it.
 
     One of kind `undecided` is as one subscription alone has left it, while another one has written
-    or removed it, too: then it may be right, for no offset tells which of them came last.
+    or removed it, too: then it may be right, for no offset says which of them came last.
 
     `offset` None: nothing in the history that was read has put it there or removed it. Without a
     `package_id` it came with the snapshot of that offset, and the package is at or before it.
@@ -57,12 +57,12 @@ class Audited:
 
     @property
     def differs(self) -> bool:
-        """Tell whether any path is certain not to be as it must be."""
+        """Return whether any path is certain not to be as it must be."""
         return any(count for _, count in _certain(self))
 
     @property
     def is_equal(self) -> bool:
-        """Tell whether every path was compared and is as it must be."""
+        """Return whether every path was compared and is as it must be."""
         return not self.problem and not any(self.counts.values())
 
     def lines(self) -> Iterator[str]:

@@ -3,7 +3,7 @@
 A finding that another order of the subscriptions explains is UNDECIDED: the log's order binds
 within an agent alone (R10). What was imported last at a path is the last that one of the
 subscriptions did there. So a path that holds what one by itself has left there may be right: no
-offset tells which came last.
+offset says which came last.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -133,8 +133,8 @@ def _confirmed(
     really = here.confirmed(content.only(unlike).unordered())
     extra = suspected.where(f.col("kind") == EXTRA).select("path", "kind")
     extra = extra.join(removals_of(extra, clears), "path", "left")
-    told = suspected.where(f.col("kind") == MISSING).unionByName(unlike.join(really, "path"))
-    return told.select(*_COLUMNS).unionByName(
+    reported = suspected.where(f.col("kind") == MISSING).unionByName(unlike.join(really, "path"))
+    return reported.select(*_COLUMNS).unionByName(
         extra.select(
             "path", "kind", "offset", f.coalesce("package_id", f.lit("")).alias("package_id")
         )

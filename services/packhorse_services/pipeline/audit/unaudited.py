@@ -1,4 +1,4 @@
-"""Subscribers that announce themselves, and that no audit has been told of."""
+"""Subscribers that announce themselves and are in no audit."""
 
 from collections.abc import Collection
 from datetime import UTC, date, datetime
@@ -28,23 +28,23 @@ def unaudited(spark: SparkSession, location: Location, audited: Collection[str])
     now_ms = SystemClock().wall_ms()
     with translated("audit"):
         every = archived(spark, location, tables.ANNOUNCEMENTS, schemas.ANNOUNCEMENTS)
-        told = every.where(f.expr(_MS) <= now_ms)
-        newest_ms = _newest_ms(every.where(f.col("day") <= _day(now_ms)), told)
+        reported = every.where(f.expr(_MS) <= now_ms)
+        newest_ms = _newest_ms(every.where(f.col("day") <= _day(now_ms)), reported)
         if newest_ms is None:
             return []
         since_ms = newest_ms - _LIVE_MS
-        live = told.where(f.col("day").between(_day(since_ms), _day(newest_ms))).where(
+        live = reported.where(f.col("day").between(_day(since_ms), _day(newest_ms))).where(
             f.expr(_MS) >= since_ms
         )
         names = live.select("subscriber").distinct().collect()  # one each
         return sorted({row.subscriber for row in names}.difference(audited))
 
 
-def _newest_ms(every: DataFrame, told: DataFrame) -> int | None:
-    """Return the newest time of `told`, found by the days that the table is partitioned by."""
+def _newest_ms(every: DataFrame, reported: DataFrame) -> int | None:
+    """Return the newest time of `reported`, found by the days that the table is partitioned by."""
     days = (row.day for row in every.select("day").distinct().collect())  # some hundreds
     for day in sorted(days, reverse=True):
-        [newest] = told.where(f.col("day") == day).agg(f.max(f.expr(_MS)).alias("ms")).collect()
+        [newest] = reported.where(f.col("day") == day).agg(f.max(f.expr(_MS)).alias("ms")).collect()
         if newest.ms is not None:
             return int(newest.ms)
     return None

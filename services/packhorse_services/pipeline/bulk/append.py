@@ -51,7 +51,7 @@ class Appending:
     def run(
         self, producer: str, prepared: Prepared, reached: Callable[[Amount], None]
     ) -> AppendedParts:
-        """Send the parts that no run has sent yet; `reached` is told how many are out.
+        """Send the parts that no run has sent yet; `reached` is called with how many are out.
 
         Raises:
             BulkStopped, BulkCancelled: it was; says how many parts went out.

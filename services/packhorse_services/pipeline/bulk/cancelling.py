@@ -60,7 +60,7 @@ def _said(bulk_id: str, prepared: Prepared, server: str, token: str | None) -> s
 
 
 def is_out(bulk_id: str, prepared: Prepared, server: str, token: str | None) -> bool:
-    """Tell whether the publisher says that all parts are out; to cancel them changes nothing."""
+    """Return whether the publisher says that all parts are out; to cancel them changes nothing."""
     try:
         return _out(bulk_id, server, token) == prepared.parts
     except (PublisherAway, TaskRefused):
@@ -75,7 +75,7 @@ def _out(bulk_id: str, server: str, token: str | None) -> int | None:
 
 
 class Stopping:
-    """Says whether to end. Signals are heeded between parts, so that no answer is lost."""
+    """Says whether to end. Signals are handled between parts, so that no answer is lost."""
 
     def __init__(self, state: BulkState) -> None:
         self._state = state
@@ -89,7 +89,7 @@ class Stopping:
             raise BulkCancelled("cancelled")
 
     @contextmanager
-    def heeding_signals(self) -> Iterator[None]:
+    def handling_signals(self) -> Iterator[None]:
         """Take SIGINT and SIGTERM as the request to end; a second one ends at once."""
         before = {
             number: signal.signal(number, self._interrupt)

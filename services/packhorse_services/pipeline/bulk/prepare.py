@@ -56,7 +56,7 @@ def prepare(
         nodes = read_nodes(spark, database, snapshot.name, ranges)
         packed = store_packages(nodes, export.deep_path, parts, export.blobs_url, meter)
         rows = part_rows(packed, export.deep_path, parts, snapshot)
-        with _watched(context, export.bulk_id, _looks(snapshot, meter, parts, check)):
+        with _watched(context, export.bulk_id, _checks(snapshot, meter, parts, check)):
             _commit(rows, location.spark_path(tables.bulk_parts(export.bulk_id)))
 
 
@@ -66,14 +66,14 @@ def _commit(rows: DataFrame, table: str) -> None:
     ordered.write.format("delta").mode("errorifexists").save(table)
 
 
-def _looks(
+def _checks(
     snapshot: AuthorSnapshot, meter: Meter, parts: list[PlannedPart], check: Callable[[], None]
 ) -> Generator[None, None, None]:
-    """Each step tells how far it is, keeps the snapshot, and raises what ends the work."""
+    """Each step reports how far it is, keeps the snapshot, and raises what ends the work."""
     total = Amount(len(parts), sum(part.nodes for part in parts))
-    with PhaseProgress("export", total) as telling:
+    with PhaseProgress("export", total) as progress:
         while True:
-            telling.reached(Amount(meter.parts.value, meter.nodes.value))
+            progress.reached(Amount(meter.parts.value, meter.nodes.value))
             snapshot.keep()
             check()
             yield
@@ -81,7 +81,7 @@ def _looks(
 
 @contextmanager
 def _watched(
-    context: SparkContext, group: str, looks: Generator[None, None, None]
+    context: SparkContext, group: str, checks: Generator[None, None, None]
 ) -> Iterator[None]:
     """Take a look now and then while the block runs; what one raises ends the block's jobs."""
     done = threading.Event()
@@ -89,7 +89,7 @@ def _watched(
 
     def watch() -> None:
         try:
-            for _ in looks:
+            for _ in checks:
                 if done.wait(_LOOK_S):
                     return
         except PackhorseError as error:
@@ -106,10 +106,10 @@ def _watched(
         done.set()
         watcher.join()
         if not reasons:  # the job may have met the cause before a look did
-            next(looks, None)
+            next(checks, None)
             raise
         raise reasons[0] from None  # the job was ended for it
     finally:
         done.set()
         watcher.join()
-        looks.close()
+        checks.close()

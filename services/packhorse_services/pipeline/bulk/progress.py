@@ -21,7 +21,7 @@ logger = logging.getLogger(__name__)
 
 _EVERY_S = 5.0
 _AGAIN_S = 60.0
-"""After that long the same reason is told again."""
+"""After that long the same reason is reported again."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,7 +38,7 @@ def left_s(done: int, total: int, seconds: float) -> float | None:
 
 
 class PhaseProgress:
-    """Tells of one phase; what the first call of `reached` names was there before it.
+    """Reports one phase; what the first call of `reached` names was there before it.
 
     `clock` gives seconds that never go back.
     """
@@ -53,7 +53,7 @@ class PhaseProgress:
     ) -> None:
         self._phase, self._total, self._clock = phase, total, clock
         self._before: Amount | None = None
-        self._began = self._told_at = clock()
+        self._began = self._reported_at = clock()
         self._reason, self._reason_at = "", 0.0
         self._console = console or Console(stderr=True)
         self._bar = Progress(
@@ -92,8 +92,8 @@ class PhaseProgress:
         rate = done / max(0.001, seconds)
         shown = f"{now.nodes} of {self._total.nodes} nodes, {rate:.0f}/s"
         self._bar.update(self._task, completed=now.parts, nodes=shown)
-        if self._bar.disable and self._clock() - self._told_at >= _EVERY_S:
-            self._told_at = self._clock()
+        if self._bar.disable and self._clock() - self._reported_at >= _EVERY_S:
+            self._reported_at = self._clock()
             left = left_s(done, self._total.nodes - self._before.nodes, seconds)
             self._log(now, rate, left)
 

@@ -39,7 +39,7 @@ class StalePart(Exception):
 
 
 class PublisherClient:
-    """One publisher agent. `waiting` is told why something is sent again, and may raise."""
+    """One publisher agent. `waiting` gets the reason of each new attempt, and may raise."""
 
     def __init__(
         self, url: str, token: str | None, waiting: Callable[[str], None], *, timeout: float = 60.0
@@ -68,7 +68,7 @@ class PublisherClient:
         """Return how far this token's producer has come; None when it has none of that name here.
 
         Asks once, and registers nothing: a run that is under way goes on. Raises `PublisherAway`
-        when the publisher does not tell.
+        when the publisher does not answer.
         """
         try:
             return self._client.run(last_sequence(producer))
@@ -76,7 +76,7 @@ class PublisherClient:
             if isinstance(error, NotFound) and error.kind == _UNKNOWN:
                 return None
             why = _in_one_line(error)
-            raise PublisherAway(f"the publisher does not tell it ({why})") from error
+            raise PublisherAway(f"the publisher does not answer ({why})") from error
 
     def append(self, part: StoredPart, producer: str, epoch: int) -> None:
         """Have a stored package published under its part's number, once.
@@ -112,7 +112,7 @@ class PublisherClient:
         return self
 
     def __exit__(self, *_: object) -> None:
-        """Let go of the connection."""
+        """Close the connection."""
         self._client.close()
 
 

@@ -79,20 +79,20 @@ def send(
     nodes = state.nodes_up_to(-1)[1]
 
     with (
-        PhaseProgress("append", Amount(prepared.parts, nodes)) as telling,
-        stopping.heeding_signals(),
+        PhaseProgress("append", Amount(prepared.parts, nodes)) as progress,
+        stopping.handling_signals(),
     ):
 
         def waiting(reason: str) -> None:
             stopping.check()
-            telling.waits(reason)
+            progress.waits(reason)
 
         with PublisherClient(server, token, waiting) as publisher:
             reexport = partial(
                 export_again, database_url=export.database_url, blobs_url=export.blobs_url
             )
             appending = Appending(publisher, state, reexport, stopping)
-            return appending.run(producer_of(export.bulk_id), prepared, telling.reached)
+            return appending.run(producer_of(export.bulk_id), prepared, progress.reached)
 
 
 def _prepare(
@@ -106,8 +106,8 @@ def _prepare(
         spark = spark_session(settings, location, "bulk")
         ending.callback(end_spark, spark)
         begins()
-        # Only now: Spark brings a handler of its own, which cuts through what the driver is told.
-        ending.enter_context(stopping.heeding_signals())
+        # Only now: Spark brings a handler of its own, which interrupts calls to the driver.
+        ending.enter_context(stopping.handling_signals())
         return spark
 
     try:

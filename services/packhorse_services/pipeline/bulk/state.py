@@ -102,7 +102,7 @@ class BulkState:
                 )
 
     def cancelled(self) -> bool:
-        """Tell whether somebody has cancelled it."""
+        """Return whether somebody has cancelled it."""
         return self._exists(self._cancelled)
 
     def cancel(self) -> None:

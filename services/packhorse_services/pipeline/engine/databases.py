@@ -15,7 +15,7 @@ from packhorse.db.engine import BadDatabaseUrl, Timeouts, check_database_url
 from packhorse_services.pipeline.errors import TaskFailed, TaskRefused
 
 AUTHOR = "the author"
-"""What the author's database is called where subscribers' are told apart by their names."""
+"""What the author's database is called where subscribers' have their names."""
 
 AUTHOR_SETTING = "PACKHORSE_DATABASE_URL"
 JOURNAL_SETTING = "PACKHORSE_JOURNAL_URL"
@@ -42,7 +42,7 @@ def first_line(said: object) -> str:
 
 
 def is_misnamed(said: object) -> bool:
-    """Tell whether a URL names no database of ours, or none at all, so that no later try helps."""
+    """Return whether a URL names no database of ours, or none at all; no later try helps."""
     return _NOT_THERE.search(first_line(said)) is not None
 
 
@@ -54,10 +54,10 @@ def unusable(text: str, said: object) -> TaskFailed | TaskRefused:
 
 def advised(what: str, said: object, setting: str) -> str:
     """Return `what` is the matter, what the database says of it, and what to do."""
-    told = f"{what}: {first_line(said)}; look at {setting}"
+    reported = f"{what}: {first_line(said)}; look at {setting}"
     if isinstance(said, errors.InsufficientPrivilege):
-        return f"{told}: its user lacks a right; use the one that the services have there"
-    return f"{told}, and run it again"
+        return f"{reported}: its user lacks a right; use the one that the services have there"
+    return f"{reported}, and run it again"
 
 
 def require_url(url: str, setting: str, name: str = AUTHOR) -> None:
@@ -79,7 +79,7 @@ def no_topic(said: object, whose: str) -> str:
     """Return that a topic is not there, and why: the journal's URL may be that of something else.
 
     `whose` is what the database of the URL is, where that is known; "" elsewhere. A topic that
-    was there, or that lacks a partition, is told as the journal tells it.
+    was there, or that lacks a partition, is reported in the journal's words.
     """
     line = first_line(said)
     found = line.partition(";")[0]
@@ -93,7 +93,7 @@ def no_topic(said: object, whose: str) -> str:
 
 
 def is_same(url: str, other: str) -> bool:
-    """Tell whether two URLs name one database; not so of what is no database's URL."""
+    """Return whether two URLs name one database; not so of what is no database's URL."""
     try:
         found = [make_url(one) for one in (url, other)]
     except (ArgumentError, ValueError):  # ValueError: several brokers, each with a port

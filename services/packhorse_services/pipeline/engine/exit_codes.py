@@ -68,13 +68,13 @@ def plain_ends() -> Iterator[None]:
     try:
         yield
     except PackhorseError as error:
-        tell_error(told(error))
+        report_error(error_text(error))
         raise SystemExit(exit_code(error)) from None
     except (psycopg.OperationalError, OperationalError) as error:
-        tell_error(author_away(error))
+        report_error(author_away(error))
         raise SystemExit(WRONG_CONFIGURATION if is_misnamed(error) else FAILED) from None
     except ArgumentError:  # its words may quote the password
-        tell_error(
+        report_error(
             f"that is no URL of a database; look at {AUTHOR_SETTING}, {JOURNAL_SETTING} and "
             f"{SUBSCRIBERS_SETTING}, and use postgresql://user:password@host:port/database"
         )
@@ -89,7 +89,7 @@ def exit_code(error: PackhorseError) -> int:
     return next(found, WRONG_CONFIGURATION)
 
 
-def told(error: PackhorseError) -> str:
+def error_text(error: PackhorseError) -> str:
     """Return the error in one line; of a journal that fails also the setting to look at."""
     if isinstance(error, JournalUnavailable):
         return journal_away(error)
@@ -110,6 +110,6 @@ def _whose_journal() -> str:
     return ""
 
 
-def tell_error(text: str) -> None:
+def report_error(text: str) -> None:
     """Write the one line of an end other than done; it names this program as it was typed."""
     sys.stderr.write(f"error: {as_typed(text)}\n")

@@ -88,8 +88,8 @@ def java() -> Path:
         raise JavaUnusable(f"there is no Java; install version {wanted}, or set JAVA_HOME")
     version = _major_version(found)
     if version not in _JAVA_VERSIONS:
-        told = f"Java {version}" if version else "no Java"
-        raise JavaUnusable(f"{found} is {told}; Spark needs {wanted}: set JAVA_HOME to one")
+        reported = f"Java {version}" if version else "no Java"
+        raise JavaUnusable(f"{found} is {reported}; Spark needs {wanted}: set JAVA_HOME to one")
     return Path(os.path.realpath(found))
 
 

@@ -61,7 +61,7 @@ _S3_KEYS = ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY", "AWS_SESSION_TOKEN")
 def spark_session(settings: Settings, location: Location, name: str) -> SparkSession:
     """Return this process's session for the task `name`.
 
-    What `spark-submit` was told, the master and the jars among it, is not overruled; else they
+    What `spark-submit` was given, the master and the jars among it, is not overruled; else they
     are the settings'. Raises `JarsMissing`, `JavaUnusable`, and what `translated` raises.
     """
     try:
@@ -89,7 +89,7 @@ def end_spark(spark: SparkSession) -> None:
     A JVM that ends later than its session still hands on what Spark's workers say of that, after
     the last words of the program.
     """
-    with suppress(Py4JError, OSError):  # a JVM that has died is told of by whoever needed it
+    with suppress(Py4JError, OSError):  # whoever needs a JVM that has died reports it
         spark.stop()
     _end_jvm()
 
@@ -139,7 +139,7 @@ def _session(settings: Settings, location: Location, name: str) -> SparkSession:
 
 
 def _submitted() -> SparkConf:
-    """Return what `spark-submit` was told; nothing is in it where this process starts the JVM."""
+    """Return what `spark-submit` was given; nothing is in it where this process starts the JVM."""
     if "PYSPARK_GATEWAY_PORT" in os.environ:  # its JVM knows, and is there only once asked for
         SparkContext._ensure_initialized()
     return SparkConf()

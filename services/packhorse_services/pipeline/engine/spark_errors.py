@@ -1,4 +1,4 @@
-"""What Spark, Delta and Hadoop say when a task fails, in one line that tells what to do."""
+"""What Spark, Delta and Hadoop say when a task fails, in one line that says what to do."""
 
 import importlib
 import logging
@@ -128,15 +128,15 @@ def translated(task: str) -> Iterator[None]:
     Errors that are packhorse's already, also those raised inside Spark's workers and batches,
     keep their text. What nobody foresaw becomes `TaskFailed` with Spark's own words.
     """
-    _tell_once()
+    _report_once()
     try:
         yield
     except (PySparkException, Py4JError, DeltaError, OSError) as error:
         raise meaning(str(error), task) from error
 
 
-def _tell_once() -> None:
-    """Keep PySpark and py4j from printing the exceptions that they hand on: we tell them."""
+def _report_once() -> None:
+    """Keep PySpark and py4j from printing the exceptions that they hand on: we report them."""
     logging.getLogger("py4j.clientserver").setLevel(logging.CRITICAL)
     for name in ("DataFrameQueryContextLogger", "SQLQueryContextLogger"):
         PySparkLogger.getLogger(name).setLevel(logging.CRITICAL)

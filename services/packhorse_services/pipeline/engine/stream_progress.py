@@ -42,7 +42,7 @@ class Done:
 
 
 class QueryWatch:
-    """Tells how the streaming queries of one run go on.
+    """Reports the progress of the streaming queries of one run.
 
     On a terminal that is a bar for each query; everywhere a log line and metrics for each batch.
     """
@@ -56,18 +56,18 @@ class QueryWatch:
         self._lock = threading.Lock()
 
     def expect(self, query: str, records: int) -> None:
-        """Tell how many records the next run of `query` has before it."""
+        """Say how many records the next run of `query` has before it."""
         logger.info("query begins", extra={"query": query, "waiting": records})
         if self._bar is not None:
             with self._lock:
                 self._tasks[query] = self._bar.add_task(query, total=records)
 
     def counts(self, query: str, batch: int, records: int) -> None:
-        """Tell how many records a batch has whose rows Spark itself does not read."""
+        """Say how many records a batch has whose rows Spark itself does not read."""
         self._counts[query, batch] = records
 
     def counted(self, query: str, batch: int) -> int:
-        """Return, once, what `counts` told of a batch; 0 where it told nothing."""
+        """Return, once, what `counts` reported about a batch; 0 where it reported nothing."""
         return self._counts.pop((query, batch), 0)
 
     def passed(self, query: str, records: int) -> None:
@@ -96,14 +96,14 @@ class QueryWatch:
         try:
             yield
         finally:
-            _let_spark_tell(spark)
+            _let_spark_report(spark)
             if self._bar is not None:
                 self._bar.stop()
             spark.streams.removeListener(listener)
 
 
 class _Listener(StreamingQueryListener):
-    """Spark tells it of each batch, on a thread of its own."""
+    """Spark reports it of each batch, on a thread of its own."""
 
     def __init__(self, watch: QueryWatch) -> None:
         self._watch = watch
@@ -140,13 +140,13 @@ class _Listener(StreamingQueryListener):
         """Pass over that there is nothing new."""
 
     def onQueryTerminated(self, event: QueryTerminatedEvent) -> None:  # noqa: N802 - Spark's name
-        """Leave it to whoever awaits the query to tell why."""
+        """Whoever awaits the query reports the reason."""
 
 
-def _let_spark_tell(spark: SparkSession) -> None:
-    """Wait for what Spark has still to tell its listeners, which it does on a thread of its own."""
+def _let_spark_report(spark: SparkSession) -> None:
+    """Wait for what Spark has still to send its listeners, which it does on a thread of its own."""
     session: Any = spark
-    with suppress(Py4JError):  # a JVM that has ended tells nobody anything
+    with suppress(Py4JError):  # a JVM that has ended sends nothing
         session._jsparkSession.sparkContext().listenerBus().waitUntilEmpty(_TELLING_MS)
 
 

@@ -61,7 +61,7 @@ def began(
 
 
 def serves(base: ContentSnapshot, agents: Collection[str], began: Mapping[str, int]) -> bool:
-    """Tell whether a snapshot is one of `agents`, of whom some may have begun only behind it."""
+    """Return whether a snapshot is one of `agents`, of whom some may have begun only behind it."""
     others = set(agents) - set(base.publisher_agents)
     return set(base.publisher_agents) <= set(agents) and all(
         base.offset < began.get(agent, base.offset + 1) for agent in others
@@ -71,7 +71,7 @@ def serves(base: ContentSnapshot, agents: Collection[str], began: Mapping[str, i
 def leaves_out(
     base: ContentSnapshot, subscriber: str, offsets: Collection[int], start: Start | None = None
 ) -> bool:
-    """Tell whether a snapshot lacks exactly the packages of `offsets` that are not above it.
+    """Return whether a snapshot lacks exactly the packages of `offsets` that are not above it.
 
     With `start`, those that this one lacks are absent up to its offset, whatever `offsets` say.
     """
@@ -93,7 +93,7 @@ def suits_added(
     unknown: int,
     start: Start | None,
 ) -> bool:
-    """Tell whether added subscriptions can be folded onto a snapshot.
+    """Return whether added subscriptions can be folded onto a snapshot.
 
     The archive is whole since `unknown`.
 

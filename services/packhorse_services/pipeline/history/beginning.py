@@ -1,7 +1,7 @@
 """Where a fold may begin: at a snapshot, at the first record, or where the whole tree was replaced.
 
 What the archive lacks is never passed over: a hole behind the beginning means that the content
-can't be told.
+can't be known.
 """
 
 from collections.abc import Collection, Iterable, Iterator, Mapping
@@ -45,7 +45,7 @@ class Beginning:
 
     @property
     def numbered_after(self) -> int:
-        """Up to which offset the base tells the numbers of producers; above it the archive does."""
+        """Up to which offset the base knows the numbers of producers; above it the archive does."""
         return self.base.offset if self.base else -1
 
 
@@ -118,7 +118,7 @@ def _absent(
 
 
 def _lacking(holes: list[tuple[int, int]], target: HistoryTarget, start: Start | None) -> str:
-    """Return why the content can't be told."""
+    """Return why the content is not known."""
     if start is not None:
         return (
             f"it began with snapshot {start.id} at {start.offset}, which leaves packages out, and "
@@ -127,7 +127,7 @@ def _lacking(holes: list[tuple[int, int]], target: HistoryTarget, start: Start |
     first, end = holes[-1]
     return (
         f"the archive lacks offsets {first} to {end - 1} of the package topic, so the content "
-        f"at {target.offset} can't be told; make a snapshot of a later state once everything "
+        f"at {target.offset} is not known; make a snapshot of a later state once everything "
         "was distributed again: packhorse distribute --deep /"
     )
 
@@ -153,7 +153,7 @@ def _first(records: DataFrame) -> dict[str, int]:
 
 
 def _is_archived(base: ContentSnapshot, records: DataFrame) -> bool:
-    """Tell whether the record at the base's offset is the one that it names (R24), or expired."""
+    """Return whether the record at the base's offset is the one that it names (R24), or expired."""
     found = records.where(f.col("offset") == base.offset).select("package_id").collect()
     return all((row.package_id or "") == base.package_id for row in found)
 
@@ -169,13 +169,13 @@ def _last_replacement(
         f.col("publisher_agent").isin(list(target.agents)) & (f.col("offset") <= target.offset)
     )
 
-    def look(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    def scan(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         for batch in batches:
             kept = [offset for offset in _replacements(batch) if offset not in absent]
             yield pa.RecordBatch.from_arrays([pa.array(kept, pa.int64())], names=["offset"])
 
     wanted = without_repeats(own).where(f.col("offset") > unknown).select("offset", "headers")
-    found = wanted.mapInArrow(look, "offset bigint")
+    found = wanted.mapInArrow(scan, "offset bigint")
     offset = found.agg(f.max("offset").alias("offset")).collect()[0].offset
     return None if offset is None else int(offset)
 
@@ -188,7 +188,7 @@ def _replacements(batch: pa.RecordBatch) -> Iterator[int]:
 
 
 def replaces_all(headers: dict[str, bytes]) -> bool:
-    """Tell whether nothing of what lay before a package is left after it."""
+    """Return whether nothing of what lay before a package is left after it."""
     try:
         entry = decode_entry(headers)
     except Undecodable:

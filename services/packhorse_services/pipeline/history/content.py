@@ -43,7 +43,7 @@ def placed(winners: DataFrame, partitions: int) -> DataFrame:
 
 
 def in_path_order(content: DataFrame, partitions: int) -> DataFrame:
-    """Return content in path order, within and across the partitions that each node tells."""
+    """Return content in path order, within and across the partitions that each node names."""
     return content.repartitionById(partitions, "partition").sortWithinPartitions("path")
 
 
@@ -189,7 +189,7 @@ def missing_binaries(content: DataFrame, blobs_url: str) -> DataFrame:
     Those that are there are renewed, so that no sweep takes them before the nodes are back (R22).
     """
 
-    def look(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    def scan(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         blobs = open_blobs(blobs_url)
         try:
             for batch in batches:
@@ -204,7 +204,7 @@ def missing_binaries(content: DataFrame, blobs_url: str) -> DataFrame:
             blobs.close()
 
     referred = content.select("binaries", "path").mapInArrow(_digests, _MISSING)
-    return referred.groupBy("digest").agg({"path": "min"}).mapInArrow(look, _MISSING)
+    return referred.groupBy("digest").agg({"path": "min"}).mapInArrow(scan, _MISSING)
 
 
 def _digests(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:

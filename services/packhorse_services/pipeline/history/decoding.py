@@ -21,7 +21,7 @@ from packhorse.wire.package_codec import decode_entry, decode_package
 WRITE = "write"
 CLEAR = "clear"
 UNREADABLE = "unreadable"
-"""Of a package whose changes can't be told; `path` says why."""
+"""Of a package whose changes are not known; `path` says why."""
 
 _REASON_CHARACTERS = 300
 

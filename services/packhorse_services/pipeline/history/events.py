@@ -57,7 +57,7 @@ def package_events(spark: SparkSession, packages: Packages, within: str = ROOT) 
     """Return what the packages do, as `EVENTS`; clears of a package count before its writes.
 
     Bodies that went by reference are streamed from the archive's. A package that can't be read
-    becomes an event of kind unreadable. Only what changes `within` and below it is told;
+    becomes an event of kind unreadable. Only changes of `within` and below it are reported;
     packages about other paths are passed over without a look at their bodies.
     """
     shares = packages.shares()
@@ -91,7 +91,7 @@ def _decoded(packages: Packages, shares: Iterable[OffsetShare], within: str) -> 
 
 
 def _batches(events: Iterable[PathEvent]) -> Iterator[pa.RecordBatch]:
-    """Group events into batches; texts are let go at once."""
+    """Group events into batches; texts are freed at once."""
     waiting: list[tuple[object, ...]] = []
     for event in events:
         waiting.append(_row(event))

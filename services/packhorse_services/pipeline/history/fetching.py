@@ -116,7 +116,7 @@ class Texts:
         yield from self._of_several(waiting, bodies, blobs)
 
     def _source(self, place: _Place) -> tuple[int, int]:
-        """Return what tells the package, or the base's part, or the folders of a package."""
+        """Return what names the package, or the base's part, or the folders of a package."""
         if place.position == MERE_FOLDER or self._is_based(place):
             return place.offset, place.position
         return place.offset, 0
@@ -205,8 +205,8 @@ def characters_of(winners: DataFrame) -> int:
 
 def _node(place: _Place, *texts: str) -> _Node:
     kind, properties, binaries = texts
-    told = (place.offset, place.package_id)
-    return (place.partition, place.path, kind, properties, binaries, *told)
+    reported = (place.offset, place.package_id)
+    return (place.partition, place.path, kind, properties, binaries, *reported)
 
 
 def _batches(nodes: Iterable[_Node]) -> Iterator[pa.RecordBatch]:

@@ -101,7 +101,7 @@ MAX_PARTS = 500_000
 MERE_FOLDER = -1
 """The `position` of a node that nothing wrote: it is there for what lies below it."""
 
-_TOLD = 20
+_REPORTED = 20
 _WON = ("path", "offset", "position", "package_id", "size", "hash")
 
 
@@ -137,7 +137,7 @@ def _parts(events: DataFrame) -> PackageParts:
     Raises `TaskRefused` where packages can't be read: the same pass finds them.
     """
     unjoined = (f.col("kind") == UNREADABLE) | ((f.col("kind") == CLEAR) & _is_part())
-    own = f.when(f.col("kind") == UNREADABLE, f.col("offset"))  # each of these is told
+    own = f.when(f.col("kind") == UNREADABLE, f.col("offset"))  # each of these is reported
     columns = ("kind", "path", "range_from", "range_to")
     newest = (
         events.where(unjoined)
@@ -158,8 +158,8 @@ def _require_readable(unreadable: list[Row]) -> None:
     """Raise `TaskRefused` with some of the packages that can't be read, and why."""
     if unreadable:
         unreadable.sort(key=lambda row: int(row.offset))
-        listed = "; ".join(f"offset {row.offset}: {row.path}" for row in unreadable[:_TOLD])
-        more = f"; and {len(unreadable) - _TOLD} more" if len(unreadable) > _TOLD else ""
+        listed = "; ".join(f"offset {row.offset}: {row.path}" for row in unreadable[:_REPORTED])
+        more = f"; and {len(unreadable) - _REPORTED} more" if len(unreadable) > _REPORTED else ""
         raise TaskRefused(
             f"packages can't be read ({listed}{more}); if every subscriber has removed them, "
             "leave them out with --leave-out and their offset"

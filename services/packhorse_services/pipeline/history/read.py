@@ -171,7 +171,7 @@ def said_by(
     agents: Collection[str],
     journal_id: str = "",
 ) -> DataFrame:
-    """Return the statuses (`schemas.STATUSES`) that a subscriber told of packages of `agents`.
+    """Return the statuses (`schemas.STATUSES`) that a subscriber reported for packages of `agents`.
 
     With `journal_id`, only what was said of that journal.
     """
@@ -273,7 +273,7 @@ def _number(offset: int, headers: Mapping[str, bytes]) -> tuple[int, str, str, i
     try:
         entry = decode_entry(headers)
     except Undecodable:
-        return None  # whoever decodes the package tells of it
+        return None  # whoever decodes the package reports it
     if not (entry.producer and is_producer(entry.producer)):
         return None
     return offset, entry.publisher_agent, entry.producer, entry.epoch, entry.sequence

@@ -1,4 +1,4 @@
-"""What subscriptions tell in announcements.
+"""What subscriptions report in announcements.
 
 How far they are, what fails, since when nothing moves.
 """
@@ -11,18 +11,18 @@ from packhorse_services.pipeline.storage.columns import require
 from packhorse_services.pipeline.storage.schemas import SUBSCRIPTIONS
 
 STALE_MS = 30_000
-"""What a subscription has told holds for so long when nothing follows (R16)."""
+"""What a subscription has announced holds for so long when nothing follows (R16)."""
 
 ANNOUNCED_EVERY_MS = 10_000
-"""A subscriber tells of itself at least as often."""
+"""A subscriber announces itself at least as often."""
 
 SUBSCRIPTION_KEY = ["subscriber", "publisher_agent", "journal_id"]
 
 
-def told(announcements: DataFrame, before: DataFrame) -> DataFrame:
+def subscription_rows(announcements: DataFrame, before: DataFrame) -> DataFrame:
     """Return a row for each subscription of each announcement, with what it had announced before.
 
-    `before` has the columns of `schemas.SUBSCRIPTIONS`, one row a subscription: what it told last
+    `before` has the columns of `schemas.SUBSCRIPTIONS`, one row a subscription: its last row from
     before these announcements; such rows come back with `known` true. Times are the journal's. A
     subscription that names no journal has no position yet and is left out. Columns: those of
     `SUBSCRIPTION_KEY`, `announced_ms`, `sequence`, `offset`, `retries`, `blocked`, `editable`,
@@ -78,7 +78,7 @@ def _known(before: DataFrame) -> DataFrame:
 
 
 def subscription_hours(rows: DataFrame, day: Column) -> DataFrame:
-    """Return `schemas.SUBSCRIPTIONS`: from `told`, the last row of each subscription and hour."""
+    """Return `schemas.SUBSCRIPTIONS`: of `subscription_rows` the last of each hour."""
     order = f.struct("announced_ms", "sequence", "offset")
     kept = ["announced_ms", "sequence", "offset", "retries", "blocked", "editable"]
     found = (
@@ -94,7 +94,7 @@ def subscription_hours(rows: DataFrame, day: Column) -> DataFrame:
 
 
 def last_before(subscriptions: DataFrame, moment: Column) -> DataFrame:
-    """Return each subscription's last row from before `moment`, as `told` takes it."""
+    """Return each subscription's last row from before `moment`, as `subscription_rows` takes it."""
     columns = f.struct(*SUBSCRIPTIONS.fieldNames())
     earlier = subscriptions.where(f.col("hour") < moment).groupBy(*SUBSCRIPTION_KEY)
     return earlier.agg(f.max_by(columns, f.col("hour")).alias("last")).select("last.*")
@@ -103,7 +103,7 @@ def last_before(subscriptions: DataFrame, moment: Column) -> DataFrame:
 def blocked_hours(rows: DataFrame) -> DataFrame:
     """Return subscriber, publisher_agent, hour, blocked_ms: time with a failed package in front.
 
-    A subscription that told so is blocked until it tells something else, or is silent for
+    A subscription that announced so is blocked until it announces something else, or is silent for
     `STALE_MS`.
     """
     end = f.least(f.col("next_ms"), f.col("announced_ms") + STALE_MS)  # ignores null
@@ -120,11 +120,11 @@ def blocked_hours(rows: DataFrame) -> DataFrame:
     )
 
 
-def attempts_told(rows: DataFrame, given_up: DataFrame, packages: DataFrame) -> DataFrame:
-    """Return of packages that were given up how many failed attempts announcements told of.
+def attempts_announced(rows: DataFrame, given_up: DataFrame, packages: DataFrame) -> DataFrame:
+    """Return of packages that were given up how many failed attempts announcements reported.
 
     An announcement with `retries` is about the first package above its offset. Columns: those of
-    `SUBSCRIPTION_KEY`, the package's `offset`, `told`; a package that none told of has no row.
+    `SUBSCRIPTION_KEY`, the package's `offset`, `reported`; a package that none reported has no row.
     """
     front = ["publisher_agent", "journal_id"]
     failed = rows.where("retries > 0").select(
@@ -141,12 +141,12 @@ def attempts_told(rows: DataFrame, given_up: DataFrame, packages: DataFrame) -> 
     return (
         about.join(nearer, [*SUBSCRIPTION_KEY, "behind"], "left_anti")
         .groupBy(*SUBSCRIPTION_KEY, "offset")
-        .agg(f.max("retries").alias("told"))
+        .agg(f.max("retries").alias("reported"))
     )
 
 
 def failed_attempts(rows: DataFrame) -> DataFrame:
-    """Return subscriber, publisher_agent, hour, reason, count: failed attempts that were told.
+    """Return subscriber, publisher_agent, hour, reason, count: failed attempts that were announced.
 
     That is by how much `retries` rose since the row before, or all of them when the subscription
     has another package in front by now.

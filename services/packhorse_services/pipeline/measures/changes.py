@@ -25,7 +25,7 @@ SOURCES = {
 """The tables that measures are made of."""
 
 REMEMBERED_MS = 6 * 24 * 3_600_000
-"""So long the new rows of a table can be told from the others; upkeep keeps their files longer."""
+"""So long the new rows of a table are known; upkeep keeps their files longer."""
 
 _FEED = "delta.enableChangeDataFeed"
 
@@ -72,7 +72,7 @@ class Sources:
         return columns.require(rows, SOURCES[name], name)
 
     def measured(self, noted: Iterable[Mapping[str, Any]]) -> dict[str, int] | None:
-        """Return the versions of the last run; None when what is new since can't be told.
+        """Return the versions of the last run; None when it is not known what is new since.
 
         `noted` are the rows of `schemas.MEASURED` that it left.
         """
@@ -98,7 +98,7 @@ class Sources:
 
 
 def _follows(there: VersionOfTable, measured: Mapping[str, Any]) -> bool:
-    """Tell whether the rows that came between two versions of a table can be told."""
+    """Return whether it is known which rows came between two versions of a table."""
     if measured["version"] < 0:
         return there.has_feed or there.version < 0
     same = there.table_id == measured["table_id"] and there.version >= measured["version"]
@@ -134,7 +134,7 @@ NOTHING = -(2**62)
 def kept_before(sources: Sources, subscriptions: DataFrame, *, all_hours: bool) -> int:
     """Return the moment before which no hour may be made anew, in milliseconds; `NOTHING`: all may.
 
-    Days that have expired leave their hours alone. With `all_hours` also later ones that told of
+    Days that have expired leave their hours alone. With `all_hours` also later ones that reported
     packages of such days; without it, late rows are few and name packages that are there. The last
     hour that was made may always be made again, and what follows it has to be.
     """
@@ -149,7 +149,7 @@ def kept_before(sources: Sources, subscriptions: DataFrame, *, all_hours: bool) 
 
 
 def _of_expired_packages(sources: Sources) -> int:
-    """Return the hour behind the last one in which something was told of an expired package."""
+    """Return the hour behind the last one in which an expired package was reported."""
     packages = sources.all(tables.PACKAGES)
     kept = packages.groupBy("journal_id").agg(f.min("offset").alias("first"))
     first = f.broadcast(kept)

@@ -44,7 +44,7 @@ def delivery(
     whole = reduce(lambda left, right: left.join(right, _KEY, "full_outer"), parts)
     for count in _COUNTS:
         whole = whole.withColumn(count, f.coalesce(f.col(count), f.lit(0)).cast("long"))
-    editable = f.coalesce("editable", "tells", f.lit(False))
+    editable = f.coalesce("editable", "reports", f.lit(False))
     found = (
         whole.withColumn("editable", editable)
         .withColumn("attempts", f.col("delivered") + f.col("failures"))
@@ -63,8 +63,8 @@ def _delivered(outcomes: DataFrame) -> DataFrame:
         f.sum(f.when(imported, f.col("node_count"))).alias("nodes"),
         f.count_if(removed).alias("removed"),
         f.count_if(f.col("status") == "SKIPPED").alias("skipped"),
-        # Only an editable subscriber tells of what a command removed.
-        f.bool_or(f.col("status") == "REMOVED").alias("tells"),
+        # Only an editable subscriber reports what a command removed.
+        f.bool_or(f.col("status") == "REMOVED").alias("reports"),
     )
     return _spread(found)
 
@@ -85,13 +85,13 @@ def failures(outcomes: DataFrame, rows: DataFrame, packages: DataFrame) -> DataF
     """Return `schemas.FAILURES`: the failed attempts that were announced, and those that were not.
 
     The status of a package that was given up says how many attempts it had. Announcements come
-    every few seconds, so that by chance they told of all of these, of some, or of none.
+    every few seconds, so that by chance they report all of these, some, or none.
     """
     given_up = outcomes.where("status = 'REMOVED_FAILED'")
     key = [*announced.SUBSCRIPTION_KEY, "offset"]
-    told = announced.attempts_told(rows, given_up, packages)
-    rest = given_up.join(told, key, "left").select(
-        *_KEY, "reason", (f.col("attempts") - f.coalesce("told", f.lit(0))).alias("count")
+    reported = announced.attempts_announced(rows, given_up, packages)
+    rest = given_up.join(reported, key, "left").select(
+        *_KEY, "reason", (f.col("attempts") - f.coalesce("reported", f.lit(0))).alias("count")
     )
     found = (
         announced.failed_attempts(rows)
@@ -155,7 +155,7 @@ def backlog(subscriptions: DataFrame, known: DataFrame) -> DataFrame:
     done = _up_to(subscriptions, known, f.col("offset"), f.col("offset"), "done")
     left = subscriptions.join(there, _LOG + _POINT).join(done, _LOG + _POINT)
     waiting = f.greatest(f.lit(0), f.col("there") - f.col("done"))
-    # After a change of the journal an hour has two subscriptions; the last one told what is so.
+    # After a change of the journal an hour has two subscriptions; the last one counts.
     last = f.max_by(f.struct(waiting.alias("backlog_end"), "editable"), f.col("announced_ms"))
     return (
         left.groupBy("subscriber", "publisher_agent", "hour")

@@ -36,7 +36,7 @@ class Hours:
         return sorted({_at(each).date() for each in (self.since_ms, *self.single_ms)})
 
     def touches(self, day: date) -> bool:
-        """Tell whether one of them is on this day."""
+        """Return whether one of them is on this day."""
         return day >= _at(self.since_ms).date() or day in self.partial_days
 
     def condition(self) -> str:

@@ -75,9 +75,9 @@ def announced(rows: DataFrame, known: DataFrame) -> DataFrame:
         .agg(
             f.min(f.coalesce("reached_before", f.lit(-1))).alias("low"),
             f.max("offset").alias("high"),
-            f.bool_and("editable").alias("tells"),
+            f.bool_and("editable").alias("reports"),
         )
-        .where("NOT tells")
+        .where("NOT reports")
     )
     packages = (
         known.join(f.broadcast(spans), ["publisher_agent", "journal_id"])
@@ -117,9 +117,9 @@ def _with_next_reach(packages: DataFrame, reaches: DataFrame) -> DataFrame:
 def outcomes(rows: DataFrame, statuses: DataFrame, packages: DataFrame) -> DataFrame:
     """Return a row for each package at each subscriber: what became of it, in which hour.
 
-    From `told`, `schemas.STATUSES` and `schemas.PACKAGES`. A status goes before what announcements
-    suggest. Columns: those of `SUBSCRIPTION_KEY`, offset, status, reason, outcome_ms, hour,
-    latency_ms (accepted → outcome, never negative), and the facts of the package.
+    From `subscription_rows`, `schemas.STATUSES` and `schemas.PACKAGES`. A status goes before what
+    announcements suggest. Columns: those of `SUBSCRIPTION_KEY`, offset, status, reason, outcome_ms,
+    hour, latency_ms (accepted → outcome, never negative), and the facts of the package.
     """
     known, decisions = facts(packages), first_of(sent(statuses))
     silent = announced(rows, known).join(decisions, [*SUBSCRIPTION_KEY, "offset"], "left_anti")

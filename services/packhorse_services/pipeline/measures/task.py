@@ -91,7 +91,9 @@ def _made(
     """
     begin = f.timestamp_millis(f.lit(wanted.begin_ms))
     announcements = _from(sources.all(tables.ANNOUNCEMENTS), wanted)
-    rows = announced.told(announcements, announced.last_before(subscriptions, begin)).persist()
+    rows = announced.subscription_rows(
+        announcements, announced.last_before(subscriptions, begin)
+    ).persist()
     statuses, packages = _needed(sources, rows, wanted)
     happened = outcomes.outcomes(rows, statuses, packages).persist()
     failed = hourly.failures(happened, rows, packages).persist()

@@ -10,7 +10,7 @@ from pyspark.sql import functions as f
 
 HOUR_MS = 3_600_000
 BELIEVED_MS = 7 * 24 * HOUR_MS
-"""A record that is sent later than that after what it tells is not believed its time."""
+"""The time in a record that is sent later than that after it is not used."""
 
 
 def milliseconds(time: Column) -> Column:

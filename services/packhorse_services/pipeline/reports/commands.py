@@ -47,7 +47,7 @@ def serve(
         int | None, typer.Option(min=0, max=65535, help="Instead of PACKHORSE_PORT; 0: a free one.")
     ] = None,
 ) -> None:
-    """Serve reports over HTTP until told to end."""
+    """Serve reports over HTTP until it is stopped."""
     settings = loaded(Settings)
     logs.configure(settings.log_format, settings.log_level)
     location = Location.parse(settings.tables_url, only_read=True)
@@ -101,22 +101,22 @@ def _parts(
     if form == "html":
         yield document.render(document.versions_of(tables), selection)
         return
-    asked = ReportQuery(REPORTS[name], selection, MOST_ROWS, form=form)
-    pages = _pages(reading.version_of(tables, asked), asked)
+    requested = ReportQuery(REPORTS[name], selection, MOST_ROWS, form=form)
+    pages = _pages(reading.version_of(tables, requested), requested)
     if form == "json":
         rows = [row for page in pages for row in page.rows]
-        yield reading.as_json(asked, ReportPage(rows, None), None) + "\n"
+        yield reading.as_json(requested, ReportPage(rows, None), None) + "\n"
         return
     for number, page in enumerate(pages):
-        yield reading.as_csv(asked.report.columns, page, header=number == 0)
+        yield reading.as_csv(requested.report.columns, page, header=number == 0)
 
 
-def _pages(version: TableVersion | None, asked: ReportQuery) -> Iterator[ReportPage]:
+def _pages(version: TableVersion | None, requested: ReportQuery) -> Iterator[ReportPage]:
     """Yield the report a page in memory, all of one version."""
     behind = None
     while True:
         page = reading.read_page(
-            version, ReportQuery(asked.report, asked.selection, MOST_ROWS, behind)
+            version, ReportQuery(requested.report, requested.selection, MOST_ROWS, behind)
         )
         yield page
         if page.last_key is None:

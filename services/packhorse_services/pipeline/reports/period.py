@@ -14,7 +14,7 @@ _TIME = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(\.\d{1,9})?(Z|[+-]\d\d:\d\d)
 
 
 class WrongPeriod(Permanent):
-    """There are no such hours to tell of: `name` is which end of them is wrong, `why` says more."""
+    """There are no such hours to report: `name` is which end of them is wrong, `why` says more."""
 
     def __init__(self, name: str, why: str) -> None:
         super().__init__(f"{name}: {why}")
@@ -54,5 +54,5 @@ def _time(name: str, given: str) -> datetime:
 
 
 def _whole(time: datetime, *, up: bool) -> datetime:
-    floor = time.replace(minute=0, second=0, microsecond=0)
-    return floor + _HOUR if up and floor != time else floor
+    start = time.replace(minute=0, second=0, microsecond=0)
+    return start + _HOUR if up and start != time else start

@@ -32,7 +32,7 @@ _TOGETHER = 3
 """Of subscribers with one line, so many are named."""
 _HALF = timedelta(minutes=30)
 _MARKS = "os^Dv*Px"
-"""A shape for each line, so that colours need not be told apart."""
+"""A shape for each line, so that it can be recognized without its colour."""
 
 Period = tuple[datetime, datetime]
 """The first hour, and the end of the last one."""
@@ -131,17 +131,17 @@ def _draw(axes: Any, line: Line, names: Sequence[str], number: int) -> None:
     more = f" and {len(names) - _TOGETHER} more" if len(names) > _TOGETHER else ""
     times = [hour + _HALF for hour, *_ in line]
     low, middle, high = ([point[place] for point in line] for place in (1, 2, 3))
-    look = {"marker": _MARKS[number % len(_MARKS)], "color": f"C{number}"}
+    style = {"marker": _MARKS[number % len(_MARKS)], "color": f"C{number}"}
     label = ", ".join(names[:_TOGETHER]) + more
-    axes.plot(times, middle, **look, markersize=5, clip_on=False, label=label)
+    axes.plot(times, middle, **style, markersize=5, clip_on=False, label=label)
     if len(line) == 1:
-        axes.vlines(times, low, high, alpha=0.35, color=look["color"])
+        axes.vlines(times, low, high, alpha=0.35, color=style["color"])
     elif low != high:
-        axes.fill_between(times, low, high, alpha=0.12, color=look["color"], linewidth=0)
+        axes.fill_between(times, low, high, alpha=0.12, color=style["color"], linewidth=0)
 
 
 def _scale(axes: Any, unit: str, period: Period, *, whole: bool) -> None:
-    """Let the axes show the whole period and begin at nothing, with ticks at whole packages."""
+    """Let the axes show the whole period from zero, with marks at whole packages."""
     from matplotlib.ticker import MaxNLocator
 
     axes.set_ylabel(unit)

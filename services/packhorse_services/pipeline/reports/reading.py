@@ -45,27 +45,29 @@ def digest(*parts: str) -> str:
     return hashlib.sha256("\n".join(parts).encode(errors="surrogatepass")).hexdigest()[:32]
 
 
-def version_of(tables: ReportTables, asked: ReportQuery) -> TableVersion | None:
+def version_of(tables: ReportTables, requested: ReportQuery) -> TableVersion | None:
     """Return the version that answers. Raises `TablesAway`, `SchemaChanged`."""
-    return tables.latest(asked.report.table, ("day", *asked.report.columns))
+    return tables.latest(requested.report.table, ("day", *requested.report.columns))
 
 
-def read_page(version: TableVersion | None, asked: ReportQuery) -> ReportPage:
+def read_page(version: TableVersion | None, requested: ReportQuery) -> ReportPage:
     """Return a page, an empty one of a table that is not there. Raises `TablesAway`."""
     if version is None:
         return ReportPage([], None)
-    sql, keys = page(asked.report, asked.selection, asked.behind, asked.limit + 1)
+    sql, keys = page(requested.report, requested.selection, requested.behind, requested.limit + 1)
     found = list(version.rows(sql))
-    rows, more = found[: asked.limit], len(found) > asked.limit
+    rows, more = found[: requested.limit], len(found) > requested.limit
     last = [rows[-1][f"key_{number}"] for number in range(keys)] if more else None
-    return ReportPage([{name: row[name] for name in asked.report.columns} for row in rows], last)
+    return ReportPage(
+        [{name: row[name] for name in requested.report.columns} for row in rows], last
+    )
 
 
-def as_json(asked: ReportQuery, page: ReportPage, following: str | None) -> str:
+def as_json(requested: ReportQuery, page: ReportPage, following: str | None) -> str:
     """Return the page as a JSON document."""
     document = {
-        "from": asked.selection.begin,
-        "to": asked.selection.end,
+        "from": requested.selection.begin,
+        "to": requested.selection.end,
         "next": following,
         "rows": page.rows,
     }

@@ -96,7 +96,7 @@ async def agent_selection(hours: Hours, agents: Agents) -> ReportSelection:
     return ReportSelection(*hours, None, agents)
 
 
-class PageAsked:
+class PageRequest:
     """Which page, and in which form."""
 
     def __init__(
@@ -115,7 +115,7 @@ class PageAsked:
 
 Selected = Annotated[ReportSelection, Depends(subscription_selection)]
 SelectedAgents = Annotated[ReportSelection, Depends(agent_selection)]
-AskedPage = Annotated[PageAsked, Depends()]
+RequestedPage = Annotated[PageRequest, Depends()]
 
 
 def _responses(model: Any) -> dict[int | str, dict[str, Any]]:
@@ -129,7 +129,7 @@ def _responses(model: Any) -> dict[int | str, dict[str, Any]]:
 
 @router.get("/delivery", responses=_responses(DeliveryReport), response_model=DeliveryReport)
 async def get_delivery_report(
-    request: Request, selected: Selected, page: AskedPage, known: KnownTags
+    request: Request, selected: Selected, page: RequestedPage, known: KnownTags
 ) -> Response:
     """Return latency, throughput, backlog and time blocked, by hour and subscriber."""
     return await _answer(request, DELIVERY, selected, page, known)
@@ -137,7 +137,7 @@ async def get_delivery_report(
 
 @router.get("/failures", responses=_responses(FailureReport), response_model=FailureReport)
 async def get_failure_report(
-    request: Request, selected: Selected, page: AskedPage, known: KnownTags
+    request: Request, selected: Selected, page: RequestedPage, known: KnownTags
 ) -> Response:
     """Return how often subscribers failed, by hour and reason."""
     return await _answer(request, FAILURES, selected, page, known)
@@ -145,7 +145,7 @@ async def get_failure_report(
 
 @router.get("/slowest", responses=_responses(SlowestReport), response_model=SlowestReport)
 async def get_slowest_report(
-    request: Request, selected: Selected, page: AskedPage, known: KnownTags
+    request: Request, selected: Selected, page: RequestedPage, known: KnownTags
 ) -> Response:
     """Return the paths that took longest, by hour and subscriber."""
     return await _answer(request, SLOWEST, selected, page, known)
@@ -153,7 +153,7 @@ async def get_slowest_report(
 
 @router.get("/publishing", responses=_responses(PublishingReport), response_model=PublishingReport)
 async def get_publishing_report(
-    request: Request, selected: SelectedAgents, page: AskedPage, known: KnownTags
+    request: Request, selected: SelectedAgents, page: RequestedPage, known: KnownTags
 ) -> Response:
     """Return what publisher agents accepted, by hour."""
     return await _answer(request, PUBLISHING, selected, page, known)
@@ -184,45 +184,49 @@ async def _answer(
     request: Request,
     report: ReportKind,
     selected: ReportSelection,
-    page: PageAsked,
+    page: PageRequest,
     known: KnownTags,
 ) -> Response:
     tables: ReportTables = request.app.state.tables
     behind = tuple(read_cursor(report, page.cursor)) if page.cursor is not None else None
-    asked = ReportQuery(report, selected, page.limit, behind, page.form)
-    version = await asyncio.to_thread(reading.version_of, tables, asked)
-    digest = asked.tag(version)
+    requested = ReportQuery(report, selected, page.limit, behind, page.form)
+    version = await asyncio.to_thread(reading.version_of, tables, requested)
+    digest = requested.tag(version)
     headers = {**_kept(digest), "Vary": "Accept"}
     if digest in known:
         return Response(status_code=304, headers=headers)
-    found = await asyncio.to_thread(reading.read_page, version, asked)
-    following = _following(request, asked, found)
+    found = await asyncio.to_thread(reading.read_page, version, requested)
+    following = _following(request, requested, found)
     if following is not None:
         headers["Link"] = f'<{following}>; rel="next"'
-    if asked.form == "csv":
+    if requested.form == "csv":
         shown = reading.as_csv(report.columns, found)
         return Response(shown, 200, headers, spreadsheet.MEDIA_TYPE)
-    return Response(reading.as_json(asked, found, following), 200, headers, "application/json")
+    return Response(reading.as_json(requested, found, following), 200, headers, "application/json")
 
 
 def _kept(digest: str) -> dict[str, str]:
     return {"ETag": entity_tag(digest), "Cache-Control": "private, no-cache"}
 
 
-def _following(request: Request, asked: ReportQuery, page: reading.ReportPage) -> str | None:
+def _following(request: Request, requested: ReportQuery, page: reading.ReportPage) -> str | None:
     """Return where the report goes on: the same hours, also when they were those until now."""
     if page.last_key is None:
         return None
     given = {
         k: v for k, v in request.query_params.items() if k in ("subscriber", "publisher_agent")
     }
-    hours = {"from": text(asked.selection.begin), "to": text(asked.selection.end)}
-    place = {"limit": asked.limit, "cursor": write_cursor(page.last_key), "format": asked.form}
+    hours = {"from": text(requested.selection.begin), "to": text(requested.selection.end)}
+    place = {
+        "limit": requested.limit,
+        "cursor": write_cursor(page.last_key),
+        "format": requested.form,
+    }
     return f"{request.url.path}?{urlencode({**hours, **given, **place})}"
 
 
 def _prefers_csv(accept: str) -> bool:
-    """Tell whether text/csv is named, and wanted more than JSON; unknown types mean nothing."""
+    """Return whether text/csv is named, and wanted more than JSON; unknown types mean nothing."""
     wanted = {"text/csv": 0.0, "application/json": 0.0}
     for part in accept.split(","):
         name, *parameters = [piece.strip().lower() for piece in part.split(";")]

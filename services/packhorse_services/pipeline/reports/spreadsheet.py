@@ -34,7 +34,7 @@ def _cell(value: Any) -> str:
         return "true" if value else "false"
     if isinstance(value, datetime):
         return period.text(value)
-    told = str(value)
-    if isinstance(value, str) and told.lstrip(" ").startswith(_FORMULA):
-        return "'" + told
-    return told
+    reported = str(value)
+    if isinstance(value, str) and reported.lstrip(" ").startswith(_FORMULA):
+        return "'" + reported
+    return reported

@@ -18,15 +18,15 @@ from packhorse_services.pipeline.history.target import HistoryTarget
 from packhorse_services.pipeline.storage import schemas, tables
 from packhorse_services.pipeline.storage.location import Location
 
-_TOLD = 20
+_REPORTED = 20
 
 
 def require_heard_of(
     spark: SparkSession, location: Location, subscriber: str, snapshots: Iterable[ContentSnapshot]
 ) -> None:
-    """Raise `TaskRefused` for a name that no subscriber has ever told the archive of.
+    """Raise `TaskRefused` for a name that is no subscriber's in the archive.
 
-    A snapshot that was made for it before is proof enough: what it told may have expired.
+    A snapshot that was made for it before is proof enough: what it reported may have expired.
     """
     if not subscriber or any(one.subscriber == subscriber for one in snapshots):
         return
@@ -35,8 +35,8 @@ def require_heard_of(
     named = said.unionByName(announced.select("subscriber"))
     if not named.where(f.col("subscriber") == subscriber).isEmpty():
         return
-    rows = named.distinct().orderBy("subscriber").limit(_TOLD + 1).collect()
-    known = [row.subscriber for row in rows[:_TOLD]] + ["…"] * (len(rows) > _TOLD)
+    rows = named.distinct().orderBy("subscriber").limit(_REPORTED + 1).collect()
+    known = [row.subscriber for row in rows[:_REPORTED]] + ["…"] * (len(rows) > _REPORTED)
     raise TaskRefused(
         f"the archive has never heard of a subscriber {subscriber!r}, it knows "
         f"{', '.join(known) or 'none yet'}; correct the name, or leave --subscriber out: a new "
@@ -47,7 +47,7 @@ def require_heard_of(
 def heard(
     spark: SparkSession, location: Location, target: HistoryTarget, subscriber: str
 ) -> tuple[ReportedState, ...]:
-    """Return what `subscriber` told of each agent's packages up to the target; "" tells nothing.
+    """Return what `subscriber` reported of each agent's packages up to the target; "": nothing.
 
     A status that is on its way to the archive is not known of; so the first package without one
     is where the knowledge ends. Repeats (R27) and what lies before the subscription's beginning get
@@ -92,8 +92,8 @@ def _begun(
     spark: SparkSession, location: Location, target: HistoryTarget, subscriber: str
 ) -> DataFrame:
     """Return publisher_agent and started_offset of each subscription, as announced last."""
-    told = archived(spark, location, tables.ANNOUNCEMENTS, schemas.ANNOUNCEMENTS)
-    subscriptions = told.where(f.col("subscriber") == subscriber).select(
+    reported = archived(spark, location, tables.ANNOUNCEMENTS, schemas.ANNOUNCEMENTS)
+    subscriptions = reported.where(f.col("subscriber") == subscriber).select(
         "time", "offset", f.explode("lanes").alias("subscription")
     )
     own = subscriptions.where(f.col("subscription.journal_id") == target.journal_id)

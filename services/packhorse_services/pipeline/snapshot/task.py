@@ -34,7 +34,7 @@ from packhorse_services.pipeline.storage.location import Location
 
 logger = logging.getLogger(__name__)
 
-_TOLD = 20
+_REPORTED = 20
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,13 +104,13 @@ class _Run:
         if (same := _same(snapshots, point, wanted)) is not None:
             return Made(same, is_new=False)
         # Before what was removed is read: more may be left out than is promised, never less.
-        told = heard(self.spark, self.location, point, wanted.subscriber)
+        reported = heard(self.spark, self.location, point, wanted.subscriber)
         choice = Choice(wanted.subscriber, wanted.leave_out)
         with content_at(self.spark, self.location, self.blobs_url, point, choice) as found:
             content, begin = found
             if wanted.offset is not None:
                 _require_binaries(content.unordered(), self.blobs_url)
-            made = self._written(content, point, begin, told)
+            made = self._written(content, point, begin, reported)
         publish(made, self.blobs)
         about = {"snapshot": made.id, "offset": made.offset, "nodes": made.nodes}
         logger.info("snapshot made", extra=about)
@@ -121,7 +121,7 @@ class _Run:
         content: ContentHistory,
         point: HistoryTarget,
         begin: Beginning,
-        told: tuple[ReportedState, ...],
+        reported: tuple[ReportedState, ...],
     ) -> ContentSnapshot:
         snapshot_id = new_id()
         parts = write_parts(content, snapshot_id, self.blobs_url, self.request.part_characters)
@@ -136,14 +136,14 @@ class _Run:
             nodes=sum(part.nodes for part in parts),
             parts=tuple(parts),
             sequences=_sequences(self.spark, self.location, point, begin),
-            told=told,
+            told=reported,
             left_out=begin.left_out,
         )
 
 
 def _require_binaries(content: DataFrame, blobs_url: str) -> None:
     """Renew the binaries of content that may be gone since. Raises `TaskRefused` naming some."""
-    lost = missing_binaries(content, blobs_url).limit(_TOLD).collect()
+    lost = missing_binaries(content, blobs_url).limit(_REPORTED).collect()
     if lost:
         named = "; ".join(f"sha256:{row.digest} of {row.path}" for row in lost)
         raise TaskRefused(

@@ -179,7 +179,7 @@ def answered(
 
 
 def _has(table: deltalake.DeltaTable, after: int, commit: Mapping[str, str]) -> bool:
-    """Tell whether a table has a commit, by its id, among those that came after a version."""
+    """Return whether a table has a commit, by its id, among those that came after a version."""
     later = table.version() - after
     return later > 0 and any(commit.items() <= one.items() for one in table.history(later))
 

@@ -70,11 +70,11 @@ class Location:
             raise TablesUnusable(f"{self.base} can't hold the tables: {error.strerror}") from error
 
     def is_there(self) -> bool:
-        """Tell whether the folder is there; of S3, where nobody makes any, it always is."""
+        """Return whether the folder is there; of S3, where nobody makes any, it always is."""
         return self.is_s3 or Path(self.base).is_dir()
 
     def require_writable(self) -> None:
-        """Raise `TablesUnusable` for a folder that can't be written; S3 tells when it is."""
+        """Raise `TablesUnusable` for a folder that can't be written; S3 fails at a write."""
         if not self.is_s3 and not os.access(self.base, os.W_OK):
             raise TablesUnusable(
                 f"{self.base} can't be written; choose another PACKHORSE_TABLES_URL"

@@ -83,11 +83,11 @@ class Files:
             folder = "/".join(f"{name}={value}" for name, value in values.items())
             file = self._open.pop((table, folder), None)
             file = file or self._begin(table, folder, values, rows.schema)
-            self._open[table, folder] = file  # the last one to be let go
+            self._open[table, folder] = file  # the last one to be closed
             file.hold(rows)
             self._held += rows.nbytes
             if len(self._open) > OPEN_FILES:
-                self._let_go()
+                self._release()
         if self._held >= GROUP_BYTES:
             self._write()
 
@@ -99,7 +99,7 @@ class Files:
         return self.finished
 
     def abandon(self) -> None:
-        """Let go of unfinished files, so that no upload stays open; the upkeep deletes them."""
+        """Discard unfinished files, so that no upload stays open; the upkeep deletes them."""
         for file in self._open.values():
             with suppress(OSError, pa.ArrowException):
                 file.finish()
@@ -121,7 +121,7 @@ class Files:
                 self._finish(key)
         self._held = 0
 
-    def _let_go(self) -> None:
+    def _release(self) -> None:
         """Finish the file that has been given no rows for the longest time."""
         key, file = next(iter(self._open.items()))
         if file.held:
@@ -245,20 +245,20 @@ _NAMED = pa.schema([("file", pa.string())])
 def rows_in(
     raw: pa.NativeFile, partition: Mapping[str, object], shape: pa.Schema, most: int
 ) -> Iterator[pa.RecordBatch]:
-    """Yield a file's rows with the columns of `shape`, `partition` telling those it leaves out.
+    """Yield a file's rows with the columns of `shape`, `partition` has those that it leaves out.
 
     Up to `most` at a time, and no more than about `GROUP_BYTES` of them.
     """
     file = pq.ParquetFile(raw, coerce_int96_timestamp_unit="us")
-    told = {name: pa.scalar(value) for name, value in partition.items()}
+    reported = {name: pa.scalar(value) for name, value in partition.items()}
     for number in range(file.num_row_groups):
         group = file.metadata.row_group(number)
         fit = GROUP_BYTES * group.num_rows // max(1, group.total_byte_size)
         size = max(1, min(most, fit))
         for part in file.iter_batches(size, row_groups=[number], use_threads=False):
             arrays = [
-                pa.repeat(told[one.name].cast(one.type), part.num_rows)
-                if one.name in told
+                pa.repeat(reported[one.name].cast(one.type), part.num_rows)
+                if one.name in reported
                 else part.column(one.name).cast(one.type)
                 for one in shape
             ]

@@ -6,7 +6,7 @@ from typing import Any
 
 from deltalake import DeltaTable, QueryBuilder
 
-RELATION = "asked"
+RELATION = "requested"
 """What a query calls the table."""
 
 Value = str | int | datetime

@@ -18,7 +18,7 @@ tried_again = stamina.retry(
 """Of what begins with reading a table anew: another writer may have come first."""
 
 _FENCE = "packhorse-upkeep"
-"""Two that take out the same file are not told so by delta-rs when one has only moved its rows."""
+"""Delta-rs lets two take out the same file when one has only moved its rows."""
 
 
 def fence(held: DeltaTable) -> Transaction:
@@ -31,7 +31,7 @@ def fence(held: DeltaTable) -> Transaction:
 
 @dataclass(frozen=True, slots=True)
 class Kept:
-    """A file of a table, as its log tells of it."""
+    """A file of a table, as its log describes it."""
 
     path: str
     size: int
@@ -48,7 +48,7 @@ class Kept:
         return date.fromisoformat(self.partition["day"])
 
     def overlaps(self, first: int, last: int) -> bool:
-        """Tell whether an offset from `first` to `last` may be in it; unknown bounds may be any."""
+        """Return whether offsets from `first` to `last` may be in it; unknown bounds may be any."""
         return self.first <= last and (self.last is None or first <= self.last)
 
 

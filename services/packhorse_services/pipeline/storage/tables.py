@@ -32,12 +32,12 @@ MEANINGS: Mapping[str, str] = {
     STATUSES: "What became of packages at subscribers: a row for each status that one sent. Those "
     "that are not editable send none for what they import. A status that was sent twice is here "
     "twice",
-    COMMAND_STATUSES: "What became of commands: a row for each state that a subscriber told",
-    ANNOUNCEMENTS: "A row for each time a subscriber told of itself, at least every 10 s",
+    COMMAND_STATUSES: "What became of commands: a row for each state that a subscriber reported",
+    ANNOUNCEMENTS: "A row for each announcement of a subscriber, at least every 10 s",
     COMMANDS: "A row for each command that an operator issued",
     EVENTS: "A row for each package that all live subscribers are done with",
     DELIVERY: "How a subscriber did: a row for each subscriber, publisher agent and hour in which "
-    "it told of itself or something happened",
+    "it announced itself or something happened",
     FAILURES: "How often a subscriber failed, by hour and reason",
     SLOWEST: "The 20 packages that took a subscriber longest, by hour",
     PUBLISHING: "What was published: a row for each publisher agent and hour",

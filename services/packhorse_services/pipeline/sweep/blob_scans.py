@@ -86,5 +86,5 @@ def _nodes(key: str, blobs: BlobStore) -> Iterator[Node]:
 
 
 def _is_none(error: PackhorseError) -> bool:
-    """Tell whether no build reads such bytes; one that allows more may read what is refused."""
+    """Return whether no build reads such bytes; one that allows more may read what is refused."""
     return isinstance(error, Permanent) and not isinstance(error, PackageRefused)

@@ -36,7 +36,7 @@ def mark_command(
     """Find the blobs that nobody refers to, write a report, and delete nothing."""
     settings = loaded(Settings)
     with stores_of(settings) as stores:
-        _tell_unheard_of(stores, gone)
+        _report_unheard_of(stores, gone)
         mark_id = marking.new_mark_id(stores.now_ms())
         with _session(settings, "mark") as (spark, location):
             from packhorse_services.pipeline.sweep.spark_report import SparkReport
@@ -49,7 +49,7 @@ def mark_command(
                 safety_age_ms=round(safety_age_hours * HOUR_MS),
                 parts=_parts(spark),
             )
-    _tell(summary, "unused", summary.unused, as_json=as_json)
+    _report(summary, "unused", summary.unused, as_json=as_json)
 
 
 def sweep_command(
@@ -71,7 +71,7 @@ def sweep_command(
     settings = loaded(Settings)
     patience = sweeping.SweepTimes(round(after_minutes * 60_000), round(max_age_hours * HOUR_MS))
     with stores_of(settings) as stores:
-        _tell_unheard_of(stores, gone)
+        _report_unheard_of(stores, gone)
         with _session(settings, "sweep") as (spark, location):
             from packhorse_services.pipeline.sweep.spark_report import SparkReport
 
@@ -83,10 +83,10 @@ def sweep_command(
                 dry_run=dry_run,
                 parts=_parts(spark),
             )
-    _tell(summary, "would_remove" if dry_run else "removed", going, as_json=as_json)
+    _report(summary, "would_remove" if dry_run else "removed", going, as_json=as_json)
 
 
-def _tell_unheard_of(stores: Stores, gone: list[str] | None) -> None:
+def _report_unheard_of(stores: Stores, gone: list[str] | None) -> None:
     """Name those that --gone names for nothing; the author may also have forgotten them since."""
     unheard_of = stores.unheard_of(gone) if gone else []
     if unheard_of:
@@ -110,7 +110,7 @@ def _parts(spark: SparkSession) -> int:
     return spark.sparkContext.defaultParallelism * 4
 
 
-def _tell(summary: MarkSummary, what: str, totals: Totals, *, as_json: bool) -> None:
+def _report(summary: MarkSummary, what: str, totals: Totals, *, as_json: bool) -> None:
     if as_json:
         shown = {"binaries": totals.binaries, "packages": totals.packages}
         counts = {kind: {"count": one.count, "bytes": one.bytes} for kind, one in shown.items()}

@@ -68,7 +68,7 @@ def mark(
     try:
         summary = _found(report, stores, summary, parts)
     except Exception as error:
-        with suppress(Exception):  # the first error is the one to tell
+        with suppress(Exception):  # the first error is the one to report
             report.note(summary.failed(str(error)))
         raise
     report.note(summary)

@@ -141,5 +141,5 @@ class MarkReport(Protocol):
         ...
 
     def end(self, round_names: Sequence[str]) -> None:
-        """Let go of what was only needed on the way."""
+        """Free what was only needed on the way."""
         ...

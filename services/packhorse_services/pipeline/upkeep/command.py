@@ -55,7 +55,7 @@ def upkeep(
             retention_days=retention_days,
             measures_days=measures_days,
         )
-        _tell_what_is_held(planned)
+        _report_what_is_held(planned)
         if dry_run:
             for name, count in expected(spark, location, planned).items():
                 typer.echo(f"{name}: {count} would be deleted")
@@ -63,7 +63,7 @@ def upkeep(
             keep_up(spark, location, planned, typer.echo)
 
 
-def _tell_what_is_held(planned: RetentionPlan) -> None:
+def _report_what_is_held(planned: RetentionPlan) -> None:
     held, unread = planned.held_by, planned.unread_from
     if unread is not None and unread == planned.archive_from:
         typer.echo(

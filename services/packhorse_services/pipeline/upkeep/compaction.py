@@ -62,7 +62,7 @@ def _partitions(held: DeltaTable) -> dict[tuple[str, date], list[Kept]]:
 
 
 def _worth(files: Sequence[Kept]) -> bool:
-    """Tell whether files become fewer; never of what `shares` has made."""
+    """Return whether files become fewer; never of what `shares` has made."""
     return len(files) > 2 * (sum(one.size for one in files) // FILE_BYTES) + 1
 
 

@@ -140,7 +140,7 @@ def held(
 
 
 def followed(announcements: DataFrame) -> set[Agents]:
-    """Return the sets of publisher agents that subscribers follow, as they told."""
+    """Return the sets of publisher agents that subscribers follow, as they announced."""
     subscriptions = f.transform("lanes", lambda subscription: subscription["publisher_agent"])
     rows = announcements.select(f.array_sort(subscriptions).alias("agents")).distinct().collect()
     return {frozenset(row.agents) for row in rows if row.agents}
@@ -174,7 +174,7 @@ def needed(packages: DataFrame, covered: DataFrame) -> Needed | None:
 def expired_statuses(statuses: DataFrame, before: date) -> DataFrame:
     """Return the rows of `schemas.STATUSES` that may go: of days before `before`, and IMPORTED.
 
-    What tells which packages are absent stays: each status of a package that its subscriber has
+    What says which packages are absent stays: each status of a package that its subscriber has
     ever not imported. Without them nobody knows what its content lacks (R8). They are few.
     """
     package = ["subscriber", "publisher_agent", "package_offset", "package_journal_id"]

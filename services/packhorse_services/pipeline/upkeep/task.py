@@ -42,9 +42,9 @@ class RetentionPlan:
     archive_from: date
     measures_from: date | None
     held_by: Needed | None
-    """What keeps days that the retention would have let go."""
+    """What keeps days that the retention would have deleted."""
     unread_from: date | None = None
-    """The first day of bronze that silver has not read; it is neither let go nor rewritten."""
+    """The first day of bronze that silver has not read; it is neither deleted nor rewritten."""
 
 
 def plan(
@@ -71,8 +71,8 @@ def plan(
         held = None
         if snapshots is not None:
             packages = _packages(spark, location)
-            told = archived(spark, location, tables.ANNOUNCEMENTS, schemas.ANNOUNCEMENTS)
-            sets = followed(told.where(f.col("day") >= f.lit(begin)))
+            reported = archived(spark, location, tables.ANNOUNCEMENTS, schemas.ANNOUNCEMENTS)
+            sets = followed(reported.where(f.col("day") >= f.lit(begin)))
             held = needed(packages, covered(packages, snapshots, sets))
         unread = first_unread(spark, location)
     if held is not None and held.day >= begin:
@@ -96,7 +96,7 @@ def expected(spark: SparkSession, location: Location, planned: RetentionPlan) ->
 
 
 def keep_up(
-    spark: SparkSession, location: Location, planned: RetentionPlan, tell: Callable[[str], None]
+    spark: SparkSession, location: Location, planned: RetentionPlan, report: Callable[[str], None]
 ) -> None:
     """Delete what has expired, compact what is finished, and delete unused files.
 
@@ -109,12 +109,12 @@ def keep_up(
                 expiry.expire_statuses(spark, location, before)
             else:
                 commits.expire(location, table, before)
-        tell(f"the archive begins at {planned.archive_from}")
+        report(f"the archive begins at {planned.archive_from}")
         gone = _expired_bodies(spark, location, _packages(spark, location), planned)
         bodies.delete(gone, location.blobs_url(tables.BODIES))
-        tell("bodies of packages that are gone are deleted")
+        report("bodies of packages that are gone are deleted")
         for table in _there(location, (*ARCHIVE, *MEASURES)):
-            tell(f"{table} has {_compact(spark, location, table, planned)} files less")
+            report(f"{table} has {_compact(spark, location, table, planned)} files less")
             expiry.vacuum(location, table)
         for table in _there(location, _UNPARTITIONED):
             expiry.vacuum(location, table)

@@ -20,7 +20,7 @@ from packhorse_services.pipeline.storage.table_files import files_of
 def first_unread(spark: SparkSession, location: Location) -> date | None:
     """Return the first day of which bronze may have records that silver has not; None: it has all.
 
-    Silver has read what its last finished batch tells. Where nothing tells, it has read nothing.
+    Silver has read what its last finished batch says. Without one, it has read nothing.
     """
     bronze = opened(location, tables.BRONZE)
     if bronze is None:

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from packhorse.db.pool import SharedPool, ask
 from packhorse.db.prepare import prepare_database
 from packhorse.jobs.consumers import Consumers
-from packhorse.jobs.host import DUTIES, JobsHost, open_jobs
+from packhorse.jobs.host import LEADER_TASKS, JobsHost, open_jobs
 from packhorse.runtime import logs
 from packhorse.runtime.auth import authenticator_for
 from packhorse.runtime.configuration import loaded
@@ -29,7 +29,9 @@ def worker() -> None:
     authenticator = authenticator_for(settings)
     url = settings.database_url.get_secret_value()
     prepare_database(url, "packhorse-pipeline")
-    announced = InstanceProperties("pipeline", endpoint=settings.endpoint, duties=DUTIES)
+    announced = InstanceProperties(
+        "pipeline", endpoint=settings.endpoint, leader_tasks=LEADER_TASKS
+    )
     cluster = join(url, settings.topology, announced)
     pool = SharedPool(url, "packhorse-pipeline")
     share = pool.share(1)

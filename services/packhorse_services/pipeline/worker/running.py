@@ -1,4 +1,4 @@
-"""A task as a process of its own, which ends when told to, and with a worker that is killed."""
+"""A task as a process of its own, which ends on request, and with a worker that is killed."""
 
 import subprocess
 import threading
@@ -16,7 +16,7 @@ _LOOK_S = 0.5
 _GRACE_S = 60.0
 """How long a task may take to end, which ends a batch of Spark in order."""
 _LONGEST_LINE = 2_000
-_TOLD_LINES, _TOLD_CHARACTERS = 5, 300
+_REPORTED_LINES, _REPORTED_CHARACTERS = 5, 300
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,7 +28,7 @@ class RunTask:
 
     def __call__(self, _job: Job, context: JobContext) -> Result:
         """Run it, with what it says in the job's log; wrong settings are not tried again."""
-        said: deque[str] = deque(maxlen=_TOLD_LINES)
+        said: deque[str] = deque(maxlen=_REPORTED_LINES)
         with subprocess.Popen(
             [*leash.on_leash(), *self.command],
             stdin=subprocess.DEVNULL,
@@ -42,7 +42,7 @@ class RunTask:
         return _result(process.returncode, "\n".join(said), stopped=stopped)
 
     def _wait(self, process: "subprocess.Popen[bytes]", context: JobContext) -> bool:
-        """Return whether it was told to end before it did."""
+        """Return whether it was asked to end before it did."""
         while process.poll() is None:
             if context.wait(_LOOK_S) and process.poll() is None:
                 process.terminate()
@@ -57,16 +57,16 @@ class RunTask:
 def _hear(stream: IO[bytes] | None, context: JobContext, said: deque[str]) -> None:
     """Read to the end, whatever is written: a full pipe would hold the task up."""
     while stream is not None and (line := stream.readline(_LONGEST_LINE)):
-        told = line.decode(errors="replace").rstrip().replace("\0", "")
-        if told:
-            said.append(told[:_TOLD_CHARACTERS])
-            context.log(told)
+        reported = line.decode(errors="replace").rstrip().replace("\0", "")
+        if reported:
+            said.append(reported[:_REPORTED_CHARACTERS])
+            context.log(reported)
 
 
 def _result(code: int, said: str, *, stopped: bool) -> Result:
     if code == 0:
         return Result(Outcome.OK, said)
     if stopped:
-        return Result(Outcome.FAILED, "it was told to end")
+        return Result(Outcome.FAILED, "a stop was requested")
     outcome = Outcome.CANCEL if code == WRONG_CONFIGURATION else Outcome.FAILED
     return Result(outcome, f"exit code {code}: {said}")

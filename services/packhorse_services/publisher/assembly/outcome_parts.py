@@ -15,7 +15,7 @@ from packhorse.messaging.api import Journal
 from packhorse.runtime.lifecycle import Component
 from packhorse.topology.own_cluster import OwnCluster
 from packhorse.wire.topics import Topics
-from packhorse_services.publisher.assembly.chores import Chore
+from packhorse_services.publisher.assembly.maintenance import MaintenanceTask
 from packhorse_services.publisher.outcomes.event_log import (
     DatabaseSnapshots,
     EventAppender,
@@ -36,18 +36,18 @@ _SNAPSHOT_EVERY = timedelta(hours=1)
 _MOST_EPOCHS = 100_000
 
 
-def duty_of(agent: str) -> str:
-    """Return the duty of recording an agent's outcomes and telling its events."""
+def leader_task_of(agent: str) -> str:
+    """Return the leader task of recording an agent's outcomes and publishing its events."""
     return f"notifier.{agent}"
 
 
 @dataclass(frozen=True)
 class OutcomeParts:
-    """What is started and stopped, and what tells up to where outcomes are certain."""
+    """What is started and stopped, and what says up to where outcomes are certain."""
 
     watermark: StatusWatermark
     components: Sequence[Component]
-    chores: Sequence[Chore]
+    maintenance_tasks: Sequence[MaintenanceTask]
     """What one replica of the agent does every so often."""
 
 
@@ -76,7 +76,7 @@ def outcome_parts(  # noqa: PLR0913
         queues,
         progress=progress,
         clock=clock,
-        elsewhere=partial(_elsewhere, duty_of(agent), cluster),
+        elsewhere=partial(_elsewhere, leader_task_of(agent), cluster),
     )
     watermark = StatusWatermark(
         *(journal, topics.status, pool, agent),
@@ -92,24 +92,26 @@ def outcome_parts(  # noqa: PLR0913
         pool, journal, topics.package, agent, keep_failed_s=keep_failed_s
     )
     snapshot = partial(snapshot_events, journal, topics.event, agent, DatabaseSnapshots(pool))
-    return OutcomeParts(watermark, (loop, watermark), _chores(agent, housekeeping, snapshot))
+    return OutcomeParts(
+        watermark, (loop, watermark), _maintenance_tasks(agent, housekeeping, snapshot)
+    )
 
 
-def _chores(
+def _maintenance_tasks(
     agent: str, housekeeping: OutcomeHousekeeping, snapshot: Callable[[], object]
-) -> tuple[Chore, Chore]:
+) -> tuple[MaintenanceTask, MaintenanceTask]:
     return (
-        Chore(
+        MaintenanceTask(
             "tidy-outcomes",
             _TIDY_EVERY,
             "Forgets outcomes and subscribers that nobody will ask for again",
             housekeeping.tidy,
             agent,
         ),
-        Chore(
+        MaintenanceTask(
             "snapshot-deduplication",
             _SNAPSHOT_EVERY,
-            "Keeps which events are told, so that a start reads little of the event topic",
+            "Keeps which events were published, so that a start reads little of the event topic",
             snapshot,
             agent,
         ),
@@ -128,8 +130,8 @@ def _session(database_url: str, agent: str, cluster: OwnCluster | None) -> Conne
     return connection
 
 
-def _elsewhere(duty: str, cluster: OwnCluster | None) -> str:
-    holder = None if cluster is None else cluster.holder(duty)
+def _elsewhere(leader_task: str, cluster: OwnCluster | None) -> str:
+    holder = None if cluster is None else cluster.holder(leader_task)
     return "" if holder is None or holder.is_local else holder.id
 
 

@@ -18,8 +18,8 @@ from packhorse.runtime.metrics import report
 from packhorse.runtime.periodic import Periodic
 from packhorse.topology.own_cluster import OwnCluster
 from packhorse.wire.topics import Topics
-from packhorse_services.publisher.assembly.chores import Chore, host_of
 from packhorse_services.publisher.assembly.housekeeping import Housekeeping
+from packhorse_services.publisher.assembly.maintenance import MaintenanceTask, host_of
 from packhorse_services.publisher.assembly.outcome_parts import OutcomeParts, outcome_parts
 from packhorse_services.publisher.commands.command_rows import note_status
 from packhorse_services.publisher.commands.command_sender import CommandSender
@@ -161,7 +161,7 @@ class _Assembly:
         cluster = self.backends.cluster
         return (
             self.pool,
-            *(() if cluster is None else (cluster, self._chores(cluster))),
+            *(() if cluster is None else (cluster, self._maintenance_tasks(cluster))),
             self.command_sender,
             self.announcements,
             self.queues.feed,
@@ -171,7 +171,7 @@ class _Assembly:
             Periodic("queue-upkeep", _UPKEEP_S, self.queues.keep_up, clock=self.clock),
         )
 
-    def _chores(self, cluster: OwnCluster) -> JobsHost:
+    def _maintenance_tasks(self, cluster: OwnCluster) -> JobsHost:
         """Without a cluster nobody does them: a publisher of a test is not there for long."""
         housekeeping = Housekeeping(
             self.tasks,
@@ -181,8 +181,8 @@ class _Assembly:
             keep_producers_s=self.settings.producer_days * 86_400,
         )
         about = "Forgets idempotency keys, producers, commands and distributions of long ago"
-        tidy = Chore("tidy", _TIDY_EVERY, about, housekeeping.tidy)
-        return host_of(self.url, cluster, (tidy, *self.outcomes.chores), self.pool)
+        tidy = MaintenanceTask("tidy", _TIDY_EVERY, about, housekeeping.tidy)
+        return host_of(self.url, cluster, (tidy, *self.outcomes.maintenance_tasks), self.pool)
 
     def _readiness(self) -> Mapping[str, Callable[[], None]]:
         share = self.pool.share(1)

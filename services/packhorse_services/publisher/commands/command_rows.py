@@ -140,7 +140,7 @@ _BEFORE = {
 
 
 def note_status(connection: Connection, message: CommandStatusMessage) -> bool:
-    """Take in what a subscriber tells of a command; tell whether that was news.
+    """Store what a subscriber reports about a command; return whether that was new.
 
     A repeat, a step backwards, an unknown command and somebody else's change nothing. Whatever
     the message holds, this raises nothing but the database's own errors (R30).
@@ -152,15 +152,15 @@ def note_status(connection: Connection, message: CommandStatusMessage) -> bool:
     noted = connection.execute(
         """
         UPDATE bookkeeping.command SET
-            state = told.state,
-            sent_at = coalesce(sent_at, told.at),
-            seen_at = coalesce(seen_at, told.at),
-            ended_at = CASE WHEN told.state <> 'SEEN' THEN told.at END,
-            removed = CASE WHEN told.state <> 'SEEN' AND kind = 'CLEAR'
+            state = reported.state,
+            sent_at = coalesce(sent_at, reported.at),
+            seen_at = coalesce(seen_at, reported.at),
+            ended_at = CASE WHEN reported.state <> 'SEEN' THEN reported.at END,
+            removed = CASE WHEN reported.state <> 'SEEN' AND kind = 'CLEAR'
                 THEN %(removed)s::bigint END,
             reason = %(reason)s
         FROM (SELECT %(state)s::text AS state, least(clock_timestamp(),
-            to_timestamp(%(decided_ms)s::float8 / 1000)) AS at) AS told
+            to_timestamp(%(decided_ms)s::float8 / 1000)) AS at) AS reported
         WHERE command_id = %(command_id)s AND subscriber = %(subscriber)s AND agent = %(agent)s
         AND command.state = ANY(%(before)s)
         """,

@@ -42,7 +42,7 @@ class CommandSender:
         self._pool, self._journal, self._topic, self._agent = pool, journal, topic, agent
         self._periodic = Periodic("commands", _INTERVAL_S, self._round, clock=clock, at_once=True)
         self.rounds = ChangeSignal()
-        """Tells of every round, also one that failed."""
+        """Called after every round, also one that failed."""
 
     def start(self) -> None:
         """Begin."""

@@ -57,7 +57,7 @@ class CommandIssuer:
     async def clear(
         self, subscriber: str, *, up_to: int | None, seen_tag: str | None, user: str
     ) -> tuple[StoredCommand, Bound]:
-        """Tell a subscriber to remove what it has still to import, up to offset `up_to`.
+        """Order a subscriber to remove what it has still to import, up to offset `up_to`.
 
         Without one: up to the newest in the queue that `seen_tag` names, else the newest now.
 
@@ -74,7 +74,7 @@ class CommandIssuer:
         return await self._issue(command), bound
 
     async def control(self, subscriber: str, desired: DesiredState, *, user: str) -> StoredCommand:
-        """Tell a subscriber to run, pause or stop, until told otherwise.
+        """Order a subscriber to run, pause or stop, until another command.
 
         Always a command, also when it seems to be so already: what is announced is what was.
         Raises `UnknownSubscriber`, and `JournalUnavailable` when nothing was issued.
@@ -85,7 +85,7 @@ class CommandIssuer:
         return await self._issue(command)
 
     async def retry(self, subscriber: str, *, user: str) -> StoredCommand:
-        """Tell a subscriber to try the package in front again at once.
+        """Order a subscriber to try the first waiting package again at once.
 
         Raises `UnknownSubscriber`, and `JournalUnavailable` when nothing was issued.
         """
@@ -93,7 +93,7 @@ class CommandIssuer:
         return await self._issue(RetryCommand(*self._ids(subscriber), user, journal_id=identity))
 
     async def reset(self, subscriber: str, offset: int, *, user: str) -> StoredCommand:
-        """Tell a stopped subscriber that the package behind `offset` is its next.
+        """Order a stopped subscriber to go on behind `offset`.
 
         Raises `UnknownSubscriber`, `NotStopped`, `ClearOutsideLog`; nothing was issued then.
         """

@@ -127,7 +127,7 @@ class DeliveryStatusQuery:
                 yield subscription.settled
 
     def is_awaited(self, offset: int) -> bool:
-        """Tell whether a live subscriber is not done with the package at `offset`.
+        """Return whether a live subscriber is not done with the package at `offset`.
 
         Costs nothing while that is so: all who wait share one look for each change, and one every
         half second for those who fall silent. Asked by the event loop's thread only.
@@ -172,7 +172,7 @@ class DeliveryStatusQuery:
     ) -> Mapping[str, _Subscription]:
         """Return the subscriptions of subscribers silent for a day, but not as long as a package.
 
-        Whatever they told is recorded by now: it was there before we started, or a day ago. They
+        All their reports are recorded by now: they came before we started, or a day ago. They
         have nothing that was accepted since, whatever its offset (R31).
         """
         if not self._watermark.is_certain():
@@ -226,7 +226,7 @@ def _silent_subscription(subscription: SubscriberState, was_before: bool) -> _Su
 
 
 def _has_failed(subscription: SubscriberState) -> bool:
-    """Tell whether the first package has failed, also when that does not count as an attempt."""
+    """Return whether the first package has failed, also when that does not count as an attempt."""
     return subscription.retries > 0 or (
         bool(subscription.last_error) and subscription.state not in OWN_STATES
     )

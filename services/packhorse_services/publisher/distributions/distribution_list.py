@@ -55,7 +55,7 @@ class DistributionFilter:
     state: DistributionState | None = None
 
     def wants(self, found: Distribution, state: DistributionState) -> bool:
-        """Tell whether a distribution in `state` is one of them."""
+        """Return whether a distribution in `state` is one of them."""
         entry, prefix = found.entry, self.path_prefix
         return (
             self.action in (None, entry.action)
@@ -138,7 +138,7 @@ class _Search:
         return self.scanned < _SCANNED and self.scanned_bytes < _SCANNED_BYTES
 
     def take(self, rows: Sequence[_Row]) -> bool:
-        """Take what is wanted of `rows`; tells false when the page is full before their end."""
+        """Take what is wanted of `rows`; returns false when the page is full before their end."""
         for row in rows:
             distribution = Distribution(
                 outbox_rows.entry_of(row.entry), row.accepted_at, row.offset

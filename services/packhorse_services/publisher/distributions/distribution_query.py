@@ -110,7 +110,7 @@ class DistributionQuery:
         deadline = now() + seconds
         while self._is_awaited(offset) and now() < deadline:
             with changes.subscribed() as news:
-                # Who falls silent, and is waited for no more, tells nobody: so look now and then.
+                # A subscriber that falls silent sends nothing: so look now and then.
                 if self._is_awaited(offset):
                     await _first(news, min(_LOOK_S, deadline - now()))
 

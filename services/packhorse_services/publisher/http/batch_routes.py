@@ -26,8 +26,8 @@ from packhorse_services.publisher.distributions.schemas import DistributeBody, D
 from packhorse_services.publisher.http.collaborators import Collaborators, of
 from packhorse_services.publisher.http.distribution_routes import (
     Distributor,
-    asked_of,
     problem_of_path,
+    requested_of,
 )
 from packhorse_services.publisher.http.submission import (
     KEY_PATTERN,
@@ -138,9 +138,9 @@ class _Batch:
         if isinstance(before, Exception):
             return EarlierRefused("an earlier request of this producer was refused; send it again")
         try:
-            asked = asked_of(self._publisher, one, self._caller, one.idempotency_key)
-            known = await self._publisher.admission.known(asked)
-            return known or self._publisher.intake.submit(asked, behind=before)
+            requested = requested_of(self._publisher, one, self._caller, one.idempotency_key)
+            known = await self._publisher.admission.known(requested)
+            return known or self._publisher.intake.submit(requested, behind=before)
         except QueueFull as error:
             self._full = error
             return error
@@ -156,7 +156,7 @@ def mount(app: FastAPI) -> None:
 
 @_router.post("/distribute/batch", responses=documented(400, 413, 415, 429, 503))
 async def distribute_batch(request: Request, body: BatchBody, caller: Distributor) -> BatchOutcomes:
-    """Take up to 500 requests in one call, and tell what became of each.
+    """Take up to 500 requests in one call, and return the result of each.
 
     Each is published or refused, and safely sent again, as if it had been sent alone. Requests of
     one producer go out in order: those behind one that was refused are not published
@@ -176,7 +176,7 @@ async def distribute_batch(request: Request, body: BatchBody, caller: Distributo
         if isinstance(end, Accepted):
             outcomes.append(BatchOutcome(status=202, accepted=next(documents)))
         else:
-            outcomes.append(_refused(_told(one, end), request.app.state.problems))
+            outcomes.append(_refused(_with_path(one, end), request.app.state.problems))
     accepted = sum(one.accepted is not None for one in outcomes)
     audit.note(request, requests=len(outcomes), accepted=accepted)
     return BatchOutcomes(outcomes=outcomes)
@@ -193,7 +193,7 @@ async def _end(
         return error
 
 
-def _told(one: BatchedRequest | _Invalid, error: Exception) -> Exception:
+def _with_path(one: BatchedRequest | _Invalid, error: Exception) -> Exception:
     if isinstance(error, PathMissing | PathRefused) and isinstance(one, BatchedRequest):
         return problem_of_path(one, error)
     return error

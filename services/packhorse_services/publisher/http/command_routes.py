@@ -55,7 +55,7 @@ async def clear_queue(
         Header(max_length=200, description="The queue's ETag: clear what was seen, or 412"),
     ] = None,
 ) -> ClearAccepted:
-    """Tell an editable subscriber to remove what it has still to import, up to an offset."""
+    """Remove what an editable subscriber has still to import, up to an offset."""
     command, bound = await of(request).commands.clear(
         subscriber, up_to=body.up_to_offset, seen_tag=if_match, user=caller.name
     )

@@ -83,16 +83,16 @@ async def distribute(
     """Distribute nodes to all subscribers: one package, however many there are."""
     publisher = of(request)
     wait = wanted_wait(prefer)
-    asked = asked_of(publisher, body, caller, idempotency_key, awaited=wait is not None)
-    _note(request, asked)
+    requested = requested_of(publisher, body, caller, idempotency_key, awaited=wait is not None)
+    _note(request, requested)
     try:
-        accepted = await publish(publisher, asked)
+        accepted = await publish(publisher, requested)
     except (PathMissing, PathRefused) as error:
         raise problem_of_path(body, error) from error
     return await answer(request, accepted, wait)
 
 
-def asked_of(
+def requested_of(
     publisher: Collaborators,
     body: DryRunBody,
     caller: Principal,
@@ -123,29 +123,29 @@ def asked_of(
     )
 
 
-def _note(request: Request, asked: DistributionRequest) -> None:
-    paths = (*asked.paths, *asked.deep_paths)
+def _note(request: Request, requested: DistributionRequest) -> None:
+    paths = (*requested.paths, *requested.deep_paths)
     audit.note(
-        request, action=asked.action.value, paths=len(paths), first_path=next(iter(paths), None)
+        request, action=requested.action.value, paths=len(paths), first_path=next(iter(paths), None)
     )
 
 
 @router.post("/distribute/dry-run", responses=documented(400, 404, 413, 415, 429, 503))
 async def dry_run(request: Request, body: DryRunBody, caller: Distributor) -> DryRunReport:
-    """Tell what a request to distribute would publish; publish nothing."""
+    """Return what a request to distribute would publish; publish nothing."""
     publisher = of(request)
-    asked = asked_of(publisher, body, caller)
-    _note(request, asked)
+    requested = requested_of(publisher, body, caller)
+    _note(request, requested)
     try:
-        measured = await asyncio.to_thread(publisher.dry_runs.measure, asked)
+        measured = await asyncio.to_thread(publisher.dry_runs.measure, requested)
     except (PathMissing, PathRefused) as error:
         raise problem_of_path(body, error) from error
     queues = await publisher.queues.overview()
     kind: Literal["none", "inline", "reference"] = "none"
-    if exports(asked.action):
+    if exports(requested.action):
         kind = "inline" if measured.inline else "reference"
     return DryRunReport(
-        action=asked.action.value,
+        action=requested.action.value,
         nodes=measured.nodes,
         content_bytes=measured.content_bytes,
         body_bytes=measured.body_bytes,
@@ -239,9 +239,9 @@ async def list_distributions(  # noqa: PLR0913
     page = await publisher.distribution_list.page(wanted, limit, read_place(cursor))
     following = None
     if page.behind is not None:
-        asked = {"path_prefix": path_prefix, "action": action, "user": user, "state": state}
+        requested = {"path_prefix": path_prefix, "action": action, "user": user, "state": state}
         place = write_place(page.behind)
-        following = page_url("/distributions", cursor=place, limit=limit, **asked)
+        following = page_url("/distributions", cursor=place, limit=limit, **requested)
     body = await asyncio.to_thread(_written, publisher.agent, page, following)
     return Response(body, headers=link_to(following), media_type="application/json")
 

@@ -159,8 +159,8 @@ async def redistribute(  # noqa: PLR0913
     subscriber = storable(subscriber)
     failed = await publisher.errors.find(subscriber, offset, publisher.queues.feed.identity)
     wait = wanted_wait(prefer)
-    asked = Redistribution(publisher, subscriber, caller, again, awaited=wait is not None)
-    accepted = await asked.of(failed, idempotency_key)
+    requested = Redistribution(publisher, subscriber, caller, again, awaited=wait is not None)
+    accepted = await requested.of(failed, idempotency_key)
     return await answer(request, accepted, wait)
 
 

@@ -97,12 +97,12 @@ async def redistribute_entries(
     subscriber = storable(subscriber)
     by_reason = body.offsets is None and not body.again
     entries, more = await _selected(request, subscriber, body, waiting=by_reason)
-    asked = Redistribution(publisher, subscriber, caller, body.again)
+    requested = Redistribution(publisher, subscriber, caller, body.again)
     places = asyncio.Semaphore(_AT_ONCE)
 
     async def one(entry: ErrorQueueEntry) -> RedistributedEntry:
         async with places:
-            return await _redistributed(asked, entry)
+            return await _redistributed(requested, entry)
 
     return Redistributed(
         subscriber=subscriber, entries=await asyncio.gather(*map(one, entries)), more=more
@@ -162,11 +162,11 @@ async def _selected(
     return found[:MOST], len(found) > MOST
 
 
-async def _redistributed(asked: Redistribution, entry: ErrorQueueEntry) -> RedistributedEntry:
+async def _redistributed(requested: Redistribution, entry: ErrorQueueEntry) -> RedistributedEntry:
     try:
-        errors = asked.publisher.errors
-        accepted = await asked.of(
-            await errors.find(asked.subscriber, entry.offset, entry.journal_id)
+        errors = requested.publisher.errors
+        accepted = await requested.of(
+            await errors.find(requested.subscriber, entry.offset, entry.journal_id)
         )
     except AlreadyRedistributed as error:
         return _shown(entry, "ALREADY_REDISTRIBUTED", error.package_id)

@@ -75,7 +75,7 @@ async def follow_events(
     """Follow what happens to this agent's packages, as server-sent events.
 
     Each event of a log comes once, in the log's order; between logs there is no order. A comment
-    every 15 s keeps the connection; a block without data only tells the position.
+    every 15 s keeps the connection; a block without data only gives the position.
     """
     async for block in stream.blocks():
         yield block

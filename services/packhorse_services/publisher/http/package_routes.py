@@ -114,8 +114,8 @@ async def distribute_package(
     fault = await asyncio.to_thread(fault_of, publisher.blobs, stored, grace)
     stored = replace(stored, fault=fault)
     wait = wanted_wait(prefer)
-    asked = replace(_asked(publisher, body, stored, caller), awaited=wait is not None)
-    accepted = await publish(publisher, asked)
+    requested = replace(_requested(publisher, body, stored, caller), awaited=wait is not None)
+    accepted = await publish(publisher, requested)
     return await answer(request, accepted, wait)
 
 
@@ -132,7 +132,7 @@ def _body(body: PreparedPackage) -> PreparedBody:
     )
 
 
-def _asked(
+def _requested(
     publisher: Collaborators, body: PreparedPackage, stored: PreparedBody, caller: Principal
 ) -> DistributionRequest:
     source = publisher.producers.qualified(caller.name, body.producer.name)

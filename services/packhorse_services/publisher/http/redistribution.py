@@ -31,7 +31,7 @@ class AlreadyRedistributed(Permanent):
     def __init__(self, failed: FailedPackage) -> None:
         super().__init__(
             f"the entry at offset {failed.offset} was distributed again before, as "
-            f"{failed.redistributed_as}; GET /distributions/{failed.redistributed_as} tells what "
+            f"{failed.redistributed_as}; GET /distributions/{failed.redistributed_as} says what "
             "became of that, and `again` makes another one"
         )
         self.package_id = failed.redistributed_as
@@ -56,17 +56,17 @@ class Redistribution:
         outside = first_outside((*package.paths, *package.deep_paths), self.caller.roots)
         if outside is not None:
             raise PathRefused(outside, self.caller.roots)
-        asked = self._asked(package, key or self._key(failed))
+        requested = self._requested(package, key or self._key(failed))
         if failed.redistributed_as and not self.again:
-            repeated = await self.publisher.admission.repeated(asked) if key else None
+            repeated = await self.publisher.admission.repeated(requested) if key else None
             if repeated is None:
                 raise AlreadyRedistributed(failed)
             return repeated
-        accepted = await publish(self.publisher, asked)
+        accepted = await publish(self.publisher, requested)
         await _note(self.publisher.errors, self.subscriber, failed, accepted.package_id)
         return accepted
 
-    def _asked(self, package: PackageEntry, key: str | None) -> DistributionRequest:
+    def _requested(self, package: PackageEntry, key: str | None) -> DistributionRequest:
         return DistributionRequest(
             action=package.action,
             paths=package.paths,

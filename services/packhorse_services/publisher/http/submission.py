@@ -57,14 +57,14 @@ IdempotencyKey = Annotated[
 ]
 
 
-async def publish(publisher: Collaborators, asked: DistributionRequest) -> Accepted:
+async def publish(publisher: Collaborators, requested: DistributionRequest) -> Accepted:
     """Return the package that a request has led to.
 
-    Raises `QueueFull`, and what `Exporter.submit` tells.
+    Raises `QueueFull`, and what `RequestIntake.submit` says.
     """
     try:
-        accepted = await publisher.admission.known(asked)
-        accepted = accepted or await ended(publisher, publisher.intake.submit(asked))
+        accepted = await publisher.admission.known(requested)
+        accepted = accepted or await ended(publisher, publisher.intake.submit(requested))
     except Exception as error:
         count(publisher, error)
         raise

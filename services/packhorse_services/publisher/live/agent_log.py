@@ -81,7 +81,7 @@ class AgentLog:
     def _batch(
         self, reader: Reader, cursor: LogCursor, partition: int, stopping: threading.Event
     ) -> EventBatch:
-        # No `read_to`: some events are wanted and no end, and a cut log is a gap that is told.
+        # No `read_to`: some events are wanted and no end, and a cut log is a gap that is reported.
         deadline = time.monotonic() + _PATIENCE_S
         while not stopping.is_set() and time.monotonic() < deadline:
             records = reader.poll(_POLL_S, max_records=_RECORDS, max_bytes=_BYTES)

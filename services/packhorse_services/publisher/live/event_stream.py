@@ -37,7 +37,7 @@ DEFAULT_PACE = Pace()
 
 
 class PublisherEventStream(EventStream):
-    """Tells a client of packages, statuses and events; ends too when the journal stays away."""
+    """Sends a client packages, statuses and events; ends too when the journal stays away."""
 
     def __init__(
         self,
@@ -56,9 +56,9 @@ class PublisherEventStream(EventStream):
     async def _round(self) -> AsyncIterator[ServerSentEvent]:
         """Yield what there is, at most one batch of each log, and how far that is."""
         before = self._reader.id
-        async for told in self._events():
+        async for reported in self._events():
             self._note_sent()
-            yield ServerSentEvent(event=told.name, raw_data=told.data, id=told.id)
+            yield ServerSentEvent(event=reported.name, raw_data=reported.data, id=reported.id)
         if self._position_is_due():
             self._note_sent()
             yield ServerSentEvent(id=self._sent, comment="position")
@@ -68,8 +68,8 @@ class PublisherEventStream(EventStream):
         for source in self._reader.sources():
             found = self._reader.recent(source) or await self._from_journal(source)
             if found is not None:
-                for told in self._reader.tell(source, found):
-                    yield told
+                for reported in self._reader.as_events(source, found):
+                    yield reported
         if EventType.SUBSCRIBER in self._wanted.types:
             for state in self._states.news(self._hub.states.now()):
                 name, data = EventType.SUBSCRIBER.value, state.model_dump_json()

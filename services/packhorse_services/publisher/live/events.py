@@ -1,4 +1,4 @@
-"""What the stream tells: the shape of each event, and how records become events.
+"""What the stream sends: the shape of each event, and how records become events.
 
 Records are untrusted (R30): one that is no message of ours is no event, and the stream goes on.
 """
@@ -23,7 +23,7 @@ _MAX_NAME = 200
 
 
 class EventType(enum.StrEnum):
-    """What `?types=` takes. A gap is told whatever the types."""
+    """What `?types=` takes. A gap is sent whatever the types."""
 
     PACKAGE = "package"
     STATUS = "status"
@@ -45,7 +45,7 @@ class PackageEvent(BaseModel):
 
 
 class StatusEvent(BaseModel):
-    """A subscriber is done with a package; IMPORTED is told by editable subscribers only.
+    """A subscriber is done with a package; IMPORTED is reported by editable subscribers only.
 
     A repetition of one means nothing new (R9).
     """
@@ -78,7 +78,7 @@ class DistributedEvent(BaseModel):
     failed: list[str] = []
     skipped: list[str] = []
     away: list[str] = []
-    time: datetime | None = Field(default=None, description="When it was told")
+    time: datetime | None = Field(default=None, description="When it was sent")
 
 
 class SubscriberEvent(BaseModel):
@@ -98,7 +98,7 @@ class GapEvent(BaseModel):
     from_offset: int = Field(description="The first offset that was wanted")
     to_offset: int = Field(description="The offset where the stream goes on")
     reason: Literal["FORGOTTEN", "ANOTHER_LOG", "BEYOND_END"] = Field(
-        description="The log has let go of it; the topic was created anew; the log was cut at its "
+        description="The log has removed it; the topic was created anew; the log was cut at its "
         "end, so that offsets are used again"
     )
 

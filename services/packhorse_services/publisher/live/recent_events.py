@@ -89,7 +89,7 @@ class RecentEvents:
         self._mark, self._low, self._next = mark, start, start
 
     def _trim(self) -> None:
-        """Let go of the oldest quarter when there are too many: one by one would cost more."""
+        """Remove the oldest quarter when there are too many: one by one would cost more."""
         while len(self._events) > self._max_events or self._size > self._max_size:
             gone = max(1, len(self._events) // 4)
             self._size -= sum(_cost(event) for _, event in self._events[:gone])

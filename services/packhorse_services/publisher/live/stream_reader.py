@@ -40,13 +40,13 @@ class StreamFilter:
     subscriber: str | None = None
 
     def source(self, source: EventSource) -> bool:
-        """Tell whether events of a log may be wanted; no package is about one subscriber."""
+        """Return whether events of a log may be wanted; no package is about one subscriber."""
         if self.subscriber is not None and source is EventSource.PACKAGE:
             return False
         return _SOURCES[source] in self.types
 
     def event(self, event: LiveEvent) -> bool:
-        """Tell whether an event of a wanted log is wanted."""
+        """Return whether an event of a wanted log is wanted."""
         return self.subscriber is None or self.subscriber in event.about
 
 
@@ -87,7 +87,7 @@ class StreamReader:
         """Return what comes next in one log; None when only the journal has it."""
         return self._logs[source].recent.read(self._cursors[source], _AT_A_TIME)
 
-    def tell(self, source: EventSource, found: EventBatch | LogGap) -> Iterator[SseEvent]:
+    def as_events(self, source: EventSource, found: EventBatch | LogGap) -> Iterator[SseEvent]:
         """Yield what the client gets of `found`, which came from its cursor, and move on."""
         if isinstance(found, LogGap):
             self._cursors[source] = found.after

@@ -43,7 +43,7 @@ class AppendLock:
         """Hold the lock; gives a connection with no open transaction.
 
         Raises `AppendLockBusy` after the connection's lock timeout, `psycopg.Error` when Postgres
-        is away. An error inside lets go of the connection, and so of the lock.
+        is away. An error inside closes the connection, which releases the lock.
         """
         connection = self._connected()
         try:
@@ -61,7 +61,7 @@ class AppendLock:
             raise
 
     def close(self) -> None:
-        """Let go of the connection; the next `hold` makes another."""
+        """Close the connection; the next `hold` makes another."""
         connection, self._connection = self._connection, None
         if connection is not None:
             connection.close()

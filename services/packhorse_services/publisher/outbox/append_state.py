@@ -28,7 +28,7 @@ class AppendState:
     settled_offset: int
     """Every package of this producer at or below this offset is accounted for."""
     journal_id: str
-    unsettled: int
+    unconfirmed: int
     oldest_age_s: float
 
     @property
@@ -38,21 +38,21 @@ class AppendState:
 
 
 @dataclass(frozen=True, slots=True)
-class Unsettled:
+class Unconfirmed:
     """What is not known to be in the journal."""
 
-    unsettled: int
+    unconfirmed: int
     oldest_age_s: float
 
 
-def unsettled(connection: Connection) -> Unsettled:
+def unconfirmed(connection: Connection) -> Unconfirmed:
     """Return what waits, also when nobody has published yet."""
     row: Any = connection.execute(
         "SELECT count(*), "
         "coalesce(extract(epoch FROM clock_timestamp() - min(accepted_at))::float8, 0) "
         "FROM bookkeeping.outbox WHERE log_offset IS NULL"
     ).fetchone()
-    return Unsettled(*row)
+    return Unconfirmed(*row)
 
 
 def ensure_state(connection: Connection) -> None:
@@ -64,11 +64,11 @@ def read_state(connection: Connection) -> AppendState:
     """Return the lock's state as the transaction sees it."""
     row: Any = connection.execute(
         """
-        SELECT producer::text, epoch, sequence, settled_offset, journal_id, unsettled.count,
-            coalesce(extract(epoch FROM clock_timestamp() - unsettled.oldest)::float8, 0)
+        SELECT producer::text, epoch, sequence, settled_offset, journal_id, unconfirmed.count,
+            coalesce(extract(epoch FROM clock_timestamp() - unconfirmed.oldest)::float8, 0)
         FROM bookkeeping.slot,
             (SELECT count(*), min(accepted_at) AS oldest
-             FROM bookkeeping.outbox WHERE log_offset IS NULL) AS unsettled
+             FROM bookkeeping.outbox WHERE log_offset IS NULL) AS unconfirmed
         """
     ).fetchone()
     return AppendState(*row)
@@ -93,7 +93,7 @@ def adopt_journal(connection: Connection, journal_id: str) -> None:
     )
 
 
-def settle_up_to(connection: Connection, offset: int, journal_id: str) -> None:
+def mark_reconciled(connection: Connection, offset: int, journal_id: str) -> None:
     """Note that everything of this producer up to `offset` is accounted for."""
     connection.execute(
         "UPDATE bookkeeping.slot SET settled_offset = %s, journal_id = %s", (offset, journal_id)

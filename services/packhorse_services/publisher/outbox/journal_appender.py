@@ -1,7 +1,7 @@
 """From the outbox to the journal: each package once, in the order of its numbers (R5, R26, R27).
 
 Whoever does this holds the append lock, so nobody else appends for this author. The plain way is
-`deliver`. What it leaves, and what a crash left, is `settle`d: looked for in the journal first,
+`deliver`. What it leaves, and what a crash left, is reconciled: looked for in the journal first,
 then appended one snapshot after the other.
 """
 
@@ -56,9 +56,9 @@ class JournalAppender:
         most_producers: int = MOST_SOURCES,
         on_other_log: Callable[[], None] = lambda: None,
     ) -> None:
-        """Take how many producers an agent may have at most, and whom to tell of another log.
+        """Take how many producers an agent may have at most, and what to call for another log.
 
-        `on_other_log` is called before anybody is told of an offset that was used before.
+        `on_other_log` is called before an offset that was used before is returned.
         """
         self._on_other_log = on_other_log
         self._journal, self._topic, self._most_producers = journal, topic, most_producers
@@ -74,7 +74,7 @@ class JournalAppender:
     def deliver(self, connection: Connection, packages: Sequence[Sealed]) -> dict[str, int]:
         """Append packages of one snapshot when nothing else waits; returns their offsets.
 
-        Raises `NotDelivered` when one of them was not confirmed: `settle` before going on. It is
+        Raises `NotDelivered` when one of them was not confirmed: `reconcile` before going on. It is
         `TopicTooSmall` when that won't help until an operator has raised the topic's limit.
         """
         futures = self._append(packages)
@@ -97,7 +97,7 @@ class JournalAppender:
         return offsets
 
     def is_in(self, journal_id: str) -> bool:
-        """Tell whether the topic is still that log. Raises what `Journal.identity` raises."""
+        """Return whether the topic is still that log. Raises what `Journal.identity` raises."""
         return self._watch.identity() == journal_id
 
     def _check_log(self, connection: Connection, offsets: Collection[int]) -> None:
@@ -119,7 +119,7 @@ class JournalAppender:
             raise NotDelivered(f"the log's identity is not known: {error}") from error
         raise NotDelivered("the topic was made anew; what is in the new log is looked up")
 
-    def settle(self, connection: Connection, state: AppendState) -> dict[str, int]:
+    def reconcile(self, connection: Connection, state: AppendState) -> dict[str, int]:
         """Bring everything that waits into the journal; returns the offsets of all that waited.
 
         Also finds out whether the database is older than the journal, as after a restored
@@ -147,10 +147,10 @@ class JournalAppender:
         self.obstacle = None
         end = max([found.end - 1, *offsets.values()])
         with connection.transaction():
-            append_state.settle_up_to(connection, end, journal_id)
+            append_state.mark_reconciled(connection, end, journal_id)
         if waiting:
             logger.info(
-                "settled the outbox", extra={"packages": len(waiting), "found": len(found.offsets)}
+                "outbox reconciled", extra={"packages": len(waiting), "found": len(found.offsets)}
             )
         return offsets
 
@@ -273,5 +273,5 @@ def _is_too_large(future: Future[Appended]) -> bool:
 
 
 def _keep_session(connection: Connection) -> None:
-    """Tell Postgres that the holder of the lock lives."""
+    """Show Postgres that the holder of the lock lives."""
     connection.execute("SELECT")

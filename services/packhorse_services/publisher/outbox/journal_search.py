@@ -107,17 +107,17 @@ class LogWatch:
 
     def __init__(self, journal: Journal, topic: str) -> None:
         self._journal, self._topic = journal, topic
-        self._newest, self._asked_at = -1, -_ASK_S
+        self._newest, self._requested_at = -1, -_ASK_S
 
     def identity(self) -> str:
         """Return the log's identity. Raises what `Journal.identity` raises."""
         return self._journal.identity(self._topic)
 
     def is_suspicious(self, oldest: int, newest: int) -> bool:
-        """Tell whether to ask for the identity, now that records have got offsets from..to."""
+        """Return whether to ask for the identity, now that records have got offsets from..to."""
         now, before = time.monotonic(), self._newest
         self._newest = newest
-        if oldest > before and now < self._asked_at + _ASK_S:
+        if oldest > before and now < self._requested_at + _ASK_S:
             return False
-        self._asked_at = now
+        self._requested_at = now
         return True

@@ -1,4 +1,4 @@
-"""Registering producers, and telling them how far they have come."""
+"""Registering producers, and returning how far they have come."""
 
 import asyncio
 from collections.abc import Iterator
@@ -91,7 +91,7 @@ class ProducerRegistry:
         qualified = self.qualified(caller, name)
         async with self._places, self._pool.connection() as connection:
             await self._as_bookkeeper(connection)
-            with _in_use_told():
+            with _in_use_reported():
                 await self._renew_or_add(connection, key, qualified)
             return await _read(connection, key, qualified)
 
@@ -166,7 +166,7 @@ class ProducerRegistry:
         key = ProducerKey(self._agent, caller, name)
         async with self._pool.connection() as connection:
             await self._as_bookkeeper(connection)
-            with _in_use_told():
+            with _in_use_reported():
                 passed = await connection.execute(
                     """
                     UPDATE bookkeeping.producer SET used_at = clock_timestamp(),
@@ -192,7 +192,7 @@ class ProducerRegistry:
 
 
 @contextmanager
-def _in_use_told() -> Iterator[None]:
+def _in_use_reported() -> Iterator[None]:
     try:
         yield
     except psycopg.errors.LockNotAvailable as error:
@@ -205,16 +205,16 @@ async def _read(connection: AsyncConnection, key: tuple[str, str, str], qualifie
     async with connection.cursor(row_factory=class_row(Producer)) as cursor:
         await cursor.execute(
             """
-            WITH unsettled AS MATERIALIZED (
+            WITH unconfirmed AS MATERIALIZED (
                 SELECT min(producer_sequence) AS first FROM bookkeeping.outbox
                 WHERE log_offset IS NULL AND producer_name = %(qualified)s
             )
             SELECT name, epoch, last_sequence, registered_at, used_at,
-                CASE WHEN unsettled.first IS NULL THEN last_sequence
+                CASE WHEN unconfirmed.first IS NULL THEN last_sequence
                 ELSE coalesce((SELECT max(producer_sequence) FROM bookkeeping.outbox
-                    WHERE producer_name = %(qualified)s AND producer_sequence < unsettled.first),
+                    WHERE producer_name = %(qualified)s AND producer_sequence < unconfirmed.first),
                     %(nothing)s) END AS last_persisted
-            FROM bookkeeping.producer, unsettled
+            FROM bookkeeping.producer, unconfirmed
             WHERE (agent, caller, name) = (%(agent)s, %(caller)s, %(name)s)
             """,
             {

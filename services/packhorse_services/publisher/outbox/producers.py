@@ -57,7 +57,7 @@ class ProducerKey(NamedTuple):
 
 
 def is_qualified(name: str) -> bool:
-    """Tell whether a name that the journal holds can be one of a producer (R30)."""
+    """Return whether a name that the journal holds can be one of a producer (R30)."""
     return name.count("/") >= 2 and len(name) <= MAX_NAME
 
 
@@ -135,12 +135,12 @@ def _rows(connection: Connection, agent: str, numbers: Collection[Number]) -> li
         _Row(*row)
         for row in connection.execute(
             """
-            WITH unsettled AS MATERIALIZED (
+            WITH unconfirmed AS MATERIALIZED (
                 SELECT producer_name, min(producer_sequence) AS first FROM bookkeeping.outbox
                 WHERE log_offset IS NULL AND producer_name IS NOT NULL GROUP BY producer_name
             )
             SELECT qualified, epoch, last_sequence, coalesce(
-                (SELECT first - 1 FROM unsettled WHERE producer_name = qualified), last_sequence)
+                (SELECT first - 1 FROM unconfirmed WHERE producer_name = qualified), last_sequence)
             FROM unnest(%s::text[], %s::text[], %s::text[]) AS wanted (caller, name, qualified)
             JOIN bookkeeping.producer AS producer ON producer.agent = %s
                 AND producer.caller = wanted.caller AND producer.name = wanted.name

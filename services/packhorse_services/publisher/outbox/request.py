@@ -28,7 +28,7 @@ class PreparedBody:
     range_to: str = ""
     """Which part of the request's deep path it is; empty is an open end."""
     fault: Permanent | None = None
-    """Why the body can't go out. Told under the lock alone: a repeated request needs no body."""
+    """Why the body can't go out. Used under the lock alone: a repeated request needs no body."""
 
     @property
     def key(self) -> str:
@@ -52,14 +52,14 @@ class DistributionRequest:
     only_if_absent: bool = False
     """Refuse a DELETE of what the author has: it repeats an earlier one, which may be overtaken."""
     awaited: bool = False
-    """Whether the caller waits for the subscribers, which then tell at once what they have."""
+    """Whether the caller waits for the subscribers, which then report at once what they have."""
     prepared: PreparedBody | None = None
     """The body of an ADD of one deep path, when nothing is to be exported for it."""
 
     def fingerprint(self) -> bytes:
         """Return a digest that two requests share exactly when they ask for the same."""
-        asked = [self.action.value, self.paths, self.deep_paths]
-        return hashlib.sha256(json.dumps(asked).encode()).digest()
+        requested = [self.action.value, self.paths, self.deep_paths]
+        return hashlib.sha256(json.dumps(requested).encode()).digest()
 
 
 @dataclass(frozen=True, slots=True)

@@ -30,11 +30,11 @@ class Reached:
     """A subscriber has imported nothing up to here: it began behind it."""
 
     def is_done(self, offset: int) -> bool:
-        """Tell whether no live subscriber has the package at `offset` still before it."""
+        """Return whether no live subscriber has the package at `offset` still before it."""
         return offset <= self.done
 
     def passed_all(self, offset: int) -> bool:
-        """Tell whether all have had the package at `offset` before them, and dealt with it."""
+        """Return whether all have had the package at `offset` before them, and dealt with it."""
         return self.began < offset <= self.everywhere
 
 

@@ -175,8 +175,8 @@ class ErrorQueues:
         async with self._pool.connection() as connection:
             await connection.execute(role_statement(BOOKKEEPER))
             statement: Any = f"SELECT count(*) {_FAILED}"
-            asked = {"agent": self._agent, "subscriber": subscriber}
-            found: Any = await connection.execute(statement, asked)
+            requested = {"agent": self._agent, "subscriber": subscriber}
+            found: Any = await connection.execute(statement, requested)
             return int((await found.fetchone())[0])
 
     async def select(

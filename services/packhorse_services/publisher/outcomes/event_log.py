@@ -41,7 +41,7 @@ Event = tuple[int, Outgoing]
 class EventAppender:
     """Appends one agent's events in the order of their packages, each once. Of one thread.
 
-    `next_epoch` gives an epoch that nobody had, above the one that it is told if it can: a
+    `next_epoch` gives an epoch that nobody had, above the one that it is given if it can: a
     database that was restored gives lower ones than those that are in the log.
 
     The packages' offsets are the sequence of a producer; the topic of packages is part of its

@@ -1,6 +1,6 @@
-"""Tells that a package is distributed: once, in order, when all live subscribers are done with it.
+"""Publishes that a package is distributed: once, in order, when all live subscribers have it.
 
-The cursor is durable and moves after the event; the event log knows what was told before a crash.
+The cursor is durable and moves after the event; the event log knows what it has.
 """
 
 import logging
@@ -74,17 +74,17 @@ class EventPublisher:
         self._cursor: TopicCursor | None = None
 
     def forget(self) -> None:
-        """Begin with the durable cursor again: another replica may have told events since."""
+        """Begin with the durable cursor again: another replica may have published events since."""
         self._cursor = None
         self._log.close()
 
-    def tell(
+    def publish(
         self, connection: Connection, announced: Sequence[AnnouncedState], journal_id: str
     ) -> bool:
-        """Tell what all live subscribers are done with; true when there is more than one batch.
+        """Publish what all live subscribers are done with; true when there is more than one batch.
 
         All statuses that were sent before `announced` must be recorded. `journal_id` names the
-        log of packages. With no live subscriber nothing is told. Raises a `PackhorseError` of the
+        log of packages. Without a live subscriber it does nothing. Raises a `PackhorseError` of the
         journal, or `psycopg.Error`; then `forget` and try again.
         """
         live = [one.done for one in announced if one.live]
@@ -107,19 +107,19 @@ class EventPublisher:
         return cursor.offset if cursor is not None and cursor.journal_id == journal_id else -2
 
     def _begin(self, connection: Connection, journal_id: str, oldest: int) -> int:
-        """Return the last package that was told, or that can't be told any more."""
+        """Return the last package whose event was published, or can't be published any more."""
         if self._cursor is None:
             with bookkeeping(connection):
                 self._cursor = read_cursor(connection, self._agent, self._topics.event)
-        told = self._is_at(journal_id)
-        if told < -1:
-            told = oldest - 1
-        elif told < oldest - 1:
+        reported = self._is_at(journal_id)
+        if reported < -1:
+            reported = oldest - 1
+        elif reported < oldest - 1:
             logger.warning("packages left the log before all had them", extra={"oldest": oldest})
-            PUBLISHER_EVENTS_MISSED.inc(oldest - 1 - told)
-            told = oldest - 1
-        self._cursor = TopicCursor(journal_id, told)
-        return told
+            PUBLISHER_EVENTS_MISSED.inc(oldest - 1 - reported)
+            reported = oldest - 1
+        self._cursor = TopicCursor(journal_id, reported)
+        return reported
 
     def _append(
         self,

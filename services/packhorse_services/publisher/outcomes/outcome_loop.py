@@ -1,7 +1,8 @@
-"""The one replica that keeps an agent's outcomes: records statuses, remembers subscribers, tells.
+"""The one replica that keeps an agent's outcomes: statuses, subscribers, events.
 
-The others wait for its turn to end. It leaves the turn, once, to the instance that has the duty by
-the topology; whoever then gets it keeps it, so that a holder of the duty that fails is replaced.
+The others wait for its turn to end. It leaves the turn, once, to the instance that has the
+leader task by the topology; whoever then gets it keeps it, so that a holder of the leader task that
+fails is replaced.
 The order of a round is what makes an event true: first the announcements, then the statuses that
 were sent before them, then the events.
 """
@@ -99,7 +100,7 @@ class OutcomeLoop(WorkerComponent):
         return _LEFT_S
 
     def _is_preferred_elsewhere(self) -> bool:
-        """Tell whether to leave the turn to another replica: each is tried once in a row."""
+        """Return whether to leave the turn to another replica: each is tried once in a row."""
         before, self._left_to = self._left_to, self._elsewhere()
         return self._left_to not in ("", before)
 
@@ -121,7 +122,7 @@ class OutcomeLoop(WorkerComponent):
         journal_id = self._queues.feed.identity  # before the announcements that it judges
         following = self._queues.subscribers.following()
         announced = [self._announced(one) for one in following]
-        self._progress.tell(self._recorder.record(connection))
+        self._progress.update(self._recorder.record(connection))
         if self._known_subscribers.due(following):
             with bookkeeping(connection):
                 self._known_subscribers.write(connection, following)
@@ -139,15 +140,15 @@ class OutcomeLoop(WorkerComponent):
     def _notify(
         self, connection: Connection, announced: Sequence[AnnouncedState], journal_id: str
     ) -> None:
-        """Tell events; what fails there must not hold back the statuses."""
+        """Publish events; what fails there must not hold back the statuses."""
         if not journal_id == self._recorder.packages == self._queues.feed.identity:
             return  # offsets of the announcements were judged by another log
         try:
-            if self._event_publisher.tell(connection, announced, journal_id):
+            if self._event_publisher.publish(connection, announced, journal_id):
                 self._wake.set()
             self._events_failed = 0
         except PackhorseError as error:
-            logger.warning("events can't be told", extra={"error": str(error)})
+            logger.warning("events can't be published", extra={"error": str(error)})
             self._events_failed += 1
             self._event_publisher.forget()
             self._notify_at = self._clock.monotonic() + _EVENTS_RETRY_S

@@ -56,7 +56,7 @@ def write(
             command_id, to_timestamp(decided_ms / 1000.0), entry
         FROM unnest(%b::text[], %b::text[], %b::bigint[], %b::text[], %b::text[], %b::int[],
             %b::text[], %b::text[], %b::bigint[], %b::bytea[])
-            AS told (subscriber, journal_id, log_offset, package_id, status, attempts, reason,
+            AS reported (subscriber, journal_id, log_offset, package_id, status, attempts, reason,
                 command_id, decided_ms, entry)
         ON CONFLICT (agent, subscriber, journal_id, log_offset) DO UPDATE SET
             package_id = excluded.package_id, status = excluded.status,
@@ -71,17 +71,17 @@ def write(
 
 
 def _columns(outcomes: Sequence[tuple[StoredOutcome, bytes | None]]) -> tuple[list[Any], ...]:
-    told = [outcome for outcome, _ in outcomes]
+    reported = [outcome for outcome, _ in outcomes]
     return (
-        [one.subscriber for one in told],
-        [one.journal_id for one in told],
-        [one.offset for one in told],
-        [one.package_id for one in told],
-        [one.status.value for one in told],
-        [one.attempts for one in told],
-        [one.reason for one in told],
-        [one.command_id for one in told],
-        [one.decided_ms for one in told],
+        [one.subscriber for one in reported],
+        [one.journal_id for one in reported],
+        [one.offset for one in reported],
+        [one.package_id for one in reported],
+        [one.status.value for one in reported],
+        [one.attempts for one in reported],
+        [one.reason for one in reported],
+        [one.command_id for one in reported],
+        [one.decided_ms for one in reported],
         [entry for _, entry in outcomes],
     )
 
@@ -96,12 +96,12 @@ def imported_after_all(
         """
         UPDATE bookkeeping.outcome SET status = 'IMPORTED', attempts = 0, reason = '',
             command_id = '', entry = NULL, redistributed_as = '',
-            decided_at = to_timestamp(told.decided_ms / 1000.0)
+            decided_at = to_timestamp(reported.decided_ms / 1000.0)
         FROM unnest(%b::text[], %b::text[], %b::bigint[], %b::bigint[])
-            AS told (subscriber, journal_id, log_offset, decided_ms)
-        WHERE outcome.agent = %b AND outcome.subscriber = told.subscriber
-        AND outcome.journal_id = told.journal_id AND outcome.log_offset = told.log_offset
-        AND outcome.decided_at < to_timestamp(told.decided_ms / 1000.0)
+            AS reported (subscriber, journal_id, log_offset, decided_ms)
+        WHERE outcome.agent = %b AND outcome.subscriber = reported.subscriber
+        AND outcome.journal_id = reported.journal_id AND outcome.log_offset = reported.log_offset
+        AND outcome.decided_at < to_timestamp(reported.decided_ms / 1000.0)
         """,
         (
             [one.subscriber for one in imported],
@@ -117,7 +117,7 @@ def forget_behind_reset(connection: Connection, agent: str, command_id: str) -> 
     """Take back what a subscription will decide anew, since an offset reset has moved it back.
 
     Nothing happens when the command is another one. Of a subscriber that does not say when it
-    decided, a repeat can't be told from a new decision, so nothing is kept.
+    decided, a repeat can't be distinguished from a new decision, so nothing is kept.
     """
     behind = """
         command.command_id = %s AND command.agent = %s AND command.kind = 'RESET'

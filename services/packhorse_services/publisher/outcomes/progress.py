@@ -62,7 +62,7 @@ class RecorderProgress:
         cursor = self._cursor
         return -1 if cursor is None else cursor.offset
 
-    def tell(self, cursor: TopicCursor) -> None:
+    def update(self, cursor: TopicCursor) -> None:
         """Note the position that this process has committed."""
         with self._changed:
             self._here = True
@@ -80,7 +80,7 @@ class RecorderProgress:
             self._here = False
 
     def reached(self, end: int, timeout: float = 0.0) -> bool:
-        """Tell whether all below `end` is recorded, within `timeout` seconds."""
+        """Return whether all below `end` is recorded, within `timeout` seconds."""
         with self._changed:
             return self._changed.wait_for(
                 lambda: self._cursor is not None and self._cursor.offset >= end, timeout

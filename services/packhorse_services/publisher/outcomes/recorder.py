@@ -32,7 +32,7 @@ _LAST_MS = 253_402_300_799_000
 
 @dataclass(slots=True)
 class StatusRecords:
-    """What some records tell of one publisher agent: of its packages, then of one command."""
+    """What some records report about one publisher agent: its packages, then one command."""
 
     outcomes: dict[Key, StoredOutcome] = field(default_factory=dict)
     """The last decision of each package at each subscriber, IMPORTED included."""
@@ -57,27 +57,29 @@ class StatusRecords:
 def read_statuses(
     records: Iterable[Record], agent: str, journal_id: str
 ) -> Iterator[StatusRecords]:
-    """Yield what `records` tell, in order; `journal_id` is meant by a status that names no log."""
-    told = StatusRecords()
+    """Yield what `records` report, in order; `journal_id` counts for a status without a log."""
+    reported = StatusRecords()
     for record in records:
         try:
             if message_type(record.headers) == CommandStatusMessage.__name__:
                 command = decode_command_status(record.headers, record.value)
                 if command.publisher_agent == agent:
-                    told.command = command
-                    yield told
-                    told = StatusRecords()
+                    reported.command = command
+                    yield reported
+                    reported = StatusRecords()
             else:
                 status = decode_status(record.headers, record.value)
-                _add_status(told, status, agent, journal_id)
+                _add_status(reported, status, agent, journal_id)
         except Undecodable as error:
             logger.warning(
                 "undecodable status skipped", extra={"offset": record.offset, "error": str(error)}
             )
-    yield told
+    yield reported
 
 
-def _add_status(told: StatusRecords, status: StatusMessage, agent: str, journal_id: str) -> None:
+def _add_status(
+    reported: StatusRecords, status: StatusMessage, agent: str, journal_id: str
+) -> None:
     if status.publisher_agent != agent:
         return
     outcome = _outcome(status, journal_id)
@@ -85,11 +87,11 @@ def _add_status(told: StatusRecords, status: StatusMessage, agent: str, journal_
         logger.warning("a status of nobody", extra={"subscriber": outcome.subscriber[:_MAX_NAME]})
         return
     key = key_of(outcome)
-    before = told.outcomes.setdefault(key, outcome)
+    before = reported.outcomes.setdefault(key, outcome)
     if outcome.status is not before.status:
-        told.taken_back.add(key)
+        reported.taken_back.add(key)
     if outcome.decided_ms > before.decided_ms:
-        told.outcomes[key] = outcome
+        reported.outcomes[key] = outcome
 
 
 def _outcome(status: StatusMessage, journal_id: str) -> StoredOutcome:
@@ -119,7 +121,7 @@ def _clean(text: str, limit: int) -> str:
 logger = logging.getLogger(__name__)
 
 NoteCommand = Callable[[Connection, CommandStatusMessage], bool]
-"""Takes in what became of a command; tells whether that was news."""
+"""Stores what became of a command; returns whether that was new."""
 
 _CHECK_S = 15.0
 _LOOKUPS = 20
@@ -164,7 +166,7 @@ class Recorder:
         return self._cursor
 
     def close(self) -> None:
-        """Let go of the reader; the next `record` begins at the durable cursor."""
+        """Close the reader; the next `record` begins at the durable cursor."""
         reader, self._reader = self._reader, None
         if reader is not None:
             reader.close()
@@ -207,18 +209,21 @@ class Recorder:
             return
         batch = list(read_statuses(records, self._agent, self._packages))
         # A lookup in the journal takes its time, and a transaction that idles is ended.
-        entries = self._entries(connection, [one for told in batch for one in told.stored])
+        entries = self._entries(connection, [one for reported in batch for one in reported.stored])
         with bookkeeping(connection):
-            for told in batch:
-                self._take_in(connection, told, entries)
+            for reported in batch:
+                self._take_in(connection, reported, entries)
             move_cursor(connection, self._agent, self._topics.status, cursor)
         self._cursor = self._stored = cursor
         PUBLISHER_STATUSES_RECORDED.inc(len(records))
 
     def _take_in(
-        self, connection: Connection, told: StatusRecords, entries: Mapping[outcome_rows.Key, bytes]
+        self,
+        connection: Connection,
+        reported: StatusRecords,
+        entries: Mapping[outcome_rows.Key, bytes],
     ) -> None:
-        outcome_rows.imported_after_all(connection, self._agent, told.imported)
+        outcome_rows.imported_after_all(connection, self._agent, reported.imported)
         rows = [
             (
                 one,
@@ -226,11 +231,11 @@ class Recorder:
                 if one.status is Status.REMOVED_FAILED
                 else None,
             )
-            for one in told.stored
+            for one in reported.stored
         ]
         outcome_rows.write(connection, self._agent, rows)
-        if told.command is not None and self._note_command(connection, told.command):
-            outcome_rows.forget_behind_reset(connection, self._agent, told.command.command_id)
+        if reported.command is not None and self._note_command(connection, reported.command):
+            outcome_rows.forget_behind_reset(connection, self._agent, reported.command.command_id)
 
     def _entries(
         self, connection: Connection, outcomes: Sequence[StoredOutcome]

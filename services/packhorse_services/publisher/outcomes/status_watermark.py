@@ -47,7 +47,7 @@ class NotSettled(PackhorseError):
 
 
 class StatusWatermark(WorkerComponent):
-    """A component. `settled` may be asked by any thread; `changes` tells that it has grown."""
+    """A component. `settled` may be asked by any thread; `changes` is called when it has grown."""
 
     def __init__(  # noqa: PLR0913
         self,
@@ -104,7 +104,7 @@ class StatusWatermark(WorkerComponent):
         return max(certain, subscription.started_offset)
 
     def is_certain(self) -> bool:
-        """Tell whether what was known before the start is certain."""
+        """Return whether what was known before the start is certain."""
         return self._begun.is_set()
 
     def _run(self, stopping: threading.Event) -> None:
@@ -137,14 +137,14 @@ class StatusWatermark(WorkerComponent):
         announced = self._announced(before)
         if announced != before or not self._begun.is_set():
             if self._wait_for_statuses(stopping):
-                self._settle(announced, distrusted)
+                self._set_settled(announced, distrusted)
             elif not stopping.is_set():
                 self._news.set()
         else:
             self._look()
         self._count()
 
-    def _settle(self, announced: Mapping[str, Settled], distrusted: int) -> None:
+    def _set_settled(self, announced: Mapping[str, Settled], distrusted: int) -> None:
         with self._lock:
             if distrusted != self._distrusted:
                 return
@@ -172,7 +172,7 @@ class StatusWatermark(WorkerComponent):
         return announced
 
     def _wait_for_statuses(self, stopping: threading.Event) -> bool:
-        """Tell whether all statuses that are there now were recorded within a few seconds."""
+        """Return whether all statuses that are there now were recorded within a few seconds."""
         before = self._progress.offset
         end = self._journal.bounds(self._topic).next
         if end < before:  # the topic is another one, and nobody has noticed yet

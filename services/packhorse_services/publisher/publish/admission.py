@@ -28,7 +28,7 @@ class QueueLimits:
     """Of the bodies, as stored."""
 
     def is_over(self, backlog: Backlog) -> bool:
-        """Tell whether more waits than that."""
+        """Return whether more waits than that."""
         return backlog.packages > self.packages or backlog.bytes > self.bytes
 
 
@@ -49,7 +49,7 @@ class Admission:
         """Return what the request has led to already, or None when it may be published.
 
         Only when too much waits it is looked up, and `QueueFull` raised for what is new; what is
-        known of a repeated request is raised as `repeated_requests.answer` tells it. TEST is
+        known of a repeated request is raised as `repeated_requests.answer` says. TEST is
         always taken.
         """
         backlog = self._backlog()
@@ -78,5 +78,5 @@ class Admission:
             f"{backlog.bytes} bytes of agent {self._agent!r} still to import; "
             f"{self._limits.packages} packages and {self._limits.bytes} bytes may wait. Try again "
             f"when it has caught up; `packhorse get queue {backlog.subscriber}` or GET "
-            f"/queues/{quote(backlog.subscriber or '', safe='')} tells what holds it up"
+            f"/queues/{quote(backlog.subscriber or '', safe='')} shows what holds it up"
         )

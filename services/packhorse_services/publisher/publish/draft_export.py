@@ -58,7 +58,7 @@ class DraftExporter:
         self, connection: Connection, _: AppendState, fresh: Sequence[Pending], savepoints: bool
     ) -> dict[Pending, Draft]:
         """Export in the lock's transaction itself."""
-        return told(self.export(connection, fresh, savepoints=savepoints, far=FAR_UNDER_LOCK))
+        return drafts_of(self.export(connection, fresh, savepoints=savepoints, far=FAR_UNDER_LOCK))
 
     def export(
         self, connection: Connection, group: Sequence[Pending], *, savepoints: bool, far: int = FAR
@@ -114,12 +114,12 @@ class DraftExporter:
 
 
 def _is_small(request: DistributionRequest) -> bool:
-    """Tell whether a request is read together with others."""
+    """Return whether a request is read together with others."""
     single = exports(request.action) and not (request.deep_paths or request.prepared)
     return single and len(request.paths) <= _SMALL_PATHS
 
 
-def told(exported: Exported) -> dict[Pending, Draft]:
+def drafts_of(exported: Exported) -> dict[Pending, Draft]:
     """Refuse the requests that are at fault, and return the drafts of the others."""
     drafts: dict[Pending, Draft] = {}
     for pending, made in exported.items():

@@ -20,7 +20,7 @@ from packhorse_services.publisher.outbox import append_state, outbox_rows
 from packhorse_services.publisher.outbox.append_state import AppendState, Number
 from packhorse_services.publisher.outbox.request import Draft, Pending
 from packhorse_services.publisher.publish import repeated_requests
-from packhorse_services.publisher.publish.draft_export import DraftExporter, Exported, told
+from packhorse_services.publisher.publish.draft_export import DraftExporter, Exported, drafts_of
 from packhorse_services.publisher.publish.overlap import Footprint
 from packhorse_services.publisher.publish.publishing import Publishing
 
@@ -58,14 +58,14 @@ class EarlyDrafts:
                 waiting.add(producer)
             elif not producer or producer not in waiting:
                 decided[pending] = self._exported[pending]
-        return told(decided)
+        return drafts_of(decided)
 
     def any_of(self, group: Sequence[Pending]) -> bool:
-        """Tell whether there is anything to answer one of `group` with."""
+        """Return whether there is anything to answer one of `group` with."""
         return any(pending in self for pending in group)
 
     def __contains__(self, pending: Pending) -> bool:
-        """Tell whether there is a draft that is not stale, or a reason why there is none."""
+        """Return whether there is a draft that is not stale, or a reason why there is none."""
         return pending in self._exported
 
     def catch_up(self, connection: Connection, state: AppendState) -> None:
@@ -128,7 +128,7 @@ class EarlyPublishing:
             self._drafts = None
         self._exports = {one: n for one, n in self._exports.items() if not one.future.done()}
 
-    def settle(self) -> bool:
+    def reconcile(self) -> bool:
         """Give back the connections, after a while without requests.
 
         The publisher's other thread looks after the outbox.
@@ -141,7 +141,7 @@ class EarlyPublishing:
         self._publishing.stop()
 
     def close(self) -> None:
-        """Let go of the connections."""
+        """Close the connections."""
         self._disconnect()
         self._publishing.close()
 

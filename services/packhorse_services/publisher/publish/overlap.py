@@ -29,14 +29,14 @@ class Footprint:
         self._lows, self._highs = [low for low, _ in runs], [high for _, high in runs]
 
     def overlaps(self, other: "Footprint") -> bool:
-        """Tell whether some path is in both; a folder that is only created counts for nothing.
+        """Return whether some path is in both; a folder that is only created counts for nothing.
 
         O(log n) for each path of `other`.
         """
         return self.overlaps_any(other._nodes, other._runs())
 
     def overlaps_any(self, nodes: Iterable[str], runs: Iterable[Run]) -> bool:
-        """Tell whether one of `nodes`, or a path that may be in one of `runs`, is in it too."""
+        """Return whether one of `nodes`, or a path that may be in one of `runs`, is in it too."""
         return any(map(self._holds, nodes)) or any(self._reaches_into(*run) for run in runs)
 
     def shared_with(self, other: "Footprint") -> tuple[list[str], list[Run]]:
@@ -55,7 +55,7 @@ class Footprint:
         return run >= 0 and path < self._highs[run]
 
     def _reaches_into(self, low: str, high: str) -> bool:
-        """Tell whether a path of this package may be >= `low` and < `high`."""
+        """Return whether a path of this package may be >= `low` and < `high`."""
         at = bisect_left(self._nodes, low)
         if at < len(self._nodes) and self._nodes[at] < high:
             return True

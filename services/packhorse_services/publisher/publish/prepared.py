@@ -124,7 +124,7 @@ class _Since:
         return found
 
     def overtakes(self, footprint: Footprint) -> bool:
-        """Tell whether a package that was numbered since has, or may have, the same paths."""
+        """Return whether a package that was numbered since has, or may have, the same paths."""
         if not self._certain or not self._caught_up:
             return True
         return footprint.overlaps_any(self._nodes, self._runs)
@@ -146,7 +146,7 @@ class _Since:
 
 
 class PreparedChecks:
-    """Tells which prepared packages can't go out, by the snapshot of the caller's transaction.
+    """Knows which prepared packages can't go out, by the snapshot of the caller's transaction.
 
     The parts of a large subtree come one by one and from one snapshot, so what was numbered since
     is remembered from one to the next. Used by one thread, whose snapshots follow each other.

@@ -52,7 +52,7 @@ class Publishes(Protocol):
         """Get some of `group` nearer to its answer; the others wait."""
         ...
 
-    def settle(self) -> bool:
+    def reconcile(self) -> bool:
         """Look after what an earlier publisher left; false when it is to be looked at again."""
         ...
 
@@ -61,7 +61,7 @@ class Publishes(Protocol):
         ...
 
     def close(self) -> None:
-        """Let go of connections."""
+        """Close connections."""
         ...
 
 
@@ -75,10 +75,10 @@ class PublishQueue:
         clock: Clock,
         *,
         give_up_s: float,
-        settles: bool = True,
+        reconciles: bool = True,
     ) -> None:
-        """Without `settles` there is nothing to do, and no thread, before the first request."""
-        self._settles, self._started, self._runs = settles, False, False
+        """Without `reconciles` there is nothing to do, and no thread, before the first request."""
+        self._reconciles, self._started, self._runs = reconciles, False, False
         self._publishing, self._clock, self._give_up_s = publishing, clock, give_up_s
         self._waiting: queue.Queue[Pending | None] = queue.Queue()
         self._lock = threading.Lock()
@@ -124,7 +124,7 @@ class PublishQueue:
         """Start the thread, if there is something to do."""
         with self._lock:
             self._started = True
-            if self._settles or not self._waiting.empty():
+            if self._reconciles or not self._waiting.empty():
                 self._begin()
 
     def _begin(self) -> None:
@@ -132,15 +132,15 @@ class PublishQueue:
             self._runs = True
             self._worker.start()
 
-    def ask_to_end(self) -> None:
+    def request_stop(self) -> None:
         """Make the group under way the last one, and return at once."""
-        self._worker.ask_to_end()
+        self._worker.request_stop()
         self._publishing.stop()
         self._waiting.put(None)
 
     def stop(self, timeout: float) -> None:
         """Publish the group that is under way, refuse the rest, end the thread."""
-        self.ask_to_end()
+        self.request_stop()
         with self._lock:
             self._closed = self._closed or not self._runs
         self._worker.stop(timeout)
@@ -150,14 +150,14 @@ class PublishQueue:
         return self._worker.failure()
 
     def _run(self, stopping: threading.Event) -> None:
-        pause = self._settle()
+        pause = self._reconcile()
         while not stopping.is_set():
             group = self._gather(pause)
             if group:
                 self._publish(group, stopping)
                 pause = _BACKLOG_S
             elif not stopping.is_set():
-                pause = self._settle()
+                pause = self._reconcile()
         with self._lock:
             self._closed = True
         for pending in self._drain():
@@ -227,12 +227,12 @@ class PublishQueue:
                 pending.fail(error)
         return None
 
-    def _settle(self) -> float:
+    def _reconcile(self) -> float:
         """Look after what an earlier holder left; returns when to look again, in seconds."""
         try:
-            settled = self._publishing.settle()
+            settled = self._publishing.reconcile()
         except (PackhorseError, psycopg.Error) as error:
-            logger.warning("the outbox could not be settled", extra={"error": str(error)})
+            logger.warning("the outbox could not be reconciled", extra={"error": str(error)})
             settled = False
         return _IDLE_S if settled else _BACKLOG_S
 

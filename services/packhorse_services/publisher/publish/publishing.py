@@ -22,7 +22,7 @@ from packhorse.messaging.api import TopicMissing
 from packhorse.runtime.metrics import PUBLISHER_OUTBOX_ENTRIES, PUBLISHER_OUTBOX_OLDEST_SECONDS
 from packhorse_services.publisher.outbox import append_state, outbox_rows
 from packhorse_services.publisher.outbox.append_lock import AppendLock
-from packhorse_services.publisher.outbox.append_state import AppendState, Unsettled
+from packhorse_services.publisher.outbox.append_state import AppendState, Unconfirmed
 from packhorse_services.publisher.outbox.journal_appender import JournalAppender, NotDelivered
 from packhorse_services.publisher.outbox.outbox_rows import Sealed
 from packhorse_services.publisher.outbox.request import Draft, Pending
@@ -41,18 +41,18 @@ class OutboxFull(Transient):
 class JournalPatience:
     """How long the journal may be away before it is felt."""
 
-    settle_s: float = 5.0
-    """How long a group whose append failed is settled before its callers get no offset."""
+    reconcile_s: float = 5.0
+    """How long a group whose append failed is reconciled before its callers get no offset."""
     retry_s: float = 1.0
     """How long after a failure the journal is left alone."""
     outbox_packages: int = 1_000
     outbox_age_s: float = 30.0
     """Beyond either, requests are refused."""
 
-    def is_over(self, backlog: AppendState | Unsettled) -> bool:
-        """Tell whether too much waits, or for too long."""
+    def is_over(self, backlog: AppendState | Unconfirmed) -> bool:
+        """Return whether too much waits, or for too long."""
         too_old = backlog.oldest_age_s > self.outbox_age_s
-        return too_old or backlog.unsettled >= self.outbox_packages
+        return too_old or backlog.unconfirmed >= self.outbox_packages
 
 
 def check_room(pool: Lender, patience: JournalPatience, delivery: JournalAppender) -> None:
@@ -62,10 +62,10 @@ def check_room(pool: Lender, patience: JournalPatience, delivery: JournalAppende
     """
     with pool.connection() as connection:
         act_as(connection, BOOKKEEPER)
-        waiting = append_state.unsettled(connection)
+        waiting = append_state.unconfirmed(connection)
     if patience.is_over(waiting):
         delivery.check()
-        raise OutboxFull(f"{waiting.unsettled} packages wait for the journal")
+        raise OutboxFull(f"{waiting.unconfirmed} packages wait for the journal")
 
 
 class Publishing:
@@ -100,10 +100,10 @@ class Publishing:
         source = drafts or self._draft_exporter
         with self._lock.hold() as connection:
             backlog: AppendState | None = None
-            # Mostly all is settled, and the commit's own look at the state says so.
+            # Mostly nothing waits, and the commit's own look at the state says so.
             exported = self._commit_all(connection, group, source) if self._lock.verified else None
             if exported is None:
-                backlog = self._settle(connection)
+                backlog = self._reconcile(connection)
                 if self._refuses(group, backlog):
                     return
                 exported = self._commit_all(connection, group, source, settled=False) or {}
@@ -112,49 +112,49 @@ class Publishing:
             pending.answer(offsets.get(pending.package_id))
 
     def refuses(self, group: Sequence[Pending]) -> bool:
-        """Refuse requests if too much waits for a journal that is away; tell whether it did.
+        """Refuse requests if too much waits for a journal that is away; return whether it did.
 
         Raises `AppendLockBusy` or `psycopg.Error`.
         """
         with self._lock.hold() as connection:
-            return self._refuses(group, self._settle(connection))
+            return self._refuses(group, self._reconcile(connection))
 
-    def settle(self) -> bool:
+    def reconcile(self) -> bool:
         """Bring what an earlier holder of the lock left into the journal; false if it is away.
 
         Also notices that the topic was made anew, for which `publish` has no time.
         Raises `AppendLockBusy` or `psycopg.Error`.
         """
         with self._lock.hold() as connection:
-            return self._settle(connection, look=True) is None
+            return self._reconcile(connection, look=True) is None
 
     def stop(self) -> None:
         """Stop waiting for a journal that is away; may be called by any thread."""
         self._stopping.set()
 
     def close(self) -> None:
-        """Let go of the connection."""
+        """Close the connection."""
         self._lock.close()
 
     def _refuses(self, group: Sequence[Pending], backlog: AppendState | None) -> bool:
         if backlog is None or not self.patience.is_over(backlog):
             return False
         error = OutboxFull(
-            f"the journal is away, and {backlog.unsettled} packages wait for it; try again later"
+            f"the journal is away, and {backlog.unconfirmed} packages wait for it; try again later"
         )
         for pending in group:
             pending.fail(self._delivery.obstacle or error)
         return True
 
-    def _settle(self, connection: Connection, *, look: bool = False) -> AppendState | None:
-        """Settle the outbox if need be; returns what waits when the journal is away.
+    def _reconcile(self, connection: Connection, *, look: bool = False) -> AppendState | None:
+        """Reconcile the outbox if need be; returns what waits when the journal is away.
 
-        `look` asks for the log's identity when all is settled.
+        `look` asks for the log's identity when nothing waits.
         """
         with connection.pipeline(), connection.transaction():
             state = append_state.read_state(connection)
         _measure(state)
-        settled = state.unsettled == 0 and self._lock.verified
+        settled = state.unconfirmed == 0 and self._lock.verified
         if settled and not look:
             self._delivery.obstacle = None
             return None
@@ -162,7 +162,7 @@ class Publishing:
             return state
         try:
             if not settled or not self._delivery.is_in(state.journal_id):
-                self._delivery.settle(connection, state)
+                self._delivery.reconcile(connection, state)
         except (Transient, TopicMissing, psycopg.DataError) as error:
             # DataError: what the journal holds must not keep requests from the outbox (R30).
             away = "the journal is away" if self._delivery.obstacle is None else "the outbox waits"
@@ -206,7 +206,7 @@ class Publishing:
         with connection.transaction():
             state = append_state.read_state(connection)
             if settled:
-                if state.unsettled:
+                if state.unconfirmed:
                     return None
                 _measure(state)
                 self._delivery.obstacle = None
@@ -239,14 +239,14 @@ class Publishing:
     def _deliver(
         self, connection: Connection, exported: dict[Pending, Sealed]
     ) -> Mapping[str, int | None]:
-        """Append, and settle for a while what was not confirmed."""
+        """Append, and reconcile for a while what was not confirmed."""
         if not exported:
             return {}
         try:
             return self._delivery.deliver(connection, list(exported.values()))
         except NotDelivered:
-            patience = self._clock.monotonic() + self.patience.settle_s
-        while self._settle(connection) is not None and self._clock.monotonic() < patience:
+            patience = self._clock.monotonic() + self.patience.reconcile_s
+        while self._reconcile(connection) is not None and self._clock.monotonic() < patience:
             if self._clock.wait(self._stopping, self.patience.retry_s):
                 break
         with connection.transaction():
@@ -254,5 +254,5 @@ class Publishing:
 
 
 def _measure(state: AppendState) -> None:
-    PUBLISHER_OUTBOX_ENTRIES.set(state.unsettled)
+    PUBLISHER_OUTBOX_ENTRIES.set(state.unconfirmed)
     PUBLISHER_OUTBOX_OLDEST_SECONDS.set(state.oldest_age_s)

@@ -84,7 +84,7 @@ def in_order(fresh: Sequence[Pending], drafts: Mapping[Pending, Draft]) -> dict[
 
 
 def _is_out_of_order(pending: Pending) -> bool:
-    """Refuse a request behind one of its batch that was refused; tell whether it is one."""
+    """Refuse a request behind one of its batch that was refused; return whether it is one."""
     before, number = pending.behind, pending.request.producer
     if before is None or number is None or not before.refused:
         return False
@@ -95,7 +95,7 @@ def _is_out_of_order(pending: Pending) -> bool:
 
 
 def _is_new(pending: Pending, number: Number | None, judge: Judge) -> bool:
-    """Tell whether a request is to be published; one that is not has its answer."""
+    """Return whether a request is to be published; one that is not has its answer."""
     if number is None:
         return True
     try:

@@ -40,11 +40,13 @@ class RequestIntake:
         self._line = quick = PublishQueue("exporter", publishing, clock, give_up_s=give_up_s)
         large = quick
         if early:
-            large = PublishQueue("early-exporter", early, clock, give_up_s=give_up_s, settles=False)
+            large = PublishQueue(
+                "early-exporter", early, clock, give_up_s=give_up_s, reconciles=False
+            )
         sources = large
         if of_producers:
             sources = PublishQueue(
-                "producer-exporter", of_producers, clock, give_up_s=give_up_s, settles=False
+                "producer-exporter", of_producers, clock, give_up_s=give_up_s, reconciles=False
             )
         self._large, self._sources = large, sources
         self._taken: dict[str, tuple[PublishQueue, int]] = {}
@@ -78,7 +80,7 @@ class RequestIntake:
     def stop(self, timeout: float) -> None:
         """Publish the groups that are under way, refuse the rest, end the threads."""
         for line in self._lines:
-            line.ask_to_end()
+            line.request_stop()
         for line in self._lines:
             line.stop(timeout)
 

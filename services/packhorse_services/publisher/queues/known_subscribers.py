@@ -49,7 +49,7 @@ class KnownSubscriberWriter:
         self._due = 0.0
 
     def due(self, subscribers: Sequence[AnnouncedSubscriber]) -> bool:
-        """Tell whether it is time to look for changes: now and then, and when somebody is new."""
+        """Return whether it is time to look for changes: now and then, and when somebody is new."""
         is_new = any(one.name not in self._written for one in subscribers)
         return is_new or time.monotonic() >= self._due
 
@@ -170,6 +170,6 @@ class SubscriberNames:
             agent = self._queues.agent
             if await subscriber_rows.is_stored(connection, agent, subscriber):
                 return True
-            asked = {"agent": agent, "subscriber": subscriber}
-            row = await (await connection.execute(_STORED, asked)).fetchone()
+            requested = {"agent": agent, "subscriber": subscriber}
+            row = await (await connection.execute(_STORED, requested)).fetchone()
         return bool(row and row[0])

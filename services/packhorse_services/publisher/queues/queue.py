@@ -276,7 +276,7 @@ class Queues:
         return LengthUnknown.AWAY if stale else LengthUnknown.LOADING
 
     def keep_up(self) -> None:
-        """Let go of what no live subscriber needs and of subscribers that are gone, and measure."""
+        """Remove what no live subscriber needs and subscribers that are gone, and measure."""
         self.subscribers.forget()
         slowest = self.slowest()
         if slowest is None:

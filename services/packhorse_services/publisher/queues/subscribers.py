@@ -145,11 +145,11 @@ class Subscribers:
         return [one for one in known if one.seen_at > since and one.subscriptions]
 
     def is_stale(self, subscriber: AnnouncedSubscriber) -> bool:
-        """Tell whether the subscriber has been silent for too long."""
+        """Return whether the subscriber has been silent for too long."""
         return self._age(subscriber) >= STALE_S
 
     def forget(self) -> None:
-        """Let go of those that were silent for a day."""
+        """Remove those that were silent for a day."""
         for one in list(self._known.values()):
             if self._age(one) >= FORGOTTEN_S and self._known.get(one.name) is one:
                 del self._known[one.name]

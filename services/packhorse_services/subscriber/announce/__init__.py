@@ -1,1 +1,1 @@
-"""What a subscriber tells: announcements, statuses, and whether it has caught up."""
+"""What a subscriber reports: announcements, statuses, and whether it has caught up."""

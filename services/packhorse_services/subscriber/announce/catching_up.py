@@ -97,7 +97,7 @@ class CatchingUp:
             return True, _FORCE
         judged = [self._subscription(report, now) for report in self._reports]
         waiting = [reason for ready, reason in judged if not ready]
-        if waiting:  # what needs somebody is told before what passes by itself
+        if waiting:  # what needs an operator is reported before what passes by itself
             return False, min(waiting, key=lambda reason: (reason == _CATCHING_UP, reason))
         return True, _LATENCY if (True, _LATENCY) in judged else _IDLE
 

@@ -98,7 +98,7 @@ class StatusSender:
         self._instance, self._may_send, self._on_settled = instance, may_send, on_settled
         self._connection: Connection | None = None
         self._settled: dict[str, Settled] = {}
-        self._asked, self._awaited = threading.Event(), threading.Event()
+        self._requested, self._awaited = threading.Event(), threading.Event()
         self._periodic = Periodic("statuses", _INTERVAL_S, self._round, at_once=True)
 
     def start(self) -> None:
@@ -109,11 +109,11 @@ class StatusSender:
         """Send soon; `awaited` says that somebody waits for what is to be sent."""
         if awaited:
             self._awaited.set()
-        self._asked.set()
+        self._requested.set()
         self._periodic.kick()
 
     def stop(self, timeout: float) -> None:
-        """End, and let go of the database."""
+        """End, and close the database connection."""
         self._periodic.stop(timeout)
         if self._connection is not None:
             self._connection.close()
@@ -131,7 +131,7 @@ class StatusSender:
             return
         if self._connection is None or self._connection.closed:
             self._connection = self._connect()
-        # Read first and sent last: what a command did to packages is told before the command's end.
+        # Read first and sent last: statuses of packages go out before the command's end.
         ended = ledger.unsent(self._connection, self._subscriber, self._instance)
         positions = self._connection.execute(
             "SELECT publisher_agent, journal_id, epoch, log_offset FROM bookkeeping.position"
@@ -149,14 +149,14 @@ class StatusSender:
                 ledger.mark_sent(self._connection, ended)
 
     def _round(self) -> None:
-        asked, before = self._asked.is_set(), dict(self._settled)
-        self._asked.clear()
+        requested, before = self._requested.is_set(), dict(self._settled)
+        self._requested.clear()
         awaited = self._awaited.is_set()
         self._awaited.clear()
         try:
             self.send()
         finally:
-            if asked or awaited or self._settled != before:
+            if requested or awaited or self._settled != before:
                 self._on_settled(dict(self._settled), awaited)
 
     def _send_batch(self, connection: Connection, agent: str, epoch: int) -> int | None:

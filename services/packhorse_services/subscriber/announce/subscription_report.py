@@ -1,4 +1,4 @@
-"""What a subscription tells of itself.
+"""What a subscription reports about itself.
 
 The subscription writes, announcements, HTTP and metrics read.
 """
@@ -51,7 +51,7 @@ class SubscriptionReport:
                 return replace(state, settled_offset=-1)
             return replace(state, settled_offset=min(settled.offset, state.offset))
 
-    def settle(self, settled: Settled | None) -> None:
+    def set_settled(self, settled: Settled | None) -> None:
         """Say which statuses are in the journal; None when that is not known."""
         with self._lock:
             self._settled = settled

@@ -1,1 +1,1 @@
-"""Commands as a subscriber obeys them: followed, kept, done, told of."""
+"""Commands at a subscriber: followed, stored, applied, reported."""

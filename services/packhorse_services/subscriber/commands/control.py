@@ -46,7 +46,7 @@ class SubscriptionControl:
             return self._wanted.get(agent, _NOTHING).command_id
 
     def take(self, wanted: Mapping[str, DesiredControl]) -> None:
-        """Put in force what the database says of all subscriptions, and tell the listeners."""
+        """Put in force what the database says of all subscriptions, and notify the listeners."""
         with self._lock:
             self._wanted = dict(wanted)
         for listener in self._listeners:

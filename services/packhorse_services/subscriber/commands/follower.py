@@ -18,10 +18,10 @@ from packhorse.wire.command_codec import decode_command
 from packhorse.wire.messages import Command
 from packhorse.wire.record import Undecodable
 from packhorse_services.subscriber.commands import control, ledger
-from packhorse_services.subscriber.commands.clearances import Clearance, Clearances
+from packhorse_services.subscriber.commands.clear_commands import ClearCommands, PendingClear
 from packhorse_services.subscriber.commands.control import SubscriptionControl
 from packhorse_services.subscriber.commands.handler import (
-    Orders,
+    CommandHandler,
     check_lease,
     finish_what_is_passed,
 )
@@ -49,7 +49,7 @@ def _nobody() -> None:
 class CommandFollower(WorkerComponent):
     """A component that reads this subscriber's partition of the command topic.
 
-    Only the worker that has the lease obeys; another reads on from there when it takes over. A
+    Only the worker that has the lease applies commands; another reads on when it takes over. A
     database that has never followed the topic begins at its end: what is older was meant for the
     one before it. After that nothing is missed, however long the subscriber was away.
     """
@@ -58,22 +58,22 @@ class CommandFollower(WorkerComponent):
         self,
         connect: Callable[[], Connection],
         command_topic: str,
-        orders: Orders,
+        handler: CommandHandler,
         lease: Lease,
         *,
-        clearances: Clearances,
+        clears: ClearCommands,
         subscription_control: SubscriptionControl,
         on_decision: Callable[[], None] = _nobody,
         clock: Clock | None = None,
     ) -> None:
-        self._connect, self._topic, self._orders, self._lease = (
+        self._connect, self._topic, self._handler, self._lease = (
             connect,
             command_topic,
-            orders,
+            handler,
             lease,
         )
-        self._clearances, self._control, self._on_decision = (
-            clearances,
+        self._clears, self._control, self._on_decision = (
+            clears,
             subscription_control,
             on_decision,
         )
@@ -86,7 +86,7 @@ class CommandFollower(WorkerComponent):
 
     @property
     def _journal(self) -> Journal:
-        return self._orders.journal
+        return self._handler.journal
 
     def catch_up(self, epoch: int) -> None:
         """Return when every command that is in the log now is in force (SLING-10112).
@@ -103,7 +103,7 @@ class CommandFollower(WorkerComponent):
             raise CommandsBehind("the command topic is not read to its end yet")
 
     def _partition(self) -> int:
-        return self._journal.partition_of(self._topic, self._orders.subscriber)
+        return self._journal.partition_of(self._topic, self._handler.subscriber)
 
     def _run(self, stopping: threading.Event) -> None:
         while not stopping.is_set():
@@ -136,9 +136,9 @@ class CommandFollower(WorkerComponent):
 
     def _open(self, connection: Connection, epoch: int, partition: int) -> Reader:
         identity = self._journal.identity(self._topic)
-        packages = self._journal.identity(self._orders.package_topic)
+        packages = self._journal.identity(self._handler.package_topic)
         bounds = self._journal.bounds(self._topic, partition)
-        subscriber = self._orders.subscriber
+        subscriber = self._handler.subscriber
         with connection.transaction():
             check_lease(connection, epoch)
             finish_what_is_passed(connection, subscriber)
@@ -170,42 +170,42 @@ class CommandFollower(WorkerComponent):
             SELECT publisher_agent, journal_id, up_to, command_id
             FROM bookkeeping.clear_command WHERE subscriber = %s
             """,
-            (self._orders.subscriber,),
+            (self._handler.subscriber,),
         )
-        self._clearances.take(
-            (agent, journal_id, Clearance(up_to, command_id))
+        self._clears.take(
+            (agent, journal_id, PendingClear(up_to, command_id))
             for agent, journal_id, up_to, command_id in rows.fetchall()
         )
         self._control.take(control.load(connection))
         self._on_decision()
 
     def _take(self, connection: Connection, epoch: int, records: Sequence[Record]) -> int:
-        """Obey what is for this subscriber; return the epoch, which a reset raises."""
+        """Apply what is for this subscriber; return the epoch, which a reset raises."""
         identity = self._journal.identity(self._topic)
-        obeyed = False
+        applied = False
         for record in records:
             command = self._read(record)
             if command is None:
                 continue
             read = partial(self._store, connection, identity, record.offset)
-            epoch = self._obey(connection, command, epoch, read)
-            obeyed = True
+            epoch = self._apply(connection, command, epoch, read)
+            applied = True
         self._store(connection, identity, records[-1].offset)
-        if obeyed:
+        if applied:
             self._sync(connection)
         return epoch
 
-    def _obey(
+    def _apply(
         self, connection: Connection, command: Command, epoch: int, read: Callable[[], None]
     ) -> int:
-        """Obey, as soon as subscriptions that import let a reset in.
+        """Apply a command, as soon as subscriptions that import let a reset in.
 
         What it read of the log stays.
         """
-        outlook = self._orders.look(connection, command, partial(self._check, epoch))
+        prepared = self._handler.prepare(connection, command, partial(self._check, epoch))
         while True:
             try:
-                after = self._orders.obey(connection, command, epoch, outlook, read)
+                after = self._handler.apply(connection, command, epoch, prepared, read)
             except LockNotAvailable:
                 if self._wake.wait(_SUBSCRIPTIONS_BUSY_S) or self._lease.epoch() != epoch:
                     raise
@@ -227,7 +227,7 @@ class CommandFollower(WorkerComponent):
                 extra={"offset": record.offset, "error": str(error)},
             )
             return None
-        if command.subscriber != self._orders.subscriber:
+        if command.subscriber != self._handler.subscriber:
             return None
         return replace(
             command,
@@ -243,7 +243,7 @@ class CommandFollower(WorkerComponent):
             VALUES (%s, %s, %s) ON CONFLICT (subscriber) DO UPDATE
             SET journal_id = excluded.journal_id, log_offset = excluded.log_offset
             """,
-            (self._orders.subscriber, identity, offset),
+            (self._handler.subscriber, identity, offset),
         )
 
     def _advance(self, epoch: int, next_offset: int | None) -> None:

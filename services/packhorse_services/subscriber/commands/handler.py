@@ -1,4 +1,4 @@
-"""What each command does to the database: one transaction with what is told of it (R19, R25)."""
+"""What each command does to the database: one transaction with what it reports (R19, R25)."""
 
 import logging
 from collections.abc import Callable, Collection
@@ -29,7 +29,7 @@ _UNSTORABLE = (DataError, ProgramLimitExceeded)
 
 
 class _Refused(Permanent):
-    """The command can't be obeyed; the text is what its giver is told."""
+    """The command can't be applied; the text is the reason that its sender gets."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,8 +45,8 @@ class PreparedCommand:
 
 
 @dataclass(frozen=True, slots=True)
-class Orders:
-    """Obeys the commands of one subscriber, on its database and for its subscriptions."""
+class CommandHandler:
+    """Applies the commands of one subscriber, on its database and for its subscriptions."""
 
     subscriber: str
     agents: Collection[str]
@@ -56,7 +56,7 @@ class Orders:
     remembers: bool = False
     """Whether ids of imported packages are kept, for a journal with repetitions."""
 
-    def look(
+    def prepare(
         self, connection: Connection, command: Command, check: Callable[[], None] = lambda: None
     ) -> PreparedCommand:
         """Return what the log says to a command, read outside any transaction: it may take long.
@@ -67,26 +67,26 @@ class Orders:
         end = self.journal.bounds(self.package_topic).next
         return PreparedCommand(identity, end, self._target(connection, command, identity, check))
 
-    def obey(
+    def apply(
         self,
         connection: Connection,
         command: Command,
         epoch: int,
-        outlook: PreparedCommand,
+        prepared: PreparedCommand,
         also: Callable[[], None],
     ) -> int:
         """Do a command, and `also` something, in one transaction; return the epoch after it.
 
-        A command whose id is known does nothing; one that can't be obeyed is told as REJECTED.
+        A command whose id is known does nothing; one that can't be applied is reported as REJECTED.
         Raises `LockNotAvailable` while a subscription imports beside a reset, with nothing done:
-        call it again with the same `outlook`. Raises `Fenced` when `epoch` is not the lease's, and
+        call it again with the same `prepared`. Raises `Fenced` when `epoch` is not the lease's, and
         what the database raises: the command is to be read again then.
         """
         with connection.transaction():
-            if isinstance(outlook.target, reset.ResetTarget):
+            if isinstance(prepared.target, reset.ResetTarget):
                 reset.lock_subscriptions(connection)
             if ledger.begin(connection, command):
-                epoch = self._decide(connection, command, epoch, outlook)
+                epoch = self._decide(connection, command, epoch, prepared)
             also()
             # Last, for the lease can't be renewed from here to the commit.
             check_lease(connection, epoch)
@@ -97,20 +97,20 @@ class Orders:
         connection: Connection,
         command: Command,
         epoch: int,
-        outlook: PreparedCommand,
+        prepared: PreparedCommand,
     ) -> int:
         detail: dict[str, Any]
         try:
-            self._check(command, outlook.journal_id)
+            self._check(command, prepared.journal_id)
             with connection.transaction():  # undone alone when the database refuses it
                 if isinstance(command, ClearCommand):
-                    detail = self._clear(connection, command, outlook.end)
+                    detail = self._clear(connection, command, prepared.end)
                 elif isinstance(command, ControlCommand):
                     detail = self._control(connection, command)
                 elif isinstance(command, RetryCommand):
                     detail = self._retry(connection, command)
                 else:
-                    epoch, detail = self._reset(connection, command, epoch, outlook.target)
+                    epoch, detail = self._reset(connection, command, epoch, prepared.target)
         except (_Refused, *_UNSTORABLE) as error:
             why = str(error) if isinstance(error, _Refused) else reason(error)
             detail = {"rejected": why}

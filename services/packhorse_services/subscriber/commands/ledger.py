@@ -1,4 +1,4 @@
-"""What is told of commands: rows written with what a command does, sent afterwards (R9, R19).
+"""What is reported about commands: rows written with its effect, sent afterwards (R9, R19).
 
 The SEEN row of a command is also how its repetition is known, and where a clear counts what it
 has removed until it is done. All of it runs in the caller's transaction, as the bookkeeper.
@@ -142,7 +142,7 @@ def abandon_clears(
 def unsent(
     connection: Connection, subscriber: str, instance: str
 ) -> Sequence[CommandStatusMessage]:
-    """Return what is still to be told, in the order in which it was decided.
+    """Return what is still to be reported, in the order in which it was decided.
 
     Of this subscriber's own commands only: a copied database holds its source's too (R12).
     """
@@ -171,7 +171,7 @@ def unsent(
     ]
 
 
-def mark_sent(connection: Connection, told: Sequence[CommandStatusMessage]) -> None:
+def mark_sent(connection: Connection, reported: Sequence[CommandStatusMessage]) -> None:
     """Note that these are in the journal, and forget the oldest.
 
     Ids are kept longer than the command topic keeps a command, so that each stays known.
@@ -179,10 +179,10 @@ def mark_sent(connection: Connection, told: Sequence[CommandStatusMessage]) -> N
     connection.execute(
         """
         UPDATE bookkeeping.command_status SET sent = true
-        FROM unnest(%s::text[], %s::text[]) AS told (command_id, state)
-        WHERE command_status.command_id = told.command_id AND command_status.state = told.state
+        FROM unnest(%s::text[], %s::text[]) AS sent (command_id, state)
+        WHERE command_status.command_id = sent.command_id AND command_status.state = sent.state
         """,
-        ([one.command_id for one in told], [one.state.value for one in told]),
+        ([one.command_id for one in reported], [one.state.value for one in reported]),
     )
     connection.execute(
         """

@@ -184,7 +184,7 @@ def _place(connection: Connection, epoch: int, to: ResetTarget, started: int) ->
 
 
 def _forget(connection: Connection, agent: str, *, above: int) -> None:
-    """Forget what was decided above an offset; it will be decided and told anew."""
+    """Forget what was decided above an offset; it will be decided and reported anew."""
     for statement in (
         "DELETE FROM bookkeeping.attempt WHERE publisher_agent = %(agent)s",
         "DELETE FROM bookkeeping.applied_sequence WHERE publisher_agent = %(agent)s "

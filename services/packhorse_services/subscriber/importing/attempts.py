@@ -34,7 +34,7 @@ class RetryPolicy:
         return min(self.longest_outage_delay_s, self.delay(failures))
 
     def exhausted(self, attempts: int) -> bool:
-        """Tell whether a package with so many attempts is given up."""
+        """Return whether a package with so many attempts is given up."""
         return self.max_retries != UNLIMITED and attempts > self.max_retries
 
 
@@ -65,7 +65,7 @@ class Attempts:
         self._epoch: int | None = None
         self._excused = 0
         self._not_before = clock.monotonic()
-        self._heeded: str | None = None
+        self._last_command: str | None = None
         self._waited = (0, 0)
         """Attempts and excused tries that the back-off no longer counts."""
 
@@ -97,16 +97,16 @@ class Attempts:
             self._head, self._excused, self._waited = Head(mark), 0, (0, 0)
         return self._head
 
-    def heed(self, mark: Mark, command_id: str) -> None:
+    def retry_after(self, mark: Mark, command_id: str) -> None:
         """Let the package in front be tried at once, with the back-off anew, after a command.
 
         `command_id` is the last one that was given to the subscription; what it was before the
         first call changes nothing. What was counted stays counted.
         """
-        if self._heeded not in (None, command_id):
+        if self._last_command not in (None, command_id):
             self._waited = self.head(mark).attempts, self._excused
             self._not_before = self._clock.monotonic()
-        self._heeded = command_id
+        self._last_command = command_id
 
     def wait_s(self, mark: Mark) -> float:
         """Return the seconds until the package in front may be tried, 0 when it may be now."""
@@ -115,11 +115,11 @@ class Attempts:
         return max(0.0, self._not_before - self._clock.monotonic())
 
     def exhausted(self, mark: Mark) -> bool:
-        """Tell whether the package in front has had all its attempts."""
+        """Return whether the package in front has had all its attempts."""
         return self._policy.exhausted(self.head(mark).attempts)
 
     def alone(self, mark: Mark) -> bool:
-        """Tell whether the package in front has to be tried by itself."""
+        """Return whether the package in front has to be tried by itself."""
         if self._alone_until is None:
             self._alone_until = mark.offset
         return mark.offset <= self._alone_until or self.head(mark).attempts > 0
@@ -146,7 +146,7 @@ class Attempts:
         self._alone_until = last.offset
 
     def failed(self, mark: Mark, error: BaseException, *, counted: bool) -> bool:
-        """Note a failure, and tell whether it was the package's own.
+        """Note a failure, and return whether it was the package's own.
 
         `counted` says that `begin_alone` has counted this try. Failures of the surroundings are
         given back, as often in a row as `excused_tries` allows.

@@ -5,7 +5,7 @@ from typing import Protocol
 
 from packhorse.clock import Clock
 from packhorse_services.subscriber.announce.subscription_report import SubscriptionReport
-from packhorse_services.subscriber.commands.clearances import Clearances
+from packhorse_services.subscriber.commands.clear_commands import ClearCommands
 from packhorse_services.subscriber.commands.control import SubscriptionControl
 from packhorse_services.subscriber.importing.attempts import Attempts
 from packhorse_services.subscriber.importing.imported_ids import ImportedIds
@@ -25,7 +25,7 @@ class GroupLimits:
 
 
 class ProgressListener(Protocol):
-    """Is told that a subscription has come further, or can't."""
+    """Is notified that a subscription has come further, or can't."""
 
     def __call__(self, *, awaited: bool = False) -> None:
         """Take note; `awaited` says that somebody waits for what was imported."""
@@ -33,7 +33,7 @@ class ProgressListener(Protocol):
 
 
 def _nobody(*, awaited: bool = False) -> None:
-    """Tell nobody."""
+    """Notify nobody."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,7 +42,7 @@ class SessionContext:
 
     importer: Importer
     attempts: Attempts
-    clearances: Clearances
+    clears: ClearCommands
     report: SubscriptionReport
     clock: Clock
     editable: bool = False
@@ -54,5 +54,5 @@ class SessionContext:
 
     def wait_s(self, mark: Mark, agent: str) -> float:
         """Return the seconds until the package in front may be tried: 0 after a command."""
-        self.attempts.heed(mark, self.control.command_id(agent))
+        self.attempts.retry_after(mark, self.control.command_id(agent))
         return self.attempts.wait_s(mark)

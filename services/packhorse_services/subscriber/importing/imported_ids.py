@@ -1,4 +1,4 @@
-"""Ids of packages that were imported lately: what a repeat is, is told by them (R31)."""
+"""Ids of packages that were imported lately, by which repeats are recognized (R31)."""
 
 import logging
 from collections.abc import Callable, Iterable
@@ -43,7 +43,7 @@ class ImportedIds:
 
     An append whose outcome was unknown may be in the log twice under one id, close together. What
     was imported before this process began is looked up in the log, as far back as ids are kept. A
-    repeat under another id, or one of an id that is farther away, is told as DUPLICATE.
+    repeat under another id, or one of an id that is farther away, is reported as DUPLICATE.
     """
 
     def __init__(self, earlier: Earlier = _nothing, kept: int = _KEPT) -> None:
@@ -63,7 +63,7 @@ class ImportedIds:
     def duplicates(
         self, connection: Connection, position: Position, group: Group
     ) -> list[Decision]:
-        """Return what to tell of repeats of which the package itself is not here; log all.
+        """Return the decisions about repeats of which the package itself is not here; log all.
 
         Raises `JournalUnavailable`.
         """

@@ -27,7 +27,7 @@ from packhorse_services.subscriber.journal.sequences import HighWater
 
 @dataclass(frozen=True, slots=True)
 class Import:
-    """What one transaction does: go to `mark`, apply `packages`, tell `decisions`."""
+    """What one transaction does: go to `mark`, apply `packages`, report `decisions`."""
 
     mark: Mark
     high_water: HighWater

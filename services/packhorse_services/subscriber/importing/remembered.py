@@ -55,7 +55,7 @@ class PackageMemory:
     def imported(
         self, connection: Connection, agent: str, package_ids: Collection[str]
     ) -> list[str]:
-        """Return those that this database has imported; statuses tell which it has not."""
+        """Return those that this database has imported; statuses say which it has not."""
         if self.hours == 0 or not package_ids:
             return []
         rows = connection.execute(

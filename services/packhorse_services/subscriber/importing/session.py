@@ -77,17 +77,17 @@ class Session:
             self._remove_front(Status.REMOVED, self._cleared)
             return 0.0
         if self._paused():
-            self._tell(head, 0.0)
+            self._report(head, 0.0)
             return _IDLE_S
         ruling = self._ctx.gate.ruling(self.position, head)
         if ruling.verdict is StagingVerdict.WAIT:
-            self._tell_of_waiting(head, ruling.reason)
+            self._report_waiting(head, ruling.reason)
             return _IDLE_S
         if ruling.verdict is StagingVerdict.SKIP:
             self._remove_front(Status.SKIPPED, self._skipped)
             return 0.0
         wait = self._ctx.wait_s(head.mark, self.position.agent)
-        self._tell(head, wait)
+        self._report(head, wait)
         if wait == 0:
             self._try(head)
         return wait
@@ -113,10 +113,10 @@ class Session:
         return SubscriptionState.PAUSED if self._paused() else state
 
     def _end_clears(self) -> None:
-        """Tell of clear commands that have nothing more to remove, though no package passes."""
+        """Report clear commands that have nothing more to remove, though no package passes."""
         position = self.position
         passed = self._waiting[0].offset - 1 if self._waiting else self._passed.offset
-        if self._ctx.clearances.reach(position.agent, position.journal_id, passed):
+        if self._ctx.clears.reach(position.agent, position.journal_id, passed):
             self._commit(Import(self._passed, self._high_water.fork(), cleared_up_to=passed))
 
     def _store_passed(self) -> None:
@@ -170,8 +170,8 @@ class Session:
         memory, own = self._ctx.importer.memory, (self._connection, self.position.agent)
         group = memory.first_times(*own, group)
         self._ctx.imported.add(memory.imported(*own, [one.package_id for one in group.repeats]))
-        told = group.fresh if self._ctx.editable else ()
-        decisions = [Decision(mark, Status.IMPORTED, attempts) for mark, _ in told]
+        reported = group.fresh if self._ctx.editable else ()
+        decisions = [Decision(mark, Status.IMPORTED, attempts) for mark, _ in reported]
         decisions += self._ctx.imported.duplicates(self._connection, self.position, group)
         packages = group.packages
         with timed_import(self.position.agent):
@@ -196,7 +196,7 @@ class Session:
         )
         self._end_if_lost(error)
         attempts.save(self._connection)
-        self._tell(head, attempts.wait_s(head.mark))
+        self._report(head, attempts.wait_s(head.mark))
         self._ctx.on_progress()
         if own and attempts.exhausted(head.mark):
             self._give_up(head)
@@ -250,8 +250,8 @@ class Session:
 
     def _commit(self, work: Import) -> None:
         """Do `work`, and take what it has dealt with from the front."""
-        clearances, own = self._ctx.clearances, (self.position.agent, self.position.journal_id)
-        if work.cleared_up_to is None and clearances.reach(*own, work.mark.offset):
+        clears, own = self._ctx.clears, (self.position.agent, self.position.journal_id)
+        if work.cleared_up_to is None and clears.reach(*own, work.mark.offset):
             work = replace(work, cleared_up_to=work.mark.offset)
         self.position = self._ctx.importer.commit(self._connection, self.position, work)
         self._high_water = work.high_water
@@ -261,7 +261,7 @@ class Session:
             self._waiting.popleft()
         self._ctx.attempts.passed()
         self._prefetch.decode()
-        clearances.forget(*own, max(work.mark.offset, work.cleared_up_to or -1))
+        clears.forget(*own, max(work.mark.offset, work.cleared_up_to or -1))
         state = SubscriptionState.RUNNING if self._waiting else SubscriptionState.IDLE
         self._ctx.report.healthy(self._shown(state), mark=work.mark)
         self._ctx.on_progress(awaited=any(AWAITED in one.metadata for one in work.packages))
@@ -269,16 +269,16 @@ class Session:
     def _covering(self, arrival: Arrival) -> str | None:
         """Return the id of the clear command that removes a package, or None."""
         position = self.position
-        found = self._ctx.clearances.covering(position.agent, position.journal_id, arrival.offset)
+        found = self._ctx.clears.covering(position.agent, position.journal_id, arrival.offset)
         return None if found is None else found.command_id
 
-    def _tell_of_waiting(self, head: Arrival, reason: str) -> None:
+    def _report_waiting(self, head: Arrival, reason: str) -> None:
         before = self._ctx.report.state
-        self._tell(head, 0.0, state=SubscriptionState.WAITING_FOR_SUBSCRIBER, last_error=reason)
+        self._report(head, 0.0, state=SubscriptionState.WAITING_FOR_SUBSCRIBER, last_error=reason)
         if (before.state, before.last_error) != (SubscriptionState.WAITING_FOR_SUBSCRIBER, reason):
             self._ctx.on_progress()
 
-    def _tell(
+    def _report(
         self,
         head: Arrival,
         wait_s: float,

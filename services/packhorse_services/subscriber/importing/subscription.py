@@ -79,7 +79,7 @@ class Subscription(WorkerComponent):
         self._wake = threading.Event()
         self._failures = 0
         self._worker = Worker(f"subscription {settings.agent}", self._run, wake=self._wake.set)
-        context.clearances.listen(self._wake.set)
+        context.clears.listen(self._wake.set)
         context.control.listen(self._wake.set)
         context.gate.listen(self._wake.set)
 
@@ -222,5 +222,5 @@ def state_after(error: Exception, before: SubscriptionState) -> SubscriptionStat
 
 
 def _is_cut(error: Exception) -> bool:
-    """Tell whether the log has forgotten what comes next while it was read (R13)."""
+    """Return whether the log has forgotten what comes next while it was read (R13)."""
     return isinstance(error, OffsetOutOfRange) and error.wanted < error.bounds.oldest

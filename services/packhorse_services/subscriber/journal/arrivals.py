@@ -67,7 +67,7 @@ class Arrival:
 def arrival_of(record: Record, agent: str) -> Arrival:
     """Return the record as the subscription of `agent` sees it, without decoding its body.
 
-    One that does not tell whose it is, or not reliably, may be anybody's: every subscription fails
+    One that does not say whose it is, or not reliably, may be anybody's: every subscription fails
     at it.
     """
     found = record.headers.get(AGENT_HEADER)

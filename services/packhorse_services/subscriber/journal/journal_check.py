@@ -112,6 +112,6 @@ def _compare(journal: Journal, topic: str, position: Position) -> None:
 
 
 def package_at(journal: Journal, topic: str, offset: int) -> str | None:
-    """Return the id of the package that is at an offset now; None when the log can't tell."""
+    """Return the id of the package that is at an offset now; None when it is not known."""
     record = journal.read_at(topic, offset)
     return None if record is None or record.damage else package_id_of(record.headers)

@@ -67,7 +67,7 @@ class Prefetch:
     """A thread that owns a reader and fills a bounded buffer with a subscription's arrivals.
 
     Packages of other agents in a row are one arrival without a record. Bodies by reference stay
-    in the blob store. When the reader fails the thread ends, and the buffer's taker is told once
+    in the blob store. When the reader fails the thread ends, and the buffer's taker gets it once
     it has taken what was read before.
     """
 

@@ -49,7 +49,7 @@ class HighWater:
         return HighWater(self._marks)
 
     def passes(self, entry: PackageEntry, offset: int) -> bool:
-        """Note a package that is at `offset`, and tell whether it is new rather than a repeat.
+        """Note a package that is at `offset`, and return whether it is new rather than a repeat.
 
         A producer that can't be one is none: a forged header must not keep a subscription from
         passing. Raises `ImpossibleSequence`, with nothing noted.

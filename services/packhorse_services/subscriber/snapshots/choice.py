@@ -17,7 +17,7 @@ from packhorse_services.subscriber.journal.position import Position
 
 logger = logging.getLogger(__name__)
 
-# What was skipped is the golden subscriber's wish: one that still waits finds it left out there.
+# What was skipped was decided by the golden one: one that still waits finds it left out there.
 _REMOVED = """
     SELECT publisher_agent, subscriber, max(log_offset),
         (extract(epoch FROM max(decided_at)) * 1000)::bigint
@@ -50,14 +50,14 @@ class RequiredSnapshot:
     """Whether the subscriber for whom it is made must have decided all that it holds."""
 
     def allows(self, snapshot: ContentSnapshot) -> bool:
-        """Tell whether the snapshot's maker had heard enough."""
-        told = {one.publisher_agent: one for one in snapshot.told}
+        """Return whether the snapshot's maker had heard enough."""
+        reported = {one.publisher_agent: one for one in snapshot.told}
         if self.decided and not all(
-            agent in told and told[agent].up_to >= snapshot.offset for agent in self.agents
+            agent in reported and reported[agent].up_to >= snapshot.offset for agent in self.agents
         ):
             return False
         return all(
-            agent in told and told[agent].removed_ms >= decided_ms
+            agent in reported and reported[agent].removed_ms >= decided_ms
             for agent, decided_ms in self.removed.items()
         )
 
@@ -120,7 +120,7 @@ def choose(
     blobs: BlobStore,
     journal: Journal,
     topic: str,
-    wish: RequiredSnapshot,
+    requirement: RequiredSnapshot,
     failures: Mapping[str, int],
 ) -> ContentSnapshot:
     """Return the best snapshot: with the fewest failures here, then made for us, then the newest.
@@ -130,29 +130,29 @@ def choose(
     best: ContentSnapshot | None = None
     for found in usable(
         blobs,
-        journal_id=wish.journal_id,
-        publisher_agents=wish.agents,
-        subscribers=wish.subscribers,
-        at_least=wish.at_least,
+        journal_id=requirement.journal_id,
+        publisher_agents=requirement.agents,
+        subscribers=requirement.subscribers,
+        at_least=requirement.at_least,
     ):
-        if not (wish.allows(found) and _continues(journal, topic, found)):
+        if not (requirement.allows(found) and _continues(journal, topic, found)):
             continue
-        if best is None or _rank(found, wish, failures) < _rank(best, wish, failures):
+        if best is None or _rank(found, requirement, failures) < _rank(best, requirement, failures):
             best = found
     if best is None:
-        raise NoSnapshot(wish.advice)
+        raise NoSnapshot(requirement.advice)
     return best
 
 
 def _rank(
-    snapshot: ContentSnapshot, wish: RequiredSnapshot, failures: Mapping[str, int]
+    snapshot: ContentSnapshot, requirement: RequiredSnapshot, failures: Mapping[str, int]
 ) -> tuple[int, int, int]:
-    preferred = wish.subscribers.index(snapshot.subscriber)
+    preferred = requirement.subscribers.index(snapshot.subscriber)
     return failures.get(snapshot.id, 0), preferred, -snapshot.offset
 
 
 def _continues(journal: Journal, topic: str, snapshot: ContentSnapshot) -> bool:
-    """Tell whether the log goes on behind the snapshot, from the record that it names (R24)."""
+    """Return whether the log goes on behind the snapshot, from the record that it names (R24)."""
     mark = Mark(snapshot.offset, snapshot.package_id)
     try:
         verify(journal, topic, Position("", snapshot.journal_id, 0, mark))

@@ -1,6 +1,6 @@
 """Snapshots for the subscriptions of one worker.
 
-Which to load and when, and what is told meanwhile.
+Which to load and when, and what is reported meanwhile.
 """
 
 import logging
@@ -42,7 +42,7 @@ class SnapshotTurns:
         self._loading = False
 
     def is_loading(self) -> bool:
-        """Tell whether a load is under way, or about to be."""
+        """Return whether a load is under way, or about to be."""
         with self._changed:
             return self._loading
 
@@ -77,7 +77,7 @@ class SnapshotTurns:
 
 logger = logging.getLogger(__name__)
 
-_TELL_S = 1.0
+_REPORT_S = 1.0
 
 
 class LoadInterrupted(Transient):
@@ -134,12 +134,12 @@ class SnapshotLoading:
                     f"a snapshot is loaded once the subscription of {agent} runs again"
                 )
         golden = self.staging.golden if self.staging else None
-        wish = wanted(
+        requirement = wanted(
             *(connection, self.journal, self.topic, agents),
             subscriber=self.subscriber,
             wait_for=golden,
         )
-        found = choose(self.blobs, self.journal, self.topic, wish, self._failures)
+        found = choose(self.blobs, self.journal, self.topic, requirement, self._failures)
         for agent in agents if self.staging else ():
             if self.staging and not self.staging.is_past(agent, found.journal_id, found.offset):
                 raise NoSnapshot(f"the snapshot at {found.offset} waits for {golden} to get there")
@@ -160,9 +160,9 @@ class SnapshotLoading:
         about = {"snapshot": snapshot.id, "offset": snapshot.offset, "nodes": snapshot.nodes}
         logger.info("a snapshot is being loaded", extra=about)
         try:
-            with self._telling(snapshot, check) as tell:
+            with self._showing_progress(snapshot, check) as progress:
                 ids = self._package_ids(snapshot, check)
-                work = Load(self.subscriber, snapshot, self.roots, ids, tell)
+                work = Load(self.subscriber, snapshot, self.roots, ids, progress)
                 after = load(connection, self.blobs, work, epoch)
         except (Fenced, LoadInterrupted, BlobStoreUnavailable):
             raise
@@ -179,21 +179,21 @@ class SnapshotLoading:
         )
 
     @contextmanager
-    def _telling(
+    def _showing_progress(
         self, snapshot: ContentSnapshot, check: Callable[[], None]
     ) -> Iterator[Callable[[int], None]]:
-        """Lend what tells of the nodes that were read.
+        """Lend what reports how many nodes were read.
 
         All subscriptions show it, then what they showed.
         """
-        told_at = float("-inf")
+        reported_at = float("-inf")
 
-        def tell(read: int) -> None:
-            nonlocal told_at
+        def progress(read: int) -> None:
+            nonlocal reported_at
             check()
-            if time.monotonic() - told_at < _TELL_S:
+            if time.monotonic() - reported_at < _REPORT_S:
                 return
-            told_at = time.monotonic()
+            reported_at = time.monotonic()
             SUBSCRIBER_SNAPSHOT_NODES.labels("read").set(read)
             self._show(
                 f"loads the snapshot at offset {snapshot.offset}: "
@@ -202,9 +202,9 @@ class SnapshotLoading:
 
         SUBSCRIBER_SNAPSHOT_NODES.labels("all").set(snapshot.nodes)
         before = [(report, report.state) for report in self.reports]
-        tell(0)
+        progress(0)
         try:
-            yield tell
+            yield progress
             SUBSCRIBER_SNAPSHOT_NODES.labels("read").set(snapshot.nodes)
         finally:
             for report, was in before:

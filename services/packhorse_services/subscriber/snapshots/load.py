@@ -28,8 +28,8 @@ from packhorse_services.subscriber.journal.arrivals import Mark
 from packhorse_services.subscriber.journal.failures import Fenced
 from packhorse_services.subscriber.journal.sequences import HighWater
 
-_TELL_NODES = 1_000
-_TELL_PARTS = 100
+_PROGRESS_NODES = 1_000
+_PROGRESS_PARTS = 100
 _DELETE_NODES = 100_000
 """Of one statement; however large the tree is, each ends long before the statement timeout."""
 
@@ -40,7 +40,7 @@ class Load:
 
     `snapshot` below `roots`, for the subscriptions of its publisher agents.
 
-    `package_ids` are those that each subscription has to remember at its new place. `tell` hears
+    `package_ids` are those that each subscription has to remember at its new place. `progress` gets
     how many nodes were read, every now and then; what it raises ends the load, with nothing done.
     """
 
@@ -48,7 +48,7 @@ class Load:
     snapshot: ContentSnapshot
     roots: Sequence[str]
     package_ids: Mapping[str, Sequence[str]]
-    tell: Callable[[int], None]
+    progress: Callable[[int], None]
 
 
 def load(connection: Connection, blobs: BlobStore, work: Load, epoch: int) -> int:
@@ -86,8 +86,8 @@ def load(connection: Connection, blobs: BlobStore, work: Load, epoch: int) -> in
 def _see_all_parts(work: Load, blobs: BlobStore) -> None:
     """Raise `BlobMissing` before the work is begun that would end so."""
     for number, part in enumerate(work.snapshot.parts):
-        if number % _TELL_PARTS == 0:
-            work.tell(0)
+        if number % _PROGRESS_PARTS == 0:
+            work.progress(0)
         if blobs.head(part.key) is None:
             raise BlobMissing(f"the blob store has no {part.key}")
 
@@ -105,9 +105,9 @@ def _check_epoch(connection: Connection, epoch: int) -> None:
 def _replace_content(connection: Connection, blobs: BlobStore, work: Load) -> None:
     for root in work.roots:
         for part in tree.cut(connection, root, _DELETE_NODES):
-            work.tell(0)
+            work.progress(0)
             tree.delete_parts(connection, [part])
-    nodes = _told((_all_nodes(work.snapshot, blobs)), work.tell)
+    nodes = _counted((_all_nodes(work.snapshot, blobs)), work.progress)
     copy_in(connection, _below(work.roots, nodes))
     above = [root for root in work.roots if root != ROOT and tree.exists(connection, root)]
     tree.add_folders(connection, [path for root in above for path in ancestors_of(root)])
@@ -119,10 +119,10 @@ def _all_nodes(snapshot: ContentSnapshot, blobs: BlobStore) -> Iterator[Node]:
         yield from read_part(part, blobs)
 
 
-def _told(nodes: Iterable[Node], tell: Callable[[int], None]) -> Iterator[Node]:
+def _counted(nodes: Iterable[Node], progress: Callable[[int], None]) -> Iterator[Node]:
     for number, node in enumerate(nodes):
-        if number % _TELL_NODES == 0:
-            tell(number)
+        if number % _PROGRESS_NODES == 0:
+            progress(number)
         yield node
 
 
@@ -151,9 +151,9 @@ def _move_subscriptions(connection: Connection, work: Load, new_epoch: int) -> N
 
 
 def _record(connection: Connection, work: Load) -> None:
-    """Say which snapshot the content began with, for the audit: no offset tells that.
+    """Say which snapshot the content began with, for the audit: no offset says that.
 
-    Whoever watches content is told that all below the roots may have changed (R34).
+    Whoever watches content is notified that all below the roots may have changed (R34).
     """
     snapshot = work.snapshot
     connection.execute(

@@ -1,4 +1,4 @@
-"""Reads what the golden subscriber tells: its statuses and its announcements (ADR 0014)."""
+"""Reads what the golden subscriber reports: its statuses and its announcements (ADR 0014)."""
 
 import logging
 import threading
@@ -122,7 +122,7 @@ class StagingFollower(WorkerComponent):
         if self._golden not in record.value:  # far cheaper than to decode everybody's statuses
             return
         if message_type(record.headers) == CommandStatusMessage.__name__:
-            return  # shares the topic, and tells of no package
+            return  # shares the topic, and reports no package
         try:
             message = decode_status(record.headers, record.value)
         except Undecodable as error:
@@ -130,7 +130,7 @@ class StagingFollower(WorkerComponent):
                 "an unreadable status is passed over",
                 extra={"offset": record.offset, "error": str(error)},
             )
-            # It may have told of any package before it, whose lack of a status proves nothing now.
+            # It may have reported any package before it, whose lack of a status proves nothing now.
             self._staging.covers(record.time_ms + 1)
             return
         if message.subscriber == self._staging.golden:

@@ -1,4 +1,4 @@
-"""Ids of packages that the golden subscriber refused, for the repeats that it told nothing of."""
+"""Ids of packages that the golden subscriber refused, for repeats that it did not report."""
 
 from collections.abc import Iterator
 
@@ -39,7 +39,7 @@ class Refusals:
         return self._known.get(package_id)
 
     def may_have(self, package_id: str) -> bool:
-        """Tell whether it may have been refused though it isn't kept; false is certain."""
+        """Return whether it may have been refused though it isn't kept; false is certain."""
         return bool(self._filter) and all(
             self._filter[byte] & mask for byte, mask in self._bits(package_id)
         )

@@ -1,4 +1,4 @@
-"""What the golden subscriber told of one agent's packages, a few bytes each.
+"""What the golden subscriber reported about one agent's packages, a few bytes each.
 
 That is a number for each offset, in blocks, for offsets that lie close together.
 """
@@ -15,7 +15,7 @@ _FOUR_BYTES = "I"
 
 
 class OffsetMap:
-    """Bounded: of too many blocks the ones nearest to the floor are kept (R30).
+    """Bounded: of too many blocks the ones nearest to the base are kept (R30).
 
     `horizon` is the first offset of what was left out, None while everything is here.
     """
@@ -23,12 +23,12 @@ class OffsetMap:
     def __init__(self, blocks: int = _BLOCKS) -> None:
         self._limit = blocks
         self._blocks: dict[int, array[int]] = {}
-        self.floor = -1
+        self.base = -1
         self.horizon: int | None = None
 
     def put(self, offset: int, value: int) -> None:
-        """Keep a value of 1 to 32 bits, unless the offset is not above the floor or too far up."""
-        if offset <= self.floor or not self.reaches(offset):
+        """Keep a value of 1 to 32 bits, unless the offset is not above the base or too far up."""
+        if offset <= self.base or not self.reaches(offset):
             return
         number, index = divmod(offset, _BLOCK)
         block = self._blocks.get(number)
@@ -47,18 +47,18 @@ class OffsetMap:
         return block[index] if block else 0
 
     def reaches(self, offset: int) -> bool:
-        """Tell whether the map would know of this offset."""
+        """Return whether the map would know of this offset."""
         return self.horizon is None or offset < self.horizon
 
     def has_room(self) -> bool:
-        """Tell whether half of what may be kept is free."""
+        """Return whether half of what may be kept is free."""
         return len(self._blocks) <= self._limit // 2
 
     def forget(self, offset: int) -> None:
-        """Move the floor up to `offset`; what is not above it may go."""
-        before, self.floor = self.floor, max(self.floor, offset)
-        if before // _BLOCK != self.floor // _BLOCK:
-            kept = self.floor // _BLOCK
+        """Move the base up to `offset`; what is not above it may go."""
+        before, self.base = self.base, max(self.base, offset)
+        if before // _BLOCK != self.base // _BLOCK:
+            kept = self.base // _BLOCK
             self._blocks = {number: b for number, b in self._blocks.items() if number >= kept}
 
 
@@ -84,18 +84,18 @@ class StagedSubscription:
         offset = message.offset
         self.decided.put(offset, _hash(message.package_id) << _CODE_BITS | _CODES[message.status])
         self.reasons.pop(offset, None)
-        wanted = message.status is not Status.IMPORTED and offset > self.decided.floor
+        wanted = message.status is not Status.IMPORTED and offset > self.decided.base
         if wanted and len(self.reasons) < _REASONS:
             self.reasons[offset] = reason
 
-    def told_of(self, mark: Mark) -> tuple[Status | None, bool]:
-        """Return what was told of an offset, and whether it was told of this package."""
+    def status_of(self, mark: Mark) -> tuple[Status | None, bool]:
+        """Return what was reported about an offset, and whether it was about this package."""
         known = self.decided.get(mark.offset)
         status = _STATUSES.get(known & (1 << _CODE_BITS) - 1)
         return status, known >> _CODE_BITS == _hash(mark.package_id)
 
     def forget(self, offset: int) -> None:
-        """Forget what was told of offsets up to this one."""
+        """Forget what was reported about offsets up to this one."""
         self.decided.forget(offset)
         if self.reasons:
             self.reasons = {known: text for known, text in self.reasons.items() if known > offset}

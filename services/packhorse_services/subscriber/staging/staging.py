@@ -1,6 +1,6 @@
 """Staging: a package is imported here once another subscriber, the golden one, has imported it.
 
-ADR 0014 says why. This module decides; `staging_follower` tells it what the golden one tells.
+ADR 0014 says why. This module decides; `follower` passes on what the golden one reports.
 """
 
 import enum
@@ -51,10 +51,10 @@ class Ruling:
 
 ACCEPTED = Ruling(StagingVerdict.ACCEPT)
 _UNTOLD = Ruling(StagingVerdict.ACCEPT)
-"""Accepted because nothing was told of it: only if the log is the one that the golden one read."""
+"""Accepted for lack of a status: only if the log is the one that the golden one read."""
 
 PackageAt = Callable[[int], str | None]
-"""Returns the id of the package that the log has at an offset now; None when nobody can tell."""
+"""Returns the id of the package that the log has at an offset now; None when it is not known."""
 
 
 class Gate(Protocol):
@@ -85,7 +85,7 @@ class Staging:
 
     A status of the golden subscriber for exactly this agent, journal, offset and package decides;
     of several the last in the status topic does. Without a status a package is accepted only when
-    the golden subscriber is certainly past it and certainly told nothing of it: it was a repeat.
+    the golden subscriber is certainly past it and certainly did not report it: it was a repeat.
     That it is past proves nothing of a log that was cut and written again (R24, R31), so the log
     must hold what the golden subscriber says that it has processed last.
     """
@@ -97,12 +97,12 @@ class Staging:
         self._clock = clock or SystemClock()
         self._lock = threading.Lock()
         self._subscriptions: dict[str, StagedSubscription] = {}
-        self._told: DiscoveryMessage | None = None
-        self._told_at = 0.0
+        self._reported: DiscoveryMessage | None = None
+        self._reported_at = 0.0
         self._refused = Refusals()
         self._covers_ms: float = float("inf")
         self._wanted, self._read = 0, 0
-        self._asked = threading.Event()
+        self._requested = threading.Event()
         self._listeners: list[Callable[[], None]] = []
 
     def listen(self, listener: Callable[[], None]) -> None:
@@ -110,7 +110,7 @@ class Staging:
         self._listeners.append(listener)
 
     def wake(self) -> None:
-        """Tell the listeners."""
+        """Notify the listeners."""
         for listener in self._listeners:
             listener()
 
@@ -120,11 +120,11 @@ class Staging:
         Raises what the journal raises when it has to be asked.
         """
         with self._lock:
-            ruling, told = self._rule(position, arrival), _told_of(self._told, position)
-        if ruling is _UNTOLD and told is not None and not self._is_in_log(told):
+            ruling, state = self._rule(position, arrival), _state_of(self._reported, position)
+        if ruling is _UNTOLD and state is not None and not self._is_in_log(state):
             ruling = _wait(
-                f"waits for {self.golden}, whose last package {told.package_id} is not at offset "
-                f"{told.offset} of this journal{self._silence()}"
+                f"waits for {self.golden}, whose last package {state.package_id} is not at "
+                f"offset {state.offset} of this journal{self._silence()}"
             )
         if ruling.verdict is not StagingVerdict.ACCEPT:
             entry = entry_of(arrival)
@@ -133,25 +133,25 @@ class Staging:
         return ruling
 
     def is_past(self, agent: str, journal_id: str, offset: int) -> bool:
-        """Tell whether the golden one is certainly past an offset, and has told all up to it."""
-        self._asked.set()
+        """Return whether the golden one is certainly past an offset, all up to it reported."""
+        self._requested.set()
         with self._lock:
-            told = _told_of(self._told, Position(agent, journal_id, 0, Mark(offset, "")))
-        return told is not None and told.state not in _STRAYED and told.settled_offset >= offset
+            state = _state_of(self._reported, Position(agent, journal_id, 0, Mark(offset, "")))
+        return state is not None and state.state not in _STRAYED and state.settled_offset >= offset
 
     def _rule(self, position: Position, arrival: Arrival) -> Ruling:
         staged = self._subscription_at(position)
         if self._read != self._wanted:
             return _wait(f"waits for {self.golden}, whose statuses are being read")
-        told = _told_of(self._told, position)
-        if told is not None and told.state in _STRAYED:  # offsets may have been used again (R24)
-            return _wait(f"waits for {self.golden}{self._trouble(told)}")
-        status, of_this = staged.told_of(arrival.mark)
+        state = _state_of(self._reported, position)
+        if state is not None and state.state in _STRAYED:  # offsets may have been used again (R24)
+            return _wait(f"waits for {self.golden}{self._trouble(state)}")
+        status, of_this = staged.status_of(arrival.mark)
         if status is None:
             return self._undecided(position, staged, arrival)
         if not of_this:
             return _wait(
-                f"{self.golden} told {status.value} of another package at offset {arrival.offset}: "
+                f"{self.golden} reported {status.value} of another package at {arrival.offset}: "
                 f"the journal was restored, or is another one; waits until {self.golden} has "
                 "imported this one, for a clear, or to be started without wait_for"
             )
@@ -165,13 +165,13 @@ class Staging:
         if (
             staged is None
             or staged.journal_id != position.journal_id
-            or position.offset < staged.decided.floor
+            or position.offset < staged.decided.base
             or (staged.decided.horizon is not None and staged.decided.has_room())
         ):
             staged = self._subscriptions[position.agent] = StagedSubscription(position.journal_id)
             self._wanted += 1
-            self._asked.set()
-        if position.offset > staged.decided.floor:
+            self._requested.set()
+        if position.offset > staged.decided.base:
             staged.forget(position.offset)
         return staged
 
@@ -179,14 +179,14 @@ class Staging:
         self, position: Position, staged: StagedSubscription, arrival: Arrival
     ) -> Ruling:
         """Rule without a status, which only a proof that there is none can make a yes."""
-        told = _told_of(self._told, position)
-        if told is None or not (self._told and self._told.editable):
+        state = _state_of(self._reported, position)
+        if state is None or not (self._reported and self._reported.editable):
             return _wait(self._stranger(position))
-        if told.started_offset >= arrival.offset:
+        if state.started_offset >= arrival.offset:
             return _wait(f"{self.golden} began behind offset {arrival.offset}, {_WAY_OUT}")
-        read_up_to = min(staged.proven, told.settled_offset)
+        read_up_to = min(staged.proven, state.settled_offset)
         if read_up_to < arrival.offset or not staged.decided.reaches(arrival.offset):
-            trouble = self._trouble(told)
+            trouble = self._trouble(state)
             return _wait(f"waits for {self.golden} to import offset {arrival.offset}{trouble}")
         if arrival.record is None or arrival.record.time_ms < self._covers_ms:
             return _wait(
@@ -207,20 +207,20 @@ class Staging:
             )
         return _UNTOLD
 
-    def _is_in_log(self, told: SubscriberState) -> bool:
-        """Tell whether the log holds what the golden subscription has processed last.
+    def _is_in_log(self, state: SubscriberState) -> bool:
+        """Return whether the log holds what the golden subscription has processed last.
 
         Asked each time: what is known from before may be of the log as it was before.
         """
-        if self._package_at is None or not told.package_id:  # it is of an older version
+        if self._package_at is None or not state.package_id:  # it is of an older version
             return True
-        return self._package_at(told.offset) == told.package_id
+        return self._package_at(state.offset) == state.package_id
 
     def _stranger(self, position: Position) -> str:
-        if self._told is None:
+        if self._reported is None:
             return f"waits for {self.golden}, which has not announced itself"
-        if not self._told.editable:
-            why = "tells of no import: make it editable"
+        if not self._reported.editable:
+            why = "reports no import: make it editable"
         else:
             why = f"does not follow {position.agent} in this journal"
         return f"waits for {self.golden}, which {why}{self._silence()}"
@@ -235,7 +235,7 @@ class Staging:
         return f", which {became}{': ' if error else ''}{error}{silence}"
 
     def _silence(self) -> str:
-        silent = self._clock.monotonic() - self._told_at
+        silent = self._clock.monotonic() - self._reported_at
         if silent < _SILENT_S:
             return ""
         shown = int(silent) // _SILENCE_STEP_S * _SILENCE_STEP_S
@@ -243,13 +243,13 @@ class Staging:
 
     def _skip(self, status: Status, reason: str) -> Ruling:
         because = f": {reason}" if reason else ""
-        return Ruling(StagingVerdict.SKIP, f"{self.golden} told {status.value}{because}")
+        return Ruling(StagingVerdict.SKIP, f"{self.golden} reported {status.value}{because}")
 
-    # What the follower tells.
+    # What the follower reports.
 
     def wait_until_wanted(self, timeout: float) -> bool:
         """Return whether a subscription has asked, at the latest after `timeout` seconds."""
-        return self._asked.wait(timeout)
+        return self._requested.wait(timeout)
 
     def wanted(self) -> int:
         """Return the number of the reading of the status topic that is needed."""
@@ -273,7 +273,7 @@ class Staging:
     def announced(self, message: DiscoveryMessage, age_s: float = 0.0) -> None:
         """Take an announcement of the golden subscriber, the newest so far, made `age_s` ago."""
         with self._lock:
-            self._told, self._told_at = message, self._clock.monotonic() - age_s
+            self._reported, self._reported_at = message, self._clock.monotonic() - age_s
 
     def read_to_end(self, wanted: int, message: DiscoveryMessage | None) -> None:
         """Note that reading `wanted` holds every status that was sent before `message` was."""
@@ -291,7 +291,7 @@ def _wait(reason: str) -> Ruling:
     return Ruling(StagingVerdict.WAIT, reason)
 
 
-def _told_of(message: DiscoveryMessage | None, position: Position) -> SubscriberState | None:
+def _state_of(message: DiscoveryMessage | None, position: Position) -> SubscriberState | None:
     for state in message.states if message else ():
         if (state.publisher_agent, state.journal_id) == (position.agent, position.journal_id):
             return state

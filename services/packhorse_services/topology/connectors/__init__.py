@@ -1,1 +1,1 @@
-"""Connectors: clusters tell each other over HTTP what they know of the topology."""
+"""Connectors: clusters exchange over HTTP what they know of the topology."""

@@ -74,7 +74,7 @@ class AllowList:
         self._known: dict[tuple[str, str], tuple[float, object]] = {}
 
     def allows(self, peer: str) -> bool:
-        """Tell whether a peer with this address may connect."""
+        """Return whether a peer with this address may connect."""
         if self.has_address(peer):
             return True
         address = _address(peer)
@@ -84,7 +84,7 @@ class AllowList:
         )
 
     def has_address(self, peer: str) -> bool:
-        """Tell whether it may by its address alone, which waits for nobody."""
+        """Return whether it may by its address alone, which waits for nobody."""
         address = _address(peer)
         return self._anybody or (
             address is not None

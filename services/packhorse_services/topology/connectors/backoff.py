@@ -9,7 +9,7 @@ _FIRST_RETRY_S = 1.0
 
 
 class Stability:
-    """Since when what there is to tell has been the same; safe for threads.
+    """Since when what there is to announce has been the same; safe for threads.
 
     Times are seconds of a monotonic clock.
     """
@@ -20,7 +20,7 @@ class Stability:
         self._since = now
 
     def observe(self, content: str, now: float) -> float:
-        """Take note of what there is to tell; return for how many seconds it has been so."""
+        """Take note of what there is to announce; return for how many seconds it has been so."""
         with self._lock:
             if content != self._content:
                 self._content, self._since = content, now
@@ -37,7 +37,7 @@ def interval_of(settings: ConnectorSettings, stable_s: float) -> float:
 
 
 def is_fresh(settings: ConnectorSettings, stable_s: float) -> bool:
-    """Tell whether the peer shall take its back-off back as well."""
+    """Return whether the peer shall take its back-off back as well."""
     return stable_s < settings.timeout_s
 
 

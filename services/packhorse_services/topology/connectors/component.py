@@ -35,7 +35,7 @@ class Connectors:
         until = self._clock.monotonic() + min(timeout, _GOODBYE_S)
         self._knowledge.topology.remove_listener(self._hear)
         for connector in self._connectors:
-            connector.ask_to_end()
+            connector.request_stop()
         for connector in self._connectors:
             connector.stop(max(0.0, until - self._clock.monotonic()))
         self._knowledge.pool.close()
@@ -51,12 +51,12 @@ class Connectors:
                 connector.kick()
 
     def is_overtaken(self, connector: Connector, cluster: str) -> bool:
-        """Tell whether a connector with an earlier URL works and leads to that cluster."""
+        """Return whether a connector with an earlier URL works and leads to that cluster."""
         earlier = self._connectors[: self._connectors.index(connector)]
         outcomes = [one.outcome() for one in earlier]
         return any(one.works and one.cluster_id == cluster for one in outcomes)
 
-    def settle(self, connector: Connector, cluster: str) -> None:
+    def kick_later(self, connector: Connector, cluster: str) -> None:
         """Ask the later ones that lead to that cluster, to stand by or to step in."""
         for later in self._connectors[self._connectors.index(connector) + 1 :]:
             outcome = later.outcome()

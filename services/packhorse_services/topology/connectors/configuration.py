@@ -1,4 +1,4 @@
-"""What a program is told by its environment about its connectors."""
+"""Settings of a program's connectors, from its environment."""
 
 from pathlib import Path
 from typing import Self

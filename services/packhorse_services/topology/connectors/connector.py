@@ -22,10 +22,10 @@ from packhorse_services.topology.connectors.states import ConnectorPhase
 logger = logging.getLogger(__name__)
 
 _SHORTEST_S = 0.1
-"""From one exchange to the next, whatever the peers tell: two with ever new news could otherwise
-let each other's connectors run without a pause."""
+"""From one exchange to the next, whatever the peers announce: two with ever new news could
+otherwise let each other's connectors run without a pause."""
 
-_MOST_TOLD = 512
+_MOST_OWNERS = 512
 
 _DATABASE_AWAY = (psycopg.Error, PoolTimeout, PoolClosed)
 
@@ -34,10 +34,10 @@ class Neighbours(Protocol):
     """The connectors of one process, as one of them knows them."""
 
     def is_overtaken(self, connector: "Connector", cluster: str) -> bool:
-        """Tell whether one with an earlier URL works and leads to that cluster."""
+        """Return whether one with an earlier URL works and leads to that cluster."""
         ...
 
-    def settle(self, connector: "Connector", cluster: str) -> None:
+    def kick_later(self, connector: "Connector", cluster: str) -> None:
         """Let later ones that lead to that cluster stand by or step in: this one has changed."""
         ...
 
@@ -73,12 +73,12 @@ class Connector(WorkerComponent):
         self._exchange = Exchange(base, knowledge.topology.instance_id, knowledge.settings)
         self._wake = threading.Event()
         self._outcome = ExchangeOutcome()
-        self._told: set[str] = set()
+        self._owners: set[str] = set()
         self._worker = Worker(f"connector-{self._host}", self._run, wake=self._wake.set)
 
-    def ask_to_end(self) -> None:
-        """Return at once; the thread says goodbye to its peer and ends."""
-        self._worker.ask_to_end()
+    def request_stop(self) -> None:
+        """Return at once; the thread announces its end to the peer and ends."""
+        self._worker.request_stop()
 
     def kick(self) -> None:
         """Exchange at once, or a moment after the last time."""
@@ -99,7 +99,7 @@ class Connector(WorkerComponent):
             if rest > 0:
                 self._clock.wait(stopping, rest)
             self._wake.clear()
-        self._say_goodbye()
+        self._send_leave()
         self._exchange.close()
 
     def _next_outcome(self) -> ExchangeOutcome:
@@ -122,8 +122,8 @@ class Connector(WorkerComponent):
             if last.state in (ConnectorPhase.STANDBY, ConnectorPhase.LOOP)
             else known.interval_s
         )
-        to_tell = known.announcement(last.cluster_id, interval_s=promised)
-        answer = self._exchange.put(to_tell, known.now)
+        to_report = known.announcement(last.cluster_id, interval_s=promised)
+        answer = self._exchange.put(to_report, known.now)
         self._remember(answer.owner)
         cluster = answer.local_cluster.id
         if answer.loop or is_loop(answer, known.own):
@@ -146,8 +146,8 @@ class Connector(WorkerComponent):
 
     def _remember(self, owner: str) -> None:
         """Note whose announcement to remove at the end; of too many, the others run out."""
-        if len(self._told) < _MOST_TOLD:
-            self._told.add(owner)
+        if len(self._owners) < _MOST_OWNERS:
+            self._owners.add(owner)
 
     def _after(
         self, state: ConnectorPhase, answer: Announcement, reason: str, pause: float
@@ -180,7 +180,7 @@ class Connector(WorkerComponent):
     def _note(self, before: ExchangeOutcome) -> None:
         now = self._outcome
         if before.works != now.works:
-            self._neighbours.settle(self, now.cluster_id)
+            self._neighbours.kick_later(self, now.cluster_id)
         if (before.state, before.cluster_id) == (now.state, now.cluster_id):
             return
         log = (
@@ -194,9 +194,9 @@ class Connector(WorkerComponent):
             extra={"url": self.url, "reason": now.reason, "peer": now.instance_id},
         )
 
-    def _say_goodbye(self) -> None:
+    def _send_leave(self) -> None:
         """Disconnect, if there was ever a connection; a peer that is away finds out by itself."""
-        if not self._told:
+        if not self._owners:
             return
         try:
             known = self._knowledge.look()
@@ -204,9 +204,10 @@ class Connector(WorkerComponent):
                 self._exchange.delete(known.now)
         except (PackhorseError, *_DATABASE_AWAY) as error:
             logger.info(
-                "a peer was not told goodbye", extra={"url": self.url, "reason": str(error)}
+                "a peer was not notified of the connector's end",
+                extra={"url": self.url, "reason": str(error)},
             )
-        for owner in self._told:
+        for owner in self._owners:
             self._forget(owner)
 
     def _forget(self, owner: str) -> None:
@@ -217,7 +218,7 @@ class Connector(WorkerComponent):
 
 
 def _words(error: Exception) -> str:
-    """Return what an operator is told; whatever a peer can bring about must not end the thread."""
+    """Return the reason for operators; whatever a peer can bring about must not end the thread."""
     if isinstance(error, ExchangeFailed):
         return str(error)
     if isinstance(error, PackhorseError):

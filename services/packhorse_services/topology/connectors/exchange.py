@@ -52,17 +52,17 @@ class Exchange:
         )
 
     def put(self, announcement: Announcement, now: float) -> Announcement:
-        """Tell the peer, and return what it tells. Raises `ExchangeFailed`."""
+        """Send an announcement, and return the peer's. Raises `ExchangeFailed`."""
         try:
             key = self._key(now)
             sealing = None if key is None else self._seal(key, "PUT", "", 0)
             body = coded(announcement, gzip=self._settings.gzip, sealing=sealing)
-            return self._told("PUT", body, key, now)
+            return self._send("PUT", body, key, now)
         except (Rejected, InvalidAnnouncement, TooLarge) as error:
             raise ExchangeFailed(str(error)) from error
 
     def delete(self, now: float) -> None:
-        """Tell the peer that nothing more will come. Raises `ExchangeFailed`."""
+        """Announce to the peer that nothing more will come. Raises `ExchangeFailed`."""
         request = self._signed("DELETE", Coded({}, b""), self._key(now), now)
         try:
             with self._answered(request, b"", _STOP_TIMEOUT_S) as answer:
@@ -75,16 +75,16 @@ class Exchange:
         """End the connection."""
         self._client.close()
 
-    def _told(self, method: str, body: Coded, key: KeyId | None, now: float) -> Announcement:
+    def _send(self, method: str, body: Coded, key: KeyId | None, now: float) -> Announcement:
         request = self._signed(method, body, key, now)
         with self._answered(request, body.body, None) as answer:
             if answer.status != 200:
                 raise ExchangeFailed(_refusal(answer))
             sealing, peer = self._checked(answer, request, now)
-        told = decode(uncoded(answer.headers, answer.body, sealing))
-        if peer is not None and told.owner != peer.instance:
+        reported = decode(uncoded(answer.headers, answer.body, sealing))
+        if peer is not None and reported.owner != peer.instance:
             raise Rejected(RejectionReason.FOREIGN, "the answer is signed by another instance")
-        return told
+        return reported
 
     def _checked(
         self, answer: _Answer, request: signing.SignedRequest, now: float

@@ -1,4 +1,4 @@
-"""What the own cluster has to tell, and where it keeps what it is told."""
+"""What the own cluster announces, and where it stores announcements of others."""
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
@@ -13,7 +13,7 @@ from packhorse.topology.announcement_store import AnnouncementReader, Peer
 from packhorse.topology.announcements import Announcement, Route
 from packhorse.topology.listeners import Listener
 from packhorse.topology.patience import PatientPool
-from packhorse.topology.routing import Chooser, told_on, without
+from packhorse.topology.routing import Chooser, reported_on, without
 from packhorse.topology.view import ClusterView, TopologyView
 from packhorse_services.topology.connectors.backoff import (
     Stability,
@@ -37,11 +37,11 @@ class Topology(Protocol):
         ...
 
     def add_listener(self, listener: Listener) -> None:
-        """Tell it of every change."""
+        """Notify it of every change."""
         ...
 
     def remove_listener(self, listener: Listener) -> None:
-        """Tell it nothing more."""
+        """Notify it no more."""
         ...
 
     def wake(self) -> None:
@@ -51,7 +51,7 @@ class Topology(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class ClusterKnowledge:
-    """All that there is to tell at a moment: `now`, by the database's clock."""
+    """All that there is to announce at a moment: `now`, by the database's clock."""
 
     now: float
     instance_id: str
@@ -65,11 +65,11 @@ class ClusterKnowledge:
     def announcement(
         self, peer_cluster: str = "", *, loop: bool = False, interval_s: float | None = None
     ) -> Announcement:
-        """Return what to tell a cluster; nothing that came through it, once its id is known."""
+        """Return what to announce to a cluster; nothing that came through it, if it is known."""
         return Announcement(
             owner=self.instance_id,
             local_cluster=self.own,
-            further=() if loop else told_on(self.routes, self.own.id, peer_cluster),
+            further=() if loop else reported_on(self.routes, self.own.id, peer_cluster),
             created_ms=self.created_ms,
             server_info=f"packhorse/{packhorse.__version__}",
             loop=loop,
@@ -94,11 +94,11 @@ class Knowledge:
         self._news: list[Callable[[str], None]] = []
 
     def when_news(self, listener: Callable[[str], None]) -> None:
-        """Call it with a peer's id whenever that peer has told something new."""
+        """Call it with a peer's id whenever that peer has announced something new."""
         self._news.append(listener)
 
     def look(self) -> ClusterKnowledge | None:
-        """Return what there is to tell now; None without an own view."""
+        """Return what there is to announce now; None without an own view."""
         view = self.topology.view()
         if view is None:
             return None
@@ -122,20 +122,20 @@ class Knowledge:
     def hear(
         self, announcement: Announcement, *, holder: str, address: str, backoff_s: float
     ) -> None:
-        """Keep what a peer has told until it is late by a time-out. Raises `TooManyPeers`."""
+        """Keep what a peer has announced until it is late by a time-out. Raises `TooManyPeers`."""
         valid_s = validity_of(self.settings, backoff_s)
         due = replace(announcement, backoff_interval_s=backoff_s)
         with self.pool.connection() as connection:
             news = announcement_store.keep(connection, due, holder, address, valid_s)
         if news:
-            self._tell(announcement.owner)
+            self._report(announcement.owner)
 
     def forget(self, owner: str, *, holder: str) -> bool:
-        """Keep it no longer; tell whether there was something."""
+        """Keep it no longer; return whether there was something."""
         with self.pool.connection() as connection:
             gone = announcement_store.forget(connection, owner, holder)
         if gone:
-            self._tell(owner)
+            self._report(owner)
         return gone
 
     def peers(self) -> list[Peer]:
@@ -143,7 +143,7 @@ class Knowledge:
         with self.pool.connection() as connection:
             return announcement_store.peers(connection)
 
-    def _tell(self, peer: str) -> None:
+    def _report(self, peer: str) -> None:
         self.topology.wake()
         for listener in self._news:
             listener(peer)

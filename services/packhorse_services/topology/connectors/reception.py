@@ -13,7 +13,7 @@ class ClaimsOurs(Permanent):
 
 
 def is_loop(announcement: Announcement, own: ClusterView) -> bool:
-    """Tell whether the sender is an instance of the own cluster. Raises `ClaimsOurs`.
+    """Return whether the sender is an instance of the own cluster. Raises `ClaimsOurs`.
 
     The instance must be one that the own database knows: whoever else names our cluster as its
     own is an impostor, or works on a copy of our database.

@@ -98,11 +98,11 @@ class _Gate:
         """Who is listed by address never waits behind strangers whose names are looked up."""
         if self._allow_list.has_address(peer):
             return True
-        asked = asyncio.get_running_loop().run_in_executor
-        return await asked(self._asking, self._allow_list.allows, peer)
+        requested = asyncio.get_running_loop().run_in_executor
+        return await requested(self._asking, self._allow_list.allows, peer)
 
     def announce(self, caller: _Caller, body: bytes) -> Response:
-        """Keep what the peer tells, and tell it what is known here."""
+        """Store what the peer announces, and answer with what is known here."""
         caller.request.take(self._settings, caller.signed, body, self._knowledge.pool)
         announcement = caller.request.announcement(self._settings, body, caller.signed)
         known = self._knowledge.look()
@@ -118,7 +118,7 @@ class _Gate:
         return self._answer(200, answer, known, caller)
 
     def disconnect(self, caller: _Caller, body: bytes) -> Response:
-        """Forget what the peer has told."""
+        """Forget what the peer has announced."""
         caller.request.take(self._settings, caller.signed, body, self._knowledge.pool)
         self._knowledge.forget(caller.request.instance_id, holder="")
         return self._answer(204, None, self._knowledge.look(), caller)

@@ -9,7 +9,7 @@ class ConnectorPhase(enum.StrEnum):
     """How a connector is."""
 
     WAITING = "WAITING"
-    """Nothing has been exchanged yet, or there is no own view to tell of."""
+    """Nothing has been exchanged yet, or there is no own view to announce."""
     CONNECTED = "CONNECTED"
     STANDBY = "STANDBY"
     """It works, but a URL before it leads to the same cluster; it is tried rarely."""

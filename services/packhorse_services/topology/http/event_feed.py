@@ -38,7 +38,7 @@ class NumberedEvent:
 class Feed(Streams):
     """A listener of the topology. One thread fills it, any reads.
 
-    A client that is too slow falls out and is told a gap, so nobody waits for it, and the memory
+    A client that is too slow falls out and gets a gap, so nobody waits for it, and the memory
     is bounded however many there are.
     """
 
@@ -62,7 +62,7 @@ class Feed(Streams):
         self._init = ""
 
     def hear(self, event: TopologyEvent) -> None:
-        """Take in what the topology tells; called by one thread, in order."""
+        """Take in the events of the topology; called by one thread, in order."""
         data = self._document(event).model_dump_json()
         with self._lock:
             self._number += 1
@@ -86,7 +86,7 @@ class Feed(Streams):
             oldest = self._kept[0].number if self._kept else self._number + 1
             if not oldest - 1 <= number <= self._number:
                 return None
-            return [told for told in self._kept if told.number > number]
+            return [reported for reported in self._kept if reported.number > number]
 
     def _document(self, event: TopologyEvent) -> TopologyNews:
         news = TopologyNews(
@@ -133,7 +133,7 @@ def read_position(text: str) -> StreamPosition:
 class Follower:
     """Where one client is: no waiting, no I/O.
 
-    A newcomer is told INIT. Who comes back is told what it has missed; where that is not known
+    A newcomer gets INIT. Who comes back gets what it has missed; where that is not known
     any more, a gap, and INIT again as soon as there is a view that holds.
     """
 
@@ -151,19 +151,19 @@ class Follower:
         missed = None if self._number is None else self._feed.after(self._number)
         if missed is None and self._number is not None:
             self._gap, self._number = GapNews(reason="FORGOTTEN"), None
-        told = list(missed or [])
+        reported = list(missed or [])
         if self._gap is not None:
-            told.append(NumberedEvent("gap", self._gap.model_dump_json(), 0))
+            reported.append(NumberedEvent("gap", self._gap.model_dump_json(), 0))
             self._gap = None
         if self._number is None and (first := self._feed.first()) is not None:
-            told.append(first)
-        for one in told:
+            reported.append(first)
+        for one in reported:
             self._number = one.number or self._number
-        return told
+        return reported
 
 
 class TopologyEventStream(EventStream):
-    """Tells a client what its follower finds in the feed."""
+    """Sends a client what its follower finds in the feed."""
 
     def __init__(self, feed: Feed, seen: StreamPosition | None, *, life_s: float = LIFE_S) -> None:
         super().__init__(feed, life_s)

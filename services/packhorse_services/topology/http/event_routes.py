@@ -56,7 +56,7 @@ async def follow_topology(
     """Follow the topology, as server-sent events.
 
     INIT comes first, once there is a view that holds; CHANGING comes before each CHANGED. A client
-    that comes back is told what it has missed, or a `gap` and INIT where that is forgotten. A
+    that comes back gets what it has missed, or a `gap` and INIT where that is forgotten. A
     comment every 15 s keeps the connection.
     """
     async for block in stream.blocks():

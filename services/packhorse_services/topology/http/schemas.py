@@ -127,7 +127,7 @@ class LeaderChangeDocument(BaseModel):
 class TopologyNews(BaseModel):
     """The data of INIT, CHANGING, CHANGED and PROPERTIES_CHANGED."""
 
-    time: datetime = Field(description="When it was told, by the clock of the instance")
+    time: datetime = Field(description="When it was sent, by the clock of the instance")
     topology: TopologyDocument | None = Field(description="Null for CHANGING")
     added: list[str] = Field(default=[], description="Ids of instances that have come")
     removed: list[str] = Field(default=[], description="Ids of instances that have gone")

@@ -93,11 +93,13 @@ def content(parts: TopologyServices, find: str = "") -> TopologyPageContent:
         left_out=left_out,
         connectors=[
             connector_document(one, now_ms)
-            for one in _asked(parts.connectors, "connectors", unavailable) or ()
+            for one in _requested(parts.connectors, "connectors", unavailable) or ()
         ],
         changes=[_change(one) for one in reversed(discovery.history()[-_MOST_CHANGES:])],
-        cluster_view=_asked(parts.cluster_view, "cluster view", unavailable),
-        votings=_asked(parts.votings.votings if parts.votings else None, "votings", unavailable),
+        cluster_view=_requested(parts.cluster_view, "cluster view", unavailable),
+        votings=_requested(
+            parts.votings.votings if parts.votings else None, "votings", unavailable
+        ),
         unavailable=unavailable,
     )
 
@@ -138,8 +140,10 @@ def _change(change: TopologyChange) -> ShownChange:
     return ShownChange(change.number, at, change.kind.value, text)
 
 
-def _asked(ask: Callable[[], Result] | None, what: str, unavailable: list[str]) -> Result | None:
-    """Ask, or note that it can't be told now: the rest is shown all the same."""
+def _requested(
+    ask: Callable[[], Result] | None, what: str, unavailable: list[str]
+) -> Result | None:
+    """Ask, or note that it is not known now: the rest is shown all the same."""
     if ask is None:
         return None
     try:

@@ -8,10 +8,10 @@ from packhorse.client.exchange import (
     Operation,
     Pause,
     Request,
-    asked,
     deadline_in,
     gathered,
     given,
+    requested,
     segment,
     with_query,
 )
@@ -36,7 +36,7 @@ def clear(
     applied: `removed` says how many packages were removed. Raises as `command_ended` does.
     """
     headers = {} if if_match is None else {"If-Match": if_match}
-    cleared = yield from asked(
+    cleared = yield from requested(
         Request(
             "POST",
             f"/queues/{segment(subscriber)}/clear",
@@ -66,7 +66,7 @@ def stop(subscriber: str, *, wait: float | None = None) -> Operation[Document]:
 def retry(subscriber: str, *, wait: float | None = None) -> Operation[Document]:
     """Let a subscriber try the package that failed again at once; its back-off begins anew."""
     path = f"/subscribers/{segment(subscriber)}/retry"
-    command = yield from asked(Request("POST", path, body={}, repeatable=True))
+    command = yield from requested(Request("POST", path, body={}, repeatable=True))
     return (yield from _ended(command, wait))
 
 
@@ -75,7 +75,7 @@ def reset(subscriber: str, offset: int, *, wait: float | None = None) -> Operati
 
     Raises `Conflict` for one that is not stopped.
     """
-    command = yield from asked(
+    command = yield from requested(
         Request(
             "PATCH",
             f"/subscribers/{segment(subscriber)}/offset",
@@ -89,7 +89,7 @@ def reset(subscriber: str, offset: int, *, wait: float | None = None) -> Operati
 
 def command(command_id: str) -> Operation[Document]:
     """Return a command: its `state` is ISSUED, SENT, SEEN, APPLIED or REJECTED."""
-    return (yield from asked(Request("GET", f"/commands/{segment(command_id)}")))
+    return (yield from requested(Request("GET", f"/commands/{segment(command_id)}")))
 
 
 def commands(
@@ -124,7 +124,7 @@ def command_ended(command_id: str, seconds: float = 60.0) -> Operation[Document]
 
 
 def announced(subscriber: str, action: Control, seconds: float = 60.0) -> Operation[None]:
-    """Return once a subscriber says that it is what it was told: a reset is refused before.
+    """Return once a subscriber says that it is what it was reported: a reset is refused before.
 
     Raises `NotInTime`.
     """
@@ -142,7 +142,7 @@ def announced(subscriber: str, action: Control, seconds: float = 60.0) -> Operat
 
 def _control(subscriber: str, action: Control, wait: float | None) -> Operation[Document]:
     path = f"/subscribers/{segment(subscriber)}/{action}"
-    command = yield from asked(Request("PUT", path))
+    command = yield from requested(Request("PUT", path))
     if wait is not None:
         deadline = yield from deadline_in(wait)
         command = yield from _ended(command, wait)
@@ -159,4 +159,4 @@ def _ended(command: Any, wait: float | None) -> Operation[Document]:
 def _awaited(path: str, deadline: float) -> Operation[Any]:
     """Ask until `deadline` while the service is away: nothing is lost by that."""
     now: float = yield Pause()
-    return (yield from asked(Request("GET", path, patience_s=max(0.0, deadline - now))))
+    return (yield from requested(Request("GET", path, patience_s=max(0.0, deadline - now))))

@@ -11,9 +11,9 @@ from packhorse.client.exchange import (
     Document,
     Operation,
     Request,
-    asked,
     gathered,
     given,
+    requested,
     segment,
     with_query,
 )
@@ -44,7 +44,7 @@ def put_node(
     """
     body = {"type": type, **given(properties=properties, binaries=binaries)}
     return (
-        yield from asked(Request("PUT", _of(path), "content", body=body, headers=_if(if_match)))
+        yield from requested(Request("PUT", _of(path), "content", body=body, headers=_if(if_match)))
     )
 
 
@@ -57,7 +57,7 @@ def patch_node(
     """Change some properties of a node; one that is None goes. Returns `path` and `etag`."""
     kind = {"Content-Type": "application/merge-patch+json"}
     return (
-        yield from asked(
+        yield from requested(
             Request(
                 "PATCH",
                 _of(path),
@@ -72,7 +72,7 @@ def patch_node(
 
 def delete_node(path: str, *, if_match: str | None = None) -> Operation[Document]:
     """Remove a node and all below it; return how many `nodes` that were."""
-    return (yield from asked(Request("DELETE", _of(path), "content", headers=_if(if_match))))
+    return (yield from requested(Request("DELETE", _of(path), "content", headers=_if(if_match))))
 
 
 def children(path: str, *, limit: int = 1_000) -> Operation[list[Document]]:
@@ -94,7 +94,7 @@ def subtree(path: str, *, limit: int = 1_000) -> Operation[list[Document]]:
 def put_binary(content: bytes, media_type: str = "application/octet-stream") -> Operation[Document]:
     """Store bytes, and return how a node names them: `digest`, `length`, `media_type`."""
     digest = f"sha256:{hashlib.sha256(content).hexdigest()}"
-    stored = yield from asked(
+    stored = yield from requested(
         Request("PUT", f"/blobs/{segment(digest)}", "content", content=content)
     )
     return Document({**stored, "digest": digest, "length": len(content), "media_type": media_type})

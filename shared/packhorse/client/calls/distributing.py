@@ -11,11 +11,11 @@ from packhorse.client.exchange import (
     Operation,
     Pause,
     Request,
-    asked,
     deadline_in,
     gathered,
     given,
     repeated_by_key,
+    requested,
     segment,
     with_query,
 )
@@ -23,7 +23,7 @@ from packhorse.client.exchange import (
 Action = Literal["ADD", "DELETE", "INVALIDATE", "TEST"]
 
 _LOOK_S = 2
-"""How long one request waits: a failure at one subscriber is told before the others are done."""
+"""How long one request waits: a failure at one subscriber is printed before the rest is done."""
 _POLL_S = 0.25
 _PAGE = 1_000
 FAILED = ("REMOVED", "REMOVED_FAILED", "DUPLICATE")
@@ -62,7 +62,9 @@ def dry_run(*paths: str, deep: Sequence[str] = (), action: Action = "ADD") -> Op
 
 def dry_run_of(body: Mapping[str, Any]) -> Operation[Document]:
     """Return what a body of `POST /distribute` would publish."""
-    return (yield from asked(Request("POST", "/distribute/dry-run", body=body, repeatable=True)))
+    return (
+        yield from requested(Request("POST", "/distribute/dry-run", body=body, repeatable=True))
+    )
 
 
 def request(
@@ -77,7 +79,7 @@ def request(
 
 def distribution(distribution_id: str) -> Operation[Document]:
     """Return where a package is: its `state`, and that at each of its `subscribers`."""
-    return (yield from asked(Request("GET", f"/distributions/{segment(distribution_id)}")))
+    return (yield from requested(Request("GET", f"/distributions/{segment(distribution_id)}")))
 
 
 def distributions(
@@ -107,7 +109,7 @@ def wait_for(distribution_id: str, seconds: float = 60.0) -> Operation[Document]
     while True:
         now: float = yield Pause()
         left = max(0, min(_LOOK_S, math.ceil(deadline - now)))
-        found = yield from asked(
+        found = yield from requested(
             Request(
                 "GET",
                 f"/distributions/{segment(distribution_id)}?wait={left}",

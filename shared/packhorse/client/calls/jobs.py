@@ -10,12 +10,12 @@ from packhorse.client.exchange import (
     Operation,
     Pause,
     Request,
-    asked,
     deadline_in,
     done,
     gathered,
     given,
     repeated_by_key,
+    requested,
     segment,
     with_query,
 )
@@ -46,7 +46,7 @@ def add_job(
 
 def job(number: int) -> Operation[Document]:
     """Return a job: its `state`, `attempts`, `log`, `progress`, `result_message`."""
-    return (yield from asked(Request("GET", f"/jobs/{number}", "jobs")))
+    return (yield from requested(Request("GET", f"/jobs/{number}", "jobs")))
 
 
 def jobs(
@@ -68,7 +68,7 @@ def job_ended(number: int, seconds: float = 60.0) -> Operation[Document]:
     deadline = yield from deadline_in(seconds)
     while True:
         now: float = yield Pause()
-        found = yield from asked(
+        found = yield from requested(
             Request("GET", f"/jobs/{number}", "jobs", patience_s=max(0.0, deadline - now))
         )
         if found["state"] not in _OPEN:
@@ -80,12 +80,12 @@ def job_ended(number: int, seconds: float = 60.0) -> Operation[Document]:
 
 def stop_job(number: int) -> Operation[Document]:
     """Stop a job: one that waits at once, one that runs as soon as its consumer looks."""
-    return (yield from asked(_post(f"/jobs/{number}/stop")))
+    return (yield from requested(_post(f"/jobs/{number}/stop")))
 
 
 def retry_job(number: int) -> Operation[Document]:
     """Let a job that has ended run once more."""
-    return (yield from asked(_post(f"/jobs/{number}/retry")))
+    return (yield from requested(_post(f"/jobs/{number}/retry")))
 
 
 def remove_job(number: int, *, even_active: bool = False) -> Operation[None]:
@@ -96,19 +96,19 @@ def remove_job(number: int, *, even_active: bool = False) -> Operation[None]:
 
 def job_queues() -> Operation[list[Document]]:
     """Return the queues of jobs."""
-    found: list[Document] = (yield from asked(Request("GET", "/job-queues", "jobs")))["queues"]
+    found: list[Document] = (yield from requested(Request("GET", "/job-queues", "jobs")))["queues"]
     return found
 
 
 def put_job_queue(name: str, **settings: Any) -> Operation[Document]:
     """Make a queue, or change it: `patterns`, `type`, `max_parallel`, `max_retries` and so on."""
     path = f"/job-queues/{segment(name)}"
-    return (yield from asked(Request("PUT", path, "jobs", body=settings)))
+    return (yield from requested(Request("PUT", path, "jobs", body=settings)))
 
 
 def job_topics() -> Operation[list[Document]]:
     """Return the topics of jobs: what waits, and which of them no instance has a consumer for."""
-    found: list[Document] = (yield from asked(Request("GET", "/job-topics", "jobs")))["topics"]
+    found: list[Document] = (yield from requested(Request("GET", "/job-topics", "jobs")))["topics"]
     return found
 
 
@@ -123,7 +123,7 @@ def schedules(*, limit: int = 1_000) -> Operation[list[Document]]:
 def put_schedule(name: str, topic: str, **settings: Any) -> Operation[Document]:
     """Make a schedule, or change it: `cron` and `time_zone`, `period_s` or `at`, `properties`."""
     path = f"/schedules/{segment(name)}"
-    return (yield from asked(Request("PUT", path, "jobs", body={"topic": topic, **settings})))
+    return (yield from requested(Request("PUT", path, "jobs", body={"topic": topic, **settings})))
 
 
 def remove_schedule(name: str) -> Operation[None]:
@@ -133,12 +133,12 @@ def remove_schedule(name: str) -> Operation[None]:
 
 def suspend(kind: str, name: str) -> Operation[Document]:
     """Let a queue (`kind` "job-queues") or a schedule ("schedules") stand still."""
-    return (yield from asked(_post(f"/{kind}/{segment(name)}/suspend")))
+    return (yield from requested(_post(f"/{kind}/{segment(name)}/suspend")))
 
 
 def resume_suspended(kind: str, name: str) -> Operation[Document]:
     """Let a queue ("job-queues") or a schedule ("schedules") that was suspended go on."""
-    return (yield from asked(_post(f"/{kind}/{segment(name)}/resume")))
+    return (yield from requested(_post(f"/{kind}/{segment(name)}/resume")))
 
 
 def send_event(

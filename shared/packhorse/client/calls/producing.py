@@ -11,7 +11,7 @@ from packhorse.client.exchange import (
     Document,
     Operation,
     Request,
-    asked,
+    requested,
     segment,
 )
 from packhorse.client.problems import Words, refused_outcome
@@ -42,7 +42,7 @@ class Numbering:
 
         It is `NOTHING_SENT` before the first.
         """
-        found = yield from asked(Request("PUT", self.path, again=AWAY))
+        found = yield from requested(Request("PUT", self.path, again=AWAY))
         self.epoch, self.last_sequence = found["epoch"], _last(found)
         return self.last_sequence
 
@@ -74,7 +74,7 @@ class Numbering:
             error = refused_outcome(answer.document()["outcomes"][0], self._words)
             return error if error is not None and is_transient(error) else None
 
-        found = yield from asked(
+        found = yield from requested(
             Request(
                 "POST",
                 "/distribute/batch",
@@ -89,7 +89,9 @@ class Numbering:
         """Count all numbers up to this one as dealt with, for good."""
         body = {"epoch": self.epoch, "last_sequence": sequence}
         headers = {"Content-Type": "application/merge-patch+json"}
-        yield from asked(Request("PATCH", self.path, body=body, headers=headers, repeatable=True))
+        yield from requested(
+            Request("PATCH", self.path, body=body, headers=headers, repeatable=True)
+        )
         self.last_sequence = max(self.last_sequence, sequence)
 
     def _with_number(self, sequence: int, body: Mapping[str, Any]) -> dict[str, Any]:
@@ -106,7 +108,7 @@ class Numbering:
         if not self.epoch:
             raise Misused(f"the producer {self.name!r} is not registered; use it with `with`")
         try:
-            accepted: Document = yield from asked(
+            accepted: Document = yield from requested(
                 Request("POST", path, body=self._with_number(sequence, body), repeatable=True)
             )
         except Conflict as error:
@@ -122,12 +124,12 @@ def last_sequence(name: str) -> Operation[int]:
 
     Raises `NotFound` when the publisher knows none of that name.
     """
-    found = yield from asked(Request("GET", f"/producers/{segment(name)}"))
+    found = yield from requested(Request("GET", f"/producers/{segment(name)}"))
     return _last(found)
 
 
 def is_transient(error: Refused, again_on: Collection[int] = _AGAIN) -> bool:
-    """Tell whether the same request may be taken later."""
+    """Return whether the same request may be taken later."""
     return error.status in again_on or error.kind == _UNDER_WAY
 
 

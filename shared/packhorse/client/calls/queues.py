@@ -9,10 +9,10 @@ from packhorse.client.exchange import (
     Document,
     Operation,
     Request,
-    asked,
     done,
     gathered,
     given,
+    requested,
     segment,
     with_query,
 )
@@ -22,7 +22,7 @@ _PAGE = 1_000
 
 def queues() -> Operation[list[Document]]:
     """Return the queue of each subscriber: `subscriber`, `state`, `length`, `head`, `reason`."""
-    found: list[Document] = (yield from asked(Request("GET", "/queues")))["queues"]
+    found: list[Document] = (yield from requested(Request("GET", "/queues")))["queues"]
     return found
 
 
@@ -47,13 +47,13 @@ def queue_tag(subscriber: str) -> Operation[str]:
 
 def subscribers() -> Operation[list[Document]]:
     """Return who announced itself within a day: `subscriber`, `state`, `offset`, `behind`."""
-    found: list[Document] = (yield from asked(Request("GET", "/subscribers")))["subscribers"]
+    found: list[Document] = (yield from requested(Request("GET", "/subscribers")))["subscribers"]
     return found
 
 
 def subscriber(name: str) -> Operation[Document]:
     """Return one subscriber."""
-    return (yield from asked(Request("GET", f"/subscribers/{segment(name)}")))
+    return (yield from requested(Request("GET", f"/subscribers/{segment(name)}")))
 
 
 def errors(subscriber: str, *, limit: int = 100) -> Operation[list[Document]]:
@@ -76,7 +76,7 @@ def redistribute(
     headers = {"Idempotency-Key": checked_key(key)}
     asked_path = with_query(path, again="true" if again else None)
     return (
-        yield from asked(Request("POST", asked_path, body={}, headers=headers, repeatable=True))
+        yield from requested(Request("POST", asked_path, body={}, headers=headers, repeatable=True))
     )
 
 
@@ -89,14 +89,14 @@ def redistribute_all(
     """
     body = {**_meant(offsets, reason), "again": again}
     path = f"/queues/{segment(subscriber)}/errors/redistribute"
-    return (yield from asked(Request("POST", path, body=body, repeatable=not again)))
+    return (yield from requested(Request("POST", path, body=body, repeatable=not again)))
 
 
 def dismiss(subscriber: str, *offsets: int, reason: str | None = None) -> Operation[Document]:
     """Take packages off the error queue; return their `offsets`, and if there are `more`."""
     path = f"/queues/{segment(subscriber)}/errors/dismiss"
     body = _meant(offsets, reason)
-    return (yield from asked(Request("POST", path, body=body, repeatable=True)))
+    return (yield from requested(Request("POST", path, body=body, repeatable=True)))
 
 
 def forget(subscriber: str) -> Operation[None]:

@@ -7,7 +7,7 @@ from packhorse.client.following import EventKind, Following
 def events(*kinds: EventKind, subscriber: str | None = None, after: str = "") -> Following:
     """Follow packages, statuses and what was distributed, behind the event with the id `after`.
 
-    "" begins now, `p0-s0-e0` with all that the journal still has. A `Gap` tells of events that
+    "" begins now, `p0-s0-e0` with all that the journal still has. A `Gap` reports events that
     nobody can show any more.
     """
     types = ",".join(kinds) or None

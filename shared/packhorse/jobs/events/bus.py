@@ -23,7 +23,7 @@ _MOST_PATTERNS = 50
 
 
 class EventNotStored(Transient):
-    """An event for all instances was not stored, as far as one knows; it may be told later."""
+    """An event for all instances was not stored, as far as one knows; it may be delivered later."""
 
 
 class Carrier(Protocol):
@@ -130,7 +130,7 @@ class EventBus:
         wait for itself. Raises `InvalidName`, `InvalidProperties`, or `EventNotStored`, after
         which nobody here has heard it.
         """
-        self._settle(self._hand_out([self._accepted(event, wait=True)]))
+        self._wait_for_handlers(self._hand_out([self._accepted(event, wait=True)]))
 
     def post(self, event: Event) -> None:
         """Return at once; handlers hear it soon. Where a mailbox is full, that is waited for.
@@ -142,7 +142,7 @@ class EventBus:
 
     def deliver(self, events: Iterable[Event]) -> None:
         """Let handlers hear events of other instances; returns as `send` does."""
-        self._settle(self._hand_out(events))
+        self._wait_for_handlers(self._hand_out(events))
 
     def patterns(self) -> tuple[str, ...]:
         """Return patterns that cover every topic that somebody has subscribed to."""
@@ -199,7 +199,7 @@ class EventBus:
                     places[delivery] = delivery.post(event)
         return places
 
-    def _settle(self, places: dict[HandlerDelivery, int]) -> None:
+    def _wait_for_handlers(self, places: dict[HandlerDelivery, int]) -> None:
         for delivery, place in places.items():
             delivery.wait(place)
 

@@ -69,7 +69,7 @@ class HandlerDelivery:
         return self._filter.patterns
 
     def wants(self, event: Event) -> bool:
-        """Tell whether the handler is to hear it."""
+        """Return whether the handler is to hear it."""
         return (self._hears_gaps and event.topic == GAP) or self._filter.covers(event)
 
     def post(self, event: Event) -> int:
@@ -126,7 +126,7 @@ class HandlerDelivery:
             self._thread.join(timeout)
 
     def _may_wait(self) -> bool:
-        """Tell whether waiting for the handler can help; itself it never waits for."""
+        """Return whether waiting for the handler can help; itself it never waits for."""
         own = self._thread is threading.current_thread()
         return not (own or self._mailbox.slow or self._dropped or not self._thread.is_alive())
 
@@ -155,7 +155,7 @@ class HandlerDelivery:
 
     def _run(self) -> None:
         while (item := self._next()) is not None:
-            self._tell(item)
+            self._call_handler(item)
             with self._changed:
                 if self._mailbox.finish():
                     logger.info(
@@ -174,7 +174,7 @@ class HandlerDelivery:
                 self._changed.wait()
             return None
 
-    def _tell(self, item: Event | Lost) -> None:
+    def _call_handler(self, item: Event | Lost) -> None:
         if isinstance(item, Lost):
             event = Event(GAP, {"reason": "slow", "lost": item.count})
             logger.warning(

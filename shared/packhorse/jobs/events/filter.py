@@ -38,7 +38,7 @@ class EventFilter:
         object.__setattr__(self, "_conditions", parse_templates(self.templates))
 
     def covers(self, event: Event) -> bool:
-        """Tell whether the event is wanted."""
+        """Return whether the event is wanted."""
         if not any(matches(pattern, event.topic) for pattern in self.patterns):
             return False
         return not self._conditions or any(

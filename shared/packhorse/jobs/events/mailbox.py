@@ -75,7 +75,7 @@ class EventMailbox:
         return self._current.item if self._current else None
 
     def finish(self) -> bool:
-        """Say that the handler has done what was taken; tells whether it has caught up so."""
+        """Say that the handler has done what was taken; returns whether it has caught up."""
         if self._current is not None and isinstance(self._current.item, Event):
             self.done += 1
         self._current = None
@@ -84,7 +84,7 @@ class EventMailbox:
         return caught_up
 
     def look(self, now: float) -> bool:
-        """Tell whether the handler has become slow since it was last looked at."""
+        """Return whether the handler has become slow since it was last looked at."""
         became = not self.slow and now >= self.due()
         self.slow = self.slow or became
         return became

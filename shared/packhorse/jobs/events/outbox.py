@@ -20,7 +20,7 @@ from packhorse.clock import Clock, SystemClock
 from packhorse.db.metadata import BOOKKEEPER
 from packhorse.db.roles import act_as
 from packhorse.jobs.event import Event
-from packhorse.jobs.event_store import as_array, as_json, tell
+from packhorse.jobs.event_store import as_array, as_json, notify
 from packhorse.jobs.events.bus import EventNotStored
 from packhorse.runtime.lifecycle import Worker
 from packhorse.runtime.metrics import EVENTS_STORED
@@ -118,7 +118,7 @@ class Outbox:
             last = self._letters[-1] if self._letters else None
         if last is not None:
             last.stored.wait(timeout)
-        self._worker.ask_to_end()
+        self._worker.request_stop()
         self._wake.set()
         self._worker.stop(max(1.0, until - time.monotonic()))
         if self._letters:
@@ -191,7 +191,7 @@ class Outbox:
                 """,
                 (self._application, as_array([letter.row() for letter in batch])),
             )
-            tell(connection)
+            notify(connection)
 
     def _draw_numbers(self, connection: Connection, batch: Sequence[_Letter]) -> None:
         new = [letter for letter in batch if not letter.number]

@@ -1,6 +1,6 @@
 """Removes old events, in bounded batches: those that were visible a long time ago.
 
-What is old is told by horizons: each pruning notes which transactions had ended (a snapshot) and
+What is old is known by horizons: each pruning notes which transactions had ended (a snapshot) and
 when, by the database's clock. Later, what was visible then is removed. So an event stays at least
 as long after its commit as was asked for, however long its transaction took. A reader whose
 position is older than the last horizon that was pruned up to has a gap, and no other has.

@@ -73,7 +73,7 @@ class Receiver:
 
     def stop(self, timeout: float) -> None:
         """Hand out nothing more."""
-        self._worker.ask_to_end()
+        self._worker.request_stop()
         self._ended.set()
         self._wake.set()
         self._worker.stop(timeout)
@@ -130,7 +130,7 @@ class Receiver:
             return EventPage((), position_now(connection), gap=True)
 
     def _hand_out(self, page: EventPage, position: EventPosition, since: datetime) -> None:
-        """Tell of a gap once; leave out what was handed out and could not be remembered."""
+        """Report a gap once; leave out what was handed out and could not be remembered."""
         if page.gap and position.seen != self._gap_at:
             self._gap_at = position.seen
             EVENT_GAPS.inc()

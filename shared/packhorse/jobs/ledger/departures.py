@@ -78,12 +78,12 @@ class Departures:
             if len(numbers) < _BATCH or not ended:
                 break
         if dropped:
-            told = {"of": instance, "dropped": dropped}
+            reported = {"of": instance, "dropped": dropped}
             logger.warning(
                 "%d jobs that only %s may do were dropped, for it has left",
                 dropped,
                 instance,
-                extra=told,
+                extra=reported,
             )
         return dropped
 

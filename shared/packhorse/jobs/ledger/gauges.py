@@ -1,4 +1,4 @@
-"""Tells the metrics what waits in the cluster; one program of a cluster is enough to ask."""
+"""Sets the metrics of what waits in the cluster; one program of a cluster is enough to ask."""
 
 from packhorse.jobs.job import JobState
 from packhorse.jobs.ledger.figures import JobFigures, read_statistics

@@ -137,7 +137,7 @@ class PruneHistory:
     def __init__(
         self, connect: Connect, handled_topics: Callable[[], Mapping[str, HandledTopics] | None]
     ) -> None:
-        """Take what tells the reach of every live instance; None: not known now."""
+        """Take what returns the handled topics of every live instance; None: not known now."""
         self._connect, self._handled_topics = connect, handled_topics
 
     def __call__(self, job: Job, context: JobContext) -> Result:

@@ -1,1 +1,1 @@
-"""Schedules: moments at which a job is added or an event is sent, once a cluster."""
+"""Schedules: fire times at which a job is added or an event is sent, once a cluster."""

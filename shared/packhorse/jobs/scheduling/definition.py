@@ -1,4 +1,4 @@
-"""What a schedule is: when, what then, on which instances, and what becomes of missed moments."""
+"""What a schedule is: when, what then, on which instances, and what becomes of misfires."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -25,16 +25,16 @@ class RunOn(StrEnum):
     SINGLE = "SINGLE"
     """Any one instance."""
     LEADER = "LEADER"
-    """The one with the duty fires, and the first that consumes the topic does the job."""
+    """The one with the leader task fires, and the first that consumes the topic does the job."""
     ALL = "ALL"
     """A job for every live instance that has a consumer for the topic; an event for every one."""
 
 
 class Missed(StrEnum):
-    """What becomes of moments at which nobody could fire: more than a minute ago, or several."""
+    """What becomes of fire times at which nobody could fire: more than a minute ago, or several."""
 
     SKIP = "SKIP"
-    """Nothing: the next moment is the next one."""
+    """Nothing: the next fire time is the next one."""
     ONCE = "ONCE"
     """The newest is made up for, the others are not."""
     ALL = "ALL"
@@ -71,13 +71,13 @@ class ScheduleDefinition:
     description: str = ""
     run_on: RunOn = RunOn.SINGLE
     concurrent: bool = True
-    """False: no job is added while one of this schedule is not done; its moment is skipped."""
+    """False: no job is added while one of this schedule is not done; its fire time is skipped."""
     missed: Missed = Missed.ONCE
     missed_limit: int = 10
     not_before: datetime | None = None
-    """No moment before it; the first one of a period."""
+    """No fire time before it; the first one of a period."""
     times: int | None = None
-    """After how many moments that fired it ends; None: never."""
+    """After how many fire times it ends; None: never."""
     suspended: bool = False
 
 
@@ -93,9 +93,9 @@ class Schedule:
     """Somebody has changed a declared one, so that no program changes it back."""
     version: int
     """Grows with every change by somebody, suspending included; not when it fires."""
-    next_tick: datetime | None
+    next_fire_time: datetime | None
     """None: it has ended."""
-    last_tick: datetime | None
+    last_fire_time: datetime | None
     times_left: int | None
     created_at: datetime
     updated_at: datetime
@@ -106,8 +106,8 @@ class Schedule:
         return self.definition.name
 
 
-class TickOutcome(StrEnum):
-    """What came of a moment."""
+class FireTimeOutcome(StrEnum):
+    """The outcome of a fire time."""
 
     FIRED = "FIRED"
     SKIPPED = "SKIPPED"
@@ -117,19 +117,19 @@ class TickOutcome(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class Tick:
-    """One moment of a schedule, and what came of it."""
+class FireTime:
+    """One fire time of a schedule, and its outcome."""
 
-    tick: datetime
+    fire_time: datetime
     """When it was planned."""
-    outcome: TickOutcome
+    outcome: FireTimeOutcome
     decided_at: datetime
     instance: str
     """Which instance decided."""
     jobs: tuple[int, ...]
     """The numbers of the jobs that were added."""
     missed: int
-    """How many moments before this one were missed with it; 1000: or more."""
+    """How many fire times before this one were missed with it; 1000: or more."""
     reason: str
 
 
@@ -165,7 +165,7 @@ def _require_action(action: Action) -> None:
 def _require_limits(definition: ScheduleDefinition) -> None:
     if not 1 <= definition.missed_limit <= MAX_MISSED:
         raise InvalidSchedule(
-            f"the limit of missed moments is {definition.missed_limit} and may be from 1 to "
+            f"the limit of missed fire times is {definition.missed_limit} and may be from 1 to "
             f"{MAX_MISSED}"
         )
     if definition.times is not None and not 1 <= definition.times <= MAX_TIMES:

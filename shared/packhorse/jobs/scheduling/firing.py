@@ -1,6 +1,6 @@
-"""Firing in one transaction: the row of the moment, the job or event, and the next moment.
+"""Firing in one transaction: the row of the fire time, the job or event, and the next fire time.
 
-So a moment fires once a cluster, whatever dies: either all of it is there, or nothing.
+So a fire time fires once a cluster, whatever dies: either all of it is there, or nothing.
 """
 
 from collections.abc import Collection, Mapping, Sequence
@@ -14,11 +14,11 @@ from packhorse.jobs.consumers import HandledTopics
 from packhorse.jobs.event_store import NewEvent, record
 from packhorse.jobs.scheduling.definition import (
     EventAction,
+    FireTime,
+    FireTimeOutcome,
     JobAction,
     RunOn,
     Schedule,
-    Tick,
-    TickOutcome,
 )
 from packhorse.jobs.scheduling.errors import InstancesUnknown
 from packhorse.jobs.scheduling.planning import MOST_COUNTED, FiringPlan, plan, replan
@@ -56,12 +56,12 @@ class Decided:
 
     name: str
     plan: FiringPlan
-    outcomes: Sequence[TickOutcome]
+    outcomes: Sequence[FireTimeOutcome]
 
 
 @dataclass(frozen=True, slots=True)
 class _Effect:
-    outcome: TickOutcome
+    outcome: FireTimeOutcome
     jobs: Sequence[int] = ()
     reason: str = ""
 
@@ -98,8 +98,8 @@ def fire(connection: Connection, schedule: Schedule, firer: Firer, now: datetime
 
 def fire_now(
     connection: Connection, name: str, firer: Firer, *, version: int | None = None
-) -> Tick:
-    """Fire a schedule because somebody asks; return what came of it, a moment more than planned.
+) -> FireTime:
+    """Fire a schedule because somebody asks; return its outcome, a fire time more than planned.
 
     Also one that is suspended or has ended. Its plan, and how often it may still fire, stay as
     they are. Where it is not `concurrent` it may be SKIPPED. Whoever asks need not lead: a job of
@@ -124,7 +124,7 @@ def replan_jumped(connection: Connection, now: datetime, limit: int = 100) -> in
         .fetchall()
     )
     for schedule in map(schedule_of, rows):
-        following = schedule.next_tick
+        following = schedule.next_fire_time
         if following is not None:
             following = replan(schedule.definition, following, now)
         connection.execute(
@@ -142,27 +142,27 @@ class _Firing:
     now: datetime
 
     def perform(self) -> Decided:
-        due, left = self.schedule.next_tick or self.now, self.schedule.times_left
+        due, left = self.schedule.next_fire_time or self.now, self.schedule.times_left
         planned = plan(self.schedule.definition, due, self.now)
-        ticks = planned.fire if left is None else planned.fire[:left]
-        outcomes: list[TickOutcome] = []
-        for tick in ticks:
-            if not self._is_decided(tick):
+        fire_times = planned.fire if left is None else planned.fire[:left]
+        outcomes: list[FireTimeOutcome] = []
+        for fire_time in fire_times:
+            if not self._is_decided(fire_time):
                 effect = self._act()
-                missed = planned.missed if tick == planned.fire[0] else 0
-                self._note(tick, missed, effect)
+                missed = planned.missed if fire_time == planned.fire[0] else 0
+                self._note(fire_time, missed, effect)
                 outcomes.append(effect.outcome)
         if planned.last_missed is not None and not self._is_decided(planned.last_missed):
-            effect = _Effect(TickOutcome.MISSED, reason="no instance could fire at its time")
+            effect = _Effect(FireTimeOutcome.MISSED, reason="no instance could fire at its time")
             self._note(planned.last_missed, planned.missed - 1, effect)
-        self._go_on(planned, outcomes.count(TickOutcome.FIRED))
+        self._go_on(planned, outcomes.count(FireTimeOutcome.FIRED))
         return Decided(self.schedule.name, planned, outcomes)
 
-    def perform_now(self) -> Tick:
+    def perform_now(self) -> FireTime:
         effect = self._act()
         effect = replace(effect, reason=effect.reason or _ASKED)
         self._note(self.now, 0, effect)
-        return Tick(
+        return FireTime(
             self.now,
             effect.outcome,
             self.now,
@@ -172,10 +172,11 @@ class _Firing:
             effect.reason,
         )
 
-    def _is_decided(self, tick: datetime) -> bool:
-        """Tell whether it was dealt with before the clock went back."""
+    def _is_decided(self, fire_time: datetime) -> bool:
+        """Return whether it was dealt with before the clock went back."""
         found = self.connection.execute(
-            "SELECT FROM jobs.tick WHERE schedule = %s AND tick = %s", (self.schedule.name, tick)
+            "SELECT FROM jobs.tick WHERE schedule = %s AND tick = %s",
+            (self.schedule.name, fire_time),
         )
         return found.fetchone() is not None
 
@@ -184,11 +185,13 @@ class _Firing:
         if isinstance(action, EventAction):
             event = NewEvent(action.topic, self.firer.instance, action.properties, echo=True)
             record(self.connection, [event])
-            return _Effect(TickOutcome.FIRED)
+            return _Effect(FireTimeOutcome.FIRED)
         if run_on is RunOn.ALL:
             return self._act_everywhere(action)
         if self._unfinished():
-            return _Effect(TickOutcome.SKIPPED, reason="the job of an earlier moment is not done")
+            return _Effect(
+                FireTimeOutcome.SKIPPED, reason="the job of an earlier fire time is not done"
+            )
         return self._add(action, [LEADER if run_on is RunOn.LEADER else None])
 
     def _act_everywhere(self, action: JobAction) -> _Effect:
@@ -200,12 +203,12 @@ class _Firing:
         ]
         if not able:
             reason = f"no live instance has a consumer for {action.topic}"
-            return _Effect(TickOutcome.SKIPPED, reason=reason)
+            return _Effect(FireTimeOutcome.SKIPPED, reason=reason)
         busy = self._unfinished()
         free = [instance for instance in able if instance not in busy]
         if not free:
-            reason = "the jobs of an earlier moment are not done"
-            return _Effect(TickOutcome.SKIPPED, reason=reason)
+            reason = "the jobs of an earlier fire time are not done"
+            return _Effect(FireTimeOutcome.SKIPPED, reason=reason)
         return self._add(action, free)
 
     def _add(self, action: JobAction, places: Sequence[str | None]) -> _Effect:
@@ -220,10 +223,10 @@ class _Firing:
             for place in places
         ]
         added = add_jobs(self.connection, self.firer.instance, jobs)
-        return _Effect(TickOutcome.FIRED, [one.job.number for one in added])
+        return _Effect(FireTimeOutcome.FIRED, [one.job.number for one in added])
 
     def _unfinished(self) -> set[str]:
-        """Return where jobs of the last moments are in the way; "" stands for any instance."""
+        """Return where jobs of the last fire times are in the way; "" stands for any instance."""
         if self.schedule.definition.concurrent:
             return set()
         rows = self.connection.execute(
@@ -237,7 +240,7 @@ class _Firing:
         ).fetchall()
         return {only_on for (only_on,) in rows}
 
-    def _note(self, tick: datetime, missed: int, effect: _Effect) -> None:
+    def _note(self, fire_time: datetime, missed: int, effect: _Effect) -> None:
         self.connection.execute(
             """
             INSERT INTO jobs.tick
@@ -246,7 +249,7 @@ class _Firing:
             """,
             (
                 self.schedule.name,
-                tick,
+                fire_time,
                 effect.outcome.value,
                 self.now,
                 self.firer.instance,
@@ -263,7 +266,7 @@ class _Firing:
             "UPDATE jobs.schedule SET next_tick = %s, last_tick = %s, times_left = %s, "
             "planned_at = %s WHERE name = %s",
             (
-                None if left == 0 else planned.next_tick,
+                None if left == 0 else planned.next_fire_time,
                 planned.fire[-1] if planned.fire else planned.last_missed,
                 left,
                 self.now,

@@ -1,15 +1,15 @@
-"""Forgetting what came of moments long ago, and schedules that have ended, in bounded batches."""
+"""Removing old fire times, and schedules that have ended, in bounded batches."""
 
 from datetime import timedelta
 
 from psycopg import Connection
 
 KEPT = timedelta(days=30)
-"""How long rows of moments are kept, and schedules of people that have no next one."""
+"""How long rows of fire times are kept, and schedules of people that have no next one."""
 
 
-def forget_ticks(connection: Connection, kept: timedelta = KEPT, limit: int = 1_000) -> int:
-    """Remove rows of moments that were decided longer ago; return how many.
+def forget_fire_times(connection: Connection, kept: timedelta = KEPT, limit: int = 1_000) -> int:
+    """Remove rows of fire times that were decided longer ago; return how many.
 
     `limit` at most; call again while it is that many. As the bookkeeper.
     """

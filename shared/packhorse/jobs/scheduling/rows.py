@@ -21,7 +21,8 @@ Row = Mapping[str, Any]
 COLUMNS = (
     "name, description, cron, time_zone, period, at, action, topic, properties, priority, run_on, "
     "concurrent, missed, missed_limit, not_before, times, suspended, origin, changed, version, "
-    "next_tick, last_tick, times_left, created_at, updated_at"
+    "next_tick AS next_fire_time, last_tick AS last_fire_time, times_left, created_at, "
+    "updated_at"
 )
 
 
@@ -44,8 +45,8 @@ def schedule_of(row: Row) -> Schedule:
         "origin",
         "changed",
         "version",
-        "next_tick",
-        "last_tick",
+        "next_fire_time",
+        "last_fire_time",
         "times_left",
         "created_at",
         "updated_at",

@@ -1,4 +1,4 @@
-"""Fires schedules at their time, on every instance that has one of these; each moment once."""
+"""Fires schedules at their time, on every instance that has one of these; each fire time once."""
 
 import logging
 import threading
@@ -18,14 +18,14 @@ from packhorse.jobs.consumers import HandledTopics
 from packhorse.jobs.scheduling.firing import Decided, Firer, fire, next_due, replan_jumped
 from packhorse.jobs.scheduling.store import database_time
 from packhorse.runtime.lifecycle import Worker, WorkerComponent
-from packhorse.runtime.metrics import SCHEDULE_LATENESS, SCHEDULE_TICKS, report
+from packhorse.runtime.metrics import SCHEDULE_FIRE_TIMES, SCHEDULE_LATENESS, report
 from packhorse.topology.leader import NotLeader, Token
 from packhorse.topology.membership import StoreUnavailable
 
 logger = logging.getLogger(__name__)
 
-DUTY = "scheduler"
-"""What every program with a `Scheduler` announces among its duties; its holder is the leader."""
+LEADER_TASK = "scheduler"
+"""The leader task of programs with a `Scheduler`; its holder is the leader."""
 
 POLL_S = 5.0
 """How often it looks without a hint."""
@@ -37,7 +37,7 @@ _PAUSE = "5s"
 Connect = Callable[[], AbstractContextManager[Connection]]
 
 
-class Duty(Protocol):
+class LeaderTask(Protocol):
     """Whose turn it is to fire what only the leader fires."""
 
     def take(self) -> Token | None:
@@ -46,14 +46,14 @@ class Duty(Protocol):
 
 
 class Scheduler(WorkerComponent):
-    """A component. Without a leader's duty and members it fires `SINGLE` schedules alone."""
+    """A component. Without a leader task and members it fires `SINGLE` schedules alone."""
 
     def __init__(
         self,
         connect: Connect,
         instance: str,
         *,
-        leader: Duty | None = None,
+        leader: LeaderTask | None = None,
         members: Callable[[], Mapping[str, HandledTopics] | None] = lambda: None,
         clock: Clock | None = None,
         now: Callable[[Connection], datetime] = database_time,
@@ -179,9 +179,9 @@ def _work(connection: Connection) -> Iterator[None]:
 
 def _count(decided: Decided, now: datetime) -> None:
     for outcome in decided.outcomes:
-        SCHEDULE_TICKS.labels(outcome.value).inc()
+        SCHEDULE_FIRE_TIMES.labels(outcome.value).inc()
     if decided.plan.missed:
-        SCHEDULE_TICKS.labels("MISSED").inc(decided.plan.missed)
+        SCHEDULE_FIRE_TIMES.labels("MISSED").inc(decided.plan.missed)
         extra = {"schedule": decided.name, "missed": decided.plan.missed}
         logger.warning(
             "nobody fired the schedule %s within a minute of its time; missed: %d",
@@ -189,5 +189,5 @@ def _count(decided: Decided, now: datetime) -> None:
             decided.plan.missed,
             extra=extra,
         )
-    for tick in decided.plan.fire:
-        SCHEDULE_LATENESS.observe(max(0.0, (now - tick).total_seconds()))
+    for fire_time in decided.plan.fire:
+        SCHEDULE_LATENESS.observe(max(0.0, (now - fire_time).total_seconds()))

@@ -1,7 +1,7 @@
 """Schedules as they are stored: declared by programs, made, changed and looked at by people.
 
 Every function is called in a transaction as the bookkeeper, and commits with it. Who plans is
-told by a hint.
+signalled by a hint.
 """
 
 from dataclasses import replace
@@ -15,10 +15,10 @@ from psycopg.rows import dict_row
 from packhorse.jobs.channels import SCHEDULES
 from packhorse.jobs.job import JobState
 from packhorse.jobs.scheduling.definition import (
+    FireTime,
+    FireTimeOutcome,
     Schedule,
     ScheduleDefinition,
-    Tick,
-    TickOutcome,
     require_schedule,
 )
 from packhorse.jobs.scheduling.errors import (
@@ -27,7 +27,7 @@ from packhorse.jobs.scheduling.errors import (
     ScheduleExists,
     UnknownSchedule,
 )
-from packhorse.jobs.scheduling.planning import first_tick
+from packhorse.jobs.scheduling.planning import first_fire_time
 from packhorse.jobs.scheduling.rows import COLUMNS, schedule_of, values_of
 from packhorse.jobs.scheduling.timing import At
 from packhorse.jobs.store.finishing import end_waiting
@@ -54,7 +54,7 @@ def declare_schedule(
 ) -> Schedule:
     """Make a schedule of the product's own where it is absent, and return it as it is then.
 
-    One that is made now has its first moment at `first`, if that is sooner.
+    One that is made now has its first fire time at `first`, if that is sooner.
 
     One that is there follows the definition unless somebody has changed it; whether it is
     suspended stays as it is. One that was removed comes back with the next declaration.
@@ -142,10 +142,10 @@ def list_schedules(connection: Connection, *, after: str = "", limit: int = 100)
     return _select(connection, "WHERE name > %s ORDER BY name LIMIT %s", (after, limit))
 
 
-def list_ticks(
+def list_fire_times(
     connection: Connection, name: str, *, before: datetime | None = None, limit: int = 100
-) -> list[Tick]:
-    """Return a page of what came of a schedule's moments, the newest first."""
+) -> list[FireTime]:
+    """Return a page of a schedule's fire times, the newest first."""
     rows = connection.execute(
         """
         SELECT tick, outcome, decided_at, instance, jobs, missed, reason FROM jobs.tick
@@ -155,8 +155,10 @@ def list_ticks(
         (name, before, limit),
     ).fetchall()
     return [
-        Tick(tick, TickOutcome(outcome), decided_at, instance, tuple(jobs), missed, reason)
-        for tick, outcome, decided_at, instance, jobs, missed, reason in rows
+        FireTime(
+            fire_time, FireTimeOutcome(outcome), decided_at, instance, tuple(jobs), missed, reason
+        )
+        for fire_time, outcome, decided_at, instance, jobs, missed, reason in rows
     ]
 
 
@@ -174,7 +176,7 @@ def _insert(
 ) -> Schedule | None:
     """Return None when there is one of the name."""
     now = database_time(connection)
-    planned = first_tick(definition, now)
+    planned = first_fire_time(definition, now)
     values = values_of(definition) | {
         "origin": origin,
         "next_tick": min(filter(None, (planned, first)), default=None),
@@ -202,7 +204,7 @@ def _write(
     now = database_time(connection)
     values = values_of(definition) | {
         "changed": changed,
-        "next_tick": _next_tick(stored, definition, now),
+        "next_tick": _next_fire_time(stored, definition, now),
         "times_left": _times_left(stored, definition),
         "planned_at": now,
     }
@@ -220,7 +222,9 @@ def _write(
     return schedule_of(row)
 
 
-def _next_tick(stored: Schedule, definition: ScheduleDefinition, now: datetime) -> datetime | None:
+def _next_fire_time(
+    stored: Schedule, definition: ScheduleDefinition, now: datetime
+) -> datetime | None:
     """Plan anew only where the change is about time, or it was suspended."""
     if _times_left(stored, definition) == 0:
         return None
@@ -230,8 +234,8 @@ def _next_tick(stored: Schedule, definition: ScheduleDefinition, now: datetime) 
         for name in ("when", "not_before", "times")
     )
     resumed = before.suspended and not definition.suspended
-    goes_on = not resumed or stored.next_tick is None or isinstance(definition.when, At)
-    return stored.next_tick if same and goes_on else first_tick(definition, now)
+    goes_on = not resumed or stored.next_fire_time is None or isinstance(definition.when, At)
+    return stored.next_fire_time if same and goes_on else first_fire_time(definition, now)
 
 
 def _times_left(stored: Schedule, definition: ScheduleDefinition) -> int | None:

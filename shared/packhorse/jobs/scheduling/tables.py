@@ -66,9 +66,9 @@ SCHEDULE = Table(
     Index("schedule_planned", "planned_at"),
     schema=JOBS,
 )
-"""What shall happen when; `next_tick` is planned by whoever fires or changes it."""
+"""What shall happen when; `next_fire_time` is planned by whoever fires or changes it."""
 
-TICK = Table(
+FIRE_TIME = Table(
     "tick",
     METADATA,
     Column("schedule", Text(collation="C"), primary_key=True),
@@ -82,4 +82,4 @@ TICK = Table(
     Index("tick_decided", "decided_at"),
     schema=JOBS,
 )
-"""What came of each moment; the key is what makes it fire once."""
+"""The outcome of each fire time; the key is what makes it fire once."""

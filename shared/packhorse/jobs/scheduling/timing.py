@@ -144,9 +144,9 @@ def _require_cron(cron: Cron) -> None:
 
 
 def _bad_cron(cron: Cron, why: str) -> InvalidSchedule:
-    told = why.replace("Bad day-of-month", "no such day of the month").replace("Bad", "wrong")
+    reported = why.replace("Bad day-of-month", "no such day of the month").replace("Bad", "wrong")
     return InvalidSchedule(
-        f"{cron.expression[:80]!r} is no cron expression: {told}; it has five fields: minute, "
+        f"{cron.expression[:80]!r} is no cron expression: {reported}; it has five fields: minute, "
         "hour, day of the month, month and day of the week, such as '30 2 * * mon-fri'"
     )
 

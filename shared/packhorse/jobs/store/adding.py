@@ -34,7 +34,7 @@ from packhorse.jobs.store.given import (
     renew_properties,
 )
 from packhorse.jobs.store.notifications import notification
-from packhorse.jobs.store.queues import learn_topics, tell_workers
+from packhorse.jobs.store.queues import learn_topics, notify_workers
 
 __all__ = [
     "LEADER",
@@ -107,15 +107,15 @@ def add_jobs(connection: Connection, application: str, jobs: Sequence[NewJob]) -
         return []
     learn_topics(connection, (job.topic for job in jobs))
     lock_ids(connection, ((job.topic, job.id) for job in jobs))
-    settled: dict[int, tuple[int, AddResult]] = {}
+    resolved: dict[int, tuple[int, AddResult]] = {}
     for _ in range(_TRIES):
-        left = [place for place in range(len(jobs)) if place not in settled]
+        left = [place for place in range(len(jobs)) if place not in resolved]
         if not left:
             break
-        settled |= _settle(connection, application, [(place, jobs[place]) for place in left])
+        resolved |= _resolve(connection, application, [(place, jobs[place]) for place in left])
     else:
         raise JobsBusy("a job of that topic and id comes and goes; try again")
-    return _told(connection, application, [settled[place] for place in range(len(jobs))])
+    return _notified(connection, application, [resolved[place] for place in range(len(jobs))])
 
 
 def requeue_finished(connection: Connection, numbers: Sequence[int]) -> list[Job]:
@@ -133,7 +133,7 @@ def requeue_finished(connection: Connection, numbers: Sequence[int]) -> list[Job
     ).fetchall()
     again = [number for (number,) in found]
     requeue(connection, again)
-    added = _told(connection, "", [(number, AddResult.REACTIVATED) for number in again])
+    added = _notified(connection, "", [(number, AddResult.REACTIVATED) for number in again])
     return [one.job for one in added]
 
 
@@ -151,7 +151,7 @@ Given = Sequence[tuple[int, NewJob]]
 """Jobs, each with its place among all that are given."""
 
 
-def _settle(
+def _resolve(
     connection: Connection, application: str, given: Given
 ) -> dict[int, tuple[int, AddResult]]:
     """Return number and verdict by place; without those that others have just moved.
@@ -159,19 +159,19 @@ def _settle(
     History is looked at before and after: what is finished meanwhile is there the second time.
     """
     identified = [(place, job) for place, job in given if job.id is not None]
-    settled = _from_history(connection, application, identified) if identified else {}
-    rest = [(place, job) for place, job in given if place not in settled]
+    resolved = _from_history(connection, application, identified) if identified else {}
+    rest = [(place, job) for place, job in given if place not in resolved]
     inserted = insert(connection, application, rest)
     conflicts = [(place, job) for place, job in rest if place not in inserted]
     if conflicts:
-        settled |= _from_unfinished(connection, application, conflicts)
+        resolved |= _from_unfinished(connection, application, conflicts)
     doubtful = {
         (job.topic, job.id): place for place, job in identified if inserted.get(place) is not None
     }
     if doubtful:
         for topic, id_, _, _ in finished_of(connection, list(doubtful)):
             forget(connection, inserted.pop(doubtful[topic, id_]))
-    return settled | {place: (number, AddResult.ADDED) for place, number in inserted.items()}
+    return resolved | {place: (number, AddResult.ADDED) for place, number in inserted.items()}
 
 
 def _from_history(
@@ -181,18 +181,18 @@ def _from_history(
     by_key: dict[tuple[str, str | None], tuple[int, str]] = {
         (topic, id_): (number, giver) for topic, id_, number, giver in known
     }
-    settled: dict[int, tuple[int, AddResult]] = {}
+    resolved: dict[int, tuple[int, AddResult]] = {}
     again: dict[int, NewJob] = {}
     for place, job in given:
         if (job.topic, job.id) in by_key:
             number, giver = by_key[job.topic, job.id]
             same = bool(application) and giver == application
-            settled[place] = (number, AddResult.REACTIVATED if same else AddResult.EXISTING)
+            resolved[place] = (number, AddResult.REACTIVATED if same else AddResult.EXISTING)
             if same:
                 again[number] = job
     if again:
         reactivate(connection, again)
-    return settled
+    return resolved
 
 
 def _from_unfinished(
@@ -209,12 +209,12 @@ _VERDICTS = {
 }
 
 
-def _told(
-    connection: Connection, application: str, settled: Sequence[tuple[int, AddResult]]
+def _notified(
+    connection: Connection, application: str, resolved: Sequence[tuple[int, AddResult]]
 ) -> list[AddedJob]:
     """Return the jobs as they are now, and notify of those that are new in the queue."""
-    jobs = read_jobs(connection, [number for number, _ in settled])
-    added = [AddedJob(jobs[number], verdict) for number, verdict in settled if number in jobs]
+    jobs = read_jobs(connection, [number for number, _ in resolved])
+    added = [AddedJob(jobs[number], verdict) for number, verdict in resolved if number in jobs]
     fresh = {
         one.job.number: one.job
         for one in added
@@ -223,7 +223,7 @@ def _told(
     }
     if fresh:
         record(connection, [notification("ADDED", job, application) for job in fresh.values()])
-        tell_workers(connection)
+        notify_workers(connection)
     return added
 
 

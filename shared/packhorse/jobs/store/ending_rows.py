@@ -16,7 +16,7 @@ from packhorse.jobs.store.claim_statements import USE_INDEXES
 from packhorse.jobs.store.claims import Claim
 from packhorse.jobs.store.endings import MOST_ATTEMPTS, EndDecision, HeldJob
 from packhorse.jobs.store.notifications import PREFIX
-from packhorse.jobs.store.queues import tell_workers
+from packhorse.jobs.store.queues import notify_workers
 from packhorse.jobs.store.rows import FROM_UNFINISHED, stored_attempt
 
 _USE_INDEXES = f"SELECT {USE_INDEXES}"
@@ -91,7 +91,7 @@ def _held(connection: Connection, statement: str, given: Sequence[object]) -> li
 
 
 def write(connection: Connection, decisions: Sequence[EndDecision]) -> None:
-    """Do what was decided of jobs that are locked; count it and tell of it."""
+    """Do what was decided of jobs that are locked; count and report it."""
     final = [decision for decision in decisions if decision.state.final]
     queued = [decision for decision in decisions if not decision.state.final]
     if final:
@@ -101,7 +101,7 @@ def write(connection: Connection, decisions: Sequence[EndDecision]) -> None:
     statistics.add(connection, statistics.of_decisions(decisions))
     record(connection, [event for event in map(_event, decisions) if event is not None])
     if any(d.held.ordered or (d.state is JobState.QUEUED and not d.delay_s) for d in decisions):
-        tell_workers(connection)
+        notify_workers(connection)
 
 
 def finish_waiting(

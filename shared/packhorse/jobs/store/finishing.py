@@ -29,7 +29,7 @@ from packhorse.jobs.store.endings import EndDecision, HeldJob, How, decide
 from packhorse.jobs.store.given import read_jobs
 from packhorse.jobs.store.notes import NOTHING_SAID, Notes, note, stored_text
 from packhorse.jobs.store.notifications import CANCELLED, REMOVED, notification
-from packhorse.jobs.store.queues import tell_workers
+from packhorse.jobs.store.queues import notify_workers
 
 __all__ = [
     "Ended",
@@ -125,7 +125,7 @@ def release(
 def request_stop(connection: Connection, numbers: Sequence[int]) -> list[int]:
     """Ask jobs that are ACTIVE to stop, on whatever instance; return those that were asked.
 
-    Workers are told, and see it with their next look (`leases.holdings`). What was given again
+    Workers are notified, and see it with their next look (`leases.holdings`). What was given again
     meanwhile is not done either.
     """
     rows = connection.execute(
@@ -134,10 +134,10 @@ def request_stop(connection: Connection, numbers: Sequence[int]) -> list[int]:
         "RETURNING number",  # locked in the order that all have, or two would wait for each other
         (list(numbers),),
     )
-    asked = sorted(number for (number,) in rows)
-    if asked:
-        tell_workers(connection)
-    return asked
+    requested = sorted(number for (number,) in rows)
+    if requested:
+        notify_workers(connection)
+    return requested
 
 
 def end_waiting(

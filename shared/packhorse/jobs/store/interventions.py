@@ -17,7 +17,7 @@ from packhorse.jobs.store import statistics
 from packhorse.jobs.store.ending_rows import finish_waiting
 from packhorse.jobs.store.given import read_jobs
 from packhorse.jobs.store.notifications import REMOVED, notification
-from packhorse.jobs.store.queues import tell_workers
+from packhorse.jobs.store.queues import notify_workers
 from packhorse.jobs.store.rows import FINISHED, FROM_UNFINISHED, job_of
 
 
@@ -37,11 +37,11 @@ def forget_finished(connection: Connection, numbers: Sequence[int], reason: str)
         jobs = [job_of(row) for row in cursor]
     found = [job.number for job in jobs]
     connection.execute("DELETE FROM jobs.finished WHERE number = ANY(%s)", (found,))
-    return _told(connection, jobs, reason)
+    return _notified(connection, jobs, reason)
 
 
 def abandon(connection: Connection, numbers: Sequence[int], reason: str) -> set[int]:
-    """End ACTIVE jobs as DROPPED; whoever works on one has lost it, and is told so.
+    """End ACTIVE jobs as DROPPED; whoever works on one has lost it, and is notified.
 
     Waits for a transaction that holds one (`claims.check`).
     """
@@ -53,13 +53,13 @@ def abandon(connection: Connection, numbers: Sequence[int], reason: str) -> set[
     finish_waiting(connection, moved, JobState.DROPPED, reason)
     places = [(one.queue, one.topic) for one in held]
     statistics.add(connection, statistics.of_ended(places, JobState.DROPPED, held[-1].now))
-    tell_workers(connection)
-    return _told(
+    notify_workers(connection)
+    return _notified(
         connection, list(read_jobs(connection, [one.number for one in held]).values()), reason
     )
 
 
-def _told(connection: Connection, jobs: Sequence[Job], reason: str) -> set[int]:
+def _notified(connection: Connection, jobs: Sequence[Job], reason: str) -> set[int]:
     record(connection, [notification(REMOVED, job, "", reason) for job in jobs])
     return {job.number for job in jobs}
 

@@ -1,6 +1,6 @@
-"""What is told of jobs, as events that reach every instance when the transaction commits.
+"""What is reported about jobs: events that reach every instance when the transaction commits.
 
-A notification tells; nothing is decided by it. Its properties are what the job was at that time.
+Nothing is decided by a notification. Its properties are what the job was at that time.
 """
 
 from packhorse.jobs.event_store import NewEvent
@@ -19,7 +19,7 @@ PREFIX = "packhorse/job/"
 
 
 def notification(kind: str, job: Job, application: str, reason: str = "") -> NewEvent:
-    """Return the event that tells of a job, from `application`, which gets it too."""
+    """Return the event that reports a job, from `application`, which gets it too."""
     return NewEvent(
         topic=PREFIX + kind,
         application=application,

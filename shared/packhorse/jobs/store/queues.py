@@ -45,13 +45,13 @@ __all__ = [
     "get_queue",
     "learn_topics",
     "locks_of",
+    "notify_workers",
     "put_queue",
     "read_layout",
     "read_queues",
     "remove_queue",
     "share_layout",
     "suspend_queue",
-    "tell_workers",
 ]
 """What a queue is, beside what is done with it here."""
 
@@ -109,7 +109,7 @@ def _queue_of(row: dict[str, Any]) -> JobQueue:
 
 
 def declare_queue(connection: Connection, configuration: QueueConfiguration) -> bool:
-    """Make a queue unless there is one of that name, which is left as it is; tell whether made.
+    """Make a queue unless there is one of that name, which is left as it is; return whether made.
 
     Raises `QueuesBusy`.
     """
@@ -156,7 +156,7 @@ def remove_queue(connection: Connection, name: str, version: int | None = None) 
 def suspend_queue(
     connection: Connection, name: str, *, suspended: bool, version: int | None = None
 ) -> JobQueue:
-    """Suspend or resume a queue, for all instances and until told otherwise.
+    """Suspend or resume a queue, for all instances, until it is changed again.
 
     Raises `UnknownQueue`, `QueueChanged`.
     """
@@ -172,7 +172,7 @@ def suspend_queue(
     if changed.rowcount == 0:
         _compare(name, queue.version, version)
     elif not suspended:
-        tell_workers(connection)
+        notify_workers(connection)
     return queue
 
 
@@ -210,8 +210,8 @@ def share_layout(connection: Connection) -> None:
     connection.execute("SELECT pg_advisory_xact_lock_shared(%s)", (LAYOUT_LOCK,))
 
 
-def tell_workers(connection: Connection) -> None:
-    """Tell all workers, with the commit, that there is something to do."""
+def notify_workers(connection: Connection) -> None:
+    """Notify all workers, with the commit, that there is something to do."""
     connection.execute("SELECT pg_notify(%s, '')", (JOBS,))
 
 
@@ -249,7 +249,7 @@ def _assign(connection: Connection, without: str = "") -> None:
         "AS m (topic, queue) WHERE t.topic = m.topic",
         (moved, [chosen[topic] for topic in moved]),
     )
-    tell_workers(connection)
+    notify_workers(connection)
 
 
 def _write(

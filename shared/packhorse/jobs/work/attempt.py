@@ -26,7 +26,7 @@ logger = logging.getLogger(__name__)
 class StopReason(StrEnum):
     """Why an attempt should end soon."""
 
-    ASKED = "somebody asked it to stop"
+    REQUESTED = "a stop was requested"
     LEAVING = "the process ends"
     TIME = "its time is over"
     LOST = "another attempt may have begun"
@@ -55,7 +55,7 @@ class RunningAttempt:
         self._progress = self.job.progress
         self._lines: deque[str] = deque(maxlen=MOST_LINES)
         self._extra = dict(self.job.extra)
-        self._told_progress = self._told_extra = False
+        self._reported_progress = self._reported_extra = False
 
     @property
     def stop_requested(self) -> bool:
@@ -63,10 +63,10 @@ class RunningAttempt:
         return self._stop.is_set()
 
     def wait(self, seconds: float) -> bool:
-        """Wait, at most until it should end; tells whether it should."""
+        """Wait, at most until it should end; returns whether it should."""
         return self._stop.wait(max(0.0, seconds))
 
-    def ask_to_end(self, why: StopReason) -> bool:
+    def request_stop(self, why: StopReason) -> bool:
         """Ask the consumer to end; false when it was asked for the same reason before."""
         with self._lock:
             if why in self._reasons:
@@ -75,8 +75,8 @@ class RunningAttempt:
         self._stop.set()
         return True
 
-    def was_asked(self, why: StopReason) -> bool:
-        """Tell whether it was asked to end for this reason."""
+    def stop_requested_for(self, why: StopReason) -> bool:
+        """Return whether it was asked to end for this reason."""
         with self._lock:
             return why in self._reasons
 
@@ -94,7 +94,7 @@ class RunningAttempt:
 
     def require_open(self) -> None:
         """Raise `JobLost` when something has ended it."""
-        if self.is_closed or self.was_asked(StopReason.LOST):
+        if self.is_closed or self.stop_requested_for(StopReason.LOST):
             raise JobLost(f"attempt {self.job.attempts} of job {self.job.number} has ended")
 
     def say_progress(self, progress: JobProgress, eta: timedelta | None) -> None:
@@ -107,7 +107,7 @@ class RunningAttempt:
                 eta=before.eta if eta is None else self._now(eta),
                 message=stored_text(progress.message) or before.message,
             )
-            self._told_progress = True
+            self._reported_progress = True
 
     def say_line(self, line: str) -> None:
         """Note a line of the log."""
@@ -121,29 +121,29 @@ class RunningAttempt:
         with self._lock:
             wanted = require_properties({**self._extra, name: value})
             self._extra = orjson.loads(orjson.dumps(wanted))
-            self._told_extra = True
+            self._reported_extra = True
 
     def take_notes(self) -> Notes:
         """Return what is to be stored, which is then taken as stored; see `give_back`."""
         with self._lock:
             notes = Notes(
-                self._progress if self._told_progress else None,
+                self._progress if self._reported_progress else None,
                 tuple(self._lines),
-                dict(self._extra) if self._told_extra else {},
+                dict(self._extra) if self._reported_extra else {},
             )
             self._lines.clear()
-            self._told_progress = self._told_extra = False
+            self._reported_progress = self._reported_extra = False
             return notes
 
     def give_back(self, notes: Notes) -> None:
         """Take back what could not be stored; what was said meanwhile is newer."""
         with self._lock:
             self._lines = deque((*notes.log, *self._lines), maxlen=MOST_LINES)
-            self._told_progress |= notes.progress is not None
-            self._told_extra |= bool(notes.extra)
+            self._reported_progress |= notes.progress is not None
+            self._reported_extra |= bool(notes.extra)
 
     def _now(self, ahead: timedelta) -> datetime | None:
-        """Return a time of the database's clock, as far as this process can tell (R28)."""
+        """Return a time of the database's clock, as far as this process can know (R28)."""
         if self.job.started_at is None:
             return None
         elapsed = timedelta(seconds=self._clock.monotonic() - self._began)

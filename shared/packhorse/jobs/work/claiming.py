@@ -14,10 +14,10 @@ from packhorse.topology.discovery import Discovery
 from packhorse.topology.view import TopologyView
 
 Consumes = Callable[[str], bool]
-"""Tells whether a topic has a consumer on any instance."""
+"""Returns whether a topic has a consumer on any instance."""
 
 Leads = Callable[[str], bool]
-"""Tells whether this instance is the first, in the cluster's order, that does a topic."""
+"""Returns whether this instance is the first, in the cluster's order, that does a topic."""
 
 
 class KnownInstances(Protocol):
@@ -86,10 +86,12 @@ def leading_in(view: TopologyView) -> Leads:
 
 def announced_in(view: TopologyView, own: Consumers) -> Consumes:
     """Return what the instances of the local cluster consume, the own registry included."""
-    told = {one.properties.get(properties.CONSUMERS, "") for one in view.local_cluster.instances}
+    reported = {
+        one.properties.get(properties.CONSUMERS, "") for one in view.local_cluster.instances
+    }
     handled_topics = [
         own.handled_topics(),
-        *(handled_topics_of(announcement) for announcement in sorted(told)),
+        *(handled_topics_of(announcement) for announcement in sorted(reported)),
     ]
     return lambda topic: any(topics.covers(topic) for topics in handled_topics)
 
@@ -122,7 +124,7 @@ class JobQueueCache:
         self._changed = True
 
     def is_outdated(self, now: float) -> bool:
-        """Tell whether queues and topics are to be read again."""
+        """Return whether queues and topics are to be read again."""
         return now >= self.next_update()
 
     def next_update(self) -> float:

@@ -33,7 +33,7 @@ class AttemptStore(Protocol):
         """Finish the job in a transaction of the bookkeeper. Raises `JobLost`."""
         ...
 
-    def hand_in(self, running: RunningAttempt, result: Result) -> None:
+    def submit_result(self, running: RunningAttempt, result: Result) -> None:
         """End the attempt, and return once that is stored. Raises `JobLost`."""
         ...
 
@@ -128,4 +128,4 @@ class AttemptHandle:
         given = result if isinstance(result, Result) else Result(result)
         if given.outcome is Outcome.ASYNC:
             raise ValueError("a handle ends the job: OK, FAILED or CANCEL")
-        self._store.hand_in(self._running, given)
+        self._store.submit_result(self._running, given)

@@ -66,7 +66,7 @@ class LeaseHeartbeat(WorkerComponent):
         self._worker = Worker("jobs-lease", self._run, wake=self._wake.set)
 
     def is_valid(self, now: float) -> bool:
-        """Tell whether the lease can't be over; `now` is monotonic."""
+        """Return whether the lease can't be over; `now` is monotonic."""
         return now < self._valid_until
 
     def _run(self, stopping: threading.Event) -> None:
@@ -86,14 +86,14 @@ class LeaseHeartbeat(WorkerComponent):
         return max(0.0, ahead - self._clock.monotonic())
 
     def _renew(self) -> None:
-        asked_at = self._clock.monotonic()
-        if asked_at < self._next_renewal:
+        requested_at = self._clock.monotonic()
+        if requested_at < self._next_renewal:
             return
         with writing(self._connect) as connection:
             leases.renew(connection, self._run_of_worker, self._settings.lease_s)
-        was_valid = self.is_valid(asked_at)
-        self._valid_until = asked_at + self._settings.lease_s
-        self._next_renewal = asked_at + self._settings.renewal_s
+        was_valid = self.is_valid(requested_at)
+        self._valid_until = requested_at + self._settings.lease_s
+        self._next_renewal = requested_at + self._settings.renewal_s
         if not was_valid:
             self._on_lease()
 

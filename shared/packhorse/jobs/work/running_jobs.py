@@ -68,7 +68,7 @@ class Slots:
 
 
 class Reply:
-    """Tells whoever has handed an attempt's end in what came of it."""
+    """Answers whoever has submitted an attempt's result."""
 
     def __init__(self) -> None:
         self._answered = Event()
@@ -118,7 +118,7 @@ class RunningJobs:
             self._ends[running] = End(running, result, gives_back=_gives_back(running, result))
         self._tidy(running)
 
-    def handed_in(self, end: End) -> None:
+    def submitted(self, end: End) -> None:
         """Note the end of an attempt that its handle has closed."""
         self._ends[end.running] = end
 
@@ -140,7 +140,7 @@ class RunningJobs:
         """Note that an end is stored, or came too late."""
         del self._ends[end.running]
         if lost:
-            end.running.ask_to_end(StopReason.LOST)
+            end.running.request_stop(StopReason.LOST)
         if end.reply is not None:
             end.reply.give(stored=not lost)
         self._tidy(end.running)
@@ -150,7 +150,7 @@ class RunningJobs:
         return [one for one in self.open() if one.deadline is not None and one.deadline <= now]
 
     def has_to_write(self, now: float) -> bool:
-        """Tell whether there is an end to be stored, or a time that is over."""
+        """Return whether there is an end to be stored, or a time that is over."""
         return bool(self._ends) or bool(self.overdue(now))
 
     def next_deadline(self) -> float | None:
@@ -160,10 +160,12 @@ class RunningJobs:
     def over(self, running: RunningAttempt, why: StopReason) -> None:
         """Note that the store has ended an attempt, or knows that it is lost."""
         running.close()
-        running.ask_to_end(why)
+        running.request_stop(why)
         self._tidy(running)
 
-    def heed(self, held: Sequence[HeldAttempt]) -> tuple[list[RunningAttempt], list[HeldAttempt]]:
+    def compare(
+        self, held: Sequence[HeldAttempt]
+    ) -> tuple[list[RunningAttempt], list[HeldAttempt]]:
         """Compare with what the store says that this run has.
 
         Attempts that somebody wants to stop are asked to. Returns those that are lost, and what
@@ -176,14 +178,14 @@ class RunningJobs:
             if found is None and not running.completing:
                 lost.append(running)
             elif found is not None and found.stop_requested:
-                running.ask_to_end(StopReason.ASKED)
+                running.request_stop(StopReason.REQUESTED)
         known = {(claim.number, claim.epoch) for claim in self._under_way}
         return lost, [one for key, one in by_claim.items() if key not in known]
 
-    def ask_all(self, why: StopReason) -> None:
+    def request_stop_of_all(self, why: StopReason) -> None:
         """Ask all attempts to end."""
         for running in self.open():
-            running.ask_to_end(why)
+            running.request_stop(why)
 
     def open(self) -> list[RunningAttempt]:
         """Return the attempts that nothing has ended."""
@@ -209,9 +211,15 @@ class RunningJobs:
 
 
 def _gives_back(running: RunningAttempt, result: Result) -> bool:
-    """Tell whether a failure is only that the process ends."""
-    wanted = running.was_asked(StopReason.ASKED) or running.was_asked(StopReason.TIME)
-    return result.outcome is Outcome.FAILED and running.was_asked(StopReason.LEAVING) and not wanted
+    """Return whether a failure is only that the process ends."""
+    wanted = running.stop_requested_for(StopReason.REQUESTED) or running.stop_requested_for(
+        StopReason.TIME
+    )
+    return (
+        result.outcome is Outcome.FAILED
+        and running.stop_requested_for(StopReason.LEAVING)
+        and not wanted
+    )
 
 
 class ResultQueue:
@@ -221,7 +229,7 @@ class ResultQueue:
         self._connect, self._bell = connect, bell
         self._lock = threading.Lock()
         self._returned: deque[tuple[RunningAttempt, Result]] = deque()
-        self._handed_in: deque[End] = deque()
+        self._submitted: deque[End] = deque()
         self._open = True
 
     def connection(self) -> AbstractContextManager[Connection]:
@@ -246,22 +254,22 @@ class ResultQueue:
         self._returned.append((running, result))
         self._bell.set()
 
-    def hand_in(self, running: RunningAttempt, result: Result) -> None:
+    def submit_result(self, running: RunningAttempt, result: Result) -> None:
         """End an attempt, and return once that is stored. Raises `JobLost`."""
         reply = Reply()
         with self._lock:
             if not self._open or not running.close():
                 raise JobLost(f"attempt {running.job.attempts} of job {running.job.number} is over")
-            told = Result(result.outcome, stored_text(result.message), result.retry_delay)
-            self._handed_in.append(End(running, told, reply=reply))
+            reported = Result(result.outcome, stored_text(result.message), result.retry_delay)
+            self._submitted.append(End(running, reported, reply=reply))
         self._bell.set()
         if not reply.wait():
             raise JobLost(f"the end of job {running.job.number} was not stored in time")
 
     def take_into(self, running_jobs: RunningJobs) -> None:
-        """Give the roster all that was handed in."""
-        while self._handed_in:
-            running_jobs.handed_in(self._handed_in.popleft())
+        """Give `running_jobs` all that was submitted."""
+        while self._submitted:
+            running_jobs.submitted(self._submitted.popleft())
         while self._returned:
             running_jobs.returned(*self._returned.popleft())
 
@@ -269,6 +277,6 @@ class ResultQueue:
         """Take nothing more; who waits for a reply gets none."""
         with self._lock:
             self._open = False
-            for end in self._handed_in:
+            for end in self._submitted:
                 if end.reply is not None:
                     end.reply.give(stored=False)

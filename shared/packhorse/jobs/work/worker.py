@@ -82,7 +82,7 @@ class JobWorker:
         self._results = ResultQueue(lend, self._bell)
         self._store = WorkerStore(run, self._running_jobs)
         self._queue_cache = JobQueueCache(consumers, cluster_view, _LAYOUT_POLLS * settings.poll_s)
-        self.keeper = LeaseHeartbeat(
+        self.heartbeat = LeaseHeartbeat(
             lend_for_lease, run, settings, self._clock, on_lease=self._bell.set
         )
         self._threads = Threads("job")
@@ -97,20 +97,20 @@ class JobWorker:
 
     def start(self) -> None:
         """Begin; returns at once, whether the database answers or not."""
-        self.keeper.start()
+        self.heartbeat.start()
         self._worker.start()
 
     def stop(self, timeout: float) -> None:
         """Ask consumers to end, wait for them, and give the rest back, within about `timeout`."""
         self._grace = timeout
-        self._worker.ask_to_end()
+        self._worker.request_stop()
         self._bell.set()
         self._worker.stop(timeout)
-        self.keeper.stop(_LAST_WORD_S)
+        self.heartbeat.stop(_LAST_WORD_S)
 
     def failure(self) -> BaseException | None:
         """Return what ended one of its threads, which neither jobs nor the database do."""
-        return self._worker.failure() or self.keeper.failure()
+        return self._worker.failure() or self.heartbeat.failure()
 
     def hint(self, _: str = "") -> None:
         """Look for jobs at once: there may be some, or other queues."""
@@ -132,17 +132,17 @@ class JobWorker:
         self._leave()
 
     def _is_left(self) -> bool:
-        """Tell whether nothing is to be waited for any more."""
+        """Return whether nothing is to be waited for any more."""
         now = self._clock.monotonic()
         if self._leave_by is None:
             self._leave_by = now + max(0.0, self._grace - _LAST_WORD_S)
-            self._running_jobs.ask_all(StopReason.LEAVING)
+            self._running_jobs.request_stop_of_all(StopReason.LEAVING)
         return self._running_jobs.is_settled or now >= self._leave_by
 
     def _turn(self, *, leaving: bool) -> float:
         """Do all that is to be done now; return after how many seconds to look again."""
         now = self._clock.monotonic()
-        claims = self._heed_lease(now) and not leaving and self._may_claim()
+        claims = self._check_lease(now) and not leaving and self._may_claim()
         written = WriteOutcome()
         try:
             self._write(written, now, claims=claims)
@@ -155,12 +155,12 @@ class JobWorker:
         self._show()
         return self._pause(claims=claims)
 
-    def _heed_lease(self, now: float) -> bool:
+    def _check_lease(self, now: float) -> bool:
         """Ask everybody to end when others may have taken the jobs over."""
-        valid = self.keeper.is_valid(now)
+        valid = self.heartbeat.is_valid(now)
         JOBS_LEASE.set(valid)
         if not valid:
-            self._running_jobs.ask_all(StopReason.LOST)
+            self._running_jobs.request_stop_of_all(StopReason.LOST)
         return valid
 
     def _write(self, written: WriteOutcome, now: float, *, claims: bool) -> None:
@@ -229,7 +229,7 @@ class JobWorker:
 
     def _leave(self) -> None:
         """Give back what is left; the lease is not renewed any more by then."""
-        self.keeper.stop(_LAST_WORD_S)
+        self.heartbeat.stop(_LAST_WORD_S)
         self._results.close()
         try:
             with self._connected().transaction():

@@ -55,7 +55,7 @@ class WorkerStore:
 
     def look(self, connection: Connection, written: WriteOutcome) -> None:
         """See who asks for a stop, and what is lost; give back what nobody works on."""
-        lost, strays = self._running_jobs.heed(leases.holdings(connection, self._run))
+        lost, strays = self._running_jobs.compare(leases.holdings(connection, self._run))
         written.lost += lost
         if strays:
             found = [Claim(one.number, self._run.runtime_id, one.epoch) for one in strays]
@@ -68,8 +68,8 @@ class WorkerStore:
         ended = [end for end in ends if not end.gives_back]
         back = [end for end in ends if end.gives_back]
         if ended:
-            told = [Ended(end.running.claim, end.result, _notes(end, written)) for end in ended]
-            stored = _known(connection, finishing.finish(connection, told))
+            reported = [Ended(end.running.claim, end.result, _notes(end, written)) for end in ended]
+            stored = _known(connection, finishing.finish(connection, reported))
             written.ends += zip(ended, stored, strict=True)
         if back:
             given = finishing.release(
@@ -147,7 +147,7 @@ def _notes(end: End, written: WriteOutcome) -> Notes:
 
 
 def _known(connection: Connection, endings: Sequence[Ending]) -> list[Ending]:
-    """Tell an end that is stored already from a lost attempt: a commit may go unanswered."""
+    """Distinguish an end that is stored already from a lost attempt: a commit may go unanswered."""
     missing = [one.claim.number for one in endings if one.state is None]
     if not missing:
         return list(endings)

@@ -44,7 +44,7 @@ _CONSUMER: Mapping[str, Any] = {
     "enable.auto.offset.store": False,
     "auto.offset.reset": "error",
     "check.crcs": True,
-    # The log's end may be a foreign transaction's marker, which is told by this and nothing else.
+    # The log's end may be a foreign transaction's marker, which only this shows.
     "enable.partition.eof": True,
     # Nothing of ours is transactional, and nobody's open transaction may hold a reader up.
     "isolation.level": "read_uncommitted",
@@ -109,7 +109,7 @@ class Clients:
         return self._make(Producer, _PRODUCER, on_error)
 
     def consumer(self, on_error: OnError) -> Consumer:
-        """Return a consumer in no group, which stops where its offset is gone and tells the end."""
+        """Return a consumer in no group, which stops where its offset is gone and knows the end."""
         return self._make(Consumer, {**_CONSUMER, **self._group}, on_error)
 
     def lookup(self, on_error: OnError) -> Consumer:

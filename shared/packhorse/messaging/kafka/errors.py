@@ -46,17 +46,17 @@ class KafkaRefused(Permanent):
 
 
 def is_missing(error: KafkaError) -> bool:
-    """Tell whether `error` says that the topic or partition does not exist."""
+    """Return whether `error` says that the topic or partition does not exist."""
     return error.code() in _MISSING
 
 
 def is_damage(error: KafkaError) -> bool:
-    """Tell whether `error` says that records fail their checksum, or can't be unpacked."""
+    """Return whether `error` says that records fail their checksum, or can't be unpacked."""
     return error.code() in _DAMAGED
 
 
 def leads_elsewhere(error: BaseException | None) -> bool:
-    """Tell whether `error` says that the client asked a broker which no longer leads."""
+    """Return whether `error` says that the client asked a broker which no longer leads."""
     return isinstance(error, KafkaException) and error.args[0].code() in _ELSEWHERE
 
 
@@ -66,7 +66,7 @@ def topic_missing(topic: str) -> TopicMissing:
 
 
 def is_forbidden(error: KafkaError) -> bool:
-    """Tell whether `error` says that this login lacks a right on the topic."""
+    """Return whether `error` says that this login lacks a right on the topic."""
     return error.code() == KafkaError.TOPIC_AUTHORIZATION_FAILED
 
 
@@ -84,7 +84,7 @@ def translated(
 ) -> PackhorseError:
     """Return what a failed question about `topic` means; raise it `from` the original.
 
-    `complaint` is what librdkafka last said of the connection, to be told when that is away.
+    `complaint` is what librdkafka last said of the connection, to be reported when that is away.
     """
     cause = error.args[0] if isinstance(error, KafkaException) else error
     if is_missing(cause):

@@ -1,4 +1,4 @@
-"""Questions to Kafka about a topic, and the few things it is told to do with one.
+"""Questions to Kafka about a topic, and the few things that it is asked to do with one.
 
 Services ask all the time, so a stalled broker meets a question of theirs. They ask as a consumer
 does; of the admin client's requests they use the one that nothing else replaces, for the topic's
@@ -143,7 +143,7 @@ class Inquiry:
                 raise JournalUnavailable(
                     f"Kafka did not answer about {topic} within {ANSWER_SECONDS:g} s; try again"
                 )
-            self.describe(topic)  # tells which of them it is
+            self.describe(topic)  # says which of them it is
             time.sleep(_LOOK_AGAIN_SECONDS)
 
     def _complaints(self) -> str:

@@ -66,7 +66,7 @@ class KafkaJournal:
         topic: str,
         partition: int = 0,
         *,
-        after_appends: bool = False,  # noqa: ARG002 - a broker does not tell what it has not read
+        after_appends: bool = False,  # noqa: ARG002 - a broker does not say what it has not read
     ) -> Bounds:
         """Return the partition's bounds; transactions of others may have used up offsets."""
         return self._inquiry.bounds(topic, partition)

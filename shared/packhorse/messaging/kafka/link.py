@@ -30,7 +30,7 @@ class Link:
     """Sends records in order until the first failure, then gives up on everything it still has.
 
     So what it wrote of one thread's records to a partition is the beginning of them, without a
-    gap, and a new link after it never writes behind a hole that nobody has been told of.
+    gap, and a new link after it never writes behind a hole that nobody has been notified of.
     """
 
     def __init__(
@@ -100,7 +100,7 @@ class Link:
     def _poll(self) -> None:
         try:
             self._producer.poll(_SERVE_SECONDS)
-        except KafkaException as error:  # this is how a fatal error is told
+        except KafkaException as error:  # this is how a fatal error is reported
             self._fault = self._fault or error.args[0].str()
 
     def _drain(self, seconds: float) -> None:
@@ -156,7 +156,9 @@ class Link:
         if partition is None or offset is None or offset < 0:
             # A repeat that the broker knew already: librdkafka has lost the first answer.
             future.set_exception(
-                AppendUnknown("the record is in the log, but Kafka no longer tells where; look")
+                AppendUnknown(
+                    "the record is in the log, but Kafka no longer says where; look for it"
+                )
             )
         else:
             future.set_result(Appended(partition, offset))

@@ -32,7 +32,7 @@ class Lookup:
             try:
                 message = self._at(place)
                 if message is None:
-                    # A consumer tells of a damaged batch once and passes it from then on, so that
+                    # A consumer reports a damaged batch once and passes it from then on, so that
                     # only a new one knows damage from an offset without a record.
                     self._drop(place)
                     message = self._at(place)

@@ -70,7 +70,7 @@ class KafkaReader:
         return taken
 
     def seek(self, position: Position, partition: int = 0) -> None:
-        """Continue at `position`; an offset that is gone is told at the next poll."""
+        """Continue at `position`; an offset that is gone is reported at the next poll."""
         self._next[partition] = self._resolve(position, partition)
         self._from_oldest.discard(partition)
         if position is LogEnd.OLDEST:
@@ -134,7 +134,7 @@ class KafkaReader:
             self._face(*self._trouble)
 
     def _first(self, timeout: float) -> Message | None:
-        """Wait for a message that tells more than where the log ends."""
+        """Wait for a message that says more than where the log ends."""
         deadline = time.monotonic() + timeout
         while True:
             message = self._consumer.poll(max(0.0, deadline - time.monotonic()))
@@ -160,7 +160,7 @@ class KafkaReader:
             self._mix()
 
     def _others_may_join(self, max_bytes: int) -> bool:
-        """Tell whether partitions that are not in hand should get a chance before the rest is."""
+        """Return whether partitions that are not in hand should get a chance before the rest is."""
         if len(self._next) == 1:
             return False
         present = {record.partition for record in self._in_hand}

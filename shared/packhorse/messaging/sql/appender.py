@@ -51,7 +51,7 @@ class SqlAppender:
         return waiting.future
 
     def close(self, timeout: float) -> None:
-        """Append what waits for at most `timeout` seconds; the rest is told `AppendUnknown`."""
+        """Append what waits for at most `timeout` seconds; the rest fails with `AppendUnknown`."""
         self._queue.close()
         if self._thread is None:
             return

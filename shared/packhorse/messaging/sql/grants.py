@@ -23,7 +23,7 @@ class NotGranted(Permanent):
 
 
 def grant(connection: psycopg.Connection, role: str, topics: Sequence[str]) -> None:
-    """Let `role` read the journal and append to these topics; what else it had there is taken away.
+    """Let `role` read the journal and append to these topics; what else it had there is revoked.
 
     Appends wait meanwhile, so that no segment is begun without the rights. Raises `NotGranted`,
     and `TopicMissing`.
@@ -71,15 +71,15 @@ def _check(connection: psycopg.Connection, role: str) -> None:
 
 def _let_in(connection: psycopg.Connection, role: str) -> None:
     """Grant CONNECT, which is the database owner's to give, unless the role has it."""
-    asked = "SELECT has_database_privilege(%s, current_database(), 'CONNECT')"
-    row: Any = connection.execute(asked, (role,)).fetchone()
+    requested = "SELECT has_database_privilege(%s, current_database(), 'CONNECT')"
+    row: Any = connection.execute(requested, (role,)).fetchone()
     if row[0]:
         return
     database, name = sql.Identifier(connection.info.dbname), sql.Identifier(role)
     command = sql.SQL("GRANT CONNECT ON DATABASE {} TO {}").format(database, name)
     with suppress(psycopg.errors.InsufficientPrivilege), connection.transaction():
         connection.execute(command)
-    row = connection.execute(asked, (role,)).fetchone()
+    row = connection.execute(requested, (role,)).fetchone()
     if not row[0]:
         raise NotGranted(
             f"{role} may not enter the database; run {command.as_string(connection)} as the "
@@ -90,7 +90,7 @@ def _let_in(connection: psycopg.Connection, role: str) -> None:
 def _hold_segments(
     connection: psycopg.Connection, topic_ids: Sequence[int]
 ) -> list[tuple[sql.Identifier, bool]]:
-    """Keep segments from coming and going to the end; tell which belong to one of the topics."""
+    """Keep segments from coming and going to the end; return which belong to one of the topics."""
     connection.execute("SELECT FROM journal.partition ORDER BY id FOR UPDATE")
     rows = connection.execute(_SEGMENTS, (list(topic_ids),)).fetchall()
     return [(SqlSegment(partition, start).table, appends) for partition, start, appends in rows]

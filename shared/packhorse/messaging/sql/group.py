@@ -49,9 +49,9 @@ class GroupWriter:
     """Writes groups on a session of its own; used by one thread."""
 
     def __init__(
-        self, session: SharedSession, limits: SegmentLimits, settle_s: float = 30.0
+        self, session: SharedSession, limits: SegmentLimits, reconcile_s: float = 30.0
     ) -> None:
-        self._session, self._limits, self._settle_s = session, limits, settle_s
+        self._session, self._limits, self._reconcile_s = session, limits, reconcile_s
 
     def topics(self, names: Sequence[str]) -> Mapping[str, SqlTopic]:
         """Return those topics that exist. Raises `NotAppended` when the database is away."""
@@ -120,7 +120,7 @@ class GroupWriter:
     def _is_committed(self, part: Slice, append_id: int) -> bool:
         """Find out what became of a commit without an answer. Raises `AppendUnknown`."""
         try:
-            for attempt in _patiently(self._settle_s):
+            for attempt in _patiently(self._reconcile_s):
                 with attempt, self._session.use() as connection:
                     committed = _is_in_log(connection, part, append_id)
         except JournalUnavailable as error:

@@ -19,9 +19,9 @@ _STOP_S = 10.0
 
 
 def announce(connection: psycopg.Connection, topic_ids: Iterable[int]) -> None:
-    """Tell every listener of this database that the topics have new records.
+    """Notify every listener of this database that the topics have new records.
 
-    Nobody waits for the disk: a notification is a transaction, and what it tells is lost anyway
+    Nobody waits for the disk: a notification is a transaction, and what it says is lost anyway
     when the server ends.
     """
     connection.execute(

@@ -56,7 +56,7 @@ class SqlReader:
             self._hints.wait(self._topic.id, ticket, min(left, LOOK_S))
 
     def _is_quiet(self, ticket: int) -> bool:
-        """Tell whether a look now would find no more than the last one, as far as hints say."""
+        """Return whether a look now would find no more than the last one, as far as hints say."""
         known, until = self._quiet or (ticket, 0.0)
         return known == ticket and time.monotonic() < until and self._hints.listening
 
@@ -101,7 +101,7 @@ class SqlReader:
         raise OffsetOutOfRange(self._topic.name, number, position, bounds)
 
     def seek(self, position: Position, partition: int = 0) -> None:
-        """Continue at `position`; an offset that is out of range is told at the next poll."""
+        """Continue at `position`; an offset that is out of range is reported at the next poll."""
         self._quiet = None
         with self._sessions.use() as connection:
             state = find_partition(connection, self._topic, partition)

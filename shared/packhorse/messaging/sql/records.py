@@ -137,7 +137,7 @@ def offset_of(connection: Connection, position: Position, partition: SqlPartitio
 def offset_at(connection: Connection, partition: SqlPartition, time_ms: int) -> int:
     """Return the first offset that is not older than `time_ms`, else the next one.
 
-    Times do not fall from one record to the next, so the first record of a segment tells which
+    Times do not fall from one record to the next, so the first record of a segment says which
     one to search.
     """
     row = connection.execute(

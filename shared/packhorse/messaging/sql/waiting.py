@@ -41,12 +41,12 @@ class Waiting:
         return len(self.stored_key or b"") + len(self.headers) + len(self.body)
 
     def succeed(self, place: Appended) -> None:
-        """Tell the caller; the first decision stands, for close may have given up before."""
+        """Answer the caller; the first decision stands, for close may have given up before."""
         with suppress(InvalidStateError):
             self.future.set_result(place)
 
     def fail(self, error: PackhorseError) -> None:
-        """Tell the caller; the first decision stands."""
+        """Answer the caller; the first decision stands."""
         with suppress(InvalidStateError):
             self.future.set_exception(error)
 

@@ -153,7 +153,7 @@ def _token(request: Request) -> str | None:
 
 
 def _is_from_here(request: Request) -> bool:
-    """Tell whether the browser says so: it sends one of these headers, and no page forges them."""
+    """Return whether the browser says so by one of these headers, which no page can forge."""
     site = request.headers.get("sec-fetch-site")
     if site is not None:
         return site == "same-origin"
@@ -162,7 +162,7 @@ def _is_from_here(request: Request) -> bool:
 
 
 def _is_encrypted(request: Request) -> bool:
-    """Tell whether the browser's own connection is, whatever a proxy makes of it."""
+    """Return whether the browser's own connection is, whatever a proxy makes of it."""
     return request.headers.get("origin", "").startswith("https://") or (
         request.url.scheme == "https"
     )

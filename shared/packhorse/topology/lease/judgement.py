@@ -42,7 +42,7 @@ class Judgement:
         self._last = renewal
 
     def may_judge(self, now: float) -> bool:
-        """Tell whether others have had the time of a lease to renew theirs."""
+        """Return whether others have had the time of a lease to renew theirs."""
         return self._last is not None and now - self._since >= self._lease_s
 
     def forget(self) -> None:
@@ -50,7 +50,7 @@ class Judgement:
         self._last = None
 
     def _is_broken(self, last: Renewed, renewal: Renewed) -> bool:
-        """Tell of a gap, or of more time at the database than from the last sending until now."""
+        """Report a gap, or more time at the database than from the last sending until now."""
         passed = renewal.answered_at - last.sent_at
         jumped = renewal.database_s - last.database_s > passed + self._lease_s / 10
         silent = renewal.sent_at - last.answered_at > self._lease_s * LONGEST_GAP

@@ -106,7 +106,7 @@ class LeaseMember:
         try:
             self._store.leave(self._who)
         except StoreUnavailable as error:
-            logger.warning("the cluster isn't told of the leaving: %s", error)
+            logger.warning("the cluster is not notified of the leaving: %s", error)
         self._store.close()
 
     def cluster_document(self) -> dict[str, Any] | None:

@@ -34,7 +34,7 @@ def observe(
 
 
 def is_final(state: ClusterState) -> bool:
-    """Tell whether what leaving instances left behind is dealt with."""
+    """Return whether what leaving instances left behind is dealt with."""
     return not _in_state(state, InstanceState.DEACTIVATING)
 
 

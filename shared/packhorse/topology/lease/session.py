@@ -100,7 +100,7 @@ class LeaseSession:
         return connection
 
     def _hears(self) -> bool:
-        """Tell whether another session has notified; without a connection there is silence."""
+        """Return whether another session has notified; without a connection there is silence."""
         if self._connection is None:
             return False
         try:

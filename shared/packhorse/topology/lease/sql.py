@@ -126,7 +126,7 @@ class SqlLeaseStore:
                 return
             transitions.cut_leases(connection)
             expired = transitions.retire_expired(connection, judge)
-            settled = transitions.settle_all(connection, self._backlog)
+            settled = transitions.deactivate_all(connection, self._backlog)
             if expired or settled:
                 transitions.next_seq(connection)
                 transitions.forget(connection)
@@ -135,7 +135,7 @@ class SqlLeaseStore:
         """See `LeaseStore.leave`."""
         with self._transaction() as connection:
             if transitions.lock_cluster(connection) and transitions.deactivate(connection, who):
-                transitions.settle(connection, who, self._backlog)
+                transitions.complete_deactivation(connection, who, self._backlog)
                 transitions.next_seq(connection)
 
     def wait(self, seconds: float) -> None:
@@ -183,7 +183,7 @@ class SqlLeaseStore:
             return JoinOutcome.TAKEN
         retired = transitions.deactivate(connection, former)
         transitions.end_sessions(connection, [former])
-        if transitions.settle(connection, former, self._backlog):
+        if transitions.complete_deactivation(connection, former, self._backlog):
             return None
         if retired:
             transitions.next_seq(connection)
@@ -191,7 +191,7 @@ class SqlLeaseStore:
 
 
 def _is_fresh(connection: Connection, judge: Incarnation) -> bool:
-    """Tell whether more than half of the judge's lease is left."""
+    """Return whether more than half of the judge's lease is left."""
     row = connection.execute(
         """
         SELECT FROM topology.instance WHERE id = %s AND runtime_id = %s AND state = 'ACTIVE'

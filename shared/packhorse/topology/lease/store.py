@@ -126,7 +126,7 @@ class LeaseStore(Protocol):
         ...
 
     def retire(self, judge: Incarnation) -> None:
-        """Make instances whose lease has run out deactivating; settle backlogs, and end those.
+        """Make instances whose lease has run out deactivating; complete backlogs, and end those.
 
         Does nothing unless the judge is active and more than half of its lease is left: one that
         was cut off together with the others must not outlive them by being back first. Leases

@@ -27,12 +27,12 @@ tried again later when it raises `psycopg.errors.LockNotAvailable`.
 """
 
 
-def revoke_duties(connection: Connection, who: Incarnation) -> None:
-    """Take the duties from an instance that has ended."""
+def revoke_leader_tasks(connection: Connection, who: Incarnation) -> None:
+    """Take the leader tasks from an instance that has ended."""
     revoke(connection, who.runtime_id)
 
 
-BACKLOG: tuple[Backlog, ...] = (revoke_duties,)
+BACKLOG: tuple[Backlog, ...] = (revoke_leader_tasks,)
 
 
 def lock_cluster(connection: Connection) -> bool:
@@ -100,14 +100,14 @@ def deactivate(connection: Connection, who: Incarnation) -> bool:
     )
 
 
-def settle_all(connection: Connection, backlog: Sequence[Backlog]) -> bool:
-    """End the work of all deactivating instances and settle them; true when it worked for one."""
+def deactivate_all(connection: Connection, backlog: Sequence[Backlog]) -> bool:
+    """End the work of all deactivating instances and make them inactive; true if it did one."""
     rows = connection.execute(
         "SELECT id, runtime_id FROM topology.instance WHERE state = 'DEACTIVATING' ORDER BY joined"
     ).fetchall()
     gone = [Incarnation(*row) for row in rows]
     end_sessions(connection, gone)
-    settled = [settle(connection, who, backlog) for who in gone]
+    settled = [complete_deactivation(connection, who, backlog) for who in gone]
     return any(settled)
 
 
@@ -119,7 +119,9 @@ def end_sessions(connection: Connection, gone: Sequence[Incarnation]) -> None:
     act_as(connection, BOOKKEEPER)
 
 
-def settle(connection: Connection, who: Incarnation, backlog: Sequence[Backlog]) -> bool:
+def complete_deactivation(
+    connection: Connection, who: Incarnation, backlog: Sequence[Backlog]
+) -> bool:
     """Make a deactivating instance inactive; false while its backlog can't be dealt with."""
     try:
         with connection.transaction():
@@ -135,7 +137,9 @@ def settle(connection: Connection, who: Incarnation, backlog: Sequence[Backlog])
                 (who.instance_id, who.runtime_id),
             )
     except psycopg.errors.LockNotAvailable:
-        logger.info("instance left with unfinished duties", extra={"instance": who.instance_id})
+        logger.info(
+            "instance left with unfinished leader tasks", extra={"instance": who.instance_id}
+        )
         return False
     return True
 

@@ -49,7 +49,7 @@ class VoteDecision:
 
 
 def in_turn(member: Member, established: Voting | None) -> bool:
-    """Tell whether a member is in the view or came after all that are.
+    """Return whether a member is in the view or came after all that are.
 
     Who has come earlier was voted out, or was not visible then: it takes a new start time before
     anybody counts it in, so that nobody else is moved down.
@@ -59,105 +59,109 @@ def in_turn(member: Member, established: Voting | None) -> bool:
     return member.started_ms > newest_start(established.members)
 
 
-def decide(outlook: VotingSituation) -> VoteDecision:
-    """Return what to do after a look; `outlook.me` is in turn."""
-    expected = _expected(outlook)
-    votings = sorted(outlook.snapshot.votings, key=lambda voting: voting.id)
-    best = next((one for one in votings if _is_candidate(one, expected, outlook)), None)
-    withdraw = tuple(one for one in votings if _is_over(one, best, outlook))
+def decide(situation: VotingSituation) -> VoteDecision:
+    """Return what to do next; `situation.me` is in turn."""
+    expected = _expected(situation)
+    votings = sorted(situation.snapshot.votings, key=lambda voting: voting.id)
+    best = next((one for one in votings if _is_candidate(one, expected, situation)), None)
+    withdraw = tuple(one for one in votings if _is_over(one, best, situation))
     votes = tuple(
         vote
         for one in votings
-        if one not in withdraw and (vote := _vote(one, best, expected, outlook)) is not None
+        if one not in withdraw and (vote := _vote(one, best, expected, situation)) is not None
     )
-    established = outlook.snapshot.established
+    established = situation.snapshot.established
     is_agreed = established is not None and established.members == expected
     return VoteDecision(
         expected=expected,
         withdraw=withdraw,
         votes=votes,
-        promote=best if _is_won_by_me(best, outlook) else None,
-        may_propose=best is None and outlook.is_sure,
-        holds=is_agreed and not _open_votings(votings, withdraw, votes, outlook),
+        promote=best if _is_won_by_me(best, situation) else None,
+        may_propose=best is None and situation.is_sure,
+        holds=is_agreed and not _open_votings(votings, withdraw, votes, situation),
     )
 
 
-def _expected(outlook: VotingSituation) -> frozenset[Member]:
-    return _others(outlook.alive, outlook) | {outlook.me}
+def _expected(situation: VotingSituation) -> frozenset[Member]:
+    return _others(situation.alive, situation) | {situation.me}
 
 
-def _others(members: frozenset[Member], outlook: VotingSituation) -> frozenset[Member]:
-    established, me = outlook.snapshot.established, outlook.me.instance_id
+def _others(members: frozenset[Member], situation: VotingSituation) -> frozenset[Member]:
+    established, me = situation.snapshot.established, situation.me.instance_id
     return frozenset(one for one in members if one.instance_id != me and in_turn(one, established))
 
 
-def _is_candidate(voting: Voting, expected: frozenset[Member], outlook: VotingSituation) -> bool:
-    """Tell whether the voting can win, and would establish what is expected here."""
+def _is_candidate(voting: Voting, expected: frozenset[Member], situation: VotingSituation) -> bool:
+    """Return whether the voting can win, and would establish what is expected here."""
     return (
-        voting.id not in outlook.timed_out
-        and _is_open(voting, outlook)
-        and voting.replaces == outlook.established_id
-        and expected <= voting.members <= expected | _others(outlook.possible, outlook)
+        voting.id not in situation.timed_out
+        and _is_open(voting, situation)
+        and voting.replaces == situation.established_id
+        and expected <= voting.members <= expected | _others(situation.possible, situation)
     )
 
 
-def _is_open(voting: Voting, outlook: VotingSituation) -> bool:
-    return not outlook.snapshot.voters(voting, yes=False)
+def _is_open(voting: Voting, situation: VotingSituation) -> bool:
+    return not situation.snapshot.voters(voting, yes=False)
 
 
-def _is_over(voting: Voting, best: Voting | None, outlook: VotingSituation) -> bool:
-    """Tell whether the voting is to be removed: timed out, orphaned, or the own and not the best.
+def _is_over(voting: Voting, best: Voting | None, situation: VotingSituation) -> bool:
+    """Return whether the voting is to be removed: timed out, orphaned, or the own and not the best.
 
     Removing it also stops an initiator that was paused from promoting it later.
     """
-    if voting.id in outlook.timed_out or _is_dead(voting.initiator, outlook):
+    if voting.id in situation.timed_out or _is_dead(voting.initiator, situation):
         return True
-    return voting.initiator == outlook.me.instance_id and voting != best
+    return voting.initiator == situation.me.instance_id and voting != best
 
 
-def _is_dead(instance_id: str, outlook: VotingSituation) -> bool:
-    beat = outlook.snapshot.heartbeat_of(instance_id)
-    if beat is None or instance_id == outlook.me.instance_id:
+def _is_dead(instance_id: str, situation: VotingSituation) -> bool:
+    beat = situation.snapshot.heartbeat_of(instance_id)
+    if beat is None or instance_id == situation.me.instance_id:
         return False
-    return beat.member not in outlook.alive | outlook.possible
+    return beat.member not in situation.alive | situation.possible
 
 
 def _vote(
-    voting: Voting, best: Voting | None, expected: frozenset[Member], outlook: VotingSituation
+    voting: Voting, best: Voting | None, expected: frozenset[Member], situation: VotingSituation
 ) -> Vote | None:
     """Return the vote to cast now: yes to the best, no to what is second or known to be wrong.
 
     A voting that only differs from what is visible here waits: what its initiator has seen may be
     on its way.
     """
-    me = outlook.me.instance_id
-    has_voted = any((v.voting_id, v.instance_id) == (voting.id, me) for v in outlook.snapshot.votes)
-    if outlook.me not in voting.members or has_voted:
+    me = situation.me.instance_id
+    has_voted = any(
+        (v.voting_id, v.instance_id) == (voting.id, me) for v in situation.snapshot.votes
+    )
+    if situation.me not in voting.members or has_voted:
         return None
     if voting == best:
         return Vote(voting.id, me, True)
-    is_second = best is not None and _is_candidate(voting, expected, outlook)
-    forgets_somebody = outlook.heard_since.get(voting.id, frozenset()) & (expected - voting.members)
+    is_second = best is not None and _is_candidate(voting, expected, situation)
+    forgets_somebody = situation.heard_since.get(voting.id, frozenset()) & (
+        expected - voting.members
+    )
     return Vote(voting.id, me, False) if is_second or forgets_somebody else None
 
 
-def _is_won_by_me(best: Voting | None, outlook: VotingSituation) -> bool:
-    if best is None or best.initiator != outlook.me.instance_id:
+def _is_won_by_me(best: Voting | None, situation: VotingSituation) -> bool:
+    if best is None or best.initiator != situation.me.instance_id:
         return False
-    return len(outlook.snapshot.voters(best, yes=True)) == len(best.members)
+    return len(situation.snapshot.voters(best, yes=True)) == len(best.members)
 
 
 def _open_votings(
     votings: list[Voting],
     withdraw: tuple[Voting, ...],
     votes: tuple[Vote, ...],
-    outlook: VotingSituation,
+    situation: VotingSituation,
 ) -> list[Voting]:
     """Return the votings that somebody could promote before the next look.
 
     The own withdrawn ones and those that get a no now are not among them. Withdrawing one of
     another instance may come too late.
     """
-    me, refused = outlook.me.instance_id, {vote.voting_id for vote in votes if not vote.yes}
+    me, refused = situation.me.instance_id, {vote.voting_id for vote in votes if not vote.yes}
     ended = {one.id for one in withdraw if one.initiator == me} | refused
-    return [one for one in votings if one.id not in ended and _is_open(one, outlook)]
+    return [one for one in votings if one.id not in ended and _is_open(one, situation)]

@@ -55,7 +55,7 @@ class VotingMember:
         self._sent: Heartbeat | None = None
         self._sent_at = self._looked_at = math.inf
         self._snapshot: StoreView | None = None
-        self._calm = self._asked = False
+        self._calm = self._requested = False
 
     @property
     def instance_id(self) -> str:
@@ -78,7 +78,7 @@ class VotingMember:
 
     def start_new_voting(self) -> None:
         """Let the cluster agree anew though nothing has changed; may be called by any thread."""
-        self._asked = True
+        self._requested = True
         self._store.wake()
 
     def beat(self, properties: Mapping[str, str]) -> Observation:
@@ -95,14 +95,14 @@ class VotingMember:
         self._check_alone(seen)
         if not in_turn(self._me, seen.established):
             return self._come_again(seen, began)
-        outlook = self._outlook(self._me, seen, began)
-        decision = decide(outlook)
-        self._carry_out(decision, outlook, began)
+        situation = self._outlook(self._me, seen, began)
+        decision = decide(situation)
+        self._carry_out(decision, situation, began)
         until = self._sent_at + self._times.late_after_s
         if was_late or not decision.holds or seen.established is None:
             return nothing(until)
         observation = observe(seen.established, seen, self._instance_id, until)
-        self._calm = observation.settled and not self._asked
+        self._calm = observation.settled and not self._requested
         return observation
 
     def acknowledge(self, revision: str) -> None:
@@ -204,7 +204,7 @@ class VotingMember:
             heard_since={one.id: self._watch.heard_since(one.id) for one in seen.votings},
         )
 
-    def _carry_out(self, decision: VoteDecision, outlook: VotingSituation, now: float) -> None:
+    def _carry_out(self, decision: VoteDecision, situation: VotingSituation, now: float) -> None:
         for voting in decision.withdraw:
             self._store.withdraw(voting.id)
         for vote in decision.votes:
@@ -212,14 +212,14 @@ class VotingMember:
         if decision.promote and self._store.promote(decision.promote):
             logger.info("a voting has won", extra={"voting": decision.promote.id})
             self._store.wake()
-        self._turns.note(outlook, decision, now)
-        is_asked = self._asked and decision.may_propose
-        if is_asked or self._turns.is_mine(outlook, decision, now):
-            self._propose(decision.expected, outlook)
+        self._turns.note(situation, decision, now)
+        is_asked = self._requested and decision.may_propose
+        if is_asked or self._turns.is_mine(situation, decision, now):
+            self._propose(decision.expected, situation)
 
-    def _propose(self, expected: frozenset[Member], outlook: VotingSituation) -> None:
+    def _propose(self, expected: frozenset[Member], situation: VotingSituation) -> None:
         self._proposals += 1
         id_ = f"{self._runtime_id}.{self._proposals}"
-        self._store.propose(Voting(id_, outlook.established_id, self._instance_id, expected))
-        self._asked = False
+        self._store.propose(Voting(id_, situation.established_id, self._instance_id, expected))
+        self._requested = False
         self._store.wake()

@@ -1,4 +1,4 @@
-"""What a member that votes tells its discovery of one look at the store."""
+"""What a member that votes reports to its discovery about one look at the store."""
 
 from packhorse.topology.membership import Observation
 from packhorse.topology.view import ClusterView, InstanceDescription

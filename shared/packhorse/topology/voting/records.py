@@ -10,7 +10,7 @@ class Member:
 
     instance_id: str
     runtime_id: str
-    """Random, one a process: tells two processes with the same instance id apart."""
+    """Random, one a process: distinguishes two processes with the same instance id."""
     prefix: str
     started_ms: int
     """When the stay began, by the store's clock; never negative, at most 19 digits."""

@@ -53,7 +53,7 @@ class HintedSession:
             self._drop()
             raise
 
-    def tell(self, payload: str = "") -> None:
+    def notify(self, payload: str = "") -> None:
         """Give the other sessions a hint; they need none, so one that fails is left out."""
         with suppress(StoreUnavailable), self.use() as connection:
             connection.execute("SELECT pg_notify(%s, %s)", (self._channel, payload))

@@ -81,7 +81,7 @@ class SqlVotingStore:
         return int(started_ms)
 
     def beat(self, heartbeat: Heartbeat, over: str = "") -> bool:
-        """See `VotingStore.beat`; others are told of what is new in it."""
+        """See `VotingStore.beat`; others are notified of what is new in it."""
         known, self._stored = self._stored, None  # unknown until the answer is there
         news = (heartbeat.member, heartbeat.properties)
         values = _columns(heartbeat) | {"over": over}
@@ -91,7 +91,7 @@ class SqlVotingStore:
         if row is not None:
             self._stored = news
             if known != news:
-                self._session.tell()
+                self._session.notify()
         return row is not None
 
     def read(self) -> StoreView:
@@ -121,14 +121,14 @@ class SqlVotingStore:
                 (voting.id, voting.replaces, voting.initiator, _members(voting)),
             )
             _cast(connection, Vote(voting.id, voting.initiator, True))
-        self._session.tell()
+        self._session.notify()
 
     def vote(self, vote: Vote) -> None:
-        """See `VotingStore.vote`; only the initiator is told."""
+        """See `VotingStore.vote`; only the initiator is notified."""
         with self._as_bookkeeper() as connection:
             initiator = _cast(connection, vote)
         if initiator is not None:
-            self._session.tell(initiator)
+            self._session.notify(initiator)
 
     def withdraw(self, voting_id: str) -> None:
         """See `VotingStore.withdraw`."""
@@ -137,7 +137,7 @@ class SqlVotingStore:
                 "DELETE FROM topology.voting WHERE id = %s RETURNING true", (voting_id,)
             ).fetchone()
         if gone:
-            self._session.tell()
+            self._session.notify()
 
     def promote(self, voting: Voting) -> bool:
         """See `VotingStore.promote`; ends the leader-only work of those who are left out."""
@@ -150,7 +150,7 @@ class SqlVotingStore:
                 end_work(connection, runtime_id)
         if left_out is None:
             return False
-        self._session.tell()
+        self._session.notify()
         return True
 
     def leave(self, instance_id: str, runtime_id: str) -> None:
@@ -160,7 +160,7 @@ class SqlVotingStore:
                 "DELETE FROM topology.heartbeat WHERE instance_id = %s AND runtime_id = %s",
                 (instance_id, runtime_id),
             )
-        self._session.tell()
+        self._session.notify()
 
     def wait(self, seconds: float) -> None:
         """See `VotingStore.wait`: hints are for all, or for one instance."""

@@ -18,19 +18,19 @@ class ProposalTurns:
         self._refused: frozenset[Member] | None = None
         self._refused_at = 0.0
 
-    def note(self, outlook: VotingSituation, decision: VoteDecision, now: float) -> None:
+    def note(self, situation: VotingSituation, decision: VoteDecision, now: float) -> None:
         """Take in what is decided at a look."""
-        needed = (decision.expected, outlook.established_id)
+        needed = (decision.expected, situation.established_id)
         if needed != self._needed:
             self._needed, self._since = needed, now
         for voting in decision.withdraw:
-            is_mine = voting.initiator == outlook.me.instance_id
-            if is_mine and outlook.snapshot.voters(voting, yes=False):
+            is_mine = voting.initiator == situation.me.instance_id
+            if is_mine and situation.snapshot.voters(voting, yes=False):
                 self._refused, self._refused_at = voting.members, now
 
-    def is_mine(self, outlook: VotingSituation, decision: VoteDecision, now: float) -> bool:
-        """Tell whether to propose now what is expected, after `note`."""
-        established = outlook.snapshot.established
+    def is_mine(self, situation: VotingSituation, decision: VoteDecision, now: float) -> bool:
+        """Return whether to propose now what is expected, after `note`."""
+        established = situation.snapshot.established
         if not decision.may_propose:
             return False
         if established is not None and established.members == decision.expected:
@@ -39,4 +39,4 @@ class ProposalTurns:
         if self._refused == decision.expected and refused_for < self._times.interval_s:
             return False
         first = min(decision.expected, key=lambda one: one.leader_election_id)
-        return first == outlook.me or now - self._since >= 2 * self._times.hurry_s
+        return first == situation.me or now - self._since >= 2 * self._times.hurry_s

@@ -32,7 +32,7 @@ class PeerWatch:
         self._looking_since = math.inf
 
     def doubt(self) -> None:
-        """Know nothing: who has not looked for a while can't tell who lives."""
+        """Know nothing: who has not looked for a while can't know who lives."""
         self._looking_since = math.inf
 
     def look(self, snapshot: StoreView, now: float) -> None:
@@ -47,7 +47,7 @@ class PeerWatch:
         self._votings = {one.id: seen.get(one.id, now) for one in snapshot.votings}
 
     def is_sure(self, now: float) -> bool:
-        """Tell whether it has looked for a time-out: whoever lives has been heard by now."""
+        """Return whether it has looked for a time-out: whoever lives has been heard by now."""
         return now - self._looking_since >= self._timeout_s
 
     def alive(self, now: float) -> frozenset[Member]:

@@ -27,7 +27,7 @@ class _DesiredStateEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_DesiredS
     PAUSE: _DesiredState.ValueType  # 1
     """keep everything open, import nothing"""
     STOP: _DesiredState.ValueType  # 2
-    """let go of everything; the offset may be reset"""
+    """close the reader and the database session; the offset may be reset"""
 
 class DesiredState(_DesiredState, metaclass=_DesiredStateEnumTypeWrapper): ...
 
@@ -35,7 +35,7 @@ RUN: DesiredState.ValueType  # 0
 PAUSE: DesiredState.ValueType  # 1
 """keep everything open, import nothing"""
 STOP: DesiredState.ValueType  # 2
-"""let go of everything; the offset may be reset"""
+"""close the reader and the database session; the offset may be reset"""
 Global___DesiredState: _TypeAlias = DesiredState  # noqa: Y015
 
 @_typing.final

@@ -114,7 +114,7 @@ class ColumnSegment:
         return len(rows)
 
     def _fits(self, rows: Sequence[Row]) -> bool:
-        """Tell whether all numbers of these rows fit into the columns."""
+        """Return whether all numbers of these rows fit into the columns."""
         if not rows:
             return True
         times = [record.time_ms for record, _ in rows]
@@ -221,7 +221,7 @@ class ColumnSegment:
         return found
 
     def _is_below(self, prefix: bytes, start: int) -> bool:
-        """Tell whether a path begins here, and the prefix ends where a segment of it does (R29)."""
+        """Return whether a path begins here, and the prefix ends with a segment of it (R29)."""
         if start and self._paths[start - 1 : start] not in _BEFORE_PATH:
             return False
         end = start + len(prefix)

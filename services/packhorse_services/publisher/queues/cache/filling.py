@@ -31,7 +31,7 @@ def rows_of(records: Iterable[Record], agent: bytes) -> list[Row]:
     rows: list[Row] = []
     for record in records:
         headers = record.headers
-        found = headers.get(AGENT_HEADER, agent)  # one that does not tell whose it is, is in all
+        found = headers.get(AGENT_HEADER, agent)  # one that does not say whose it is, is in all
         if found != agent:
             continue
         if AGENT_HEADER not in headers:

@@ -43,7 +43,7 @@ class JournalPages:
         return await shared_result(self._page(wanted), timeout)
 
     def stop(self) -> None:
-        """Let go of the threads; what is under way ends at its next record."""
+        """Stop the threads; what is under way ends at its next record."""
         self._readers.shutdown(wait=False, cancel_futures=True)
 
     def _page(self, wanted: PageRange) -> Future[QueuePage]:

@@ -32,13 +32,13 @@ class PositionCheck:
         self._lock = threading.Lock()
         self._verdicts: dict[_Claim, bool] = {}
         self._since: dict[_Claim, float] = {}
-        self._asked: dict[_Claim, float] = {}
+        self._requested: dict[_Claim, float] = {}
         self._doubted: frozenset[_Claim] = frozenset()
         self._generation = 0
         self._from_cache = True
 
     def verdict(self, subscription: SubscriberState) -> bool | None:
-        """Tell whether the log holds it; None before that is known.
+        """Return whether the log holds it; None before that is known.
 
         A subscription that names no package is believed: it is of an older version, or has nothing.
         """
@@ -58,7 +58,9 @@ class PositionCheck:
         found = {claim: known[claim] for claim in claims if claim in known}
         now = self._clock.monotonic()
         self._since = {claim: self._since.get(claim, now) for claim in claims - found.keys()}
-        self._asked = {claim: self._asked[claim] for claim in self._since if claim in self._asked}
+        self._requested = {
+            claim: self._requested[claim] for claim in self._since if claim in self._requested
+        }
         for claim in self._since:
             verdict = self._look_up(claim, now)
             if verdict is not None:
@@ -68,7 +70,7 @@ class PositionCheck:
                 return False
             self._verdicts = found
             self._doubted = (self._doubted & claims) - found.keys()
-        return all(claim in self._asked for claim in claims - found.keys())
+        return all(claim in self._requested for claim in claims - found.keys())
 
     def distrust(self) -> None:
         """Look everything up anew: the log is another one, or was cut at its end.
@@ -80,7 +82,7 @@ class PositionCheck:
             self._generation += 1
             contradicted = {claim for claim, holds in self._verdicts.items() if not holds}
             self._doubted |= contradicted
-            self._asked = {}
+            self._requested = {}
             self._verdicts, self._from_cache = {}, False
 
     def trust(self) -> None:
@@ -96,9 +98,9 @@ class PositionCheck:
             # A forged record may have two ids; a subscriber goes by its header.
             if offset >= self._cache.next and now < self._since[claim] + _TAIL_S:
                 return None
-        if now < self._asked.get(claim, now - _AGAIN_S) + _AGAIN_S:
+        if now < self._requested.get(claim, now - _AGAIN_S) + _AGAIN_S:
             return None
-        self._asked[claim] = now
+        self._requested[claim] = now
         return self._in_journal(offset, package_id)
 
     def _in_journal(self, offset: int, package_id: str) -> bool | None:

@@ -83,7 +83,7 @@ class QueueCache:
         return self._sealed_bytes + (self._segments[-1].size if self._segments else 0)
 
     def covers(self, offset: int) -> bool:
-        """Tell whether all packages above `offset` that the log still has are here."""
+        """Return whether all packages above `offset` that the log still has are here."""
         return max(offset + 1, self._oldest) >= self._low
 
     def reset(self, next_offset: int) -> None:
@@ -125,7 +125,7 @@ class QueueCache:
                 self._measure()
 
     def trim(self, below: int) -> None:
-        """Let go of entries below `below`, in whole segments."""
+        """Remove entries below `below`, in whole segments."""
         with self._lock:
             self._trim(below)
 
@@ -217,17 +217,17 @@ class QueueCache:
         gone = 0
         while gone < len(self._segments) and self._segments[gone].last < below:
             gone += 1
-        self._let_go(gone)
+        self._release(gone)
 
     def _shrink(self) -> None:
-        """Let go of the oldest segments while there are too many bytes; the tail stays."""
+        """Remove the oldest segments while there are too many bytes; the tail stays."""
         excess, gone = self.size - self.max_bytes, 0
         while excess > 0 and gone < len(self._segments) - 1:
             excess -= self._segments[gone].size
             gone += 1
-        self._let_go(gone)
+        self._release(gone)
 
-    def _let_go(self, gone: int) -> None:
+    def _release(self, gone: int) -> None:
         if gone:
             self._low = self._segments[gone - 1].last + 1
             del self._segments[:gone]

@@ -75,7 +75,7 @@ class QueueFeed:
 
     @property
     def full(self) -> bool:
-        """Tell whether the cache took all that it may, and queues go on below it."""
+        """Return whether the cache took all that it may, and queues go on below it."""
         return self._ranges.full
 
     def distrust(self) -> None:
@@ -88,7 +88,7 @@ class QueueFeed:
         self.on_distrust()
 
     async def need(self, offset: int, timeout: float) -> bool:
-        """Tell whether the cache has every package above `offset` that is still in the log.
+        """Return whether the cache has every package above `offset` that is still in the log.
 
         Has what is missing fetched, which all callers share, and waits at most `timeout` seconds
         for it; the fetch goes on after that. Raises `QueueLoading` when not even the end of the
@@ -138,7 +138,7 @@ class QueueFeed:
         return QueuePage([*page.entries, *rest.entries], rest.behind)
 
     def keep_above(self, needed: int) -> None:
-        """Let go of what lies below `needed`, and find out anew what there is room for."""
+        """Remove what lies below `needed`, and find out anew what there is room for."""
         self.cache.trim(needed)
         self._ranges.full = False
 
@@ -177,7 +177,7 @@ class QueueFeed:
             self.tap(self.identity, start, records, end)
 
     def _check_log(self) -> bool:
-        """Forget what the log has forgotten; tell whether the log is another one than before."""
+        """Forget what the log has forgotten; return whether the log is another one than before."""
         was_distrusted = self._distrusted.is_set()
         identity, bounds = self._journal.identity(self._topic), self._journal.bounds(self._topic)
         replaced = identity != self.identity or bounds.next < self.cache.next or was_distrusted

@@ -17,7 +17,7 @@ _CHUNK = 100_000
 
 @dataclass(frozen=True)
 class Ranges:
-    """Reads ranges of a topic's records without their values, until it is told to stop."""
+    """Reads ranges of a topic's records without their values, until it is stopped."""
 
     journal: Journal
     topic: str

@@ -18,13 +18,13 @@ from tests.harness.topology.process import SimulatedProcess
 from tests.harness.topology.wire import Network, Wire
 from tests.harness.topology.world import World
 
-DUTY = "cleanup"
+LEADER_TASK = "cleanup"
 WORK_S = 2.5
 
 
 @dataclass
-class DutyTable:
-    """The row of the one duty, the transactions that hold it, and what was written."""
+class LeaderTaskTable:
+    """The row of the one leader task, the transactions that hold it, and what was written."""
 
     memory: LeaseMemory
     world: World
@@ -34,7 +34,7 @@ class DutyTable:
     """Runtime ids whose open transaction has checked its token."""
     written: list[tuple[int, str]] = field(default_factory=list)
 
-    def settle(self, who: Incarnation) -> None:
+    def revoke(self, who: Incarnation) -> None:
         """Deal with the backlog of an instance that is declared dead."""
         self.working.discard(who.runtime_id)
         if self.holder[1] == who.runtime_id:
@@ -61,10 +61,10 @@ class Rows:
 
 
 @dataclass
-class DutyConnection:
+class LeaderTaskConnection:
     """Answers the statements of `packhorse.topology.leader` from the table in memory."""
 
-    table: DutyTable
+    table: LeaderTaskTable
     runtime_id: str
 
     @contextmanager
@@ -93,14 +93,14 @@ class DutyConnection:
 
 
 @dataclass
-class MemorySuccession:
+class MemoryElectionOrder:
     """Who is first, by the rows of the leases."""
 
-    table: DutyTable
+    table: LeaderTaskTable
     instance_id: str
     runtime_id: str
 
-    def is_first(self, _connection: Any, _duty: str, *, keep: bool) -> bool:
+    def is_first(self, _connection: Any, _leader_task: str, *, keep: bool) -> bool:
         memory = self.table.memory
         own = memory.own(Incarnation(self.instance_id, self.runtime_id))
         if own is None or own.lease_end <= memory.now():
@@ -109,27 +109,27 @@ class MemorySuccession:
         return own.joined == min(row.joined for row in there)
 
 
-class DutySession:
-    """What a process asks of the database for its duty; each step happens whole."""
+class LeaderTaskSession:
+    """What a process asks of the database for its leader task; each step is atomic."""
 
-    def __init__(self, table: DutyTable, process: SimulatedProcess, *, checks: bool) -> None:
+    def __init__(self, table: LeaderTaskTable, process: SimulatedProcess, *, checks: bool) -> None:
         self._table, self._runtime_id, self._checks = table, process.name, checks
-        succession = MemorySuccession(table, process.machine, process.name)
-        self._duty = LeaderOnly(DUTY, succession, self._connected)  # type: ignore[arg-type]
+        election_order = MemoryElectionOrder(table, process.machine, process.name)
+        self._leader_task = LeaderOnly(LEADER_TASK, election_order, self._connected)  # type: ignore[arg-type]
 
     @contextmanager
-    def _connected(self) -> Iterator[DutyConnection]:
-        yield DutyConnection(self._table, self._runtime_id)
+    def _connected(self) -> Iterator[LeaderTaskConnection]:
+        yield LeaderTaskConnection(self._table, self._runtime_id)
 
     def take(self) -> Token | None:
-        return self._duty.take()
+        return self._leader_task.take()
 
     def begin(self, token: Token) -> bool:
         """Check the token; from now on the transaction holds the row."""
-        self._table.working.discard(self._runtime_id)  # what the last answer did not tell
+        self._table.working.discard(self._runtime_id)  # what the last answer did not say
         try:
             if self._checks:
-                token.check(DutyConnection(self._table, self._runtime_id))  # type: ignore[arg-type]
+                token.check(LeaderTaskConnection(self._table, self._runtime_id))  # type: ignore[arg-type]
         except NotLeader:
             return False
         self._table.working.add(self._runtime_id)
@@ -142,11 +142,16 @@ class DutySession:
             self._table.write(token.epoch, self._runtime_id)
 
 
-def do_duties(
-    table: DutyTable, process: SimulatedProcess, network: Network, world: World, *, checks: bool
+def do_leader_tasks(
+    table: LeaderTaskTable,
+    process: SimulatedProcess,
+    network: Network,
+    world: World,
+    *,
+    checks: bool,
 ) -> None:
-    """Let a process work for as long as it lives, whenever the duty is its own."""
-    session: Any = Wire(DutySession(table, process, checks=checks), process, network, world)
+    """Let a process work for as long as it lives, whenever the leader task is its own."""
+    session: Any = Wire(LeaderTaskSession(table, process, checks=checks), process, network, world)
 
     def work() -> None:
         while True:

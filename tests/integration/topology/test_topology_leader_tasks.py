@@ -12,35 +12,37 @@ from psycopg import Connection
 from packhorse.db.metadata import BOOKKEEPER
 from packhorse.db.roles import act_as
 from packhorse.topology.leader import LeaderOnly, NotLeader, Token
+from packhorse.topology.lease.election_order import LeaseElectionOrder
 from packhorse.topology.lease.member import LeaseMember
 from packhorse.topology.lease.sql import SqlLeaseStore
-from packhorse.topology.lease.succession import LeaseSuccession
 from packhorse.topology.membership import StoreUnavailable
 from tests.harness.topology.lease_rows import age, blocked_by, states
 
-DUTY = "cleanup"
+LEADER_TASK = "cleanup"
 
 
 @dataclass
 class Instance:
-    """A process: its membership, and its way to take the duty."""
+    """A process: its membership, and its way to take the leader task."""
 
     url: str
     name: str
-    duties: str = DUTY
+    leader_tasks: str = LEADER_TASK
 
     def __post_init__(self) -> None:
         self.store = SqlLeaseStore(self.url, patience_s=20.0)
         self.member = LeaseMember(self.store, self.name)
-        self.succession = LeaseSuccession(self.name, self.member.runtime_id)
-        self.duty = LeaderOnly(DUTY, self.succession, lambda: psycopg.connect(self.url))
+        self.election_order = LeaseElectionOrder(self.name, self.member.runtime_id)
+        self.leader_task = LeaderOnly(
+            LEADER_TASK, self.election_order, lambda: psycopg.connect(self.url)
+        )
         self.beat()
 
     def beat(self) -> None:
-        self.member.beat({"packhorse.duties": self.duties})
+        self.member.beat({"packhorse.duties": self.leader_tasks})
 
     def take(self) -> Token:
-        token = self.duty.take()
+        token = self.leader_task.take()
         assert token is not None
         return token
 
@@ -60,8 +62,8 @@ class Site:
             connection.execute("CREATE TABLE work (n serial, epoch bigint)")
             connection.execute("GRANT ALL ON work, work_n_seq TO packhorse_bookkeeper")
 
-    def start(self, name: str, duties: str = DUTY) -> Instance:
-        self.instances.append(Instance(self.url, name, duties))
+    def start(self, name: str, leader_tasks: str = LEADER_TASK) -> Instance:
+        self.instances.append(Instance(self.url, name, leader_tasks))
         return self.instances[-1]
 
     def transaction(self) -> Connection:
@@ -105,9 +107,9 @@ def refused(site: Site, token: Token) -> bool:
     return False
 
 
-def test_the_first_that_announces_a_duty_has_it(site: Site) -> None:
-    a, b, c = site.start("a", "other"), site.start("b", f"other, {DUTY}"), site.start("c")
-    assert [one.duty.take() is not None for one in (a, b, c)] == [False, True, False]
+def test_the_first_that_announces_a_leader_task_has_it(site: Site) -> None:
+    a, b, c = site.start("a", "other"), site.start("b", f"other, {LEADER_TASK}"), site.start("c")
+    assert [one.leader_task.take() is not None for one in (a, b, c)] == [False, True, False]
 
 
 def test_taking_again_is_no_change(site: Site) -> None:
@@ -119,7 +121,7 @@ def test_taking_again_is_no_change(site: Site) -> None:
 def test_nobody_else_has_it_while_the_holder_lives(site: Site) -> None:
     a, b = site.start("a"), site.start("b")
     token = a.take()
-    assert b.duty.take() is None
+    assert b.leader_task.take() is None
     with site.transaction() as connection:
         work(connection, token)
     assert site.done() == [token.epoch]
@@ -138,10 +140,10 @@ def test_a_holder_that_has_left_is_followed_at_once(site: Site) -> None:
 def test_an_instance_whose_lease_has_run_out_takes_nothing(site: Site) -> None:
     a, b = site.start("a"), site.start("b")
     age(site.url, 11, "a")
-    assert a.duty.take() is None
-    assert b.duty.take() is None  # a may still come back
+    assert a.leader_task.take() is None
+    assert b.leader_task.take() is None  # a may still come back
     a.beat()
-    assert a.duty.take() is not None
+    assert a.leader_task.take() is not None
 
 
 def test_a_holder_that_was_away_and_came_back_needs_a_new_token(site: Site) -> None:
@@ -193,11 +195,11 @@ def test_work_of_others_goes_on_when_a_holder_is_retired(site: Site) -> None:
 def test_nobody_is_first_while_the_former_ones_backlog_is_left(site: Site) -> None:
     a, b = site.start("a"), site.start("b")
     old = a.take()
-    with psycopg.connect(site.url) as stranger:  # holds the row, and does no duty
+    with psycopg.connect(site.url) as stranger:  # holds the row, and does no leader task
         stranger.execute("SELECT FROM topology.duty FOR UPDATE")
         b.retire("a")
         assert states(site.url)["a"].value == "DEACTIVATING"
-        assert b.duty.take() is None
+        assert b.leader_task.take() is None
     b.retire()
     assert b.take().epoch > old.epoch
 
@@ -207,11 +209,11 @@ def test_a_take_over_from_a_live_holder_waits_for_its_commit(
 ) -> None:
     a, b = site.start("a", ""), site.start("b")
     old = b.take()
-    a.duties = DUTY
+    a.leader_tasks = LEADER_TASK
     a.beat()
     with site.transaction() as connection:
         work(connection, old)
-        taken = pool.submit(a.duty.take)
+        taken = pool.submit(a.leader_task.take)
         blocked_by(site.url, connection)
         assert not taken.done()
     new = taken.result(120)
@@ -224,12 +226,12 @@ def test_a_take_over_from_a_live_holder_waits_for_its_commit(
 def test_a_take_over_gives_up_on_a_holder_that_does_not_commit(site: Site) -> None:
     a, b = site.start("a", ""), site.start("b")
     old = b.take()
-    a.duties = DUTY
+    a.leader_tasks = LEADER_TASK
     a.beat()
     with site.transaction() as connection:
         work(connection, old)
-        assert a.duty.take() is None
-    assert a.duty.take() is not None
+        assert a.leader_task.take() is None
+    assert a.leader_task.take() is not None
 
 
 @pytest.mark.parametrize(("ends", "is_refused"), [("COMMIT", True), ("ROLLBACK", False)])
@@ -261,19 +263,19 @@ def test_an_older_snapshot_does_not_hide_a_take_over(site: Site, isolation: str)
 
 
 def test_a_database_that_is_away_is_said_to_be(site: Site) -> None:
-    duty = LeaderOnly(
-        DUTY,
-        site.start("a").succession,
+    leader_task = LeaderOnly(
+        LEADER_TASK,
+        site.start("a").election_order,
         lambda: psycopg.connect("postgresql://nobody@127.0.0.1:1/none"),
     )
     with pytest.raises(StoreUnavailable):
-        duty.take()
+        leader_task.take()
 
 
 def look_only(token: Token, connection: Connection) -> None:
     """A broken build: looks, and keeps nothing."""
     row = connection.execute(
-        "SELECT FROM topology.duty WHERE name = %s AND epoch = %s", (token.duty, token.epoch)
+        "SELECT FROM topology.duty WHERE name = %s AND epoch = %s", (token.leader_task, token.epoch)
     ).fetchone()
     if row is None:
         raise NotLeader("")

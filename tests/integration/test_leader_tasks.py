@@ -20,15 +20,15 @@ from packhorse.topology.lease.sql import SqlLeaseStore
 from packhorse.topology.open import TopologySettings
 from packhorse.topology.own_cluster import InstanceProperties, OwnCluster, join
 from packhorse.wire.topics import Topics
-from packhorse_services.cleanup.app import DUTY
+from packhorse_services.cleanup.app import LEADER_TASK
+from packhorse_services.cleanup.cleanup_lock import CleanupBusy, CleanupLockLost, acquire_lock
 from packhorse_services.cleanup.report import RunState
-from packhorse_services.cleanup.turn import CleanupBusy, TurnLost, take_turn
 from tests.harness.cleanup import Stage, staged
 from tests.harness.clock import ManualClock
 from tests.harness.outcome_replica import Replica
 from tests.harness.waiting import eventually
 
-CLEANER = InstanceProperties("cleanup", duties=(DUTY,))
+CLEANER = InstanceProperties("cleanup", leader_tasks=(LEADER_TASK,))
 
 
 @pytest.fixture
@@ -39,7 +39,7 @@ def stage(database_url: str, tmp_path: Path) -> Iterator[Stage]:
 
 @pytest.fixture
 def pool(database_url: str) -> Iterator[ConnectionPool[Connection]]:
-    with closing(open_pool(database_url, "duties-test", size=8)) as pool:
+    with closing(open_pool(database_url, "leader-tasks-test", size=8)) as pool:
         yield pool
 
 
@@ -54,7 +54,7 @@ def taking_part(
     cluster = join(url, times, announced)
     cluster.start()
     try:
-        eventually(lambda: cluster.holder(announced.duties[0]), what=f"{name} has a view")
+        eventually(lambda: cluster.holder(announced.leader_tasks[0]), what=f"{name} has a view")
         yield cluster
     finally:
         cluster.stop(120)
@@ -82,7 +82,7 @@ def test_a_paused_cleaner_loses_its_session_with_its_lease(stage: Stage) -> None
     eventually(lambda: paused.beat(properties).view)
     store.close()  # it says nothing more, and its work's session stays open
     fence = Fence(lambda connection: end_session_with(connection, paused.runtime_id))
-    with take_turn(stage.url, fence) as turn:
+    with acquire_lock(stage.url, fence) as turn:
         turn.check()
         with taking_part(stage.url, "other", lease_s=3):
 
@@ -93,20 +93,23 @@ def test_a_paused_cleaner_loses_its_session_with_its_lease(stage: Stage) -> None
                     return False
 
             eventually(takes_over, what="the session lock is free long before its own limit")
-            with pytest.raises((psycopg.OperationalError, TurnLost)):
+            with pytest.raises((psycopg.OperationalError, CleanupLockLost)):
                 turn.check()
 
 
 def test_a_job_that_was_taken_over_ends_the_run(stage: Stage) -> None:
     fence = Fence(lambda _: None, lost=True)
-    with take_turn(stage.url, fence) as turn, pytest.raises(TurnLost, match="another instance's"):
+    with (
+        acquire_lock(stage.url, fence) as turn,
+        pytest.raises(CleanupLockLost, match="another instance's"),
+    ):
         turn.check()
 
 
-def test_by_hand_needs_no_topology_and_waits_for_nobodys_duty(stage: Stage) -> None:
+def test_by_hand_needs_no_topology_and_waits_for_nobodys_leader_task(stage: Stage) -> None:
     with taking_part(stage.url, "first"):
         assert stage.run().state is RunState.SUCCEEDED
-        with take_turn(stage.url), pytest.raises(CleanupBusy):
+        with acquire_lock(stage.url), pytest.raises(CleanupBusy):
             stage.run()
 
 
@@ -124,8 +127,8 @@ class Preferred:
 def replicas(
     database_url: str, pool: ConnectionPool[Connection]
 ) -> Iterator[tuple[Replica, Preferred, Replica]]:
-    """One that is told where the turn is preferred, and another."""
-    journal = open_journal("memory://duties", client_name="tests")
+    """One that is asked where the turn is preferred, and another."""
+    journal = open_journal("memory://leader-tasks", client_name="tests")
     topics = Topics()
     journal.create_topics(standard_topics(topics))
     clock, preferred = ManualClock(), Preferred()
@@ -146,7 +149,7 @@ def gets_turn(replica: Replica) -> bool:
     return eventually(lambda: has_turn(replica))
 
 
-def test_the_turn_of_outcomes_is_left_to_the_holder_of_the_duty(
+def test_the_turn_of_outcomes_is_left_to_the_holder_of_the_leader_task(
     replicas: tuple[Replica, Preferred, Replica],
 ) -> None:
     one, preferred, other = replicas
@@ -158,7 +161,7 @@ def test_the_turn_of_outcomes_is_left_to_the_holder_of_the_duty(
     assert not has_turn(one)
 
 
-def test_a_holder_of_the_duty_that_cannot_keep_outcomes_is_replaced_for_good(
+def test_a_holder_of_the_leader_task_that_cannot_keep_outcomes_is_replaced_for_good(
     replicas: tuple[Replica, Preferred, Replica],
 ) -> None:
     one, preferred, other = replicas

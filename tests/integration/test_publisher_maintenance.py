@@ -21,7 +21,7 @@ from packhorse.runtime.lifecycle import Lifecycle
 from packhorse.topology.open import TopologySettings
 from packhorse.topology.own_cluster import InstanceProperties, OwnCluster, join
 from packhorse.wire.topics import Topics
-from packhorse_services.publisher.assembly.chores import Chore, host_of
+from packhorse_services.publisher.assembly.maintenance import MaintenanceTask, host_of
 from packhorse_services.publisher.outcomes.event_log import (
     DatabaseSnapshots,
     EventAppender,
@@ -33,7 +33,7 @@ TOPIC, AGENT = Topics().event, "main"
 
 
 class Counter:
-    """Something to be done, that counts how often it was; fails as often as it is told."""
+    """Something to be done, that counts how often it was; fails as often as it is asked to."""
 
     def __init__(self, failures: int = 0) -> None:
         self.done = 0
@@ -47,13 +47,13 @@ class Counter:
             self.done += 1
 
 
-def chore(act: Any, agent: str = "") -> Chore:
-    return Chore("tidy", timedelta(hours=1), "Tidies", act, agent)
+def task(act: Any, agent: str = "") -> MaintenanceTask:
+    return MaintenanceTask("tidy", timedelta(hours=1), "Tidies", act, agent)
 
 
 def cluster_of(url: str) -> OwnCluster:
     times = TopologySettings(interval_s=0.2, timeout_s=60, min_event_delay_s=0)
-    return join(url, times, InstanceProperties("publisher", duties=("scheduler",)))
+    return join(url, times, InstanceProperties("publisher", leader_tasks=("scheduler",)))
 
 
 def come_now(url: str) -> int:
@@ -65,7 +65,7 @@ def come_now(url: str) -> int:
 
 
 def finished(url: str) -> list[tuple[str, bool]]:
-    """Return schedule of the ticks that fired, and whether a job of theirs is left."""
+    """Return schedule of the fire times that fired, and whether a job of theirs is left."""
     with psycopg.connect(url) as connection:
         return connection.execute(
             "SELECT schedule, EXISTS (SELECT FROM jobs.job WHERE number = ANY (jobs)) "
@@ -78,24 +78,24 @@ def test_one_of_several_replicas_does_it_and_each_agent_has_its_own(database_url
     with ExitStack() as stack:
         for act, agent in ((first, "one"), (first, "one"), (second, "two")):
             cluster = cluster_of(database_url)
-            host = host_of(database_url, cluster, [chore(common), chore(act, agent)])
+            host = host_of(database_url, cluster, [task(common), task(act, agent)])
             stack.enter_context(Lifecycle([cluster, host]))
         eventually(lambda: come_now(database_url) == 3, what="all schedules are declared")
         eventually(lambda: not any_left(database_url))
-        told = finished(database_url)
-    done = Counts(name.removeprefix("packhorse.publisher.") for name, _ in told)
+        reported = finished(database_url)
+    done = Counts(name.removeprefix("packhorse.publisher.") for name, _ in reported)
     assert done == {"tidy": common.done, "one.tidy": first.done, "two.tidy": second.done}
 
 
 def any_left(url: str) -> bool:
-    """Tell whether some schedule has not fired, or its job is not done."""
-    told = finished(url)
-    return len({name for name, _ in told}) < 3 or any(left for _, left in told)
+    """Return whether some schedule has not fired, or its job is not done."""
+    reported = finished(url)
+    return len({name for name, _ in reported}) < 3 or any(left for _, left in reported)
 
 
 @pytest.fixture
 def journal() -> Iterator[Journal]:
-    journal = open_journal("memory://chores", client_name="tests")
+    journal = open_journal("memory://maintenance", client_name="tests")
     journal.create_topics(standard_topics(Topics()))
     with closing(journal):
         yield journal
@@ -103,7 +103,7 @@ def journal() -> Iterator[Journal]:
 
 @pytest.fixture
 def pool(database_url: str) -> Iterator[ConnectionPool[Connection]]:
-    with closing(open_pool(database_url, "chores-test")) as pool:
+    with closing(open_pool(database_url, "maintenance-test")) as pool:
         yield pool
 
 

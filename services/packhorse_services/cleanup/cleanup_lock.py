@@ -1,8 +1,8 @@
 """The right to clean up: of all instances one at a time, and never one that was replaced.
 
-A session lock of Postgres says whose turn it is; it ends with the session, and the session ends
-when its holder is silent for too long. An epoch, raised at each turn and checked in every
-transaction, fences a holder that was paused. A turn of the service also has a fence, its job:
+A session lock of Postgres says who may clean up; it ends with the session, and the session ends
+when its holder is silent for too long. An epoch, raised with each lock and checked in every
+transaction, fences a holder that was paused. A lock of the service also has a fence, its job:
 that is checked in every transaction too, and the session ends when the instance is declared dead.
 """
 
@@ -29,25 +29,25 @@ class CleanupBusy(Transient):
     """Another instance is cleaning up; wait for it to end."""
 
 
-class TurnLost(Transient):
+class CleanupLockLost(Transient):
     """Another instance has taken over since; nothing more is removed by this one."""
 
 
 class Fence(Protocol):
-    """What a turn depends on beside itself."""
+    """What the lock depends on beside its session."""
 
     def tie(self, connection: Connection) -> None:
-        """Let the session end with whoever has the turn."""
+        """Let the session end with whoever has the lock."""
         ...
 
     def check(self, connection: Connection) -> None:
-        """Raise `JobLost` unless the turn may go on; holds until the transaction ends."""
+        """Raise `JobLost` unless the holder may go on; holds until the transaction ends."""
         ...
 
 
 @dataclass(frozen=True)
 class CleanupLock:
-    """One instance's turn; `connection` holds the lock."""
+    """The lock of one instance, which `connection` holds."""
 
     connection: Connection
     epoch: int
@@ -56,9 +56,9 @@ class CleanupLock:
 
     @contextmanager
     def transaction(self) -> Iterator[Connection]:
-        """Give a transaction as the bookkeeper that commits only in this turn.
+        """Give a transaction as the bookkeeper that commits only while the lock is held.
 
-        Raises `TurnLost`, or `psycopg.Error` when the session has ended.
+        Raises `CleanupLockLost`, or `psycopg.Error` when the session has ended.
         """
         with self.connection.transaction():
             act_as(self.connection, BOOKKEEPER)
@@ -66,12 +66,12 @@ class CleanupLock:
                 "SELECT FROM bookkeeping.cleanup WHERE epoch = %s FOR UPDATE", (self.epoch,)
             )
             if held.fetchone() is None:
-                raise TurnLost("another cleanup has begun; this one ends")
+                raise CleanupLockLost("another cleanup has begun; this one ends")
             self._check_fence()
             yield self.connection
 
     def check(self) -> None:
-        """Raise unless this is still the turn; also tells Postgres that its holder lives."""
+        """Raise unless the lock is still held; also shows Postgres that its holder lives."""
         with self.transaction():
             pass
 
@@ -80,11 +80,11 @@ class CleanupLock:
             if self.fence is not None:
                 self.fence.check(self.connection)
         except JobLost as error:
-            raise TurnLost("the job is another instance's; this cleanup ends") from error
+            raise CleanupLockLost("the job is another instance's; this cleanup ends") from error
 
 
 @contextmanager
-def take_turn(database_url: str, fence: Fence | None = None) -> Iterator[CleanupLock]:
+def acquire_lock(database_url: str, fence: Fence | None = None) -> Iterator[CleanupLock]:
     """Clean up alone, for a job or by hand. Raises `CleanupBusy` when somebody else does.
 
     A run that has just died may hold the lock until Postgres has noticed, so that is waited for.

@@ -1,4 +1,4 @@
-"""Leader-only work: a process that is paused as it takes a duty keeps nobody else from it."""
+"""Leader-only work: a process that is paused as it takes a task keeps nobody else from it."""
 
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -9,24 +9,26 @@ import pytest
 from psycopg import Connection
 
 from packhorse.topology.leader import LeaderOnly
+from packhorse.topology.lease.election_order import LeaseElectionOrder
 from packhorse.topology.lease.member import LeaseMember
 from packhorse.topology.lease.sql import SqlLeaseStore
-from packhorse.topology.lease.succession import LeaseSuccession
 from packhorse.topology.membership import StoreUnavailable
 from tests.harness.topology.lease_rows import age, states
 
-DUTY = "cleanup"
+LEADER_TASK = "cleanup"
 
 
 class Instance:
-    """A process: its membership, and its way to take the duty."""
+    """A process: its membership, and its way to take the leader task."""
 
     def __init__(self, url: str, name: str) -> None:
         self.url, self.store = url, SqlLeaseStore(url, patience_s=20.0)
         self.member = LeaseMember(self.store, name)
-        self.succession = LeaseSuccession(name, self.member.runtime_id)
-        self.duty = LeaderOnly(DUTY, self.succession, lambda: psycopg.connect(url))
-        self.member.beat({"packhorse.duties": DUTY})
+        self.election_order = LeaseElectionOrder(name, self.member.runtime_id)
+        self.leader_task = LeaderOnly(
+            LEADER_TASK, self.election_order, lambda: psycopg.connect(url)
+        )
+        self.member.beat({"packhorse.duties": LEADER_TASK})
 
     def close(self) -> None:
         self.store.close()
@@ -46,17 +48,19 @@ def pool() -> Iterator[ThreadPoolExecutor]:
 def test_it_is_declared_dead_all_the_same(
     database_url: str, pool: ThreadPoolExecutor, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    asked = LeaseSuccession.is_first
+    requested = LeaseElectionOrder.is_first
     with closing(Instance(database_url, "a")) as a, closing(Instance(database_url, "b")) as b:
 
-        def pauses(who: LeaseSuccession, connection: Connection, duty: str, *, keep: bool) -> bool:
-            found = asked(who, connection, duty, keep=keep)
-            if keep and who == a.succession:  # its row is locked until its session ends
+        def pauses(
+            who: LeaseElectionOrder, connection: Connection, leader_task: str, *, keep: bool
+        ) -> bool:
+            found = requested(who, connection, leader_task, keep=keep)
+            if keep and who == a.election_order:  # its row is locked until its session ends
                 pool.submit(b.retire, "a").result(120)
             return found
 
-        monkeypatch.setattr(LeaseSuccession, "is_first", pauses)
+        monkeypatch.setattr(LeaseElectionOrder, "is_first", pauses)
         with pytest.raises(StoreUnavailable):
-            a.duty.take()
+            a.leader_task.take()
         assert states(database_url)["a"].value == "INACTIVE"
-        assert b.duty.take() is not None
+        assert b.leader_task.take() is not None

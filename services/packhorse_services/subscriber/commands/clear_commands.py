@@ -8,59 +8,59 @@ from dataclasses import dataclass
 
 
 @dataclass(frozen=True, slots=True, order=True)
-class Clearance:
+class PendingClear:
     """Remove what is still to import of an agent, up to an offset and never above."""
 
     up_to: int
     command_id: str
 
 
-class Clearances:
+class ClearCommands:
     """Commands by agent and journal, for its offsets mean nothing in another one."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
-        self._known: dict[tuple[str, str], list[Clearance]] = defaultdict(list)
+        self._known: dict[tuple[str, str], list[PendingClear]] = defaultdict(list)
         self._listeners: list[Callable[[], None]] = []
 
     def listen(self, listener: Callable[[], None]) -> None:
         """Call `listener` after every command."""
         self._listeners.append(listener)
 
-    def add(self, agent: str, journal_id: str, clearance: Clearance) -> None:
+    def add(self, agent: str, journal_id: str, pending: PendingClear) -> None:
         """Take a command into force; a repeated one changes nothing."""
         with self._lock:
             known = self._known[agent, journal_id]
-            if clearance not in known:
-                insort(known, clearance)
+            if pending not in known:
+                insort(known, pending)
         for listener in self._listeners:
             listener()
 
-    def take(self, clearances: Iterable[tuple[str, str, Clearance]]) -> None:
+    def take(self, clears: Iterable[tuple[str, str, PendingClear]]) -> None:
         """Put exactly these in force: agent, journal and command of each."""
-        known: dict[tuple[str, str], list[Clearance]] = defaultdict(list)
-        for agent, journal_id, clearance in clearances:
-            insort(known[agent, journal_id], clearance)
+        known: dict[tuple[str, str], list[PendingClear]] = defaultdict(list)
+        for agent, journal_id, pending in clears:
+            insort(known[agent, journal_id], pending)
         with self._lock:
             self._known = known
         for listener in self._listeners:
             listener()
 
     def reach(self, agent: str, journal_id: str, offset: int) -> bool:
-        """Tell whether a command is in force that ends at or below `offset`."""
+        """Return whether a command is in force that ends at or below `offset`."""
         with self._lock:
             known = self._known.get((agent, journal_id), [])
             return bool(known) and known[0].up_to <= offset
 
-    def covering(self, agent: str, journal_id: str, offset: int) -> Clearance | None:
+    def covering(self, agent: str, journal_id: str, offset: int) -> PendingClear | None:
         """Return the nearest command that removes `offset`, or None."""
         with self._lock:
             known = self._known.get((agent, journal_id), [])
-            index = bisect_left(known, Clearance(offset, ""))
+            index = bisect_left(known, PendingClear(offset, ""))
             return known[index] if index < len(known) else None
 
     def forget(self, agent: str, journal_id: str, offset: int) -> None:
         """Drop commands that the subscription is past."""
         with self._lock:
             known = self._known.get((agent, journal_id), [])
-            del known[: bisect_left(known, Clearance(offset + 1, ""))]
+            del known[: bisect_left(known, PendingClear(offset + 1, ""))]

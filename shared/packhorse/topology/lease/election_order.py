@@ -1,4 +1,4 @@
-"""Whose turn a duty is, by the leases."""
+"""Which instance may do a leader task, by the leases."""
 
 from dataclasses import dataclass
 
@@ -6,8 +6,8 @@ from psycopg import Connection
 
 
 @dataclass(frozen=True, slots=True)
-class LeaseSuccession:
-    """`Succession` by the stored order of the active instances.
+class LeaseElectionOrder:
+    """`ElectionOrder` by the stored order of the active instances.
 
     An instance whose lease has run out keeps its turn until another one retires it, and a
     deactivating one until its backlog is settled: nobody is first meanwhile.
@@ -16,8 +16,8 @@ class LeaseSuccession:
     instance_id: str
     runtime_id: str
 
-    def is_first(self, connection: Connection, duty: str, *, keep: bool) -> bool:
-        """See `Succession.is_first`; false when the own lease has run out."""
+    def is_first(self, connection: Connection, leader_task: str, *, keep: bool) -> bool:
+        """See `ElectionOrder.is_first`; false when the own lease has run out."""
         own = connection.execute(
             f"""
             SELECT joined FROM topology.instance WHERE id = %s AND runtime_id = %s
@@ -32,6 +32,6 @@ class LeaseSuccession:
             SELECT min(joined) FROM topology.instance WHERE state <> 'INACTIVE' AND %s = ANY (
                 string_to_array(replace(properties ->> 'packhorse.duties', ' ', ''), ','))
             """,
-            (duty,),
+            (leader_task,),
         ).fetchone()
         return first == own

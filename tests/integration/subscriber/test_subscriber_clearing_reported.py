@@ -1,4 +1,4 @@
-"""What is told of a clear: that it was seen, how many packages it removed, and its end."""
+"""What is reported about a clear: that it was seen, how many packages it removed, and its end."""
 
 import psycopg
 import pytest
@@ -7,14 +7,16 @@ from packhorse.wire.messages import CommandState, DesiredState
 from packhorse_services.subscriber.importing.attempts import RetryPolicy
 from packhorse_services.subscriber.importing.context import GroupLimits
 from tests.harness.clock import ManualClock
-from tests.harness.commands import following, removed, told
+from tests.harness.commands import following, removed, reported
 from tests.harness.feed import Feed, page
 from tests.harness.subscriber import Worker, assert_is_the_fold, rows_of
 from tests.integration.subscriber.conftest import Workers
 
 
 @pytest.mark.parametrize("count", [1, 40])
-def test_r19_a_cleared_package_tells_its_attempts(feed: Feed, workers: Workers, count: int) -> None:
+def test_r19_a_cleared_package_reports_its_attempts(
+    feed: Feed, workers: Workers, count: int
+) -> None:
     worker = workers()
     offsets = [feed.bad() for _ in range(count)]
     worker.step_until_failed(3)
@@ -27,10 +29,10 @@ def test_r19_a_cleared_package_tells_its_attempts(feed: Feed, workers: Workers, 
 
 
 def ending(worker: Worker, feed: Feed, command_id: str) -> list[tuple[CommandState, int]]:
-    return [(state, count) for state, count, _ in told(worker, feed, command_id)]
+    return [(state, count) for state, count, _ in reported(worker, feed, command_id)]
 
 
-def test_a_clear_tells_how_many_it_removed(feed: Feed, worker: Worker) -> None:
+def test_a_clear_reports_how_many_it_removed(feed: Feed, worker: Worker) -> None:
     with following(worker) as follower:
         worker.begin()
         offsets = [feed.add(page(f"/n{number}")) for number in range(10)]
@@ -96,7 +98,7 @@ def test_a_clear_ends_though_only_other_agents_packages_lie_below_its_bound(
     assert removed(worker, feed) == []
 
 
-def test_what_was_told_long_ago_is_forgotten_and_what_goes_on_is_not(
+def test_what_was_reported_long_ago_is_forgotten_and_what_goes_on_is_not(
     feed: Feed, worker: Worker
 ) -> None:
     with following(worker) as follower:

@@ -50,13 +50,13 @@ def test_r18_a_replica_that_cannot_read_statuses_leaves_them_to_another(
     site.run(first)
 
 
-def test_r18_a_replica_that_cannot_tell_events_leaves_the_turn_too(
+def test_r18_a_replica_that_cannot_publish_events_leaves_the_turn_too(
     site: Site, database_url: str, tmp_path: Path
 ) -> None:
     refused = threading.Semaphore(0)
 
     class MuteNotifier:
-        def tell(self, *_: object) -> bool:
+        def publish(self, *_: object) -> bool:
             refused.release()
             raise JournalUnavailable("not authorized to write the topic")
 

@@ -30,14 +30,14 @@ QUEUE = QueueConfiguration(
     max_retries=3,
     keep_history=False,
 )
-"""A chore that failed comes again with its next moment, if not before."""
+"""A task that failed runs again at its next fire time, if not before."""
 
 _WORK = WorkerSettings(places=4, connections=2)
-"""Chores are few, and one at a time."""
+"""Maintenance tasks are few, and run one at a time."""
 
 
 @dataclass(frozen=True, slots=True)
-class Chore:
+class MaintenanceTask:
     """Something to be done every so often by one replica; with an agent, by one of that agent."""
 
     name: str
@@ -68,17 +68,17 @@ class Chore:
 def host_of(
     database_url: str,
     cluster: OwnCluster,
-    chores: Sequence[Chore],
+    maintenance_tasks: Sequence[MaintenanceTask],
     pool: SharedPool | None = None,
 ) -> JobsHost:
-    """Return the component that does the chores; nothing connects before its start.
+    """Return the component that does the tasks; nothing connects before its start.
 
     `pool` is the program's, as for `open_jobs`.
     """
     consumers = Consumers()
-    for chore in chores:
-        consumers.add(chore.topic, partial(_do, chore))
-    schedules = [chore.schedule for chore in chores]
+    for task in maintenance_tasks:
+        consumers.add(task.topic, partial(_do, task))
+    schedules = [task.schedule for task in maintenance_tasks]
     return open_jobs(
         database_url,
         cluster,
@@ -90,6 +90,6 @@ def host_of(
     )
 
 
-def _do(chore: Chore, _job: Job, _context: JobContext) -> Outcome:
-    chore.act()
+def _do(task: MaintenanceTask, _job: Job, _context: JobContext) -> Outcome:
+    task.act()
     return Outcome.OK

@@ -1,4 +1,4 @@
-"""Whose turn a duty is, by the established view."""
+"""Which instance may do a leader task, by the established view."""
 
 from dataclasses import dataclass
 
@@ -6,8 +6,8 @@ from psycopg import Connection
 
 
 @dataclass(frozen=True, slots=True)
-class VotingSuccession:
-    """`Succession` by the order of the established view.
+class VotingElectionOrder:
+    """`ElectionOrder` by the order of the established view.
 
     A member that has died keeps its turn until a view without it is promoted: nobody is first
     meanwhile. So it is with one that was started again. One that has left passes its turn on.
@@ -16,8 +16,8 @@ class VotingSuccession:
     instance_id: str
     runtime_id: str
 
-    def is_first(self, connection: Connection, duty: str, *, keep: bool) -> bool:
-        """See `Succession.is_first`; `keep` holds off the next view."""
+    def is_first(self, connection: Connection, leader_task: str, *, keep: bool) -> bool:
+        """See `ElectionOrder.is_first`; `keep` holds off the next view."""
         first = connection.execute(
             f"""
             SELECT m.instance_id, m.runtime_id
@@ -31,6 +31,6 @@ class VotingSuccession:
                 || m.instance_id) COLLATE "C"
             LIMIT 1
             """,  # noqa: S608
-            (duty,),
+            (leader_task,),
         ).fetchone()
         return first == (self.instance_id, self.runtime_id)
