@@ -23,7 +23,8 @@ from packhorse.clock import SystemClock
 from packhorse.messaging.api import Outgoing, Record, TopicSpec
 from packhorse.messaging.open import open_journal
 from packhorse.runtime.auth import Authenticator
-from packhorse.runtime.http import create_app
+from packhorse.runtime.http import ServiceDescription, create_app
+from packhorse.runtime.readiness import Readiness
 from packhorse.wire.codec import encode_discovery
 from packhorse.wire.messages import (
     Action,
@@ -165,7 +166,7 @@ def application(cache: QueueCache, count: int) -> Any:
         subscribers.note(announcement(f"s{number}", state), True)
     queues = Queues(feed, subscribers, ErrorCounts(), SystemClock())
     nobody = Authenticator.off()
-    app = create_app(title="bench", description="bench", authenticator=nobody, readiness={})
+    app = create_app(ServiceDescription("bench", "bench"), nobody, Readiness({}))
     app.include_router(queue_routes.router)
     app.state.publisher = SimpleNamespace(queues=queues, agent=AGENT)
     return app

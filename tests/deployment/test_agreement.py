@@ -13,7 +13,8 @@ from pydantic_settings import BaseSettings
 
 from packhorse.runtime.auth import Authenticator
 from packhorse.runtime.configuration import ProcessConfiguration
-from packhorse.runtime.http import create_app
+from packhorse.runtime.http import ServiceDescription, create_app
+from packhorse.runtime.readiness import Readiness
 from packhorse_services.cli.app import app as command_line
 from tests.harness.deployment import ROOT, Container, containers, image_environment
 
@@ -104,9 +105,7 @@ def test_metrics_are_served_to_those_with_a_token_as_the_service_monitor_has_one
 
 
 async def answer(path: str) -> int:
-    app = create_app(
-        title="t", description="d", authenticator=Authenticator(Nobody()), readiness={}
-    )
+    app = create_app(ServiceDescription("t", "d"), Authenticator(Nobody()), Readiness({}))
     transport = httpx.ASGITransport(app=app)
     async with httpx.AsyncClient(transport=transport, base_url="http://localhost") as client:
         return (await client.get(path)).status_code

@@ -5,7 +5,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 
 from packhorse.wire.messages import CommandState, DesiredState, Status
-from packhorse_services.subscriber.commands.follower import CommandFollower
+from packhorse_services.subscriber.commands.follower import CommandFollower, CommandListeners
 from packhorse_services.subscriber.commands.handler import CommandHandler
 from tests.harness.feed import TOPICS, Feed
 from tests.harness.subscriber import Worker
@@ -43,8 +43,7 @@ def following(
         TOPICS.command,
         handler,
         worker.lease,
-        clears=worker.clears,
-        subscription_control=worker.control,
+        CommandListeners(worker.clears, worker.control),
     )
     worker.take_lease()
     follower.start()

@@ -1,7 +1,7 @@
 """The size and shape of the product, as `make check` prints them.
 
-Run as `python -m tests.harness.figures [--list]`; `--list` names the places. It fails when more
-public class names are used twice than `MOST_NAMES_TWICE`.
+Run as `python -m tests.harness.figures [--list]`; `--list` names the places. It fails when one of
+the figures in `MOST` is above what is said there.
 """
 
 import argparse
@@ -17,8 +17,11 @@ ROOT = Path(__file__).parents[2]
 LIBRARY, SERVICES = ROOT / "shared/packhorse", ROOT / "services/packhorse_services"
 PUBLISHER = "packhorse_services.publisher"
 LONG_FUNCTION, MANY_PARAMETERS = 30, 6
-MOST_NAMES_TWICE = 10
 TWICE = "public class names used twice"
+LONG = f"functions above {LONG_FUNCTION} lines"
+MANY = f"functions above {MANY_PARAMETERS} parameters"
+MOST = {TWICE: 10, LONG: 4, MANY: 0}
+"""Long ones are left in the archive of the pipeline alone, which is to be written anew."""
 _NO_CODE = ("COMMENT", "NL", "NEWLINE", "INDENT", "DEDENT", "ENDMARKER")
 _Function = ast.FunctionDef | ast.AsyncFunctionDef
 
@@ -95,26 +98,29 @@ def figures() -> dict[str, int | list[str]]:
         "modules": modules,
         TWICE: [f"{one}: {' '.join(at)}" for one, at in sorted(classes.items()) if len(at) > 1],
         "imports between parts of the publisher": [f"{a} -> {b}" for a, b in sorted(between)],
-        f"functions above {LONG_FUNCTION} lines": long,
-        f"functions above {MANY_PARAMETERS} parameters": many,
+        LONG: long,
+        MANY: many,
     }
 
 
 def main() -> int:
-    """Print the figures; return 1 when too many public class names are used twice."""
+    """Print the figures; return 1 when one of them is too high."""
     parser = argparse.ArgumentParser()
     parser.add_argument("--list", action="store_true", help="name the places as well")
     listed = parser.parse_args().list
     found = figures()
     for name, value in found.items():
-        print(f"{name}: {value if isinstance(value, int) else len(value)}")
+        print(f"{name}: {_size(value)}")
         for place in value if listed and not isinstance(value, int) else ():
             print(f"  {place}")
-    twice = found[TWICE]
-    if isinstance(twice, list) and len(twice) > MOST_NAMES_TWICE:
-        print(f"{TWICE}: {MOST_NAMES_TWICE} at most, see --list", file=sys.stderr)
-        return 1
-    return 0
+    too_high = [name for name, most in MOST.items() if _size(found[name]) > most]
+    for name in too_high:
+        print(f"{name}: {MOST[name]} at most, see --list", file=sys.stderr)
+    return 1 if too_high else 0
+
+
+def _size(value: int | list[str]) -> int:
+    return value if isinstance(value, int) else len(value)
 
 
 if __name__ == "__main__":

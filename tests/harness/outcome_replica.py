@@ -59,7 +59,6 @@ class Replica:
             EventPublisher(journal, topics, AGENT, packages=source, log=log, clock=clock),
             queues,
             progress=RecorderProgress(),
-            clock=clock,
             elsewhere=elsewhere,
         )
 

@@ -16,6 +16,7 @@ from packhorse.content import tree
 from packhorse.messaging.api import Journal
 from packhorse.packages.limits import LIMITS
 from packhorse.wire.messages import Status
+from packhorse_services.subscriber.announce.announcer import Identity
 from packhorse_services.subscriber.announce.statuses import StatusSender
 from packhorse_services.subscriber.announce.subscription_report import SubscriptionReport
 from packhorse_services.subscriber.commands.clear_commands import ClearCommands, PendingClear
@@ -173,8 +174,7 @@ class Worker:
             self.connections.bookkeeper,
             self.journal,
             TOPICS.status,
-            subscriber=self.name,
-            instance=self.instance,
+            Identity(self.name, self.instance),
             may_send=lambda: True,
         )
         sender.send()

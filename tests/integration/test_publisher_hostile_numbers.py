@@ -9,7 +9,7 @@ from packhorse.messaging.numbered import LARGEST
 from packhorse.wire.messages import Action, PackageEntry, PackageMessage
 from packhorse.wire.package_codec import encode_package
 from packhorse_services.publisher.outbox import append_state
-from packhorse_services.publisher.outbox.journal_search import search
+from packhorse_services.publisher.outbox.journal_search import Sought, search
 from tests.harness.publisher_service import PublisherService, as_
 from tests.harness.publisher_site import Site, publish
 from tests.harness.publishing import AGENT, TOPICS
@@ -97,7 +97,7 @@ def test_r30_sources_that_the_journal_names_are_no_more_than_an_agent_may_have(
         assert mine["last_sequence"] == 7
         names = s.author.rows("SELECT name FROM bookkeeping.producer ORDER BY name")
         assert names == [("mine",), ("s3",), ("s4",)]
-        found = search(s.journal, TOPICS.package, 0, None, (), beat=lambda: None, sources=2)
+        found = search(s.journal, TOPICS.package, 0, Sought(sources=2), beat=lambda: None)
         assert list(found.sources) == [f"{AGENT}/s4/b", f"{AGENT}/mine/admin"]
 
     site.run(first)

@@ -1,6 +1,6 @@
 """A cleanup service put together: its parts, its HTTP service, and what makes it ready."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import timedelta
 from functools import partial
@@ -12,14 +12,16 @@ from packhorse.db.metadata import BOOKKEEPER
 from packhorse.db.pool import Lender, SharedPool, ask
 from packhorse.db.roles import act_as
 from packhorse.jobs.consumers import Consumers
-from packhorse.jobs.host import open_jobs
+from packhorse.jobs.declaring import Declared
+from packhorse.jobs.host import JobsHost, open_jobs
 from packhorse.messaging.api import Journal
 from packhorse.runtime.auth import Authenticator
-from packhorse.runtime.http import create_app
+from packhorse.runtime.http import ServiceDescription, create_app
 from packhorse.runtime.lifecycle import Component
 from packhorse.runtime.metrics import CLEANUP_LAST_SUCCESS, report
 from packhorse.runtime.periodic import Periodic
 from packhorse.runtime.problems import ProblemKind
+from packhorse.runtime.readiness import Readiness
 from packhorse.topology.leader import LeaderOnly
 from packhorse.topology.own_cluster import OwnCluster
 from packhorse.wire.topics import Topics
@@ -40,6 +42,9 @@ DESCRIPTION = "Removes packages from the blob store that the journal has forgott
 _PROBLEMS: Mapping[type[Exception], ProblemKind] = {
     RunWaits: ProblemKind(409, "run-waits", "A cleanup run waits already")
 }
+_SERVICE = ServiceDescription(
+    "packhorse cleanup", DESCRIPTION, problems=_PROBLEMS, documentation=(__package__,)
+)
 
 
 @dataclass(frozen=True)
@@ -69,51 +74,35 @@ def cleanup_service(
     forget, or each one without a cluster.
     """
     report("packhorse_cleanup_runs", "packhorse_cleanup_removed")
-    url = settings.database_url.get_secret_value()
-    pool = SharedPool(url, "cleanup")
+    pool = SharedPool(settings.database_url.get_secret_value(), "cleanup")
     share = pool.share(_CONNECTIONS)
     leader_task = None if cluster is None else cluster.leader_task(LEADER_TASK, share.connection)
-    consumers = Consumers()
-    consumers.add(RUN, Runner(url, sweep_of(settings, journal, blobs), cluster))
-    runs = open_jobs(
-        url,
-        cluster,
-        consumers=consumers,
-        queues=[QUEUE],
-        schedules=[schedule_of(settings.when)],
-        pool=pool,
-    )
+    runs = _runs(settings, sweep_of(settings, journal, blobs), cluster, pool)
     retention = Periodic(
         "retention", settings.retention_seconds, partial(_retain, journal, leader_task)
     )
     last_success = Periodic("last-success", _LOOK_S, partial(_show_success, share), at_once=True)
     topic = Topics.prefixed(settings.topic_prefix).package
-    readiness: Mapping[str, Callable[[], None]] = {
-        "database": partial(ask, share),
-        "journal": partial(_ask_journal, journal, topic),
-        "blobs": blobs.check,
-    }
-    app = _app(authenticator, readiness, docs=settings.docs)
+    answers = partial(_ask_journal, journal, topic)
+    readiness = Readiness(
+        {"database": partial(ask, share), "journal": answers, "blobs": blobs.check}
+    )
+    app = create_app(_SERVICE, authenticator, readiness, docs=settings.docs)
+    app.include_router(routes.router)
     app.state.pool = share
     app.state.application = "cleanup" if cluster is None else cluster.discovery.instance_id
     taking_part = () if cluster is None else (cluster,)
     return CleanupService(app, (pool, *taking_part, last_success, runs, retention))
 
 
-def _app(
-    authenticator: Authenticator, readiness: Mapping[str, Callable[[], None]], *, docs: bool
-) -> FastAPI:
-    app = create_app(
-        title="packhorse cleanup",
-        description=DESCRIPTION,
-        authenticator=authenticator,
-        readiness=readiness,
-        problems=_PROBLEMS,
-        docs=docs,
-        documentation=(__package__,),
-    )
-    app.include_router(routes.router)
-    return app
+def _runs(
+    settings: Settings, sweep: Sweep, cluster: OwnCluster | None, pool: SharedPool
+) -> JobsHost:
+    url = settings.database_url.get_secret_value()
+    consumers = Consumers()
+    consumers.add(RUN, Runner(url, sweep, cluster))
+    declared = Declared([QUEUE], [schedule_of(settings.when)])
+    return open_jobs(url, cluster, consumers=consumers, declared=declared, pool=pool)
 
 
 def _show_success(pool: Lender) -> None:

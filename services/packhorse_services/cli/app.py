@@ -5,6 +5,7 @@ commands.
 """
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -15,6 +16,7 @@ from typer.core import TyperGroup
 import packhorse
 from packhorse.client.stack_folder import default_folder
 from packhorse.errors import PackhorseError
+from packhorse.runtime.command_options import with_options
 from packhorse.runtime.reasons import reason_of
 from packhorse_services.cli import (
     clearing,
@@ -147,33 +149,36 @@ def _before_any_command(
     context.obj = Connection(data, server, token, token_file)
 
 
+@dataclass(frozen=True, kw_only=True)
+class UpOptions:
+    """What the stack is to be."""
+
+    data: DataOption = None
+    port: FirstPort = 8080
+    subscribers: Subscribers = 3
+    journal: StackJournal = "postgresql"
+    blobs: StackBlobs = None
+    topic_prefix: TopicPrefixOption = "aemdistribution"
+    max_retries: MaxRetries = -1
+    editable: Editable = True
+
+
 @app.command()
-def up(  # noqa: PLR0913
-    context: typer.Context,
-    *,
-    data: DataOption = None,
-    port: FirstPort = 8080,
-    subscribers: Subscribers = 3,
-    journal: StackJournal = "postgresql",
-    blobs: StackBlobs = None,
-    topic_prefix: TopicPrefixOption = "aemdistribution",
-    max_retries: MaxRetries = -1,
-    editable: Editable = True,
-    as_json: AsJson = False,
-) -> None:
+@with_options
+def up(context: typer.Context, *, chosen: UpOptions, as_json: AsJson = False) -> None:
     """Start the embedded stack and stay until Ctrl-C."""
     from packhorse_services.cli.stack.layout import StackOptions
     from packhorse_services.cli.stack.up import up as run_stack
 
     options = StackOptions(
-        data=data or _connection(context).data or default_folder(),
-        port=port,
-        subscribers=subscribers,
-        journal=journal,
-        blobs=blobs,
-        topic_prefix=topic_prefix,
-        max_retries=max_retries,
-        editable=editable,
+        data=chosen.data or _connection(context).data or default_folder(),
+        port=chosen.port,
+        subscribers=chosen.subscribers,
+        journal=chosen.journal,
+        blobs=chosen.blobs,
+        topic_prefix=chosen.topic_prefix,
+        max_retries=chosen.max_retries,
+        editable=chosen.editable,
     )
     run_stack(options, as_json=as_json)
 

@@ -1,11 +1,13 @@
 """`packhorse errors …`: what a subscriber gave up on, once more to all, or off its error queue."""
 
 from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import Annotated, Any
 
 import typer
 
 from packhorse.client.blocking import Client
+from packhorse.runtime.command_options import with_options
 from packhorse_services.cli.client import output
 from packhorse_services.cli.client.connection import Connection
 from packhorse_services.cli.client.failures import CommandFailed, Exit
@@ -24,32 +26,43 @@ Reason = Annotated[
 Again = Annotated[bool, typer.Option("--again", help="Also what was distributed again before.")]
 
 
+@dataclass(frozen=True, kw_only=True)
+class RedistributeOptions:
+    """Which packages, and whether the command waits for the new ones."""
+
+    offsets: Offsets = None
+    reason: Reason = None
+    again: Again = False
+    wait: WaitForAll = False
+    timeout: Timeout = 60.0
+    key: Key = None
+
+
 @errors.command("redistribute")
-def redistribute(  # noqa: PLR0913
-    context: typer.Context,
-    *,
-    subscriber: SubscriberName,
-    offsets: Offsets = None,
-    reason: Reason = None,
-    again: Again = False,
-    wait: WaitForAll = False,
-    timeout: Timeout = 60.0,
-    key: Key = None,
+@with_options
+def redistribute(
+    context: typer.Context, *, subscriber: SubscriberName, options: RedistributeOptions
 ) -> None:
     """Distribute the paths of packages again, to all, and print the new distributions' ids."""
     with context.ensure_object(Connection).publisher() as publisher:
-        if offsets is not None and len(offsets) == 1 and reason is None:
-            ids = [_redistribute_one(publisher, subscriber, offsets[0], key, again=again)]
-        elif key is not None:
+        if options.offsets is not None and len(options.offsets) == 1 and options.reason is None:
+            ids = [
+                _redistribute_one(
+                    publisher, subscriber, options.offsets[0], options.key, again=options.again
+                )
+            ]
+        elif options.key is not None:
             raise CommandFailed("--key goes with one offset only", Exit.USAGE)
         else:
-            meant = _meant(offsets, reason)
+            meant = _meant(options.offsets, options.reason)
             ids = _report_entries(
-                publisher.redistribute_all(subscriber, *meant, reason=reason, again=again)
+                publisher.redistribute_all(
+                    subscriber, *meant, reason=options.reason, again=options.again
+                )
             )
-        if wait:
+        if options.wait:
             for distribution_id in ids:
-                await_distributed(publisher, distribution_id, timeout)
+                await_distributed(publisher, distribution_id, options.timeout)
 
 
 @errors.command("dismiss")

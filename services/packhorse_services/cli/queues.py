@@ -1,10 +1,12 @@
 """`packhorse get …`: queues, subscribers, distributions and commands, as tables or JSON."""
 
+from dataclasses import dataclass
 from typing import Annotated
 
 import typer
 
 from packhorse.client.exchange import gathered, segment
+from packhorse.runtime.command_options import with_options
 from packhorse.runtime.paging import page_url
 from packhorse_services.cli.client import completion, views
 from packhorse_services.cli.client.connection import Connection
@@ -51,20 +53,32 @@ def get_queues(context: typer.Context, form: Output = Format.TABLE, watch: Watch
     _show(context, "/queues", views.QUEUES, form, watch=watch)
 
 
+@dataclass(frozen=True, kw_only=True)
+class QueueSelection:
+    """Which packages of a queue are shown."""
+
+    path_prefix: HasPath = None
+    action: OfAction = None
+    cursor: Cursor = None
+
+
 @get.command("queue")
-def get_queue(  # noqa: PLR0913
+@with_options
+def get_queue(
     context: typer.Context,
-    name: SubscriberName,
     *,
+    name: SubscriberName,
     form: Output = Format.TABLE,
     limit: OldestFirst = 100,
-    path_prefix: HasPath = None,
-    action: OfAction = None,
-    cursor: Cursor = None,
+    selected: QueueSelection,
     watch: Watch = False,
 ) -> None:
     """Show the packages that a subscriber has still to import, oldest first."""
-    requested = {"path_prefix": path_prefix, "action": action and action.upper(), "cursor": cursor}
+    requested = {
+        "path_prefix": selected.path_prefix,
+        "action": selected.action and selected.action.upper(),
+        "cursor": selected.cursor,
+    }
     path = page_url(f"/queues/{segment(name)}", limit=limit, **requested)
     _show(context, path, views.QUEUE, form, watch=watch)
 
@@ -92,14 +106,22 @@ def get_subscribers(
     _show(context, "/subscribers", views.SUBSCRIBERS, form, watch=watch)
 
 
+@dataclass(frozen=True, kw_only=True)
+class DistributionSelection:
+    """Which distributions are shown."""
+
+    path_prefix: Distributed = None
+    action: Action = None
+    user: User = None
+    state: State = None
+
+
 @get.command("distributions")
-def get_distributions(  # noqa: PLR0913
+@with_options
+def get_distributions(
     context: typer.Context,
     *,
-    path_prefix: Distributed = None,
-    action: Action = None,
-    user: User = None,
-    state: State = None,
+    selected: DistributionSelection,
     form: Output = Format.TABLE,
     limit: NewestFirst = 20,
     cursor: Cursor = None,
@@ -107,10 +129,10 @@ def get_distributions(  # noqa: PLR0913
 ) -> None:
     """Show what was distributed, newest first."""
     requested = {
-        "path_prefix": path_prefix,
-        "action": action and action.upper(),
-        "user": user,
-        "state": state and state.upper(),
+        "path_prefix": selected.path_prefix,
+        "action": selected.action and selected.action.upper(),
+        "user": selected.user,
+        "state": selected.state and selected.state.upper(),
         "cursor": cursor,
     }
     path = page_url("/distributions", **requested)

@@ -6,6 +6,7 @@ import sys
 import tempfile
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
+from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, Annotated, Any, Literal
 from urllib.parse import urlencode
@@ -13,6 +14,7 @@ from urllib.parse import urlencode
 import typer
 
 from packhorse.client.blocking import Client
+from packhorse.runtime.command_options import with_options
 from packhorse.runtime.whole_file import whole_file
 from packhorse_services.cli import service_commands
 from packhorse_services.cli.client import output
@@ -107,27 +109,38 @@ _VIEWS: Mapping[str, View] = {
 }
 
 
-def report(  # noqa: PLR0913
+@dataclass(frozen=True, kw_only=True)
+class ReportOptions:
+    """What the report covers."""
+
+    begin: Begin = None
+    end: End = None
+    subscriber: Subscriber = None
+    agent: Agent = None
+
+    def given(self) -> dict[str, str]:
+        """Return what was given, as the query of the service."""
+        requested = {"from": self.begin, "to": self.end}
+        requested |= {"subscriber": self.subscriber, "agent": self.agent}
+        return {key: value for key, value in requested.items() if value is not None}
+
+
+@with_options
+def report(
     context: typer.Context,
-    name: Annotated[Name, typer.Argument(help="Which report.")],
     *,
-    begin: Begin = None,
-    end: End = None,
-    subscriber: Subscriber = None,
-    agent: Agent = None,
+    name: Annotated[Name, typer.Argument(help="Which report.")],
+    selected: ReportOptions,
     form: Shape = Form.TABLE,
     target: Target = None,
     service: Service = None,
 ) -> None:
     """Show what the pipeline has measured: delivery, failures, slowest paths, publishing."""
-    requested = {"from": begin, "to": end, "subscriber": subscriber, "agent": agent}
-    given = {key: value for key, value in requested.items() if value is not None}
+    given = selected.given()
     if form is Form.TABLE and target is not None:
         raise CommandFailed("--output needs --format json, csv or html", Exit.USAGE)
-    connection, wanted = (
-        context.ensure_object(Connection),
-        Form.JSON if form is Form.TABLE else form,
-    )
+    connection = context.ensure_object(Connection)
+    wanted = Form.JSON if form is Form.TABLE else form
     with _written(target) as file:
         if service is None:
             _from_tables(connection, name, given, wanted, file)

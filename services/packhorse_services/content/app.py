@@ -13,8 +13,9 @@ from packhorse.content.node import InvalidNode, InvalidPath
 from packhorse.content.queries import ask, lifespan
 from packhorse.db.connect import async_pool
 from packhorse.runtime.auth import Authenticator
-from packhorse.runtime.http import create_app
+from packhorse.runtime.http import ServiceDescription, create_app
 from packhorse.runtime.problems import ProblemKind
+from packhorse.runtime.readiness import Readiness
 from packhorse_services.content.http import file_routes, uploads
 from packhorse_services.content.http import routes as writing
 
@@ -32,6 +33,14 @@ _PROBLEMS: dict[type[Exception], ProblemKind] = {
 }
 
 
+_SERVICE = ServiceDescription(
+    "packhorse content",
+    _DESCRIPTION,
+    problems=_PROBLEMS,
+    documentation=("packhorse.content", __package__),
+)
+
+
 def create(
     database_url: str,
     blobs: BlobStore,
@@ -43,14 +52,11 @@ def create(
     """Return the app; it opens its database pool when it starts."""
     pool = async_pool(database_url, _APPLICATION)
     app = create_app(
-        title="packhorse content",
-        description=_DESCRIPTION,
-        authenticator=authenticator,
-        readiness={"database": partial(ask, database_url, _APPLICATION), "blobs": blobs.check},
+        _SERVICE,
+        authenticator,
+        Readiness({"database": partial(ask, database_url, _APPLICATION), "blobs": blobs.check}),
         lifespan=partial(lifespan, pool),
-        problems=_PROBLEMS,
         docs=docs,
-        documentation=("packhorse.content", __package__),
     )
     reading.mount(app, pool, blob_routes.serve_blob)
     blob_routes.mount(app, blobs)

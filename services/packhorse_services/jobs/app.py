@@ -13,10 +13,11 @@ from packhorse.jobs.queue import QueueChanged, UnknownQueue
 from packhorse.jobs.scheduling.errors import ScheduleChanged, ScheduleExists, UnknownSchedule
 from packhorse.runtime.auth import Authenticator
 from packhorse.runtime.feed import StreamsEnded, TooManyStreams
-from packhorse.runtime.http import create_app
+from packhorse.runtime.http import ServiceDescription, create_app
 from packhorse.runtime.lifecycle import Component
 from packhorse.runtime.pages.session import session_router
 from packhorse.runtime.problems import ProblemKind
+from packhorse.runtime.readiness import Readiness
 from packhorse.runtime.stopping import calling_at_stop
 from packhorse_services.jobs.http import (
     change_routes,
@@ -72,6 +73,11 @@ class JobsService:
     components: Sequence[Component]
 
 
+_SERVICE = ServiceDescription(
+    "packhorse jobs", DESCRIPTION, problems=_PROBLEMS, documentation=(f"{__package__}.http",)
+)
+
+
 def jobs_service(
     parts: JobsServices,
     authenticator: Authenticator,
@@ -90,14 +96,11 @@ def jobs_service(
             yield
 
     app = create_app(
-        title="packhorse jobs",
-        description=DESCRIPTION,
-        authenticator=authenticator,
-        readiness={"database": lambda: ask(parts.pool)},
+        _SERVICE,
+        authenticator,
+        Readiness({"database": lambda: ask(parts.pool)}),
         lifespan=lifespan,
-        problems=_PROBLEMS,
         docs=docs,
-        documentation=(f"{__package__}.http",),
     )
     app.state.parts = parts
     for router in _ROUTERS:

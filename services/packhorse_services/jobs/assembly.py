@@ -3,6 +3,7 @@
 from packhorse.clock import SystemClock
 from packhorse.db.pool import SharedPool
 from packhorse.jobs.channels import EVENTS
+from packhorse.jobs.declaring import Declared
 from packhorse.jobs.host import LEADER_TASKS, open_jobs
 from packhorse.jobs.jobs import Jobs
 from packhorse.jobs.ledger.gauges import Gauges
@@ -30,8 +31,7 @@ def assemble(settings: Settings, authenticator: Authenticator) -> JobsService:
         url,
         cluster,
         consumers=consumers_of(share.connection, cluster.discovery),
-        queues=[QUEUE],
-        schedules=SCHEDULES,
+        declared=Declared([QUEUE], SCHEDULES),
         pool=pool,
     )
     host.hints.on(EVENTS, hub.hear)

@@ -12,9 +12,10 @@ from packhorse.messaging.deduplication import ProducerExpired, ProducerFenced
 from packhorse.packages.build import PathMissing, PathPresent, PathRefused
 from packhorse.runtime.direct_routes import serve_directly
 from packhorse.runtime.feed import StreamsEnded, TooManyStreams
-from packhorse.runtime.http import create_app
+from packhorse.runtime.http import ServiceDescription, create_app
 from packhorse.runtime.lifecycle import Component
 from packhorse.runtime.problems import ProblemKind
+from packhorse.runtime.readiness import Readiness
 from packhorse.runtime.stopping import calling_at_stop
 from packhorse_services.publisher.assembly.publisher_parts import Assembled, Backends, assemble
 from packhorse_services.publisher.commands.clearing import BeyondNewest, HeadMoved, NotEditable
@@ -134,6 +135,17 @@ def publisher(settings: Settings, backends: Backends) -> PublisherProgram:
     return PublisherProgram(_app(settings, backends, parts), parts.components)
 
 
+_SERVICE = ServiceDescription(
+    "packhorse publisher", DESCRIPTION, problems=PROBLEMS, documentation=(f"{__package__}.http",)
+)
+
+_ROUTERS = (
+    *(distribution_routes.router, queue_routes.router, error_routes.router),
+    *(error_selection_routes.router, producer_routes.router, event_routes.router),
+    *(command_routes.router, package_routes.router),
+)
+
+
 def _app(settings: Settings, backends: Backends, parts: Assembled) -> FastAPI:
     @asynccontextmanager
     async def lifespan(_: FastAPI) -> AsyncIterator[None]:
@@ -145,24 +157,16 @@ def _app(settings: Settings, backends: Backends, parts: Assembled) -> FastAPI:
         parts.collaborators.distributions.end_waits()
 
     app = create_app(
-        title="packhorse publisher",
-        description=DESCRIPTION,
-        authenticator=backends.authenticator,
-        readiness=parts.readiness,
-        warnings=parts.warnings,
+        _SERVICE,
+        backends.authenticator,
+        Readiness(parts.readiness, warnings=parts.warnings),
         lifespan=lifespan,
-        problems=PROBLEMS,
         docs=settings.docs,
         agent=settings.agent,
-        documentation=(f"{__package__}.http",),
     )
     app.state.publisher = parts.collaborators
-    for module in (
-        *(distribution_routes, queue_routes, error_routes, error_selection_routes),
-        *(producer_routes, event_routes, command_routes),
-        *(package_routes,),
-    ):
-        app.include_router(module.router)
+    for router in _ROUTERS:
+        app.include_router(router)
     serve_directly(app, distribution_routes.router, [distribution_routes.distribute])
     batch_routes.mount(app)
     return app

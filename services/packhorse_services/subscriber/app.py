@@ -9,6 +9,7 @@ from pydantic import BaseModel, Field
 from packhorse.blobs import archive_routes
 from packhorse.blobs import routes as blob_routes
 from packhorse.blobs.api import BlobStore
+from packhorse.clock import Clock
 from packhorse.content import routes as content_routes
 from packhorse.content import subtree_routes
 from packhorse.content.node import InvalidPath
@@ -16,10 +17,12 @@ from packhorse.content.queries import ask, lifespan
 from packhorse.db.connect import async_pool
 from packhorse.errors import PackhorseError
 from packhorse.runtime.auth import Authenticator, require
-from packhorse.runtime.http import create_app
+from packhorse.runtime.http import ServiceDescription, create_app
 from packhorse.runtime.problems import ProblemKind, documented
+from packhorse.runtime.readiness import Readiness
 from packhorse.runtime.validation import StrictRoute
 from packhorse.wire.messages import SubscriptionState
+from packhorse_services.subscriber.announce.subscription_report import SubscriptionReport
 from packhorse_services.subscriber.assembly import SubscriberProgram
 
 _APPLICATION = "packhorse-subscriber-http"
@@ -105,24 +108,37 @@ def _status(subscriber: SubscriberProgram) -> SubscriberStatus:
             instance=identity.instance,
         ),
         subscriptions=[
-            SubscriptionStatus(
-                publisher_agent=state.publisher_agent,
-                state=state.state,
-                offset=state.offset,
-                journal_id=state.journal_id,
-                epoch=state.epoch,
-                retries=state.retries,
-                last_error=state.last_error,
-                next_attempt_ms=state.next_attempt_ms,
-                blocked_since_ms=state.blocked_since_ms,
-                incomplete=state.incomplete,
-                behind_records=None if end is None else max(0, end - 1 - state.offset),
-                lag_seconds=report.lag_s(subscriber.clock.wall_ms()),
-            )
-            for report in subscriber.reports
-            for state in [report.state]
+            _subscription_status(report, end, subscriber.clock) for report in subscriber.reports
         ],
     )
+
+
+def _subscription_status(
+    report: SubscriptionReport, end: int | None, clock: Clock
+) -> SubscriptionStatus:
+    state = report.state
+    return SubscriptionStatus(
+        publisher_agent=state.publisher_agent,
+        state=state.state,
+        offset=state.offset,
+        journal_id=state.journal_id,
+        epoch=state.epoch,
+        retries=state.retries,
+        last_error=state.last_error,
+        next_attempt_ms=state.next_attempt_ms,
+        blocked_since_ms=state.blocked_since_ms,
+        incomplete=state.incomplete,
+        behind_records=None if end is None else max(0, end - 1 - state.offset),
+        lag_seconds=report.lag_s(clock.wall_ms()),
+    )
+
+
+_SERVICE = ServiceDescription(
+    "packhorse subscriber",
+    _DESCRIPTION,
+    problems=_PROBLEMS,
+    documentation=("packhorse.content", __package__),
+)
 
 
 def create(
@@ -135,24 +151,12 @@ def create(
 ) -> FastAPI:
     """Return the app; it opens its database pool when it starts."""
     pool = async_pool(database_url, _APPLICATION)
-
-    def journal_answers() -> None:
-        subscriber.journal.bounds(subscriber.topics.package)
-
     app = create_app(
-        title="packhorse subscriber",
-        description=_DESCRIPTION,
-        authenticator=authenticator,
-        readiness={
-            "database": partial(ask, database_url, _APPLICATION),
-            "blobs": blobs.check,
-            "content": subscriber.catching_up.check,
-        },
-        warnings={"journal": journal_answers},
+        _SERVICE,
+        authenticator,
+        _readiness(subscriber, database_url, blobs),
         lifespan=partial(lifespan, pool),
-        problems=_PROBLEMS,
         docs=docs,
-        documentation=("packhorse.content", __package__),
     )
     app.state.subscriber = subscriber
     content_routes.mount(app, pool, blob_routes.serve_blob)
@@ -161,3 +165,17 @@ def create(
     archive_routes.mount(app)
     app.include_router(_router)
     return app
+
+
+def _readiness(subscriber: SubscriberProgram, database_url: str, blobs: BlobStore) -> Readiness:
+    def journal_answers() -> None:
+        subscriber.journal.bounds(subscriber.topics.package)
+
+    return Readiness(
+        {
+            "database": partial(ask, database_url, _APPLICATION),
+            "blobs": blobs.check,
+            "content": subscriber.catching_up.check,
+        },
+        warnings={"journal": journal_answers},
+    )

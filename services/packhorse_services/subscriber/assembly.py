@@ -4,7 +4,7 @@ A lease, a subscription for each agent, what they report.
 """
 
 import secrets
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from functools import partial
 
@@ -21,7 +21,7 @@ from packhorse_services.subscriber.announce.statuses import StatusSender
 from packhorse_services.subscriber.announce.subscription_report import Settled, SubscriptionReport
 from packhorse_services.subscriber.commands.clear_commands import ClearCommands
 from packhorse_services.subscriber.commands.control import SubscriptionControl
-from packhorse_services.subscriber.commands.follower import CommandFollower
+from packhorse_services.subscriber.commands.follower import CommandFollower, CommandListeners
 from packhorse_services.subscriber.commands.handler import CommandHandler
 from packhorse_services.subscriber.importing.attempts import Attempts, RetryPolicy
 from packhorse_services.subscriber.importing.context import (
@@ -32,7 +32,11 @@ from packhorse_services.subscriber.importing.context import (
 from packhorse_services.subscriber.importing.imported_ids import ImportedIds, earlier_in
 from packhorse_services.subscriber.importing.importer import Importer
 from packhorse_services.subscriber.importing.remembered import PackageMemory, SubscriberHousekeeping
-from packhorse_services.subscriber.importing.subscription import Subscription, SubscriptionSettings
+from packhorse_services.subscriber.importing.subscription import (
+    Subscription,
+    SubscriptionSettings,
+    SubscriptionSources,
+)
 from packhorse_services.subscriber.journal.journal_check import package_at
 from packhorse_services.subscriber.journal.prefetch import PrefetchLimits
 from packhorse_services.subscriber.lease import Connections, Lease, LeaseSettings
@@ -79,6 +83,7 @@ class _Assembly:
             settings.max_retries,
             settings.endpoint
             or (f"http://{settings.host}:{settings.port}" if settings.port else ""),
+            settings.announce_s,
         )
         self.connections = Connections(
             settings.database_url.get_secret_value(),
@@ -108,25 +113,27 @@ class _Assembly:
         # Progress is announced after its statuses are sent, so that one announcement says both.
         statuses = self._statuses(on_settled)
         commands = self._commands(statuses.kick)
-        joining = self._joining(reports, announcer.kick)
-        subscriptions = [
-            self._subscription(report, commands, joining, statuses.kick) for report in reports
-        ]
-        followers: list[Component] = [commands]
-        if self.staging is not None:
-            followers.append(StagingFollower(self.journal, self.topics, self.staging, self.clock))
-        followers.append(self._housekeeping())
+        sources = SubscriptionSources(
+            self.journal, commands, self._joining(reports, announcer.kick)
+        )
+        subscriptions = [self._subscription(report, sources, statuses.kick) for report in reports]
         catching_up = CatchingUp(reports, self.settings.ready, self.clock)
+        first = (self.lease, announcer, statuses, commands)
         return SubscriberProgram(
             self.identity,
             self.topics,
             self.journal,
             self.lease,
             reports,
-            [self.lease, announcer, statuses, *followers, *subscriptions, catching_up],
+            [*first, *self._followers(), *subscriptions, catching_up],
             self.clock,
             catching_up,
         )
+
+    def _followers(self) -> Iterator[Component]:
+        if self.staging is not None:
+            yield StagingFollower(self.journal, self.topics, self.staging, self.clock)
+        yield self._housekeeping()
 
     def _housekeeping(self) -> SubscriberHousekeeping:
         return SubscriberHousekeeping(
@@ -141,9 +148,8 @@ class _Assembly:
             self.topics,
             self.identity,
             reports,
-            lease=self.lease,
-            interval_s=self.settings.announce_s,
-            clock=self.clock,
+            self.lease,
+            self.clock,
         )
 
     def _statuses(self, on_settled: Callable[[Mapping[str, Settled], bool], None]) -> StatusSender:
@@ -151,8 +157,7 @@ class _Assembly:
             self.connections.bookkeeper,
             self.journal,
             self.topics.status,
-            subscriber=self.identity.subscriber,
-            instance=self.identity.instance,
+            self.identity,
             may_send=lambda: self.lease.epoch() is not None,
             on_settled=on_settled,
         )
@@ -171,10 +176,8 @@ class _Assembly:
             self.topics.command,
             handler,
             self.lease,
-            clears=self.clears,
-            subscription_control=self.control,
-            on_decision=on_decision,
-            clock=self.clock,
+            CommandListeners(self.clears, self.control, on_decision),
+            self.clock,
         )
 
     def _joining(
@@ -197,15 +200,25 @@ class _Assembly:
     def _subscription(
         self,
         report: SubscriptionReport,
-        commands: CommandFollower,
-        joining: SnapshotLoading,
+        sources: SubscriptionSources,
         on_progress: ProgressListener,
     ) -> Subscription:
+        settings, context = self.settings, self._context(report, on_progress)
+        subscription = SubscriptionSettings(
+            report.state.publisher_agent,
+            self.topics.package,
+            settings.start,
+            PrefetchLimits(settings.prefetch_packages, settings.prefetch_bytes),
+        )
+        connect = self.connections.subscription
+        return Subscription(subscription, connect, sources, self.lease, context)
+
+    def _context(self, report: SubscriptionReport, on_progress: ProgressListener) -> SessionContext:
         settings, agent = self.settings, report.state.publisher_agent
         policy = RetryPolicy(
             settings.max_retries, settings.backoff_first_s, settings.backoff_longest_s
         )
-        context = SessionContext(
+        return SessionContext(
             Importer(
                 *(self.identity.subscriber, self.blobs, settings.import_roots),
                 replace(LIMITS, content_bytes=settings.max_package_bytes),
@@ -221,15 +234,4 @@ class _Assembly:
             self.staging or OpenGate(),
             self.control,
             ImportedIds(earlier_in(self.journal, self.topics.package)),
-        )
-        subscription = SubscriptionSettings(
-            agent,
-            self.topics.package,
-            settings.start,
-            PrefetchLimits(settings.prefetch_packages, settings.prefetch_bytes),
-        )
-        return Subscription(
-            *(subscription, self.connections.subscription, self.journal, self.lease, context),
-            commands=commands,
-            joining=joining,
         )

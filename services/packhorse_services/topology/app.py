@@ -9,11 +9,12 @@ from fastapi import APIRouter, FastAPI
 from packhorse.errors import Transient
 from packhorse.runtime.auth import Authenticator
 from packhorse.runtime.feed import StreamsEnded, TooManyStreams
-from packhorse.runtime.http import create_app
+from packhorse.runtime.http import ServiceDescription, create_app
 from packhorse.runtime.lifecycle import Component
 from packhorse.runtime.metrics import report
 from packhorse.runtime.pages.session import session_router
 from packhorse.runtime.problems import ProblemKind
+from packhorse.runtime.readiness import Readiness
 from packhorse.runtime.stopping import calling_at_stop
 from packhorse.topology.discovery import Discovery
 from packhorse.topology.properties import InvalidProperty
@@ -53,6 +54,11 @@ class TopologyService:
     components: Sequence[Component]
 
 
+_SERVICE = ServiceDescription(
+    "packhorse topology", DESCRIPTION, problems=_PROBLEMS, documentation=(f"{__package__}.http",)
+)
+
+
 def topology_service(
     parts: TopologyServices,
     authenticator: Authenticator,
@@ -68,19 +74,16 @@ def topology_service(
     report("packhorse_topology_")
 
     @asynccontextmanager
-    async def lifespan(_: FastAPI) -> AsyncIterator[None]:
+    async def lifespan(app: FastAPI) -> AsyncIterator[None]:
         async with calling_at_stop(app.state.stopping, parts.feed.end_streams):
             yield
 
     app = create_app(
-        title="packhorse topology",
-        description=DESCRIPTION,
-        authenticator=authenticator,
-        readiness={"heartbeat": lambda: _ask_heartbeat(parts.discovery)},
+        _SERVICE,
+        authenticator,
+        Readiness({"heartbeat": lambda: _ask_heartbeat(parts.discovery)}),
         lifespan=lifespan,
-        problems=_PROBLEMS,
         docs=docs,
-        documentation=(f"{__package__}.http",),
     )
     app.state.parts = parts
     for router in (*_ROUTERS, *([] if connector_routes is None else [connector_routes])):

@@ -3,6 +3,7 @@
 import logging
 import threading
 from collections.abc import Sequence
+from dataclasses import dataclass
 
 import psycopg
 
@@ -18,19 +19,22 @@ logger = logging.getLogger(__name__)
 _RETRY_S = 2.0
 
 
+@dataclass(frozen=True)
+class Declared:
+    """What is to be there; what an operator has changed since stays as it is."""
+
+    queues: Sequence[QueueConfiguration] = ()
+    schedules: Sequence[ScheduleDefinition] = ()
+
+
 class Declarations(WorkerComponent):
     """A component; `done` is set once all are there. What is refused for good is its death."""
 
-    def __init__(
-        self,
-        connect: Connect,
-        queues: Sequence[QueueConfiguration],
-        schedules: Sequence[ScheduleDefinition],
-    ) -> None:
+    def __init__(self, connect: Connect, declared: Declared) -> None:
         """Take them. Raises `InvalidSchedule`."""
-        for schedule in schedules:
+        for schedule in declared.schedules:
             require_schedule(schedule)
-        self._connect, self._queues, self._schedules = connect, queues, schedules
+        self._connect, self._declared = connect, declared
         self.done = threading.Event()
         self._worker = Worker("jobs-declare", self._run, may_end=True)
 
@@ -41,9 +45,9 @@ class Declarations(WorkerComponent):
     def _declare(self) -> bool:
         try:
             with writing(self._connect) as connection:
-                for queue in self._queues:
+                for queue in self._declared.queues:
                     declare_queue(connection, queue)
-                for schedule in self._schedules:
+                for schedule in self._declared.schedules:
                     declare_schedule(connection, schedule)
         except (psycopg.Error, Transient) as error:
             logger.warning("queues and schedules can't be declared now: %s", error)

@@ -2,7 +2,7 @@
 
     consumers = Consumers()
     consumers.add("images/thumbnail", make_thumbnail)
-    host = open_jobs(url, cluster, consumers=consumers, queues=[...], schedules=[...])
+    host = open_jobs(url, cluster, consumers=consumers, declared=Declared([...], [...]))
 
 Start the cluster before it. A database that goes away later ends nothing: all is tried again.
 """
@@ -18,18 +18,16 @@ from packhorse.db.pool import Share, SharedPool
 from packhorse.db.prepare import require_database
 from packhorse.jobs import channels
 from packhorse.jobs.consumers import Consumers, live_handled_topics
-from packhorse.jobs.declaring import Declarations
+from packhorse.jobs.declaring import Declarations, Declared
 from packhorse.jobs.events.bus import EventBus
 from packhorse.jobs.events.distribution import EventDistribution
 from packhorse.jobs.jobs import Jobs
 from packhorse.jobs.ledger.departures import Departures
-from packhorse.jobs.scheduling.definition import ScheduleDefinition
 from packhorse.jobs.scheduling.scheduler import LEADER_TASK, Scheduler
 from packhorse.jobs.store.leases import WorkerRun
-from packhorse.jobs.store.queues import QueueConfiguration
 from packhorse.jobs.work.claiming import Alone, InCluster, KnownInstances
 from packhorse.jobs.work.heartbeat import DEFAULTS, WorkerSettings
-from packhorse.jobs.work.worker import JobWorker
+from packhorse.jobs.work.worker import JobWorker, WorkerConnections
 from packhorse.runtime.lifecycle import Component, Watched
 from packhorse.runtime.listen import Listener
 from packhorse.runtime.periodic import Periodic
@@ -43,6 +41,7 @@ schedules that only one instance fires."""
 _OWN_CONNECTIONS = 6
 """For lease, scheduler and declarations: never lent to consumers, who may take all of theirs."""
 _DEPARTURES_S = 60.0
+_NOTHING = Declared()
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,28 +82,26 @@ class JobsHost:
         return next((death for one in watched if (death := one.failure())), None)
 
 
-def open_jobs(  # noqa: PLR0913
+def open_jobs(
     database_url: str,
     cluster: OwnCluster | None,
     *,
     consumers: Consumers,
-    queues: Sequence[QueueConfiguration] = (),
-    schedules: Sequence[ScheduleDefinition] = (),
+    declared: Declared = _NOTHING,
     settings: WorkerSettings = DEFAULTS,
     pool: SharedPool | None = None,
 ) -> JobsHost:
     """Put a program's part together; nothing connects before its start.
 
-    Queues and schedules are declared at the start: what is there already, and changed by an
-    operator, stays; no job is begun before. Without a cluster the instance has an id of this run
-    alone, nobody leads, and all topics count as consumed. `pool` is the program's own on this
-    database, which it starts before the host and stops after it; None: the host has its own.
-    Raises `InvalidSchedule`, and `BadDatabaseUrl`.
+    Queues and schedules are declared at the start; no job is begun before. Without a cluster the
+    instance has an id of this run alone, nobody leads, and all topics count as consumed. `pool` is
+    the program's own on this database, which it starts before the host and stops after it; None:
+    the host has its own. Raises `InvalidSchedule`, and `BadDatabaseUrl`.
     """
     check_database_url(database_url)
     shared = SharedPool(database_url, "packhorse-jobs") if pool is None else pool
     resources = _Resources.of(shared, settings, database_url, cluster, consumers)
-    declarations = Declarations(resources.own.connection, queues, schedules)
+    declarations = Declarations(resources.own.connection, declared)
     own_pool = (shared,) if pool is None else ()
     return _host(resources, declarations, _worker(resources, settings, declarations), own_pool)
 
@@ -172,13 +169,11 @@ def _worker(
     if resources.cluster is not None:
         cluster_view = InCluster(resources.cluster.discovery, resources.consumers)
     return JobWorker(
-        resources.url,
+        WorkerConnections(resources.url, resources.pool.connection, resources.own.connection),
         WorkerRun.begin(resources.instance),
-        lend=resources.pool.connection,
-        lend_for_lease=resources.own.connection,
-        consumers=resources.consumers,
-        cluster_view=cluster_view,
-        settings=settings,
+        resources.consumers,
+        cluster_view,
+        settings,
         may_claim=declarations.done.is_set,
     )
 

@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 from datetime import datetime, timedelta
-from typing import Any
+from typing import Any, TypedDict, Unpack
 
 from psycopg import Connection
 
@@ -21,6 +21,16 @@ from packhorse.jobs.store.queues import JobQueue, QueueConfiguration
 from packhorse.runtime import tracing
 
 
+class JobOptions(TypedDict, total=False):
+    """What `NewJob` has beside topic, properties and id."""
+
+    priority: int
+    ready_at: datetime | None
+    delay: timedelta | None
+    only_on: str | None
+    max_retries: int | None
+
+
 class Jobs:
     """The jobs of a cluster, which is the processes that share a database; safe for threads.
 
@@ -31,37 +41,28 @@ class Jobs:
     def __init__(self, connect: Connect, application: str) -> None:
         self._connect, self._application = connect, application
 
-    def add_job(  # noqa: PLR0913
+    def add_job(
         self,
         topic: str,
         properties: Mapping[str, Any] | None = None,
         id: str | None = None,  # noqa: A002  # the seed's word
         *,
         connection: Connection | None = None,
-        priority: int = 0,
-        ready_at: datetime | None = None,
-        delay: timedelta | None = None,
-        only_on: str | None = None,
-        max_retries: int | None = None,
+        **options: Unpack[JobOptions],
     ) -> AddedJob:
         """Give a job; a topic and an id are one job, however often and where it is given.
 
         With a connection it is a part of the caller's transaction, and there when that commits;
         the caller's role stays. That one is READ COMMITTED: another has an older snapshot, which
-        may not show that a topic is forgotten by now. The job carries the present trace. The other
-        words are `NewJob`'s. Raises `InvalidName`, `InvalidProperties`, `InvalidJob`,
-        `TooManyTopics`.
+        may not show that a topic is forgotten by now. The job carries the present trace.
+        Raises `InvalidName`, `InvalidProperties`, `InvalidJob`, `TooManyTopics`.
         """
         job = NewJob(
             topic=topic,
             properties=properties or {},
             id=id,
-            priority=priority,
-            ready_at=ready_at,
-            delay=delay,
-            only_on=only_on,
-            max_retries=max_retries,
             traceparent=_present_trace(),
+            **options,
         )
         return self.add_jobs([job], connection=connection)[0]
 

@@ -3,6 +3,7 @@
 import asyncio
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
+from dataclasses import dataclass, field
 from typing import Any
 
 from fastapi import Depends, FastAPI, Request
@@ -25,8 +26,6 @@ from packhorse.runtime.problems import GENERIC, TABLE, Problem, ProblemKind, Tab
 from packhorse.runtime.readiness import Readiness
 from packhorse.runtime.validation import StrictRoute, problem_of_validation
 
-_NO_CHECKS: Mapping[str, Callable[[], None]] = {}
-_NO_PROBLEMS: Mapping[type[Exception], ProblemKind] = {}
 Lifespan = Callable[[FastAPI], AbstractAsyncContextManager[Any]]
 
 _METHODS = ("DELETE", "GET", "HEAD", "OPTIONS", "PATCH", "POST", "PUT")
@@ -36,46 +35,50 @@ _DOCS_POLICY = (
 )
 
 
-def create_app(  # noqa: PLR0913
-    *,
-    title: str,
-    description: str,
+@dataclass(frozen=True)
+class ServiceDescription:
+    """What a service is to its clients, beside its routes.
+
+    `problems` adds its exceptions to the table of `packhorse.runtime.problems`; a subclass found
+    there wins over its parents. `documentation` names the packages whose `documentation.json`
+    completes the OpenAPI document.
+    """
+
+    title: str
+    text: str
+    problems: Mapping[type[Exception], ProblemKind] = field(default_factory=dict)
+    limits: ServiceLimits = DEFAULT_LIMITS
+    documentation: Sequence[str] = ()
+
+
+def create_app(
+    service: ServiceDescription,
     authenticator: Authenticator,
-    readiness: Mapping[str, Callable[[], None]],
+    readiness: Readiness,
+    *,
     lifespan: Lifespan | None = None,
-    problems: Mapping[type[Exception], ProblemKind] = _NO_PROBLEMS,
-    limits: ServiceLimits = DEFAULT_LIMITS,
     docs: bool = False,
     agent: str | None = None,
-    warnings: Mapping[str, Callable[[], None]] = _NO_CHECKS,
-    documentation: Sequence[str] = (),
 ) -> FastAPI:
     """Return an app that has everything but the service's own routes.
 
-    `readiness` names checks that raise when requests should not come here now; they run in
-    threads, as do `warnings`, which `/readyz?verbose` shows and which make nothing unready.
-    `problems` adds the service's exceptions to the table of `packhorse.runtime.problems`; a
-    subclass found there wins over its parents. `docs` serves pages at /docs. `agent` is the
-    publisher agent that the app is for: tokens for other agents are refused. `documentation` names
-    the packages whose `documentation.json` completes the OpenAPI document.
+    `docs` serves pages at /docs. `agent` is the publisher agent that the app is for: tokens for
+    other agents are refused.
     """
-    table: Table = {**TABLE, **problems}
-    app = _bare_app(title, description, lifespan)
-    app.state.problems = table
-    app.state.authenticator = authenticator
-    app.state.agent = agent
-    app.state.readiness = Readiness(readiness, warnings=warnings)
+    table: Table = {**TABLE, **service.problems}
+    app = _bare_app(service.title, service.text, lifespan)
+    app.state.problems, app.state.limits = table, service.limits
+    app.state.authenticator, app.state.agent = authenticator, agent
+    app.state.readiness = readiness
     app.state.stopping = asyncio.Event()
-    app.state.limits = limits
-    app.state.document = b""
-    app.state.direct_routes = {}
+    app.state.document, app.state.direct_routes = b"", {}
     app.add_middleware(DirectRoutes, routes=app.state.direct_routes)
     app.add_middleware(Edge, table=table)
     _handle_errors(app, table)
     _serve_itself(app, table)
     if docs:
         _serve_docs(app)
-    complete(app, documentation)
+    complete(app, service.documentation)
     BUILD.info({"version": packhorse.__version__})
     return app
 

@@ -5,6 +5,7 @@ from contextlib import contextmanager
 
 from packhorse.jobs.consumer import Consumer
 from packhorse.jobs.consumers import Consumers
+from packhorse.jobs.declaring import Declared
 from packhorse.jobs.host import JobsHost, open_jobs
 from packhorse.jobs.job import Job, JobState
 from packhorse.jobs.store.queues import QueueConfiguration
@@ -30,7 +31,7 @@ def hosted(
 ) -> Iterator[JobsHost]:
     """Run a host with these consumers by pattern."""
     host = open_jobs(
-        url, cluster, consumers=registered(consumers), queues=queues, settings=settings
+        url, cluster, consumers=registered(consumers), declared=Declared(queues), settings=settings
     )
     host.start()
     try:

@@ -21,6 +21,7 @@ from packhorse.db.metadata import BOOKKEEPER
 from packhorse.db.roles import act_as
 from packhorse.jobs.consumer import JobContext, Outcome
 from packhorse.jobs.consumers import Consumers
+from packhorse.jobs.declaring import Declared
 from packhorse.jobs.host import LEADER_TASKS, open_jobs
 from packhorse.jobs.job import Job, JobState
 from packhorse.jobs.store import ending_rows, finishing
@@ -164,7 +165,9 @@ def main() -> None:
         instance_id=given.name, interval_s=0.5, timeout_s=LEASE_S, min_event_delay_s=0.2
     )
     cluster = join(given.url, topology, InstanceProperties("tests", leader_tasks=LEADER_TASKS))
-    host = open_jobs(given.url, cluster, consumers=consumers, queues=QUEUES, settings=SETTINGS)
+    host = open_jobs(
+        given.url, cluster, consumers=consumers, declared=Declared(QUEUES), settings=SETTINGS
+    )
     stopping = threading.Event()
     with set_by_signals(stopping), Lifecycle([cluster, host]) as parts:
         report("ready")

@@ -13,7 +13,8 @@ from fastapi import FastAPI
 from packhorse.clock import Clock
 from packhorse.runtime.auth import Authenticator, Principal
 from packhorse.runtime.connection import BoundedProtocol
-from packhorse.runtime.http import create_app
+from packhorse.runtime.http import ServiceDescription, create_app
+from packhorse.runtime.readiness import Readiness
 from packhorse.topology.events import EventKind, TopologyEvent
 from packhorse.topology.listeners import Listener
 from packhorse.topology.remote_clusters import SqlRemoteClusters
@@ -147,10 +148,7 @@ class Cluster:
 
     def _app(self) -> FastAPI:
         app = create_app(
-            title="cluster",
-            description="",
-            authenticator=Authenticator(_NoTokens()),
-            readiness={},
+            ServiceDescription("cluster", ""), Authenticator(_NoTokens()), Readiness({})
         )
         app.include_router(self.assembled.routes)
         return app

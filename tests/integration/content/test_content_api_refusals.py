@@ -14,7 +14,8 @@ from packhorse.blobs.open import open_blobs
 from packhorse.content import routes as content_routes
 from packhorse.db.connect import async_pool
 from packhorse.runtime.auth import Authenticator
-from packhorse.runtime.http import create_app
+from packhorse.runtime.http import ServiceDescription, create_app
+from packhorse.runtime.readiness import Readiness
 from tests.harness.content import PAGE, Serve, as_, client_of, digest_of
 
 
@@ -173,9 +174,7 @@ def test_removing_a_path_leaves_those_that_look_like_it(serve: Serve) -> None:
 
 def test_where_only_reading_is_mounted_a_write_is_405(database_url: str, tmp_path: Path) -> None:
     async def scenario() -> None:
-        app = create_app(
-            title="copy", description="", authenticator=Authenticator.off(), readiness={}
-        )
+        app = create_app(ServiceDescription("copy", ""), Authenticator.off(), Readiness({}))
         pool, store = async_pool(database_url, "tests"), open_blobs(str(tmp_path / "blobs"))
         content_routes.mount(app, pool, blob_routes.serve_blob)
         blob_routes.mount(app, store)

@@ -9,6 +9,7 @@ import pytest
 
 from packhorse.jobs.consumer import JobContext, Outcome
 from packhorse.jobs.consumers import Consumers
+from packhorse.jobs.declaring import Declared
 from packhorse.jobs.host import LEADER_TASKS, open_jobs
 from packhorse.jobs.job import Job
 from packhorse.jobs.scheduling.definition import RunOn
@@ -43,7 +44,10 @@ def programs(site: Schedules, *names: str) -> Iterator[list[str]]:
             stack.enter_context(Lifecycle([cluster]))
             eventually(lambda one=cluster: one.holder(LEADER_TASKS[0]), what=f"{name} has a view")
             host = open_jobs(
-                site.url, cluster, consumers=consumers, schedules=[definition("declared")]
+                site.url,
+                cluster,
+                consumers=consumers,
+                declared=Declared(schedules=[definition("declared")]),
             )
             stack.enter_context(Lifecycle([host]))
             clusters.append(cluster)

@@ -11,6 +11,7 @@ from packhorse.db.engine import BadDatabaseUrl
 from packhorse.errors import PackhorseError
 from packhorse.jobs import declaring
 from packhorse.jobs.consumer import Outcome
+from packhorse.jobs.declaring import Declared
 from packhorse.jobs.host import open_jobs
 from packhorse.jobs.job import JobState
 from packhorse.jobs.store.queues import QueueConfiguration, QueuesBusy, QueueType
@@ -58,7 +59,11 @@ def test_no_job_is_begun_before_the_queues_are_there(
     done = Waits(Outcome.OK, stops=False)
     done.go_on.set()
     host = open_jobs(
-        database_url, None, consumers=registered({"test/**": done}), queues=[QUEUE], settings=FAST
+        database_url,
+        None,
+        consumers=registered({"test/**": done}),
+        declared=Declared([QUEUE]),
+        settings=FAST,
     )
     host.start()
     try:

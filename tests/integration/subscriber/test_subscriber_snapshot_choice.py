@@ -8,6 +8,7 @@ import psycopg
 import pytest
 
 from packhorse.snapshots.snapshot import ContentSnapshot, ReportedState
+from packhorse_services.subscriber.announce.announcer import Identity
 from packhorse_services.subscriber.announce.statuses import StatusSender
 from packhorse_services.subscriber.snapshots.choice import NoSnapshot, choose, wanted
 from tests.harness.feed import TOPICS, Feed, page
@@ -130,8 +131,7 @@ def test_the_newest_removal_of_each_kind_is_never_forgotten(
         lambda: psycopg.connect(database_url, autocommit=True),
         feed.journal,
         TOPICS.status,
-        subscriber="sub",
-        instance="one",
+        Identity("sub", "one"),
         may_send=lambda: True,
     )
     sender.send()

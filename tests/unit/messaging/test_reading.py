@@ -115,7 +115,9 @@ def test_a_reading_without_progress_can_be_ended(journal: SlowJournal) -> None:
 def test_a_reset_that_reads_without_progress_can_be_ended(journal: SlowJournal) -> None:
     journal.stuck = True
     with pytest.raises(Ended):
-        reset.target(journal, TOPIC, "main", "log", 3, remember=False, check=ending(5))
+        reset.target(
+            journal, TOPIC, reset.ResetPoint("main", "log", 3), remember=False, check=ending(5)
+        )
 
 
 def test_following_goes_on_until_the_log_is_another_one(journal: SlowJournal) -> None:

@@ -15,6 +15,10 @@ def test_r26_a_long_search_shows_that_it_lives(monkeypatch: pytest.MonkeyPatch) 
         journal.append("package", Outgoing(b"of somebody else")).result()
     beats: list[None] = []
     found = journal_search.search(
-        journal, "package", LogEnd.OLDEST, "us", [], beat=lambda: beats.append(None)
+        journal,
+        "package",
+        LogEnd.OLDEST,
+        journal_search.Sought("us"),
+        beat=lambda: beats.append(None),
     )
     assert (len(beats), found.end) == (7, 7)

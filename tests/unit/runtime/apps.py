@@ -10,8 +10,10 @@ from fastapi import APIRouter, Depends, FastAPI, Request
 
 from packhorse.errors import Permanent, Transient
 from packhorse.runtime.auth import Authenticator, Principal, require
-from packhorse.runtime.http import create_app
+from packhorse.runtime.http import ServiceDescription, create_app
+from packhorse.runtime.limits import DEFAULT_LIMITS, ServiceLimits
 from packhorse.runtime.problems import ProblemKind, documented
+from packhorse.runtime.readiness import Check, Readiness
 from packhorse.runtime.request_body import allow_body
 from packhorse.runtime.validation import StrictBody, StrictRoute
 
@@ -36,14 +38,25 @@ ERRORS: dict[str, Exception] = {
     "bug": RuntimeError("secret"),
 }
 
+_NO_CHECKS: dict[str, Check] = {}
 
-def sample_app(authenticator: Authenticator | None = None, **options: Any) -> FastAPI:
+
+def sample_app(
+    authenticator: Authenticator | None = None,
+    *,
+    limits: ServiceLimits = DEFAULT_LIMITS,
+    readiness: dict[str, Check] = _NO_CHECKS,
+    warnings: dict[str, Check] = _NO_CHECKS,
+    **options: Any,
+) -> FastAPI:
     app = create_app(
-        title="sample",
-        description="for tests",
-        authenticator=authenticator or Authenticator.off(),
-        readiness=options.pop("readiness", {}),
-        problems={Missing: ProblemKind(404, "missing", "Missing")},
+        ServiceDescription(
+            *("sample", "for tests"),
+            problems={Missing: ProblemKind(404, "missing", "Missing")},
+            limits=limits,
+        ),
+        authenticator or Authenticator.off(),
+        Readiness(readiness, warnings=warnings),
         **options,
     )
     app.include_router(_routes())

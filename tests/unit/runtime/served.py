@@ -11,8 +11,9 @@ from fastapi.responses import StreamingResponse
 from packhorse.errors import Permanent, Transient
 from packhorse.runtime import connection, logs, serve
 from packhorse.runtime.auth import Authenticator
-from packhorse.runtime.http import create_app
+from packhorse.runtime.http import ServiceDescription, create_app
 from packhorse.runtime.lifecycle import Worker
+from packhorse.runtime.readiness import Readiness
 from packhorse.runtime.startup import plain_refusals
 
 DIE = threading.Event()
@@ -39,7 +40,7 @@ def mortal(stopping: threading.Event) -> None:
 
 
 def create() -> FastAPI:
-    app = create_app(title="t", description="t", authenticator=Authenticator.off(), readiness={})
+    app = create_app(ServiceDescription("t", "t"), Authenticator.off(), Readiness({}))
     app.add_api_route("/stream", lambda: StreamingResponse(fire_times(app)))
     app.add_api_route("/flood", lambda: StreamingResponse(flood()))
     app.add_api_route("/die", DIE.set, methods=["POST"])

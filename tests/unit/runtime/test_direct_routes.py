@@ -10,8 +10,9 @@ from starlette.responses import JSONResponse, Response
 
 from packhorse.runtime.auth import Authenticator, Principal, require
 from packhorse.runtime.direct_routes import serve_directly
-from packhorse.runtime.http import create_app
+from packhorse.runtime.http import ServiceDescription, create_app
 from packhorse.runtime.problems import Problem
+from packhorse.runtime.readiness import Readiness
 from packhorse.runtime.validation import StrictBody, StrictRoute
 from tests.unit.runtime.apps import call
 
@@ -46,10 +47,9 @@ def _router() -> APIRouter:
 
 def _app(*, direct: bool, authenticator: Authenticator | None = None) -> FastAPI:
     app = create_app(
-        title="sample",
-        description="for tests",
-        authenticator=authenticator or Authenticator.off(),
-        readiness={},
+        ServiceDescription("sample", "for tests"),
+        authenticator or Authenticator.off(),
+        Readiness({}),
     )
     router = _router()
     app.include_router(router)

@@ -12,7 +12,8 @@ import pytest
 from fastapi import FastAPI, Request
 
 from packhorse.runtime.auth import Authenticator
-from packhorse.runtime.http import create_app
+from packhorse.runtime.http import ServiceDescription, create_app
+from packhorse.runtime.readiness import Readiness
 from tests.harness.openapi import SERVICES
 from tests.unit.runtime.serving import received_after, serving
 
@@ -24,7 +25,7 @@ HIDDEN = b"GET /livez HTTP/1.1\r\nHost: localhost\r\n\r\n"
 
 
 def echo() -> FastAPI:
-    app = create_app(title="t", description="t", authenticator=Authenticator.off(), readiness={})
+    app = create_app(ServiceDescription("t", "t"), Authenticator.off(), Readiness({}))
 
     @app.post("/echo")
     async def give_back(request: Request) -> str:

@@ -38,9 +38,8 @@ def test_r16_a_subscription_that_has_not_found_its_position_is_not_announced() -
     placed.healthy(SubscriptionState.IDLE, mark=Mark(3, "a"))
     lease = HeldLease()
     component = Announcer(
-        *(journal, TOPICS, Identity("sub", "one"), [placed, late]),
-        lease=cast("Lease", lease),
-        interval_s=0.01,
+        *(journal, TOPICS, Identity("sub", "one", announce_s=0.01), [placed, late]),
+        cast("Lease", lease),
     )
     component.start()
     try:
@@ -63,7 +62,7 @@ def test_r16_what_somebody_waits_for_is_announced_at_once(monkeypatch: pytest.Mo
     report = SubscriptionReport("main")
     report.healthy(SubscriptionState.IDLE, mark=Mark(0, "a"))
     component = Announcer(
-        *(journal, TOPICS, Identity("sub", "one"), [report]), lease=cast("Lease", HeldLease())
+        *(journal, TOPICS, Identity("sub", "one"), [report]), cast("Lease", HeldLease())
     )
     component.start()
     try:

@@ -13,6 +13,7 @@ import typer
 from packhorse.client.blocking import Client
 from packhorse.client.calls import distributing
 from packhorse.client.errors import NoAnswer, NotInTime
+from packhorse.runtime.command_options import with_options
 from packhorse_services.cli import service_commands
 from packhorse_services.cli.client import output
 from packhorse_services.cli.client.connection import Connection
@@ -85,33 +86,50 @@ class _Requested:
         return self.dry_run or self.wait_s is not None or self.key is not None
 
 
-def distribute(  # noqa: PLR0913
-    context: typer.Context,
-    paths: Paths = None,
-    *,
-    deep: Deep = False,
-    action: Action = ActionName.ADD,
-    dry_run: DryRun = False,
-    wait: WaitForAll = False,
-    timeout: Timeout = 60.0,
-    key: Key = None,
-    from_file: FromFile = None,
-    producer: Producer = None,
-    keep_going: KeepGoing = False,
-    batch: Batch = replay.BATCH,
-    bulk: Bulk = False,
-    bulk_id: BulkId = None,
-) -> None:
+@dataclass(frozen=True, kw_only=True)
+class DistributeOptions:
+    """What goes out, how, and whether the command waits for it."""
+
+    deep: Deep = False
+    action: Action = ActionName.ADD
+    dry_run: DryRun = False
+    wait: WaitForAll = False
+    timeout: Timeout = 60.0
+    key: Key = None
+    from_file: FromFile = None
+    producer: Producer = None
+    keep_going: KeepGoing = False
+    batch: Batch = replay.BATCH
+    bulk: Bulk = False
+    bulk_id: BulkId = None
+
+
+@with_options
+def distribute(context: typer.Context, *, paths: Paths = None, options: DistributeOptions) -> None:
     """Distribute nodes to all subscribers and print the distribution's id, or replay a file."""
-    requested = _Requested(paths or [], deep, action, dry_run, key, timeout if wait else None)
+    requested = _Requested(
+        paths or [],
+        options.deep,
+        options.action,
+        options.dry_run,
+        options.key,
+        options.timeout if options.wait else None,
+    )
     connection = context.ensure_object(Connection)
-    by_file = from_file is not None or producer is not None
-    if bulk or bulk_id is not None:
-        if not bulk or by_file or keep_going:
+    by_file = options.from_file is not None or options.producer is not None
+    if options.bulk or options.bulk_id is not None:
+        if not options.bulk or by_file or options.keep_going:
             raise CommandFailed(BULK_USAGE, Exit.USAGE)
-        raise typer.Exit(_in_bulk(connection, requested, bulk_id))
+        raise typer.Exit(_in_bulk(connection, requested, options.bulk_id))
     if by_file:
-        _replay(connection, requested, from_file, producer, keep_going=keep_going, batch=batch)
+        _replay(
+            connection,
+            requested,
+            options.from_file,
+            options.producer,
+            keep_going=options.keep_going,
+            batch=options.batch,
+        )
     else:
         _distribute(connection, requested)
 

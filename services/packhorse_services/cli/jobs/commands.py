@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import Annotated, Any
 
 import typer
@@ -11,6 +12,7 @@ from packhorse.client.errors import NoAnswer
 from packhorse.client.exchange import gathered
 from packhorse.errors import Permanent
 from packhorse.jobs.conditions import template_of
+from packhorse.runtime.command_options import with_options
 from packhorse.runtime.paging import page_url
 from packhorse_services.cli.client import completion, output
 from packhorse_services.cli.client.connection import Connection
@@ -86,23 +88,32 @@ OnlyOn = Annotated[
 Wait = Annotated[bool, typer.Option("--wait", help="Until it has ended.")]
 
 
+@dataclass(frozen=True, kw_only=True)
+class JobSelection:
+    """Which jobs are shown."""
+
+    state: State = "all"
+    topic: OfTopic = None
+    queue: OfQueue = None
+    identifier: WithId = None
+    where: Where = None
+
+
 @get.command("jobs")
-def get_jobs(  # noqa: PLR0913
+@with_options
+def get_jobs(
     context: typer.Context,
     *,
-    state: State = "all",
-    topic: OfTopic = None,
-    queue: OfQueue = None,
-    identifier: WithId = None,
-    where: Where = None,
+    selected: JobSelection,
     form: Output = Format.TABLE,
     limit: Limit = 20,
     cursor: Cursor = None,
     watch: Watch = False,
 ) -> None:
     """Show jobs: unfinished ones oldest first, history newest first."""
-    requested = {"state": state.upper(), "topic": topic, "queue": queue, "id": identifier}
-    requested |= {"cursor": cursor, "template": _template(where or [])}
+    requested = {"state": selected.state.upper(), "topic": selected.topic, "queue": selected.queue}
+    requested |= {"id": selected.identifier, "cursor": cursor}
+    requested |= {"template": _template(selected.where or [])}
     path = page_url("/jobs", **requested)
     with context.ensure_object(Connection).jobs() as service:
         again(
@@ -183,25 +194,33 @@ def _show_schedules(document: Mapping[str, Any], form: Format) -> None:
     views.SCHEDULES.show(document, form)
 
 
+@dataclass(frozen=True, kw_only=True)
+class NewJobOptions:
+    """What the job is, beside its topic."""
+
+    properties: Properties = "{}"
+    identifier: NewId = None
+    application: Application = ""
+    priority: Priority = 0
+    delay: Delay = None
+    only_on: OnlyOn = None
+
+
 @job.command("add")
-def add(  # noqa: PLR0913
+@with_options
+def add(
     context: typer.Context,
-    topic: Topic,
     *,
-    properties: Properties = "{}",
-    identifier: NewId = None,
-    application: Application = "",
-    priority: Priority = 0,
-    delay: Delay = None,
-    only_on: OnlyOn = None,
+    topic: Topic,
+    options: NewJobOptions,
     key: Key = None,
     wait: Wait = False,
     timeout: Timeout = 60.0,
 ) -> None:
     """Add a job and print its number; exactly one instance will do it."""
-    body: dict[str, Any] = {"topic": topic, "properties": _object(properties)}
-    body |= {"id": identifier, "application": application, "priority": priority}
-    body |= {"delay_s": delay, "only_on": only_on}
+    body: dict[str, Any] = {"topic": topic, "properties": _object(options.properties)}
+    body |= {"id": options.identifier, "application": options.application}
+    body |= {"priority": options.priority, "delay_s": options.delay, "only_on": options.only_on}
     given = {name: value for name, value in body.items() if value is not None}
     with context.ensure_object(Connection).jobs() as service:
         added = _send(service, given, key)

@@ -13,7 +13,7 @@ from packhorse.jobs.queue import JobQueue, UnknownQueue
 from packhorse.jobs.store import queues
 from packhorse.runtime.problems import documented
 from packhorse.runtime.validation import StrictRoute
-from packhorse_services.jobs.http.fields import Admin, IfMatch, OnlyNew, Operator, QueueName, Reader
+from packhorse_services.jobs.http.fields import Admin, IfMatch, Operator, QueueName, Reader
 from packhorse_services.jobs.http.parts import of
 from packhorse_services.jobs.http.queue_schemas import (
     JobQueueDocument,
@@ -26,7 +26,7 @@ from packhorse_services.jobs.http.queue_schemas import (
     queue_document,
     topic_document,
 )
-from packhorse_services.jobs.http.tags import EntityVersion, meant_version, replaced_version
+from packhorse_services.jobs.http.tags import EntityVersion, PutIf, meant_version, replaced_version
 
 router = APIRouter(route_class=StrictRoute, tags=["queues"])
 
@@ -94,16 +94,14 @@ async def put_queue(
     name: QueueName,
     _caller: Admin,
     body: QueueBody,
-    *,
-    if_match: IfMatch = None,
-    if_none_match: OnlyNew = None,
+    condition: PutIf,
 ) -> JobQueueDocument:
     """Make a queue or change it; the waiting jobs of all topics go where they belong then."""
     configuration = configuration_of(name, body)
 
     def put(connection: Connection) -> JobQueue:
         present = _present(connection, name)
-        version = replaced_version("queue", name, present, if_match, if_none_match)
+        version = replaced_version("queue", name, present, condition)
         if present is not None:
             return queues.put_queue(connection, configuration, version)
         response.status_code = 201

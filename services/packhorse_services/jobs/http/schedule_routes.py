@@ -20,7 +20,6 @@ from packhorse_services.jobs.http.fields import (
     IdempotencyKey,
     IfMatch,
     Limit,
-    OnlyNew,
     Operator,
     Reader,
     ScheduleName,
@@ -40,7 +39,7 @@ from packhorse_services.jobs.http.schedule_schemas import (
     patched,
     schedule_document,
 )
-from packhorse_services.jobs.http.tags import EntityVersion, meant_version, replaced_version
+from packhorse_services.jobs.http.tags import EntityVersion, PutIf, meant_version, replaced_version
 
 router = APIRouter(route_class=StrictRoute, tags=["schedules"])
 
@@ -90,15 +89,13 @@ async def get_schedule(
         **documented(400, 409, 412, 413, 415, 503),
     },
 )
-async def put_schedule(  # noqa: PLR0913
+async def put_schedule(
     request: Request,
     response: Response,
     name: ScheduleName,
     caller: Operator,
     body: ScheduleBody,
-    *,
-    if_match: IfMatch = None,
-    if_none_match: OnlyNew = None,
+    condition: PutIf,
 ) -> ScheduleDocument:
     """Make a schedule, or change it; it is then planned anew.
 
@@ -112,7 +109,7 @@ async def put_schedule(  # noqa: PLR0913
         found = _present(connection, name)
         require_may_define(caller, found, definition)
         present = None if found is None else _version_of(found)
-        version = replaced_version("schedule", name, present, if_match, if_none_match)
+        version = replaced_version("schedule", name, present, condition)
         if present is not None:
             return store.replace_schedule(connection, definition, version=version)
         response.status_code = 201

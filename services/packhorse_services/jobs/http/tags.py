@@ -3,11 +3,13 @@
 import hashlib
 from dataclasses import dataclass
 from datetime import datetime
+from typing import Annotated
 
-from fastapi import Response
+from fastapi import Depends, Response
 from pydantic import BaseModel
 
 from packhorse.runtime.problems import Problem
+from packhorse_services.jobs.http.fields import IfMatch, OnlyNew
 
 
 def tag_of(document: BaseModel) -> str:
@@ -37,8 +39,23 @@ def meant_version(present: EntityVersion, if_match: str | None) -> int | None:
     return present.number
 
 
+@dataclass(frozen=True)
+class PutCondition:
+    """What must be there for a PUT to change it."""
+
+    if_match: str | None
+    only_new: str | None
+
+
+async def _put_condition(if_match: IfMatch = None, if_none_match: OnlyNew = None) -> PutCondition:
+    return PutCondition(if_match, if_none_match)
+
+
+PutIf = Annotated[PutCondition, Depends(_put_condition)]
+
+
 def replaced_version(
-    what: str, name: str, present: EntityVersion | None, if_match: str | None, only_new: str | None
+    what: str, name: str, present: EntityVersion | None, condition: PutCondition
 ) -> int | None:
     """Return the version that a PUT replaces; None: any, also none at all.
 
@@ -46,12 +63,12 @@ def replaced_version(
     be, or none is there, or another version.
     """
     if present is None:
-        if if_match is not None:
+        if condition.if_match is not None:
             raise Problem(412, detail=f"there is no such {what}; leave out If-Match to make it")
         return None
-    if only_new is not None:
+    if condition.only_new is not None:
         raise Problem(412, detail=f"there is a {what} {name} already")
-    return meant_version(present, if_match)
+    return meant_version(present, condition.if_match)
 
 
 def answer(document: BaseModel, if_none_match: str | None = None, status: int = 200) -> Response:

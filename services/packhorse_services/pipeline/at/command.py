@@ -1,12 +1,14 @@
 """`packhorse-pipeline at`."""
 
 import json
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Annotated, Any
 
 import psycopg
 import typer
 
+from packhorse.runtime.command_options import with_options
 from packhorse.runtime.configuration import loaded
 from packhorse_services.pipeline.engine.databases import AUTHOR_SETTING, require_url
 from packhorse_services.pipeline.errors import NotThere, TaskRefused
@@ -15,52 +17,63 @@ from packhorse_services.pipeline.snapshot.command import AgentOption, LeaveOutOp
 from packhorse_services.pipeline.storage.archive_location import archive_at
 
 
-def at(  # noqa: PLR0913
-    *,
-    path: Annotated[str, typer.Option(help="The node to show, with all below it.")],
-    offset: Annotated[int | None, typer.Option(min=0, help="After the package there.")] = None,
+@dataclass(frozen=True, kw_only=True)
+class PointOptions:
+    """Which subtree, and at which point of the history."""
+
+    path: Annotated[str, typer.Option(help="The node to show, with all below it.")]
+    offset: Annotated[int | None, typer.Option(min=0, help="After the package there.")] = None
     time: Annotated[
         str | None,
         typer.Option(
             help="Or at a time, such as 2026-05-01T12:00:00Z; at most the newest package's."
         ),
-    ] = None,
-    agent: AgentOption = None,
-    leave_out: LeaveOutOption = None,
+    ] = None
+    agent: AgentOption = None
+    leave_out: LeaveOutOption = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class RestoreOptions:
+    """What is done with it."""
+
     restore: Annotated[
         bool, typer.Option("--restore", help="Put it back into the author's repository.")
-    ] = False,
+    ] = False
     force: Annotated[
         bool, typer.Option("--force", help="Restore nodes whose binaries are gone, too.")
-    ] = False,
+    ] = False
     as_json: Annotated[
         bool, typer.Option("--json", help="Print each node as one line of JSON.")
-    ] = False,
-) -> None:
+    ] = False
+
+
+@with_options
+def at(*, chosen: PointOptions, how: RestoreOptions) -> None:
     """Show a subtree as it was at a point of the history, or put it back.
 
     Exits with 3 when nothing was there.
     """
-    if (offset is None) == (time is None):
+    if (chosen.offset is None) == (chosen.time is None):
         raise typer.BadParameter("give either --offset or --time")
     settings = loaded(Settings)
     blobs_url, location = require_blobs(settings), archive_at(settings.tables_url, only_read=True)
-    if restore:
+    if how.restore:
         _require_author(settings)
     from packhorse_services.pipeline.at.task import Point, subtree_at
     from packhorse_services.pipeline.engine.session import running_spark
 
-    agents, left_out = tuple(sorted(set(agent or ()))), tuple(leave_out or ())
-    when = None if time is None else moment(time)
-    point = Point(path, offset, when, agents, left_out)
+    agents, left_out = tuple(sorted(set(chosen.agent or ()))), tuple(chosen.leave_out or ())
+    when = None if chosen.time is None else moment(chosen.time)
+    point = Point(chosen.path, chosen.offset, when, agents, left_out)
     with (
         running_spark(settings, location, "at") as spark,
         subtree_at(spark, location, blobs_url, point) as found,
     ):
-        if restore:
-            _restore(found.nodes, path, settings, force=force, as_json=as_json)
+        if how.restore:
+            _restore(found.nodes, chosen.path, settings, force=how.force, as_json=how.as_json)
         else:
-            show(found, path, as_json=as_json)
+            show(found, chosen.path, as_json=how.as_json)
 
 
 def moment(text: str) -> datetime:

@@ -4,6 +4,7 @@ import json
 import secrets
 from collections.abc import Sequence
 from contextlib import closing
+from dataclasses import dataclass
 from typing import Annotated
 
 import typer
@@ -11,6 +12,7 @@ import typer
 from packhorse.clock import SystemClock
 from packhorse.content.node import ROOT, check_path
 from packhorse.errors import Transient
+from packhorse.runtime.command_options import with_options
 from packhorse.runtime.configuration import loaded
 from packhorse_services.pipeline.audit.outcome import Audited, ExitCode, exit_code, shortfall
 from packhorse_services.pipeline.engine.exit_codes import error_text, report_error
@@ -21,20 +23,28 @@ from packhorse_services.pipeline.storage.archive_location import archive_at
 _REPORTED = 20
 
 
-def audit_command(
-    *,
+@dataclass(frozen=True, kw_only=True)
+class AuditOptions:
+    """What is compared, and how much is shown."""
+
     subscriber: Annotated[
         list[str] | None,
         typer.Option("--subscriber", help="Only this one; may be repeated."),
-    ] = None,
-    path: Annotated[str, typer.Option("--path", help="Only this node and all below.")] = ROOT,
+    ] = None
+    path: Annotated[str, typer.Option("--path", help="Only this node and all below.")] = ROOT
     since_start: Annotated[
         bool,
         typer.Option(
             "--since-start", help="Of subscriptions that began late, expect only what followed."
         ),
-    ] = False,
-    limit: Annotated[int, typer.Option("--limit", min=0, help="Paths shown of each one.")] = 100,
+    ] = False
+    limit: Annotated[int, typer.Option("--limit", min=0, help="Paths shown of each one.")] = 100
+
+
+@with_options
+def audit_command(
+    *,
+    options: AuditOptions,
     as_json: Annotated[
         bool, typer.Option("--json", help="Print the result as one line of JSON.")
     ] = False,
@@ -46,17 +56,10 @@ def audit_command(
     whatever it exits with.
     """
     settings = loaded(Settings)
-    databases = _chosen(settings, subscriber or [])
+    databases = _chosen(settings, options.subscriber or [])
     run = f"audit-{SystemClock().wall_ms()}-{secrets.token_hex(4)}"
     try:
-        audited, others = _audited(
-            *(settings, databases),
-            run=run,
-            top=check_path(path),
-            since_start=since_start,
-            limit=limit,
-            only=bool(subscriber),
-        )
+        audited, others = _audited(settings, databases, run, options)
     except Transient as error:
         report_error(f"the audit failed: {error_text(error)}")
         raise typer.Exit(ExitCode.UNKNOWN) from None
@@ -99,17 +102,10 @@ def _chosen(settings: Settings, wanted: list[str]) -> dict[str, str]:
     return {name: url for name, url in known.items() if not wanted or name in wanted}
 
 
-def _audited(  # noqa: PLR0913
-    settings: Settings,
-    databases: dict[str, str],
-    *,
-    run: str,
-    top: str,
-    since_start: bool,
-    limit: int,
-    only: bool,
+def _audited(
+    settings: Settings, databases: dict[str, str], run: str, options: AuditOptions
 ) -> tuple[list[Audited], list[str]]:
-    """Return what was found and, unless it is `only` for some, who is live without a database."""
+    """Return what was found and, unless it was for some only, who is live without a database."""
     from packhorse_services.pipeline.audit.expected import Expectations
     from packhorse_services.pipeline.audit.task import Audit
     from packhorse_services.pipeline.audit.unaudited import unaudited
@@ -119,9 +115,10 @@ def _audited(  # noqa: PLR0913
     with (
         running_spark(settings, location, "audit") as spark,
         closing(
-            Expectations(spark, location, settings.blobs_url, since_start=since_start)
+            Expectations(spark, location, settings.blobs_url, since_start=options.since_start)
         ) as expectations,
     ):
         known = settings.subscriber_databases.keys()
-        others = [] if only else unaudited(spark, location, known)
-        return Audit(spark, location, run, expectations, top, limit).all(databases), others
+        others = [] if options.subscriber else unaudited(spark, location, known)
+        audit = Audit(spark, location, run, expectations, check_path(options.path), options.limit)
+        return audit.all(databases), others

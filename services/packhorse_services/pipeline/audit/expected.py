@@ -4,6 +4,7 @@ from collections import OrderedDict
 from collections.abc import Callable
 from contextlib import ExitStack, closing
 from dataclasses import dataclass, replace
+from functools import partial
 
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as f
@@ -14,7 +15,7 @@ from packhorse_services.pipeline.audit.joining import SubscriberStart, joining
 from packhorse_services.pipeline.audit.subscriber_state import Situation
 from packhorse_services.pipeline.errors import TaskRefused
 from packhorse_services.pipeline.history.bases import AddedSubscription, Start
-from packhorse_services.pipeline.history.beginning import Beginning, beginning
+from packhorse_services.pipeline.history.beginning import BaseRules, Beginning, beginning
 from packhorse_services.pipeline.history.content import ContentHistory, base_writes
 from packhorse_services.pipeline.history.decoding import CLEAR
 from packhorse_services.pipeline.history.events import kept, package_events
@@ -22,6 +23,7 @@ from packhorse_services.pipeline.history.fetching import Texts
 from packhorse_services.pipeline.history.fold import fold
 from packhorse_services.pipeline.history.packages import Packages
 from packhorse_services.pipeline.history.read import (
+    PackageSelection,
     archived,
     bronze_version,
     counted,
@@ -194,27 +196,26 @@ class Expectations:
             self.folds += 1
 
     def _packages(self, case: Case, version: int, begin: Beginning) -> Packages:
-        return counted(
-            *(self._spark, self._location, case.situation.journal_id),
-            version=version,
+        wanted = PackageSelection(
+            *(case.situation.journal_id, version),
             spans=case.spans(begin),
             numbered_after=dict.fromkeys(case.numbered(begin), begin.numbered_after),
             applied=begin.base.sequences if begin.base else (),
             absent=[offset for _, offset in case.removed],
         )
+        return counted(self._spark, self._location, wanted)
 
     def _past(self, case: Case, version: int, begin: Beginning) -> Callable[[], Packages] | None:
         """Return what finds, if needed, all packages of the subscriptions; None: no more."""
         spans = case.imported(begin)
         if len(spans) < 2 or spans == case.spans(begin):
             return None
-        return lambda: counted(
-            *(self._spark, self._location, case.situation.journal_id),
-            version=version,
-            spans=spans,
+        wanted = PackageSelection(
+            *(case.situation.journal_id, version, spans),
             numbered_after=dict.fromkeys(case.numbered(begin), begin.whole_after),
             absent=[offset for _, offset in case.removed],
         )
+        return partial(counted, self._spark, self._location, wanted)
 
     def _removed(self, subscriber: str, situation: Situation) -> list[tuple[str, int]]:
         """Return what it did not import; its own word counts more than what has arrived of it."""
@@ -245,14 +246,14 @@ class Expectations:
             return Beginning(-1)
         lowest = case.situation.lowest
         with closing(open_blobs(self._blobs_url)) as blobs:
-            begin = beginning(
-                *(self._spark, self._location, blobs, newest),
+            rules = BaseRules(
                 subscriber=subscriber,
                 left_out=[offset for _, offset in case.removed],
                 below=lowest,
                 start=case.unlike,
                 added=case.added,
             )
+            begin = beginning(self._spark, self._location, blobs, newest, rules)
         if begin.after > lowest:
             raise TaskRefused(
                 f"the archive is whole only from offset {begin.after} on, and a subscription is at "

@@ -106,15 +106,17 @@ class Audit:
             kept(_confirmed(suspected, content, expected.clears, here)) as certain,
             judged(certain, expected, situation.agents, here) as findings,
         ):
-            self._save(findings.withColumn("subscriber", f.lit(subscriber)))
-            counts = {row["kind"]: row["count"] for row in _counted(findings)}
-            shown = findings.orderBy("path").limit(self.limit).collect()
-        return Audited(
-            subscriber,
-            _offsets(situation),
+            counts, shown = self._reported(findings.withColumn("subscriber", f.lit(subscriber)))
+        return Audited(subscriber, _offsets(situation), counts, shown, notes)
+
+    def _reported(self, findings: DataFrame) -> tuple[dict[str, int], list[Finding]]:
+        """Save the findings; return how many there are of each kind, and the first of them."""
+        self._save(findings)
+        counts = {row["kind"]: row["count"] for row in _counted(findings)}
+        shown = findings.orderBy("path").limit(self.limit).collect()
+        return (
             {kind: counts.get(kind, 0) for kind in (MISSING, EXTRA, DIFFERENT, UNDECIDED)},
             [Finding(*(row[name] for name in _COLUMNS)) for row in shown],
-            notes,
         )
 
     def _save(self, findings: DataFrame) -> None:

@@ -5,7 +5,7 @@ import re
 import secrets
 import sys
 import time
-from dataclasses import asdict
+from dataclasses import asdict, dataclass
 from typing import Annotated
 
 import typer
@@ -13,6 +13,7 @@ from pydantic import ByteSize, SecretStr, TypeAdapter, ValidationError
 
 from packhorse.content.node import check_path
 from packhorse.runtime import logs
+from packhorse.runtime.command_options import with_options
 from packhorse.runtime.configuration import loaded
 from packhorse_services.pipeline.bulk.state import Export
 from packhorse_services.pipeline.engine.databases import AUTHOR_SETTING, require_url
@@ -30,21 +31,29 @@ def _bytes(text: str) -> int:
         raise typer.BadParameter(f"{text!r} is no size; say it as 64MiB") from error
 
 
-def bulk(  # noqa: PLR0913
-    *,
+@dataclass(frozen=True, kw_only=True)
+class ExportOptions:
+    """What is distributed, in packages of which size."""
+
     deep: Annotated[
         str | None, typer.Option(help="The path to distribute, with all that is below it.")
-    ] = None,
+    ] = None
     bulk_id: Annotated[
         str | None, typer.Option("--id", help="Its name; the same one goes on where it ended.")
-    ] = None,
-    part_nodes: Annotated[int, typer.Option(min=1, help="Most nodes of a package.")] = 20_000,
+    ] = None
+    part_nodes: Annotated[int, typer.Option(min=1, help="Most nodes of a package.")] = 20_000
     part_bytes: Annotated[
         int,
         typer.Option(
             parser=_bytes, metavar="SIZE", help="Most bytes of a package, as Postgres stores them."
         ),
-    ] = "64MiB",  # type: ignore[assignment]  # the parser takes it
+    ] = "64MiB"  # type: ignore[assignment]  # the parser takes it
+
+
+@dataclass(frozen=True, kw_only=True)
+class PublisherOptions:
+    """The publisher that distributes it."""
+
     server: Annotated[
         str | None,
         typer.Option(
@@ -52,7 +61,7 @@ def bulk(  # noqa: PLR0913
             help="The publisher's URL.",
             show_default="PACKHORSE_PUBLISHER_URL",
         ),
-    ] = None,
+    ] = None
     token: Annotated[
         str | None,
         typer.Option(
@@ -60,7 +69,14 @@ def bulk(  # noqa: PLR0913
             help="A bearer token.",
             show_default="PACKHORSE_PUBLISHER_TOKEN",
         ),
-    ] = None,
+    ] = None
+
+
+@with_options
+def bulk(
+    *,
+    chosen: ExportOptions,
+    where: PublisherOptions,
     cancel: Annotated[
         bool, typer.Option("--cancel", help="Let no further part of --id go out.")
     ] = False,
@@ -72,15 +88,19 @@ def bulk(  # noqa: PLR0913
     """
     settings = loaded(Settings)
     _quiet(settings)
-    if bulk_id is not None and not _ID.fullmatch(bulk_id):
+    if chosen.bulk_id is not None and not _ID.fullmatch(chosen.bulk_id):
         raise TaskRefused("--id is up to 90 letters, digits, dots, dashes and underscores")
     if cancel:
-        _cancel(settings, bulk_id, deep, *_publisher(settings, server, token))
+        _cancel(
+            settings, chosen.bulk_id, chosen.deep, *_publisher(settings, where.server, where.token)
+        )
         return
-    if deep is None:
+    if chosen.deep is None:
         raise TaskRefused("name the path to distribute with --deep")
-    export = _export(settings, check_path(deep), bulk_id, part_nodes, part_bytes)
-    publisher = _publisher(settings, server, token)
+    export = _export(
+        settings, check_path(chosen.deep), chosen.bulk_id, chosen.part_nodes, chosen.part_bytes
+    )
+    publisher = _publisher(settings, where.server, where.token)
     _distribute(settings, export, *publisher, as_json=as_json)
 
 

@@ -84,32 +84,43 @@ def _watched(
     context: SparkContext, group: str, checks: Generator[None, None, None]
 ) -> Iterator[None]:
     """Take a look now and then while the block runs; what one raises ends the block's jobs."""
-    done = threading.Event()
-    reasons: list[PackhorseError] = []
-
-    def watch() -> None:
-        try:
-            for _ in checks:
-                if done.wait(_LOOK_S):
-                    return
-        except PackhorseError as error:
-            reasons.append(error)
-            while not done.wait(_LOOK_S):  # a job may just be starting
-                context.cancelJobGroup(group)
-
     context.setJobGroup(group, "bulk export", interruptOnCancel=True)
-    watcher = threading.Thread(target=watch, name="bulk-watch", daemon=True)
-    watcher.start()
+    watch = _Watch(context, group, checks)
+    watch.thread.start()
     try:
         yield
     except Exception:
-        done.set()
-        watcher.join()
-        if not reasons:  # the job may have met the cause before a look did
+        watch.end()
+        if not watch.reasons:  # the job may have met the cause before a look did
             next(checks, None)
             raise
-        raise reasons[0] from None  # the job was ended for it
+        raise watch.reasons[0] from None  # the job was ended for it
     finally:
-        done.set()
-        watcher.join()
+        watch.end()
         checks.close()
+
+
+class _Watch:
+    """Looks until its end; when a look raises, it ends the jobs of the group."""
+
+    def __init__(
+        self, context: SparkContext, group: str, checks: Generator[None, None, None]
+    ) -> None:
+        self._context, self._group, self._checks = context, group, checks
+        self._done = threading.Event()
+        self.reasons: list[PackhorseError] = []
+        self.thread = threading.Thread(target=self._look, name="bulk-watch", daemon=True)
+
+    def end(self) -> None:
+        self._done.set()
+        self.thread.join()
+
+    def _look(self) -> None:
+        try:
+            for _ in self._checks:
+                if self._done.wait(_LOOK_S):
+                    return
+        except PackhorseError as error:
+            self.reasons.append(error)
+            while not self._done.wait(_LOOK_S):  # a job may just be starting
+                self._context.cancelJobGroup(self._group)

@@ -4,8 +4,8 @@ What the archive lacks is never passed over: a hole behind the beginning means t
 can't be known.
 """
 
-from collections.abc import Collection, Iterable, Iterator, Mapping
-from dataclasses import dataclass, replace
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 
 import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
@@ -49,53 +49,75 @@ class Beginning:
         return self.base.offset if self.base else -1
 
 
-def beginning(  # noqa: PLR0913
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BaseRules:
+    """Which snapshots a fold may begin with.
+
+    One for everybody or for `subscriber`, that lacks the packages of `left_out` and no others, and
+    is not above `below`. With `start` it is this one, or lacks just what this one lacks. It need
+    not have the agents of `added`, whose packages then count from where each subscription began.
+    """
+
+    subscriber: str = ""
+    left_out: Collection[int] = ()
+    below: int | None = None
+    start: Start | None = None
+    added: Mapping[str, AddedSubscription] = field(default_factory=dict)
+
+
+def beginning(
     spark: SparkSession,
     location: Location,
     blobs: BlobStore,
     target: HistoryTarget,
-    *,
-    subscriber: str = "",
-    left_out: Collection[int] = (),
-    below: int | None = None,
-    start: Start | None = None,
-    added: Mapping[str, AddedSubscription] | None = None,
+    rules: BaseRules,
 ) -> Beginning:
     """Return where the fold that ends at `target` begins, with the newest base there is.
 
-    A base is a snapshot for everybody or for `subscriber`, of the target's agents as far as they
-    had begun, that the archive continues without a hole, that lacks the packages of `left_out` and
-    no others, and is not above `below`. With `start` it is this one, or lacks just what this one
-    lacks. A base need not have the agents of `added`, whose packages then count from where
-    each subscription began. Raises `TaskRefused` when there is no beginning.
+    A base is a snapshot by the rules, of the target's agents as far as they had begun, that the
+    archive continues without a hole. Raises `TaskRefused` when there is no beginning.
     """
-    added = added or {}
     records = package_records(spark, location, target.journal_id, target.version)
     holes = _holes(spark, location, records, target)
     unknown = max((end - 1 for _, end in holes), default=-1)
-    snapshots = list(all_of(blobs))
-    begun = began(_first(records), snapshots, target.journal_id)
-    last = target.offset if below is None else min(below, target.offset)
-    for base in snapshots:
-        if (
-            base.journal_id == target.journal_id
-            and unknown <= base.offset <= last
-            and serves(base, _of_base(base, target, added), begun)
-            and leaves_out(base, subscriber, _absent(base, left_out, added), start)
-            and suits_added(base, added, begun, unknown=unknown, start=start)
-            and _is_archived(base, records)
-        ):
-            return Beginning(base.offset, base, whole_after=unknown)
+    base = _base(list(all_of(blobs)), records, target, rules, unknown)
+    if base is not None:
+        return Beginning(base.offset, base, whole_after=unknown)
+    start, added = rules.start, rules.added
     if not holes and start is None:
         return Beginning(-1)
     behind = unknown if start is None else max(unknown, start.offset)
     if any(subscription.started < unknown for subscription in added.values()):
         raise TaskRefused(_lacking(holes, target, start))
     held = replace(target, agents=tuple(set(target.agents) - added.keys()))
-    replaced = _last_replacement(records, held, behind, frozenset(left_out))
+    replaced = _last_replacement(records, held, behind, frozenset(rules.left_out))
     if replaced is None:
         raise TaskRefused(_lacking(holes, target, start))
     return Beginning(replaced - 1, whole_after=unknown)
+
+
+def _base(
+    snapshots: Sequence[ContentSnapshot],
+    records: DataFrame,
+    target: HistoryTarget,
+    rules: BaseRules,
+    unknown: int,
+) -> ContentSnapshot | None:
+    """Return the first of `snapshots` that is a base, and not below what is `unknown`."""
+    begun = began(_first(records), snapshots, target.journal_id)
+    last = target.offset if rules.below is None else min(rules.below, target.offset)
+    start, added = rules.start, rules.added
+    for base in snapshots:
+        if (
+            base.journal_id == target.journal_id
+            and unknown <= base.offset <= last
+            and serves(base, _of_base(base, target, added), begun)
+            and leaves_out(base, rules.subscriber, _absent(base, rules.left_out, added), start)
+            and suits_added(base, added, begun, unknown=unknown, start=start)
+            and _is_archived(base, records)
+        ):
+            return base
+    return None
 
 
 def _of_base(

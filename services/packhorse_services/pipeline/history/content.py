@@ -15,12 +15,12 @@ from packhorse.content.node import ROOT, Node, is_within
 from packhorse.content.rows import parse_binaries
 from packhorse.snapshots.parts import read_part
 from packhorse.snapshots.snapshot import ContentSnapshot, left_out
-from packhorse_services.pipeline.history.beginning import Beginning, beginning
+from packhorse_services.pipeline.history.beginning import BaseRules, Beginning, beginning
 from packhorse_services.pipeline.history.decoding import binaries_text
 from packhorse_services.pipeline.history.events import kept, package_events
 from packhorse_services.pipeline.history.fetching import Texts, characters_of
 from packhorse_services.pipeline.history.fold import fold, hash_of
-from packhorse_services.pipeline.history.read import counted, removed_by
+from packhorse_services.pipeline.history.read import PackageSelection, counted, removed_by
 from packhorse_services.pipeline.history.target import HistoryTarget
 from packhorse_services.pipeline.storage.location import Location
 
@@ -110,17 +110,16 @@ def content_at(
     """
     absent = _absent(spark, location, target, choice)
     with closing(open_blobs(blobs_url)) as blobs:
-        begin = beginning(
-            *(spark, location, blobs, target), subscriber=choice.subscriber, left_out=absent
-        )
-    packages = counted(
-        *(spark, location, target.journal_id),
-        version=target.version,
+        rules = BaseRules(subscriber=choice.subscriber, left_out=absent)
+        begin = beginning(spark, location, blobs, target, rules)
+    wanted = PackageSelection(
+        *(target.journal_id, target.version),
         spans=dict.fromkeys(target.agents, (begin.after, target.offset)),
         numbered_after=dict.fromkeys(target.agents, begin.numbered_after),
         applied=begin.base.sequences if begin.base else (),
         absent=absent,
     )
+    packages = counted(spark, location, wanted)
     base = base_writes(spark, begin.base, blobs_url, choice.within) if begin.base else None
     with kept(package_events(spark, packages, choice.within)) as events:
         winners = fold(events, base, begin.after).where(_is_within(choice.within))

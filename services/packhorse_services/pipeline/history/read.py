@@ -1,6 +1,7 @@
 """The archive as history: which packages there are between two offsets, and who removed them."""
 
 from collections.abc import Collection, Iterable, Iterator, Mapping
+from dataclasses import dataclass
 from functools import reduce
 
 import pyarrow as pa
@@ -109,49 +110,43 @@ def gaps(spark: SparkSession, location: Location, journal_id: str) -> DataFrame:
     return found.select("first_missing", "next_offset").distinct()
 
 
-def counted(  # noqa: PLR0913
-    spark: SparkSession,
-    location: Location,
-    journal_id: str,
-    *,
-    version: int,
-    spans: Mapping[str, tuple[int, int]],
-    numbered_after: Mapping[str, int] | None = None,
-    applied: Iterable[AppliedSequence] = (),
-    absent: Iterable[int] = (),
-) -> Packages:
-    """Return the packages of agents, of each above an offset and up to another (`spans`).
+@dataclass(frozen=True, slots=True)
+class PackageSelection:
+    """The packages of agents, of each above an offset and up to another (`spans`).
 
-    They are those of a version of bronze, whatever is rewritten or expires meanwhile.
-
-    A package that repeats a producer's number is none (R27), nor is one of `absent`. Numbers of
+    They are those of a version of bronze, whatever is rewritten or expires meanwhile. Numbers of
     an agent count from `numbered_after` on where its span begins later; `applied` are the highest
-    ones before.
+    ones before. Those of `absent` do not count.
     """
+
+    journal_id: str
+    version: int
+    spans: Mapping[str, tuple[int, int]]
+    numbered_after: Mapping[str, int]
+    applied: Iterable[AppliedSequence] = ()
+    absent: Iterable[int] = ()
+
+
+def counted(spark: SparkSession, location: Location, wanted: PackageSelection) -> Packages:
+    """Return the packages that count: one that repeats a producer's number does not (R27)."""
+    numbered = wanted.numbered_after
     inside = [
         (f.col("publisher_agent") == agent)
-        & f.col("offset").between(min(after, (numbered_after or {}).get(agent, after)) + 1, up_to)
-        for agent, (after, up_to) in spans.items()
+        & f.col("offset").between(min(after, numbered.get(agent, after)) + 1, up_to)
+        for agent, (after, up_to) in wanted.spans.items()
     ]
-    records = package_records(spark, location, journal_id, version)
+    records = package_records(spark, location, wanted.journal_id, wanted.version)
     own = records.where(reduce(Column.__or__, inside, f.lit(False)))
-    gone = {int(row["offset"]) for row in repeats(own, applied).collect()}  # little
-    files = package_files(location, version)
-    return Packages(location, journal_id, spans, frozenset(gone.union(absent)), files)
+    gone = {int(row["offset"]) for row in repeats(own, wanted.applied).collect()}  # little
+    files = package_files(location, wanted.version)
+    absent = frozenset(gone.union(wanted.absent))
+    return Packages(location, wanted.journal_id, wanted.spans, absent, files)
 
 
-def numbers_up_to(  # noqa: PLR0913
-    spark: SparkSession,
-    location: Location,
-    *,
-    agents: Collection[str],
-    after: int,
-    up_to: int,
-    journal_id: str,
-    version: int,
+def numbers_up_to(
+    archive: DataFrame, *, agents: Collection[str], after: int, up_to: int
 ) -> DataFrame:
-    """Return each producer's highest number in that range, and where it is: `NUMBERS`."""
-    archive = package_records(spark, location, journal_id, version)
+    """Return each producer's highest number in that range of `package_records`: `NUMBERS`."""
     records = _between(archive, agents, after, up_to)
     highest = f.max(f.struct("epoch", "sequence", -f.col("offset")))
     found = numbers(records).groupBy("publisher_agent", "producer").agg(highest.alias("highest"))

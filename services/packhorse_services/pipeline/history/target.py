@@ -45,10 +45,9 @@ def target(
 ) -> HistoryTarget:
     """Return the newest archived package at or before an offset, or a time of the journal (R28).
 
-    Without either, the newest one. Without `agents`, those of every publisher agent count, also of
-    one whose packages have expired and are in some of `snapshots`. Raises `NotThere` when nothing
-    is archived there, or when the point lies behind all that is archived; `TaskRefused` when
-    packages between it and the one found are missing; `TablesUnusable` when there is no archive.
+    Without either, the newest one. Without `agents`, those of all count, also of one whose packages
+    have expired and are in some of `snapshots`. Raises `NotThere` when nothing is archived there or
+    so late, `TaskRefused` when packages up to it are missing, and `TablesUnusable`.
     """
     version = bronze_version(location)
     subscriptions = _subscriptions(spark, location, version, offset, time)
@@ -56,6 +55,24 @@ def target(
         raise NotThere(nothing_archived(location, snapshots))
     journal_id = _newest_journal(subscriptions)
     archive = [one for one in subscriptions if one.journal_id == journal_id]
+    known = _known(agents, archive, snapshots, journal_id)
+    _require_archived(archive, offset, time)
+    chosen = tuple(sorted(agents)) or known
+    found = [one.wanted for one in archive if one.publisher_agent in chosen and one.wanted]
+    if not found:
+        raise NotThere(f"no package of {', '.join(chosen)} is that early; choose a later point")
+    last = max(found, key=lambda package: int(package.offset))
+    _require_no_gap(spark, location, archive, last.offset, offset)
+    return HistoryTarget(journal_id, chosen, last.offset, last.package_id or "", version)
+
+
+def _known(
+    agents: Collection[str],
+    archive: Sequence[Row],
+    snapshots: Collection[ContentSnapshot],
+    journal_id: str,
+) -> tuple[str, ...]:
+    """Return the publisher agents that are known. Raises `NotThere` for others in `agents`."""
     names = (subscription.publisher_agent for subscription in archive)
     known = tuple(sorted(known_agents(names, snapshots, journal_id)))
     if unknown := sorted(set(agents) - set(known)):
@@ -63,16 +80,7 @@ def target(
             f"the archive has no package of publisher agent {unknown[0]!r}; it has those of "
             f"{', '.join(known)}"
         )
-    _require_archived(archive, offset, time)
-    chosen = tuple(sorted(agents)) or known
-    found = [one.wanted for one in archive if one.publisher_agent in chosen and one.wanted]
-    if not found:
-        raise NotThere(
-            f"there is no archived package of {', '.join(chosen)} that early; choose a later point"
-        )
-    last = max(found, key=lambda package: int(package.offset))
-    _require_no_gap(spark, location, archive, last.offset, offset)
-    return HistoryTarget(journal_id, chosen, last.offset, last.package_id or "", version)
+    return known
 
 
 def _subscriptions(

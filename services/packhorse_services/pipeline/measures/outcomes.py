@@ -70,21 +70,7 @@ def announced(rows: DataFrame, known: DataFrame) -> DataFrame:
     known.
     """
     reaches = rows.where("NOT known").where("offset > coalesce(reached_before, -2)")
-    spans = (
-        reaches.groupBy(*SUBSCRIPTION_KEY)
-        .agg(
-            f.min(f.coalesce("reached_before", f.lit(-1))).alias("low"),
-            f.max("offset").alias("high"),
-            f.bool_and("editable").alias("reports"),
-        )
-        .where("NOT reports")
-    )
-    packages = (
-        known.join(f.broadcast(spans), ["publisher_agent", "journal_id"])
-        .where("offset > low AND offset <= high")
-        .select(*SUBSCRIPTION_KEY, "offset", *_FACTS)
-    )
-    covered = _with_next_reach(packages, reaches)
+    covered = _with_next_reach(_reached(reaches, known), reaches)
     in_time = f.col("time_ms") >= f.col("reach.announced_ms") - ANNOUNCED_EVERY_MS
     imported = covered.where("NOT reach.editable AND offset > reach.started_offset").where(
         f.col("reach.reached_before").isNotNull() | in_time
@@ -97,6 +83,24 @@ def announced(rows: DataFrame, known: DataFrame) -> DataFrame:
         f.lit(1).cast("long").alias("attempts"),
         f.greatest("reach.announced_ms", "time_ms").alias("outcome_ms"),
         *_FACTS,
+    )
+
+
+def _reached(reaches: DataFrame, known: DataFrame) -> DataFrame:
+    """Return the packages between the first and last announced offset of each subscription."""
+    spans = (
+        reaches.groupBy(*SUBSCRIPTION_KEY)
+        .agg(
+            f.min(f.coalesce("reached_before", f.lit(-1))).alias("low"),
+            f.max("offset").alias("high"),
+            f.bool_and("editable").alias("reports"),
+        )
+        .where("NOT reports")
+    )
+    return (
+        known.join(f.broadcast(spans), ["publisher_agent", "journal_id"])
+        .where("offset > low AND offset <= high")
+        .select(*SUBSCRIPTION_KEY, "offset", *_FACTS)
     )
 
 

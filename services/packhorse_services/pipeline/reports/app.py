@@ -5,9 +5,10 @@ from collections.abc import Mapping
 from fastapi import FastAPI
 
 from packhorse.runtime.auth import Authenticator
-from packhorse.runtime.http import create_app
+from packhorse.runtime.http import ServiceDescription, create_app
 from packhorse.runtime.limits import ServiceLimits
 from packhorse.runtime.problems import ProblemKind
+from packhorse.runtime.readiness import Readiness
 from packhorse_services.pipeline.errors import SchemaChanged
 from packhorse_services.pipeline.reports import routes
 from packhorse_services.pipeline.reports.source import ReportTables
@@ -21,19 +22,19 @@ _LIMITS = ServiceLimits(in_flight=32)
 """Each request may read tables, which takes memory."""
 
 
+_SERVICE = ServiceDescription(
+    "packhorse pipeline",
+    DESCRIPTION,
+    problems=_PROBLEMS,
+    limits=_LIMITS,
+    documentation=(__package__,),
+)
+
+
 def reports_app(location: Location, authenticator: Authenticator, *, docs: bool = False) -> FastAPI:
     """Return the service; it opens nothing before it is asked."""
     tables = ReportTables(location)
-    app = create_app(
-        title="packhorse pipeline",
-        description=DESCRIPTION,
-        authenticator=authenticator,
-        readiness={"tables": tables.check},
-        problems=_PROBLEMS,
-        limits=_LIMITS,
-        docs=docs,
-        documentation=(__package__,),
-    )
+    app = create_app(_SERVICE, authenticator, Readiness({"tables": tables.check}), docs=docs)
     app.state.tables = tables
     app.include_router(routes.router)
     return app

@@ -3,6 +3,7 @@
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import IO, Annotated, Literal
@@ -11,6 +12,7 @@ import typer
 
 from packhorse.runtime import logs
 from packhorse.runtime.auth import authenticator_for
+from packhorse.runtime.command_options import with_options
 from packhorse.runtime.configuration import loaded
 from packhorse.runtime.serve import run_service
 from packhorse.runtime.whole_file import whole_file
@@ -55,13 +57,21 @@ def serve(
     run_service(app, settings, port=port)
 
 
-def report(  # noqa: PLR0913
-    name: Annotated[Name, typer.Argument(help="Which report.")] = "delivery",
+@dataclass(frozen=True, kw_only=True)
+class ReportChoice:
+    """What the report covers."""
+
+    begin: Begin = None
+    end: End = None
+    subscriber: Annotated[str | None, typer.Option(help="Of this one only.")] = None
+    agent: Annotated[str | None, typer.Option(help="Of this publisher agent only.")] = None
+
+
+@with_options
+def report(
     *,
-    begin: Begin = None,
-    end: End = None,
-    subscriber: Annotated[str | None, typer.Option(help="Of this one only.")] = None,
-    agent: Annotated[str | None, typer.Option(help="Of this publisher agent only.")] = None,
+    name: Annotated[Name, typer.Argument(help="Which report.")] = "delivery",
+    selected: ReportChoice,
     form: Annotated[Form, typer.Option("--format", help="html shows all reports.")] = "json",
     output: Annotated[
         Path | None, typer.Option(dir_okay=False, help="Write it to this file.")
@@ -69,14 +79,16 @@ def report(  # noqa: PLR0913
 ) -> None:
     """Print a report from the tables themselves, or write it to a file."""
     try:
-        hours = period(begin, end, datetime.now(UTC))
+        hours = period(selected.begin, selected.end, datetime.now(UTC))
     except WrongPeriod as error:
         raise TaskRefused(f"--{error}") from None
     measured = [one.table for one in REPORTS.values()]
     url = loaded(Settings).tables_url
     tables = ReportTables(archive_at(url, only_read=True, or_else=measured))
-    require_measured(tables, subscriber, agent)
-    selection = ReportSelection(*hours, subscriber, None if agent is None else (agent,))
+    require_measured(tables, selected.subscriber, selected.agent)
+    selection = ReportSelection(
+        *hours, selected.subscriber, None if selected.agent is None else (selected.agent,)
+    )
     with _written(output) as file:
         for part in _parts(name, tables, selection, form):
             file.write(part.encode())

@@ -1,10 +1,12 @@
 """`packhorse-pipeline snapshot`."""
 
 import json
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from packhorse.runtime.command_options import with_options
 from packhorse.runtime.configuration import loaded
 from packhorse_services.pipeline.errors import TaskRefused
 from packhorse_services.pipeline.settings import Settings
@@ -23,19 +25,27 @@ LeaveOutOption = Annotated[
 ]
 
 
-def snapshot(
-    *,
+@dataclass(frozen=True, kw_only=True)
+class SnapshotOptions:
+    """What the snapshot has, and how many stay."""
+
     offset: Annotated[
         int | None, typer.Option(min=0, help="The last package; without it, the newest archived.")
-    ] = None,
-    agent: AgentOption = None,
-    subscriber: Annotated[
-        str, typer.Option(help="Leave out what this subscriber has removed.")
-    ] = "",
+    ] = None
+    agent: AgentOption = None
+    subscriber: Annotated[str, typer.Option(help="Leave out what this subscriber has removed.")] = (
+        ""
+    )
     keep: Annotated[
         int | None, typer.Option(min=1, help="How many snapshots like it stay, this one included.")
-    ] = None,
-    leave_out: LeaveOutOption = None,
+    ] = None
+    leave_out: LeaveOutOption = None
+
+
+@with_options
+def snapshot(
+    *,
+    options: SnapshotOptions,
     as_json: Annotated[
         bool, typer.Option("--json", help="Print the result as one line of JSON.")
     ] = False,
@@ -48,7 +58,11 @@ def snapshot(
     from packhorse_services.pipeline.snapshot.task import SnapshotRequest, make_snapshot
 
     request = SnapshotRequest(
-        offset, tuple(sorted(set(agent or ()))), subscriber, tuple(leave_out or ()), keep
+        options.offset,
+        tuple(sorted(set(options.agent or ()))),
+        options.subscriber,
+        tuple(options.leave_out or ()),
+        options.keep,
     )
     with running_spark(settings, location, "snapshot") as spark:
         made = make_snapshot(spark, location, blobs_url, request)

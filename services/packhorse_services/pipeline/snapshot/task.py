@@ -25,7 +25,7 @@ from packhorse_services.pipeline.history.content import (
     content_at,
     missing_binaries,
 )
-from packhorse_services.pipeline.history.read import numbers_up_to
+from packhorse_services.pipeline.history.read import numbers_up_to, package_records
 from packhorse_services.pipeline.history.target import HistoryTarget, target
 from packhorse_services.pipeline.snapshot.housekeeping import prune, remove_leftovers, without_lost
 from packhorse_services.pipeline.snapshot.reported_state import heard, require_heard_of
@@ -178,13 +178,10 @@ def _sequences(
     earlier = begin.base.sequences if begin.base else ()
     highest = {(one.publisher_agent, one.producer): one for one in earlier}
     found = numbers_up_to(
-        spark,
-        location,
+        package_records(spark, location, point.journal_id, point.version),
         agents=point.agents,
         after=begin.numbered_after,
         up_to=point.offset,
-        journal_id=point.journal_id,
-        version=point.version,
     )
     for row in found.collect():  # one for each producer
         one = AppliedSequence(

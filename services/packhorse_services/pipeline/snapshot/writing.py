@@ -2,6 +2,7 @@
 
 import itertools
 from collections.abc import Iterable, Iterator
+from contextlib import closing
 from dataclasses import astuple
 
 import pyarrow as pa
@@ -50,18 +51,13 @@ def write_parts(
     def write(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         context = TaskContext.get()
         first = (context.partitionId() if context else 0) * each
-        blobs = open_blobs(blobs_url)
-        try:
+        with closing(open_blobs(blobs_url)) as blobs:
             for at, run in enumerate(runs(_nodes(batches), part_characters)):
                 if at == each:
                     raise TaskRefused("the content is larger than a snapshot may be")
                 part = write_part(run, part_key(snapshot_id, first + at), blobs)
-                row = (first + at, *astuple(part))
-                yield pa.RecordBatch.from_pylist(
-                    [dict(zip(_PARTS.names, row, strict=True))], _PARTS
-                )
-        finally:
-            blobs.close()
+                row = dict(zip(_PARTS.names, (first + at, *astuple(part)), strict=True))
+                yield pa.RecordBatch.from_pylist([row], _PARTS)
 
     nodes = ordered.select("path", "type", "properties", "binaries")
     rows = nodes.mapInArrow(write, _DDL).collect()  # what the manifest will hold

@@ -133,10 +133,9 @@ def append(
 ) -> None:
     """Let a table take a turn with its files, in one commit; with none, it takes the turn alone.
 
-    Whoever looks at the table later knows by that how far the query is. A turn that the tables had
-    `taken` when the run was planned is repeated after a kill, and not taken twice; its files are
-    nobody's. A commit that is refused because it was done before, its answer lost, is done. Raises
-    `Overtaken` for any other turn that is taken: by another run.
+    A turn that the tables had `taken` when the run was planned is repeated after a kill, and not
+    taken twice; its files are nobody's. A commit that is refused because it was done before, its
+    answer lost, is done. Raises `Overtaken` for any other turn that is taken: by another run.
     """
     held = stored(location, table)
     last = held.transaction_version(application(turn.query))
@@ -145,20 +144,31 @@ def append(
         if not repeated:
             raise _overtaken(turn, BatchNumber.of(turn.query, last))
         return
-    mark = deltalake.Transaction(application(turn.query), turn.version)
     try:
-        with answered(location, table, held) as commit:
-            held.create_write_transaction(
-                list(files),
-                mode="append",
-                schema=held.schema(),
-                commit_properties=deltalake.CommitProperties(commit, app_transactions=[mark]),
-            )
+        _commit(location, table, held, turn, files)
     except CommitFailedError as error:
         newest = last_turn(location, table, turn.query)
         if newest is None or newest.version < turn.version:
             raise
         raise _overtaken(turn, newest) from error
+
+
+def _commit(
+    location: Location,
+    table: str,
+    held: deltalake.DeltaTable,
+    turn: BatchNumber,
+    files: Sequence[AddAction],
+) -> None:
+    """Commit the files and the turn; by the turn a later look knows how far the query is."""
+    mark = deltalake.Transaction(application(turn.query), turn.version)
+    with answered(location, table, held) as commit:
+        held.create_write_transaction(
+            list(files),
+            mode="append",
+            schema=held.schema(),
+            commit_properties=deltalake.CommitProperties(commit, app_transactions=[mark]),
+        )
 
 
 @contextmanager

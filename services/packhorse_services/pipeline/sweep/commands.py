@@ -4,11 +4,13 @@ import json
 import re
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass
 from typing import Annotated
 
 import typer
 from pyspark.sql import SparkSession
 
+from packhorse.runtime.command_options import with_options
 from packhorse.runtime.configuration import loaded
 from packhorse_services.pipeline.errors import TaskRefused
 from packhorse_services.pipeline.settings import Settings
@@ -52,38 +54,44 @@ def mark_command(
     _report(summary, "unused", summary.unused, as_json=as_json)
 
 
-def sweep_command(
-    *,
-    mark_id: Annotated[str, typer.Option("--mark", help="The id that mark has printed.")],
-    gone: GoneOption = None,
+@dataclass(frozen=True, kw_only=True)
+class SweepOptions:
+    """Which mark, how old it may be, and whether anything is removed."""
+
+    mark_id: Annotated[str, typer.Option("--mark", help="The id that mark has printed.")]
+    gone: GoneOption = None
     after_minutes: Annotated[
         float, typer.Option("--after-minutes", min=0, help="Refuse a mark that is younger.")
-    ] = 15,
+    ] = 15
     max_age_hours: Annotated[
         float, typer.Option("--max-age-hours", min=0, help="Refuse a mark that is older.")
-    ] = 24,
-    dry_run: Annotated[bool, typer.Option("--dry-run", help="Look again, remove nothing.")] = False,
-    as_json: JsonOption = False,
-) -> None:
+    ] = 24
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Look again, remove nothing.")] = False
+
+
+@with_options
+def sweep_command(*, options: SweepOptions, as_json: JsonOption = False) -> None:
     """Remove what a mark has found, if nobody refers to it now either."""
-    if _MARK_ID.fullmatch(mark_id) is None:
-        raise TaskRefused(f"{mark_id[:80]!r} is no id of a mark")
+    if _MARK_ID.fullmatch(options.mark_id) is None:
+        raise TaskRefused(f"{options.mark_id[:80]!r} is no id of a mark")
     settings = loaded(Settings)
-    patience = sweeping.SweepTimes(round(after_minutes * 60_000), round(max_age_hours * HOUR_MS))
+    patience = sweeping.SweepTimes(
+        round(options.after_minutes * 60_000), round(options.max_age_hours * HOUR_MS)
+    )
     with stores_of(settings) as stores:
-        _report_unheard_of(stores, gone)
+        _report_unheard_of(stores, options.gone)
         with _session(settings, "sweep") as (spark, location):
             from packhorse_services.pipeline.sweep.spark_report import SparkReport
 
             summary, going = sweeping.sweep(
-                SparkReport(spark, location, mark_id),
+                SparkReport(spark, location, options.mark_id),
                 stores,
-                gone=gone or (),
+                gone=options.gone or (),
                 patience=patience,
-                dry_run=dry_run,
+                dry_run=options.dry_run,
                 parts=_parts(spark),
             )
-    _report(summary, "would_remove" if dry_run else "removed", going, as_json=as_json)
+    _report(summary, "would_remove" if options.dry_run else "removed", going, as_json=as_json)
 
 
 def _report_unheard_of(stores: Stores, gone: list[str] | None) -> None:

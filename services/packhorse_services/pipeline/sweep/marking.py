@@ -56,14 +56,7 @@ def mark(
     nothing is referred to.
     """
     stores.check_subscribers(gone)
-    summary = MarkSummary(
-        mark_id,
-        MarkState.RUNNING,
-        started_ms=stores.now_ms(),
-        safety_age_ms=safety_age_ms,
-        journal_id=stores.journal.identity(stores.topic),
-        subscribers=tuple(sorted(stores.subscriber_urls)),
-    )
+    summary = _begun(stores, mark_id, safety_age_ms)
     report.note(summary)
     try:
         summary = _found(report, stores, summary, parts)
@@ -73,6 +66,17 @@ def mark(
         raise
     report.note(summary)
     return summary
+
+
+def _begun(stores: Stores, mark_id: str, safety_age_ms: int) -> MarkSummary:
+    return MarkSummary(
+        mark_id,
+        MarkState.RUNNING,
+        started_ms=stores.now_ms(),
+        safety_age_ms=safety_age_ms,
+        journal_id=stores.journal.identity(stores.topic),
+        subscribers=tuple(sorted(stores.subscriber_urls)),
+    )
 
 
 def _found(report: MarkReport, stores: Stores, summary: MarkSummary, parts: int) -> MarkSummary:

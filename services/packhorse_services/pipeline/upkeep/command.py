@@ -2,11 +2,13 @@
 
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass
 from typing import Annotated
 
 import typer
 
 from packhorse.blobs.open import open_blobs
+from packhorse.runtime.command_options import with_options
 from packhorse.runtime.configuration import InvalidConfiguration, loaded
 from packhorse.snapshots.snapshot import ContentSnapshot
 from packhorse.snapshots.store import all_of
@@ -23,40 +25,45 @@ from packhorse_services.pipeline.upkeep.task import (
 )
 
 
-def upkeep(
+@dataclass(frozen=True, kw_only=True)
+class UpkeepOptions:
+    """What is kept."""
+
     retention_days: Annotated[
         int, typer.Option(min=LEAST_DAYS, help="Days that the archive keeps.")
-    ] = 400,
+    ] = 400
     measures_days: Annotated[
         int | None,
         typer.Option(min=LEAST_DAYS, help="Days that the measures keep; all without it."),
-    ] = None,
-    *,
+    ] = None
     dry_run: Annotated[
         bool, typer.Option("--dry-run", help="Delete nothing; print what would be.")
-    ] = False,
+    ] = False
     even_without_snapshot: Annotated[
         bool,
         typer.Option(
             "--even-without-snapshot",
             help="Let also packages go that no snapshot holds: new subscribers may lack them.",
         ),
-    ] = False,
-) -> None:
+    ] = False
+
+
+@with_options
+def upkeep(*, options: UpkeepOptions) -> None:
     """Compact the tables, delete days that have expired, and delete files that nobody reads."""
     settings = loaded(Settings)
     location = archive_at(settings.tables_url)
     with (
-        _snapshots(settings, needed=not even_without_snapshot) as snapshots,
+        _snapshots(settings, needed=not options.even_without_snapshot) as snapshots,
         running_spark(settings, location, "upkeep") as spark,
     ):
         planned = plan(
             *(spark, location, snapshots),
-            retention_days=retention_days,
-            measures_days=measures_days,
+            retention_days=options.retention_days,
+            measures_days=options.measures_days,
         )
         _report_what_is_held(planned)
-        if dry_run:
+        if options.dry_run:
             for name, count in expected(spark, location, planned).items():
                 typer.echo(f"{name}: {count} would be deleted")
         else:

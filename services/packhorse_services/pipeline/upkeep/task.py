@@ -60,7 +60,7 @@ def plan(
 
     Raises `TaskRefused` for a retention below `LEAST_DAYS` or when there is no archive.
     """
-    if retention_days < LEAST_DAYS or (measures_days is not None and measures_days < LEAST_DAYS):
+    if min(retention_days, LEAST_DAYS if measures_days is None else measures_days) < LEAST_DAYS:
         raise TaskRefused(f"a retention is at least {LEAST_DAYS} days; ask for more")
     if current(location, tables.PACKAGES).version < 0:
         raise TaskRefused("there is no archive to keep up; run packhorse-pipeline archive first")
@@ -68,17 +68,22 @@ def plan(
     begin = today - timedelta(days=retention_days)
     measures_from = None if measures_days is None else today - timedelta(days=measures_days)
     with translated("upkeep"):
-        held = None
-        if snapshots is not None:
-            packages = _packages(spark, location)
-            reported = archived(spark, location, tables.ANNOUNCEMENTS, schemas.ANNOUNCEMENTS)
-            sets = followed(reported.where(f.col("day") >= f.lit(begin)))
-            held = needed(packages, covered(packages, snapshots, sets))
+        held = None if snapshots is None else _held(spark, location, snapshots, begin)
         unread = first_unread(spark, location)
     if held is not None and held.day >= begin:
         held = None
     days = [begin, *([held.day] if held else []), *([unread] if unread else [])]
     return RetentionPlan(today, min(days), measures_from, held, unread)
+
+
+def _held(
+    spark: SparkSession, location: Location, snapshots: Iterable[ContentSnapshot], begin: date
+) -> Needed | None:
+    """Return the first package that must stay, for no snapshot holds it; None: there is none."""
+    packages = _packages(spark, location)
+    reported = archived(spark, location, tables.ANNOUNCEMENTS, schemas.ANNOUNCEMENTS)
+    sets = followed(reported.where(f.col("day") >= f.lit(begin)))
+    return needed(packages, covered(packages, snapshots, sets))
 
 
 def expected(spark: SparkSession, location: Location, planned: RetentionPlan) -> dict[str, int]:

@@ -5,17 +5,21 @@ from collections.abc import Sequence
 from packhorse.db.pool import SharedPool, ask
 from packhorse.db.prepare import prepare_database
 from packhorse.jobs.consumers import Consumers
+from packhorse.jobs.declaring import Declared
 from packhorse.jobs.host import LEADER_TASKS, JobsHost, open_jobs
 from packhorse.runtime import logs
 from packhorse.runtime.auth import authenticator_for
 from packhorse.runtime.configuration import loaded
-from packhorse.runtime.http import create_app
+from packhorse.runtime.http import ServiceDescription, create_app
+from packhorse.runtime.readiness import Readiness
 from packhorse.runtime.serve import run_service
 from packhorse.topology.own_cluster import InstanceProperties, OwnCluster, join
 from packhorse_services.pipeline.settings import PipelineWorkerSettings
 from packhorse_services.pipeline.storage.location import Location
 from packhorse_services.pipeline.worker.running import RunTask
 from packhorse_services.pipeline.worker.tasks import QUEUE, TASKS, Task
+
+_SERVICE = ServiceDescription("packhorse pipeline worker", "Runs tasks of the pipeline as jobs.")
 
 
 def worker() -> None:
@@ -36,11 +40,7 @@ def worker() -> None:
     pool = SharedPool(url, "packhorse-pipeline")
     share = pool.share(1)
     app = create_app(
-        title="packhorse pipeline worker",
-        description="Runs tasks of the pipeline as jobs.",
-        authenticator=authenticator,
-        readiness={"database": lambda: ask(share)},
-        docs=settings.docs,
+        _SERVICE, authenticator, Readiness({"database": lambda: ask(share)}), docs=settings.docs
     )
     components = (pool, cluster, host_of(url, cluster, pool=pool))
     run_service(app, settings, components)
@@ -58,10 +58,5 @@ def host_of(
         consumers.add(task.topic, RunTask(task.command))
     schedules = [task.schedule for task in tasks]
     return open_jobs(
-        database_url,
-        cluster,
-        consumers=consumers,
-        queues=[QUEUE],
-        schedules=schedules,
-        pool=pool,
+        database_url, cluster, consumers=consumers, declared=Declared([QUEUE], schedules), pool=pool
     )

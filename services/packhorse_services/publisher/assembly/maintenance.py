@@ -12,6 +12,7 @@ from functools import partial
 from packhorse.db.pool import SharedPool
 from packhorse.jobs.consumer import JobContext, Outcome
 from packhorse.jobs.consumers import Consumers
+from packhorse.jobs.declaring import Declared
 from packhorse.jobs.host import JobsHost, open_jobs
 from packhorse.jobs.job import Job
 from packhorse.jobs.queue import QueueConfiguration, QueueType
@@ -83,8 +84,7 @@ def host_of(
         database_url,
         cluster,
         consumers=consumers,
-        queues=[QUEUE],
-        schedules=schedules,
+        declared=Declared([QUEUE], schedules),
         settings=_WORK,
         pool=pool,
     )

@@ -8,7 +8,6 @@ from typing import Any
 
 from psycopg import Connection
 
-from packhorse.clock import Clock
 from packhorse.db.connect import connect
 from packhorse.db.pool import Lender
 from packhorse.messaging.api import Journal
@@ -16,6 +15,7 @@ from packhorse.runtime.lifecycle import Component
 from packhorse.topology.own_cluster import OwnCluster
 from packhorse.wire.topics import Topics
 from packhorse_services.publisher.assembly.maintenance import MaintenanceTask
+from packhorse_services.publisher.commands.command_rows import note_status
 from packhorse_services.publisher.outcomes.event_log import (
     DatabaseSnapshots,
     EventAppender,
@@ -26,10 +26,11 @@ from packhorse_services.publisher.outcomes.outcome_housekeeping import OutcomeHo
 from packhorse_services.publisher.outcomes.outcome_loop import OutcomeLoop
 from packhorse_services.publisher.outcomes.packages_in_range import PackageSource
 from packhorse_services.publisher.outcomes.progress import RecorderProgress
-from packhorse_services.publisher.outcomes.recorder import NoteCommand, Recorder
+from packhorse_services.publisher.outcomes.recorder import Recorder
 from packhorse_services.publisher.outcomes.recorder_lock import RecorderLock, bookkeeping
 from packhorse_services.publisher.outcomes.status_watermark import StatusWatermark
 from packhorse_services.publisher.queues.queue import Queues
+from packhorse_services.publisher.settings import Settings
 
 _TIDY_EVERY = timedelta(minutes=5)
 _SNAPSHOT_EVERY = timedelta(hours=1)
@@ -51,43 +52,29 @@ class OutcomeParts:
     """What one replica of the agent does every so often."""
 
 
-def outcome_parts(  # noqa: PLR0913
+def outcome_parts(
+    settings: Settings,
     queues: Queues,
     journal: Journal,
     topics: Topics,
-    *,
-    database_url: str,
     pool: Lender,
-    note_command: NoteCommand,
-    keep_failed_s: float,
-    clock: Clock,
     cluster: OwnCluster | None = None,
 ) -> OutcomeParts:
     """Return the parts; nothing connects before they are started."""
     agent, progress = queues.agent, RecorderProgress()
-    events = EventAppender(
-        journal, topics.event, agent, DatabaseSnapshots(pool), partial(next_epoch, pool)
-    )
-    packages = PackageSource(journal, topics.package, queues.feed.cache)
     loop = OutcomeLoop(
-        RecorderLock(agent, partial(_session, database_url, agent, cluster)),
-        Recorder(journal, topics, agent, note_command),
-        EventPublisher(journal, topics, agent, packages=packages, log=events, clock=clock),
+        RecorderLock(agent, partial(_session, settings, cluster)),
+        Recorder(journal, topics, agent, note_status),
+        _event_publisher(queues, journal, topics, pool),
         queues,
         progress=progress,
-        clock=clock,
         elsewhere=partial(_elsewhere, leader_task_of(agent), cluster),
     )
     watermark = StatusWatermark(
-        *(journal, topics.status, pool, agent),
-        subscribers=queues.subscribers,
-        positions=queues.feed.positions,
-        counts=queues.errors,
-        progress=progress,
-        wake_recorder=loop.kick,
-        clock=clock,
+        *(journal, topics.status, pool, queues), progress=progress, wake_recorder=loop.kick
     )
     queues.feed.on_distrust = watermark.distrust
+    keep_failed_s = settings.keep_failed_days * 86_400
     housekeeping = OutcomeHousekeeping(
         pool, journal, topics.package, agent, keep_failed_s=keep_failed_s
     )
@@ -95,6 +82,17 @@ def outcome_parts(  # noqa: PLR0913
     return OutcomeParts(
         watermark, (loop, watermark), _maintenance_tasks(agent, housekeeping, snapshot)
     )
+
+
+def _event_publisher(
+    queues: Queues, journal: Journal, topics: Topics, pool: Lender
+) -> EventPublisher:
+    agent = queues.agent
+    events = EventAppender(
+        journal, topics.event, agent, DatabaseSnapshots(pool), partial(next_epoch, pool)
+    )
+    packages = PackageSource(journal, topics.package, queues.feed.cache)
+    return EventPublisher(journal, topics, agent, packages=packages, log=events, clock=queues.clock)
 
 
 def _maintenance_tasks(
@@ -118,9 +116,10 @@ def _maintenance_tasks(
     )
 
 
-def _session(database_url: str, agent: str, cluster: OwnCluster | None) -> Connection:
+def _session(settings: Settings, cluster: OwnCluster | None) -> Connection:
     """Connect for a turn, which ends when this run of the program is declared dead."""
-    connection = connect(database_url, f"publisher-outcomes-{agent}", autocommit=True)
+    url = settings.database_url.get_secret_value()
+    connection = connect(url, f"publisher-outcomes-{settings.agent}", autocommit=True)
     if cluster is not None:
         try:
             cluster.end_with_us(connection)

@@ -21,7 +21,6 @@ from packhorse.wire.topics import Topics
 from packhorse_services.publisher.assembly.housekeeping import Housekeeping
 from packhorse_services.publisher.assembly.maintenance import MaintenanceTask, host_of
 from packhorse_services.publisher.assembly.outcome_parts import OutcomeParts, outcome_parts
-from packhorse_services.publisher.commands.command_rows import note_status
 from packhorse_services.publisher.commands.command_sender import CommandSender
 from packhorse_services.publisher.commands.issuing import CommandIssuer
 from packhorse_services.publisher.distributions.delivery_status import DeliveryStatusQuery, Pool
@@ -213,13 +212,8 @@ class _Assembly:
 
     def _outcomes(self) -> OutcomeParts:
         return outcome_parts(
-            *(self.queues, self.journal, self.topics),
-            database_url=self.url,
-            pool=self.tasks,
-            note_command=note_status,
-            keep_failed_s=self.settings.keep_failed_days * 86_400,
-            clock=self.clock,
-            cluster=self.backends.cluster,
+            *(self.settings, self.queues, self.journal, self.topics),
+            *(self.tasks, self.backends.cluster),
         )
 
     def _deliveries(self) -> DeliveryStatusQuery:

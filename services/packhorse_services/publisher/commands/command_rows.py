@@ -139,6 +139,22 @@ _BEFORE = {
 }
 
 
+_NOTE_STATUS = """
+UPDATE bookkeeping.command SET
+    state = reported.state,
+    sent_at = coalesce(sent_at, reported.at),
+    seen_at = coalesce(seen_at, reported.at),
+    ended_at = CASE WHEN reported.state <> 'SEEN' THEN reported.at END,
+    removed = CASE WHEN reported.state <> 'SEEN' AND kind = 'CLEAR'
+        THEN %(removed)s::bigint END,
+    reason = %(reason)s
+FROM (SELECT %(state)s::text AS state, least(clock_timestamp(),
+    to_timestamp(%(decided_ms)s::float8 / 1000)) AS at) AS reported
+WHERE command_id = %(command_id)s AND subscriber = %(subscriber)s AND agent = %(agent)s
+AND command.state = ANY(%(before)s)
+"""
+
+
 def note_status(connection: Connection, message: CommandStatusMessage) -> bool:
     """Store what a subscriber reports about a command; return whether that was new.
 
@@ -150,20 +166,7 @@ def note_status(connection: Connection, message: CommandStatusMessage) -> bool:
         return False
     known_ms = message.decided_ms if 0 < message.decided_ms <= _LAST_MS else None
     noted = connection.execute(
-        """
-        UPDATE bookkeeping.command SET
-            state = reported.state,
-            sent_at = coalesce(sent_at, reported.at),
-            seen_at = coalesce(seen_at, reported.at),
-            ended_at = CASE WHEN reported.state <> 'SEEN' THEN reported.at END,
-            removed = CASE WHEN reported.state <> 'SEEN' AND kind = 'CLEAR'
-                THEN %(removed)s::bigint END,
-            reason = %(reason)s
-        FROM (SELECT %(state)s::text AS state, least(clock_timestamp(),
-            to_timestamp(%(decided_ms)s::float8 / 1000)) AS at) AS reported
-        WHERE command_id = %(command_id)s AND subscriber = %(subscriber)s AND agent = %(agent)s
-        AND command.state = ANY(%(before)s)
-        """,
+        _NOTE_STATUS,
         {
             "state": message.state.value,
             "decided_ms": known_ms,

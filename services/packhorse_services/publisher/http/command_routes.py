@@ -1,6 +1,7 @@
 """Operating subscribers over HTTP: clear, pause, resume, stop, retry, reset, and their ends."""
 
 import re
+from dataclasses import dataclass
 from typing import Annotated
 
 from fastapi import APIRouter, Depends, Header, Path, Query, Request, Response
@@ -124,28 +125,42 @@ async def forget_subscriber(request: Request, subscriber: SubscriberName, caller
     await of(request).forgetting.forget(storable(subscriber), user=caller.name)
 
 
+@dataclass(frozen=True)
+class CommandQuery:
+    """Which commands are asked for."""
+
+    subscriber: str | None
+    state: State | None
+    limit: int
+    cursor: str | None
+
+
+async def _command_query(
+    subscriber: Annotated[str | None, Query(max_length=200, pattern=_NO_NUL)] = None,
+    state: State | None = None,
+    limit: Annotated[int, Query(ge=1, le=MAX_PAGE)] = 100,
+    cursor: Annotated[str | None, Query(pattern=_ID)] = None,
+) -> CommandQuery:
+    return CommandQuery(subscriber, state, limit, cursor)
+
+
 @router.get("/commands", responses=documented(404, 503))
 async def list_commands(
     request: Request,
     response: Response,
     _caller: Reader,
-    *,
-    subscriber: Annotated[str | None, Query(max_length=200, pattern=_NO_NUL)] = None,
-    state: State | None = None,
-    limit: Annotated[int, Query(ge=1, le=MAX_PAGE)] = 100,
-    cursor: Annotated[str | None, Query(pattern=_ID)] = None,
+    requested: Annotated[CommandQuery, Depends(_command_query)],
 ) -> CommandList:
     """List what operators did in the last 30 days, newest first."""
-    commands = of(request).commands
-    if subscriber is not None:
-        await of(request).subscriber_names.check(subscriber)
-    found = await commands.page(subscriber=subscriber, state=state, behind=cursor, limit=limit + 1)
+    commands, limit = of(request).commands, requested.limit
+    if requested.subscriber is not None:
+        await of(request).subscriber_names.check(requested.subscriber)
+    wanted = {"subscriber": requested.subscriber, "state": requested.state}
+    found = await commands.page(**wanted, behind=requested.cursor, limit=limit + 1)
     following = None
     if len(found) > limit:
         last = found[limit - 1].command_id
-        following = page_url(
-            "/commands", subscriber=subscriber, state=state, limit=limit, cursor=last
-        )
+        following = page_url("/commands", **wanted, limit=limit, cursor=last)
     response.headers.update(link_to(following))
     shown = [command_document(command) for command in found[:limit]]
     return CommandList(agent=commands.agent, commands=shown, next=following)

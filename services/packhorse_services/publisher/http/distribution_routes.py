@@ -216,13 +216,7 @@ class DistributionListDocument(BaseModel):
     next: str | None = Field(description="URL of the next page, or null at the end")
 
 
-@router.get("/distributions", responses=documented(503), response_model=DistributionListDocument)
-async def list_distributions(  # noqa: PLR0913
-    request: Request,
-    _caller: Reader,
-    *,
-    limit: Annotated[int, Query(ge=1, le=_MAX_PAGE)] = 100,
-    cursor: Annotated[str | None, Query(max_length=100)] = None,
+async def _distribution_filter(
     path_prefix: Annotated[
         ContentPath | None,
         Query(max_length=2048, description="With a path that is this one or lies below it"),
@@ -230,16 +224,32 @@ async def list_distributions(  # noqa: PLR0913
     action: Annotated[ActionName | None, Query(description="Of this action")] = None,
     user: Annotated[str | None, Query(max_length=200, description="Asked for by this one")] = None,
     state: Annotated[StateName | None, Query(description="In this state now")] = None,
+) -> DistributionFilter:
+    return DistributionFilter(
+        path_prefix, action and Action(action), user, state and DistributionState(state)
+    )
+
+
+@router.get("/distributions", responses=documented(503), response_model=DistributionListDocument)
+async def list_distributions(
+    request: Request,
+    _caller: Reader,
+    wanted: Annotated[DistributionFilter, Depends(_distribution_filter)],
+    *,
+    limit: Annotated[int, Query(ge=1, le=_MAX_PAGE)] = 100,
+    cursor: Annotated[str | None, Query(max_length=100)] = None,
 ) -> Response:
     """List what was distributed, newest first, as long as the log keeps it."""
     publisher = of(request)
-    wanted = DistributionFilter(
-        path_prefix, action and Action(action), user, state and DistributionState(state)
-    )
     page = await publisher.distribution_list.page(wanted, limit, read_place(cursor))
     following = None
     if page.behind is not None:
-        requested = {"path_prefix": path_prefix, "action": action, "user": user, "state": state}
+        requested = {
+            "path_prefix": wanted.path_prefix,
+            "action": wanted.action and wanted.action.value,
+            "user": wanted.user,
+            "state": wanted.state and wanted.state.value,
+        }
         place = write_place(page.behind)
         following = page_url("/distributions", cursor=place, limit=limit, **requested)
     body = await asyncio.to_thread(_written, publisher.agent, page, following)

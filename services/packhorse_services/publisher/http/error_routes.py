@@ -4,6 +4,7 @@ import asyncio
 import base64
 import binascii
 import re
+from dataclasses import dataclass
 from datetime import datetime
 from typing import Annotated
 
@@ -128,6 +129,18 @@ def _failed(failed: FailedPackage) -> FailedDocument:
     )
 
 
+@dataclass(frozen=True)
+class _SubmissionHeaders:
+    prefer: str | None
+    idempotency_key: str | None
+
+
+async def _submission_headers(
+    prefer: Prefer = None, idempotency_key: IdempotencyKey = None
+) -> _SubmissionHeaders:
+    return _SubmissionHeaders(prefer, idempotency_key)
+
+
 @router.post(
     "/queues/{subscriber}/errors/{offset}/redistribute",
     status_code=202,
@@ -140,14 +153,13 @@ def _failed(failed: FailedPackage) -> FailedDocument:
     },
     response_model=DistributionAccepted,
 )
-async def redistribute(  # noqa: PLR0913
+async def redistribute(
     request: Request,
     subscriber: SubscriberName,
     offset: Annotated[int, Path(ge=0, le=_BIG)],
     caller: Distributor,
+    headers: Annotated[_SubmissionHeaders, Depends(_submission_headers)],
     *,
-    prefer: Prefer = None,
-    idempotency_key: IdempotencyKey = None,
     again: Again = False,
 ) -> Response:
     """Distribute what a subscriber gave up on again: a new request of the same paths, to all.
@@ -158,9 +170,9 @@ async def redistribute(  # noqa: PLR0913
     publisher = of(request)
     subscriber = storable(subscriber)
     failed = await publisher.errors.find(subscriber, offset, publisher.queues.feed.identity)
-    wait = wanted_wait(prefer)
+    wait = wanted_wait(headers.prefer)
     requested = Redistribution(publisher, subscriber, caller, again, awaited=wait is not None)
-    accepted = await requested.of(failed, idempotency_key)
+    accepted = await requested.of(failed, headers.idempotency_key)
     return await answer(request, accepted, wait)
 
 

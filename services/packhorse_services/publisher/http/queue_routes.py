@@ -2,6 +2,7 @@
 
 import base64
 import binascii
+from dataclasses import dataclass
 from typing import Annotated
 
 from fastapi import APIRouter, Depends, Header, Path, Query, Request, Response
@@ -52,6 +53,35 @@ async def list_queues(request: Request, _caller: Reader) -> Response:
     return Response(shown.model_dump_json(), media_type="application/json")
 
 
+@dataclass(frozen=True)
+class QueueQuery:
+    """Which packages of a queue are asked for."""
+
+    limit: int
+    cursor: str | None
+    path_prefix: str | None
+    action: QueuedActionName | None
+
+    def filter(self) -> EntryFilter:
+        """Return what a package must be."""
+        return EntryFilter(self.path_prefix, self.action and Action(self.action))
+
+    def following(self, subscriber: str, behind: int) -> str:
+        """Return the URL of the next page."""
+        requested = {"path_prefix": self.path_prefix, "action": self.action}
+        cursor = write_cursor(behind)
+        return page_url(queue_url(subscriber), cursor=cursor, limit=self.limit, **requested)
+
+
+async def _queue_query(
+    limit: Limit = 100,
+    cursor: Cursor = None,
+    path_prefix: PathPrefix = None,
+    action: OfAction = None,
+) -> QueueQuery:
+    return QueueQuery(limit, cursor, path_prefix, action)
+
+
 @router.get(
     "/queues/{subscriber}",
     responses={
@@ -61,37 +91,28 @@ async def list_queues(request: Request, _caller: Reader) -> Response:
     },
     response_model=QueueDocument,
 )
-async def get_queue(  # noqa: PLR0913
+async def get_queue(
     request: Request,
     subscriber: SubscriberName,
     _caller: Reader,
+    requested: Annotated[QueueQuery, Depends(_queue_query)],
     *,
-    limit: Limit = 100,
-    cursor: Cursor = None,
-    path_prefix: PathPrefix = None,
-    action: OfAction = None,
     if_none_match: Annotated[str | None, Header(max_length=1000)] = None,
 ) -> Response:
     """Return the packages that a subscriber has still to import, oldest first."""
     publisher = of(request)
     queue = await publisher.queues.queue(
         subscriber,
-        limit=limit,
-        skip_to=read_cursor(cursor) + 1,
-        wanted=EntryFilter(path_prefix, action and Action(action)),
+        limit=requested.limit,
+        skip_to=read_cursor(requested.cursor) + 1,
+        wanted=requested.filter(),
     )
     headers = {"ETag": queue.tag, "Cache-Control": "private, no-cache"}
     if queue.tag in [tag.strip() for tag in (if_none_match or "").split(",")]:
         return Response(status_code=304, headers=headers)
-    following = None
-    if queue.page.behind is not None:
-        following = page_url(
-            queue_url(subscriber),
-            cursor=write_cursor(queue.page.behind),
-            limit=limit,
-            path_prefix=path_prefix,
-            action=action,
-        )
+    following = (
+        None if queue.page.behind is None else requested.following(subscriber, queue.page.behind)
+    )
     document = queue_document(queue, publisher.agent, following)
     headers |= link_to(following)
     return Response(document.model_dump_json(), 200, headers, "application/json")

@@ -23,6 +23,7 @@ from packhorse_services.publisher.outbox.journal_search import (
     MOST_SOURCES,
     Findings,
     LogWatch,
+    Sought,
     search,
 )
 from packhorse_services.publisher.outbox.outbox_rows import Sealed
@@ -128,12 +129,7 @@ class JournalAppender:
         journal_id = self._watch.identity()
         same = journal_id == state.journal_id
         start = state.settled_offset + 1 if same else LogEnd.OLDEST
-        with connection.transaction():
-            if not same:
-                if state.journal_id:
-                    self._on_other_log()
-                append_state.adopt_journal(connection, journal_id)
-            waiting = outbox_rows.waiting(connection)
+        waiting = self._waiting(connection, state, journal_id)
         ids = [package_id for package_id, _, _ in waiting]
         if state.sequence == 0:
             found = self._begin_under_a_new_name(connection, state, same=same)
@@ -149,10 +145,20 @@ class JournalAppender:
         with connection.transaction():
             append_state.mark_reconciled(connection, end, journal_id)
         if waiting:
-            logger.info(
-                "outbox reconciled", extra={"packages": len(waiting), "found": len(found.offsets)}
-            )
+            extra = {"packages": len(waiting), "found": len(found.offsets)}
+            logger.info("outbox reconciled", extra=extra)
         return offsets
+
+    def _waiting(
+        self, connection: Connection, state: AppendState, journal_id: str
+    ) -> Sequence[tuple[str, int, Number]]:
+        """Return what waits; in another journal than before it does so from the beginning."""
+        with connection.transaction():
+            if journal_id != state.journal_id:
+                if state.journal_id:
+                    self._on_other_log()
+                append_state.adopt_journal(connection, journal_id)
+            return outbox_rows.waiting(connection)
 
     def _begin_under_a_new_name(
         self, connection: Connection, state: AppendState, *, same: bool
@@ -177,15 +183,9 @@ class JournalAppender:
         producer: str | None,
         wanted: Collection[str],
     ) -> Findings:
-        return search(
-            self._journal,
-            self._topic,
-            start,
-            producer,
-            wanted,
-            beat=partial(_keep_session, connection),
-            sources=self._most_producers,
-        )
+        sought = Sought(producer, frozenset(wanted), self._most_producers)
+        beat = partial(_keep_session, connection)
+        return search(self._journal, self._topic, start, sought, beat=beat)
 
     def _catch_up(self, connection: Connection, found: Findings) -> None:
         producers.catch_up(connection, list(found.sources.values()), self._most_producers)

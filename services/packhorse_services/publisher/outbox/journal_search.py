@@ -5,7 +5,7 @@ Both come before anything is appended again.
 
 import logging
 import time
-from collections.abc import Callable, Collection
+from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from packhorse.messaging import numbered
@@ -35,20 +35,27 @@ class Findings:
     """Of each replayable source the highest epoch and sequence; the one last seen comes last."""
 
 
-def search(  # noqa: PLR0913
+@dataclass(frozen=True)
+class Sought:
+    """What is to be found."""
+
+    producer: str | None = None
+    """The author whose numbers and sources are noted; None: those of all."""
+    package_ids: frozenset[str] = frozenset()
+    sources: int = MOST_SOURCES
+    """Of more replayable sources those that have published last are kept."""
+
+
+def search(
     journal: Journal,
     topic: str,
     start: int | LogEnd,
-    producer: str | None,
-    wanted: Collection[str],
+    sought: Sought,
     *,
     beat: Callable[[], None],
-    sources: int = MOST_SOURCES,
 ) -> Findings:
     """Read headers from `start` to what is the end now; from the oldest if `start` is gone.
 
-    `producer` is the author whose numbers and sources are noted; None takes those of all.
-    Of more than `sources` replayable sources those that have published last are kept.
     `beat` is called every few seconds of a long reading. Raises `JournalUnavailable` when the
     end is not reached: then nothing is known.
     """
@@ -57,11 +64,10 @@ def search(  # noqa: PLR0913
     if isinstance(start, int) and bounds.oldest <= start <= bounds.next:
         first = start
     findings = Findings(bounds.next)
-    wanted = frozenset(wanted)
     beaten = time.monotonic()
     for record in read_range(journal, topic, first, bounds.next):
-        _note(findings, record, producer, wanted)
-        if len(findings.sources) > sources:
+        _note(findings, record, sought)
+        if len(findings.sources) > sought.sources:
             del findings.sources[next(iter(findings.sources))]
         if time.monotonic() >= beaten + _BEAT_S:
             beat()
@@ -69,15 +75,15 @@ def search(  # noqa: PLR0913
     return findings
 
 
-def _note(findings: Findings, record: Record, producer: str | None, wanted: frozenset[str]) -> None:
+def _note(findings: Findings, record: Record, sought: Sought) -> None:
     package_id = record.headers.get(PACKAGE_ID_HEADER, b"").decode("utf-8", "replace")
-    if package_id in wanted:
+    if package_id in sought.package_ids:
         findings.offsets.setdefault(package_id, record.offset)
     try:
         entry = decode_entry(record.headers)
     except Undecodable:
         return  # not ours: what we append can be read
-    if producer in (entry.producer, None):
+    if sought.producer in (entry.producer, None):
         _note_source(findings, record)
         if 0 <= entry.epoch <= numbered.LARGEST and 0 <= entry.sequence <= numbered.LARGEST:
             findings.highest = max(findings.highest, (entry.epoch, entry.sequence))

@@ -15,7 +15,6 @@ from dataclasses import replace
 import psycopg
 from psycopg import Connection
 
-from packhorse.clock import Clock
 from packhorse.errors import PackhorseError
 from packhorse.runtime.lifecycle import Worker, WorkerComponent
 from packhorse.runtime.metrics import PERIODIC_FAILURES
@@ -41,7 +40,7 @@ _EVENTS_TRIES = 2
 class OutcomeLoop(WorkerComponent):
     """A component; when it ends another replica takes the turn."""
 
-    def __init__(  # noqa: PLR0913
+    def __init__(
         self,
         turn: RecorderLock,
         recorder: Recorder,
@@ -49,13 +48,12 @@ class OutcomeLoop(WorkerComponent):
         queues: Queues,
         *,
         progress: RecorderProgress,
-        clock: Clock,
         elsewhere: Callable[[], str] = str,
     ) -> None:
         """Take `elsewhere` for which other instance the turn is preferred on; "" for none."""
         self._turn, self._recorder, self._queues = turn, recorder, queues
         self._event_publisher = event_publisher
-        self._progress, self._clock = progress, clock
+        self._progress, self._clock = progress, queues.clock
         self._known_subscribers = KnownSubscriberWriter(queues.agent)
         self._wake = threading.Event()
         self._notify_at, self._events_failed = 0.0, 0

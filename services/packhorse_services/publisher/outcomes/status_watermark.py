@@ -13,7 +13,6 @@ import psycopg
 from psycopg_pool import PoolTimeout
 
 from packhorse.bookkeeping import subscriber_rows
-from packhorse.clock import Clock
 from packhorse.db.pool import Lender
 from packhorse.errors import PackhorseError
 from packhorse.messaging.api import Journal
@@ -25,9 +24,8 @@ from packhorse_services.publisher.outcomes import outcome_rows
 from packhorse_services.publisher.outcomes.progress import RecorderProgress, read_cursor
 from packhorse_services.publisher.outcomes.recorder_lock import bookkeeping
 from packhorse_services.publisher.queues import known_subscribers
-from packhorse_services.publisher.queues.cache.position_check import PositionCheck
-from packhorse_services.publisher.queues.error_counts import ErrorCounts
-from packhorse_services.publisher.queues.subscribers import FORGOTTEN_S, Subscribers
+from packhorse_services.publisher.queues.queue import Queues
+from packhorse_services.publisher.queues.subscribers import FORGOTTEN_S
 
 logger = logging.getLogger(__name__)
 
@@ -49,24 +47,21 @@ class NotSettled(PackhorseError):
 class StatusWatermark(WorkerComponent):
     """A component. `settled` may be asked by any thread; `changes` is called when it has grown."""
 
-    def __init__(  # noqa: PLR0913
+    def __init__(
         self,
         journal: Journal,
         status_topic: str,
         pool: Lender,
-        agent: str,
+        queues: Queues,
         *,
-        subscribers: Subscribers,
-        positions: PositionCheck,
-        counts: ErrorCounts,
         progress: RecorderProgress,
         wake_recorder: Callable[[], None],
-        clock: Clock,
     ) -> None:
-        self._journal, self._topic, self._pool, self._agent = journal, status_topic, pool, agent
-        self._subscribers, self._positions = subscribers, positions
-        self._counts, self._progress = counts, progress
-        self._wake_recorder, self._clock = wake_recorder, clock
+        self._journal, self._topic, self._pool = journal, status_topic, pool
+        self._agent, self._clock = queues.agent, queues.clock
+        self._subscribers, self._positions = queues.subscribers, queues.feed.positions
+        self._counts, self._progress = queues.errors, progress
+        self._wake_recorder = wake_recorder
         self._settled: Mapping[str, Settled] = {}
         self._lock = threading.Lock()
         self._distrusted = 0

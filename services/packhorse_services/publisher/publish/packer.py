@@ -53,26 +53,23 @@ class Packer:
     ) -> Draft:
         """Export `request` from the transaction's snapshot and with its role (R6, R7).
 
-        `reader` is one of that transaction, for several requests.
-
-        Raises what `packages.build.export`, `packages.build.require_absent` and
-        `packages.body.pack` raise.
+        `reader` is one of that transaction, for several requests. Raises what
+        `packages.build.export`, `packages.build.require_absent` and `packages.body.pack` raise.
         """
         if request.prepared is not None:
             return self._prepared(request, request.prepared)
-        nodes = export(
-            connection,
-            request.action,
-            request.paths,
-            request.deep_paths,
-            request.roots,
-            reader=reader,
-        )
+        requested = (request.action, request.paths, request.deep_paths, request.roots)
+        nodes = export(connection, *requested, reader=reader)
         if request.only_if_absent and removes(request.action):
             require_absent(connection, request.paths, request.deep_paths)
         if not exports(request.action):
             message = self._message(self._entry(request, package_id), request)
             return Draft(message, request.traceparent, None, request.producer)
+        return self._packed(request, package_id, nodes)
+
+    def _packed(
+        self, request: DistributionRequest, package_id: str, nodes: Iterator[Node]
+    ) -> Draft:
         packed = pack(self._counted(nodes), package_id, self._blobs, self._limits)
         entry = self._entry(request, package_id, packed.length, packed.node_count)
         message = self._message(entry, request, packed.body)

@@ -125,7 +125,7 @@ class Queues:
         self, feed: QueueFeed, subscribers: Subscribers, errors: ErrorCounts, clock: Clock
     ) -> None:
         self.feed, self.subscribers, self.errors = feed, subscribers, errors
-        self.agent, self._clock = feed.cache.agent, clock
+        self.agent, self.clock = feed.cache.agent, clock
         self._measures = QueueMeasures(self.agent)
 
     def subscriber(self, name: str) -> tuple[AnnouncedSubscriber, SubscriberState]:
@@ -268,7 +268,7 @@ class Queues:
         )
 
     def _age_s(self, entry: QueueEntry) -> float:
-        return max(0, self._clock.wall_ms() - entry.time_ms) / 1000 if entry.time_ms else 0.0
+        return max(0, self.clock.wall_ms() - entry.time_ms) / 1000 if entry.time_ms else 0.0
 
     def _reason(self, stale: bool) -> LengthUnknown:
         if self.feed.full:

@@ -22,13 +22,14 @@ _HURRIED_GAP_S = 0.02
 
 @dataclass(frozen=True, slots=True)
 class Identity:
-    """Who announces itself."""
+    """Who announces itself, and how often."""
 
     subscriber: str
     instance: str
     editable: bool = False
     max_retries: int = -1
     endpoint: str = ""
+    announce_s: float = 10.0
 
 
 class Announcer:
@@ -38,22 +39,20 @@ class Announcer:
     before is nothing, or where another worker took over.
     """
 
-    def __init__(  # noqa: PLR0913
+    def __init__(
         self,
         journal: Journal,
         topics: Topics,
         identity: Identity,
         reports: Sequence[SubscriptionReport],
-        *,
         lease: Lease,
-        interval_s: float = 10.0,
         clock: Clock | None = None,
     ) -> None:
         self._journal, self._topics, self._identity = journal, topics, identity
         self._reports, self._lease = reports, lease
         self._clock = clock or SystemClock()
         self._ending, self._hurried = threading.Event(), threading.Event()
-        self._periodic = Periodic("announcer", interval_s, self._round, clock=self._clock)
+        self._periodic = Periodic("announcer", identity.announce_s, self._round, clock=self._clock)
 
     def start(self) -> None:
         """Begin."""

@@ -14,6 +14,7 @@ from packhorse.wire.codec import encode_status
 from packhorse.wire.command_codec import encode_command_status
 from packhorse.wire.messages import Status, StatusMessage
 from packhorse.wire.record import Encoded
+from packhorse_services.subscriber.announce.announcer import Identity
 from packhorse_services.subscriber.announce.subscription_report import Settled
 from packhorse_services.subscriber.commands import ledger
 from packhorse_services.subscriber.journal.arrivals import Mark
@@ -37,6 +38,20 @@ class Decision:
     command_id: str = ""
 
 
+_RECORD = """
+INSERT INTO bookkeeping.status (
+    publisher_agent, journal_id, subscriber,
+    log_offset, package_id, status, attempts, reason, command_id)
+SELECT %s, %s, %s, decided.* FROM unnest(
+    %s::bigint[], %s::text[], %s::text[], %s::int[], %s::text[], %s::text[]) AS decided
+ON CONFLICT (publisher_agent, log_offset) DO UPDATE SET
+    journal_id = excluded.journal_id,
+    subscriber = excluded.subscriber, package_id = excluded.package_id,
+    status = excluded.status, attempts = excluded.attempts, reason = excluded.reason,
+    command_id = excluded.command_id, decided_at = excluded.decided_at
+"""
+
+
 def record_statuses(
     connection: Connection, subscriber: str, position: Position, decisions: Sequence[Decision]
 ) -> None:
@@ -44,18 +59,7 @@ def record_statuses(
     if not decisions:
         return
     connection.execute(
-        """
-        INSERT INTO bookkeeping.status (
-            publisher_agent, journal_id, subscriber,
-            log_offset, package_id, status, attempts, reason, command_id)
-        SELECT %s, %s, %s, decided.* FROM unnest(
-            %s::bigint[], %s::text[], %s::text[], %s::int[], %s::text[], %s::text[]) AS decided
-        ON CONFLICT (publisher_agent, log_offset) DO UPDATE SET
-            journal_id = excluded.journal_id,
-            subscriber = excluded.subscriber, package_id = excluded.package_id,
-            status = excluded.status, attempts = excluded.attempts, reason = excluded.reason,
-            command_id = excluded.command_id, decided_at = excluded.decided_at
-        """,
+        _RECORD,
         (
             position.agent,
             position.journal_id,
@@ -82,20 +86,19 @@ class StatusSender:
     with what they had settled before. And whether somebody waits for what the round has sent.
     """
 
-    def __init__(  # noqa: PLR0913
+    def __init__(
         self,
         connect: Callable[[], Connection],
         journal: Journal,
         topic: str,
+        identity: Identity,
         *,
-        subscriber: str,
-        instance: str,
         may_send: Callable[[], bool],
         on_settled: Callable[[Mapping[str, Settled], bool], None] = _nobody,
     ) -> None:
         self._connect, self._journal, self._topic = connect, journal, topic
-        self._subscriber = subscriber
-        self._instance, self._may_send, self._on_settled = instance, may_send, on_settled
+        self._subscriber, self._instance = identity.subscriber, identity.instance
+        self._may_send, self._on_settled = may_send, on_settled
         self._connection: Connection | None = None
         self._settled: dict[str, Settled] = {}
         self._requested, self._awaited = threading.Event(), threading.Event()
@@ -212,6 +215,24 @@ def _unsent(connection: Connection, agent: str, instance: str) -> list[StatusMes
     ]
 
 
+_MARK = """
+INSERT INTO bookkeeping.status_mark (publisher_agent, log_offset)
+SELECT publisher_agent, %s FROM bookkeeping.position
+WHERE publisher_agent = %s AND epoch = %s
+ON CONFLICT (publisher_agent) DO UPDATE
+SET log_offset = greatest(status_mark.log_offset, excluded.log_offset)
+"""
+_FORGET = """
+DELETE FROM bookkeeping.status
+WHERE publisher_agent = %(agent)s AND log_offset <= %(offset)s
+AND (status = 'IMPORTED' OR decided_at < now() - interval '7 days'
+    AND log_offset NOT IN (
+        SELECT max(log_offset) FROM bookkeeping.status
+        WHERE publisher_agent = %(agent)s AND status <> 'IMPORTED'
+        GROUP BY journal_id, subscriber, status))
+"""
+
+
 def _mark_sent(connection: Connection, agent: str, epoch: int, offset: int) -> bool:
     """Move the mark; forget what is sent, failures and removals after a week.
 
@@ -227,27 +248,13 @@ def _mark_sent(connection: Connection, agent: str, epoch: int, offset: int) -> b
             "SELECT FROM bookkeeping.lane_control WHERE publisher_agent = %s FOR SHARE", (agent,)
         )
         marked = connection.execute(
-            """
-            INSERT INTO bookkeeping.status_mark (publisher_agent, log_offset)
-            SELECT publisher_agent, %s FROM bookkeeping.position
-            WHERE publisher_agent = %s AND epoch = %s
-            ON CONFLICT (publisher_agent) DO UPDATE
-            SET log_offset = greatest(status_mark.log_offset, excluded.log_offset)
-            """,
+            _MARK,
             (offset, agent, epoch),
         )
         if marked.rowcount == 0:
             return False
         connection.execute(
-            """
-            DELETE FROM bookkeeping.status
-            WHERE publisher_agent = %(agent)s AND log_offset <= %(offset)s
-            AND (status = 'IMPORTED' OR decided_at < now() - interval '7 days'
-                AND log_offset NOT IN (
-                    SELECT max(log_offset) FROM bookkeeping.status
-                    WHERE publisher_agent = %(agent)s AND status <> 'IMPORTED'
-                    GROUP BY journal_id, subscriber, status))
-            """,
+            _FORGET,
             {"agent": agent, "offset": offset},
         )
     return True

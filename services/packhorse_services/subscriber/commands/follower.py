@@ -3,7 +3,7 @@
 import logging
 import threading
 from collections.abc import Callable, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from functools import partial
 
 import psycopg
@@ -46,6 +46,15 @@ def _nobody() -> None:
     pass
 
 
+@dataclass(frozen=True)
+class CommandListeners:
+    """Who hears what a command changes, once it is stored."""
+
+    clears: ClearCommands
+    control: SubscriptionControl
+    on_decision: Callable[[], None] = _nobody
+
+
 class CommandFollower(WorkerComponent):
     """A component that reads this subscriber's partition of the command topic.
 
@@ -54,29 +63,17 @@ class CommandFollower(WorkerComponent):
     one before it. After that nothing is missed, however long the subscriber was away.
     """
 
-    def __init__(  # noqa: PLR0913
+    def __init__(
         self,
         connect: Callable[[], Connection],
         command_topic: str,
         handler: CommandHandler,
         lease: Lease,
-        *,
-        clears: ClearCommands,
-        subscription_control: SubscriptionControl,
-        on_decision: Callable[[], None] = _nobody,
+        listeners: CommandListeners,
         clock: Clock | None = None,
     ) -> None:
-        self._connect, self._topic, self._handler, self._lease = (
-            connect,
-            command_topic,
-            handler,
-            lease,
-        )
-        self._clears, self._control, self._on_decision = (
-            clears,
-            subscription_control,
-            on_decision,
-        )
+        self._connect, self._topic = connect, command_topic
+        self._handler, self._lease, self._listeners = handler, lease, listeners
         self._clock = clock or SystemClock()
         self._changed = threading.Condition()
         self._next: int | None = None
@@ -172,12 +169,12 @@ class CommandFollower(WorkerComponent):
             """,
             (self._handler.subscriber,),
         )
-        self._clears.take(
+        self._listeners.clears.take(
             (agent, journal_id, PendingClear(up_to, command_id))
             for agent, journal_id, up_to, command_id in rows.fetchall()
         )
-        self._control.take(control.load(connection))
-        self._on_decision()
+        self._listeners.control.take(control.load(connection))
+        self._listeners.on_decision()
 
     def _take(self, connection: Connection, epoch: int, records: Sequence[Record]) -> int:
         """Apply what is for this subscriber; return the epoch, which a reset raises."""

@@ -195,9 +195,7 @@ class CommandHandler:
             return reset.target(
                 self.journal,
                 self.package_topic,
-                command.publisher_agent,
-                identity,
-                command.offset,
+                reset.ResetPoint(command.publisher_agent, identity, command.offset),
                 remember=self.remembers,
                 check=check,
             )

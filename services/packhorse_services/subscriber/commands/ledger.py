@@ -100,6 +100,21 @@ def finish_clears(
     )
 
 
+_ABANDON = """
+WITH ended AS (
+    DELETE FROM bookkeeping.clear_command WHERE subscriber = %(subscriber)s
+    AND (%(agent)s::text IS NULL OR publisher_agent = %(agent)s)
+    AND (%(journal_id)s::text IS NULL OR journal_id <> %(journal_id)s)
+    AND (%(up_to)s::bigint IS NULL OR up_to <= %(up_to)s)
+    RETURNING command_id)
+INSERT INTO bookkeeping.command_status
+    (command_id, state, subscriber, publisher_agent, removed, reason)
+SELECT command_id, 'REJECTED', subscriber, publisher_agent, removed, %(reason)s
+FROM bookkeeping.command_status JOIN ended USING (command_id) WHERE state = 'SEEN'
+ON CONFLICT DO NOTHING
+"""
+
+
 def abandon_clears(
     connection: Connection,
     subscriber: str,
@@ -109,26 +124,12 @@ def abandon_clears(
     journal_id: str | None = None,
     up_to: int | None = None,
 ) -> None:
-    """Reject clear commands that are still to be done.
-
-    Of one subscription, or of all other journals.
+    """Reject clear commands that are still to be done: of a subscription, or of other journals.
 
     With `up_to`, only those that end at or below that offset.
     """
     connection.execute(
-        """
-        WITH ended AS (
-            DELETE FROM bookkeeping.clear_command WHERE subscriber = %(subscriber)s
-            AND (%(agent)s::text IS NULL OR publisher_agent = %(agent)s)
-            AND (%(journal_id)s::text IS NULL OR journal_id <> %(journal_id)s)
-            AND (%(up_to)s::bigint IS NULL OR up_to <= %(up_to)s)
-            RETURNING command_id)
-        INSERT INTO bookkeeping.command_status
-            (command_id, state, subscriber, publisher_agent, removed, reason)
-        SELECT command_id, 'REJECTED', subscriber, publisher_agent, removed, %(reason)s
-        FROM bookkeeping.command_status JOIN ended USING (command_id) WHERE state = 'SEEN'
-        ON CONFLICT DO NOTHING
-        """,
+        _ABANDON,
         {
             "subscriber": subscriber,
             "agent": agent,

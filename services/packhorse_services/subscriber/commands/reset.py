@@ -38,6 +38,15 @@ class ResetOutsideLog(Permanent):
 
 
 @dataclass(frozen=True, slots=True)
+class ResetPoint:
+    """The last package that a subscription is to have had."""
+
+    agent: str
+    journal_id: str
+    offset: int
+
+
+@dataclass(frozen=True, slots=True)
 class ResetTarget:
     """Where a subscription is to be, and what it has to know there."""
 
@@ -54,22 +63,20 @@ class _Seen:
     package_ids: deque[str] = field(default_factory=lambda: deque(maxlen=_MOST_IDS))
 
 
-def target(  # noqa: PLR0913
+def target(
     journal: Journal,
     topic: str,
-    agent: str,
-    journal_id: str,
-    offset: int,
+    point: ResetPoint,
     *,
     remember: bool,
     check: Callable[[], None] = lambda: None,
 ) -> ResetTarget:
-    """Read the log up to `offset` as the subscription of `agent` would have; bodies are left out.
+    """Read the log up to `point` as its subscription would have; bodies are left out.
 
     `remember` asks for the ids of the packages there too; what `check` raises now and then ends
     the reading. Raises `ResetOutsideLog`, and what the journal raises.
     """
-    bounds = journal.bounds(topic)
+    bounds, offset = journal.bounds(topic), point.offset
     if not bounds.oldest - 1 <= offset < bounds.next:
         raise ResetOutsideLog(
             f"the log holds {bounds.oldest} to {bounds.next - 1}, and {offset} is not just before "
@@ -80,10 +87,10 @@ def target(  # noqa: PLR0913
         reading = read_range(journal, topic, bounds.oldest, offset + 1, meanwhile=check)
         with closing(reading) as records:
             for record in records:
-                _see(record, agent, seen, remember=remember)
+                _see(record, point.agent, seen, remember=remember)
     last = journal.read_at(topic, offset) if bounds.oldest <= offset else None
     mark = Mark(offset, package_id_of(last.headers) if last else "")
-    return ResetTarget(agent, journal_id, mark, seen.high_water, seen.package_ids)
+    return ResetTarget(point.agent, point.journal_id, mark, seen.high_water, seen.package_ids)
 
 
 def _see(record: Record, agent: str, seen: _Seen, *, remember: bool) -> None:

@@ -56,26 +56,32 @@ class CommandSource(Protocol):
         ...
 
 
+@dataclass(frozen=True)
+class SubscriptionSources:
+    """Where what changes the content comes from: packages, commands, snapshots."""
+
+    journal: Journal
+    commands: CommandSource
+    joining: SnapshotLoading
+
+
 class Subscription(WorkerComponent):
     """A component: one thread that imports while this worker holds the lease.
 
     It ends after the present import; one that takes longer is rolled back with the process.
     """
 
-    def __init__(  # noqa: PLR0913
+    def __init__(
         self,
         settings: SubscriptionSettings,
         connect: Callable[[], Connection],
-        journal: Journal,
+        sources: SubscriptionSources,
         lease: Lease,
         context: SessionContext,
-        *,
-        commands: CommandSource,
-        joining: SnapshotLoading,
     ) -> None:
-        self._joining = joining
-        self._settings, self._connect, self._journal = settings, connect, journal
-        self._lease, self._ctx, self._commands = lease, context, commands
+        self._settings, self._connect = settings, connect
+        self._journal, self._commands = sources.journal, sources.commands
+        self._joining, self._lease, self._ctx = sources.joining, lease, context
         self._wake = threading.Event()
         self._failures = 0
         self._worker = Worker(f"subscription {settings.agent}", self._run, wake=self._wake.set)

@@ -64,31 +64,31 @@ def next_group(
     """Return the longest group in front, or None when the first package can't be decoded.
 
     It ends before a package that `accepts` refuses, which is asked of all but the first. Packages
-    of other agents in between are passed over. A body by reference is alone: it takes long, and
-    so it neither holds nor rolls back the others.
+    of other agents are passed over. A body by reference is alone: it takes long, and so it neither
+    holds nor rolls back the others.
     """
     arrivals: list[Arrival] = []
     fresh: list[tuple[Mark, PackageMessage]] = []
     after = high_water.fork()
-    for arrival in waiting:
-        if arrival.record is None:
-            continue
+    for arrival in (one for one in waiting if one.record is not None):
         if arrivals and not accepts(arrival):
             break
         try:
             package = package_of(arrival, agent)
-            by_reference = package.body is not None and package.body.inline is None
-            if by_reference and arrivals:
+            if arrivals and _is_by_reference(package):
                 break
             is_fresh = after.passes(package.entry, arrival.offset)
         except Permanent:
             break
         arrivals.append(arrival)
-        if is_fresh:
-            fresh.append((arrival.mark, package))
-        if by_reference:
+        fresh += [(arrival.mark, package)] if is_fresh else []
+        if _is_by_reference(package):
             break
     return Group(arrivals, fresh, after) if arrivals else None
+
+
+def _is_by_reference(package: PackageMessage) -> bool:
+    return package.body is not None and package.body.inline is None
 
 
 def after_removal(high_water: HighWater, removed: Iterable[Arrival], *, wanted: bool) -> HighWater:

@@ -1,7 +1,7 @@
 """Which snapshot a database may take: one that the journal continues, and nobody's wishes undo."""
 
 import logging
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from psycopg import Connection
@@ -90,30 +90,31 @@ def wanted(
     The journal must continue it. What this subscriber has removed must be left out of it, so it
     is then made for this subscriber, by somebody who knew of the removals, and not below them:
     going back there would import what was removed. One that waits for a golden subscriber takes
-    only what that one must have (ADR 0014).
-
-    Raises `NoSnapshot` when none can leave out what was removed here: by this subscriber and by
-    the golden one, or in the database of which this one is a copy (R12).
+    only what that one must have (ADR 0014). Raises `NoSnapshot` when none can leave out what was
+    removed here: by both of them, or in the database of which this one is a copy (R12).
     """
     journal_id = journal.identity(topic)
     at_least = max(0, journal.bounds(topic).oldest - 1)
-    rows = connection.execute(
-        _REMOVED,
-        {"journal_id": journal_id, "agents": list(agents), "waits": wait_for is not None},
-    ).fetchall()
-    for _, by, offset, _ in rows:
-        if by != subscriber or wait_for:
-            also = f", and what {wait_for} removed" if wait_for else ""
-            raise NoSnapshot(f"no snapshot leaves out what {by} removed at {offset}{also}; {_ANEW}")
+    requested = {"journal_id": journal_id, "agents": list(agents), "waits": wait_for is not None}
+    rows = connection.execute(_REMOVED, requested).fetchall()
+    _require_own([(by, offset) for _, by, offset, _ in rows], subscriber, wait_for)
     if wait_for:
         return RequiredSnapshot(journal_id, tuple(agents), (wait_for,), at_least, decided=True)
     if rows:
-        return RequiredSnapshot(
-            *(journal_id, tuple(agents), (subscriber,)),
-            at_least=max(at_least, *(offset for _, _, offset, _ in rows)),
-            removed={agent: decided_ms for agent, _, _, decided_ms in rows},
-        )
+        at_least = max(at_least, *(offset for _, _, offset, _ in rows))
+        removed = {agent: decided_ms for agent, _, _, decided_ms in rows}
+        return RequiredSnapshot(journal_id, tuple(agents), (subscriber,), at_least, removed=removed)
     return RequiredSnapshot(journal_id, tuple(agents), (subscriber, ""), at_least)
+
+
+def _require_own(
+    removals: Iterable[tuple[str, int]], subscriber: str, wait_for: str | None
+) -> None:
+    """Refuse what no snapshot leaves out: removals by others, or while one waits for another."""
+    for by, offset in removals:
+        if by != subscriber or wait_for:
+            also = f", and what {wait_for} removed" if wait_for else ""
+            raise NoSnapshot(f"no snapshot leaves out what {by} removed at {offset}{also}; {_ANEW}")
 
 
 def choose(

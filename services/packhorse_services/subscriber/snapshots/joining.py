@@ -10,6 +10,7 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from typing import Any
 
 import psycopg
 from psycopg import Connection
@@ -157,7 +158,8 @@ class SnapshotLoading:
                 raise LoadInterrupted("the load of a snapshot was given up")
 
         began = time.monotonic()
-        about = {"snapshot": snapshot.id, "offset": snapshot.offset, "nodes": snapshot.nodes}
+        about: dict[str, Any] = {"snapshot": snapshot.id, "offset": snapshot.offset}
+        about["nodes"] = snapshot.nodes
         logger.info("a snapshot is being loaded", extra=about)
         try:
             with self._showing_progress(snapshot, check) as progress:
@@ -167,16 +169,17 @@ class SnapshotLoading:
         except (Fenced, LoadInterrupted, BlobStoreUnavailable):
             raise
         except (PackhorseError, psycopg.DataError, psycopg.IntegrityError) as error:
-            self._failures[snapshot.id] += 1
-            SUBSCRIBER_SNAPSHOTS.labels("failed").inc()
             logger.warning("a snapshot can't be loaded", extra=about, exc_info=True)
-            text = f"the snapshot at offset {snapshot.offset} can't be loaded: {reason(error)}"
-            raise Gap(text) from error
+            raise self._failed(snapshot, error) from error
         self.lease.adopt(after)
         SUBSCRIBER_SNAPSHOTS.labels("loaded").inc()
-        logger.info(
-            "a snapshot was loaded", extra={**about, "seconds": round(time.monotonic() - began, 3)}
-        )
+        about["seconds"] = round(time.monotonic() - began, 3)
+        logger.info("a snapshot was loaded", extra=about)
+
+    def _failed(self, snapshot: ContentSnapshot, error: Exception) -> Gap:
+        self._failures[snapshot.id] += 1
+        SUBSCRIBER_SNAPSHOTS.labels("failed").inc()
+        return Gap(f"the snapshot at offset {snapshot.offset} can't be loaded: {reason(error)}")
 
     @contextmanager
     def _showing_progress(
@@ -224,7 +227,8 @@ class SnapshotLoading:
         return {
             agent: list(
                 reset.target(
-                    *(self.journal, self.topic, agent, snapshot.journal_id, snapshot.offset),
+                    *(self.journal, self.topic),
+                    reset.ResetPoint(agent, snapshot.journal_id, snapshot.offset),
                     remember=True,
                     check=check,
                 ).package_ids

@@ -5,11 +5,12 @@ import random
 import threading
 from collections.abc import Callable
 from contextlib import suppress
+from dataclasses import dataclass, field
 
 import psycopg
 from psycopg import Connection
 
-from packhorse.clock import Clock, SystemClock
+from packhorse.clock import SystemClock
 from packhorse.db.connect import connect
 from packhorse.db.engine import Timeouts
 from packhorse.jobs.consumers import Consumers
@@ -50,6 +51,18 @@ _METRICS = (
 )
 
 
+@dataclass(frozen=True, slots=True)
+class WorkerConnections:
+    """How a worker reaches its database."""
+
+    url: str = field(repr=False)
+    """Of the session that claims."""
+    lend: Connect
+    """To consumers, and for what has ended."""
+    lend_for_lease: Connect
+    """For the lease, which must not wait for them."""
+
+
 class JobWorker:
     """A component that does jobs; nothing is claimed before its start, or while it stops.
 
@@ -57,40 +70,33 @@ class JobWorker:
     the lease. Every attempt has a thread of its own.
     """
 
-    def __init__(  # noqa: PLR0913
+    def __init__(
         self,
-        database_url: str,
+        connections: WorkerConnections,
         run: WorkerRun,
-        *,
-        lend: Connect,
-        lend_for_lease: Connect,
         consumers: Consumers,
         cluster_view: KnownInstances,
         settings: WorkerSettings,
+        *,
         may_claim: Callable[[], bool] = lambda: True,
-        clock: Clock | None = None,
     ) -> None:
-        """Take what lends connections: to consumers, and for the lease, which must not wait.
-
-        Nothing is claimed while `may_claim` says no.
-        """
-        self._url, self._consumers, self._settings = database_url, consumers, settings
+        """Claim nothing while `may_claim` says no."""
         report(*_METRICS)
-        self._may_claim, self._clock = may_claim, clock or SystemClock()
+        self._url, self._consumers, self._settings = connections.url, consumers, settings
+        self._may_claim, self._clock = may_claim, SystemClock()
         self._bell = threading.Event()
         self._running_jobs = RunningJobs(Slots(settings.places, settings.usual_parallel))
-        self._results = ResultQueue(lend, self._bell)
+        self._results = ResultQueue(connections.lend, self._bell)
         self._store = WorkerStore(run, self._running_jobs)
         self._queue_cache = JobQueueCache(consumers, cluster_view, _LAYOUT_POLLS * settings.poll_s)
         self.heartbeat = LeaseHeartbeat(
-            lend_for_lease, run, settings, self._clock, on_lease=self._bell.set
+            *(connections.lend_for_lease, run, settings, self._clock), on_lease=self._bell.set
         )
         self._threads = Threads("job")
         self._session: Connection | None = None
         self._doubt, self._failures = False, 0
-        self._next_look = float("-inf")
+        self._next_look, self._grace = float("-inf"), 0.0
         self._leave_by: float | None = None
-        self._grace = 0.0
         self._shown: set[str] = set()
         self._worker = Worker("jobs", self._run)
         consumers.on_change(self.look_around)
