@@ -21,7 +21,7 @@ from packhorse.runtime.lifecycle import Component
 from packhorse.runtime.metrics import CLEANUP_LAST_SUCCESS, report
 from packhorse.runtime.periodic import Periodic
 from packhorse.runtime.problems import ProblemKind
-from packhorse.runtime.readiness import Readiness
+from packhorse.runtime.readiness import Check, Readiness
 from packhorse.topology.leader import LeaderOnly
 from packhorse.topology.own_cluster import OwnCluster
 from packhorse.wire.topics import Topics
@@ -82,12 +82,13 @@ def cleanup_service(
         "retention", settings.retention_seconds, partial(_retain, journal, leader_task)
     )
     last_success = Periodic("last-success", _LOOK_S, partial(_show_success, share), at_once=True)
-    topic = Topics.prefixed(settings.topic_prefix).package
-    answers = partial(_ask_journal, journal, topic)
-    readiness = Readiness(
-        {"database": partial(ask, share), "journal": answers, "blobs": blobs.check}
-    )
-    app = create_app(_SERVICE, authenticator, readiness, docs=settings.docs)
+    answers = partial(_ask_journal, journal, Topics.prefixed(settings.topic_prefix).package)
+    checks: dict[str, Check] = {
+        "database": partial(ask, share),
+        "journal": answers,
+        "blobs": blobs.check,
+    }
+    app = create_app(_SERVICE, authenticator, Readiness(checks), docs=settings.docs)
     app.include_router(routes.router)
     app.state.pool = share
     app.state.application = "cleanup" if cluster is None else cluster.discovery.instance_id

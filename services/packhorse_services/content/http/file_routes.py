@@ -106,14 +106,12 @@ async def put_files(request: Request, body: FilesBody, caller: Writer) -> FileOu
     await files.write(pool, written, folders, caller.name)
     states |= {path: ("REFUSED", reason) for path, reason in refused.items()}
     order = [*(one.path for one in body.files), *body.folders]
-    reported = [(path, *states.get(path, ("WRITTEN", ""))) for path in order]
-    return FileOutcomes.model_validate(
-        {
-            "outcomes": [
-                {"path": p, "state": state, "reason": reason} for p, state, reason in reported
-            ]
-        }
-    )
+    return _outcomes([(path, *states.get(path, ("WRITTEN", ""))) for path in order])
+
+
+def _outcomes(reported: Sequence[tuple[str, str, str]]) -> FileOutcomes:
+    outcomes = [{"path": p, "state": state, "reason": reason} for p, state, reason in reported]
+    return FileOutcomes.model_validate({"outcomes": outcomes})
 
 
 @_router.post(
