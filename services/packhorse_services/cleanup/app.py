@@ -9,7 +9,7 @@ from fastapi import FastAPI
 
 from packhorse.blobs.api import BlobStore
 from packhorse.db.metadata import BOOKKEEPER
-from packhorse.db.pool import Lender, SharedPool, ask
+from packhorse.db.pool import Lender, Share, SharedPool, ask
 from packhorse.db.roles import act_as
 from packhorse.jobs.consumers import Consumers
 from packhorse.jobs.declaring import Declared
@@ -21,7 +21,7 @@ from packhorse.runtime.lifecycle import Component
 from packhorse.runtime.metrics import CLEANUP_LAST_SUCCESS, report
 from packhorse.runtime.periodic import Periodic
 from packhorse.runtime.problems import ProblemKind
-from packhorse.runtime.readiness import Check, Readiness
+from packhorse.runtime.readiness import Readiness
 from packhorse.topology.leader import LeaderOnly
 from packhorse.topology.own_cluster import OwnCluster
 from packhorse.wire.topics import Topics
@@ -82,18 +82,18 @@ def cleanup_service(
         "retention", settings.retention_seconds, partial(_retain, journal, leader_task)
     )
     last_success = Periodic("last-success", _LOOK_S, partial(_show_success, share), at_once=True)
-    answers = partial(_ask_journal, journal, Topics.prefixed(settings.topic_prefix).package)
-    checks: dict[str, Check] = {
-        "database": partial(ask, share),
-        "journal": answers,
-        "blobs": blobs.check,
-    }
-    app = create_app(_SERVICE, authenticator, Readiness(checks), docs=settings.docs)
+    readiness = _readiness(settings, share, journal, blobs)
+    app = create_app(_SERVICE, authenticator, readiness, docs=settings.docs)
     app.include_router(routes.router)
     app.state.pool = share
     app.state.application = "cleanup" if cluster is None else cluster.discovery.instance_id
     taking_part = () if cluster is None else (cluster,)
     return CleanupService(app, (pool, *taking_part, last_success, runs, retention))
+
+
+def _readiness(settings: Settings, share: Share, journal: Journal, blobs: BlobStore) -> Readiness:
+    answers = partial(_ask_journal, journal, Topics.prefixed(settings.topic_prefix).package)
+    return Readiness({"database": partial(ask, share), "journal": answers, "blobs": blobs.check})
 
 
 def _runs(
