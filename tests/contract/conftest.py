@@ -5,7 +5,8 @@ from collections.abc import Iterator
 import pytest
 
 from packhorse.messaging.api import Journal
-from packhorse.messaging.kafka import inquiry, lookup, provision
+from packhorse.messaging.kafka import inquiry, provision
+from packhorse.messaging.kafka import journal as kafka_journal
 from packhorse.messaging.sql.segments import SegmentLimits
 from tests.harness.journals import (
     DEADLINE_S,
@@ -47,7 +48,8 @@ def journal_backend(
     request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch
 ) -> JournalBackend:
     """Each journal in turn: `<name>_backend` is asked for only by the tests that run on it."""
-    for module in (inquiry, lookup, provision):  # no broker is away here; a busy one may be slow
+    # No broker is away here; a busy one may be slow.
+    for module in (inquiry, kafka_journal, provision):
         monkeypatch.setattr(module, "ANSWER_SECONDS", DEADLINE_S)
     backend: JournalBackend = request.getfixturevalue(f"{request.param}_backend")
     return backend

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from packhorse_services.cli.client.data_directory import DataDirectory
-from packhorse_services.cli.demo.checks import holdings
+from packhorse_services.cli.demo.command import holdings
 from packhorse_services.cli.stack.embedded import EmbeddedPostgres
 from tests.harness.command_line import Up, data_folder, packhorse
 from tests.harness.waiting import eventually

@@ -6,7 +6,7 @@ from pathlib import Path
 
 from pyspark.sql.types import ArrayType, DataType, StructField, StructType
 
-from packhorse_services.pipeline.audit.schemas import FINDINGS
+from packhorse_services.pipeline.audit.task import FINDINGS
 from packhorse_services.pipeline.bulk.schemas import BULK_PARTS
 from packhorse_services.pipeline.measures.writing import MEASURES
 from packhorse_services.pipeline.storage.delta import ARCHIVE, partitions

@@ -11,8 +11,8 @@ import pytest
 from deltalake import write_deltalake
 
 from packhorse.content.parts import SubtreePart
-from packhorse_services.pipeline.bulk import append, publisher_api
-from packhorse_services.pipeline.bulk.append import AppendedParts, Appending
+from packhorse_services.pipeline.bulk import publisher_api
+from packhorse_services.pipeline.bulk import run as bulk_run
 from packhorse_services.pipeline.bulk.cancelling import Stopping
 from packhorse_services.pipeline.bulk.errors import (
     BulkCancelled,
@@ -24,6 +24,7 @@ from packhorse_services.pipeline.bulk.errors import (
 )
 from packhorse_services.pipeline.bulk.progress import Amount
 from packhorse_services.pipeline.bulk.publisher_api import PublisherClient
+from packhorse_services.pipeline.bulk.run import AppendedParts, Appending
 from packhorse_services.pipeline.bulk.snapshot import LastSeenNumber
 from packhorse_services.pipeline.bulk.state import BulkState, StoredPart
 from packhorse_services.pipeline.errors import TablesUnusable, TaskRefused
@@ -126,7 +127,7 @@ def test_r6_a_stale_part_is_exported_again_and_goes_under_its_sequence(
 def test_a_part_that_stays_stale_ends_the_run_and_the_next_goes_on_there(
     run: Run, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(append, "EXPORTS", 2)
+    monkeypatch.setattr(bulk_run, "EXPORTS", 2)
     run.fake.faults = ["", "stale", "stale"]
     with pytest.raises(PartBusy, match=r"part 1 \(/top/1\)"):
         run.run()

@@ -14,9 +14,8 @@ from pathlib import Path
 import psycopg
 import pytest
 
-from packhorse_services.cli.stack.embedded import EmbeddedPostgres
+from packhorse_services.cli.stack.embedded import EmbeddedPostgres, server_user
 from packhorse_services.cli.stack.postgres_binaries import PostgresFailed, binaries, publish
-from packhorse_services.cli.stack.server_user import server_user
 
 
 @pytest.fixture(scope="module")

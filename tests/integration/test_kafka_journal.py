@@ -18,7 +18,7 @@ from packhorse.messaging.api import (
 )
 from packhorse.messaging.open import open_journal
 from packhorse.messaging.reading import read_range
-from packhorse_services.cleanup.log_names import last_offsets
+from packhorse_services.cleanup.sweep import last_offsets
 from tests.harness.journals import (
     DEADLINE_S,
     KafkaBackend,

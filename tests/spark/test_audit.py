@@ -19,8 +19,7 @@ from packhorse_services.pipeline.audit.comparison import differing
 from packhorse_services.pipeline.audit.expected import Expectations
 from packhorse_services.pipeline.audit.outcome import Audited, ExitCode, exit_code
 from packhorse_services.pipeline.audit.repository import Repository
-from packhorse_services.pipeline.audit.schemas import FINDINGS
-from packhorse_services.pipeline.audit.task import Audit
+from packhorse_services.pipeline.audit.task import FINDINGS, Audit
 from packhorse_services.pipeline.storage.location import Location
 from tests.harness.feed import page
 from tests.harness.history import JOURNAL, History, archive, statuses

@@ -18,8 +18,12 @@ from packhorse.snapshots.snapshot import ContentSnapshot, ReportedState, new_id,
 from packhorse.snapshots.store import all_of, remove
 from packhorse_services.pipeline.errors import TablesUnusable, TaskRefused
 from packhorse_services.pipeline.snapshot import task
-from packhorse_services.pipeline.snapshot.housekeeping import remove_leftovers
-from packhorse_services.pipeline.snapshot.task import Made, SnapshotRequest, make_snapshot
+from packhorse_services.pipeline.snapshot.task import (
+    Made,
+    SnapshotRequest,
+    make_snapshot,
+    remove_leftovers,
+)
 from packhorse_services.pipeline.storage import tables
 from packhorse_services.pipeline.storage.location import Location
 from tests.harness.feed import page

@@ -12,8 +12,13 @@ from packhorse_services.pipeline.archive.task import Choices
 from packhorse_services.pipeline.errors import TaskFailed
 from packhorse_services.pipeline.storage import tables
 from packhorse_services.pipeline.upkeep import task
-from packhorse_services.pipeline.upkeep.task import RetentionPlan, expected, keep_up, plan
-from packhorse_services.pipeline.upkeep.unread import first_unread
+from packhorse_services.pipeline.upkeep.task import (
+    RetentionPlan,
+    expected,
+    first_unread,
+    keep_up,
+    plan,
+)
 from tests.harness.archive_site import ArchiveSite, archive_site
 
 pytestmark = pytest.mark.spark

@@ -9,7 +9,7 @@ import pytest
 from jsonschema import Draft202012Validator
 from openapi_spec_validator import OpenAPIV31SpecValidator
 
-from packhorse.runtime.documentation import FILE, operations, read_documentation, successes
+from packhorse.runtime.openapi import FILE, operations, read_documentation, successes
 from tests.harness.openapi import FOLDER, SERVICES, document, text
 
 INT32, INT64 = 2**31, 2**63

@@ -6,12 +6,13 @@ from typing import Annotated, TypeVar
 
 from fastapi import APIRouter, Depends, Path, Query, Request, Response
 from psycopg import Connection
+from pydantic import BaseModel, Field
 
 from packhorse.db.metadata import BOOKKEEPER
 from packhorse.db.roles import act_as
 from packhorse.runtime.auth import Principal, TokenScope, require
 from packhorse.runtime.problems import Problem, documented
-from packhorse.runtime.validation import StrictRoute
+from packhorse.runtime.validation import StrictBody, StrictRoute
 from packhorse_services.cleanup import ledger
 from packhorse_services.cleanup.report import (
     CleanupRun,
@@ -20,7 +21,19 @@ from packhorse_services.cleanup.report import (
     with_removals,
 )
 from packhorse_services.cleanup.runner import request_run
-from packhorse_services.cleanup.schemas import RequestedRun, RunRequest
+
+
+class RunRequest(StrictBody):
+    """What a caller asks for."""
+
+    dry_run: bool = Field(default=False, description="Only report what would be removed")
+
+
+class RequestedRun(BaseModel):
+    """The run that was asked for."""
+
+    id: int
+
 
 router = APIRouter(route_class=StrictRoute, prefix="/cleanup", tags=["cleanup"])
 

@@ -7,7 +7,8 @@ an orphan.
 
 import itertools
 import logging
-from collections.abc import Iterator, Sequence
+import time
+from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import suppress
 from datetime import timedelta
 
@@ -17,7 +18,13 @@ from psycopg import Connection
 from packhorse.blobs.api import BlobStore
 from packhorse.bookkeeping import stored_packages
 from packhorse.errors import PackhorseError, Transient
-from packhorse.messaging.api import Bounds, Journal
+from packhorse.messaging.api import (
+    Bounds,
+    Journal,
+    JournalUnavailable,
+    LogEnd,
+)
+from packhorse.messaging.reading import read_to
 from packhorse.runtime import audit
 from packhorse.runtime.audit import AuditOutcome
 from packhorse.runtime.metrics import (
@@ -25,12 +32,14 @@ from packhorse.runtime.metrics import (
     CLEANUP_REMOVED_BYTES,
     CLEANUP_RUNS,
 )
+from packhorse.wire.package_codec import PACKAGE_ID_HEADER
 from packhorse_services.cleanup import ledger, orphans
 from packhorse_services.cleanup.cleanup_lock import CleanupLock, CleanupLockLost
-from packhorse_services.cleanup.log_names import last_offsets
 from packhorse_services.cleanup.orphans import Orphans
 from packhorse_services.cleanup.report import Candidate, CleanupRun, RemovalReason
 
+_PATIENCE_S = 30.0
+_BEAT_S = 20.0
 logger = logging.getLogger(__name__)
 
 MOST = 10_000
@@ -179,3 +188,46 @@ def _audit(run: CleanupRun, outcome: AuditOutcome, **reported: str | int) -> Non
     if not run.dry_run:
         about = {"operation": "cleanupRun", "object": f"/cleanup/runs/{run.id}", **reported}
         audit.record(run.origin, outcome, about)
+
+
+# Offsets can be too low: a publisher that was paused may have appended a package twice. So nothing
+# is removed before a whole reading of the log has named it nowhere (R21).
+def last_offsets(
+    journal: Journal,
+    topic: str,
+    bounds: Bounds,
+    package_ids: Collection[str],
+    beat: Callable[[], None],
+) -> dict[str, int]:
+    """Return the highest offset of each of the packages that the log names.
+
+    `beat` is called every few seconds of a long reading. Raises `JournalUnavailable` unless the
+    end was reached: then nothing is known.
+    """
+    if not package_ids or bounds.oldest >= bounds.next:
+        return {}
+    wanted = {package_id.encode(): package_id for package_id in package_ids}
+    found: dict[str, int] = {}
+    with journal.reader(topic, LogEnd.OLDEST, partition=0, values=False) as reader:
+        meanwhile = _now_and_then(beat)
+        for records in read_to(reader, bounds.next, patience_s=_PATIENCE_S, meanwhile=meanwhile):
+            for record in records:
+                if record.damage:  # it may be the one that refers to what is to be removed (R21)
+                    raise JournalUnavailable(record.damage)
+                name = wanted.get(record.headers.get(PACKAGE_ID_HEADER, b""))
+                if name is not None:
+                    found[name] = record.offset
+    return found
+
+
+def _now_and_then(beat: Callable[[], None]) -> Callable[[], None]:
+    """Return what calls `beat` when the last call is long enough ago."""
+    beaten = time.monotonic()
+
+    def meanwhile() -> None:
+        nonlocal beaten
+        if time.monotonic() > beaten + _BEAT_S:
+            beat()
+            beaten = time.monotonic()
+
+    return meanwhile

@@ -1,14 +1,23 @@
 """Makes the parts of a topology service from its settings."""
 
-from packhorse.clock import SystemClock
+from dataclasses import dataclass
+
+from fastapi import APIRouter
+
+from packhorse.clock import Clock, SystemClock
 from packhorse.runtime.auth import Authenticator
 from packhorse.topology.lease.member import LeaseMember
 from packhorse.topology.open import open_discovery
 from packhorse.topology.own_cluster import InstanceProperties
+from packhorse.topology.patience import patient_pool
 from packhorse.topology.properties import FixedProperties
 from packhorse.topology.voting.member import VotingMember
 from packhorse_services.topology.app import TopologyService, topology_service
-from packhorse_services.topology.connectors.assembly import assemble_connectors
+from packhorse_services.topology.connectors.allow_list import AllowList
+from packhorse_services.topology.connectors.component import Connectors
+from packhorse_services.topology.connectors.knowledge import Knowledge, Topology
+from packhorse_services.topology.connectors.options import ConnectorSettings
+from packhorse_services.topology.connectors.routes import connector_routes
 from packhorse_services.topology.http.event_feed import Feed
 from packhorse_services.topology.http.parts import TopologyServices
 from packhorse_services.topology.http.store_documents import MemberVotings, cluster_view_of
@@ -40,3 +49,22 @@ def assemble(settings: Settings, authenticator: Authenticator) -> TopologyServic
         components=[connecting.connectors],
         docs=settings.docs,
     )
+
+
+@dataclass(frozen=True)
+class AssembledConnectors:
+    """Start `connectors` behind the discovery, and stop it before; mount `routes`."""
+
+    connectors: Connectors
+    routes: APIRouter
+
+
+def assemble_connectors(
+    settings: ConnectorSettings, database_url: str, topology: Topology, clock: Clock | None = None
+) -> AssembledConnectors:
+    """Put them together; nothing connects before `connectors` is started."""
+    own_clock = clock or SystemClock()
+    pool = patient_pool(database_url, "topology-connectors")
+    knowledge = Knowledge(topology, pool, settings, own_clock)
+    routes = connector_routes(knowledge, AllowList(settings.allowed, clock=own_clock))
+    return AssembledConnectors(Connectors(knowledge), routes)

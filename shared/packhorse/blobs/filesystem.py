@@ -1,5 +1,6 @@
 """Blobs in a folder: written aside, flushed, then linked under their key, never over another."""
 
+import ctypes
 import os
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
@@ -15,8 +16,12 @@ from packhorse.blobs.api import (
     promised_digest,
 )
 from packhorse.blobs.digest import Verified
-from packhorse.blobs.durability import AVAILABLE, flush_filesystem
 from packhorse.blobs.folders import KINDS, SHARDS, Folders, names_in, stored, translated
+
+_syncfs = getattr(ctypes.CDLL(None, use_errno=True), "syncfs", None)
+
+AVAILABLE = _syncfs is not None
+"""Whether this system can do it; Linux can, and is ten times as fast so as file by file."""
 
 
 class FilesystemBlobs:
@@ -178,3 +183,12 @@ def _write(descriptor: int, content: bytes) -> None:
     with translated():
         while left:
             left = left[os.write(descriptor, left) :]
+
+
+def flush_filesystem(descriptor: int) -> None:
+    """Make durable all that was written to the file system of `descriptor`. Raises OSError."""
+    if _syncfs is None:
+        raise OSError("this system can't flush a file system")
+    if _syncfs(descriptor) != 0:
+        number = ctypes.get_errno()
+        raise OSError(number, os.strerror(number))

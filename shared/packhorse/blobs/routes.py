@@ -6,6 +6,7 @@ caller are checked where nodes are read and not here.
 
 import re
 from collections.abc import Iterable
+from dataclasses import dataclass
 from typing import Annotated, Any
 
 import anyio.to_thread
@@ -14,10 +15,45 @@ from starlette.responses import Response, StreamingResponse
 
 from packhorse.blobs.api import BlobStore, StoredBlob, binary_key
 from packhorse.blobs.digest import Verified
-from packhorse.blobs.ranges import ByteRange, RangeNotSatisfiable, parse_range
 from packhorse.runtime.auth import require
 from packhorse.runtime.problems import Problem, documented
 from packhorse.runtime.validation import StrictRoute
+
+_RANGE = re.compile(r"bytes=(\d{0,18})-(\d{0,18})", re.ASCII)
+
+
+class RangeNotSatisfiable(Exception):
+    """The range begins behind the end."""
+
+
+@dataclass(frozen=True, slots=True)
+class ByteRange:
+    """From `start` up to, not including, `end`."""
+
+    start: int
+    end: int
+
+
+def parse_range(header: str | None, length: int) -> ByteRange | None:
+    """Return the wanted part of `length` bytes, or None for the whole.
+
+    Several ranges, other units and nonsense count as no range, as the RFC allows. Raises
+    `RangeNotSatisfiable`.
+    """
+    match = _RANGE.fullmatch(header.strip()) if header else None
+    if match is None or match.groups() == ("", ""):
+        return None
+    first, last = match.groups()
+    if not first:
+        start, end = max(0, length - int(last)), length
+    else:
+        start, end = int(first), min(length, int(last) + 1) if last else length
+        if last and int(last) < start:
+            return None
+    if start >= end:
+        raise RangeNotSatisfiable
+    return ByteRange(start, end)
+
 
 _NAME = r"[A-Za-z0-9][A-Za-z0-9!#$&^_.+-]{0,126}"
 _MEDIA_TYPE = rf"^{_NAME}/{_NAME}(; ?charset=[A-Za-z0-9-]{{1,32}})?$"

@@ -4,6 +4,7 @@ import logging
 import re
 import secrets
 import time
+from collections.abc import Collection
 from functools import cache
 from urllib.parse import unquote_to_bytes
 
@@ -14,12 +15,13 @@ from starlette.responses import Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from packhorse.runtime import audit, metrics, tracing
-from packhorse.runtime.hosts import check_host
+from packhorse.runtime.configuration import is_loopback
 from packhorse.runtime.limits import DEFAULT_LIMITS
 from packhorse.runtime.places import SURPLUS, RequestPlace, Shares, enter
 from packhorse.runtime.problems import TABLE, Problem, Table, problem_from, render
 from packhorse.runtime.request_body import RequestBody
 
+_OWN_SITES = ("", "same-origin", "none")
 logger = logging.getLogger(__name__)
 
 _REQUEST_ID = re.compile(rb"[A-Za-z0-9._-]{1,128}")
@@ -209,3 +211,31 @@ def _counters(method: str, route: str, status: int) -> tuple[Counter, Histogram]
         metrics.HTTP_REQUESTS.labels(method, route, str(status)),
         metrics.HTTP_SECONDS.labels(route),
     )
+
+
+# A page of anybody's can send requests to this machine's ports, and let its own name resolve to
+# this machine. A token keeps it out; without authentication these checks do.
+def check_host(scope: Scope, allowed: Collection[str], *, anybody: bool) -> None:
+    """Refuse a request by another name; where `anybody` may do all, this machine's names alone do.
+
+    Raises `Problem` 421, or 403 for what another site's page has sent.
+    """
+    if not allowed and not anybody:
+        return
+    headers = dict(scope["headers"])
+    name = _name(headers.get(b"host", b"").decode("latin-1"))
+    if name not in allowed and not (anybody and is_loopback(name)):
+        raise Problem(
+            421,
+            detail=f"this service is not called {name[:100]!r}; "
+            "an operator may allow the name with PACKHORSE_ALLOWED_HOSTS",
+        )
+    if anybody and headers.get(b"sec-fetch-site", b"").decode("latin-1") not in _OWN_SITES:
+        raise Problem(403, detail="a page of another site has sent this; turn authentication on")
+
+
+def _name(host: str) -> str:
+    """Return the host without its port, in lower case and without brackets."""
+    if host.startswith("["):
+        return host[1:].partition("]")[0]
+    return host.partition(":")[0].lower()

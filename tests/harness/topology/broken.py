@@ -7,7 +7,7 @@ from typing import Any
 from packhorse.topology.events import EventFlow, EventKind, TopologyEvent
 from packhorse.topology.lease.member import LeaseMember
 from packhorse.topology.lease.store import ClusterState, InstanceState, Pulse, Renewal
-from packhorse.topology.mailbox import ViewMailbox
+from packhorse.topology.listeners import ViewMailbox
 from packhorse.topology.membership import Observation
 from packhorse.topology.view import ClusterView
 from packhorse.topology.voting.records import StoreView, Vote, Voting

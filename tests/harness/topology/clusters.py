@@ -17,9 +17,9 @@ from packhorse.runtime.http import ServiceDescription, create_app
 from packhorse.runtime.readiness import Readiness
 from packhorse.topology.events import EventKind, TopologyEvent
 from packhorse.topology.listeners import Listener
-from packhorse.topology.remote_clusters import SqlRemoteClusters
+from packhorse.topology.open import SqlRemoteClusters
 from packhorse.topology.view import ClusterView, InstanceDescription, TopologyView
-from packhorse_services.topology.connectors.assembly import assemble_connectors
+from packhorse_services.topology.assembly import assemble_connectors
 from packhorse_services.topology.connectors.options import ConnectorSettings
 from packhorse_services.topology.connectors.states import ConnectorPhase, ConnectorState
 from tests.harness.waiting import eventually

@@ -7,7 +7,7 @@ from typing import Any
 from greenlet import GreenletExit, getcurrent, greenlet
 
 from packhorse.topology.events import EventFlow, EventKind, TopologyEvent
-from packhorse.topology.mailbox import ViewMailbox
+from packhorse.topology.listeners import ViewMailbox
 from packhorse.topology.membership import Membership
 from packhorse.topology.participation import Participation
 from packhorse.topology.properties import LocalProperties

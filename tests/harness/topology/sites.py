@@ -7,7 +7,7 @@ from typing import Any, Protocol
 from packhorse.topology.events import EventFlow
 from packhorse.topology.lease.member import LeaseMember
 from packhorse.topology.lease.store import Incarnation, InstanceState
-from packhorse.topology.mailbox import ViewMailbox
+from packhorse.topology.listeners import ViewMailbox
 from packhorse.topology.membership import Membership
 from packhorse.topology.voting.member import VotingMember
 from packhorse.topology.voting.records import Vote

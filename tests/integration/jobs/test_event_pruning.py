@@ -6,10 +6,10 @@ import pytest
 from psycopg import Connection
 
 from packhorse.db.connect import connect
-from packhorse.jobs.events.cursor import load_cursor, store_cursor
 from packhorse.jobs.events.position import EventPosition
 from packhorse.jobs.events.pruning import EventRetention, PrunedEvents, prune_events
 from packhorse.jobs.events.reading import position_now, read_page
+from packhorse.jobs.events.receiver import load_cursor, store_cursor
 from tests.harness.jobs.events import Writer, bookkeeper, emit_all
 
 KEEP_NOTHING = EventRetention(events_s=0)

@@ -16,8 +16,7 @@ import pytest
 
 from packhorse.jobs.jobs import Jobs
 from packhorse.runtime.lifecycle import Lifecycle
-from packhorse_services.pipeline.worker.command import host_of
-from packhorse_services.pipeline.worker.tasks import TASKS, Task
+from packhorse_services.pipeline.worker.command import TASKS, Task, host_of
 from tests.harness.processes import Process
 from tests.harness.waiting import eventually
 

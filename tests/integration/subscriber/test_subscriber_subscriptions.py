@@ -20,7 +20,7 @@ from packhorse.content import tree
 from packhorse.content.node import Node
 from packhorse.messaging.api import Record
 from packhorse.messaging.open import open_journal
-from packhorse.packages import changes
+from packhorse.packages import apply as packages_apply
 from packhorse.wire.messages import Action
 from packhorse.wire.package_codec import decode_entry
 from packhorse_services.subscriber.importing import importer
@@ -165,15 +165,19 @@ def test_r10_a_deadlock_is_nobodys_attempt(
 
 
 def meet_after_first_flush(monkeypatch: pytest.MonkeyPatch) -> None:
-    barrier, flush, met = threading.Barrier(2), changes.PendingChanges.flush, threading.local()
+    barrier, flush, met = (
+        threading.Barrier(2),
+        packages_apply.PendingChanges.flush,
+        threading.local(),
+    )
 
-    def flush_and_meet(self: changes.PendingChanges) -> None:
+    def flush_and_meet(self: packages_apply.PendingChanges) -> None:
         flush(self)
         if not hasattr(met, "once"):
             met.once = True
             barrier.wait(120)
 
-    monkeypatch.setattr(changes.PendingChanges, "flush", flush_and_meet)
+    monkeypatch.setattr(packages_apply.PendingChanges, "flush", flush_and_meet)
 
 
 def write_all(url: str, nodes: Sequence[Node]) -> None:

@@ -8,7 +8,7 @@ from packhorse.topology import announcement_store
 from packhorse.topology.announcement_store import AnnouncementReader, TooManyPeers, forget, keep
 from packhorse.topology.announcements import Announcement
 from packhorse.topology.membership import StoreUnavailable
-from packhorse.topology.remote_clusters import SqlRemoteClusters
+from packhorse.topology.open import SqlRemoteClusters
 from tests.harness.postgres import Databases
 from tests.harness.topology.clusters import cluster
 

@@ -7,7 +7,7 @@ from sqlalchemy.engine import make_url
 
 from packhorse.topology import patience
 from packhorse.topology.membership import StoreUnavailable
-from packhorse.topology.remote_clusters import SqlRemoteClusters
+from packhorse.topology.open import SqlRemoteClusters
 from packhorse_services.topology.connectors.states import ConnectorPhase
 from tests.harness.cutting_proxy import CuttingProxy, cutting_proxy
 from tests.harness.postgres import Databases

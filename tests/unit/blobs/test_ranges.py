@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from packhorse.blobs.ranges import ByteRange, RangeNotSatisfiable, parse_range
+from packhorse.blobs.routes import ByteRange, RangeNotSatisfiable, parse_range
 
 
 @pytest.mark.parametrize(

@@ -2,8 +2,8 @@
 
 import pytest
 
-from packhorse.snapshots.manifest import decode, encode
 from packhorse.snapshots.snapshot import ContentSnapshot, left_out, new_id
+from packhorse.snapshots.store import decode, encode
 from packhorse_services.pipeline.history.bases import (
     AddedSubscription,
     began,

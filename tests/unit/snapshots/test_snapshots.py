@@ -16,7 +16,7 @@ from packhorse.content.node import Node
 from packhorse.packages.compression import compress
 from packhorse.packages.format import write_nodes
 from packhorse.packages.limits import PackageCorrupt, PackageLimits, PackageRefused
-from packhorse.snapshots import manifest
+from packhorse.snapshots import store as snapshots_store
 from packhorse.snapshots.parts import read_part, write_part
 from packhorse.snapshots.snapshot import (
     MANIFESTS,
@@ -213,22 +213,22 @@ def part(number: int, **fields: Any) -> Part:
 )
 def test_parts_are_the_snapshots_own_each_once(parts: list[Part]) -> None:
     with pytest.raises(InvalidSnapshot):
-        manifest.encode(a_snapshot(parts, ID))
-    assert manifest.encode(a_snapshot([part(0), part(5)], ID))
+        snapshots_store.encode(a_snapshot(parts, ID))
+    assert snapshots_store.encode(a_snapshot([part(0), part(5)], ID))
 
 
 def test_unreadable_and_foreign_manifests_are_left_out_with_a_warning(
     blobs: BlobStore, caplog: pytest.LogCaptureFixture
 ) -> None:
     good = made(blobs, ID, offset=1)
-    data = manifest.encode(good)
+    data = snapshots_store.encode(good)
     hostile = {
         "00000000000000000009-" + "a" * 16: data,  # under another snapshot's name
         "00000000000000000008-" + "b" * 16: data.replace(b'"format":1', b'"format":2'),
         "00000000000000000007-" + "c" * 16: b"[" * 100_000,
         "00000000000000000006-" + "d" * 16: b"",
         "no-number": data,
-        "00000000000000000005-" + "e" * 16: bytes(manifest.MAX_MANIFEST_BYTES + 1),
+        "00000000000000000005-" + "e" * 16: bytes(snapshots_store.MAX_MANIFEST_BYTES + 1),
     }
     for name, content in hostile.items():
         blobs.put(MANIFESTS + name, [content])
@@ -251,17 +251,17 @@ def test_unreadable_and_foreign_manifests_are_left_out_with_a_warning(
 def test_a_refused_manifest_is_reported_in_our_words(
     before: bytes, after: bytes, said: str
 ) -> None:
-    data = manifest.encode(a_snapshot([], ID, made_ms=1))
+    data = snapshots_store.encode(a_snapshot([], ID, made_ms=1))
     assert before in data
     with pytest.raises(InvalidSnapshot) as reported:
-        manifest.decode(data.replace(before, after, 1))
+        snapshots_store.decode(data.replace(before, after, 1))
     assert str(reported.value) == said
 
 
 @given(st.binary(max_size=300))
 def test_r30_a_manifest_of_any_bytes_is_refused_in_one_way(data: bytes) -> None:
     with pytest.raises(InvalidSnapshot):
-        manifest.decode(data)
+        snapshots_store.decode(data)
 
 
 def test_no_part_lies_where_manifests_are_looked_for() -> None:

@@ -14,7 +14,6 @@ from packhorse_services.topology.connectors.backoff import (
     pause_after,
     validity_of,
 )
-from packhorse_services.topology.connectors.configuration import ConnectorConfiguration
 from packhorse_services.topology.connectors.options import (
     LOCAL_ONLY,
     ConnectorSettings,
@@ -22,6 +21,7 @@ from packhorse_services.topology.connectors.options import (
     shown,
 )
 from packhorse_services.topology.connectors.states import ConnectorPhase
+from packhorse_services.topology.settings import ConnectorConfiguration
 
 USUAL = ConnectorSettings(interval_s=15, timeout_s=60)
 SECRET = "s" * 32

@@ -7,8 +7,7 @@ from pathlib import Path
 import pytest
 
 from packhorse.runtime.configuration import InvalidConfiguration
-from packhorse.topology.identity import instance_id
-from packhorse.topology.open import TopologySettings
+from packhorse.topology.open import TopologySettings, instance_id
 
 
 def test_a_given_id_is_taken_and_no_file_is_made(tmp_path: Path) -> None:

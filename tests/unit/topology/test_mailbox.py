@@ -4,7 +4,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from packhorse.topology.events import EventFlow, EventKind, TopologyEvent
-from packhorse.topology.mailbox import ViewMailbox
+from packhorse.topology.listeners import ViewMailbox
 from tests.harness.topology.observations import seen
 from tests.harness.topology.scripted import ME
 

@@ -5,6 +5,7 @@ import json
 import math
 import shlex
 import shutil
+import sysconfig
 import tempfile
 import threading
 import time
@@ -17,16 +18,69 @@ from typing import Any
 
 from packhorse.client.blocking import Client
 from packhorse.client.stack_folder import RunningStack
+from packhorse.content import scan
+from packhorse.content.tree import content_hash
+from packhorse.db.connect import connect
 from packhorse_services.cli import service_commands
 from packhorse_services.cli.client import output, views
 from packhorse_services.cli.client.connection import Connection, client_of
+from packhorse_services.cli.client.data_directory import DataDirectory
 from packhorse_services.cli.client.failures import CommandFailed, Exit
-from packhorse_services.cli.demo import material
-from packhorse_services.cli.demo.checks import RepositoryContent, holdings, pages
 from packhorse_services.cli.demo.progress import SubscriberProgress
 from packhorse_services.cli.distribute.command import await_distributed, request
+from packhorse_services.cli.stack.embedded import EmbeddedPostgres
+from packhorse_services.cli.stack.layout import AUTHOR_DATABASE
+from packhorse_services.cli.stack.postgres_binaries import binaries
 from packhorse_services.cli.stack.stack_process import stack_on
 
+_APPLICATION = "packhorse-demo"
+
+
+@dataclass(frozen=True, slots=True)
+class RepositoryContent:
+    """What one repository holds below a path."""
+
+    database: str
+    nodes: int
+    binaries: int
+    digest: str
+
+    def equals(self, other: "RepositoryContent") -> bool:
+        """Return whether both hold the same content."""
+        return self.digest == other.digest and self.nodes == other.nodes
+
+
+def holdings(
+    directory: DataDirectory, subscribers: list[str], root: str
+) -> list[RepositoryContent]:
+    """Return what each repository of a running stack holds at and below `root`, author first."""
+    postgres = _server(directory)
+    names = [AUTHOR_DATABASE, *subscribers]
+    return [_holding(name, postgres.url(name), root) for name in names]
+
+
+def pages(directory: DataDirectory, root: str, count: int) -> list[str]:
+    """Return about `count` paths of the author, spread over all below `root`."""
+    with connect(_server(directory).url(AUTHOR_DATABASE), _APPLICATION) as connection:
+        return scan.spread_paths(connection, root, "file", count)
+
+
+def _server(directory: DataDirectory) -> EmbeddedPostgres:
+    postgres = EmbeddedPostgres(directory.postgres)
+    if not postgres.attach():
+        raise CommandFailed(f"no PostgreSQL runs on {directory.root}")
+    return postgres
+
+
+def _holding(name: str, url: str, root: str) -> RepositoryContent:
+    with connect(url, _APPLICATION) as connection:
+        nodes, binaries = scan.count_nodes(connection, root)
+        return RepositoryContent(name, nodes, binaries, content_hash(connection, root))
+
+
+_NO_CONTENT = shutil.ignore_patterns(
+    "__pycache__", "site-packages", "dist-packages", "test", "config-*", "*.pyc", "*.a"
+)
 ROOT = "/content/demo"
 _CHANGES = 300
 _SENDERS = 8
@@ -159,7 +213,7 @@ def _files(content: Path | None) -> Iterator[Path]:
         yield content
         return
     with tempfile.TemporaryDirectory(prefix="packhorse-demo-content-") as gathered:
-        for source in material.gather(Path(gathered)):
+        for source in gather(Path(gathered)):
             _say(f"content: {source.origin}, from {source.folder}")
         yield Path(gathered)
 
@@ -202,3 +256,34 @@ def _show_calls(run: Demo, page: str) -> None:
 
 def _say(sentence: str) -> None:
     output.report(sentence)
+
+
+@dataclass(frozen=True, slots=True)
+class DemoContent:
+    """A folder of real files, and where it comes from."""
+
+    name: str
+    folder: Path
+    origin: str
+
+
+def sources() -> list[DemoContent]:
+    """Return the default content: about 2,500 files, many of them binary, several levels deep."""
+    installed = binaries().parent
+    return [
+        DemoContent(
+            "python", Path(sysconfig.get_path("stdlib")), "Python's standard library, PSF-2.0"
+        ),
+        DemoContent(
+            "postgresql", installed / "share", "PostgreSQL's shared files, PostgreSQL Licence"
+        ),
+        DemoContent("headers", installed / "include", "PostgreSQL's headers, PostgreSQL Licence"),
+    ]
+
+
+def gather(folder: Path) -> list[DemoContent]:
+    """Copy the default content below `folder`, one folder a source, and return the sources."""
+    found = sources()
+    for source in found:
+        shutil.copytree(source.folder, folder / source.name, ignore=_NO_CONTENT, symlinks=False)
+    return found

@@ -3,20 +3,23 @@
 import signal
 import time
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from dataclasses import replace
 
+from packhorse.blobs.open import open_blobs
 from packhorse.client.addresses import read_token
 from packhorse.client.blocking import Client
 from packhorse.client.errors import ClientError, Misused
 from packhorse.client.stack_folder import RunningStack
 from packhorse.db.prepare import prepare_database
+from packhorse.errors import PackhorseError, Permanent, Transient
 from packhorse.runtime.token_file import ensure_token_file
+from packhorse_services.cli import topics
 from packhorse_services.cli.client import output
 from packhorse_services.cli.client.connection import client_of
 from packhorse_services.cli.client.data_directory import DataDirectory
+from packhorse_services.cli.client.failures import CommandFailed, Exit
 from packhorse_services.cli.client.views import table
-from packhorse_services.cli.stack import backends
 from packhorse_services.cli.stack.child import ChildProcess, ChildProgram, bound_log
 from packhorse_services.cli.stack.embedded import EmbeddedPostgres
 from packhorse_services.cli.stack.forked import ForkServer
@@ -42,9 +45,9 @@ def up(options: StackOptions, *, as_json: bool) -> None:
 
     Raises what keeps it from starting; nothing of the stack runs on after that.
     """
-    backends.check_named(options)
+    check_named(options)
     signal.signal(signal.SIGINT, signal.SIG_DFL)  # Python's waits until a client's call returns
-    backends.check_answering(options)  # may take long, and has nothing that a signal must end
+    check_answering(options)  # may take long, and has nothing that a signal must end
     ended = _end_signals()
     directory = DataDirectory(options.data)
     directory.refuse_claimed()  # by another stack, whose ports are no news then
@@ -126,7 +129,7 @@ def _prepared(options: StackOptions, postgres: EmbeddedPostgres) -> Sequence[Chi
     """Make databases and topics that are missing, and return the programs to run on them."""
     databases = _ensure_databases(postgres, database_names(options))
     if has_own_journal(options):
-        backends.check_topics(journal_url(options, databases), options.topic_prefix)
+        check_topics(journal_url(options, databases), options.topic_prefix)
     return plan(options, databases, choose_ports(options))
 
 
@@ -196,3 +199,49 @@ def _show(stack: RunningStack, token: str | None, *, as_json: bool) -> None:
 
 def _report(sentence: str) -> None:
     output.talk.print(sentence)
+
+
+class TopicsUnfit(Permanent):
+    """Topics that somebody else made are not what packhorse needs; the text says what to change."""
+
+
+def check_named(options: StackOptions) -> None:
+    """Raise `CommandFailed` with `Exit.USAGE` for a journal or blobs that no program could open.
+
+    Connects to nothing; a folder for blobs is made.
+    """
+    if not has_own_journal(options):
+        with topics.opened(options.journal):
+            pass
+    if options.blobs:
+        try:
+            open_blobs(options.blobs).close()
+        except PackhorseError as error:
+            raise CommandFailed(f"--blobs: {error}", Exit.USAGE) from error
+
+
+def check_answering(options: StackOptions) -> None:
+    """Return once named blobs take and give what is put there, and a named journal has its topics.
+
+    Raises `CommandFailed` for one that does not answer, and what `check_topics` raises.
+    """
+    if options.blobs:
+        with _option_at_fault("--blobs"), closing(open_blobs(options.blobs)) as blobs:
+            blobs.check()
+    if not has_own_journal(options):
+        with _option_at_fault("--journal"):
+            check_topics(options.journal, options.topic_prefix)
+
+
+def check_topics(journal: str, topic_prefix: str) -> None:
+    """Create the topics that are missing. Raises `TopicsUnfit` for one that can't be used."""
+    if wrong := topics.create(journal, topic_prefix):
+        raise TopicsUnfit("\n".join(wrong))
+
+
+@contextmanager
+def _option_at_fault(option: str) -> Iterator[None]:
+    try:
+        yield
+    except Transient as error:
+        raise CommandFailed(f"{option}: {error}") from error

@@ -13,6 +13,7 @@ from functools import reduce
 
 from pyspark.sql import DataFrame, Row, SparkSession
 from pyspark.sql import functions as f
+from pyspark.sql import types as t
 
 from packhorse.content.node import ROOT
 from packhorse.errors import PackhorseError
@@ -31,7 +32,6 @@ from packhorse_services.pipeline.audit.expected import Expectations, Expected
 from packhorse_services.pipeline.audit.joining import notes_of
 from packhorse_services.pipeline.audit.outcome import UNDECIDED, Audited, Finding
 from packhorse_services.pipeline.audit.repository import Repository, range_starts
-from packhorse_services.pipeline.audit.schemas import FINDINGS
 from packhorse_services.pipeline.audit.subscriber_state import Situation, read_situation
 from packhorse_services.pipeline.engine.databases import export_snapshot, reading
 from packhorse_services.pipeline.engine.exit_codes import as_typed
@@ -42,8 +42,25 @@ from packhorse_services.pipeline.history.events import kept, package_events
 from packhorse_services.pipeline.history.fetching import Texts
 from packhorse_services.pipeline.history.fold import MERE_FOLDER, fold
 from packhorse_services.pipeline.storage import columns
+from packhorse_services.pipeline.storage import columns as c
 from packhorse_services.pipeline.storage.location import Location
 
+FINDINGS = t.StructType(
+    [
+        c.text("subscriber", "Name of the subscriber"),
+        c.text("path", "Path of the node"),
+        c.text("kind", "What is wrong: missing, extra, different or undecided"),
+        c.column(
+            "offset",
+            t.LongType(),
+            "Offset of the package that should have put or removed it, or of the snapshot that "
+            "holds it; null when there is none",
+            nullable=True,
+        ),
+        c.column("package_id", t.StringType(), "Id of that package; empty for none", nullable=True),
+    ]
+)
+"""A row for each path at which a subscriber is not as it should be."""
 _COLUMNS = ("path", "kind", "offset", "package_id")
 
 

@@ -9,13 +9,14 @@ from pyspark.sql import DataFrame, SparkSession
 from packhorse.blobs.api import BlobStore
 from packhorse.blobs.open import open_blobs
 from packhorse.snapshots.snapshot import (
+    MANIFESTS,
     AppliedSequence,
     ContentSnapshot,
     ReportedState,
     left_out,
     new_id,
 )
-from packhorse.snapshots.store import publish
+from packhorse.snapshots.store import all_of, publish, remove
 from packhorse_services.pipeline.engine.spark_errors import translated
 from packhorse_services.pipeline.errors import TaskRefused
 from packhorse_services.pipeline.history.beginning import Beginning
@@ -27,10 +28,71 @@ from packhorse_services.pipeline.history.content import (
 )
 from packhorse_services.pipeline.history.read import numbers_up_to, package_records
 from packhorse_services.pipeline.history.target import HistoryTarget, target
-from packhorse_services.pipeline.snapshot.housekeeping import prune, remove_leftovers, without_lost
 from packhorse_services.pipeline.snapshot.reported_state import heard, require_heard_of
 from packhorse_services.pipeline.snapshot.writing import PART_CHARACTERS, write_parts
 from packhorse_services.pipeline.storage.location import Location
+
+LEFTOVER_MS = 24 * 3600 * 1000
+"""A part without a manifest that is older than this belongs to a run that is dead."""
+
+_ALL = "snapshots/"
+
+
+def remove_leftovers(blobs: BlobStore, older_than_ms: int = LEFTOVER_MS) -> int:
+    """Remove the parts that no manifest will ever name, and return how many those were.
+
+    A part is kept as long as there is a manifest of its snapshot, whether it can be read or not.
+    Ages are by the store's own clock (R28).
+    """
+    latest = blobs.now_ms() - older_than_ms
+    known = {blob.key.rpartition("-")[2] for blob in blobs.list(MANIFESTS)}
+    removed = 0
+    for blob in blobs.list(_ALL):
+        snapshot_id = blob.key.rpartition("/")[2].partition("-")[0]
+        if blob.key.startswith(MANIFESTS) or snapshot_id in known or blob.modified_ms > latest:
+            continue
+        blobs.delete(blob.key)
+        removed += 1
+    return removed
+
+
+def without_lost(blobs: BlobStore) -> list[ContentSnapshot]:
+    """Return the snapshots, newest first; one whose parts are not all there is removed.
+
+    Nobody can load it, and who finds it would not make it again.
+    """
+    found = []
+    for snapshot in all_of(blobs):
+        if all(blobs.head(part.key) is not None for part in snapshot.parts):
+            found.append(snapshot)
+        else:
+            remove(snapshot, blobs)
+            about = {"snapshot": snapshot.id, "offset": snapshot.offset}
+            logger.warning("snapshot removed: parts of it are gone", extra=about)
+    return found
+
+
+def prune(blobs: BlobStore, made: ContentSnapshot, keep: int) -> list[ContentSnapshot]:
+    """Remove all but the newest `keep` snapshots of the same agents and subscriber as `made`.
+
+    `made` itself stays. Those of another journal are older than all of this one.
+    """
+    alike = [
+        snapshot
+        for snapshot in all_of(blobs)
+        if set(snapshot.publisher_agents) == set(made.publisher_agents)
+        and snapshot.subscriber == made.subscriber
+        and snapshot.id != made.id
+    ]
+    alike.sort(
+        key=lambda one: (one.journal_id == made.journal_id, one.offset, one.made_ms), reverse=True
+    )
+    gone = alike[max(0, keep - 1) :]
+    for snapshot in gone:
+        remove(snapshot, blobs)
+        logger.info("snapshot removed", extra={"snapshot": snapshot.id, "offset": snapshot.offset})
+    return gone
+
 
 logger = logging.getLogger(__name__)
 

@@ -1,24 +1,93 @@
 """`packhorse-pipeline worker`."""
 
+import subprocess
+import sys
+import threading
+from collections import deque
 from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import IO
 
 from packhorse.db.pool import SharedPool, ask
 from packhorse.db.prepare import prepare_database
+from packhorse.jobs.consumer import JobContext, Outcome, Result
 from packhorse.jobs.consumers import Consumers
 from packhorse.jobs.declaring import Declared
 from packhorse.jobs.host import LEADER_TASKS, JobsHost, open_jobs
-from packhorse.runtime import logs
+from packhorse.jobs.job import Job
+from packhorse.jobs.queue import QueueConfiguration, QueueType
+from packhorse.jobs.scheduling.definition import JobAction, Missed, ScheduleDefinition
+from packhorse.jobs.scheduling.timing import Cron
+from packhorse.runtime import leash, logs
 from packhorse.runtime.auth import authenticator_for
 from packhorse.runtime.configuration import loaded
 from packhorse.runtime.http import ServiceDescription, create_app
 from packhorse.runtime.readiness import Readiness
 from packhorse.runtime.serve import run_service
+from packhorse.runtime.startup import WRONG_CONFIGURATION
 from packhorse.topology.own_cluster import InstanceProperties, OwnCluster, join
 from packhorse_services.pipeline.settings import PipelineWorkerSettings
 from packhorse_services.pipeline.storage.location import Location
-from packhorse_services.pipeline.worker.running import RunTask
-from packhorse_services.pipeline.worker.tasks import QUEUE, TASKS, Task
 
+_TOPICS = "packhorse/pipeline"
+
+QUEUE = QueueConfiguration(
+    name="pipeline",
+    patterns=(f"{_TOPICS}/**",),
+    type=QueueType.UNORDERED,
+    max_parallel=1,
+    max_retries=2,
+    retry_delay_s=60.0,
+)
+"""A worker runs one task at a time: each takes the memory that Spark was given."""
+
+
+# Whoever wants them resumes them. A task that an operator runs from a scheduler of their own, as
+# cron, would be done twice otherwise.
+@dataclass(frozen=True, slots=True)
+class Task:
+    """A command of the pipeline without options, and when it is worth running."""
+
+    name: str
+    cron: str
+    description: str
+
+    @property
+    def topic(self) -> str:
+        """The topic of its jobs."""
+        return f"{_TOPICS}/{self.name}"
+
+    @property
+    def command(self) -> Sequence[str]:
+        """What is run; nothing of a job comes into it."""
+        return (sys.executable, "-m", "packhorse_services.pipeline", self.name)
+
+    @property
+    def schedule(self) -> ScheduleDefinition:
+        """Its schedule, as a worker declares it."""
+        return ScheduleDefinition(
+            name=f"packhorse.pipeline.{self.name}",
+            when=Cron(self.cron),
+            action=JobAction(self.topic),
+            description=self.description,
+            concurrent=False,
+            missed=Missed.ONCE,
+            suspended=True,
+        )
+
+
+TASKS = (
+    Task("archive", "*/15 * * * *", "Archives what is in the journal"),
+    Task("measures", "20 * * * *", "Measures how fast packages were delivered"),
+    Task("upkeep", "40 3 * * *", "Compacts the tables and deletes days that have expired"),
+)
+
+
+_LOOK_S = 0.5
+_GRACE_S = 60.0
+"""How long a task may take to end, which ends a batch of Spark in order."""
+_LONGEST_LINE = 2_000
+_REPORTED_LINES, _REPORTED_CHARACTERS = 5, 300
 _SERVICE = ServiceDescription("packhorse pipeline worker", "Runs tasks of the pipeline as jobs.")
 
 
@@ -60,3 +129,56 @@ def host_of(
     return open_jobs(
         database_url, cluster, consumers=consumers, declared=Declared([QUEUE], schedules), pool=pool
     )
+
+
+@dataclass(frozen=True, slots=True)
+class RunTask:
+    """The consumer of one task's jobs; a stop request or a lost job ends the process."""
+
+    command: Sequence[str]
+    grace_s: float = _GRACE_S
+
+    def __call__(self, _job: Job, context: JobContext) -> Result:
+        """Run it, with what it says in the job's log; wrong settings are not tried again."""
+        said: deque[str] = deque(maxlen=_REPORTED_LINES)
+        with subprocess.Popen(
+            [*leash.on_leash(), *self.command],
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+        ) as process:
+            hearing = threading.Thread(target=_hear, args=(process.stdout, context, said))
+            hearing.start()
+            stopped = self._wait(process, context)
+            hearing.join()
+        return _result(process.returncode, "\n".join(said), stopped=stopped)
+
+    def _wait(self, process: "subprocess.Popen[bytes]", context: JobContext) -> bool:
+        """Return whether it was asked to end before it did."""
+        while process.poll() is None:
+            if context.wait(_LOOK_S) and process.poll() is None:
+                process.terminate()
+                try:
+                    process.wait(self.grace_s)
+                except subprocess.TimeoutExpired:
+                    process.kill()
+                return True
+        return False
+
+
+def _hear(stream: IO[bytes] | None, context: JobContext, said: deque[str]) -> None:
+    """Read to the end, whatever is written: a full pipe would hold the task up."""
+    while stream is not None and (line := stream.readline(_LONGEST_LINE)):
+        reported = line.decode(errors="replace").rstrip().replace("\0", "")
+        if reported:
+            said.append(reported[:_REPORTED_CHARACTERS])
+            context.log(reported)
+
+
+def _result(code: int, said: str, *, stopped: bool) -> Result:
+    if code == 0:
+        return Result(Outcome.OK, said)
+    if stopped:
+        return Result(Outcome.FAILED, "a stop was requested")
+    outcome = Outcome.CANCEL if code == WRONG_CONFIGURATION else Outcome.FAILED
+    return Result(outcome, f"exit code {code}: {said}")

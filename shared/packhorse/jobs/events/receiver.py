@@ -15,9 +15,8 @@ from packhorse.clock import Clock, SystemClock
 from packhorse.db.metadata import BOOKKEEPER
 from packhorse.jobs.event import Event
 from packhorse.jobs.events.bus import EventBus
-from packhorse.jobs.events.cursor import load_cursor, store_cursor
 from packhorse.jobs.events.delivery import GAP
-from packhorse.jobs.events.position import EventPosition, InvalidPosition
+from packhorse.jobs.events.position import EventPosition, InvalidPosition, parse_position
 from packhorse.jobs.events.reading import EventPage, position_now, read_page
 from packhorse.runtime.lifecycle import Worker
 from packhorse.runtime.metrics import EVENT_GAPS, EVENTS_RECEIVED
@@ -144,3 +143,34 @@ class Receiver:
     def _pause(self) -> None:
         if self._clock.wait(self._wake, self._settings.poll_s):
             self._clock.wait(self._ended, self._settings.together_s)
+
+
+def load_cursor(connection: Connection, instance_id: str) -> tuple[EventPosition, datetime]:
+    """Return how far the instance has got, and when that was stored; a new one begins now.
+
+    The connection is in autocommit mode and acts as the bookkeeper.
+    """
+    rows = connection.execute(
+        """
+        INSERT INTO jobs.event_cursor (instance_id, position) VALUES (%s, %s)
+        ON CONFLICT (instance_id) DO UPDATE SET instance_id = excluded.instance_id
+        RETURNING position, stored_at
+        """,
+        (instance_id, str(position_now(connection))),
+    ).fetchall()
+    text, stored_at = rows[0]
+    return parse_position(text), stored_at
+
+
+def store_cursor(connection: Connection, instance_id: str, position: EventPosition) -> datetime:
+    """Store how far the instance has got, and return the time of that."""
+    rows = connection.execute(
+        """
+        INSERT INTO jobs.event_cursor (instance_id, position) VALUES (%s, %s)
+        ON CONFLICT (instance_id)
+        DO UPDATE SET position = excluded.position, stored_at = excluded.stored_at
+        RETURNING stored_at
+        """,
+        (instance_id, str(position)),
+    ).fetchall()
+    return datetime.fromisoformat(str(rows[0][0]))

@@ -10,6 +10,7 @@ from packhorse.messaging.api import (
     Appended,
     Bounds,
     LogEnd,
+    OffsetOutOfRange,
     Outgoing,
     Position,
     Record,
@@ -17,14 +18,20 @@ from packhorse.messaging.api import (
 )
 from packhorse.messaging.faults import topic_faults
 from packhorse.messaging.partitioning import partition_for
-from packhorse.messaging.sql import catalogue, retention
+from packhorse.messaging.sql import catalogue
 from packhorse.messaging.sql.appender import SqlAppender
-from packhorse.messaging.sql.catalogue import SqlPartition, SqlTopic
+from packhorse.messaging.sql.catalogue import (
+    SqlPartition,
+    SqlTopic,
+    find_partition,
+    find_partitions,
+    find_topics,
+)
 from packhorse.messaging.sql.group import APPENDER_TIMEOUTS, GroupWriter
 from packhorse.messaging.sql.hints import JournalListener
 from packhorse.messaging.sql.reader import SqlReader
 from packhorse.messaging.sql.records import offset_at, offset_of, read_at
-from packhorse.messaging.sql.segments import DEFAULT_LIMITS, SegmentLimits
+from packhorse.messaging.sql.segments import DEFAULT_LIMITS, SegmentLimits, drop_forgotten
 from packhorse.messaging.sql.session import Sessions, SharedSession
 
 
@@ -85,7 +92,7 @@ class SqlJournal:
         """Forget every record below `before`; space comes back a whole segment at a time."""
         with self._sessions.use() as connection:
             found = catalogue.find_topic(connection, topic)
-            retention.truncate(connection, found, partition, before)
+            truncate(connection, found, partition, before)
 
     def partitions(self, topic: str) -> int:
         """Return how many partitions the topic has."""
@@ -116,7 +123,7 @@ class SqlJournal:
     def enforce_retention(self) -> None:
         """Remove what is older than each topic's retention, by the database's clock."""
         with self._sessions.use() as connection:
-            retention.enforce_retention(connection)
+            enforce_retention(connection)
 
     def close(self, timeout: float = 10.0) -> None:
         """Append what waits, then close every connection."""
@@ -135,3 +142,31 @@ class SqlJournal:
 
 def _start_of(start: Position | Mapping[int, Position], number: int) -> Position:
     return start.get(number, LogEnd.OLDEST) if isinstance(start, Mapping) else start
+
+
+# Two transactions on purpose: a drop may have to wait for a long query, and an append must not
+# wait with it. Every step can be repeated, by anybody, at any time.
+def truncate(connection: Connection, topic: SqlTopic, number: int, before: int) -> None:
+    """Forget every record below `before`. Raises `OffsetOutOfRange` beyond the end."""
+    partition = find_partition(connection, topic, number)
+    if before > partition.bounds.next:
+        raise OffsetOutOfRange(topic.name, number, before, partition.bounds)
+    if before > partition.bounds.oldest:
+        connection.execute(
+            "UPDATE journal.partition SET oldest = greatest(oldest, %s) WHERE id = %s",
+            (before, partition.id),
+        )
+    drop_forgotten(connection, partition.id)
+
+
+def enforce_retention(connection: Connection) -> None:
+    """Forget what is older than its topic's retention, by the database's clock (R28)."""
+    [(now_ms,)] = connection.execute(
+        "SELECT (extract(epoch FROM clock_timestamp()) * 1000)::bigint"
+    ).fetchall()
+    for topic in find_topics(connection).values():
+        if topic.spec.retention_ms < 0:
+            continue
+        for number, partition in find_partitions(connection, topic).items():
+            limit = now_ms - topic.spec.retention_ms
+            truncate(connection, topic, number, offset_at(connection, partition, limit))

@@ -9,8 +9,8 @@ from dataclasses import replace
 
 from packhorse.clock import Clock, SystemClock
 from packhorse.topology.membership import DuplicateInstance, Observation, StoreUnavailable
+from packhorse.topology.view import ClusterView, InstanceDescription
 from packhorse.topology.voting.decisions import VoteDecision, VotingSituation, decide, in_turn
-from packhorse.topology.voting.observing import nothing, observe
 from packhorse.topology.voting.records import (
     Heartbeat,
     Member,
@@ -223,3 +223,33 @@ class VotingMember:
         self._store.propose(Voting(id_, situation.established_id, self._instance_id, expected))
         self._requested = False
         self._store.wake()
+
+
+def nothing(valid_until: float) -> Observation:
+    """Return the observation of an instance that may rely on no view."""
+    return Observation(None, "", False, valid_until)
+
+
+def observe(established: Voting, seen: StoreView, local_id: str, valid_until: float) -> Observation:
+    """Return the established view as the local instance sees it, which is one of its members.
+
+    It is settled once every member's heartbeat acknowledges it.
+    """
+    said = {one.member: one.acknowledged for one in seen.heartbeats}
+    settled = all(said.get(member) == established.id for member in established.members)
+    return Observation(_view(established, seen, local_id), established.id, settled, valid_until)
+
+
+def _view(established: Voting, seen: StoreView, local_id: str) -> ClusterView:
+    properties = {one.member: one.properties for one in seen.heartbeats}
+    instances = tuple(
+        InstanceDescription(
+            id=member.instance_id,
+            cluster_id=seen.cluster_id,
+            is_leader=place == 0,
+            is_local=member.instance_id == local_id,
+            properties=properties.get(member, {}),
+        )
+        for place, member in enumerate(established.in_order)
+    )
+    return ClusterView(seen.cluster_id, instances)
