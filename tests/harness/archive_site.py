@@ -14,7 +14,8 @@ from packhorse.blobs.open import open_blobs
 from packhorse.messaging.api import Journal
 from packhorse.messaging.open import open_journal
 from packhorse.wire.topics import Topics
-from packhorse_services.pipeline.archive.bronze import ArchivedJournal, Reached, unheeded
+from packhorse_services.pipeline.archive.checkpoint import newest
+from packhorse_services.pipeline.archive.query import ArchivedJournal, Reached, unheeded
 from packhorse_services.pipeline.archive.task import Archive, Choices
 from packhorse_services.pipeline.engine.stream_progress import QueryWatch
 from packhorse_services.pipeline.storage import tables
@@ -56,6 +57,7 @@ class ArchiveSite:
         reached: Reached = unheeded,
         max_offsets: int = 100_000,
         stop: threading.Event | None = None,
+        database_url: str = "",
     ) -> None:
         """Run the archive once."""
         origin = ArchivedJournal(self.url, self.topics, max_offsets)
@@ -68,6 +70,7 @@ class ArchiveSite:
             QueryWatch(bar=False),
             reached,
             stop or threading.Event(),
+            database_url,
         ).run()
 
     def rows(self, table: str) -> list[Row]:
@@ -78,9 +81,11 @@ class ArchiveSite:
         """Return the offsets of a silver table whose topic has one partition, in order."""
         return sorted(row["offset"] for row in self.rows(table))
 
-    def checkpoint(self, query: str, generation: int = 0) -> Path:
-        """Return where a query's checkpoint is."""
-        return Path(self.tables_url) / tables.checkpoint(query) / str(generation)
+    def checkpoint(self) -> Path:
+        """Return where the query's checkpoint is."""
+        found = newest(self.location)
+        assert found is not None, "there is no checkpoint"
+        return Path(found.path)
 
     def require_equal_sets(self) -> None:
         """Fail unless bronze has every record of the journal, with its value, once."""

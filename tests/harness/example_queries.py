@@ -11,7 +11,7 @@ import pyarrow as pa
 from pyspark.sql.pandas.types import to_arrow_schema
 
 from packhorse_services.pipeline.storage import tables
-from packhorse_services.pipeline.storage.delta import BatchNumber, append, prepare
+from packhorse_services.pipeline.storage.delta import BatchMark, append, prepare
 from packhorse_services.pipeline.storage.location import Location
 from packhorse_services.pipeline.storage.parquet import Files
 from tests.harness import silver_rows as rows
@@ -161,7 +161,7 @@ def written(location: Location) -> None:
         files = Files(location)
         files.add(name, _batch(name, content))
         actions = [file.action for file in files.close()]
-        append(location, name, BatchNumber("q", 0, number), actions)
+        append(location, name, BatchMark(number, number + 1), actions)
 
 
 def _batch(name: str, content: Iterable[Mapping[str, Any]]) -> pa.RecordBatch:

@@ -12,7 +12,7 @@ from pyspark.sql.pandas.types import to_arrow_schema
 from pyspark.sql.types import StructType
 
 from packhorse_services.pipeline.measures.writing import MEASURES
-from packhorse_services.pipeline.storage.delta import ARCHIVE, BatchNumber, append, prepare, stored
+from packhorse_services.pipeline.storage.delta import ARCHIVE, BatchMark, append, prepare, stored
 from packhorse_services.pipeline.storage.location import Location
 from packhorse_services.pipeline.storage.parquet import Files
 from packhorse_services.pipeline.storage.statistics import has_bounds
@@ -64,7 +64,7 @@ def made(location: Location, name: str) -> tuple[DeltaTable, pa.Table]:
         files = Files(location)
         files.add(name, batch)
         actions = [file.action for file in files.close()]
-        append(location, name, BatchNumber("q", 0, number), actions)
+        append(location, name, BatchMark(number, number + 1), actions)
     return stored(location, name), pa.Table.from_batches(batches)
 
 

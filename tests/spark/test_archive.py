@@ -13,7 +13,7 @@ from packhorse.blobs.open import open_blobs
 from packhorse.wire.messages import PackageBody
 from packhorse.wire.package_codec import encode_package
 from packhorse.wire.record import Encoded
-from packhorse_services.pipeline.archive.silver_files import MISSING
+from packhorse_services.pipeline.archive.silver import MISSING
 from packhorse_services.pipeline.storage import tables
 from packhorse_services.pipeline.storage.delta import SILVER
 from tests.harness.archive import append, package, package_id

@@ -2,9 +2,9 @@
 
 import json
 import shutil
-import threading
 from collections.abc import Iterator
 from contextlib import closing
+from dataclasses import replace
 from pathlib import Path
 from urllib.parse import urlsplit
 
@@ -12,13 +12,12 @@ import pytest
 from pyspark.sql import SparkSession
 
 from packhorse.messaging.open import open_journal
-from packhorse_services.pipeline.archive import bronze, silver
-from packhorse_services.pipeline.archive.bronze import ArchivedJournal
-from packhorse_services.pipeline.archive.checkpoint import CheckpointFolder, QueryProgress
+from packhorse_services.pipeline.archive import lease
+from packhorse_services.pipeline.archive.checkpoint import Checkpoint
 from packhorse_services.pipeline.archive.task import Choices
-from packhorse_services.pipeline.errors import CheckpointCorrupt, Overtaken, TaskRefused
+from packhorse_services.pipeline.errors import CheckpointCorrupt, Overtaken, TaskFailed, TaskRefused
 from packhorse_services.pipeline.storage import tables
-from packhorse_services.pipeline.storage.delta import BatchNumber, append
+from packhorse_services.pipeline.storage.delta import append
 from tests.harness.archive import fill
 from tests.harness.archive_site import ArchiveSite, archive_site, on_s3
 from tests.harness.journals import SqlBackend
@@ -58,13 +57,10 @@ def truncate(file: Path) -> None:
 def test_a_truncated_checkpoint_is_left_on_request_without_duplicates(
     site: ArchiveSite,
 ) -> None:
-    for query in (bronze.QUERY, silver.QUERY):
-        truncate(site.checkpoint(query) / "offsets" / "0")
+    truncate(site.checkpoint() / "offsets" / "0")
     site.fill([3], "package", "command")
     with pytest.raises(CheckpointCorrupt, match=r"offsets/0.* --new-checkpoint"):
         site.archive()
-    with pytest.raises(CheckpointCorrupt, match=r"offsets/0.* --new-checkpoint"):
-        silver.plan(site.spark, site.location, site.topics)
     site.archive(Choices(new_checkpoint=True))
     site.require_equal_sets()
     assert site.places(tables.PACKAGES) == [0, 1, 2, 3]
@@ -72,26 +68,78 @@ def test_a_truncated_checkpoint_is_left_on_request_without_duplicates(
 
 
 def test_another_querys_checkpoint_is_refused(site: ArchiveSite) -> None:
-    shutil.rmtree(site.checkpoint(bronze.QUERY))
-    shutil.copytree(site.checkpoint(silver.QUERY), site.checkpoint(bronze.QUERY))
+    file = site.checkpoint() / "offsets" / "0"
+    version, settings, _ = file.read_text().split("\n")
+    file.write_text("\n".join([version, settings, json.dumps({"reservoirVersion": 3})]))
     with pytest.raises(CheckpointCorrupt, match="another query's"):
         site.archive()
 
 
+class BrokenOffError(Exception):
+    """What a kill looks like from inside."""
+
+
+@pytest.mark.parametrize("point", ["after bronze", f"after {tables.PACKAGES}"])
+def test_a_batch_that_was_half_done_is_decoded_without_its_checkpoint_and_the_journal(
+    site: ArchiveSite, point: str
+) -> None:
+    """The journal has forgotten the records meanwhile; bronze has them."""
+
+    def killed(here: str) -> None:
+        if here == point:
+            raise BrokenOffError(here)
+
+    site.fill([3, 4], "package", "command")
+    with pytest.raises(TaskFailed, match=point):
+        site.archive(reached=killed)
+    site.journal.truncate(site.topics.package, 5)
+    site.fill([5], "package", "command")
+    site.archive()
+    assert site.places(tables.PACKAGES) == [0, 1, 2, 3, 4, 5]
+    assert sorted(row["issued_ms"] for row in site.rows(tables.COMMANDS)) == [0, 1, 2, 3, 4, 5]
+    records = [(row["topic"], row["partition"], row["offset"]) for row in site.rows(tables.BRONZE)]
+    assert len(records) == len(set(records)) == 12
+    assert site.rows(tables.GAPS) == []
+
+
 def test_who_was_overtaken_writes_no_more(site: ArchiveSite) -> None:
     """A paused run wakes up after somebody has begun a new checkpoint and archived its batch."""
+    other = replace(site, spark=site.spark.newSession())
     site.fill([3], "package", "command")
 
     def overtaken(point: str) -> None:
         if point == "before bronze":
-            origin = ArchivedJournal(site.url, site.topics)
-            bronze.plan(site.spark, site.location, origin, new_checkpoint=True)
+            other.fill([4], "package")
+            other.archive(Choices(new_checkpoint=True))
 
-    with pytest.raises(TaskRefused, match="another run has begun a new checkpoint"):
+    with pytest.raises(Overtaken, match="another run of the archive has gone on with bronze"):
         site.archive(reached=overtaken)
-    assert len(site.rows(tables.BRONZE)) == 6
+    site.require_equal_sets()
+    site.fill([5], "package")
     site.archive()
     site.require_equal_sets()
+    assert site.places(tables.PACKAGES) == [0, 1, 2, 3, 4, 5]
+
+
+def test_a_second_run_is_refused_by_the_lease(
+    site: ArchiveSite, database_url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It ends before it has done anything, and the first one goes on."""
+    monkeypatch.setattr(lease, "_PATIENCE_S", 0.0)
+    refused: list[str] = []
+
+    def meanwhile(point: str) -> None:
+        if point == "before bronze":
+            other = replace(site, spark=site.spark.newSession())
+            with pytest.raises(Overtaken, match="another run of the archive is at work"):
+                other.archive(Choices(new_checkpoint=True), database_url=database_url)
+            refused.append(point)
+
+    site.fill([3], "package")
+    site.archive(reached=meanwhile, database_url=database_url)
+    assert refused
+    site.require_equal_sets()
+    site.archive(database_url=database_url)  # the first one has let go of it
 
 
 def test_r24_a_topic_created_anew_is_not_mixed_with_the_old_one(site: ArchiveSite) -> None:
@@ -104,7 +152,7 @@ def test_r24_a_topic_created_anew_is_not_mixed_with_the_old_one(site: ArchiveSit
 def test_r24_a_restored_journal_that_has_grown_again_is_not_mixed_with_the_old_one(
     site: ArchiveSite, databases: Databases
 ) -> None:
-    """Identity and bounds are as expected; only the records show it."""
+    """Identity and bounds are as expected; only the records tell."""
     site.journal.close()
     backup = databases.copy(urlsplit(site.url).path.removeprefix("/"))
     with closing(open_journal(site.url, client_name="tests")) as journal:
@@ -123,12 +171,12 @@ def test_r24_a_restored_journal_that_has_grown_again_is_not_mixed_with_the_old_o
 
 
 @pytest.mark.depth
-def test_silver_goes_on_after_bronze_was_compacted_and_expired(site: ArchiveSite) -> None:
+def test_it_goes_on_after_bronze_was_compacted_and_expired(site: ArchiveSite) -> None:
     site.fill([3], "package", "command")
     site.archive()
     path = site.location.spark_path(tables.BRONZE)
     site.spark.sql(f"OPTIMIZE delta.`{path}`")
-    site.archive()  # its silver has a batch without a record
+    site.archive()
     site.spark.sql(f"DELETE FROM delta.`{path}` WHERE topic = '{site.topics.command}'")
     site.archive()
     site.archive()
@@ -152,104 +200,51 @@ def test_tables_and_checkpoints_on_s3(
         assert site.places(tables.PACKAGES) == [0, 1]
 
 
-def test_who_plans_while_another_run_goes_on_is_refused(
+def test_who_plans_while_another_run_goes_on_is_told_so(
     site: ArchiveSite, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The other one ends a batch between the two looks, at the tables and at the checkpoint."""
-    folder, location = site.checkpoint(bronze.QUERY), site.location
-    progress_of = bronze.progress_of
+    later(site.checkpoint())
+    finished = Checkpoint.finished
 
-    def meanwhile(checkpoint: CheckpointFolder) -> QueryProgress | None:
-        for log in ("offsets", "commits"):
-            shutil.copy(folder / log / "0", folder / log / "1")
-        append(location, tables.BRONZE, BatchNumber(bronze.QUERY, 0, 1))
-        return progress_of(checkpoint)
+    def meanwhile(checkpoint: Checkpoint) -> int | None:
+        append(site.location, tables.BRONZE, checkpoint.mark(1))
+        return finished(checkpoint)
 
-    monkeypatch.setattr(bronze, "progress_of", meanwhile)
-    with pytest.raises(TaskRefused, match="another run of the archive is at work"):
-        bronze.plan(site.spark, location, ArchivedJournal(site.url, site.topics))
+    monkeypatch.setattr(Checkpoint, "finished", meanwhile)
+    with pytest.raises(Overtaken, match="another run of the archive is at work"):
+        site.archive()
 
 
-def test_bronze_alone_decides_which_of_two_runs_goes_on(site: ArchiveSite) -> None:
-    """Of two live runs each could lose one query: then both would end."""
-    stop, refused = threading.Event(), [f"before {tables.PACKAGES}", f"before {tables.STATUSES}"]
-
-    def elsewhere(point: str) -> None:
-        if point in refused:
-            refused.remove(point)
-            raise Overtaken("another run works on the query silver; end one of the two")
-        if point == f"after {tables.EVENTS}":
-            stop.set()
-
-    site.fill([3])
-    site.archive(Choices(continuous=True, interval_s=0), reached=elsewhere, stop=stop)
-    assert not refused
-    site.require_equal_sets()
-    assert site.places(tables.PACKAGES) == [0, 1, 2, 3]
-
-    def lost(point: str) -> None:
-        if point == "before bronze":
-            raise Overtaken("another run works on the query bronze; end one of the two")
-
-    site.fill([4], "package")
-    with pytest.raises(Overtaken, match="the query bronze"):
-        site.archive(Choices(continuous=True, interval_s=0), reached=lost)
-
-
-def test_who_was_overtaken_on_silver_ends_when_bronze_was_begun_anew(site: ArchiveSite) -> None:
-    """Planning again would take bronze back, and end the other run."""
-
-    def elsewhere(point: str) -> None:
-        if point == f"before {tables.PACKAGES}":
-            origin = ArchivedJournal(site.url, site.topics)
-            bronze.plan(site.spark, site.location, origin, new_checkpoint=True)
-            raise Overtaken("another run works on the query silver; end one of the two")
-
-    site.fill([3], "package")
-    with pytest.raises(Overtaken, match="another run has begun a new checkpoint of the query bron"):
-        site.archive(Choices(continuous=True, interval_s=0), reached=elsewhere)
-
-
-def test_a_checkpoint_of_silver_that_another_run_has_removed_ends_nobody(
-    site: ArchiveSite,
-) -> None:
-    """Spark then reports files that are not there."""
-    stop, removed = threading.Event(), threading.Event()
-
-    def elsewhere(point: str) -> None:
-        if point == f"after {tables.EVENTS}" and not removed.is_set():
-            removed.set()
-            silver.plan(site.spark, site.location, site.topics, new_checkpoint=True)
-            site.fill([4])
-        elif point == f"after {tables.EVENTS}":
-            stop.set()
-
-    site.fill([3])
-    site.archive(Choices(continuous=True, interval_s=0), reached=elsewhere, stop=stop)
-    site.require_equal_sets()
-    assert site.places(tables.PACKAGES) == [0, 1, 2, 3, 4]
-
-
-@pytest.mark.depth
-def test_who_never_gets_a_batch_of_silver_through_ends(site: ArchiveSite) -> None:
-    tried: list[str] = []
-
-    def elsewhere(point: str) -> None:
-        if point == f"before {tables.PACKAGES}":
-            tried.append(point)
-            site.fill([3 + len(tried)], "package")  # bronze goes on, which is no excuse
-            raise Overtaken("another run works on the query silver; end one of the two")
-
-    site.fill([3], "package")
-    with pytest.raises(Overtaken, match="the query silver"):
-        site.archive(Choices(continuous=True, interval_s=0), reached=elsewhere)
-    assert len(tried) == 5
+def later(checkpoint: Path) -> None:
+    """Let a checkpoint have one more batch, which goes further by an offset in each partition."""
+    offsets, commits = (checkpoint / log for log in ("offsets", "commits"))
+    version, settings, places = (offsets / "0").read_text().split("\n")
+    further = {
+        topic: {number: offset + 1 for number, offset in partitions.items()}
+        for topic, partitions in json.loads(places).items()
+    }
+    (offsets / "1").write_text("\n".join([version, settings, json.dumps(further)]))
+    shutil.copy(commits / "0", commits / "1")
 
 
 def test_a_checkpoint_that_did_more_than_the_tables_is_refused(site: ArchiveSite) -> None:
-    folder = site.checkpoint(bronze.QUERY)
-    for log in ("offsets", "commits"):
-        shutil.copy(folder / log / "0", folder / log / "1")
-    assert json.loads((folder / "metadata").read_text())["id"]
+    later(site.checkpoint())
     with pytest.raises(CheckpointCorrupt, match="more than the tables have"):
         site.archive()
+
+
+def test_tables_that_have_more_than_the_checkpoint_are_told(site: ArchiveSite) -> None:
+    """As after a copy of the checkpoint was brought back."""
+    before = site.checkpoint().parent
+    shutil.copytree(before, before.with_name("backup"))
+    for number in (3, 4):
+        site.fill([number], "package")
+        site.archive()
+    shutil.rmtree(before)
+    before.with_name("backup").rename(before)
+    with pytest.raises(CheckpointCorrupt, match="less than the tables have"):
+        site.archive()
+    site.archive(Choices(new_checkpoint=True))
+    site.require_equal_sets()
+    assert site.places(tables.PACKAGES) == [0, 1, 2, 3, 4]

@@ -11,10 +11,10 @@ import pytest
 from deltalake.transaction import AddAction
 from pyspark.sql import SparkSession
 
-from packhorse_services.pipeline.archive import bronze, silver
+from packhorse_services.pipeline.archive import query
 from packhorse_services.pipeline.errors import TaskFailed
 from packhorse_services.pipeline.storage import tables
-from packhorse_services.pipeline.storage.delta import BatchNumber, stored
+from packhorse_services.pipeline.storage.delta import BatchMark, stored
 from packhorse_services.pipeline.storage.location import Location
 from tests.harness.archive_site import ArchiveSite, archive_site
 
@@ -83,15 +83,9 @@ def test_a_process_that_begins_too_late_for_spark_ends_no_run(
 
 
 def append_again(
-    location: Location,
-    table: str,
-    _turn: BatchNumber,
-    files: Sequence[AddAction] = (),
-    *,
-    taken: BatchNumber | None = None,
+    location: Location, table: str, _mark: BatchMark, files: Sequence[AddAction] = ()
 ) -> None:
     """Append as a build would that forgot the transaction's id."""
-    del taken
     held = stored(location, table)
     held.create_write_transaction(list(files), mode="append", schema=held.schema())
 
@@ -102,8 +96,7 @@ def test_a_build_without_transaction_ids_is_caught(
 ) -> None:
     site.fill([0], "package")
     site.archive()
-    monkeypatch.setattr(bronze, "append", append_again)
-    monkeypatch.setattr(silver, "append", append_again)
+    monkeypatch.setattr(query, "append", append_again)
     site.fill([1], "package")
     with suppress(TaskFailed):
         broken_off(site, "after bronze")

@@ -10,10 +10,10 @@ from pyarrow import fs
 
 from packhorse.messaging.api import Record
 from packhorse_services.pipeline.archive.reading import as_batch
-from packhorse_services.pipeline.errors import TaskRefused
+from packhorse_services.pipeline.errors import Overtaken
 from packhorse_services.pipeline.storage import arrow_files, tables
 from packhorse_services.pipeline.storage import parquet as made
-from packhorse_services.pipeline.storage.delta import BatchNumber, append, begin, prepare, stored
+from packhorse_services.pipeline.storage.delta import BatchMark, append, prepare, stored
 from packhorse_services.pipeline.storage.location import Location
 from packhorse_services.pipeline.storage.parquet import File, Files
 from packhorse_services.pipeline.storage.queries import RELATION, rows
@@ -44,7 +44,7 @@ def written(location: Location, *batches: list[Record]) -> list[File]:
 
 
 def added(location: Location, files: list[File], batch: int = 0) -> None:
-    append(location, tables.BRONZE, BatchNumber("q", 0, batch), [file.action for file in files])
+    append(location, tables.BRONZE, BatchMark(batch, batch + 1), [file.action for file in files])
 
 
 def held(location: Location) -> list[tuple[str, date, int, bytes]]:
@@ -81,31 +81,17 @@ def test_what_no_commit_adds_is_not_in_the_table(location: Location) -> None:
     assert held(location) == []
 
 
-def test_a_turn_is_taken_once_and_repeated_only_after_a_kill(location: Location) -> None:
+def test_a_batch_is_taken_once(location: Location) -> None:
     added(location, written(location, [record(0)]), batch=3)
-    action = written(location, [record(0)])[0].action
-    append(location, tables.BRONZE, BatchNumber("q", 0, 3), [action], taken=BatchNumber("q", 0, 3))
+    added(location, written(location, [record(0)]), batch=3)
     assert [offset for _, _, offset, _ in held(location)] == [0]
 
 
-@pytest.mark.parametrize("taken", [None, BatchNumber("q", 0, 2)])
-def test_a_turn_that_another_run_has_taken_is_refused(
-    location: Location, taken: BatchNumber | None
-) -> None:
+@pytest.mark.parametrize("batch", [0, 2])
+def test_who_begins_behind_what_a_table_has_is_refused(location: Location, batch: int) -> None:
     added(location, written(location, [record(0)]), batch=3)
-    with pytest.raises(TaskRefused, match="another run works on the query q"):
-        append(location, tables.BRONZE, BatchNumber("q", 0, 3), taken=taken)
-    with pytest.raises(TaskRefused, match="another run works on the query q"):
-        append(location, tables.BRONZE, BatchNumber("q", 0, 2), taken=taken)
-    begin(location, [tables.BRONZE], BatchNumber("q", 1))
-    with pytest.raises(TaskRefused, match="another run has begun a new checkpoint"):
-        begin(location, [tables.BRONZE], BatchNumber("q", 0, 4))
-
-
-def test_two_runs_do_not_begin_the_same_generation(location: Location) -> None:
-    begin(location, [tables.BRONZE], BatchNumber("q", 1))
-    with pytest.raises(TaskRefused, match="another run"):
-        begin(location, [tables.BRONZE], BatchNumber("q", 1))
+    with pytest.raises(Overtaken, match="another run of the archive has gone on with bronze"):
+        append(location, tables.BRONZE, BatchMark(batch, batch + 7))
 
 
 def test_r30_no_more_than_a_group_of_rows_is_held(

@@ -65,3 +65,12 @@ def test_a_limited_batch_goes_on_and_takes_no_more(rows: int) -> None:
     while at.distance(taken, end):
         before, taken = taken, _limited(taken, end, rows)
         assert at.distance(before, taken) > 0
+
+
+def test_versions_grow_with_the_offsets_and_tell_partitions_apart() -> None:
+    ends = [{"a": {0: 5, 1: 0}}, {"a": {0: 5, 1: 1}}, {"a": {0: 9, 1: 1}}]
+    versions = [at.version_of(one) for one in ends]
+    assert versions == sorted(set(versions))
+    assert at.version_of({"a": {0: 6, 1: 4}}) != at.version_of({"a": {0: 5, 1: 5}})
+    assert at.version_of(at.from_document(at.as_document(ends[2]))) == versions[2]
+    assert at.version_of({"a": {0: 2**44}}) < 2**63

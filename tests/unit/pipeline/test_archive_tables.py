@@ -14,12 +14,15 @@ from packhorse_services.pipeline.errors import Overtaken, SchemaChanged, TablesU
 from packhorse_services.pipeline.history.target import nothing_archived
 from packhorse_services.pipeline.storage import delta, tables
 from packhorse_services.pipeline.storage.delta import (
+    APPLICATION,
     ARCHIVE,
-    BatchNumber,
+    LAST,
+    BatchMark,
     append,
-    begin,
-    last_turn,
+    is_decoded,
+    last_version,
     prepare,
+    stored,
 )
 from packhorse_services.pipeline.storage.location import Location
 
@@ -48,23 +51,32 @@ def test_what_is_no_folder_holds_no_table(tmp_path: Path) -> None:
         prepare(Location.parse(str(tmp_path)))
 
 
-def test_a_generation_is_behind_every_batch_of_the_one_before() -> None:
-    versions = [
-        BatchNumber("q", generation, batch).version
-        for generation in (0, 1)
-        for batch in (-1, 0, 2**31)
-    ]
-    assert versions == sorted(set(versions))
-    assert BatchNumber.of("q", BatchNumber("q", 7, 41).version) == BatchNumber("q", 7, 41)
-
-
-def test_tables_remember_the_turn_that_begins(tmp_path: Path) -> None:
+def test_tables_remember_the_last_batch(tmp_path: Path) -> None:
     location = Location.parse(str(tmp_path))
     prepare(location)
-    assert last_turn(location, tables.BRONZE, "q") is None
-    begin(location, [tables.BRONZE], BatchNumber("q", 3))
-    assert last_turn(location, tables.BRONZE, "q") == BatchNumber("q", 3)
-    assert last_turn(location, tables.BRONZE, "other") is None
+    assert last_version(location, tables.BRONZE) is None
+    append(location, tables.BRONZE, BatchMark(0, 7))
+    assert last_version(location, tables.BRONZE) == 7
+    assert last_version(location, tables.PACKAGES) is None
+
+
+def test_silver_has_all_of_bronze_once_its_last_table_has_the_batch(tmp_path: Path) -> None:
+    location = Location.parse(str(tmp_path))
+    prepare(location)
+    assert is_decoded(location)
+    append(location, tables.BRONZE, BatchMark(0, 7))
+    append(location, tables.PACKAGES, BatchMark(0, 7))
+    assert not is_decoded(location)
+    append(location, LAST, BatchMark(0, 7))
+    assert is_decoded(location)
+
+
+def test_what_an_older_build_has_archived_may_lack_something_in_silver(tmp_path: Path) -> None:
+    location = Location.parse(str(tmp_path))
+    prepare(location)
+    held = stored(location, tables.BRONZE)
+    held.create_write_transaction([], "append", held.schema())
+    assert not is_decoded(location)
 
 
 class LostAnswer(deltalake.DeltaTable):
@@ -76,11 +88,13 @@ class LostAnswer(deltalake.DeltaTable):
 
 
 class Late(deltalake.DeltaTable):
-    """Another run commits the same turn a moment before."""
+    """Another run commits a batch a moment before."""
+
+    taken = 8
 
     def create_write_transaction(self, *given: Any, **options: Any) -> None:
         other = deltalake.DeltaTable(self.table_uri)
-        mark = deltalake.Transaction(delta.application("q"), BatchNumber("q", 0, 1).version)
+        mark = deltalake.Transaction(APPLICATION, self.taken)
         theirs = deltalake.CommitProperties({"packhorse-commit": "theirs"}, app_transactions=[mark])
         other.create_write_transaction([], "append", other.schema(), commit_properties=theirs)
         super().create_write_transaction(*given, **options)
@@ -91,10 +105,9 @@ def test_a_commit_whose_answer_was_lost_is_not_another_runs(
 ) -> None:
     location = Location.parse(str(tmp_path))
     prepare(location)
-    begin(location, [tables.BRONZE], BatchNumber("q", 0))
     monkeypatch.setattr(deltalake, "DeltaTable", LostAnswer)
-    append(location, tables.BRONZE, BatchNumber("q", 0, 0))
-    assert last_turn(location, tables.BRONZE, "q") == BatchNumber("q", 0, 0)
+    append(location, tables.BRONZE, BatchMark(0, 7))
+    assert last_version(location, tables.BRONZE) == 7
 
 
 def test_a_commit_that_another_run_was_first_with_is(
@@ -102,10 +115,21 @@ def test_a_commit_that_another_run_was_first_with_is(
 ) -> None:
     location = Location.parse(str(tmp_path))
     prepare(location)
-    begin(location, [tables.BRONZE], BatchNumber("q", 0))
     monkeypatch.setattr(delta, "stored", _late_once())
-    with pytest.raises(Overtaken, match="another run works on the query q"):
-        append(location, tables.BRONZE, BatchNumber("q", 0, 1))
+    with pytest.raises(Overtaken, match="another run of the archive has gone on with bronze"):
+        append(location, tables.BRONZE, BatchMark(0, 7))
+
+
+def test_the_same_batch_that_another_run_was_first_with_is_done(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    location = Location.parse(str(tmp_path))
+    prepare(location)
+    monkeypatch.setattr(Late, "taken", 7)
+    monkeypatch.setattr(delta, "stored", _late_once())
+    append(location, tables.BRONZE, BatchMark(0, 7))
+    assert last_version(location, tables.BRONZE) == 7
+    assert stored(location, tables.BRONZE).version() == 1
 
 
 def _late_once() -> Callable[[Location, str], deltalake.DeltaTable]:
@@ -118,9 +142,7 @@ def test_an_archive_without_a_package_says_whether_it_ever_ran(tmp_path: Path) -
     prepare(location)
     never = "no package is archived yet; run packhorse-pipeline archive"
     assert nothing_archived(location) == never
-    begin(location, [tables.BRONZE], BatchNumber("bronze", 0))
-    assert nothing_archived(location) == never
-    append(location, tables.BRONZE, BatchNumber("bronze", 0, 0))
+    append(location, tables.BRONZE, BatchMark(0, 7))
     said = nothing_archived(location)
     assert said.startswith(
         "the archive has no package left: all have expired (upkeep's --retention"

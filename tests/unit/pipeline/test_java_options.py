@@ -14,7 +14,7 @@ def _nothing_said(monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.delenv(name, raising=False)
 
 
-def test_a_task_whose_rows_pass_the_jvm_by_has_one_compiler() -> None:
+def test_a_task_of_short_runs_has_one_compiler() -> None:
     assert C1_ALONE in _with_java_options({}, "local[*]", "archive")[OPTIONS]
     assert C1_ALONE not in _with_java_options({}, "local[*]", "measures")[OPTIONS]
 

@@ -1,55 +1,65 @@
-"""A streaming query's checkpoint, looked at before Spark does: what it has done, and whether whole.
+"""Spark's checkpoint of the archive's query: where each batch ends, and which batch was the last.
 
-Spark's own words for a damaged checkpoint are many; here they are one error with a way out.
+A batch's transaction in the tables follows from where it begins and ends (`BatchMark`), so a
+checkpoint and the tables can be held together. A checkpoint that is begun anew lies in a folder
+named by the version that bronze had then.
 """
 
 import json
 from dataclasses import dataclass
 from typing import Any
 
-from py4j.protocol import Py4JError
-from pyspark.sql import SparkSession
+from pyarrow import fs
 
+from packhorse_services.pipeline.archive import places as at
+from packhorse_services.pipeline.archive.places import Places
 from packhorse_services.pipeline.errors import CheckpointCorrupt
+from packhorse_services.pipeline.storage import arrow_files, tables
+from packhorse_services.pipeline.storage.delta import BatchMark
+from packhorse_services.pipeline.storage.location import Location
 
-_MAX_BYTES = 16 * 1024 * 1024
 
+@dataclass(frozen=True, slots=True)
+class Checkpoint:
+    """A checkpoint; Spark makes its folder when the query starts."""
 
-class CheckpointFolder:
-    """A folder on whatever file system Spark reaches it by."""
+    location: Location
+    begun: int
+    """Bronze's version of the archive's transactions when it was begun; 0 for none."""
 
-    def __init__(self, spark: SparkSession, path: str) -> None:
-        jvm: Any = spark._jvm
-        context: Any = spark.sparkContext
-        self.path = path
-        self._jvm = jvm
-        self._root = jvm.org.apache.hadoop.fs.Path(path)
-        self._files = self._root.getFileSystem(context._jsc.hadoopConfiguration())
+    @property
+    def path(self) -> str:
+        """Where Spark finds it."""
+        return self.location.spark_path(self._name)
 
-    def names(self, below: str = "") -> list[str]:
-        """Return the names of what is in a folder; nothing where there is none."""
-        place = self._at(below)
-        if not self._files.exists(place):
-            return []
-        return [found.getPath().getName() for found in self._files.listStatus(place)]
+    def mark(self, batch: int) -> BatchMark:
+        """Return what the tables note of a batch that is planned. Raises `CheckpointCorrupt`."""
+        before = at.version_of(self.end_of(batch - 1)) if batch else self.begun
+        return BatchMark(before, at.version_of(self.end_of(batch)))
 
-    def text(self, name: str) -> str:
-        """Return a file's text. Raises `CheckpointCorrupt` when it can't be read."""
-        place = self._at(name)
+    def end_of(self, batch: int) -> Places:
+        """Return where a planned batch ends. Raises `CheckpointCorrupt`."""
+        name = f"offsets/{batch}"
+        lines = self._versioned(name)
+        if len(lines) != 2:
+            raise self.corrupt(name, f"it tells of {len(lines) - 1} sources, not of one")
         try:
-            if self._files.getFileStatus(place).getLen() > _MAX_BYTES:
-                raise self.corrupt(name, "it is too large")
-            stream = self._files.open(place)
-            try:
-                return str(self._jvm.org.apache.commons.io.IOUtils.toString(stream, "UTF-8"))
-            finally:
-                stream.close()
-        except Py4JError as error:
-            raise self.corrupt(name, "it can't be read") from error
+            return at.from_document(self._document(name, lines[1]))
+        except (ValueError, TypeError) as error:
+            raise self.corrupt(name, "it is another query's") from error
 
-    def remove(self) -> None:
-        """Remove the folder with all that is in it."""
-        self._files.delete(self._root, True)
+    def finished(self) -> int | None:
+        """Return its last finished batch. Raises `CheckpointCorrupt` when that is not whole."""
+        batches = [int(name) for name in self._names("commits") if name.isdecimal()]
+        if not batches:
+            return None
+        self._document("metadata", self._text("metadata"))
+        self._versioned(f"commits/{max(batches)}")
+        return max(batches)
+
+    def has_planned(self, batch: int) -> bool:
+        """Tell whether a batch is planned, finished or not."""
+        return str(batch) in self._names("offsets")
 
     def corrupt(self, name: str, why: str) -> CheckpointCorrupt:
         """Return the error for a damaged file, which tells the way out."""
@@ -58,62 +68,49 @@ class CheckpointFolder:
             "to go on from what the tables hold"
         )
 
-    def _at(self, name: str) -> Any:
-        return self._jvm.org.apache.hadoop.fs.Path(self._root, name) if name else self._root
+    @property
+    def _name(self) -> str:
+        return f"{tables.CHECKPOINTS}/{self.begun}"
+
+    def _names(self, below: str) -> list[str]:
+        return _names(self.location, f"{self._name}/{below}")
+
+    def _text(self, name: str) -> str:
+        place = arrow_files.path(self.location, f"{self._name}/{name}")
+        try:
+            with arrow_files.filesystem(self.location).open_input_file(place) as file:
+                return str(file.read().decode())
+        except (OSError, ValueError) as error:
+            raise self.corrupt(name, "it can't be read") from error
+
+    def _versioned(self, name: str) -> list[str]:
+        """Return the lines below the version, the first of which is JSON."""
+        version, *lines = self._text(name).split("\n")
+        if version != "v1" or not lines:
+            raise self.corrupt(name, "it is not as Spark writes it")
+        self._document(name, lines[0])
+        return lines
+
+    def _document(self, name: str, text: str) -> Any:
+        try:
+            return json.loads(text)
+        except (ValueError, RecursionError) as error:
+            raise self.corrupt(name, "it is not whole") from error
 
 
-@dataclass(frozen=True, slots=True)
-class QueryProgress:
-    """How far a query has come: its last finished batch, and what its source keeps of its end."""
-
-    batch: int
-    offset: Any
+def newest(location: Location) -> Checkpoint | None:
+    """Return the checkpoint that was begun last, if there is one."""
+    begun = [int(name) for name in _names(location, tables.CHECKPOINTS) if name.isdecimal()]
+    return Checkpoint(location, max(begun)) if begun else None
 
 
-def progress_of(folder: CheckpointFolder) -> QueryProgress | None:
-    """Return how far the query has come, or None when it has finished no batch.
-
-    Raises `CheckpointCorrupt` when a file that Spark would read next is not whole.
-    """
-    names = folder.names()
-    if "metadata" in names:
-        _document(folder, "metadata", folder.text("metadata"))
-    # In this order: each is planned before it is finished, also by who is at work meanwhile.
-    finished, planned = _batches(folder, "commits"), _batches(folder, "offsets")
-    for batch in planned[-2:]:
-        offset_of(folder, batch)
-    if not finished:
-        return None
-    if finished[-1] not in planned or "metadata" not in names:
-        raise folder.corrupt("offsets", f"batch {finished[-1]} is not there")
-    _versioned(folder, f"commits/{finished[-1]}")
-    return QueryProgress(finished[-1], offset_of(folder, finished[-1]))
+def remove_all(location: Location) -> None:
+    """Remove all checkpoints of the archive."""
+    place = arrow_files.path(location, tables.CHECKPOINTS)
+    arrow_files.filesystem(location).delete_dir_contents(place, missing_dir_ok=True)
 
 
-def _batches(folder: CheckpointFolder, log: str) -> list[int]:
-    return sorted(int(name) for name in folder.names(log) if name.isdecimal())
-
-
-def offset_of(folder: CheckpointFolder, batch: int) -> Any:
-    """Return what the source keeps of a batch's end. Raises `CheckpointCorrupt`."""
-    name = f"offsets/{batch}"
-    lines = _versioned(folder, name)
-    if len(lines) != 2:
-        raise folder.corrupt(name, f"it tells of {len(lines) - 1} sources, not of one")
-    return _document(folder, name, lines[1])
-
-
-def _versioned(folder: CheckpointFolder, name: str) -> list[str]:
-    """Return the lines below the version, the first of which is JSON."""
-    version, *lines = folder.text(name).split("\n")
-    if version != "v1" or not lines:
-        raise folder.corrupt(name, "it is not as Spark writes it")
-    _document(folder, name, lines[0])
-    return lines
-
-
-def _document(folder: CheckpointFolder, name: str, text: str) -> Any:
-    try:
-        return json.loads(text)
-    except (ValueError, RecursionError) as error:
-        raise folder.corrupt(name, "it is not whole") from error
+def _names(location: Location, folder: str) -> list[str]:
+    place = arrow_files.path(location, folder)
+    selected = fs.FileSelector(place, allow_not_found=True)
+    return [info.base_name for info in arrow_files.filesystem(location).get_file_info(selected)]

@@ -33,8 +33,7 @@ def archive(
     ] = 0,
 ) -> None:
     """Archive what is in the journal, each record once: raw, and decoded."""
-    from packhorse_services.pipeline.archive import bronze, silver
-    from packhorse_services.pipeline.archive.bronze import ArchivedJournal
+    from packhorse_services.pipeline.archive.query import QUERY, ArchivedJournal
     from packhorse_services.pipeline.archive.task import Archive, Choices
     from packhorse_services.pipeline.engine.session import running_spark
 
@@ -49,26 +48,24 @@ def archive(
     _serve_metrics(settings.host, metrics_port)
     with running_spark(settings, location, "archive") as spark:
         run = Archive(spark, location, origin, settings.blobs_url, choices)
+        if settings.database_url is not None:
+            run.database_url = settings.database_url.get_secret_value()
         with set_by_signals(run.stop):
             run.run()
     if not continuous:
-        raw, decoded = run.watch.done(bronze.QUERY), run.watch.done(silver.QUERY)
-        typer.echo(said(raw, decoded, location.shown, stopped=run.stop.is_set()))
+        typer.echo(said(run.watch.done(QUERY), location.shown, stopped=run.stop.is_set()))
 
 
-def said(raw: Done, decoded: Done, place: str, *, stopped: bool) -> str:
-    """Return what both queries of a run have done, which a signal may have `stopped`."""
-    if not raw.batches and not decoded.batches:
+def said(done: Done, place: str, *, stopped: bool) -> str:
+    """Return what a run has done, which a signal may have `stopped`."""
+    if not done.batches:
         if stopped:
             return "ended by a signal before anything was archived"
         return f"nothing was waiting; the archive at {place} is up to date"
-    early = "; ended by a signal, the rest is for the next run" if stopped else ""
-    return f"archived {_counted(raw)}; decoded {_counted(decoded)}; to {place}{early}"
-
-
-def _counted(done: Done) -> str:
     records = "1 record" if done.records == 1 else f"{done.records} records"
-    return f"{records} in {done.batches} {'batch' if done.batches == 1 else 'batches'}"
+    batches = f"{done.batches} {'batch' if done.batches == 1 else 'batches'}"
+    early = "; ended by a signal, the rest is for the next run" if stopped else ""
+    return f"archived and decoded {records} in {batches}, to {place}{early}"
 
 
 def _require(settings: Settings) -> None:

@@ -1,7 +1,6 @@
-"""The journal's places as Spark's source: how far a batch goes, and nothing of what is in it.
+"""The SQL journal as Spark's source: its records in the columns of bronze, as Arrow batches.
 
-Offsets are `{topic: {partition: next}}`. There are no rows: the tasks that write records read them
-themselves (ADR 0034).
+Offsets are `{topic: {partition: next}}`. Tasks read by the product's own reader.
 """
 
 import json
@@ -9,7 +8,8 @@ import os
 import sys
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import closing
-from typing import Any
+from dataclasses import dataclass
+from typing import Any, cast
 
 from pyspark.sql.datasource import (
     DataSource,
@@ -17,7 +17,6 @@ from pyspark.sql.datasource import (
     InputPartition,
 )
 from pyspark.sql.streaming.datasource import (
-    ReadAllAvailable,
     ReadLimit,
     ReadMaxRows,
     SupportsTriggerAvailableNow,
@@ -28,7 +27,9 @@ from packhorse.messaging.api import Journal
 from packhorse.messaging.open import open_journal
 from packhorse_services.pipeline.archive import places as at
 from packhorse_services.pipeline.archive.places import Places
+from packhorse_services.pipeline.archive.reading import read_batches
 from packhorse_services.pipeline.errors import TaskRefused
+from packhorse_services.pipeline.storage.schemas import BRONZE
 
 NAME = "packhorse_journal"
 URL = "secret_journal_url"
@@ -36,13 +37,31 @@ URL = "secret_journal_url"
 IDENTITIES = "identities"
 STARTING = "starting"
 MAX_OFFSETS = "max_offsets"
+MAX_TASKS = "max_tasks"
+
+_FEW_TASKS = 2
+_RECORDS_A_TASK = 10_000
+FEW_RECORDS = _FEW_TASKS * _RECORDS_A_TASK
+"""What few tasks read, however many there may be."""
+
+
+def tasks(records: int, most: int) -> int:
+    """Return by how many tasks records are read: each costs a tenth of a second, and files."""
+    return min(most, max(_FEW_TASKS, records // _RECORDS_A_TASK))
+
+
+@dataclass(frozen=True, slots=True)
+class Share(InputPartition):
+    """What one task reads."""
+
+    ranges: Sequence[at.OffsetRange]
 
 
 class JournalSource(DataSource):
-    """A stream of offsets without rows.
+    """A stream of the journal's records.
 
-    Options: the journal's URL, the topics and their identities, where to start (else at the
-    oldest offsets), how many offsets a batch takes at most.
+    Options: the journal's URL, the topics and their identities, where to start, how many offsets
+    a batch takes at most, and how many tasks it is shared among.
     """
 
     @classmethod
@@ -50,9 +69,9 @@ class JournalSource(DataSource):
         """Return what `format` takes."""
         return NAME
 
-    def schema(self) -> str:
-        """Return the column that Spark wants a source to have."""
-        return "topic string"
+    def schema(self) -> StructType:
+        """Return the columns of bronze."""
+        return BRONZE
 
     def streamReader(self, schema: StructType) -> "JournalStream":  # noqa: N802, ARG002 - Spark's
         """Return the reader of a stream."""
@@ -65,19 +84,14 @@ class _Plan:
     def __init__(self, options: Mapping[str, str]) -> None:
         self.url = options[URL]
         self.identities: dict[str, str] = json.loads(options[IDENTITIES])
-        limit = options.get(MAX_OFFSETS)
-        self.limit = int(limit) if limit else None
-        starting = options.get(STARTING)
-        self.starting = at.from_document(json.loads(starting)) if starting else None
+        self.limit, self.tasks = int(options[MAX_OFFSETS]), int(options[MAX_TASKS])
+        self.starting = at.from_document(json.loads(options[STARTING]))
 
     def extent(self) -> at.Extent:
         """Return what the journal holds. Raises `TaskRefused` for a topic created anew."""
-        with self._open() as journal:
+        with opened(self.url) as journal:
             require_same(journal, self.identities)
             return at.extent_of(journal, self.identities)
-
-    def _open(self) -> "closing[Journal]":
-        return closing(open_journal(self.url, client_name="packhorse-archive"))
 
 
 class JournalStream(DataSourceStreamReader, SupportsTriggerAvailableNow):
@@ -89,12 +103,11 @@ class JournalStream(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     def initialOffset(self) -> dict[str, Any]:  # noqa: N802 - Spark's name
         """Return where a query without a checkpoint begins."""
-        starting = self._plan.starting
-        return at.as_document(starting or at.starts(self._plan.extent(), {}))
+        return at.as_document(self._plan.starting)
 
     def getDefaultReadLimit(self) -> ReadLimit:  # noqa: N802 - Spark's name
         """Return how much one batch takes."""
-        return ReadMaxRows(self._plan.limit) if self._plan.limit else ReadAllAvailable()
+        return ReadMaxRows(self._plan.limit)
 
     def latestOffset(self, start: dict[str, Any], limit: ReadLimit) -> dict[str, Any]:  # noqa: N802
         """Return where the next batch ends."""
@@ -112,13 +125,17 @@ class JournalStream(DataSourceStreamReader, SupportsTriggerAvailableNow):
         """Take the present end of the journal for this run's."""
         self._target = at.ends(self._plan.extent())
 
-    def partitions(self, *_places: dict[str, Any]) -> Sequence[InputPartition]:
-        """Tell that there are no rows between two places."""
-        return []
+    def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> Sequence[InputPartition]:
+        """Return as even shares of what lies between two places."""
+        places = at.from_document(start), at.from_document(end)
+        count = tasks(at.distance(*places), self._plan.tasks)
+        return [Share(share) for share in at.shares(*places, count)]
 
-    def read(self, _partition: InputPartition) -> Iterator[tuple[Any, ...]]:
-        """Return no rows."""
-        return iter(())
+    def read(self, partition: InputPartition) -> Iterator[Any]:
+        """Yield the records of a share, in a task. Raises as `read_batches` does."""
+        with opened(self._plan.url) as journal:
+            for wanted in cast(Share, partition).ranges:
+                yield from read_batches(journal, wanted, self._plan.identities[wanted.topic])
 
     def commit(self, end: dict[str, Any]) -> None:
         """Do nothing: the journal keeps no positions."""
@@ -130,6 +147,11 @@ class JournalStream(DataSourceStreamReader, SupportsTriggerAvailableNow):
         """
         if isinstance(sys.exception(), EOFError):
             os._exit(0)
+
+
+def opened(url: str) -> "closing[Journal]":
+    """Return a connection to the journal."""
+    return closing(open_journal(url, client_name="packhorse-archive"))
 
 
 def require_same(journal: Journal, identities: Mapping[str, str]) -> None:

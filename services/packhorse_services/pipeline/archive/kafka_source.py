@@ -36,10 +36,11 @@ _LOGINS = {
     "SCRAM-SHA-512": "org.apache.kafka.common.security.scram.ScramLoginModule",
 }
 
-_PLANNING = {
+_READING = {
     # As the product's own readers: everybody sees the same records (R1).
     "kafka.isolation.level": "read_uncommitted",
     "failOnDataLoss": "true",
+    "includeHeaders": "true",
 }
 
 
@@ -122,9 +123,8 @@ def _quoted(text: str) -> str:
 
 
 def kafka_stream(
-    spark: SparkSession, url: str, topics: Iterable[str], starting: str, limit: Mapping[str, str]
+    spark: SparkSession, url: str, topics: Iterable[str], options: Mapping[str, str]
 ) -> DataFrame:
-    """Return the topics as a stream; `starting` tells where one without a checkpoint begins."""
-    options = {**_PLANNING, **client_options(url), **limit}
-    options |= {"subscribe": ",".join(topics), "startingOffsets": starting}
-    return spark.readStream.format("kafka").options(**options).load()
+    """Return the topics as a stream of what `reading.from_kafka` takes."""
+    named = {"subscribe": ",".join(topics), **_READING, **client_options(url), **options}
+    return spark.readStream.format("kafka").options(**named).load().drop("timestampType")

@@ -95,6 +95,29 @@ def _poll(reader: Reader, left: int, *, until: float) -> Sequence[Record]:
         return ()
 
 
+def from_kafka(batch: pa.RecordBatch, identities: Mapping[str, str]) -> Iterator[pa.RecordBatch]:
+    """Yield the rows of Spark's Kafka source in the columns of bronze, a batch for each topic."""
+    times = pc.cast(batch.column("timestamp"), pa.int64()).to_pylist()
+    rows = zip(
+        *(batch.column(name).to_pylist() for name in ("topic", "partition", "offset")),
+        times,
+        batch.column("key").to_pylist(),
+        headers_of(batch.column("headers")),
+        batch.column("value").to_pylist(),
+        strict=True,
+    )
+    records = [
+        Record(topic, number, offset, micros // 1000, _text(key), headers, value or b"")
+        for topic, number, offset, micros, key, headers, value in rows
+    ]
+    for topic, found in itertools.groupby(records, key=lambda record: record.topic):
+        yield as_batch(list(found), identities[topic])
+
+
+def _text(key: bytes | None) -> str | None:
+    return None if key is None else key.decode(errors="replace")
+
+
 def as_batch(records: Sequence[Record], identity: str) -> pa.RecordBatch:
     """Return the records of a topic with this `identity` in the columns of bronze."""
     times, headers = zip(*map(plausible, records), strict=True)

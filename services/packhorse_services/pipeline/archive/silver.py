@@ -1,178 +1,193 @@
-"""Bronze to silver: each record decoded once, into the table of its kind or into quarantine."""
+"""Records of bronze decoded to silver: each once, into the table of its kind or into quarantine.
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+A record that nobody can decode goes to quarantine as it was, with the reason. Bodies that went by
+reference are kept on the way.
+"""
 
-from pyspark.sql import DataFrame, SparkSession
+from collections import defaultdict
+from collections.abc import Iterator, Mapping
+from contextlib import AbstractContextManager, contextmanager
+from dataclasses import dataclass, field
+from typing import Any
+
+import pyarrow as pa
+from pyspark.sql import SparkSession
 from pyspark.sql import functions as f
-from pyspark.sql.streaming.readwriter import DataStreamWriter
 
+from packhorse.blobs.api import BlobCorrupt, BlobMissing, BlobStore, package_key
+from packhorse.blobs.digest import Verified
+from packhorse.blobs.open import open_blobs
+from packhorse.wire.record import Undecodable
 from packhorse.wire.topics import Topics
-from packhorse_services.pipeline.archive import places as at
-from packhorse_services.pipeline.archive.bronze import (
-    Reached,
-    begin_anew,
-    folder_of,
-    progress,
-    unheeded,
-)
-from packhorse_services.pipeline.archive.places import Places
-from packhorse_services.pipeline.archive.silver_files import BronzeFile, Decoder, tables_of
-from packhorse_services.pipeline.engine.session import cores
-from packhorse_services.pipeline.errors import TablesUnusable
-from packhorse_services.pipeline.storage import arrow_files, tables
-from packhorse_services.pipeline.storage.delta import (
-    SILVER,
-    BatchNumber,
-    append,
-    load,
-    newest_turn,
-)
+from packhorse_services.pipeline.archive.decoding import Row, decoded
+from packhorse_services.pipeline.archive.reading import headers_of
+from packhorse_services.pipeline.storage import tables
+from packhorse_services.pipeline.storage.delta import SILVER, BatchMark, append, load
 from packhorse_services.pipeline.storage.location import Location
-from packhorse_services.pipeline.storage.parquet import File, written_by_share
+from packhorse_services.pipeline.storage.parquet import Files, columns, written
 
-QUERY = "silver"
+MISSING = "body missing: "
+"""How the reason begins of a package whose body was gone before it could be archived."""
 
-_FILES_A_BATCH = "200"
-_BYTES_A_BATCH = "2g"
-_BYTES_A_TASK = 16 * 1024 * 1024
-"""A task makes files, so little is decoded by few of them."""
+
+class Bodies:
+    """Copies from the product's blob store to the archive's, both opened when first needed."""
+
+    def __init__(self, source_url: str, target_url: str) -> None:
+        self._urls = source_url, target_url
+        self._stores: tuple[BlobStore, BlobStore] | None = None
+
+    def keep(self, package: dict[str, Any]) -> str | None:
+        """Copy the body of a row of `schemas.PACKAGES`, unless it is inline or there already.
+
+        Returns why it can't be kept, or None. Memory is constant whatever the length. Raises
+        `BlobStoreUnavailable`: then nobody knows yet whether the body is there.
+        """
+        key = package["body_reference"]
+        if key is None:
+            return None
+        if key != package_key(package["package_id"]):
+            return f"{MISSING}the package refers to a blob that is not its own"
+        source, target = self._opened()
+        if target.head(key) is not None:
+            return None
+        sha256, length = package["body_sha256"], package["body_length"]
+        try:
+            target.put(key, Verified(source.get(key), sha256=sha256, length=length))
+        except BlobMissing:
+            return f"{MISSING}{key} is no longer in the blob store"
+        except BlobCorrupt as error:
+            return f"{MISSING}{error}"
+        return None
+
+    def close(self) -> None:
+        """Let go of the stores."""
+        for store in self._stores or ():
+            store.close()
+
+    def _opened(self) -> tuple[BlobStore, BlobStore]:
+        if self._stores is None:
+            source, target = self._urls
+            self._stores = open_blobs(source), open_blobs(target)
+        return self._stores
+
+
+@contextmanager
+def copying(source_url: str, target_url: str) -> Iterator[Bodies]:
+    """Give what copies from one store to the other."""
+    bodies = Bodies(source_url, target_url)
+    try:
+        yield bodies
+    finally:
+        bodies.close()
+
+
+_MAX_REASON = 1_000
 
 
 @dataclass(frozen=True, slots=True)
-class SilverPlan:
-    """Under which generation the query goes on, and which records silver may have already."""
+class Decoder:
+    """What makes silver of bronze, in a task."""
 
-    taken: BatchNumber
-    """The last turn that a table of silver has: some may have to be done again."""
-    repeated: Places
-    """Below these, an earlier checkpoint may have written; each table is asked."""
+    topics: Topics
+    blobs_url: str
+    """The product's blob store."""
+    bodies_url: str
+    """The archive's own."""
 
+    def copying(self) -> AbstractContextManager[Bodies]:
+        """Give what keeps the bodies."""
+        return copying(self.blobs_url, self.bodies_url)
 
-def plan(
-    spark: SparkSession, location: Location, topics: Topics, *, new_checkpoint: bool = False
-) -> SilverPlan:
-    """Hold checkpoint and silver together, and begin a new checkpoint where needed.
+    def decode(self, batch: pa.RecordBatch, bodies: Bodies) -> Mapping[str, pa.RecordBatch]:
+        """Return rows for each table of silver that gets some, with the columns of its schema.
 
-    Raises `CheckpointCorrupt`.
-    """
-    last = newest_turn(location, SILVER, QUERY)
-    if (
-        last is not None
-        and not new_checkpoint
-        and progress(spark, location, last, SILVER) is not None
-    ):
-        taken = last
-    else:
-        taken = begin_anew(spark, location, QUERY, SILVER, last)
-    return SilverPlan(taken, _held(spark, location, topics) if taken.generation else {})
-
-
-def _held(spark: SparkSession, location: Location, topics: Topics) -> Places:
-    """Return the places behind what silver has of each partition."""
-    found: list[Places] = []
-    topic_of = {name: topic for topic, names in tables_of(topics).items() for name in names}
-    for table in SILVER:
-        topic = f.col("topic") if table == tables.QUARANTINE else f.lit(topic_of[table])
-        rows = (
-            load(spark, location, table)
-            .groupBy(topic.alias("topic"), "partition")
-            .agg(f.max("offset").alias("last"))
-            .collect()
-        )
-        found += [{row["topic"]: {row["partition"]: row["last"] + 1}} for row in rows]
-    return at.furthest(*found)
+        A package whose body is gone is in quarantine too.
+        """
+        found: defaultdict[str, _Rows] = defaultdict(_Rows)
+        topics, values = (batch.column(name).to_pylist() for name in ("topic", "value"))
+        records = zip(topics, headers_of(batch.column("headers")), values, strict=True)
+        for number, (topic, headers, value) in enumerate(records):
+            try:
+                table, row = decoded(self.topics, topic, headers, value)
+            except Undecodable as error:
+                found[tables.QUARANTINE].add(number, {"reason": _reason(str(error))})
+                continue
+            found[table].add(number, row)
+            if table == tables.PACKAGES and (reason := bodies.keep(row)):
+                found[tables.QUARANTINE].add(number, {"reason": _reason(reason)})
+        return {table: rows.batch(table, batch) for table, rows in found.items()}
 
 
-def query(
-    spark: SparkSession,
-    location: Location,
-    topics: Topics,
-    blobs_url: str,
-    found: SilverPlan,
-    *,
-    reached: Reached = unheeded,
-) -> DataStreamWriter:
-    """Return the query, ready to be given a trigger and started.
-
-    Its stream tells the files; what is in them is read by the tasks that decode it. Commits of
-    bronze that rewrite or delete are passed over: compaction and expiry.
-    """
-    decoder = Decoder(location, topics, blobs_url, found.repeated)
-
-    def write(batch: DataFrame, number: int) -> None:
-        files = _decode(batch, decoder)
-        turn = BatchNumber(QUERY, found.taken.generation, number)
-        _append(files, location, turn, found.taken, reached)
-
-    return (
-        spark.readStream.format("delta")
-        .option("skipChangeCommits", "true")
-        .option("maxFilesPerTrigger", _FILES_A_BATCH)
-        .option("maxBytesPerTrigger", _BYTES_A_BATCH)
-        .load(location.spark_path(tables.BRONZE))
-        .select(f.input_file_name().alias("file"), "topic", "day")
-        .writeStream.queryName(QUERY)
-        .option("checkpointLocation", folder_of(spark, location, found.taken).path)
-        .foreachBatch(write)
-    )
+def _reason(text: str) -> str:
+    return text.encode(errors="replace").decode()[:_MAX_REASON]
 
 
-def _decode(batch: DataFrame, decoder: Decoder) -> list[File]:
-    """Write the files of silver for those of bronze that a batch names; it names whole files."""
-    spark = batch.sparkSession
-    sources = _sources(batch, decoder.location)
-    size = sum(size for _, size in sources)
-    tasks = min(cores(spark), len(sources), 1 + size // _BYTES_A_TASK)
-    shares = shared(sources, tasks)
+@dataclass(slots=True)
+class _Rows:
+    """What a table gets of a batch: the numbers of the records, and the columns of its own."""
 
-    return written_by_share(spark, decoder.location, shares, decoder.run)
+    numbers: list[int] = field(default_factory=list)
+    rows: list[Row] = field(default_factory=list)
 
+    def add(self, number: int, row: Row) -> None:
+        self.numbers.append(number)
+        self.rows.append(row)
 
-def _sources(batch: DataFrame, location: Location) -> list[tuple[BronzeFile, int]]:
-    """Return the files that a batch names, and how large they are; the largest come first.
-
-    Raises `TablesUnusable` when one of them is gone.
-    """
-    named = sorted(batch.coalesce(1).distinct().collect())
-    paths = [arrow_files.path_of(one["file"]) for one in named]
-    infos = arrow_files.filesystem(location).get_file_info(paths)
-    if gone := [info.path for info in infos if not info.is_file]:
-        raise TablesUnusable(
-            f"{gone[0]} is gone, and was still to be decoded; restore it, or run the archive with "
-            "--new-checkpoint if somebody has vacuumed it"
-        )
-    found = [
-        (BronzeFile(path, one["topic"], one["day"]), info.size)
-        for path, one, info in zip(paths, named, infos, strict=True)
-    ]
-    return sorted(found, key=lambda each: each[1], reverse=True)
+    def batch(self, table: str, source: pa.RecordBatch) -> pa.RecordBatch:
+        """Return the rows; the columns of the record itself are the source's own."""
+        taken = source.select([name for name in SILVER[table].names if name in source.schema.names])
+        if len(self.numbers) < source.num_rows:
+            taken = taken.take(pa.array(self.numbers))
+        shape = columns(table)
+        arrays = [
+            taken.column(name)
+            if name in taken.schema.names
+            else pa.array([row[name] for row in self.rows], kind)
+            for name, kind in zip(shape.names, shape.types, strict=True)
+        ]
+        return pa.RecordBatch.from_arrays(arrays, schema=shape)
 
 
-def shared(sources: Sequence[tuple[BronzeFile, int]], shares: int) -> list[list[BronzeFile]]:
-    """Share sources, the largest first, by their sizes: each goes where least is yet."""
-    found: list[list[BronzeFile]] = [[] for _ in range(shares)]
-    sizes = [0] * shares
-    for source, size in sources:
-        least = sizes.index(min(sizes))
-        found[least].append(source)
-        sizes[least] += size
-    return found
-
-
-def _append(
-    files: Sequence[File],
-    location: Location,
-    turn: BatchNumber,
-    taken: BatchNumber,
-    reached: Reached,
+def decode_what_is_missing(
+    spark: SparkSession, location: Location, decoder: Decoder, begun: int
 ) -> None:
-    """Add the files to their tables; a batch without any is noted in one of them."""
-    if not files:  # a commit of bronze that added nothing
-        append(location, tables.QUARANTINE, turn, taken=taken)
-    for table in SILVER:
-        if added := [file.action for file in files if file.table == table]:
-            reached(f"before {table}")
-            append(location, table, turn, added, taken=taken)
-            reached(f"after {table}")
-    reached(f"after {QUERY}")
+    """Give silver what it lacks of bronze: who leaves a checkpoint may leave a batch half done.
+
+    `begun` is bronze's version. Reads all of bronze; whatever ends it, it may be run again.
+    """
+    mark = BatchMark(begun, begun)
+    append(location, tables.BRONZE, mark)
+    shape = columns(tables.BRONZE)
+    for table, topic in _sources(decoder.topics).items():
+        held = load(spark, location, table).select(*(["topic"] if topic is None else []), *_PLACE)
+        raw = load(spark, location, tables.BRONZE)
+        raw = raw if topic is None else raw.where(f.col("topic") == topic)
+
+        def write(files: Files, batches: Iterator[pa.RecordBatch], table: str = table) -> None:
+            with decoder.copying() as bodies:
+                for batch in batches:
+                    arrays = [batch.column(one.name).cast(one.type) for one in shape]
+                    found = decoder.decode(pa.RecordBatch.from_arrays(arrays, schema=shape), bodies)
+                    if table in found:
+                        files.add(table, found[table])
+
+        missing = raw.join(held, held.columns, "left_anti").select(*shape.names)
+        append(location, table, mark, [one.action for one in written(missing, location, write)])
+
+
+_PLACE = ("partition", "offset")
+
+
+def _sources(topics: Topics) -> Mapping[str, str | None]:
+    """Return the topic that each table's records are from, in the order of commits; None: any."""
+    found = {
+        tables.QUARANTINE: None,
+        tables.PACKAGES: topics.package,
+        tables.STATUSES: topics.status,
+        tables.COMMAND_STATUSES: topics.status,
+        tables.ANNOUNCEMENTS: topics.discovery,
+        tables.COMMANDS: topics.command,
+        tables.EVENTS: topics.event,
+    }
+    return {table: found[table] for table in SILVER}

@@ -1,10 +1,9 @@
-"""The archive's run: both queries one after the other until nothing waits, or both for ever."""
+"""The archive's run: one query until nothing waits, or for ever."""
 
 import logging
 import threading
-from collections import Counter
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager, suppress
+from collections.abc import Callable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import partial
 from typing import Any
@@ -14,14 +13,26 @@ from pyspark.sql import SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 from pyspark.sql.streaming.readwriter import DataStreamWriter
 
-from packhorse.errors import PackhorseError
-from packhorse_services.pipeline.archive import bronze, silver
-from packhorse_services.pipeline.archive.bronze import ArchivedJournal, Reached, unheeded
+from packhorse_services.pipeline.archive import checkpoint, start
+from packhorse_services.pipeline.archive import places as at
+from packhorse_services.pipeline.archive.checkpoint import Checkpoint
+from packhorse_services.pipeline.archive.journal_source import opened
+from packhorse_services.pipeline.archive.lease import only_run
+from packhorse_services.pipeline.archive.places import Places
+from packhorse_services.pipeline.archive.query import (
+    QUERY,
+    ArchivedJournal,
+    QueryPlan,
+    Reached,
+    query,
+    unheeded,
+)
+from packhorse_services.pipeline.archive.silver import Decoder, decode_what_is_missing
 from packhorse_services.pipeline.engine.spark_errors import translated
 from packhorse_services.pipeline.engine.stream_progress import QueryWatch
 from packhorse_services.pipeline.errors import HistoryGap, Overtaken, TaskFailed
 from packhorse_services.pipeline.storage import tables
-from packhorse_services.pipeline.storage.delta import SILVER, BatchNumber, overtaken, prepare
+from packhorse_services.pipeline.storage.delta import is_decoded, last_version, prepare
 from packhorse_services.pipeline.storage.location import Location
 
 logger = logging.getLogger(__name__)
@@ -31,15 +42,12 @@ _BATCH_END_S = 300.0
 _ATTEMPTS = 5
 """How often in a row a run begins again, no batch being finished between."""
 
-_WRITES = {bronze.QUERY: (tables.BRONZE,), silver.QUERY: tuple(SILVER)}
+STARVED = "Python worker failed to connect back"
+"""What Spark says when a process of its own took more than 10 s to begin; it waits no longer."""
 
 
 class RunStopped(Exception):
-    """Ends a query before its next commit, since the run is to stop, or the other one has."""
-
-
-class _SilverOvertaken(Overtaken):
-    """Another run has decoded what this one was about to; bronze tells which of them goes on."""
+    """Ends the query before its next batch is committed, since the run is to stop."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,7 +62,7 @@ class Choices:
 
 @dataclass(slots=True)
 class Archive:
-    """One run of the archive. Once `stop` is set, no further commit begins; nothing is lost."""
+    """One run of the archive. Once `stop` is set, no batch is begun to be committed."""
 
     spark: SparkSession
     location: Location
@@ -64,11 +72,8 @@ class Archive:
     watch: QueryWatch = field(default_factory=QueryWatch)
     reached: Reached = unheeded
     stop: threading.Event = field(default_factory=threading.Event)
-    _turns: dict[str, BatchNumber] = field(default_factory=dict)
-    """Where each query began: under which generation of its checkpoint."""
-    _failures: Counter[str] = field(default_factory=Counter)
-    """How often in a row each query has made the run begin again."""
-    _ending: bool = False
+    database_url: str = ""
+    """The author's, where of several runs one has the lease; "": the tables alone decide."""
 
     def run(self) -> None:
         """Archive what the journal holds now, or with `continuous` until it is stopped.
@@ -76,139 +81,120 @@ class Archive:
         Raises `HistoryGap`, `CheckpointCorrupt`, `SchemaChanged`, `TablesUnusable`,
         `TaskRefused` (`Overtaken` among it), `TaskFailed`, and the journal's own errors.
         """
-        with translated("archive"), self.watch.of(self.spark):
+        with (
+            only_run(self.database_url, self.location.shown) as keep,
+            translated("archive"),
+            self.watch.of(self.spark),
+        ):
             prepare(self.location)
-            self._archive()
-            if not self.choices.continuous and not self.stop.is_set():
-                self._work({silver.QUERY: self._silver(first=True)})
+            self._archive(keep)
 
-    def _archive(self) -> None:
-        """Run the first query, in a continuous run both, and again where they may go on.
+    def _archive(self, keep: Callable[[], None]) -> None:
+        """Run the query, and again where it may go on.
 
         Where records leave the journal while they are read, planning anew tells which they are:
-        it raises `HistoryGap` for those that matter, and passes announcements over. Of two runs
-        the first query alone tells which goes on: if each lost one query, both would end.
+        it raises `HistoryGap` for those that matter, and passes announcements over.
         """
-        first = True
+        failures, new = 0, self.choices.new_checkpoint
         while not self.stop.is_set():
-            writers = {bronze.QUERY: self._bronze(first=first)}
+            found = self._plan(new_checkpoint=new)
+            done = self.watch.done(QUERY)
             try:
-                if self.choices.continuous:
-                    writers[silver.QUERY] = self._silver(first=first)
-                self._work(writers)
+                with translated("archive"):
+                    self._work(self._query(found), keep)
                 return
-            except (HistoryGap, _SilverOvertaken) as error:
-                self._failed(error)
-            except TaskFailed as error:
-                if bronze.STARVED not in str(error):
+            except (HistoryGap, TaskFailed) as error:
+                failures = 0 if self.watch.done(QUERY) != done else failures + 1
+                busy = isinstance(error, HistoryGap) or STARVED in str(error)
+                if not busy or failures == _ATTEMPTS:
                     raise
-                self._failed(error)  # a busy machine was the reason
-            first = False
+                told = {"why": str(error)}
+                logger.warning("archive restarting from the last committed offset", extra=told)
+            new = False
 
-    def _failed(self, error: HistoryGap | _SilverOvertaken | TaskFailed) -> None:
-        """Let the run begin again; raise `error`, or that bronze is another run's, where it can't.
-
-        Who was overtaken lets the other run end a batch first.
-        """
-        if self.stop.is_set():
-            return
-        query = silver.QUERY if isinstance(error, Overtaken) else bronze.QUERY
-        self._failures[query] += 1
-        if self._failures[query] == _ATTEMPTS:
-            raise error
-        if other := self._overtaken(bronze.QUERY):
-            raise other from error
-        logger.warning(
-            "archive restarting from the last committed offset", extra={"why": str(error)}
+    def _plan(self, *, new_checkpoint: bool) -> QueryPlan:
+        """Hold checkpoint, tables and journal together, and begin a new checkpoint where needed."""
+        location, origin = self.location, self.origin
+        there = None if new_checkpoint else checkpoint.newest(location)
+        reached = None if there is None else reached_by(there)
+        held = start.held_by_bronze(location)
+        with opened(origin.url) as journal:
+            identities = start.identities_of(journal, origin.names, held)
+            extent = at.extent_of(journal, origin.names)
+            expected = at.furthest(held.places, reached or {})
+            start.require_not_beyond(extent, expected)
+            start.require_same_records(location, journal, held.newest, extent)
+        missing = start.sort_holes(
+            *(at.holes(extent, expected), expected, origin.topics.discovery),
+            accept=self.choices.accept_gap,
         )
-        if isinstance(error, Overtaken):
-            self.stop.wait(self.choices.interval_s * self._failures[query])
+        start.record(location, missing, identities)
+        if there is None or reached is None or at.holes(extent, reached):
+            there = self._begin_anew()
+        starting = at.starts(extent, expected)
+        return QueryPlan(there, starting, identities, at.distance(starting, at.ends(extent)))
 
-    def _bronze(self, *, first: bool) -> DataStreamWriter:
-        found = bronze.plan(
-            self.spark,
-            self.location,
-            self.origin,
-            accept_gap=self.choices.accept_gap,
-            new_checkpoint=self.choices.new_checkpoint and first,
-        )
-        self._turns[bronze.QUERY] = found.taken
-        self.watch.expect(bronze.QUERY, found.waiting)
-        return bronze.query(
-            *(self.spark, self.location, self.origin, found),
-            reached=self._reached,
-            counted=partial(self.watch.counts, bronze.QUERY),
-        )
+    def _begin_anew(self) -> Checkpoint:
+        """Let go of the checkpoint, once silver has all that bronze has."""
+        begun = last_version(self.location, tables.BRONZE) or 0
+        if not is_decoded(self.location):
+            decode_what_is_missing(self.spark, self.location, self._decoder, begun)
+        checkpoint.remove_all(self.location)
+        return Checkpoint(self.location, begun)
 
-    def _silver(self, *, first: bool) -> DataStreamWriter:
-        topics = self.origin.topics
-        with self._telling(silver.QUERY):
-            found = silver.plan(
-                self.spark,
-                self.location,
-                topics,
-                new_checkpoint=self.choices.new_checkpoint and first,
-            )
-        self._turns[silver.QUERY] = found.taken
-        return silver.query(
-            self.spark, self.location, topics, self.blobs_url, found, reached=self._reached
-        )
+    @property
+    def _decoder(self) -> Decoder:
+        bodies_url = self.location.blobs_url(tables.BODIES)
+        return Decoder(self.origin.topics, self.blobs_url, bodies_url)
 
-    def _work(self, writers: Mapping[str, DataStreamWriter]) -> None:
-        """Run queries until all are done, one has failed, or the run is to stop.
-
-        When one has failed, the other begins no commit any more: bronze may be another run's.
-        """
-        queries: dict[str, StreamingQuery] = {}
-        self._ending = False
-        try:
-            for name, writer in writers.items():
-                with self._telling(name):
-                    queries[name] = self._triggered(writer).start()
-            while all(query.exception() is None for query in queries.values()):
-                if self.stop.is_set() or not any(query.isActive for query in queries.values()):
-                    break
-                self.stop.wait(_LOOK_S)
-        finally:
-            self._ending = True
-            for query in queries.values():
-                _end(query)
-        for name, query in queries.items():
-            error = query.exception()
-            if error is not None and RunStopped.__name__ not in str(error):
-                with self._telling(name):
-                    raise error
-
-    @contextmanager
-    def _telling(self, query: str) -> Iterator[None]:
-        """Tell of a query's errors whether another run is the reason, and of which query it is.
-
-        Who begins a checkpoint anew removes the last one; Spark then only tells of missing files.
-        """
-        try:
-            with translated("archive"):
-                yield
-        except PackhorseError as error:
-            other = error if isinstance(error, Overtaken) else self._overtaken(query)
-            if other is None:
-                raise
-            raise (_SilverOvertaken if query == silver.QUERY else Overtaken)(str(other)) from error
-
-    def _overtaken(self, query: str) -> Overtaken | None:
-        turn = self._turns.get(query)
-        return None if turn is None else overtaken(self.location, _WRITES[query], turn)
-
-    def _reached(self, point: str) -> None:
-        """Pass a commit point, unless the queries are to end."""
-        if (self.stop.is_set() or self._ending) and point.startswith("before"):
-            raise RunStopped(point)
-        self.reached(point)
-        self._failures.pop(point.removeprefix("after "), None)
-
-    def _triggered(self, writer: DataStreamWriter) -> DataStreamWriter:
+    def _query(self, found: QueryPlan) -> DataStreamWriter:
+        self.watch.expect(QUERY, found.waiting)
+        counted = partial(self.watch.counts, QUERY)
+        writer = query(self.spark, self.origin, found, self._decoder, self._reached, counted)
         if self.choices.continuous:
             return writer.trigger(processingTime=f"{self.choices.interval_s} seconds")
         return writer.trigger(availableNow=True)
+
+    def _work(self, writer: DataStreamWriter, keep: Callable[[], None]) -> None:
+        """Run the query until it is done, has failed, or the run is to stop."""
+        running = writer.start()
+        try:
+            while running.isActive and not self.stop.is_set():
+                keep()
+                self.stop.wait(_LOOK_S)
+        finally:
+            _end(running)
+        error = running.exception()
+        if error is not None and RunStopped.__name__ not in str(error):
+            raise error
+
+    def _reached(self, point: str) -> None:
+        """Pass a commit point, unless the run is to stop before a batch."""
+        if self.stop.is_set() and point == f"before {tables.BRONZE}":
+            raise RunStopped(point)
+        self.reached(point)
+
+
+def reached_by(there: Checkpoint) -> Places | None:
+    """Return where the last batch of a checkpoint ends; None when it has finished none.
+
+    Raises `CheckpointCorrupt`, also when the tables have another batch; `Overtaken` when another
+    run goes on.
+    """
+    held = last_version(there.location, tables.BRONZE)
+    finished = there.finished()
+    if finished is None:
+        return None
+    end = there.end_of(finished)
+    versions = {at.version_of(end)}
+    if there.has_planned(finished + 1):  # it may have been committed in part
+        versions.add(at.version_of(there.end_of(finished + 1)))
+    if held in versions:
+        return end
+    if last_version(there.location, tables.BRONZE) != held:
+        raise Overtaken("another run of the archive is at work; wait for it, or end it first")
+    has = "more" if (held or 0) < min(versions) else "less"
+    raise there.corrupt("commits", f"it has done {has} than the tables have")
 
 
 def _end(query: StreamingQuery) -> None:

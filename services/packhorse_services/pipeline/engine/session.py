@@ -50,7 +50,7 @@ _LOCAL = {
     "spark.sql.sources.parallelPartitionDiscovery.parallelism": "2",
 }
 _LITTLE_JAVA = frozenset({"archive"})
-"""Tasks whose rows pass the JVM by: its second compiler would cost more than it wins."""
+"""Tasks of short runs: the JVM's second compiler would cost them more than it wins."""
 _JAVA_OPTIONS = "spark.driver.extraJavaOptions"
 _DEFAULT_JAVA_OPTIONS = "spark.driver.defaultJavaOptions"
 _JAVA_VARIABLES = ("JAVA_TOOL_OPTIONS", "JDK_JAVA_OPTIONS")

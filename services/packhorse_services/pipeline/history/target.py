@@ -8,7 +8,6 @@ from pyspark.sql import Row, SparkSession
 from pyspark.sql import functions as f
 
 from packhorse.snapshots.snapshot import ContentSnapshot
-from packhorse_services.pipeline.archive import bronze
 from packhorse_services.pipeline.errors import NotThere, TaskRefused
 from packhorse_services.pipeline.history.bases import known_agents
 from packhorse_services.pipeline.history.read import (
@@ -18,7 +17,7 @@ from packhorse_services.pipeline.history.read import (
     with_headers,
 )
 from packhorse_services.pipeline.storage import schemas, tables
-from packhorse_services.pipeline.storage.delta import last_turn
+from packhorse_services.pipeline.storage.delta import stored
 from packhorse_services.pipeline.storage.location import Location
 
 
@@ -118,8 +117,7 @@ def _newest_journal(subscriptions: Sequence[Row]) -> str:
 
 def nothing_archived(location: Location, snapshots: Collection[ContentSnapshot] = ()) -> str:
     """Return why the archive holds no package of any journal, and what to do."""
-    turn = last_turn(location, tables.BRONZE, bronze.QUERY)
-    if turn is None or (turn.generation, turn.batch) == (0, -1):
+    if stored(location, tables.BRONZE).version() == 0:
         return "no package is archived yet; run packhorse-pipeline archive"
     last = max(snapshots, key=lambda one: one.made_ms, default=None)
     held = "" if last is None else f", and snapshot {last.id} holds the content up to {last.offset}"

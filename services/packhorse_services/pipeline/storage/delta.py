@@ -1,13 +1,12 @@
 """The archive's tables as Delta keeps them: made, checked, and fenced by transaction versions.
 
-A query writes each batch under one application id and a growing version, so that Delta takes it
-once. The version's upper half is the generation of the query's checkpoint: beginning one anew
-raises it, and whoever still works on the old one is refused.
+The archive commits each batch under one application id and a version that grows with the offsets,
+so that a table takes it once, and refuses who begins behind what it has.
 """
 
 import json
 import uuid
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 
@@ -30,7 +29,10 @@ SILVER: Mapping[str, StructType] = {
     tables.COMMANDS: schemas.COMMANDS,
     tables.EVENTS: schemas.EVENTS,
 }
-"""What the second query writes, in the order in which it does."""
+"""What a batch is decoded to, in the order in which it is committed."""
+
+LAST = tables.EVENTS
+"""The last one, which has a transaction of every batch."""
 
 ARCHIVE: Mapping[str, StructType] = {
     tables.BRONZE: schemas.BRONZE,
@@ -38,7 +40,9 @@ ARCHIVE: Mapping[str, StructType] = {
     **SILVER,
 }
 
-_GENERATION = 2**32
+APPLICATION = "packhorse-archive"
+"""The id of the archive's transactions in the log of each of its tables."""
+
 _COMMIT = "packhorse-commit"
 """Where the log of a table has the id that its writer gave a commit."""
 
@@ -47,29 +51,13 @@ _FEED = "delta.enableChangeDataFeed"
 
 
 @dataclass(frozen=True, slots=True)
-class BatchNumber:
-    """A batch's place in the order of all batches of a query, over all its checkpoints."""
+class BatchMark:
+    """A batch of the archive as its transactions tell it: versions that grow with the offsets."""
 
-    query: str
-    generation: int
-    batch: int = -1
-    """-1: before the generation's first batch."""
-
-    @property
-    def version(self) -> int:
-        """The version of the transaction."""
-        return self.generation * _GENERATION + self.batch + 1
-
-    @classmethod
-    def of(cls, query: str, version: int) -> "BatchNumber":
-        """Return the turn that a version stands for."""
-        generation, batch = divmod(version, _GENERATION)
-        return cls(query, generation, batch - 1)
-
-
-def application(query: str) -> str:
-    """Return the id under which a query writes."""
-    return f"packhorse-archive-{query}"
+    before: int
+    """The version where it begins. A table that is past it is another run's by now."""
+    version: int
+    """The version where it ends."""
 
 
 def partitions(schema: StructType) -> list[str]:
@@ -111,64 +99,52 @@ def stored(location: Location, table: str) -> deltalake.DeltaTable:
     return deltalake.DeltaTable(location.delta_uri(table), storage_options=location.delta_options())
 
 
-def last_turn(location: Location, table: str, query: str) -> BatchNumber | None:
-    """Return the last turn that a table has taken of a query."""
-    version = stored(location, table).transaction_version(application(query))
-    return None if version is None else BatchNumber.of(query, version)
-
-
-def newest_turn(location: Location, names: Iterable[str], query: str) -> BatchNumber | None:
-    """Return the last turn that any of the tables has taken of a query."""
-    turns = [turn for name in names if (turn := last_turn(location, name, query))]
-    return max(turns, key=lambda turn: turn.version, default=None)
+def last_version(location: Location, table: str) -> int | None:
+    """Return the version of the archive's last transaction in a table."""
+    return stored(location, table).transaction_version(APPLICATION)
 
 
 def append(
-    location: Location,
-    table: str,
-    turn: BatchNumber,
-    files: Sequence[AddAction] = (),
-    *,
-    taken: BatchNumber | None = None,
+    location: Location, table: str, mark: BatchMark, files: Sequence[AddAction] = ()
 ) -> None:
-    """Let a table take a turn with its files, in one commit; with none, it takes the turn alone.
+    """Let a table have the files of a batch, in one commit; with none, it has the mark alone.
 
-    A turn that the tables had `taken` when the run was planned is repeated after a kill, and not
-    taken twice; its files are nobody's. A commit that is refused because it was done before, its
-    answer lost, is done. Raises `Overtaken` for any other turn that is taken: by another run.
+    A batch that the table has already is repeated after a kill, and not taken twice; its files are
+    nobody's. A commit that is refused because it was done before, its answer lost, is done. Raises
+    `Overtaken` when the table is past the batch's begin: another run has gone on.
     """
     held = stored(location, table)
-    last = held.transaction_version(application(turn.query))
-    if last is not None and last >= turn.version:
-        repeated = last == turn.version and taken is not None and turn.version <= taken.version
-        if not repeated:
-            raise _overtaken(turn, BatchNumber.of(turn.query, last))
+    last = held.transaction_version(APPLICATION)
+    if last == mark.version:
         return
+    if last is not None and last > mark.before:
+        raise _overtaken(table)
+    transaction = deltalake.Transaction(APPLICATION, mark.version)
     try:
-        _commit(location, table, held, turn, files)
+        with answered(location, table, held) as commit:
+            held.create_write_transaction(
+                list(files),
+                mode="append",
+                schema=held.schema(),
+                commit_properties=deltalake.CommitProperties(
+                    commit, app_transactions=[transaction]
+                ),
+            )
     except CommitFailedError as error:
-        newest = last_turn(location, table, turn.query)
-        if newest is None or newest.version < turn.version:
+        newest = last_version(location, table)
+        if newest == last:
             raise
-        raise _overtaken(turn, newest) from error
+        if newest != mark.version:
+            raise _overtaken(table) from error
 
 
-def _commit(
-    location: Location,
-    table: str,
-    held: deltalake.DeltaTable,
-    turn: BatchNumber,
-    files: Sequence[AddAction],
-) -> None:
-    """Commit the files and the turn; by the turn a later look knows how far the query is."""
-    mark = deltalake.Transaction(application(turn.query), turn.version)
-    with answered(location, table, held) as commit:
-        held.create_write_transaction(
-            list(files),
-            mode="append",
-            schema=held.schema(),
-            commit_properties=deltalake.CommitProperties(commit, app_transactions=[mark]),
-        )
+def is_decoded(location: Location) -> bool:
+    """Tell whether silver has all of bronze: each batch ends with a transaction of its last table.
+
+    What an older build has archived, and nothing else since, is not known to be.
+    """
+    raw, decoded = (last_version(location, name) for name in (tables.BRONZE, LAST))
+    return raw == decoded and (raw is not None or stored(location, tables.BRONZE).version() == 0)
 
 
 @contextmanager
@@ -194,26 +170,10 @@ def _has(table: deltalake.DeltaTable, after: int, commit: Mapping[str, str]) -> 
     return later > 0 and any(commit.items() <= one.items() for one in table.history(later))
 
 
-def _overtaken(turn: BatchNumber, last: BatchNumber) -> Overtaken:
-    does = "has begun a new checkpoint of" if last.generation > turn.generation else "works on"
-    return Overtaken(f"another run {does} the query {turn.query}; end one of the two")
-
-
-def overtaken(location: Location, names: Iterable[str], turn: BatchNumber) -> Overtaken | None:
-    """Return the error for who works on a checkpoint since which another run has begun one."""
-    newest = newest_turn(location, names, turn.query)
-    if newest is None or newest.generation <= turn.generation:
-        return None
-    return _overtaken(turn, newest)
-
-
-def begin(location: Location, names: Iterable[str], turn: BatchNumber) -> None:
-    """Let the tables take a turn without rows; earlier ones can write no more.
-
-    Raises `Overtaken` when one of them has taken it already: another run begins it, too.
-    """
-    for name in names:
-        append(location, name, turn)
+def _overtaken(table: str) -> Overtaken:
+    return Overtaken(
+        f"another run of the archive has gone on with {table}; wait for it, or end one of the two"
+    )
 
 
 def load(spark: SparkSession, location: Location, table: str) -> DataFrame:

@@ -51,9 +51,8 @@ BODIES = "bodies"
 """A blob store, not a table: bodies that went by reference, for as long as the archive keeps."""
 
 
-def checkpoint(query: str) -> str:
-    """Return where a streaming query keeps its checkpoint."""
-    return f"checkpoints/{query}"
+CHECKPOINTS = "checkpoints/archive"
+"""Where the archive's query keeps its checkpoint, no table either."""
 
 
 def bulk_parts(bulk_id: str) -> str:

@@ -1,7 +1,6 @@
 """The task `upkeep`."""
 
-import json
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from datetime import UTC, date, datetime, timedelta
 
@@ -9,16 +8,13 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as f
 
 from packhorse.snapshots.snapshot import ContentSnapshot
-from packhorse_services.pipeline.archive import silver
-from packhorse_services.pipeline.archive.bronze import folder_of
-from packhorse_services.pipeline.archive.checkpoint import progress_of
 from packhorse_services.pipeline.engine.spark_errors import translated
-from packhorse_services.pipeline.errors import CheckpointCorrupt, TaskRefused
+from packhorse_services.pipeline.errors import TaskRefused
 from packhorse_services.pipeline.history.read import archived
 from packhorse_services.pipeline.measures import writing
 from packhorse_services.pipeline.measures.changes import current, opened
-from packhorse_services.pipeline.storage import arrow_files, columns, schemas, tables
-from packhorse_services.pipeline.storage.delta import SILVER, newest_turn
+from packhorse_services.pipeline.storage import columns, schemas, tables
+from packhorse_services.pipeline.storage.delta import SILVER, is_decoded
 from packhorse_services.pipeline.storage.location import Location
 from packhorse_services.pipeline.storage.table_files import files_of
 from packhorse_services.pipeline.upkeep import bodies, commits, compaction, expiry
@@ -73,7 +69,7 @@ def plan(
     measures_from = None if measures_days is None else today - timedelta(days=measures_days)
     with translated("upkeep"):
         held = None if snapshots is None else _held(spark, location, snapshots, begin)
-        unread = first_unread(spark, location)
+        unread = first_unread(location)
     if held is not None and held.day >= begin:
         held = None
     days = [begin, *([held.day] if held else []), *([unread] if unread else [])]
@@ -162,47 +158,12 @@ def _expired_bodies(
     return bodies.expired(found, packages, int(midnight.timestamp() * 1000))
 
 
-def first_unread(spark: SparkSession, location: Location) -> date | None:
+def first_unread(location: Location) -> date | None:
     """Return the first day of which bronze may have records that silver has not; None: it has all.
 
-    Silver has read what its last finished batch says. Without one, it has read nothing.
+    A batch that the archive has committed in part may be of any day.
     """
     bronze = opened(location, tables.BRONZE)
-    if bronze is None:
+    if bronze is None or is_decoded(location):
         return None
-    everything = {one.day for one in files_of(bronze)}
-    read = _read_below(spark, location)
-    try:
-        versions = range(read, bronze.version() + 1)
-        found = everything if read < 0 else set(_added(location, versions))
-    except FileNotFoundError:  # the table's log has forgotten these versions
-        found = everything
-    return min(found & everything, default=None)
-
-
-def _read_below(spark: SparkSession, location: Location) -> int:
-    """Return the version of bronze below which silver has read all; -1 when nobody knows."""
-    turn = newest_turn(location, tuple(SILVER), silver.QUERY)
-    if turn is None:
-        return -1
-    try:
-        done = progress_of(folder_of(spark, location, turn))
-    except CheckpointCorrupt:
-        return -1
-    if done is None or not isinstance(done.offset, dict) or done.offset.get("isStartingVersion"):
-        return -1
-    version = done.offset.get("reservoirVersion")
-    return version if isinstance(version, int) else -1
-
-
-def _added(location: Location, versions: range) -> Iterator[date]:
-    """Yield the days of the files that versions have added; one that was only moved is none."""
-    filesystem = arrow_files.filesystem(location)
-    for version in versions:
-        place = arrow_files.path(location, f"{tables.BRONZE}/_delta_log/{version:020}.json")
-        with filesystem.open_input_file(place) as log:
-            lines = log.read().splitlines()
-        for line in lines:
-            new = json.loads(line).get("add")
-            if new is not None and new["dataChange"]:
-                yield date.fromisoformat(new["partitionValues"]["day"])
+    return min((one.day for one in files_of(bronze)), default=None)

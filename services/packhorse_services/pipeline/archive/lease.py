@@ -1,0 +1,97 @@
+"""The lease of an archive: of all runs on the same tables, one at a time.
+
+It is a session lock in the author's database, as that of the cleanup. What was committed never
+rests on it: the tables themselves refuse a run that another one has overtaken (`BatchMark`). It
+tells a second run so before it has done anything.
+"""
+
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+
+import psycopg
+from psycopg import Connection
+
+from packhorse.db.connect import connect
+from packhorse_services.pipeline.engine.databases import (
+    AUTHOR,
+    AUTHOR_SETTING,
+    author_away,
+    require_url,
+    unusable,
+)
+from packhorse_services.pipeline.errors import Overtaken
+
+_LOCK = "SELECT pg_try_advisory_lock(hashtextextended('packhorse archive ' || %s, 0))"
+_IDLE = "5min"
+"""A holder that is paused for longer loses its session, and with it the lease."""
+_PATIENCE_S = 10.0
+"""A run that has just died holds the lock until Postgres has noticed."""
+_LOOK_S = 0.5
+_RENEW_S = 10.0
+
+_ANOTHER = "another run of the archive is at work on {}; wait for it, or end it first"
+
+
+class Lease:
+    """The lease of the tables at a place, kept by who calls `keep` every now and then."""
+
+    def __init__(self, open_session: Callable[[], Connection], place: str) -> None:
+        self._open, self._place = open_session, place
+        self._session: Connection | None = None
+        self._asked_at = 0.0
+
+    def take(self) -> None:
+        """Take it. Raises `Overtaken` when another run keeps it, and `psycopg.Error`."""
+        self._session = self._open()
+        self._session.execute("SELECT set_config('idle_session_timeout', %s, false)", (_IDLE,))
+        until = time.monotonic() + _PATIENCE_S
+        while self._session.execute(_LOCK, (self._place,)).fetchone() != (True,):
+            if time.monotonic() > until:
+                raise Overtaken(_ANOTHER.format(self._place))
+            time.sleep(_LOOK_S)
+        self._asked_at = time.monotonic()
+
+    def keep(self) -> None:
+        """Tell Postgres that its holder lives; take it anew where the session has ended.
+
+        Raises `Overtaken` when another run has it by now. While the database is away it stays as
+        it is: nobody else can take it either.
+        """
+        if time.monotonic() - self._asked_at < _RENEW_S or self._session is None:
+            return
+        self._asked_at = time.monotonic()
+        try:
+            self._session.execute("SELECT")
+        except psycopg.Error:
+            self.release()
+            try:
+                self.take()
+            except psycopg.Error:
+                return
+
+    def release(self) -> None:
+        """Let another run have it."""
+        if self._session is not None:
+            self._session.close()
+
+
+@contextmanager
+def only_run(database_url: str, place: str) -> Iterator[Callable[[], None]]:
+    """Be the only run on the tables at `place`, and give what keeps it so; "" asks nobody.
+
+    Raises `Overtaken`, and `TaskRefused` or `TaskFailed` when the database can't be used.
+    """
+    if not database_url:
+        yield lambda: None
+        return
+    require_url(database_url, AUTHOR_SETTING, AUTHOR)
+    lease = Lease(lambda: connect(database_url, "packhorse-archive", autocommit=True), place)
+    try:
+        try:
+            lease.take()
+        except psycopg.Error as error:
+            raise unusable(author_away(error), error) from error
+        yield lease.keep
+    finally:
+        lease.release()

@@ -1,0 +1,70 @@
+"""The archive's lease: one run on the same tables, and the next as soon as that has ended."""
+
+from collections.abc import Callable
+
+import psycopg
+import pytest
+
+from packhorse_services.pipeline.archive import lease
+from packhorse_services.pipeline.archive.lease import only_run
+from packhorse_services.pipeline.errors import Overtaken, TaskRefused
+
+
+@pytest.fixture(autouse=True)
+def _impatient(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(lease, "_PATIENCE_S", 0.0)
+    monkeypatch.setattr(lease, "_RENEW_S", 0.0)
+
+
+def end_sessions(url: str) -> None:
+    """End the sessions of all archives, as Postgres does with those of a paused one."""
+    with psycopg.connect(url, autocommit=True) as connection:
+        connection.execute(
+            "SELECT pg_terminate_backend(pid, 60000) FROM pg_stat_activity "
+            "WHERE application_name = 'packhorse-archive' AND datname = current_database()"
+        )
+
+
+def test_a_second_run_is_refused_until_the_first_has_ended(database_url: str) -> None:
+    with only_run(database_url, "s3://a/b") as keep:
+        keep()
+        with (
+            pytest.raises(Overtaken, match="another run of the archive is at work on s3://a/b"),
+            only_run(database_url, "s3://a/b"),
+        ):
+            pass
+        with only_run(database_url, "s3://a/c"):  # other tables
+            pass
+    with only_run(database_url, "s3://a/b"):
+        pass
+
+
+def test_who_has_lost_it_takes_it_anew_unless_another_run_has_it(database_url: str) -> None:
+    with only_run(database_url, "/t") as keep:
+        end_sessions(database_url)
+        keep()
+        refused(database_url)
+        end_sessions(database_url)
+        with only_run(database_url, "/t"), pytest.raises(Overtaken):
+            keep()
+
+
+def refused(url: str) -> None:
+    with pytest.raises(Overtaken), only_run(url, "/t"):
+        pass
+
+
+def test_without_a_database_nobody_is_asked() -> None:
+    kept: list[Callable[[], None]] = []
+    with only_run("", "/t") as keep, only_run("", "/t"):
+        keep()
+        kept.append(keep)
+    assert kept
+
+
+def test_a_database_that_is_not_there_is_told(database_url: str) -> None:
+    with (
+        pytest.raises(TaskRefused, match="PACKHORSE_DATABASE_URL"),
+        only_run(database_url.rsplit("/", 1)[0] + "/nowhere", "/t"),
+    ):
+        pass
