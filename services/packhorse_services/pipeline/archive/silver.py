@@ -8,6 +8,7 @@ from collections import defaultdict
 from collections.abc import Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any
 
 import pyarrow as pa
@@ -22,9 +23,18 @@ from packhorse.wire.topics import Topics
 from packhorse_services.pipeline.archive.decoding import Row, decoded
 from packhorse_services.pipeline.archive.reading import headers_of
 from packhorse_services.pipeline.storage import tables
-from packhorse_services.pipeline.storage.delta import SILVER, BatchMark, append, load
+from packhorse_services.pipeline.storage.delta import (
+    APPLICATION,
+    SILVER,
+    BatchMark,
+    append,
+    load,
+    overtaken,
+    stored,
+)
 from packhorse_services.pipeline.storage.location import Location
 from packhorse_services.pipeline.storage.parquet import Files, columns, written
+from packhorse_services.pipeline.storage.schemas import BRONZE as SCHEMA
 
 MISSING = "body missing: "
 """How the reason begins of a package whose body was gone before it could be archived."""
@@ -154,26 +164,33 @@ def decode_what_is_missing(
 ) -> None:
     """Give silver what it lacks of bronze: who leaves a checkpoint may leave a batch half done.
 
-    `begun` is bronze's version. Reads all of bronze; whatever ends it, it may be run again.
+    `begun` is bronze's version; what another run has added since is left to that. Reads all of
+    bronze. Whatever ends it, it may be run again. Raises `Overtaken`.
     """
     mark = BatchMark(begun, begun)
     append(location, tables.BRONZE, mark)
-    shape = columns(tables.BRONZE)
+    now = stored(location, tables.BRONZE)
+    if now.transaction_version(APPLICATION) != begun:
+        raise overtaken(tables.BRONZE)
+    reader = spark.read.format("delta").option("versionAsOf", now.version())
+    bronze = reader.load(location.spark_path(tables.BRONZE)).select(*SCHEMA.names)
     for table, topic in _sources(decoder.topics).items():
         held = load(spark, location, table).select(*(["topic"] if topic is None else []), *_PLACE)
-        raw = load(spark, location, tables.BRONZE)
-        raw = raw if topic is None else raw.where(f.col("topic") == topic)
+        raw = bronze if topic is None else bronze.where(f.col("topic") == topic)
+        missing = raw.join(held, held.columns, "left_anti").select(*SCHEMA.names)
+        files = written(missing, location, partial(_decoded, decoder, table))
+        append(location, table, mark, [one.action for one in files])
 
-        def write(files: Files, batches: Iterator[pa.RecordBatch], table: str = table) -> None:
-            with decoder.copying() as bodies:
-                for batch in batches:
-                    arrays = [batch.column(one.name).cast(one.type) for one in shape]
-                    found = decoder.decode(pa.RecordBatch.from_arrays(arrays, schema=shape), bodies)
-                    if table in found:
-                        files.add(table, found[table])
 
-        missing = raw.join(held, held.columns, "left_anti").select(*shape.names)
-        append(location, table, mark, [one.action for one in written(missing, location, write)])
+def _decoded(decoder: Decoder, table: str, files: Files, batches: Iterator[pa.RecordBatch]) -> None:
+    """Write of what records come to the rows of one table."""
+    shape = columns(tables.BRONZE)
+    with decoder.copying() as bodies:
+        for batch in batches:
+            arrays = [batch.column(one.name).cast(one.type) for one in shape]
+            found = decoder.decode(pa.RecordBatch.from_arrays(arrays, schema=shape), bodies)
+            if table in found:
+                files.add(table, found[table])
 
 
 _PLACE = ("partition", "offset")

@@ -118,7 +118,7 @@ def append(
     if last == mark.version:
         return
     if last is not None and last > mark.before:
-        raise _overtaken(table)
+        raise overtaken(table)
     transaction = deltalake.Transaction(APPLICATION, mark.version)
     try:
         with answered(location, table, held) as commit:
@@ -135,7 +135,7 @@ def append(
         if newest == last:
             raise
         if newest != mark.version:
-            raise _overtaken(table) from error
+            raise overtaken(table) from error
 
 
 def is_decoded(location: Location) -> bool:
@@ -170,7 +170,8 @@ def _has(table: deltalake.DeltaTable, after: int, commit: Mapping[str, str]) -> 
     return later > 0 and any(commit.items() <= one.items() for one in table.history(later))
 
 
-def _overtaken(table: str) -> Overtaken:
+def overtaken(table: str) -> Overtaken:
+    """Return the error for a table that another run has gone on with."""
     return Overtaken(
         f"another run of the archive has gone on with {table}; wait for it, or end one of the two"
     )
