@@ -17,7 +17,7 @@ from packhorse_services.pipeline.archive.checkpoint import Checkpoint
 from packhorse_services.pipeline.archive.task import Choices
 from packhorse_services.pipeline.errors import CheckpointCorrupt, Overtaken, TaskFailed, TaskRefused
 from packhorse_services.pipeline.storage import tables
-from packhorse_services.pipeline.storage.delta import append
+from packhorse_services.pipeline.storage.delta import BatchMark, append, last_version
 from tests.harness.archive import fill
 from tests.harness.archive_site import ArchiveSite, archive_site, on_s3
 from tests.harness.journals import SqlBackend
@@ -103,22 +103,23 @@ def test_a_batch_that_was_half_done_is_decoded_without_its_checkpoint_and_the_jo
 
 
 def test_who_was_overtaken_writes_no_more(site: ArchiveSite) -> None:
-    """A paused run wakes up after somebody has begun a new checkpoint and archived its batch."""
-    other = replace(site, spark=site.spark.newSession())
+    """A paused run wakes up after another one, of another checkpoint, has gone on."""
+    before = last_version(site.location, tables.BRONZE)
+    assert before is not None
     site.fill([3], "package", "command")
 
     def overtaken(point: str) -> None:
         if point == "before bronze":
-            other.fill([4], "package")
-            other.archive(Choices(new_checkpoint=True))
+            append(site.location, tables.BRONZE, BatchMark(before, before + 1))
 
     with pytest.raises(Overtaken, match="another run of the archive has gone on with bronze"):
         site.archive(reached=overtaken)
+    assert len(site.rows(tables.BRONZE)) == 6
+    with pytest.raises(CheckpointCorrupt, match="less than the tables have"):
+        site.archive()
+    site.archive(Choices(new_checkpoint=True))
     site.require_equal_sets()
-    site.fill([5], "package")
-    site.archive()
-    site.require_equal_sets()
-    assert site.places(tables.PACKAGES) == [0, 1, 2, 3, 4, 5]
+    assert site.places(tables.PACKAGES) == [0, 1, 2, 3]
 
 
 def test_a_second_run_is_refused_by_the_lease(
