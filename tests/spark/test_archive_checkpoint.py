@@ -12,12 +12,13 @@ import pytest
 from pyspark.sql import SparkSession
 
 from packhorse.messaging.open import open_journal
-from packhorse_services.pipeline.archive import lease
+from packhorse_services.pipeline.archive import lease, start
 from packhorse_services.pipeline.archive.checkpoint import Checkpoint
 from packhorse_services.pipeline.archive.task import Choices
 from packhorse_services.pipeline.errors import CheckpointCorrupt, Overtaken, TaskFailed, TaskRefused
 from packhorse_services.pipeline.storage import tables
 from packhorse_services.pipeline.storage.delta import BatchMark, append, last_version
+from packhorse_services.pipeline.storage.location import Location
 from tests.harness.archive import fill
 from tests.harness.archive_site import ArchiveSite, archive_site, on_s3
 from tests.harness.journals import SqlBackend
@@ -120,6 +121,26 @@ def test_who_was_overtaken_writes_no_more(site: ArchiveSite) -> None:
     site.archive(Choices(new_checkpoint=True))
     site.require_equal_sets()
     assert site.places(tables.PACKAGES) == [0, 1, 2, 3]
+
+
+def test_who_begins_anew_while_another_run_goes_on_writes_nothing_twice(
+    site: ArchiveSite, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The other one commits a batch when this one has just read how far bronze reaches."""
+    before = last_version(site.location, tables.BRONZE)
+    assert before is not None
+    held_by_bronze = start.held_by_bronze
+
+    def meanwhile(location: Location) -> start.BronzeState:
+        held = held_by_bronze(location)
+        append(location, tables.BRONZE, BatchMark(before, before + 1))
+        return held
+
+    site.fill([3], "package")
+    monkeypatch.setattr(start, "held_by_bronze", meanwhile)
+    with pytest.raises(Overtaken, match="another run of the archive has gone on with bronze"):
+        site.archive(Choices(new_checkpoint=True))
+    assert len(site.rows(tables.BRONZE)) == 6
 
 
 def test_a_second_run_is_refused_by_the_lease(

@@ -117,6 +117,8 @@ class Archive:
         location, origin = self.location, self.origin
         there = None if new_checkpoint else checkpoint.newest(location)
         reached = None if there is None else reached_by(there)
+        # Before its records are looked at: who commits between the two refuses this run's batch.
+        begun = last_version(location, tables.BRONZE) or 0
         held = start.held_by_bronze(location)
         with opened(origin.url) as journal:
             identities = start.identities_of(journal, origin.names, held)
@@ -130,13 +132,12 @@ class Archive:
         )
         start.record(location, missing, identities)
         if there is None or reached is None or at.holes(extent, reached):
-            there = self._begin_anew()
+            there = self._begin_anew(begun)
         starting = at.starts(extent, expected)
         return QueryPlan(there, starting, identities, at.distance(starting, at.ends(extent)))
 
-    def _begin_anew(self) -> Checkpoint:
-        """Let go of the checkpoint, once silver has all that bronze has."""
-        begun = last_version(self.location, tables.BRONZE) or 0
+    def _begin_anew(self, begun: int) -> Checkpoint:
+        """Let go of the checkpoint, once silver has all that bronze has; `begun` is its version."""
         if not is_decoded(self.location):
             decode_what_is_missing(self.spark, self.location, self._decoder, begun)
         checkpoint.remove_all(self.location)
