@@ -94,7 +94,7 @@ class Pair:
         return None
 
     def is_whole(self) -> bool:
-        """Tell whether the tables have all records; fail when they have one twice."""
+        """Return whether the tables have all records; fail when they have one twice."""
         expected = everything_in(self.journal, self.topics)
         found = places(self.location, tables.BRONZE)
         packages = places(self.location, tables.PACKAGES)
@@ -114,7 +114,7 @@ def spoken(run: Process) -> tuple[list[dict[str, Any]], str]:
 
 
 def has_fallen(run: Process) -> bool:
-    """Tell whether it has ended by an exception that nobody has dealt with."""
+    """Return whether it has ended by an exception that nobody has dealt with."""
     return "packhorse_services/pipeline/__main__.py" in run.log.read_text()
 
 
@@ -146,12 +146,12 @@ def test_of_two_live_archives_one_ends_and_nothing_is_there_twice(pair: Pair) ->
     counted = 'packhorse_pipeline_records_total{query="archive"}'
     eventually(lambda: first.metric(counted) >= 1, timeout=PATIENCE_S, interval=0.5)
 
-    def tells_of_batches() -> bool:
+    def reports_of_batches() -> bool:
         names = ("last_batch_seconds", "batch_seconds_count")
-        told = [f'packhorse_pipeline_{name}{{query="archive"}}' for name in names]
-        return all(first.metric(name) > 0 for name in told)
+        reported = [f'packhorse_pipeline_{name}{{query="archive"}}' for name in names]
+        return all(first.metric(name) > 0 for name in reported)
 
-    eventually(tells_of_batches, timeout=PATIENCE_S, interval=0.5)
+    eventually(reports_of_batches, timeout=PATIENCE_S, interval=0.5)
     second.start()
 
     def one_that_has_ended() -> Continuous | None:

@@ -174,7 +174,7 @@ def test_r24_a_topic_created_anew_is_not_mixed_with_the_old_one(site: ArchiveSit
 def test_r24_a_restored_journal_that_has_grown_again_is_not_mixed_with_the_old_one(
     site: ArchiveSite, databases: Databases
 ) -> None:
-    """Identity and bounds are as expected; only the records tell."""
+    """Identity and bounds are as expected; only the records show it."""
     site.journal.close()
     backup = databases.copy(urlsplit(site.url).path.removeprefix("/"))
     with closing(open_journal(site.url, client_name="tests")) as journal:
@@ -222,7 +222,7 @@ def test_tables_and_checkpoints_on_s3(
         assert site.places(tables.PACKAGES) == [0, 1]
 
 
-def test_who_plans_while_another_run_goes_on_is_told_so(
+def test_who_plans_while_another_run_goes_on_is_refused(
     site: ArchiveSite, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The other one ends a batch between the two looks, at the tables and at the checkpoint."""

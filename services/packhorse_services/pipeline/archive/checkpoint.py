@@ -58,7 +58,7 @@ class Checkpoint:
         return max(batches)
 
     def has_planned(self, batch: int) -> bool:
-        """Tell whether a batch is planned, finished or not."""
+        """Return whether a batch is planned, finished or not."""
         return str(batch) in self._names("offsets")
 
     def corrupt(self, name: str, why: str) -> CheckpointCorrupt:

@@ -41,7 +41,7 @@ def plausible(record: Record) -> tuple[int, Mapping[str, bytes]]:
 
 
 def same_headers(one: Mapping[str, bytes], other: Mapping[str, bytes]) -> bool:
-    """Tell whether two records have the same headers, what they said of their times left out."""
+    """Return whether two records have the same headers, what they said of their times left out."""
     return {**one, SAID: b""} == {**other, SAID: b""}
 
 

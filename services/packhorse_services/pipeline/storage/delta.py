@@ -139,7 +139,7 @@ def append(
 
 
 def is_decoded(location: Location) -> bool:
-    """Tell whether silver has all of bronze: each batch ends with a transaction of its last table.
+    """Return whether silver has all of bronze: the last table has a transaction of each batch.
 
     What an older build has archived, and nothing else since, is not known to be.
     """
