@@ -8,7 +8,7 @@ import os
 import tempfile
 from pathlib import Path
 
-_MEMORY = Path("/dev/shm")  # noqa: S108: a file system on memory, on Linux
+_MEMORY = Path("/dev/shm")  # a file system on memory, on Linux
 _NEEDED = 10 * 2**30
 
 

@@ -15,7 +15,7 @@ _INSTALLED = Path(__file__).parent / "documents"
 _FOLDERS = ("openapi", "asyncapi", "proto")
 
 
-class Document(StrEnum):
+class ApiDocument(StrEnum):
     """What can be printed: the OpenAPI document of a service, or the AsyncAPI one of the events."""
 
     CLEANUP = "cleanup"
@@ -30,11 +30,11 @@ class Document(StrEnum):
     @property
     def path(self) -> Path:
         """Where it is, relative to all of them."""
-        folder = "asyncapi" if self is Document.EVENTS else "openapi"
+        folder = "asyncapi" if self is ApiDocument.EVENTS else "openapi"
         return Path(folder, f"{self}.yaml")
 
 
-Which = Annotated[Document | None, typer.Argument(help="Which one to print; none lists them.")]
+Which = Annotated[ApiDocument | None, typer.Argument(help="Which one to print; none lists them.")]
 Folder = Annotated[
     Path | None,
     typer.Option(help="Write all of them here, with the protobuf messages of the journal."),
@@ -50,7 +50,7 @@ def openapi(document: Which = None, folder: Folder = None) -> None:
     if document is not None:
         sys.stdout.write((root / document.path).read_text())
     elif folder is None:
-        for each in Document:
+        for each in ApiDocument:
             output.line(each)
 
 

@@ -9,14 +9,14 @@ import pytest
 import yaml
 
 from packhorse_services.cli.app import run
-from packhorse_services.cli.documents import Document, documents
+from packhorse_services.cli.documents import ApiDocument, documents
 
 ROOT = Path(__file__).parents[3]
 
 
 def test_every_document_of_the_repository_is_printed(capsys: pytest.CaptureFixture[str]) -> None:
     kept = [*ROOT.glob("openapi/*.yaml"), *ROOT.glob("asyncapi/*.yaml")]
-    assert sorted(path.stem for path in kept) == sorted(Document)
+    assert sorted(path.stem for path in kept) == sorted(ApiDocument)
     for path in kept:
         assert run(["openapi", path.stem]) == 0
         printed = capsys.readouterr().out
@@ -26,7 +26,7 @@ def test_every_document_of_the_repository_is_printed(capsys: pytest.CaptureFixtu
 
 def test_they_are_listed_and_written(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert run(["openapi"]) == 0
-    assert capsys.readouterr().out.split() == list(Document)
+    assert capsys.readouterr().out.split() == list(ApiDocument)
     for _ in range(2):
         assert run(["openapi", "--folder", str(tmp_path / "api")]) == 0
     assert (tmp_path / "api/proto/packhorse/wire/v1/package.proto").exists()
@@ -46,6 +46,6 @@ def test_the_wheel_carries_them(tmp_path: Path) -> None:
     with zipfile.ZipFile(tmp_path / made.stdout.split()[-1]) as wheel:
         names = set(wheel.namelist())
     inside = "packhorse_services/cli/documents"
-    assert {f"{inside}/{one.path}" for one in Document} <= names
+    assert {f"{inside}/{one.path}" for one in ApiDocument} <= names
     assert f"{inside}/proto/packhorse/wire/v1/package.proto" in names
     assert documents() == ROOT

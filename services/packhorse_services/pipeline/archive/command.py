@@ -1,6 +1,6 @@
 """`packhorse-pipeline archive`."""
 
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -13,6 +13,9 @@ from packhorse_services.pipeline.engine.stream_progress import Done
 from packhorse_services.pipeline.errors import TaskRefused
 from packhorse_services.pipeline.settings import Settings
 from packhorse_services.pipeline.storage.location import Location
+
+if TYPE_CHECKING:
+    from packhorse_services.pipeline.archive.task import Choices
 
 
 def archive(
@@ -33,27 +36,32 @@ def archive(
     ] = 0,
 ) -> None:
     """Archive what is in the journal, each record once: raw, and decoded."""
-    from packhorse_services.pipeline.archive.query import QUERY, ArchivedJournal
-    from packhorse_services.pipeline.archive.task import Archive, Choices
-    from packhorse_services.pipeline.engine.session import running_spark
+    from packhorse_services.pipeline.archive.task import Choices
 
     settings = loaded(Settings)
     logs.configure(settings.log_format, settings.log_level)
     _require(settings)
-    location = Location.parse(settings.tables_url)
-    origin = ArchivedJournal(
-        settings.journal_url, Topics.prefixed(settings.topic_prefix), max_offsets
-    )
-    choices = Choices(accept_gap, new_checkpoint, continuous, interval)
     _serve_metrics(settings.host, metrics_port)
+    done = _run(settings, max_offsets, Choices(accept_gap, new_checkpoint, continuous, interval))
+    if not continuous:
+        typer.echo(done)
+
+
+def _run(settings: Settings, max_offsets: int, choices: "Choices") -> str:
+    from packhorse_services.pipeline.archive.query import QUERY, ArchivedJournal
+    from packhorse_services.pipeline.archive.task import Archive
+    from packhorse_services.pipeline.engine.session import running_spark
+
+    location = Location.parse(settings.tables_url)
+    topics = Topics.prefixed(settings.topic_prefix)
+    origin = ArchivedJournal(settings.journal_url, topics, max_offsets)
     with running_spark(settings, location, "archive") as spark:
         run = Archive(spark, location, origin, settings.blobs_url, choices)
         if settings.database_url is not None:
             run.database_url = settings.database_url.get_secret_value()
         with set_by_signals(run.stop):
             run.run()
-    if not continuous:
-        typer.echo(said(run.watch.done(QUERY), location.shown, stopped=run.stop.is_set()))
+    return said(run.watch.done(QUERY), location.shown, stopped=run.stop.is_set())
 
 
 def said(done: Done, place: str, *, stopped: bool) -> str:

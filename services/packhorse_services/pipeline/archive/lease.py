@@ -33,7 +33,7 @@ _RENEW_S = 10.0
 _ANOTHER = "another run of the archive is at work on {}; wait for it, or end it first"
 
 
-class Lease:
+class ArchiveLease:
     """The lease of the tables at a place, kept by who calls `keep` every now and then."""
 
     def __init__(self, open_session: Callable[[], Connection], place: str) -> None:
@@ -86,7 +86,7 @@ def only_run(database_url: str, place: str) -> Iterator[Callable[[], None]]:
         yield lambda: None
         return
     require_url(database_url, AUTHOR_SETTING, AUTHOR)
-    lease = Lease(lambda: connect(database_url, "packhorse-archive", autocommit=True), place)
+    lease = ArchiveLease(lambda: connect(database_url, "packhorse-archive", autocommit=True), place)
     try:
         try:
             lease.take()

@@ -119,23 +119,31 @@ def append(
         return
     if last is not None and last > mark.before:
         raise overtaken(table)
-    transaction = deltalake.Transaction(APPLICATION, mark.version)
     try:
-        with answered(location, table, held) as commit:
-            held.create_write_transaction(
-                list(files),
-                mode="append",
-                schema=held.schema(),
-                commit_properties=deltalake.CommitProperties(
-                    commit, app_transactions=[transaction]
-                ),
-            )
+        _commit(location, table, held, mark, files)
     except CommitFailedError as error:
         newest = last_version(location, table)
         if newest == last:
             raise
         if newest != mark.version:
             raise overtaken(table) from error
+
+
+def _commit(
+    location: Location,
+    table: str,
+    held: deltalake.DeltaTable,
+    mark: BatchMark,
+    files: Sequence[AddAction],
+) -> None:
+    transaction = deltalake.Transaction(APPLICATION, mark.version)
+    with answered(location, table, held) as commit:
+        held.create_write_transaction(
+            list(files),
+            mode="append",
+            schema=held.schema(),
+            commit_properties=deltalake.CommitProperties(commit, app_transactions=[transaction]),
+        )
 
 
 def is_decoded(location: Location) -> bool:
