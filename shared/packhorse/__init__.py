@@ -1,22 +1,27 @@
 """packhorse: content distributed exactly once, in order, to many subscriber databases.
 
-What a program needs is here: `Client` and `AsyncClient` ask the services over HTTP. Each name is
-loaded when it is first used, so that importing the package costs nothing.
+What a program needs is here: `App` does jobs and hears events, `Client` and `AsyncClient` ask the
+services over HTTP. Each name is loaded when it is first used, so that importing the package costs
+nothing.
 """
 
 import importlib
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from packhorse.app.application import App
     from packhorse.client.awaiting import AsyncClient
     from packhorse.client.blocking import Client
     from packhorse.client.errors import ClientError, Fenced, NoAnswer, NotInTime, Refused
     from packhorse.client.following import Event, Gap
+    from packhorse.jobs.consumer import Cancel, Outcome, Result, Retry
 
 __version__ = "0.1.0"
 
 __all__ = [
+    "App",
     "AsyncClient",
+    "Cancel",
     "Client",
     "ClientError",
     "Event",
@@ -24,11 +29,16 @@ __all__ = [
     "Gap",
     "NoAnswer",
     "NotInTime",
+    "Outcome",
     "Refused",
+    "Result",
+    "Retry",
 ]
 
 _HOMES = {
+    "App": "packhorse.app.application",
     "AsyncClient": "packhorse.client.awaiting",
+    "Cancel": "packhorse.jobs.consumer",
     "Client": "packhorse.client.blocking",
     "ClientError": "packhorse.client.errors",
     "Event": "packhorse.client.following",
@@ -36,7 +46,10 @@ _HOMES = {
     "Gap": "packhorse.client.following",
     "NoAnswer": "packhorse.client.errors",
     "NotInTime": "packhorse.client.errors",
+    "Outcome": "packhorse.jobs.consumer",
     "Refused": "packhorse.client.errors",
+    "Result": "packhorse.jobs.consumer",
+    "Retry": "packhorse.jobs.consumer",
 }
 
 

@@ -174,6 +174,8 @@ class AsyncClient(Configured):
         except StopIteration as end:
             result: T = end.value
             return result
+        except ClientError as error:  # not through which generators it came
+            raise error.with_traceback(None) from error.__cause__
 
     async def follow(self, following: Following) -> AsyncIterator[Event]:
         """Yield the events of a stream for ever, over lost connections."""

@@ -169,6 +169,8 @@ class Client(Configured):
         except StopIteration as end:
             result: T = end.value
             return result
+        except ClientError as error:  # not through which generators it came
+            raise error.with_traceback(None) from error.__cause__
 
     def follow(self, following: Following) -> Iterator[Event]:
         """Yield the events of a stream for ever, over lost connections."""

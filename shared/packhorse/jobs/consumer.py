@@ -26,6 +26,21 @@ class Outcome(StrEnum):
     """Not ended: whoever has the handle will say how. The job stays ACTIVE, and its place taken."""
 
 
+class Cancel(Exception):
+    """Raise it in a consumer for a job that trying again would not help: it is in ERROR."""
+
+
+class Retry(Exception):
+    """Raise it in a consumer for a job that is to be tried again, as FAILED does.
+
+    `after` is how long to wait instead of the queue's delay.
+    """
+
+    def __init__(self, why: str = "", *, after: timedelta | None = None) -> None:
+        super().__init__(why)
+        self.after = after
+
+
 LONGEST_RETRY_DELAY = timedelta(days=3660)
 
 

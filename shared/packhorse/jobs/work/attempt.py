@@ -12,7 +12,7 @@ from typing import Any
 import orjson
 
 from packhorse.clock import Clock, SystemClock
-from packhorse.jobs.consumer import Consumer, JobContext, Outcome, Result
+from packhorse.jobs.consumer import Cancel, Consumer, JobContext, Outcome, Result, Retry
 from packhorse.jobs.job import JobLost, JobProgress
 from packhorse.jobs.names import InvalidProperties, require_properties
 from packhorse.jobs.store.claims import Claimed
@@ -166,8 +166,7 @@ def work(
 
 def _result(running: RunningAttempt, consumer: Consumer, context: JobContext) -> Result:
     try:
-        given = consumer(running.job, context)
-        result = _checked(given)
+        result = _checked(_given(running, consumer, context))
     except JobLost as lost:
         logger.info("an attempt was lost: %s", lost, extra=_named(running))
         return Result(Outcome.FAILED, stored_text(str(lost)))
@@ -177,6 +176,15 @@ def _result(running: RunningAttempt, consumer: Consumer, context: JobContext) ->
         logger.exception("a consumer raised%s: %s", ended, said, extra=_named(running))
         return Result(Outcome.FAILED, said)
     return Result(result.outcome, stored_text(result.message), result.retry_delay)
+
+
+def _given(running: RunningAttempt, consumer: Consumer, context: JobContext) -> object:
+    try:
+        return consumer(running.job, context)
+    except Cancel as cancelled:
+        return Result(Outcome.CANCEL, str(cancelled))
+    except Retry as retry:
+        return Result(Outcome.FAILED, str(retry), retry.after)
 
 
 def _checked(given: object) -> Result:

@@ -1,0 +1,61 @@
+"""What an app is reported about its database and itself: by arguments, the environment, or a stack."""
+
+import os
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from pydantic import Field, ValidationError
+
+from packhorse.client.stack_folder import StackFolder, default_folder
+from packhorse.runtime.configuration import InvalidConfiguration
+from packhorse.runtime.reasons import reason_of
+from packhorse.topology.configuration import TopologyConfiguration
+
+_PREFIX = "PACKHORSE_"
+_DATABASE = ("database_url", "database_url_file")
+
+
+class AppConfiguration(TopologyConfiguration):
+    """Settings of an app."""
+
+    database_url: str = Field(default="", repr=False)
+    database_url_file: Path | None = None
+
+
+def configured(
+    given: Mapping[str, Any],
+    data: Path | str | None = None,
+    environment: Mapping[str, str] = os.environ,
+) -> AppConfiguration:
+    """Return what is given, else what `PACKHORSE_…` says, else what the stack's folder does.
+
+    The folder is `data`, else PACKHORSE_DATA, else the usual one; its settings are those with which
+    the stack's own programs at the author's database run. Raises `InvalidConfiguration`.
+    """
+    settings = {name: value for name, value in given.items() if value is not None}
+    settings = {**_settings(environment), **settings}
+    if not any(settings.get(name) for name in _DATABASE):
+        folder = StackFolder(Path(data or settings.get("data") or default_folder(environment)))
+        settings = {**_settings(folder.author_settings()), **settings}
+        if not any(settings.get(name) for name in _DATABASE):
+            raise InvalidConfiguration(
+                "no database is known: give database_url=…, set PACKHORSE_DATABASE_URL, or start a "
+                f"stack with packhorse up --data {folder.root}"
+            )
+    try:
+        return AppConfiguration(**{"log_format": "console", **settings})
+    except ValidationError as error:
+        wrong = "; ".join(
+            f"{one['loc'][0]}: {reason_of(one['msg'])}" if one["loc"] else reason_of(one["msg"])
+            for one in error.errors()
+        )
+        raise InvalidConfiguration(wrong) from None
+
+
+def _settings(variables: Mapping[str, str]) -> dict[str, Any]:
+    return {
+        name.removeprefix(_PREFIX).lower(): value
+        for name, value in variables.items()
+        if name.startswith(_PREFIX)
+    }

@@ -1,0 +1,135 @@
+"""What a program registers with its app, checked at once."""
+
+from collections.abc import Callable, Mapping, Sequence
+from datetime import timedelta
+from typing import Any, TypeVar
+
+from packhorse.app.registered import Registered
+from packhorse.app.watching import heard_below
+from packhorse.content.node import check_path
+from packhorse.errors import Permanent
+from packhorse.jobs.consumer import Consumer, require_consumer
+from packhorse.jobs.consumers import Consumers
+from packhorse.jobs.content_changes.change import TOPICS
+from packhorse.jobs.content_changes.watches import ContentWatch
+from packhorse.jobs.events.delivery import Handler
+from packhorse.jobs.filters import Template
+from packhorse.jobs.names import require_name, require_topic
+from packhorse.jobs.queue import QueueConfiguration, QueueType
+from packhorse.jobs.scheduling.definition import JobAction, ScheduleDefinition, require_schedule
+from packhorse.jobs.scheduling.timing import Cron, Every, When
+from packhorse.topology.listeners import Listener
+
+ConsumerT = TypeVar("ConsumerT", bound=Consumer)
+HandlerT = TypeVar("HandlerT", bound=Handler)
+ListenerT = TypeVar("ListenerT", bound=Listener)
+
+
+class Registering:
+    """The decorators of an app; what they take counts from the next time it runs."""
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+        self._registered = Registered(name)
+
+    def consumer(
+        self,
+        topic: str,
+        *,
+        cron: str | None = None,
+        every: timedelta | float | None = None,
+        time_zone: str = "UTC",
+        properties: Mapping[str, Any] | None = None,
+        content: str | Sequence[str] = (),
+    ) -> Callable[[ConsumerT], ConsumerT]:
+        """Let the function below do the jobs of a topic or pattern (`images/*`, `images/**`).
+
+        With `cron` (five fields, by the clocks of `time_zone`) or `every` (a timedelta, or
+        seconds) such a job is given at these moments, once in the cluster, with `properties`.
+        With `content` it is given for each change of nodes at and below these paths (`change`,
+        `paths`, `deep_paths`). Raises `InvalidConsumer` for an `async def`, `InvalidName`,
+        `InvalidSchedule`.
+        """
+        when = _when(cron, every, time_zone)
+        if when is not None:
+            action = JobAction(require_topic(topic), properties or {})
+            definition = ScheduleDefinition(self._name_for(topic), when, action)
+            self._registered.schedules.append(require_schedule(definition))
+        if content:
+            roots = (content,) if isinstance(content, str) else content
+            self._watch(require_topic(topic), roots, job_topic=topic)
+
+        def register(consumer: ConsumerT) -> ConsumerT:
+            Consumers().add(topic, consumer)
+            self._registered.consumers.append((topic, consumer))
+            return consumer
+
+        return register
+
+    def on_event(
+        self, *patterns: str, where: Mapping[str, Any] | Sequence[Template] = ()
+    ) -> Callable[[HandlerT], HandlerT]:
+        """Let the function below hear the events whose topics and properties fit.
+
+        `where` has conditions such as `{">=size": 10}`; of several mappings one must match.
+        """
+        templates = (where,) if isinstance(where, Mapping) else tuple(where)
+
+        def register(handler: HandlerT) -> HandlerT:
+            require_consumer(handler)
+            self._registered.handlers.append((patterns, handler, templates))
+            return handler
+
+        return register
+
+    def on_content(self, *roots: str) -> Callable[[HandlerT], HandlerT]:
+        """Let the function below hear of each change of nodes at and below some paths.
+
+        It hears an event of `packhorse/content/*` on every instance; what one instance has to do,
+        and again until it has succeeded, is a `consumer` with `content=`. The watch lasts.
+        """
+
+        def register(handler: HandlerT) -> HandlerT:
+            require_consumer(handler)
+            name = getattr(handler, "__name__", type(handler).__name__)
+            self._watch(name, roots)
+            self._registered.handlers.append(((TOPICS,), heard_below(roots, handler), ()))
+            return handler
+
+        return register
+
+    def _watch(self, what: str, roots: Sequence[str], *, job_topic: str | None = None) -> None:
+        require_name(self._name_for(what), "watch")
+        for root in roots:
+            check_path(root)
+        self._registered.watches.append(ContentWatch(self._name_for(what), roots, job_topic))
+
+    def _name_for(self, what: str) -> str:
+        return f"{self.name}.{what.replace('/', '.')}"
+
+    def on_topology(self, listener: ListenerT) -> ListenerT:
+        """Let a function hear of who joins, who leaves and who leads; may be a decorator."""
+        require_consumer(listener)
+        self._registered.listeners.append(listener)
+        return listener
+
+    def queue(self, name: str, *patterns: str, ordered: bool = False, **settings: Any) -> None:
+        """Declare the queue of some topics; one that is there, and changed since, stays.
+
+        `settings` are those of `QueueConfiguration`: `max_parallel`, `max_retries`, `timeout_s` …
+        Raises `InvalidQueue`, `InvalidName`.
+        """
+        kind = QueueType.ORDERED if ordered else QueueType.UNORDERED
+        self._registered.queues.append(
+            QueueConfiguration(name, patterns, **{"type": kind, **settings})
+        )
+
+
+def _when(cron: str | None, every: timedelta | float | None, time_zone: str) -> When | None:
+    if cron is not None and every is not None:
+        raise Permanent("a consumer is given jobs by cron= or by every=, not by both")
+    if cron is not None:
+        return Cron(cron, time_zone)
+    if every is None:
+        return None
+    return Every(every if isinstance(every, timedelta) else timedelta(seconds=every))

@@ -1,0 +1,43 @@
+"""The content that an app watches: below which paths, and what hears of its changes."""
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+from packhorse.db.pool import Share
+from packhorse.jobs.content_changes.change import ChangeKind, ContentChange
+from packhorse.jobs.content_changes.watches import ContentWatch, add_watch
+from packhorse.jobs.event import Event
+from packhorse.jobs.events.delivery import Handler
+from packhorse.jobs.sessions import writing
+
+
+class ContentWatches:
+    """A component that makes an app's watches when it starts; they last after it has ended."""
+
+    def __init__(self, own: Share, watches: Sequence[ContentWatch]) -> None:
+        self._own, self._watches = own, watches
+
+    def start(self) -> None:
+        """Store them. Raises `psycopg.Error`, `InvalidWatch`."""
+        if not self._watches:
+            return
+        with writing(self._own.connection) as connection:
+            for watch in self._watches:
+                add_watch(connection, watch)
+
+    def stop(self, timeout: float) -> None:
+        """Do nothing."""
+
+
+def heard_below(roots: Sequence[str], handler: Handler) -> Handler:
+    """Return what hears of changes below some paths only, with no other paths than these."""
+
+    def hear(event: Event) -> None:
+        given = event.properties
+        kind = ChangeKind(event.topic.rpartition("/")[2])
+        change = ContentChange(kind, given["paths"], given["deep_paths"]).below(roots)
+        if change.paths or change.deep_paths:
+            seen = {"paths": list(change.paths), "deep_paths": list(change.deep_paths)}
+            handler(replace(event, properties={**given, **seen}))
+
+    return hear

@@ -1,0 +1,202 @@
+"""An app on a real database: jobs, events, schedules, who leads, and how it ends."""
+
+import os
+import queue
+import signal
+import subprocess
+import sys
+import textwrap
+import threading
+from pathlib import Path
+
+import psycopg
+import pytest
+
+from packhorse import App
+from packhorse.errors import Permanent
+from packhorse.jobs.consumer import JobContext
+from packhorse.jobs.content_changes.change import ChangeKind, ContentChange
+from packhorse.jobs.content_changes.recording import record_changes
+from packhorse.jobs.content_changes.watches import list_watches
+from packhorse.jobs.event import Event
+from packhorse.jobs.job import Job, JobState
+from packhorse.jobs.sessions import within
+from packhorse.topology.events import TopologyEvent
+from packhorse.topology.leader import NotLeader
+from tests.harness.postgres import Databases
+from tests.harness.waiting import eventually
+
+WAIT_S = 120.0
+
+
+def app(url: str, name: str = "worker", **settings: str) -> App:
+    return App(name, database_url=url, topology_interval_s=0.2, topology_timeout_s=3.0, **settings)
+
+
+def test_it_migrates_a_new_database_and_does_jobs(databases: Databases) -> None:
+    made = app(databases.server.ensure_database("app_of_nobody"), instance_id="one")
+    made.queue("quick", "images/**", max_parallel=2)
+    seen: list[str] = []
+
+    @made.consumer("images/*")
+    def thumbnail(job: Job, context: JobContext) -> None:
+        seen.append(job.properties["path"])
+
+    with made.running():
+        number = made.add("images/thumbnail", {"path": "/a"}, id="a").job.number
+        state = eventually(
+            lambda: (found := made.jobs.get(number)).state.final and found,
+            timeout=WAIT_S,
+            what="the job is done",
+        )
+        assert state
+        assert (state.state, state.instance, state.queue) == (JobState.SUCCEEDED, "one", "quick")
+        with pytest.raises(Permanent, match="runs already"), made.running():
+            pass
+    assert seen == ["/a"]
+    with made.running():  # once more
+        assert made.add("images/thumbnail", {"path": "/a"}, id="a").job.number == number
+
+
+def test_jobs_and_events_of_a_transaction_are_there_when_it_commits(database_url: str) -> None:
+    made, heard, done = app(database_url), threading.Event(), threading.Event()
+    topics: list[str] = []
+
+    @made.on_event("order/**", where={">=size": 10})
+    def order(event: Event) -> None:
+        topics.append(event.topic)
+        if event.topic == "order/kept":
+            heard.set()
+
+    @made.consumer("work")
+    def work(job: Job, context: JobContext) -> None:
+        done.set()
+
+    with psycopg.connect(database_url) as connection:
+        with made.running():
+            made.send("order/local", {"size": 12})
+            made.send("order/small", {"size": 2})
+            made.add("work", connection=connection)
+            made.send("order/gone", {"size": 12}, connection=connection)
+            connection.rollback()
+            assert not done.is_set()
+            made.add("work", connection=connection)
+            made.send("order/kept", {"size": 12}, connection=connection)
+            connection.commit()
+            assert heard.wait(WAIT_S)
+            assert done.wait(WAIT_S)
+        assert topics == ["order/local", "order/kept"]
+        made.add("work", connection=connection)  # also while it does not run
+
+
+def test_a_schedule_gives_its_consumer_jobs(database_url: str) -> None:
+    made, fired = app(database_url), threading.Event()
+
+    @made.consumer("report/nightly", every=1, properties={"kind": "short"})
+    def report(job: Job, context: JobContext) -> None:
+        assert job.schedule == "worker.report.nightly"
+        assert job.properties == {"kind": "short"}
+        fired.set()
+
+    with made.running():
+        assert fired.wait(WAIT_S)
+
+
+def test_changes_of_content_are_heard_and_become_jobs_of_one_instance(database_url: str) -> None:
+    made, heard = app(database_url), threading.Event()
+    events: list[tuple[str, list[str]]] = []
+    jobs: queue.SimpleQueue[tuple[str, list[str]]] = queue.SimpleQueue()
+
+    @made.on_content("/site/news")
+    def news(event: Event) -> None:
+        events.append((event.topic, event.properties["paths"]))
+        heard.set()
+
+    @made.consumer("site/changed", content=["/site", "/other"])
+    def changed(job: Job, context: JobContext) -> None:
+        jobs.put((job.properties["change"], sorted(job.properties["paths"])))
+
+    paths = ["/elsewhere", "/site/page", "/site/news/one"]
+    change = ContentChange(ChangeKind.ADDED, paths)
+    with made.running():
+        with psycopg.connect(database_url) as connection, within(connection) as bookkeeping:
+            record_changes(bookkeeping, list_watches(bookkeeping), [change])
+        assert heard.wait(WAIT_S)
+        assert jobs.get(timeout=WAIT_S) == ("added", ["/site/news/one", "/site/page"])
+    assert events == [("packhorse/content/added", ["/site/news/one"])]
+
+
+def test_one_of_two_leads_and_the_other_takes_over(database_url: str) -> None:
+    first, second = app(database_url, instance_id="first"), app(database_url, instance_id="second")
+    one, two = first.leader("mail"), second.leader("mail")
+    views = threading.Event()
+
+    @second.on_topology
+    def look(event: TopologyEvent) -> None:
+        views.set()
+
+    with second.running():
+        with first.running():
+            eventually(lambda: one.is_mine() or two.is_mine(), timeout=WAIT_S, what="one leads")
+            leads, waits = (one, two) if one.is_mine() else (two, one)
+            assert not waits.is_mine()
+            with leads.transaction() as connection:
+                connection.execute("CREATE TABLE mails (id int)")
+            with pytest.raises(NotLeader), waits.transaction():
+                pass
+        eventually(two.is_mine, timeout=WAIT_S, what="the second one leads alone")
+        with pytest.raises(Permanent, match="ask for it before"):
+            second.leader("other")
+    assert views.is_set()
+
+
+PROGRAM = """
+    from packhorse import App
+
+    app = App("told")
+
+    @app.consumer("told/work")
+    def work(job, context):
+        print(job.properties["word"], flush=True)
+
+    app.run()
+"""
+
+
+def test_a_program_runs_until_it_is_asked_to_end(database_url: str, tmp_path: Path) -> None:
+    program = tmp_path / "told.py"
+    program.write_text(textwrap.dedent(PROGRAM))
+    environment = {**os.environ, "PACKHORSE_DATABASE_URL": database_url}
+    giver = app(database_url)
+    with psycopg.connect(database_url) as connection:
+        giver.add("told/work", {"word": "done"}, connection=connection)
+    running = subprocess.Popen(
+        [sys.executable, str(program)],
+        env=environment,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+    try:
+        assert running.stdout is not None
+        assert running.stdout.readline() == "done\n"
+        running.send_signal(signal.SIGTERM)
+        _, said = running.communicate(timeout=WAIT_S)
+    finally:
+        running.kill()
+        running.wait()
+    assert running.returncode == 0, said
+
+
+@pytest.mark.parametrize(
+    ("url", "says"),
+    [
+        ("mysql://host/x", "postgresql://user:password"),
+        ("postgresql://127.0.0.1:1/x", "is it running"),
+    ],
+)
+def test_what_keeps_it_from_starting_is_said(url: str, says: str) -> None:
+    from packhorse.errors import PackhorseError
+
+    with pytest.raises(PackhorseError, match=says), app(url).running():
+        pass

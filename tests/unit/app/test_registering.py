@@ -1,0 +1,139 @@
+"""What an app takes, what it refuses before it runs, and a consumer that is tried by itself."""
+
+from datetime import timedelta
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from packhorse import App, Cancel, Outcome, Result, Retry
+from packhorse.app.application import AppNotRunning
+from packhorse.app.configuration import configured
+from packhorse.errors import Permanent
+from packhorse.jobs.consumer import InvalidConsumer, JobContext
+from packhorse.jobs.event import Event
+from packhorse.jobs.job import Job
+from packhorse.jobs.names import InvalidName
+from packhorse.jobs.scheduling.errors import InvalidSchedule
+from packhorse.runtime.configuration import InvalidConfiguration
+
+
+def app() -> App:
+    return App("thumbnails", database_url="postgresql://nowhere/x")
+
+
+async def later(job: Job, context: JobContext) -> None:
+    pass
+
+
+async def heard(event: Event) -> None:
+    pass
+
+
+def test_async_functions_are_refused_when_they_are_registered() -> None:
+    with pytest.raises(InvalidConsumer, match="async function"):
+        app().consumer("a")(later)  # type: ignore[type-var]
+    with pytest.raises(InvalidConsumer, match="async function"):
+        app().on_event("a")(heard)  # type: ignore[type-var]
+    with pytest.raises(InvalidConsumer, match="async function"):
+        app().on_topology(heard)  # type: ignore[type-var]
+
+
+def nothing(job: Job, context: JobContext) -> None:
+    pass
+
+
+def test_names_and_times_are_checked_when_they_are_registered() -> None:
+    with pytest.raises(InvalidName):
+        app().consumer("/a")(nothing)
+    with pytest.raises(InvalidSchedule):
+        app().consumer("a", cron="every day")
+    with pytest.raises(Permanent, match="not by both"):
+        app().consumer("a", cron="* * * * *", every=5)
+    with pytest.raises(InvalidName):
+        app().consumer("a/*", every=timedelta(seconds=5))
+
+
+def test_what_needs_a_running_app_says_so() -> None:
+    idle = app()
+    for call in (
+        lambda: idle.add("a"),
+        lambda: idle.send("a"),
+        lambda: idle.jobs,
+        idle.connection,
+        idle.leader("x").is_mine,
+    ):
+        with pytest.raises(AppNotRunning, match="does not run"):
+            call()
+
+
+@pytest.fixture
+def reported() -> App:
+    made = app()
+
+    @made.consumer("fine/*")
+    def fine(job: Job, context: JobContext) -> Result:
+        context.log(f"at {job.properties['size']}")
+        context.progress(1, "half")
+        return Result(Outcome.OK, "made")
+
+    @made.consumer("never")
+    def never(job: Job, context: JobContext) -> None:
+        raise Cancel("no path")
+
+    @made.consumer("later")
+    def later(job: Job, context: JobContext) -> None:
+        raise Retry("away", after=timedelta(seconds=5))
+
+    @made.consumer("broken")
+    def broken(job: Job, context: JobContext) -> None:
+        with context.completion():
+            pass
+
+    return made
+
+
+def test_a_consumer_is_tried_without_a_database(reported: App) -> None:
+    done = reported.test("fine/one", {"size": 3})
+    assert (done.outcome, done.message, done.log) == (Outcome.OK, "made", ("at 3",))
+    assert done.progress is not None
+    assert done.progress.message == "half"
+
+
+@pytest.mark.parametrize(
+    ("topic", "outcome", "says"),
+    [
+        ("never", Outcome.CANCEL, "no path"),
+        ("later", Outcome.FAILED, "away"),
+        ("broken", Outcome.FAILED, "no database"),
+    ],
+)
+def test_exceptions_say_how_it_ended(
+    reported: App, topic: str, outcome: Outcome, says: str
+) -> None:
+    done = reported.test(topic)
+    assert done.outcome is outcome
+    assert says in done.message
+
+
+def test_a_topic_that_nobody_does_is_refused(reported: App) -> None:
+    with pytest.raises(Permanent, match="no consumer"):
+        reported.test("other")
+
+
+def test_the_database_is_given_or_set_or_that_of_the_stack(tmp_path: Path) -> None:
+    (tmp_path / "author.json").write_text('{"PACKHORSE_DATABASE_URL": "postgresql://stack/x"}')
+
+    def url(given: dict[str, Any], **environment: str) -> str:
+        variables = {f"PACKHORSE_{name}": value for name, value in environment.items()}
+        return configured(given, environment=variables).database_url
+
+    assert url({"database_url": "given"}, DATABASE_URL="set", DATA=str(tmp_path)) == "given"
+    assert url({"database_url": None}, DATABASE_URL="set", DATA=str(tmp_path)) == "set"
+    assert url({}, DATA=str(tmp_path)) == "postgresql://stack/x"
+    (tmp_path / "secret").write_text("postgresql://file/x\n")
+    assert url({}, DATABASE_URL_FILE=str(tmp_path / "secret")) == "postgresql://file/x"
+    with pytest.raises(InvalidConfiguration, match="packhorse up --data"):
+        url({}, DATA=str(tmp_path / "none"))
+    with pytest.raises(InvalidConfiguration, match="instance_id"):
+        url({"database_url": "x", "instance_id": "a b"})
