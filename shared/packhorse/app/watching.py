@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from packhorse.db.pool import Share
-from packhorse.jobs.content_changes.change import ChangeKind, ContentChange
+from packhorse.jobs.content_changes.change import ChangeKind, ContentChange, WatchedRoots
 from packhorse.jobs.content_changes.watches import ContentWatch, add_watch
 from packhorse.jobs.event import Event
 from packhorse.jobs.events.delivery import Handler
@@ -32,10 +32,12 @@ class ContentWatches:
 def heard_below(roots: Sequence[str], handler: Handler) -> Handler:
     """Return what hears of changes below some paths only, with no other paths than these."""
 
+    held = WatchedRoots(roots)
+
     def hear(event: Event) -> None:
         given = event.properties
         kind = ChangeKind(event.topic.rpartition("/")[2])
-        change = ContentChange(kind, given["paths"], given["deep_paths"]).below(roots)
+        change = ContentChange(kind, given["paths"], given["deep_paths"]).below(held)
         if change.paths or change.deep_paths:
             seen = {"paths": list(change.paths), "deep_paths": list(change.deep_paths)}
             handler(replace(event, properties={**given, **seen}))
