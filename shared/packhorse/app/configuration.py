@@ -1,4 +1,4 @@
-"""What an app is reported about its database and itself: by arguments, the environment, or a stack."""
+"""An app's settings: by arguments, by the environment, or those of a stack."""
 
 import os
 from collections.abc import Mapping

@@ -31,7 +31,6 @@ class ContentWatches:
 
 def heard_below(roots: Sequence[str], handler: Handler) -> Handler:
     """Return what hears of changes below some paths only, with no other paths than these."""
-
     held = WatchedRoots(roots)
 
     def hear(event: Event) -> None:

@@ -44,7 +44,7 @@ def _quietly(_error: ClientError, _wait_s: float) -> None:
 class Following:
     """One stream: where it goes on, and after which pause.
 
-    `waiting` is reported why a connection was lost, and for how many seconds nobody is asked.
+    `waiting` is called with why a connection was lost, and with the seconds until the next try.
     """
 
     waiting: Callable[[ClientError, float], None]

@@ -24,7 +24,7 @@ def _nobody(_: ClientError) -> None:
 class Patience:
     """For `seconds` from the first failure on, or `full_s` where the service is full (429).
 
-    `waiting` is reported why, before each pause, and may raise.
+    `waiting` is called with the reason before each pause, and may raise.
     """
 
     seconds: float

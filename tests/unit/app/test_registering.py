@@ -68,7 +68,7 @@ def test_what_needs_a_running_app_says_so() -> None:
 
 
 @pytest.fixture
-def reported() -> App:
+def registered() -> App:
     made = app()
 
     @made.consumer("fine/*")
@@ -93,8 +93,8 @@ def reported() -> App:
     return made
 
 
-def test_a_consumer_is_tried_without_a_database(reported: App) -> None:
-    done = reported.test("fine/one", {"size": 3})
+def test_a_consumer_is_tried_without_a_database(registered: App) -> None:
+    done = registered.test("fine/one", {"size": 3})
     assert (done.outcome, done.message, done.log) == (Outcome.OK, "made", ("at 3",))
     assert done.progress is not None
     assert done.progress.message == "half"
@@ -109,16 +109,16 @@ def test_a_consumer_is_tried_without_a_database(reported: App) -> None:
     ],
 )
 def test_exceptions_say_how_it_ended(
-    reported: App, topic: str, outcome: Outcome, says: str
+    registered: App, topic: str, outcome: Outcome, says: str
 ) -> None:
-    done = reported.test(topic)
+    done = registered.test(topic)
     assert done.outcome is outcome
     assert says in done.message
 
 
-def test_a_topic_that_nobody_does_is_refused(reported: App) -> None:
+def test_a_topic_that_nobody_does_is_refused(registered: App) -> None:
     with pytest.raises(Permanent, match="no consumer"):
-        reported.test("other")
+        registered.test("other")
 
 
 def test_the_database_is_given_or_set_or_that_of_the_stack(tmp_path: Path) -> None:

@@ -124,7 +124,7 @@ def command_ended(command_id: str, seconds: float = 60.0) -> Operation[Document]
 
 
 def announced(subscriber: str, action: Control, seconds: float = 60.0) -> Operation[None]:
-    """Return once a subscriber says that it is what it was reported: a reset is refused before.
+    """Return once a subscriber announces the state it was sent to: a reset is refused before.
 
     Raises `NotInTime`.
     """
