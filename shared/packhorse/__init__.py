@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from packhorse.client.awaiting import AsyncClient
     from packhorse.client.blocking import Client
     from packhorse.client.errors import ClientError, Fenced, NoAnswer, NotInTime, Refused
-    from packhorse.client.following import Event, Gap
+    from packhorse.client.following import Gap, StreamEvent
     from packhorse.jobs.consumer import Cancel, Outcome, Result, Retry
 
 __version__ = "0.1.0"
@@ -24,7 +24,6 @@ __all__ = [
     "Cancel",
     "Client",
     "ClientError",
-    "Event",
     "Fenced",
     "Gap",
     "NoAnswer",
@@ -33,6 +32,7 @@ __all__ = [
     "Refused",
     "Result",
     "Retry",
+    "StreamEvent",
 ]
 
 _HOMES = {
@@ -41,7 +41,6 @@ _HOMES = {
     "Cancel": "packhorse.jobs.consumer",
     "Client": "packhorse.client.blocking",
     "ClientError": "packhorse.client.errors",
-    "Event": "packhorse.client.following",
     "Fenced": "packhorse.client.errors",
     "Gap": "packhorse.client.following",
     "NoAnswer": "packhorse.client.errors",
@@ -50,6 +49,7 @@ _HOMES = {
     "Refused": "packhorse.client.errors",
     "Result": "packhorse.jobs.consumer",
     "Retry": "packhorse.jobs.consumer",
+    "StreamEvent": "packhorse.client.following",
 }
 
 

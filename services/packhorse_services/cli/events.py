@@ -12,7 +12,7 @@ import typer
 from packhorse.client.blocking import Client
 from packhorse.client.errors import ClientError, Refused
 from packhorse.client.exchange import with_query
-from packhorse.client.following import Event, Following
+from packhorse.client.following import Following, StreamEvent
 from packhorse_services.cli.client import output
 from packhorse_services.cli.client.connection import Connection
 from packhorse_services.cli.client.failures import CommandFailed, Exit
@@ -56,7 +56,7 @@ def event_id(after: str | None) -> str:
     return after or ""
 
 
-def follow(service: Client, following: Following) -> Iterator[Event]:
+def follow(service: Client, following: Following) -> Iterator[StreamEvent]:
     """Yield events for ever, and report lost connections.
 
     Raises `ClientError` when the first connection fails, and when the service refuses for good.
@@ -89,23 +89,23 @@ def ending_after(seconds: float | None) -> Iterator[None]:
         signal.signal(signal.SIGALRM, before)
 
 
-def as_json(event: Event) -> str:
+def as_json(event: StreamEvent) -> str:
     """Return an event as one line of JSON."""
     return json.dumps({"event": event.kind, "id": event.id, "data": event.data})
 
 
-def _as_name(event: Event) -> str:
+def _as_name(event: StreamEvent) -> str:
     data = event.data
     named = data.get("package_id") or data.get("subscriber") if isinstance(data, dict) else None
     return printable(str(named or event.kind))
 
 
-def raw(event: Event) -> str:
+def raw(event: StreamEvent) -> str:
     """Return what an event holds as a text."""
     return event.data if isinstance(event.data, str) else json.dumps(event.data)
 
 
-def _as_line(event: Event) -> str:
+def _as_line(event: StreamEvent) -> str:
     try:
         data = event.data
         reported = f"{data.get('time') or '-':<27}  {event.kind:<11}  {_LINES[event.kind](data)}"
@@ -114,7 +114,7 @@ def _as_line(event: Event) -> str:
     return printable(reported)
 
 
-def _as_wide_line(event: Event) -> str:
+def _as_wide_line(event: StreamEvent) -> str:
     return f"{_as_line(event)}  {event.id}"
 
 
@@ -166,7 +166,7 @@ _LINES: Mapping[str, Callable[[Mapping[str, Any]], str]] = {
     "subscriber": _subscriber,
     "gap": _gap,
 }
-_SHOWN: Mapping[Format, Callable[[Event], str]] = {
+_SHOWN: Mapping[Format, Callable[[StreamEvent], str]] = {
     Format.TABLE: _as_line,
     Format.WIDE: _as_wide_line,
     Format.NAME: _as_name,

@@ -8,7 +8,7 @@ import typer
 
 from packhorse.client.blocking import Client
 from packhorse.client.calls.streams import topology_events
-from packhorse.client.following import Event
+from packhorse.client.following import StreamEvent
 from packhorse_services.cli.client import output
 from packhorse_services.cli.client.connection import Connection
 from packhorse_services.cli.client.options import After, Output, Seconds, Watch
@@ -105,11 +105,11 @@ def watch_topology(
             output.line(_SHOWN[form](event))
 
 
-def _as_name(event: Event) -> str:
+def _as_name(event: StreamEvent) -> str:
     return printable(event.kind)
 
 
-def _as_line(event: Event) -> str:
+def _as_line(event: StreamEvent) -> str:
     try:
         data = event.data
         reported = f"{data.get('time') or '-':<27}  {event.kind:<18}  {_as_text(event.kind, data)}"
@@ -118,7 +118,7 @@ def _as_line(event: Event) -> str:
     return printable(reported.rstrip())
 
 
-def _as_wide_line(event: Event) -> str:
+def _as_wide_line(event: StreamEvent) -> str:
     return f"{_as_line(event)}  {event.id}"
 
 
@@ -142,7 +142,7 @@ def _members(cluster: Mapping[str, Any]) -> str:
     )
 
 
-_SHOWN: Mapping[Format, Callable[[Event], str]] = {
+_SHOWN: Mapping[Format, Callable[[StreamEvent], str]] = {
     Format.TABLE: _as_line,
     Format.WIDE: _as_wide_line,
     Format.NAME: _as_name,

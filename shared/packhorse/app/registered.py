@@ -10,6 +10,7 @@ from packhorse.db.prepare import prepare_database
 from packhorse.jobs.consumer import Consumer
 from packhorse.jobs.consumers import Consumers
 from packhorse.jobs.content_changes.watches import ContentWatch
+from packhorse.jobs.declaring import Declared
 from packhorse.jobs.events.delivery import Handler
 from packhorse.jobs.filters import Template
 from packhorse.jobs.host import LEADER_TASKS, JobsHost, open_jobs
@@ -79,8 +80,7 @@ def running_app(configuration: AppConfiguration, registered: Registered) -> Runn
         url,
         cluster,
         consumers=registered.all_consumers(),
-        queues=registered.queues,
-        schedules=registered.schedules,
+        declared=Declared(registered.queues, registered.schedules),
         pool=pool,
     )
     for patterns, handler, where in registered.handlers:

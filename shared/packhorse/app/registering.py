@@ -50,11 +50,8 @@ class Registering:
         `paths`, `deep_paths`). Raises `InvalidConsumer` for an `async def`, `InvalidName`,
         `InvalidSchedule`.
         """
-        when = _when(cron, every, time_zone)
-        if when is not None:
-            action = JobAction(require_topic(topic), properties or {})
-            definition = ScheduleDefinition(self._name_for(topic), when, action)
-            self._registered.schedules.append(require_schedule(definition))
+        if (when := _when(cron, every, time_zone)) is not None:
+            self._schedule(when, JobAction(require_topic(topic), properties or {}))
         if content:
             roots = (content,) if isinstance(content, str) else content
             self._watch(require_topic(topic), roots, job_topic=topic)
@@ -65,6 +62,10 @@ class Registering:
             return consumer
 
         return register
+
+    def _schedule(self, when: When, action: JobAction) -> None:
+        definition = ScheduleDefinition(self._name_for(action.topic), when, action)
+        self._registered.schedules.append(require_schedule(definition))
 
     def on_event(
         self, *patterns: str, where: Mapping[str, Any] | Sequence[Template] = ()

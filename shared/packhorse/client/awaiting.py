@@ -26,7 +26,7 @@ from packhorse.client.exchange import (
     answered_by,
     requested,
 )
-from packhorse.client.following import Block, Event, Following
+from packhorse.client.following import Block, Following, StreamEvent
 from packhorse.client.patience import FOREVER, Patience
 from packhorse.client.sending import Configured, answered, block_of, lost
 
@@ -48,11 +48,13 @@ def _awaiting(
 
 def _iterated(
     call: Callable[P, Following],
-) -> Callable[Concatenate["AsyncClient", P], AsyncIterator[Event]]:
+) -> Callable[Concatenate["AsyncClient", P], AsyncIterator[StreamEvent]]:
     """Return the method that follows a stream for ever."""
 
     @functools.wraps(call)
-    def method(client: "AsyncClient", /, *args: P.args, **kwargs: P.kwargs) -> AsyncIterator[Event]:
+    def method(
+        client: "AsyncClient", /, *args: P.args, **kwargs: P.kwargs
+    ) -> AsyncIterator[StreamEvent]:
         return client.follow(call(*args, **kwargs))
 
     return method
@@ -177,7 +179,7 @@ class AsyncClient(Configured):
         except ClientError as error:  # not through which generators it came
             raise error.with_traceback(None) from error.__cause__
 
-    async def follow(self, following: Following) -> AsyncIterator[Event]:
+    async def follow(self, following: Following) -> AsyncIterator[StreamEvent]:
         """Yield the events of a stream for ever, over lost connections."""
         while True:
             error: ClientError | None = None

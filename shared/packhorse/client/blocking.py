@@ -25,7 +25,7 @@ from packhorse.client.exchange import (
     answered_by,
     requested,
 )
-from packhorse.client.following import Block, Event, Following
+from packhorse.client.following import Block, Following, StreamEvent
 from packhorse.client.patience import FOREVER, Patience
 from packhorse.client.sending import Configured, answered, block_of, lost
 
@@ -43,11 +43,13 @@ def _blocking(call: Callable[P, Operation[T]]) -> Callable[Concatenate["Client",
     return method
 
 
-def _iterated(call: Callable[P, Following]) -> Callable[Concatenate["Client", P], Iterator[Event]]:
+def _iterated(
+    call: Callable[P, Following],
+) -> Callable[Concatenate["Client", P], Iterator[StreamEvent]]:
     """Return the method that follows a stream for ever."""
 
     @functools.wraps(call)
-    def method(client: "Client", /, *args: P.args, **kwargs: P.kwargs) -> Iterator[Event]:
+    def method(client: "Client", /, *args: P.args, **kwargs: P.kwargs) -> Iterator[StreamEvent]:
         return client.follow(call(*args, **kwargs))
 
     return method
@@ -172,7 +174,7 @@ class Client(Configured):
         except ClientError as error:  # not through which generators it came
             raise error.with_traceback(None) from error.__cause__
 
-    def follow(self, following: Following) -> Iterator[Event]:
+    def follow(self, following: Following) -> Iterator[StreamEvent]:
         """Yield the events of a stream for ever, over lost connections."""
         while True:
             error: ClientError | None = None

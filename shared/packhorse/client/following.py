@@ -13,7 +13,7 @@ _LONGEST_PAUSE_S = 30.0
 
 
 @dataclass(frozen=True, slots=True)
-class Event:
+class StreamEvent:
     """Something that happened; `id` goes on behind it: `after=event.id`."""
 
     kind: str
@@ -23,7 +23,7 @@ class Event:
 
 
 @dataclass(frozen=True, slots=True)
-class Gap(Event):
+class Gap(StreamEvent):
     """Events that nobody can show any more; `data` says which, and why. Those behind it follow."""
 
 
@@ -61,17 +61,17 @@ class Following:
         """Return what opens the stream behind the last event."""
         headers = {"Accept": "text/event-stream", "Cache-Control": "no-store"}
         if self._last_id:
-            headers["Last-Event-ID"] = self._last_id
+            headers["Last-StreamEvent-ID"] = self._last_id
         return Request("GET", self._path, self._service, headers=headers)
 
-    def took(self, block: Block) -> Event | None:
+    def took(self, block: Block) -> StreamEvent | None:
         """Take a block; return the event in it, or None for one that only says how far it is."""
         self._connected = True
         self._wait_s = (block.retry_ms or 1000 * self._wait_s) / 1000
         self._last_id = block.id or self._last_id
         if not block.data:
             return None
-        made = Gap if block.event == "gap" else Event
+        made = Gap if block.event == "gap" else StreamEvent
         return made(block.event, block.id, _data(block.data))
 
     def ended(self, error: ClientError | None) -> float:

@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from packhorse.client.following import Event
+from packhorse.client.following import StreamEvent
 from packhorse_services.cli import events
 from packhorse_services.cli.client.views import Format
 
@@ -35,7 +35,7 @@ PACKAGE = {
     ],
 )
 def test_what_is_shown(name: str, data: object, shown: str) -> None:
-    event = Event(name, "p1-s0-e0", data)
+    event = StreamEvent(name, "p1-s0-e0", data)
     assert events._SHOWN[Format.TABLE](event).endswith(shown)
     assert json.loads(events._SHOWN[Format.JSON](event)) == {
         "event": name,

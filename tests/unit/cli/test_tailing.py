@@ -8,7 +8,7 @@ import pytest
 
 from packhorse.client.errors import NoAnswer, NotFound, Refused, Unavailable
 from packhorse.client.exchange import Answer, Effect
-from packhorse.client.following import Event, Gap
+from packhorse.client.following import Gap, StreamEvent
 from packhorse_services.cli.client.failures import CommandFailed, Exit
 from packhorse_services.cli.client.views import Format
 from packhorse_services.cli.jobs import tailing
@@ -92,10 +92,10 @@ def test_states_and_documents_for_scripts(capsys: pytest.CaptureFixture[str]) ->
     assert shown == [seen[0], seen[2]]
 
 
-def event(kind: str, **properties: Any) -> Event:
+def event(kind: str, **properties: Any) -> StreamEvent:
     given = {"number": 7, "topic": "a/b", "state": "QUEUED", "attempts": 1, **properties}
     data = {"topic": f"packhorse/job/{kind}", "created_at": "2026-01-01T12:00:00Z"}
-    return Event("event", "position", {**data, "properties": given})
+    return StreamEvent("event", "position", {**data, "properties": given})
 
 
 @pytest.mark.parametrize(
@@ -105,10 +105,10 @@ def event(kind: str, **properties: Any) -> Event:
         (event("START", state="ACTIVE", instance="w1"), "START      7  a/b  ACTIVE on w1"),
         (event("FAILED", reason="no\x1b"), "FAILED     7  a/b  QUEUED: no\ufffd"),
         (Gap("gap", "p", {"reason": "PRUNED"}), "events are lost"),
-        (Event("LATER", "p", ["new"]), 'LATER  ["new"]'),
+        (StreamEvent("LATER", "p", ["new"]), 'LATER  ["new"]'),
     ],
 )
-def test_each_event_is_a_line(reported: Event, shown: str) -> None:
+def test_each_event_is_a_line(reported: StreamEvent, shown: str) -> None:
     line = tailing._as_line(reported)
     assert shown in line
     assert "\n" not in line

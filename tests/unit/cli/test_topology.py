@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from packhorse.client.following import Event, Gap
+from packhorse.client.following import Gap, StreamEvent
 from packhorse_services.cli import topology
 from packhorse_services.cli.client.views import Format
 from tests.harness.scripted_client import ScriptedClient
@@ -67,10 +67,10 @@ def test_names_and_json_for_scripts(capsys: pytest.CaptureFixture[str]) -> None:
     assert json.loads(shown(capsys, Format.JSON, document(ONE))[0]) == document(ONE)
 
 
-def event(name: str, **data: Any) -> Event:
+def event(name: str, **data: Any) -> StreamEvent:
     empty = {"added": [], "removed": [], "leaders": [], "changed": []}
     reported = {"time": "2026-01-02T03:04:05Z", "topology": document(ONE), **empty, **data}
-    return Event(name, "0badcafe-7", reported)
+    return StreamEvent(name, "0badcafe-7", reported)
 
 
 @pytest.mark.parametrize(
@@ -90,11 +90,11 @@ def event(name: str, **data: Any) -> Event:
         ),
         (event("PROPERTIES_CHANGED", changed=["two"]), "two has other properties"),
         (Gap("gap", "", {"reason": "FORGOTTEN"}), "events are lost (FORGOTTEN); "),
-        (Event("LATER", "", ["new"]), 'LATER  ["new"]'),
+        (StreamEvent("LATER", "", ["new"]), 'LATER  ["new"]'),
         (event("CHANGED", added=["\x1b[2J"]), "+\ufffd[2J"),
     ],
 )
-def test_each_event_is_a_line(reported: Event, ends: str) -> None:
+def test_each_event_is_a_line(reported: StreamEvent, ends: str) -> None:
     line = topology._as_line(reported)
     assert ends in line
     assert "\n" not in line

@@ -9,7 +9,7 @@ from typing import Any
 from packhorse.client.blocking import Client
 from packhorse.client.calls.streams import job_events
 from packhorse.client.errors import NoAnswer, Refused
-from packhorse.client.following import Event
+from packhorse.client.following import StreamEvent
 from packhorse_services.cli.client import output
 from packhorse_services.cli.client.failures import CommandFailed, Exit
 from packhorse_services.cli.client.views import Format
@@ -138,7 +138,7 @@ def tail_all(service: Client, after: str | None, seconds: float | None, form: Fo
             output.line(_SHOWN[form](event))
 
 
-def _as_line(event: Event) -> str:
+def _as_line(event: StreamEvent) -> str:
     try:
         data = event.data
         reported = _as_text(data) if event.kind != "gap" else "events are lost; it goes on from now"
@@ -157,18 +157,18 @@ def _as_text(data: Mapping[str, Any]) -> str:
     return f"{kind:<9}  {given['number']}  {named}  {given['state']}{where}{reason}"
 
 
-def _as_wide_line(event: Event) -> str:
+def _as_wide_line(event: StreamEvent) -> str:
     return f"{_as_line(event)}  {event.id}"
 
 
-def _as_name(event: Event) -> str:
+def _as_name(event: StreamEvent) -> str:
     try:
         return str(int(event.data["properties"]["number"]))
     except (ValueError, KeyError, TypeError):
         return printable(event.kind)
 
 
-_SHOWN: Mapping[Format, Callable[[Event], str]] = {
+_SHOWN: Mapping[Format, Callable[[StreamEvent], str]] = {
     Format.TABLE: _as_line,
     Format.WIDE: _as_wide_line,
     Format.NAME: _as_name,
