@@ -61,7 +61,7 @@ class Following:
         """Return what opens the stream behind the last event."""
         headers = {"Accept": "text/event-stream", "Cache-Control": "no-store"}
         if self._last_id:
-            headers["Last-StreamEvent-ID"] = self._last_id
+            headers["Last-Event-ID"] = self._last_id
         return Request("GET", self._path, self._service, headers=headers)
 
     def took(self, block: Block) -> StreamEvent | None:

@@ -36,7 +36,7 @@ class Publisher(ScriptedClient):
 
     @contextmanager
     def _opened(self, request: Request) -> Iterator[Iterator[Block]]:
-        self.requested.append(request.headers.get("Last-StreamEvent-ID", ""))
+        self.requested.append(request.headers.get("Last-Event-ID", ""))
         script = self._connections.pop(0)
         if script and isinstance(script[0], ClientError):
             raise script[0]
@@ -107,7 +107,7 @@ def test_a_gap_is_an_object_of_its_own_and_what_is_no_json_a_text() -> None:
     text = following.took(Block("later", "no json", "", None))
     assert text is not None
     assert text.data == "no json"
-    assert following.request().headers["Last-StreamEvent-ID"] == "p9-s0-e0"
+    assert following.request().headers["Last-Event-ID"] == "p9-s0-e0"
 
 
 def test_an_empty_id_is_refused() -> None:
