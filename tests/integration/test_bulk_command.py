@@ -136,7 +136,7 @@ def test_cancel_says_what_is_out_and_what_stays(
     assert fake.epochs == {"bulk-some": 1}, "looking fences nobody"
     assert BulkState(location, "some").cancelled()
     code, _, err = run("--cancel", "--id", "some", PUBLISHER_URL="http://127.0.0.1:9")
-    assert (code, "is not known: http://127.0.0.1:9 does not answer" in err) == (0, True)
+    assert (code, "is not known: nobody answers at http://127.0.0.1:9" in err) == (0, True)
 
 
 @pytest.mark.parametrize("url", ["", "nowhere", "http://h:abc", "http://h..x", "http://[::1"])

@@ -147,6 +147,7 @@ def _parsed(url: str) -> SplitResult:
     try:
         parsed = urlsplit(url)
         parsed.port  # noqa: B018 - reading it checks it
+        (parsed.hostname or "").encode("idna")  # as a socket does, with another error
     except ValueError as error:
         raise Misused(f"{url!r} is no URL of a server: {error}") from error
     if parsed.scheme not in ("http", "https") or not parsed.hostname or not url.isprintable():

@@ -75,8 +75,7 @@ class PublisherClient:
         except ClientError as error:
             if isinstance(error, NotFound) and error.kind == _UNKNOWN:
                 return None
-            why = _in_one_line(error)
-            raise PublisherAway(f"the publisher does not answer ({why})") from error
+            raise PublisherAway(_in_one_line(error)) from error
 
     def append(self, part: StoredPart, producer: str, epoch: int) -> None:
         """Have a stored package published under its part's number, once.
