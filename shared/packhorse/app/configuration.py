@@ -33,15 +33,17 @@ def configured(
     The folder is `data`, else PACKHORSE_DATA, else the usual one; its settings are those with which
     the stack's own programs at the author's database run. Raises `InvalidConfiguration`.
     """
-    settings = {name: value for name, value in given.items() if value is not None}
-    settings = {**_settings(environment), **settings}
+    if unknown := set(given) - set(AppConfiguration.model_fields):
+        raise InvalidConfiguration(f"an app has no setting {min(unknown)!r}")
+    chosen = {name: value for name, value in given.items() if value is not None}
+    settings = {**_settings(environment), **chosen}
     if not any(settings.get(name) for name in _DATABASE):
         folder = StackFolder(Path(data or settings.get("data") or default_folder(environment)))
         settings = {**_settings(folder.author_settings()), **settings}
         if not any(settings.get(name) for name in _DATABASE):
             raise InvalidConfiguration(
-                "no database is known: give database_url=…, set PACKHORSE_DATABASE_URL, or start a "
-                f"stack with packhorse up --data {folder.root}"
+                "no database is known: give database_url=…, PACKHORSE_DATABASE_URL, data= or "
+                f"PACKHORSE_DATA, or start a stack with packhorse up --data {folder.root}"
             )
     try:
         return AppConfiguration(**{"log_format": "console", **settings})

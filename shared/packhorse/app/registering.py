@@ -8,7 +8,7 @@ from packhorse.app.registered import Registered
 from packhorse.app.watching import heard_below
 from packhorse.content.node import check_path
 from packhorse.errors import Permanent
-from packhorse.jobs.consumer import Consumer, require_consumer
+from packhorse.jobs.consumer import Consumer, InvalidConsumer, require_consumer
 from packhorse.jobs.consumers import Consumers
 from packhorse.jobs.content_changes.change import TOPICS
 from packhorse.jobs.content_changes.watches import ContentWatch
@@ -29,7 +29,7 @@ class Registering:
     """The decorators of an app; what they take counts from the next time it runs."""
 
     def __init__(self, name: str) -> None:
-        self.name = name
+        self.name = require_name(name, "app")
         self._registered = Registered(name)
 
     def consumer(
@@ -47,8 +47,8 @@ class Registering:
         With `cron` (five fields, by the clocks of `time_zone`) or `every` (a timedelta, or
         seconds) such a job is given at these moments, once in the cluster, with `properties`.
         With `content` it is given for each change of nodes at and below these paths (`change`,
-        `paths`, `deep_paths`). Raises `InvalidConsumer` for an `async def`, `InvalidName`,
-        `InvalidSchedule`.
+        `paths`, `deep_paths`). Raises `InvalidConsumer` for an `async def` and for a topic's second
+        consumer, `InvalidName`, `InvalidSchedule`.
         """
         if (when := _when(cron, every, time_zone)) is not None:
             self._schedule(when, JobAction(require_topic(topic), properties or {}))
@@ -57,11 +57,16 @@ class Registering:
             self._watch(require_topic(topic), roots, job_topic=topic)
 
         def register(consumer: ConsumerT) -> ConsumerT:
-            Consumers().add(topic, consumer)
-            self._registered.consumers.append((topic, consumer))
+            self._consume(topic, consumer)
             return consumer
 
         return register
+
+    def _consume(self, topic: str, consumer: Consumer) -> None:
+        if any(topic == taken for taken, _ in self._registered.consumers):
+            raise InvalidConsumer(f"the app has a consumer of {topic} already")
+        Consumers().add(topic, consumer)
+        self._registered.consumers.append((topic, consumer))
 
     def _schedule(self, when: When, action: JobAction) -> None:
         definition = ScheduleDefinition(self._name_for(action.topic), when, action)
@@ -100,10 +105,14 @@ class Registering:
         return register
 
     def _watch(self, what: str, roots: Sequence[str], *, job_topic: str | None = None) -> None:
-        require_name(self._name_for(what), "watch")
+        name, watches = require_name(self._name_for(what), "watch"), self._registered.watches
         for root in roots:
             check_path(root)
-        self._registered.watches.append(ContentWatch(self._name_for(what), roots, job_topic))
+        before = next((one for one in watches if one.name == name), None)
+        if before is not None:  # functions of one name share a watch
+            watches.remove(before)
+            roots, job_topic = sorted({*before.roots, *roots}), job_topic or before.job_topic
+        watches.append(ContentWatch(name, roots, job_topic))
 
     def _name_for(self, what: str) -> str:
         return f"{self.name}.{what.replace('/', '.')}"

@@ -77,8 +77,12 @@ def found(
 ) -> Addresses:
     """Return what the arguments say, else the environment, else the stack's folder.
 
-    Raises `Misused` for a token file without a token, and for what is no URL.
+    Raises `Misused` for an empty token, a token file without one, and for what is no URL.
     """
+    if token == "":
+        raise Misused(
+            "the token is empty; give one, or none to use the environment's or the stack's"
+        )
     given = {name: urls.get(name) or environment.get(_VARIABLES[name]) for name in _VARIABLES}
     named = {name: checked_url(url) for name, url in given.items() if url}
     if token is None:

@@ -137,3 +137,25 @@ def test_the_database_is_given_or_set_or_that_of_the_stack(tmp_path: Path) -> No
         url({}, DATA=str(tmp_path / "none"))
     with pytest.raises(InvalidConfiguration, match="instance_id"):
         url({"database_url": "x", "instance_id": "a b"})
+
+
+def test_functions_of_one_name_share_a_watch_of_all_their_roots() -> None:
+    app = App("collector")
+    for root in ("/site/two", "/site/one"):
+
+        @app.on_content(root)
+        def hear(event: Event) -> None: ...
+
+    [watch] = app._registered.watches
+    assert (watch.name, list(watch.roots)) == ("collector.hear", ["/site/one", "/site/two"])
+
+
+def test_what_would_never_be_called_or_read_is_refused() -> None:
+    app = App("strict", log_lvl="INFO")
+    with pytest.raises(InvalidConfiguration, match="no setting 'log_lvl'"):
+        app.configuration()
+    with pytest.raises(InvalidName):
+        App("a b/c")
+    app.consumer("images/*")(lambda job, context: None)
+    with pytest.raises(InvalidConsumer, match="already"):
+        app.consumer("images/*")(lambda job, context: None)
