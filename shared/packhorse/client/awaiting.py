@@ -3,7 +3,7 @@
 import asyncio
 import functools
 import time
-from collections.abc import AsyncIterator, Callable, Coroutine, Iterable, Iterator
+from collections.abc import AsyncIterator, Callable, Coroutine
 from contextlib import asynccontextmanager
 from typing import Any, Concatenate, ParamSpec, Self, TypeVar
 
@@ -14,7 +14,7 @@ from packhorse.client.calls import commanding, content, distributing, streams
 from packhorse.client.calls import jobs as job_calls
 from packhorse.client.calls import queues as queue_calls
 from packhorse.client.calls import topology as topology_calls
-from packhorse.client.calls.producing import Numbering
+from packhorse.client.calls.producing import NumberedSource, Numbering
 from packhorse.client.errors import ClientError
 from packhorse.client.exchange import (
     Answer,
@@ -231,35 +231,21 @@ class AsyncClient(Configured):
         await self.close()
 
 
-class AsyncProducer:
+class AsyncProducer(NumberedSource):
     """A source with a name, whose requests have numbers: each goes out once, whatever happens.
 
     One after the other: a number is sent once the one before is answered. Not for threads.
     """
 
     def __init__(self, client: AsyncClient, numbering: Numbering, patience: Patience) -> None:
+        super().__init__(numbering)
         self._client, self._patience = client, patience
-        self.numbering = numbering
 
     register = _numbered(Numbering.register)
     send = _numbered(Numbering.send)
     send_package = _numbered(Numbering.send_package)
     send_batch = _numbered(Numbering.send_batch)
     pass_over = _numbered(Numbering.pass_over)
-
-    @property
-    def epoch(self) -> int:
-        """Of the registration; a later one fences it."""
-        return self.numbering.epoch
-
-    @property
-    def last_sequence(self) -> int:
-        """The last number that is out, as far as is known; -1 before the first."""
-        return self.numbering.last_sequence
-
-    def after_last(self, numbered: Iterable[tuple[int, T]]) -> Iterator[tuple[int, T]]:
-        """Leave out what is out already, of pairs that begin with a number."""
-        return self.numbering.after_last(numbered)
 
     async def answer(self, path: str, service: ServiceName = "publisher") -> Answer:
         """Return what a route answers, as it came: its bytes, its ETag, where it goes on."""

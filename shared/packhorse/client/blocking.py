@@ -2,7 +2,7 @@
 
 import functools
 import time
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any, Concatenate, ParamSpec, Self, TypeVar
 
@@ -13,7 +13,7 @@ from packhorse.client.calls import commanding, content, distributing, streams
 from packhorse.client.calls import jobs as job_calls
 from packhorse.client.calls import queues as queue_calls
 from packhorse.client.calls import topology as topology_calls
-from packhorse.client.calls.producing import Numbering
+from packhorse.client.calls.producing import NumberedSource, Numbering
 from packhorse.client.errors import ClientError
 from packhorse.client.exchange import (
     Answer,
@@ -224,35 +224,21 @@ class Client(Configured):
         self.close()
 
 
-class Producer:
+class Producer(NumberedSource):
     """A source with a name, whose requests have numbers: each goes out once, whatever happens.
 
     One after the other: a number is sent once the one before is answered. Not for threads.
     """
 
     def __init__(self, client: Client, numbering: Numbering, patience: Patience) -> None:
+        super().__init__(numbering)
         self._client, self._patience = client, patience
-        self.numbering = numbering
 
     register = _numbered(Numbering.register)
     send = _numbered(Numbering.send)
     send_package = _numbered(Numbering.send_package)
     send_batch = _numbered(Numbering.send_batch)
     pass_over = _numbered(Numbering.pass_over)
-
-    @property
-    def epoch(self) -> int:
-        """Of the registration; a later one fences it."""
-        return self.numbering.epoch
-
-    @property
-    def last_sequence(self) -> int:
-        """The last number that is out, as far as is known; -1 before the first."""
-        return self.numbering.last_sequence
-
-    def after_last(self, numbered: Iterable[tuple[int, T]]) -> Iterator[tuple[int, T]]:
-        """Leave out what is out already, of pairs that begin with a number."""
-        return self.numbering.after_last(numbered)
 
     def answer(self, path: str, service: ServiceName = "publisher") -> Answer:
         """Return what a route answers, as it came: its bytes, its ETag, where it goes on."""

@@ -1,14 +1,15 @@
 """Many files' nodes in one transaction, with the importer's rights (R23)."""
 
 import json
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
+from functools import partial
 
-from psycopg import AsyncConnection
-
+from packhorse.content import tree
 from packhorse.content.node import ROOT, ancestors_of
 from packhorse.content.queries import Pool, reading
 from packhorse.content.schemas import BinaryReference
 from packhorse.content.tree import FOLDER
+from packhorse.db.blocking import in_blocking_code
 from packhorse.jobs.content_changes.change import of_writing
 from packhorse_services.content.http.nodes import record, said_by, watches, writing
 from packhorse_services.content.transfer.folder_import import DATA, FILE
@@ -61,18 +62,15 @@ async def write(
         return
     async with writing(pool) as conn:
         watching = await watches(conn)
-        present = await _present(conn, [*given, *folders]) if watching else set()
+        present: set[str] = set()
+        if watching:
+            present = await in_blocking_code(conn, partial(tree.present, paths=[*given, *folders]))
         await conn.execute(_ADD_FOLDERS, (wanted, FOLDER))
         await conn.execute(
             _WRITE, {"file": FILE, "data": DATA, "paths": list(given), "datas": _texts(given)}
         )
         made = [path for path in folders if path not in present]
         await record(conn, watching, [*of_writing(present, [*given, *made], (), said_by(user))])
-
-
-async def _present(conn: AsyncConnection, given: Iterable[str]) -> set[str]:
-    rows = await conn.execute("SELECT path FROM content.node WHERE path = ANY(%s)", (list(given),))
-    return {path for (path,) in await rows.fetchall()}
 
 
 def _texts(given: Mapping[str, BinaryReference]) -> list[str]:

@@ -13,6 +13,7 @@ from packhorse.content.node import Binary, Node
 from packhorse.db.metadata import EXPORTER, IMPORTER
 from packhorse.jobs.content_changes.change import of_writing
 from packhorse.jobs.content_changes.recording import record_watched
+from packhorse.jobs.content_changes.watches import list_watches
 from packhorse_services.content.transfer.folder_import import DATA, FILE, ImportBatch, Stored
 from packhorse_services.content.transfer.sources import (
     UNREADABLE,
@@ -83,13 +84,14 @@ class LocalTree:
             with self._conn.transaction():
                 self._conn.execute(tree.SHAPE_KEPT)
                 self._conn.execute(f"SET LOCAL ROLE {IMPORTER}")
-                paths = [*(node.path for node in stored.nodes), *batch.folders]
-                present = tree.present(self._conn, paths)
+                written = [node.path for node in stored.nodes]
+                watches = list_watches(self._conn)
+                present = tree.present(self._conn, [*written, *batch.folders]) if watches else set()
                 tree.add_folders(self._conn, batch.folders)
                 tree.upsert(self._conn, stored.nodes)
                 made = [path for path in batch.folders if path not in present]
-                written = [node.path for node in stored.nodes]
-                record_watched(self._conn, [*of_writing(present, [*written, *made], (), {})])
+                changes = [*of_writing(present, [*written, *made], (), {})]
+                record_watched(self._conn, watches, changes)
 
     @contextmanager
     def nodes(self, path: str) -> Iterator[Iterator[Node]]:

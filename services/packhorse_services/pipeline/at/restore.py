@@ -13,6 +13,7 @@ from packhorse.db.metadata import IMPORTER
 from packhorse.db.roles import act_as
 from packhorse.jobs.content_changes.change import ChangeKind, ContentChange
 from packhorse.jobs.content_changes.recording import record_watched
+from packhorse.jobs.content_changes.watches import list_watches
 from packhorse_services.pipeline.engine.databases import author_away, first_line, unusable
 from packhorse_services.pipeline.errors import NotThere, TaskFailed, TaskRefused
 from packhorse_services.pipeline.history.content import missing_binaries
@@ -53,7 +54,8 @@ def restore(content: DataFrame, path: str, database_url: str) -> int:
         tree.replace(connection, path, map(node_of, nodes))
         if not nodes.count:
             raise NotThere(f"nothing was at {path!r} then; delete what is there instead")
-        record_watched(connection, [ContentChange(ChangeKind.CHANGED, (), [path])])
+        done = ContentChange(ChangeKind.CHANGED, (), [path])
+        record_watched(connection, list_watches(connection), [done])
     return nodes.count
 
 

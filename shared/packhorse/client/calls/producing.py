@@ -140,3 +140,24 @@ def _last(document: Mapping[str, Any]) -> int:
 
 def _without_empty(body: Mapping[str, Any]) -> dict[str, Any]:
     return {name: value for name, value in body.items() if value}
+
+
+class NumberedSource:
+    """What a producer knows of its numbers, however it sends them."""
+
+    def __init__(self, numbering: Numbering) -> None:
+        self.numbering = numbering
+
+    @property
+    def epoch(self) -> int:
+        """Of the registration; a later one fences it."""
+        return self.numbering.epoch
+
+    @property
+    def last_sequence(self) -> int:
+        """The last number that is out, as far as is known; -1 before the first."""
+        return self.numbering.last_sequence
+
+    def after_last(self, numbered: Iterable[tuple[int, T]]) -> Iterator[tuple[int, T]]:
+        """Leave out what is out already, of pairs that begin with a number."""
+        return self.numbering.after_last(numbered)

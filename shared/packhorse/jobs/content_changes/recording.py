@@ -9,7 +9,7 @@ from packhorse.content.node import InvalidPath, ancestors_of, check_path
 from packhorse.db.metadata import BOOKKEEPER
 from packhorse.db.roles import act_as
 from packhorse.jobs.content_changes.change import ContentChange, PackageChanges, WatchedRoots
-from packhorse.jobs.content_changes.watches import ContentWatch, list_watches
+from packhorse.jobs.content_changes.watches import ContentWatch
 from packhorse.jobs.event_store import NewEvent, record
 from packhorse.jobs.store.adding import NewJob, add_jobs
 from packhorse.wire.actions import exports
@@ -38,9 +38,11 @@ def record_changes(
     add_jobs(connection, "", jobs)
 
 
-def record_watched(connection: Connection, changes: Sequence[ContentChange]) -> None:
-    """Do the same for whoever watches; the last thing that the importer's transaction does."""
-    if watches := list_watches(connection):
+def record_watched(
+    connection: Connection, watches: Sequence[ContentWatch], changes: Sequence[ContentChange]
+) -> None:
+    """Do the same, if somebody watches; the last thing that the importer's transaction does."""
+    if watches:
         act_as(connection, BOOKKEEPER)
         record_changes(connection, watches, changes)
 
