@@ -1,8 +1,8 @@
 """packhorse: content distributed exactly once, in order, to many subscriber databases.
 
 What a program needs is here: `App` does jobs and hears events, `Client` and `AsyncClient` ask the
-services over HTTP. Each name is loaded when it is first used, so that importing the package costs
-nothing.
+services over HTTP, `Follower` reads the journal. Each name is loaded when it is first used, so that
+importing the package costs nothing.
 """
 
 import importlib
@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from packhorse.app.application import App
+    from packhorse.app.follower import AnotherLog, Follower, RecordsMissed
     from packhorse.client.awaiting import AsyncClient
     from packhorse.client.blocking import Client
     from packhorse.client.errors import ClientError, Fenced, NoAnswer, NotInTime, Refused
@@ -19,16 +20,19 @@ if TYPE_CHECKING:
 __version__ = "0.1.0"
 
 __all__ = [
+    "AnotherLog",
     "App",
     "AsyncClient",
     "Cancel",
     "Client",
     "ClientError",
     "Fenced",
+    "Follower",
     "Gap",
     "NoAnswer",
     "NotInTime",
     "Outcome",
+    "RecordsMissed",
     "Refused",
     "Result",
     "Retry",
@@ -36,16 +40,19 @@ __all__ = [
 ]
 
 _HOMES = {
+    "AnotherLog": "packhorse.app.follower",
     "App": "packhorse.app.application",
     "AsyncClient": "packhorse.client.awaiting",
     "Cancel": "packhorse.jobs.consumer",
     "Client": "packhorse.client.blocking",
     "ClientError": "packhorse.client.errors",
     "Fenced": "packhorse.client.errors",
+    "Follower": "packhorse.app.follower",
     "Gap": "packhorse.client.following",
     "NoAnswer": "packhorse.client.errors",
     "NotInTime": "packhorse.client.errors",
     "Outcome": "packhorse.jobs.consumer",
+    "RecordsMissed": "packhorse.app.follower",
     "Refused": "packhorse.client.errors",
     "Result": "packhorse.jobs.consumer",
     "Retry": "packhorse.jobs.consumer",

@@ -13,7 +13,16 @@ from packhorse.runtime.reasons import reason_of
 from packhorse.topology.configuration import TopologyConfiguration
 
 _PREFIX = "PACKHORSE_"
-_DATABASE = ("database_url", "database_url_file")
+_MISSING = {
+    "database_url": (
+        "no database is known: give database_url=…, PACKHORSE_DATABASE_URL, data= or "
+        "PACKHORSE_DATA, or start a stack with packhorse up --data "
+    ),
+    "journal_url": (
+        "no journal is known: give journal_url=…, PACKHORSE_JOURNAL_URL, data= or "
+        "PACKHORSE_DATA, or start a stack with packhorse up --data "
+    ),
+}
 
 
 class AppConfiguration(TopologyConfiguration):
@@ -27,8 +36,12 @@ def configured(
     given: Mapping[str, Any],
     data: Path | str | None = None,
     environment: Mapping[str, str] = os.environ,
+    *,
+    needs: str = "database_url",
 ) -> AppConfiguration:
     """Return what is given, else what `PACKHORSE_…` says, else what the stack's folder does.
+
+    The last is asked where the setting that it `needs` is not known otherwise.
 
     The folder is `data`, else PACKHORSE_DATA, else the usual one; its settings are those with which
     the stack's own programs at the author's database run. Raises `InvalidConfiguration`.
@@ -37,14 +50,11 @@ def configured(
         raise InvalidConfiguration(f"an app has no setting {min(unknown)!r}")
     chosen = {name: value for name, value in given.items() if value is not None}
     settings = {**_settings(environment), **chosen}
-    if not any(settings.get(name) for name in _DATABASE):
+    if not _has(settings, needs):
         folder = StackFolder(Path(data or settings.get("data") or default_folder(environment)))
         settings = {**_settings(folder.author_settings()), **settings}
-        if not any(settings.get(name) for name in _DATABASE):
-            raise InvalidConfiguration(
-                "no database is known: give database_url=…, PACKHORSE_DATABASE_URL, data= or "
-                f"PACKHORSE_DATA, or start a stack with packhorse up --data {folder.root}"
-            )
+        if not _has(settings, needs):
+            raise InvalidConfiguration(f"{_MISSING[needs]}{folder.root}")
     try:
         return AppConfiguration(**{"log_format": "console", **settings})
     except ValidationError as error:
@@ -53,6 +63,10 @@ def configured(
             for one in error.errors()
         )
         raise InvalidConfiguration(wrong) from None
+
+
+def _has(settings: Mapping[str, Any], name: str) -> bool:
+    return bool(settings.get(name) or settings.get(f"{name}_file"))
 
 
 def _settings(variables: Mapping[str, str]) -> dict[str, Any]:

@@ -8,10 +8,14 @@ import threading
 import time
 from collections.abc import Callable, Generator, Iterator, Sequence
 from dataclasses import dataclass
+from typing import TypeVar
 
 from packhorse.clock import Clock
 from packhorse.errors import PackhorseError
 from packhorse.messaging.api import Journal, JournalUnavailable, OffsetOutOfRange, Reader, Record
+from packhorse.runtime.outage import Outage
+
+T = TypeVar("T")
 
 logger = logging.getLogger(__name__)
 
@@ -128,9 +132,32 @@ def keep_following(
 
     It ends when another log is to be followed, or raises a `PackhorseError`, which is logged.
     """
+
+    def steps() -> Iterator[None]:
+        follow_log()
+        yield
+
+    for _ in keep_yielding(stopping, clock, what, steps, PackhorseError):
+        pass
+
+
+def keep_yielding(
+    stopping: threading.Event,
+    clock: Clock,
+    what: str,
+    steps: Callable[[], Iterator[T]],
+    passing: type[PackhorseError],
+) -> Generator[T, None, None]:
+    """Yield what `steps` does, called again and again; after a `passing` error a second later.
+
+    Such errors are logged, others are raised.
+    """
+    outage = Outage(logger, f"{what} can't be followed now", f"{what} is followed again", clock)
     while not stopping.is_set():
         try:
-            follow_log()
-        except PackhorseError as error:
-            logger.warning("%s can't be followed now", what, extra={"error": str(error)})
+            for step in steps():
+                outage.ended()
+                yield step
+        except passing as error:
+            outage.failed(error)
             clock.wait(stopping, _RETRY_S)
