@@ -55,8 +55,12 @@ def configured(
         settings = {**_settings(folder.author_settings()), **settings}
         if not _has(settings, needs):
             raise InvalidConfiguration(f"{_MISSING[needs]}{folder.root}")
+    return _checked({"log_format": "console", **settings})
+
+
+def _checked(settings: Mapping[str, Any]) -> AppConfiguration:
     try:
-        return AppConfiguration(**{"log_format": "console", **settings})
+        return AppConfiguration(**settings)
     except ValidationError as error:
         wrong = "; ".join(
             f"{one['loc'][0]}: {reason_of(one['msg'])}" if one["loc"] else reason_of(one["msg"])

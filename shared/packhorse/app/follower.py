@@ -62,7 +62,7 @@ class Follower:
 
     Iterating raises `RecordsMissed` when the log has forgotten what comes next, `AnotherLog` when
     it is another one, both with the `position` to go on from; `TopicMissing`; and
-    `InvalidConfiguration`, `InvalidPosition` when it is made.
+    `InvalidConfiguration`, `InvalidLogPosition` when it is made.
     """
 
     def __init__(

@@ -12,7 +12,7 @@ from packhorse.messaging.api import Record
 _TEXT = re.compile(r"[0-9a-f]{16}(:\d{1,19}(\.[0-9a-f]{16})?)+")
 
 
-class InvalidPosition(Permanent):
+class InvalidLogPosition(Permanent):
     """The text is no position that a `Follower` has given."""
 
 
@@ -36,9 +36,9 @@ class LogPosition:
 
     @classmethod
     def parse(cls, text: str) -> Self:
-        """Return the position that a text stands for. Raises `InvalidPosition`."""
+        """Return the position that a text stands for. Raises `InvalidLogPosition`."""
         if not isinstance(text, str) or not _TEXT.fullmatch(text):
-            raise InvalidPosition(
+            raise InvalidLogPosition(
                 f"{str(text)[:100]!r} is no position; keep the texts that the follower gives"
             )
         log, *places = text.split(":")

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from packhorse import AnotherLog, Follower
 from packhorse.app import follower as module
-from packhorse.app.log_position import InvalidPosition, LogPosition, PartitionPosition
+from packhorse.app.log_position import InvalidLogPosition, LogPosition, PartitionPosition
 from packhorse.messaging.api import (
     Bounds,
     Journal,
@@ -118,7 +118,7 @@ def test_a_topic_that_is_not_there_is_no_reason_to_wait(journal: AwayJournal) ->
 
 def test_what_is_no_position_is_refused() -> None:
     for text in ("", "17", "p17-s0-e0", "0" * 16, "0" * 16 + ":x", 7):
-        with pytest.raises(InvalidPosition):
+        with pytest.raises(InvalidLogPosition):
             follower(text)  # type: ignore[arg-type]
 
 
