@@ -1,8 +1,8 @@
 """packhorse: content distributed exactly once, in order, to many subscriber databases.
 
 What a program needs is here: `App` does jobs and hears events, `Client` and `AsyncClient` ask the
-services over HTTP, `Follower` reads the journal. Each name is loaded when it is first used, so that
-importing the package costs nothing.
+services over HTTP, `Follower` reads the journal, `Topology` knows who lives. Each name is loaded
+when it is first used, so that importing the package costs nothing.
 """
 
 import importlib
@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from packhorse.app.application import App
     from packhorse.app.follower import AnotherLog, Follower, RecordsMissed
+    from packhorse.app.topology import Topology
     from packhorse.client.awaiting import AsyncClient
     from packhorse.client.blocking import Client
     from packhorse.client.errors import ClientError, Fenced, NoAnswer, NotInTime, Refused
@@ -37,6 +38,7 @@ __all__ = [
     "Result",
     "Retry",
     "StreamEvent",
+    "Topology",
 ]
 
 _HOMES = {
@@ -57,6 +59,7 @@ _HOMES = {
     "Result": "packhorse.jobs.consumer",
     "Retry": "packhorse.jobs.consumer",
     "StreamEvent": "packhorse.client.following",
+    "Topology": "packhorse.app.topology",
 }
 
 

@@ -15,7 +15,7 @@ from packhorse.topology.voting.member import VotingMember
 from packhorse_services.topology.app import TopologyService, topology_service
 from packhorse_services.topology.connectors.allow_list import AllowList
 from packhorse_services.topology.connectors.component import Connectors
-from packhorse_services.topology.connectors.knowledge import Knowledge, Topology
+from packhorse_services.topology.connectors.knowledge import FollowedTopology, Knowledge
 from packhorse_services.topology.connectors.options import ConnectorSettings
 from packhorse_services.topology.connectors.routes import connector_routes
 from packhorse_services.topology.http.event_feed import Feed
@@ -60,7 +60,10 @@ class AssembledConnectors:
 
 
 def assemble_connectors(
-    settings: ConnectorSettings, database_url: str, topology: Topology, clock: Clock | None = None
+    settings: ConnectorSettings,
+    database_url: str,
+    topology: FollowedTopology,
+    clock: Clock | None = None,
 ) -> AssembledConnectors:
     """Put them together; nothing connects before `connectors` is started."""
     own_clock = clock or SystemClock()

@@ -12,6 +12,7 @@ from packhorse.app.configuration import AppConfiguration, configured
 from packhorse.app.leading import Leadership
 from packhorse.app.registered import RunningApp, running_app
 from packhorse.app.registering import Registering
+from packhorse.app.topology import Topology, announced
 from packhorse.app.trial import Trial, tried
 from packhorse.errors import Permanent
 from packhorse.jobs import event_store
@@ -23,7 +24,6 @@ from packhorse.jobs.store.adding import AddedJob
 from packhorse.runtime import logs
 from packhorse.runtime.lifecycle import Lifecycle
 from packhorse.runtime.signals import set_by_signals
-from packhorse.topology.discovery import Discovery
 
 _LOOK_S = 1.0
 
@@ -44,7 +44,8 @@ class App(Registering):
 
     `name` is its role in the topology, and what its schedules' names begin with. The database is
     `database_url`, else PACKHORSE_DATABASE_URL, else that of the stack on the folder `data`; it is
-    looked for when the app runs. `settings` are others by their names, such as `instance_id`.
+    looked for when the app runs. `properties` are announced with the instance. `settings` are
+    others by their names, such as `instance_id`.
     """
 
     def __init__(
@@ -53,10 +54,12 @@ class App(Registering):
         *,
         database_url: str | None = None,
         data: Path | str | None = None,
+        properties: Mapping[str, str] | None = None,
         **settings: Any,
     ) -> None:
         """Connect to nothing yet."""
         super().__init__(name)
+        self._registered.providers = announced(properties or {})
         self._given, self._data = {"database_url": database_url, **settings}, data
         self._running: RunningApp | None = None
 
@@ -67,7 +70,7 @@ class App(Registering):
                 f"the leader task {name} is announced when the app starts; ask for it before"
             )
         self._registered.leader_tasks.append(name)
-        return Leadership(name, lambda: self._now.leader_task(name))
+        return Leadership(name, lambda: self._now.topology.leader_task(name))
 
     def run(self) -> None:
         """Do all this until SIGINT or SIGTERM; jobs under way may end, those that do not go back.
@@ -123,9 +126,9 @@ class App(Registering):
         return self._now.host.jobs
 
     @property
-    def topology(self) -> Discovery:
+    def topology(self) -> Topology:
         """Who lives, in which order, and what this instance announces. Raises `AppNotRunning`."""
-        return self._now.cluster.discovery
+        return self._now.topology
 
     def add(
         self,
@@ -170,7 +173,7 @@ class App(Registering):
         return self._connect()
 
     def _connect(self) -> AbstractContextManager[Connection]:
-        return self._now.own.connection()
+        return self._now.topology.connection()
 
     @property
     def _now(self) -> RunningApp:

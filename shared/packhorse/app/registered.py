@@ -4,9 +4,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from packhorse.app.configuration import AppConfiguration
+from packhorse.app.topology import Topology
 from packhorse.app.watching import ContentWatches
-from packhorse.db.pool import Share, SharedPool
-from packhorse.db.prepare import prepare_database
 from packhorse.jobs.consumer import Consumer
 from packhorse.jobs.consumers import Consumers
 from packhorse.jobs.content_changes.watches import ContentWatch
@@ -16,14 +15,9 @@ from packhorse.jobs.filters import Template
 from packhorse.jobs.host import LEADER_TASKS, JobsHost, open_jobs
 from packhorse.jobs.queue import QueueConfiguration
 from packhorse.jobs.scheduling.definition import ScheduleDefinition
-from packhorse.jobs.sessions import Connect
 from packhorse.runtime.lifecycle import Component
-from packhorse.topology.leader import LeaderOnly
 from packhorse.topology.listeners import Listener
-from packhorse.topology.own_cluster import InstanceProperties, OwnCluster, join
-
-_CONNECTIONS = 8
-"""For the program's own transactions, and for its leader tasks."""
+from packhorse.topology.properties import PropertyProvider
 
 
 @dataclass(slots=True)
@@ -37,6 +31,7 @@ class Registered:
     handlers: list[tuple[Sequence[str], Handler, Sequence[Template]]] = field(default_factory=list)
     listeners: list[Listener] = field(default_factory=list)
     leader_tasks: list[str] = field(default_factory=list)
+    providers: Sequence[PropertyProvider] = ()
     watches: list[ContentWatch] = field(default_factory=list)
 
     def all_consumers(self) -> Consumers:
@@ -53,40 +48,28 @@ class RunningApp:
 
     components: tuple[Component, ...]
     """In the order in which they start."""
-    cluster: OwnCluster
+    topology: Topology
     host: JobsHost
-    own: Share
-
-    def leader_task(self, name: str) -> tuple[LeaderOnly, Connect]:
-        """Return a leader task, and what lends the connection for its work."""
-        return self.cluster.leader_task(name, self.own.connection), self.own.connection
 
 
 def running_app(configuration: AppConfiguration, registered: Registered) -> RunningApp:
-    """Bring the database to the newest schema, and put everything together; nothing starts yet.
-
-    Raises as `prepare_database` and `join` do.
-    """
-    url, name = configuration.database_url, registered.name
-    prepare_database(url, name)
-    announced = InstanceProperties(
-        name,
-        endpoint=configuration.endpoint,
-        leader_tasks=(*LEADER_TASKS, *registered.leader_tasks),
+    """Put everything together; nothing starts yet. Raises as `Topology.of` does."""
+    topology = Topology.of(
+        configuration,
+        registered.name,
+        registered.providers,
+        (*LEADER_TASKS, *registered.leader_tasks),
     )
-    pool = SharedPool(url, name)
-    cluster = join(url, configuration.topology, announced)
     host = open_jobs(
-        url,
-        cluster,
+        configuration.database_url,
+        topology.cluster,
         consumers=registered.all_consumers(),
         declared=Declared(registered.queues, registered.schedules),
-        pool=pool,
+        pool=topology.pool,
     )
     for patterns, handler, where in registered.handlers:
         host.events.subscribe(patterns, handler, where=where)
     for listener in registered.listeners:
-        cluster.discovery.add_listener(listener)
-    own = pool.share(_CONNECTIONS)
-    watches = ContentWatches(own, registered.watches)
-    return RunningApp((pool, watches, cluster, host), cluster, host, own)
+        topology.on_change(listener)
+    watches = ContentWatches(topology.connection, registered.watches)
+    return RunningApp((topology, watches, host), topology, host)

@@ -3,25 +3,24 @@
 from collections.abc import Sequence
 from dataclasses import replace
 
-from packhorse.db.pool import Share
 from packhorse.jobs.content_changes.change import ChangeKind, ContentChange, WatchedRoots
 from packhorse.jobs.content_changes.watches import ContentWatch, add_watch
 from packhorse.jobs.event import Event
 from packhorse.jobs.events.delivery import Handler
-from packhorse.jobs.sessions import writing
+from packhorse.jobs.sessions import Connect, writing
 
 
 class ContentWatches:
     """A component that makes an app's watches when it starts; they last after it has ended."""
 
-    def __init__(self, own: Share, watches: Sequence[ContentWatch]) -> None:
-        self._own, self._watches = own, watches
+    def __init__(self, connect: Connect, watches: Sequence[ContentWatch]) -> None:
+        self._connect, self._watches = connect, watches
 
     def start(self) -> None:
         """Store them. Raises `psycopg.Error`, `InvalidWatch`."""
         if not self._watches:
             return
-        with writing(self._own.connection) as connection:
+        with writing(self._connect) as connection:
             for watch in self._watches:
                 add_watch(connection, watch)
 

@@ -3,7 +3,7 @@
 A topology that is away stops no program: it is logged, and the leader tasks are nobody's meanwhile.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 
@@ -17,7 +17,7 @@ from packhorse.topology.leader import ElectionOrder, LeaderOnly, end_session_wit
 from packhorse.topology.lease.election_order import LeaseElectionOrder
 from packhorse.topology.lease.member import LeaseMember
 from packhorse.topology.open import TopologySettings, open_discovery
-from packhorse.topology.properties import FixedProperties
+from packhorse.topology.properties import FixedProperties, PropertyProvider
 from packhorse.topology.view import InstanceDescription, TopologyView
 from packhorse.topology.voting.election_order import VotingElectionOrder
 from packhorse.topology.voting.member import VotingMember
@@ -91,14 +91,17 @@ class OwnCluster:
 
 
 def join(
-    database_url: str, settings: TopologySettings, announced: InstanceProperties
+    database_url: str,
+    settings: TopologySettings,
+    announced: InstanceProperties,
+    providers: Iterable[PropertyProvider] = (),
 ) -> OwnCluster:
     """Return the program's part in the cluster of a database; nothing connects before its start.
 
-    Raises `InvalidConfiguration` when the id file can't be used.
+    `providers` give more properties. Raises `InvalidConfiguration` when the id file can't be used.
     """
-    provider = FixedProperties(announced.properties())
-    return OwnCluster(open_discovery(database_url, settings, [provider]))
+    fixed = FixedProperties(announced.properties())
+    return OwnCluster(open_discovery(database_url, settings, [fixed, *providers]))
 
 
 def _election_order(discovery: Discovery) -> ElectionOrder:

@@ -12,9 +12,9 @@ from packhorse.topology.events import EventKind, TopologyEvent
 from packhorse.topology.view import TopologyView
 from packhorse_services.topology.http.event_feed import (
     Feed,
-    Follower,
     NumberedEvent,
     StreamPosition,
+    TopologyFollower,
     read_position,
 )
 from tests.harness.topology.scripted import cluster
@@ -42,7 +42,7 @@ def names(reported: Sequence[NumberedEvent]) -> list[str]:
 
 
 def test_a_newcomer_gets_init_with_the_view_that_holds() -> None:
-    [reported] = Follower(feed(INIT, CHANGING, CHANGED), None).news()
+    [reported] = TopologyFollower(feed(INIT, CHANGING, CHANGED), None).news()
     assert (reported.name, reported.number) == ("INIT", 3)
     clusters = json.loads(reported.data)["topology"]["clusters"]
     assert [one["id"] for one in clusters[0]["instances"]] == ["a", "b"]
@@ -50,7 +50,7 @@ def test_a_newcomer_gets_init_with_the_view_that_holds() -> None:
 
 def test_a_newcomer_waits_while_the_topology_is_unknown_or_changing() -> None:
     made = feed()
-    follower = Follower(made, None)
+    follower = TopologyFollower(made, None)
     assert follower.news() == []
     for event in (INIT, CHANGING):
         made.hear(event)
@@ -62,7 +62,7 @@ def test_a_newcomer_waits_while_the_topology_is_unknown_or_changing() -> None:
 
 def test_who_follows_hears_each_event_once_and_in_order() -> None:
     made = feed(INIT)
-    follower = Follower(made, None)
+    follower = TopologyFollower(made, None)
     assert names(follower.news()) == ["INIT"]
     made.hear(CHANGING)
     assert names(follower.news()) == ["CHANGING"]
@@ -76,9 +76,12 @@ def test_who_follows_hears_each_event_once_and_in_order() -> None:
 
 def test_who_comes_back_gets_what_it_has_missed() -> None:
     made = feed(INIT, CHANGING, CHANGED)
-    assert names(Follower(made, StreamPosition(made.run, 1)).news()) == ["CHANGING", "CHANGED"]
-    assert names(Follower(made, StreamPosition(made.run, 2)).news()) == ["CHANGED"]
-    assert Follower(made, StreamPosition(made.run, 3)).news() == []
+    assert names(TopologyFollower(made, StreamPosition(made.run, 1)).news()) == [
+        "CHANGING",
+        "CHANGED",
+    ]
+    assert names(TopologyFollower(made, StreamPosition(made.run, 2)).news()) == ["CHANGED"]
+    assert TopologyFollower(made, StreamPosition(made.run, 3)).news() == []
 
 
 @pytest.mark.parametrize(
@@ -89,14 +92,14 @@ def test_where_what_was_missed_is_forgotten_a_gap_and_init_are_sent(
     run: str, number: int, reason: str
 ) -> None:
     made = feed(INIT, CHANGING, CHANGED, CHANGING, CHANGED, keep=2)
-    gap, init = Follower(made, StreamPosition(run or made.run, number)).news()
+    gap, init = TopologyFollower(made, StreamPosition(run or made.run, number)).news()
     assert (gap.name, json.loads(gap.data), gap.number) == ("gap", {"reason": reason}, 0)
     assert (init.name, init.number) == ("INIT", 5)
 
 
 def test_a_gap_is_reported_at_once_though_init_has_to_wait() -> None:
     made = feed(INIT, CHANGING)
-    follower = Follower(made, StreamPosition("00000000", 1))
+    follower = TopologyFollower(made, StreamPosition("00000000", 1))
     assert names(follower.news()) == ["gap"]
     assert follower.news() == []
     made.hear(CHANGED)
@@ -105,7 +108,7 @@ def test_a_gap_is_reported_at_once_though_init_has_to_wait() -> None:
 
 def test_a_client_that_is_too_slow_falls_out_and_costs_nothing() -> None:
     made = feed(INIT)
-    follower = Follower(made, None)
+    follower = TopologyFollower(made, None)
     follower.news()
     large = view("a", a={"x": "y" * 4000})
     for _ in range(50):

@@ -24,7 +24,7 @@ from packhorse_services.topology.connectors.backoff import (
 from packhorse_services.topology.connectors.options import ConnectorSettings
 
 
-class Topology(Protocol):
+class FollowedTopology(Protocol):
     """What connectors ask of the `Discovery`."""
 
     @property
@@ -85,7 +85,11 @@ class Knowledge:
     """
 
     def __init__(
-        self, topology: Topology, pool: PatientPool, settings: ConnectorSettings, clock: Clock
+        self,
+        topology: FollowedTopology,
+        pool: PatientPool,
+        settings: ConnectorSettings,
+        clock: Clock,
     ) -> None:
         self.topology, self.settings, self.clock = topology, settings, clock
         self.pool = pool

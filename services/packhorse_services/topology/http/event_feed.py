@@ -130,7 +130,7 @@ def read_position(text: str) -> StreamPosition:
     return StreamPosition(found[1], int(found[2]))
 
 
-class Follower:
+class TopologyFollower:
     """Where one client is: no waiting, no I/O.
 
     A newcomer gets INIT. Who comes back gets what it has missed; where that is not known
@@ -167,7 +167,7 @@ class TopologyEventStream(EventStream):
 
     def __init__(self, feed: Feed, seen: StreamPosition | None, *, life_s: float = LIFE_S) -> None:
         super().__init__(feed, life_s)
-        self._feed, self._follower = feed, Follower(feed, seen)
+        self._feed, self._follower = feed, TopologyFollower(feed, seen)
 
     async def _round(self) -> AsyncIterator[ServerSentEvent]:
         for one in self._follower.news():
