@@ -47,7 +47,7 @@ def appended(journal: Journal, topic: str) -> None:
     """Append while it is read, in parts, so that it also waits for what comes."""
     for first in range(0, MANY, 100):
         futures = [
-            journal.append(topic, Outgoing(b'{"id": %d}' % number, key=f"key {number % 7}"))
+            journal.append(topic, Outgoing(b'{"package_id": %d}' % number, key=f"key {number % 7}"))
             for number in range(first, first + 100)
         ]
         for future in futures:
