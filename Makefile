@@ -14,7 +14,7 @@ PROTOS := $(wildcard proto/packhorse/wire/v1/*.proto)
 export PATH := $(CURDIR)/$(BIN):$(PATH)
 
 .PHONY: help setup demo up test check format unit contract integration e2e proofs chaos bench bench-full bench-pipeline \
-	proto openapi tables migration dev-kafka constraints clean
+	proto openapi clients tables migration dev-kafka constraints clean
 
 help: ## Show this list
 	@grep -hE '^[a-z0-9-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 14
@@ -123,6 +123,11 @@ migration: $(VENV)/.dev ## Write the next migration from the described tables: m
 
 openapi: $(VENV)/.dev ## Write openapi/*.yaml from the running code
 	python -m tests.harness.openapi
+
+clients: $(VENV)/.dev ## Write the clients to install into dist/clients: npm tarball, jar, Go module
+	@rm -rf dist/clients
+	@python -m tests.harness.client_packages dist/clients
+	@ls -l dist/clients
 
 tables: $(VENV)/.dev ## Write the columns in docs/tables.md from the schemas of the pipeline
 	python -m tests.harness.table_page

@@ -1,91 +1,82 @@
-"""Clients that users generate from the OpenAPI document make the main calls."""
+"""The clients to install make the main calls of a stack of `packhorse up`."""
 
-import json
-import re
-from collections.abc import Callable
-from pathlib import Path
+import uuid
+from collections.abc import Iterator
+from typing import Any
 
 import pytest
 
-from tests.harness.generated import (
-    CLIENTS,
-    run_go_client,
-    run_java_client,
-    run_python_client,
-    run_typescript_client,
-    validate_document,
-)
-from tests.harness.openapi import FOLDER, SERVICES
-from tests.harness.postgres import Databases
-from tests.harness.processes import Program
-from tests.harness.site import Site, site
+from packhorse.client.addresses import read_token
+from packhorse.client.stack_folder import StackFolder
+from tests.harness.client_runners import LANGUAGES, Runner, Told, running
+from tests.harness.command_line import Up
 
 
-@pytest.fixture(scope="module")
-def small_site(databases: Databases):
-    with site(databases, databases.new("journal")) as built:
-        built.subscriber("sub1", editable=True)
-        built.start()
-        yield built
+@pytest.fixture(scope="module", params=LANGUAGES)
+def program(request: pytest.FixtureRequest, tmp_path_factory: Any) -> Iterator[Runner]:
+    with running(request.param, tmp_path_factory.mktemp(request.param)) as runner:
+        yield runner
+
+
+class Stack:
+    """Makes calls of one program, each at the service that it is for."""
+
+    def __init__(self, up: Up, program: Runner) -> None:
+        folder = StackFolder(up.data)
+        self._running, self._program = folder.running(), program
+        self._asked = {"token": read_token(folder.tokens), "patience": 60.0}
+
+    def ask(self, service: str, call: str, **asked: Any) -> Any:
+        told = self.told(service, call, **asked)
+        assert told.status == 200, told
+        return told.result
+
+    def told(self, service: str, call: str, **asked: Any) -> Told:
+        url = getattr(self._running, service)
+        return self._program.call(call, **self._asked, url=url, **asked)
 
 
 @pytest.fixture
-def jobs(databases: Databases, small_site: Site) -> Program:
-    """A jobs service with nothing in its database."""
-    program = small_site.programs.jobs(databases.new("jobs"))
-    program.start()
-    return program.ready()
+def stack(up: Up, program: Runner) -> Stack:
+    return Stack(up, program)
 
 
-@pytest.mark.parametrize(
-    "run", [run_python_client, run_typescript_client, run_java_client, run_go_client]
-)
-def test_a_generated_client_distributes_lists_queues_and_clears(
-    run: Callable[..., str], small_site: Site, tmp_path: Path
-) -> None:
-    path = f"/generated/{run.__name__}"
-    small_site.put(path, properties={"by": run.__name__})
-    printed = run(tmp_path, small_site.publisher.url, small_site.programs.token, path, "sub1")
-    answer = json.loads(printed)
-    assert answer["queues"] == ["sub1"]
-    assert answer["state"] == "DISTRIBUTED", "Prefer: wait was not heard"
-    assert answer["up_to_offset"] == 0, "the clear had another bound"
-    assert answer["refused"] == 404
-    assert len(answer["command_id"]) == 32
-    found = small_site.get(f"/distributions/{answer['package_id']}")
-    assert found["paths"] == [path]
+@pytest.fixture
+def root() -> str:
+    return f"/client {uuid.uuid4().hex[:8]}"
 
 
-@pytest.mark.parametrize("run", [run_python_client, run_typescript_client])
-def test_a_generated_client_adds_finds_and_changes_jobs(
-    run: Callable[..., str], small_site: Site, jobs: Program, tmp_path: Path
-) -> None:
-    topic = f"clients/{run.__name__}"
-    token = small_site.programs.token
-    answer = json.loads(run(tmp_path, jobs.url, token, topic, program="jobs"))
-    number = answer.pop("number")
-    assert answer == {
-        "again": number,
-        "found": [number],
-        "states": ["STOPPED", "QUEUED", "QUEUED"],
-        "size": 3,
-        "schedule": "30 2 * * *",
-        "refused": 422,
-    }
+def test_content_is_written_distributed_and_cleared(stack: Stack, root: str) -> None:
+    path = f"{root}/page"
+    assert stack.ask("content", "put_node", path=path) == {"path": path}
+    assert stack.ask("content", "node", path=path)["title"] == "One"
+    sent = stack.ask("publisher", "distribute", path=path, key=root)
+    again = stack.ask("publisher", "distribute", path=path, key=root)
+    assert again == {"id": sent["id"], "repeated": True}
+    assert set(stack.ask("publisher", "queues")) >= {"sub1", "sub2", "sub3"}
+    assert stack.ask("publisher", "errors", subscriber="sub1") == []
+    cleared = stack.ask("publisher", "clear", subscriber="sub3", up_to=0)
+    assert len(cleared["command_id"]) == 32
+    missing = f"{root}/no such page"
+    assert stack.told("publisher", "distribute", path=missing).status == 404
 
 
-@pytest.mark.parametrize("program", SERVICES)
-def test_openapi_generator_accepts_the_document(program: str, tmp_path: Path) -> None:
-    validate_document(program, tmp_path)
+def test_a_producer_goes_on_where_it_was(stack: Stack, root: str) -> None:
+    stack.ask("content", "put_node", path=root)
+    asked = {"name": f"p-{root[-8:]}", "path": root, "repeatable": True}
+    assert stack.ask("publisher", "produce", **asked, sequences=[1, 2]) == [False, False]
+    assert stack.ask("publisher", "produce", **asked, sequences=[1, 2, 3]) == [False]
 
 
-def test_the_guide_names_the_generators_that_are_tested() -> None:
-    guide = (FOLDER.parent / "docs" / "guide.md").read_text()
-    python = (CLIENTS / "python" / "requirements.txt").read_text()
-    typescript = json.loads((CLIENTS / "typescript" / "package.json").read_text())
-    java = (CLIENTS / "openapi_generator" / "pom.xml").read_text()
-    [number] = re.findall(r"openapi-python-client==(\S+)", python)
-    assert f"openapi-python-client {number} |" in guide
-    assert f"openapi-ts {typescript['devDependencies']['@hey-api/openapi-ts']} |" in guide
-    [number] = re.findall(r"openapi-generator-cli</artifactId>\s*<version>([^<]+)", java)
-    assert f"openapi-generator-cli {number} |" in guide
+def test_a_job_is_added_once_and_found(stack: Stack, root: str) -> None:
+    topic = f"clients/{root[-8:]}"
+    added = stack.ask("jobs", "add_job", topic=topic, key=root)
+    again = stack.ask("jobs", "add_job", topic=topic, key=root)
+    assert again["number"] == added["number"]
+    found = stack.ask("jobs", "job", number=added["number"])
+    assert found == {"number": added["number"], "state": "QUEUED", "size": 3}
+    assert stack.told("jobs", "job", number=2**40).status == 404
+
+
+def test_the_topology_is_read(stack: Stack) -> None:
+    assert sum(stack.ask("topology", "topology")["instances"]) >= 1

@@ -15,11 +15,14 @@ CUT: Answer = (0, {}, "")
 
 def problem(status: int, kind: str, retry_after: str = "", **more: Any) -> Answer:
     document = {"type": f"/problems/{kind}", "title": kind, "status": status, **more}
-    return status, {"Retry-After": retry_after} if retry_after else {}, json.dumps(document)
+    headers = {"Content-Type": "application/problem+json"}
+    if retry_after:
+        headers["Retry-After"] = retry_after
+    return status, headers, json.dumps(document)
 
 
 def fine(status: int = 200, **document: Any) -> Answer:
-    return status, {}, json.dumps(document)
+    return status, {"Content-Type": "application/json"}, json.dumps(document)
 
 
 @dataclass
@@ -37,7 +40,15 @@ class Service:
         return [headers.get(name) for _, _, headers, _ in self.requested]
 
 
-ACCEPTED = fine(202, id="d1", state="ACCEPTED", offset=None, repeated=False)
+ACCEPTED = fine(
+    202,
+    id="d1",
+    package_id="d1",
+    state="ACCEPTED",
+    offset=None,
+    repeated=False,
+    links={"self": "/distributions/d1"},
+)
 _CLOSE = {"Connection": "close"}
 
 

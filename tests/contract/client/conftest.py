@@ -1,13 +1,17 @@
-"""Both clients, against a service that gives prepared answers."""
+"""The clients of all languages, against a service that gives prepared answers."""
 
 import asyncio
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack
+from functools import cache
 from typing import Any, Protocol
 
 import pytest
 
 from packhorse import AsyncClient, Client
 from packhorse.client import awaiting, blocking
+from tests.contract.client.library import Library
+from tests.harness.client_runners import LANGUAGES, Runner, Told, running
 from tests.harness.played_service import Service, played_service
 
 
@@ -62,3 +66,38 @@ def where(service: Service, options: dict[str, Any]) -> dict[str, Any]:
     patience_s = options.pop("patience_s", 60.0)
     others = {"content": url, "jobs": url, "topology": url}
     return {"url": url, "token": "secret", "patience_s": patience_s, **others}
+
+
+@pytest.fixture(scope="module")
+def runner_of(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Callable[[str], Runner]]:
+    """The program in a language, started when it is first asked for."""
+    with ExitStack() as programs:
+
+        @cache
+        def started(language: str) -> Runner:
+            return programs.enter_context(running(language, tmp_path_factory.mktemp(language)))
+
+        yield started
+
+
+class Ask(Protocol):
+    """Makes a call with a client of any language and says what came of it."""
+
+    def __call__(self, call: str, **asked: Any) -> Told: ...
+
+
+@pytest.fixture(params=["blocking", "awaiting", *LANGUAGES])
+def ask(
+    request: pytest.FixtureRequest,
+    service: Service,
+    runner_of: Callable[[str], Runner],
+    no_pauses: list[float],
+) -> Ask:
+    """`patience` is in seconds, for ever below 0; `repeatable` is said of a client in another
+    language whose requests may all arrive twice.
+    """
+    if request.param not in LANGUAGES:
+        return Library(request.param, service.url, no_pauses).call
+    runner = runner_of(request.param)
+    usual = {"url": service.url, "token": "secret", "patience": 60.0}
+    return lambda call, **asked: runner.call(call, **{**usual, **asked})

@@ -1,4 +1,4 @@
-"""What both clients make of a service that refuses, is full, loses answers, or is not there."""
+"""What the library's clients say of a service that refuses, loses answers, or is not there."""
 
 import socket
 from collections.abc import Callable
@@ -24,24 +24,6 @@ from tests.contract.client.conftest import Do
 from tests.harness.played_service import ACCEPTED, CUT, Answer, Service, fine, problem
 
 
-@pytest.mark.parametrize(
-    "fault",
-    [problem(429, "queue-full", "7"), problem(503, "away", "7"), problem(502, "x"), CUT],
-)
-def test_a_distribution_is_sent_again_under_its_key(
-    do: Do, service: Service, no_pauses: list[float], fault: Answer
-) -> None:
-    service.answers = [fault, fault, ACCEPTED]
-    assert do("distribute", "/a", deep=["/b"]).id == "d1"
-    keys = service.headers("Idempotency-Key")
-    assert len(keys) == 3
-    assert len(set(keys)) == 1
-    assert keys[0]
-    assert {body["deep_paths"][0] for _, _, _, body in service.requested} == {"/b"}
-    if fault[1]:
-        assert no_pauses.count(7.0) == 2, "it waits as long as the service says"
-
-
 def test_its_own_key_is_kept_and_reported_when_nobody_answers(do: Do, service: Service) -> None:
     service.answers = [CUT]
     with pytest.raises(NoAnswer, match="key='mine'") as failed:
@@ -56,15 +38,6 @@ def test_nobody_is_there(do: Do, service: Service) -> None:
         url = f"http://127.0.0.1:{bound.getsockname()[1]}"
         with pytest.raises(NotReached, match=r"nobody answers at .* is it running"):
             do("queues", url=url, patience_s=0.0)
-
-
-def test_a_clear_without_a_bound_is_not_sent_twice(do: Do, service: Service) -> None:
-    service.answers = [CUT, fine(202, command_id="c1")]
-    with pytest.raises(NoAnswer):
-        do("clear", "sub1")
-    assert len(service.requested) == 1, "it would remove what came in between"
-    service.answers = [CUT, fine(202, command_id="c1")]
-    assert do("clear", "sub1", up_to=4).command_id == "c1"
 
 
 @pytest.mark.parametrize(

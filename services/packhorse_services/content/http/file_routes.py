@@ -29,7 +29,7 @@ _MOST = 8
 nobody waits for another one's slow body (R33)."""
 _THREADS = 8
 
-_router = APIRouter(route_class=StrictRoute, tags=["content"])
+_router = APIRouter(route_class=StrictRoute)
 
 Writer = Annotated[Principal, Depends(require("content:write"))]
 
@@ -78,6 +78,7 @@ def mount(app: FastAPI) -> None:
 
 @_router.post(
     "/files",
+    tags=["content"],
     dependencies=[Depends(allow_body(_MAX_BODY))],
     responses=documented(400, 413, 415, 503),
 )
@@ -116,6 +117,7 @@ def _outcomes(reported: Sequence[tuple[str, str, str]]) -> FileOutcomes:
 
 @_router.post(
     "/blobs",
+    tags=["blobs"],
     dependencies=[Depends(require("content:write")), Depends(allow_body(MAX_BYTES))],
     responses=documented(400, 408, 413, 415, 429, 503),
     openapi_extra={
@@ -124,7 +126,6 @@ def _outcomes(reported: Sequence[tuple[str, str, str]]) -> FileOutcomes:
             "content": {MEDIA_TYPE: {"schema": {"type": "string", "format": "binary"}}},
         }
     },
-    tags=["blobs"],
 )
 async def put_blobs(request: Request) -> StoredBinaries:
     """Store many small binaries: a tar archive of up to 1,000, each named `sha256:` and its digest.

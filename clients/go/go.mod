@@ -1,0 +1,3 @@
+module packhorse.io/clients/go
+
+go 1.22

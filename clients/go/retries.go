@@ -1,0 +1,186 @@
+// Package packhorse sends requests again for the clients of the services, which are the packages
+// beside it: publisher, content, jobs, topology and so on.
+package packhorse
+
+import (
+	"bytes"
+	"context"
+	"crypto/rand"
+	"encoding/hex"
+	"encoding/json"
+	"errors"
+	"io"
+	"math"
+	mathrand "math/rand"
+	"net"
+	"net/http"
+	"strconv"
+	"strings"
+	"time"
+)
+
+const (
+	Never   time.Duration = -1            // sends nothing again
+	Forever time.Duration = math.MaxInt64 // as producers do
+)
+
+// Retries is a http.RoundTripper that sends a request again, under one Idempotency-Key, while the
+// service is full (429) or away (502, 503, 504) or its answer is lost, and waits as Retry-After says.
+type Retries struct {
+	// Patience is how long after the first failure; 0 is a minute.
+	Patience time.Duration
+	// Repeatable says that every request may arrive twice: those of a producer, which are numbered,
+	// or a clear with a bound. It is sent again when its answer is lost, and gets no Idempotency-Key.
+	Repeatable bool
+	// Sleep waits; nil does until the context ends.
+	Sleep func(context.Context, time.Duration) error
+	// Transport sends a request; nil is http.DefaultTransport.
+	Transport http.RoundTripper
+}
+
+// HTTPClient returns what the HTTPClient of a service's configuration takes.
+func HTTPClient(retries Retries) *http.Client {
+	return &http.Client{Transport: retries}
+}
+
+// RoundTrip implements http.RoundTripper.
+func (r Retries) RoundTrip(asked *http.Request) (*http.Response, error) {
+	request := r.prepared(asked)
+	twice := r.Repeatable || mayArriveTwice(request)
+	began := time.Time{}
+	for tries := 0; ; tries++ {
+		answer, body, err := r.sent(request)
+		if request.Context().Err() != nil || !isSentAgain(answer, body, err, twice) {
+			return answer, err
+		}
+		if began.IsZero() {
+			began = time.Now()
+		}
+		pause := pauseAfter(answer, tries)
+		if again, copied := copyOf(request); !copied || time.Since(began) > r.patience()-pause {
+			return answer, err
+		} else if request = again; r.sleep(request.Context(), pause) != nil {
+			return answer, err
+		}
+	}
+}
+
+// Problem is a problem document (RFC 9457); Kind is the end of its type, for example "queue-full".
+type Problem struct {
+	Type   string `json:"type"`
+	Title  string `json:"title"`
+	Status int    `json:"status"`
+	Detail string `json:"detail"`
+	Kind   string `json:"-"`
+}
+
+// ProblemOf returns the problem that an error of a service's client carries, if any.
+func ProblemOf(err error) (problem Problem, found bool) {
+	var refused interface{ Body() []byte }
+	if !errors.As(err, &refused) || json.Unmarshal(refused.Body(), &problem) != nil || problem.Status == 0 {
+		return Problem{}, false
+	}
+	problem.Kind = problem.Type[strings.LastIndex(problem.Type, "/")+1:]
+	return problem, true
+}
+
+func (r Retries) prepared(asked *http.Request) *http.Request {
+	request := asked.Clone(asked.Context())
+	if trees.MatchString(request.URL.Path) {
+		request.URL.RawPath = strings.ReplaceAll(request.URL.EscapedPath(), "%2F", "/") // no name has one
+	}
+	takesKey := request.Method == http.MethodPost && keyed.MatchString(request.URL.Path)
+	if takesKey && !r.Repeatable && request.Header.Get("Idempotency-Key") == "" {
+		key := make([]byte, 16)
+		_, _ = rand.Read(key)
+		request.Header.Set("Idempotency-Key", hex.EncodeToString(key))
+	}
+	return request
+}
+
+func mayArriveTwice(request *http.Request) bool {
+	if request.Header.Get("Idempotency-Key") != "" {
+		return true
+	}
+	return strings.Contains("GET HEAD PUT DELETE", request.Method) && request.Header.Get("If-Match") == ""
+}
+
+// sent reads an answer of JSON as a whole: a cut in its middle is found here.
+func (r Retries) sent(request *http.Request) (*http.Response, []byte, error) {
+	transport := r.Transport
+	if transport == nil {
+		transport = http.DefaultTransport
+	}
+	answer, err := transport.RoundTrip(request)
+	if err != nil {
+		return nil, nil, err
+	}
+	if kind := answer.Header.Get("Content-Type"); kind != "" && !strings.Contains(kind, "json") {
+		return answer, nil, nil
+	}
+	body, err := io.ReadAll(answer.Body)
+	_ = answer.Body.Close()
+	if err != nil {
+		return nil, nil, err
+	}
+	answer.Body = io.NopCloser(bytes.NewReader(body))
+	return answer, body, nil
+}
+
+func isSentAgain(answer *http.Response, body []byte, err error, twice bool) bool {
+	if err != nil {
+		var dialed *net.OpError
+		return twice || errors.As(err, &dialed) && dialed.Op == "dial"
+	}
+	switch answer.StatusCode {
+	case http.StatusTooManyRequests:
+		return true
+	case http.StatusBadGateway, http.StatusServiceUnavailable, http.StatusGatewayTimeout:
+		return twice
+	case http.StatusConflict: // an earlier try has not ended: its answer will be the same
+		return bytes.Contains(body, []byte("/key-in-progress"))
+	}
+	return false
+}
+
+func pauseAfter(answer *http.Response, tries int) time.Duration {
+	if answer != nil {
+		if seconds, err := strconv.Atoi(answer.Header.Get("Retry-After")); err == nil && seconds >= 0 {
+			return time.Duration(seconds) * time.Second
+		}
+	}
+	longest := math.Min(10, 0.1*math.Pow(2, float64(tries)))
+	return time.Duration(longest * (1 + mathrand.Float64()) / 2 * float64(time.Second))
+}
+
+func copyOf(request *http.Request) (*http.Request, bool) {
+	again := request.Clone(request.Context())
+	if request.Body == nil || request.Body == http.NoBody {
+		return again, true
+	}
+	if request.GetBody == nil {
+		return nil, false
+	}
+	body, err := request.GetBody()
+	again.Body = body
+	return again, err == nil
+}
+
+func (r Retries) patience() time.Duration {
+	if r.Patience == 0 {
+		return time.Minute
+	}
+	return r.Patience
+}
+
+func (r Retries) sleep(calls context.Context, pause time.Duration) error {
+	if r.Sleep != nil {
+		return r.Sleep(calls, pause)
+	}
+	select {
+	case <-time.After(pause):
+		return nil
+	case <-calls.Done():
+		return calls.Err()
+	}
+}

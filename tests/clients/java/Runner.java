@@ -1,0 +1,137 @@
+import com.fasterxml.jackson.databind.JsonNode;
+import com.fasterxml.jackson.databind.ObjectMapper;
+import io.packhorse.client.ApiException;
+import io.packhorse.client.PackhorseClient;
+import io.packhorse.client.Retries;
+import io.packhorse.client.content.ContentApi;
+import io.packhorse.client.content.model.NodeBody;
+import io.packhorse.client.jobs.JobsApi;
+import io.packhorse.client.jobs.model.JobRequest;
+import io.packhorse.client.publisher.CommandsApi;
+import io.packhorse.client.publisher.DistributionsApi;
+import io.packhorse.client.publisher.ErrorQueuesApi;
+import io.packhorse.client.publisher.ProducersApi;
+import io.packhorse.client.publisher.QueuesApi;
+import io.packhorse.client.publisher.model.ClearBody;
+import io.packhorse.client.publisher.model.DistributeBody;
+import io.packhorse.client.publisher.model.ProducerNumber;
+import io.packhorse.client.topology.TopologyApi;
+import java.io.BufferedReader;
+import java.io.InputStreamReader;
+import java.util.ArrayList;
+import java.util.HashMap;
+import java.util.List;
+import java.util.Map;
+
+/** Makes one call of the client for each line of JSON, and prints a line with what came of it. */
+public class Runner {
+  private static final ObjectMapper JSON = new ObjectMapper();
+
+  private static Object result(JsonNode asked, PackhorseClient client) throws ApiException {
+    String path = asked.path("path").asText();
+    String key = asked.path("key").asText(null);
+    String subscriber = asked.path("subscriber").asText();
+    switch (asked.path("call").asText()) {
+      case "distribute":
+        var accepted = new DistributionsApi(client).distribute(adding(path), null, key);
+        return Map.of("id", accepted.getId(), "repeated", accepted.getRepeated());
+      case "queues":
+        var queues = new QueuesApi(client).listQueues().getQueues();
+        return queues.stream().map(queue -> queue.getSubscriber()).toList();
+      case "errors":
+        var failed = new ErrorQueuesApi(client).getErrorQueue(subscriber, null, null).getEntries();
+        return failed.stream()
+            .map(one -> Map.of("offset", one.getOffset(), "reason", one.getReason()))
+            .toList();
+      case "clear":
+        var bound = new ClearBody();
+        if (asked.has("up_to")) {
+          bound.upToOffset(asked.path("up_to").asLong());
+        }
+        var cleared = new CommandsApi(client).clearQueue(subscriber, null, bound);
+        return Map.of(
+            "command_id", cleared.getCommandId(), "up_to_offset", cleared.getUpToOffset());
+      case "add_job":
+        var job = new JobRequest().topic(asked.path("topic").asText()).properties(Map.of("size", 3));
+        var added = new JobsApi(client).addJob(job, key);
+        return Map.of("number", added.getJob().getNumber(), "verdict", added.getVerdict());
+      case "job":
+        var found = new JobsApi(client).getJob(asked.path("number").asLong(), null);
+        return Map.of(
+            "number", found.getNumber(),
+            "state", found.getState(),
+            "size", found.getProperties().get("size"));
+      case "produce":
+        return produced(asked, client);
+      case "put_node":
+        var page = new NodeBody().type("page").properties(Map.of("title", "One"));
+        var written = new ContentApi(client).putNode(path.substring(1), page, null, null);
+        return Map.of("path", written.getPath());
+      case "node":
+        var node = new ContentApi(client).getNode(path.substring(1), null);
+        var title = node.getProperties().get("title");
+        return Map.of("path", node.getPath(), "type", node.getType(), "title", title);
+      case "topology":
+        var all = new TopologyApi(client).getTopology(null);
+        var sizes = all.getClusters().stream().map(one -> one.getInstances().size()).toList();
+        return Map.of("current", all.getCurrent(), "instances", sizes);
+      default:
+        throw new IllegalArgumentException(asked.toString());
+    }
+  }
+
+  private static DistributeBody adding(String path) {
+    return new DistributeBody().action(DistributeBody.ActionEnum.ADD).paths(List.of(path));
+  }
+
+  private static Object produced(JsonNode asked, PackhorseClient client) throws ApiException {
+    String name = asked.path("name").asText();
+    var registered = new ProducersApi(client).registerProducer(name);
+    Long last = registered.getLastSequence();
+    var repeated = new ArrayList<Boolean>();
+    for (JsonNode sequence : asked.path("sequences")) {
+      if (last != null && sequence.asLong() <= last) {
+        continue;
+      }
+      var number = new ProducerNumber().name(name).epoch(registered.getEpoch());
+      var body = adding(asked.path("path").asText()).producer(number.sequence(sequence.asLong()));
+      try {
+        repeated.add(new DistributionsApi(client).distribute(body, null, null).getRepeated());
+      } catch (ApiException refused) {
+        if (!PackhorseClient.kindOf(refused).equals("sequence-passed")) {
+          throw refused;
+        }
+        repeated.add(true);
+      }
+    }
+    return repeated;
+  }
+
+  private static Map<String, Object> answered(JsonNode asked) {
+    var pauses = new ArrayList<Double>();
+    double patience = asked.path("patience").asDouble();
+    var retries =
+        new Retries(
+            patience < 0 ? Double.POSITIVE_INFINITY : patience,
+            asked.path("repeatable").asBoolean(),
+            pauses::add);
+    String token = asked.path("token").asText();
+    var client = new PackhorseClient(asked.path("url").asText(), token, retries);
+    var answer = new HashMap<String, Object>(Map.of("pauses", pauses));
+    try {
+      answer.put("result", result(asked, client));
+    } catch (ApiException error) {
+      var kind = PackhorseClient.kindOf(error);
+      answer.put(
+          "error", Map.of("status", error.getCode(), "kind", kind, "said", error.toString()));
+    }
+    return answer;
+  }
+
+  public static void main(String[] arguments) throws Exception {
+    var lines = new BufferedReader(new InputStreamReader(System.in));
+    for (String line = lines.readLine(); line != null; line = lines.readLine()) {
+      System.out.println(JSON.writeValueAsString(answered(JSON.readTree(line))));
+    }
+  }
+}

@@ -1,0 +1,104 @@
+// Makes one call of the client for each line of JSON, and prints a line with what came of it.
+import { createInterface } from "node:readline";
+import { retrying } from "@packhorse/client";
+import * as content from "@packhorse/client/content";
+import * as jobs from "@packhorse/client/jobs";
+import * as publisher from "@packhorse/client/publisher";
+import * as topology from "@packhorse/client/topology";
+
+interface Asked {
+  call: string;
+  url: string;
+  token: string;
+  patience: number;
+  repeatable: boolean;
+  path: string;
+  key?: string;
+  subscriber: string;
+  up_to?: number;
+  topic: string;
+  number: number;
+  name: string;
+  sequences: number[];
+}
+
+const throwOnError = true;
+
+function adding(path: string) {
+  return { action: "ADD" as const, paths: [path] };
+}
+
+const CALLS: Record<string, (asked: Asked) => Promise<unknown>> = {
+  async distribute({ path, key }) {
+    const headers = { "idempotency-key": key };
+    const { data } = await publisher.distribute({ body: adding(path), headers, throwOnError });
+    return { id: data.id, repeated: data.repeated };
+  },
+  async queues() {
+    const { data } = await publisher.listQueues({ throwOnError });
+    return data.queues.map((queue) => queue.subscriber);
+  },
+  async errors({ subscriber }) {
+    const { data } = await publisher.getErrorQueue({ path: { subscriber }, throwOnError });
+    return data.entries.map(({ offset, reason }) => ({ offset, reason }));
+  },
+  async clear({ subscriber, up_to: up_to_offset }) {
+    const sent = { path: { subscriber }, body: { up_to_offset }, throwOnError } as const;
+    const { data } = await publisher.clearQueue(sent);
+    return { command_id: data.command_id, up_to_offset: data.up_to_offset };
+  },
+  async add_job({ topic, key }) {
+    const headers = { "idempotency-key": key };
+    const body = { topic, properties: { size: 3 } };
+    const { data } = await jobs.addJob({ body, headers, throwOnError });
+    return { number: data.job.number, verdict: data.verdict };
+  },
+  async job({ number }) {
+    const { data } = await jobs.getJob({ path: { number }, throwOnError });
+    return { number: data.number, state: data.state, size: data.properties.size };
+  },
+  async produce({ name, path, sequences }) {
+    const { data } = await publisher.registerProducer({ path: { name }, throwOnError });
+    const repeated = [];
+    for (const sequence of sequences.filter((one) => one > (data.last_sequence ?? -1))) {
+      const producer = { name, epoch: data.epoch, sequence };
+      const body = { ...adding(path), producer };
+      const sent = await publisher.distribute({ body });
+      if (!sent.data && !sent.error?.type?.endsWith("/sequence-passed")) throw sent.error;
+      repeated.push(sent.data?.repeated ?? true);
+    }
+    return repeated;
+  },
+  async put_node({ path }) {
+    const body = { type: "page", properties: { title: "One" } };
+    const { data } = await content.putNode({ path: { path: path.slice(1) }, body, throwOnError });
+    return { path: data.path };
+  },
+  async node({ path }) {
+    const { data } = await content.getNode({ path: { path: path.slice(1) }, throwOnError });
+    return { path: data.path, type: data.type, title: data.properties.title };
+  },
+  async topology() {
+    const { data } = await topology.getTopology({ throwOnError });
+    return { current: data.current, instances: data.clusters.map((one) => one.instances.length) };
+  },
+};
+
+async function answered(asked: Asked) {
+  const pauses: number[] = [];
+  const { url: baseUrl, token, repeatable } = asked;
+  const patience = asked.patience < 0 ? Infinity : asked.patience;
+  const sleep = async (seconds: number) => void pauses.push(seconds);
+  const settings = { baseUrl, auth: token, fetch: retrying({ patience, repeatable, sleep }) };
+  for (const { client } of [content, jobs, publisher, topology]) client.setConfig(settings);
+  try {
+    return { result: await CALLS[asked.call]!(asked), pauses };
+  } catch (error) {
+    const { status = 0, type = "" } = error as { status?: number; type?: string };
+    return { error: { status, kind: type.slice(type.lastIndexOf("/") + 1), said: `${error}` }, pauses };
+  }
+}
+
+for await (const line of createInterface({ input: process.stdin })) {
+  console.log(JSON.stringify(await answered(JSON.parse(line))));
+}

@@ -1,0 +1,180 @@
+"""What the clients of all languages make of the same answers, refusals and faults.
+
+The library's are `Client` and `AsyncClient`; the others are the packages that `make clients`
+builds, as a user installs them.
+"""
+
+import json
+import socket
+from typing import Any
+
+import pytest
+import yaml
+
+from packhorse.runtime.openapi import operations, successes
+from tests.contract.client.conftest import Ask
+from tests.harness.client_packages import documents
+from tests.harness.played_service import ACCEPTED, CUT, Answer, Service, fine, problem
+
+CLEARED = fine(
+    202,
+    command_id="c1",
+    agent="main",
+    subscriber="sub1",
+    up_to_offset=4,
+    packages=1,
+    packages_at_most=1,
+)
+REGISTERED = fine(name="nightly", epoch=3, last_sequence=2)
+
+
+def example(service: str, operation_id: str) -> Any:
+    """The answer that an OpenAPI document shows for an operation."""
+    document = yaml.safe_load(documents()[service].read_text())
+    [found] = [one for _, one in operations(document) if one["operationId"] == operation_id]
+    _, response = next(successes(found))
+    return response["content"]["application/json"]["example"]
+
+
+@pytest.mark.parametrize(
+    "fault",
+    [
+        problem(429, "queue-full", "7"),
+        problem(503, "away", "7"),
+        problem(502, "x"),
+        problem(409, "key-in-progress", "7"),
+        CUT,
+    ],
+    ids=["full", "away", "no Retry-After", "under way", "cut"],
+)
+def test_a_distribution_is_sent_again_under_its_key(
+    ask: Ask, service: Service, fault: Answer
+) -> None:
+    service.answers = [fault, fault, ACCEPTED]
+    told = ask("distribute", path="/a")
+    assert told.result == {"id": "d1", "repeated": False}
+    [key] = set(service.headers("Idempotency-Key"))
+    assert key
+    assert len(service.requested) == 3
+    assert all(body["paths"] == ["/a"] for _, _, _, body in service.requested)
+    if "Retry-After" in fault[1]:
+        assert [pause for pause in told.pauses if pause] == [7.0, 7.0]
+
+
+def test_a_job_is_added_under_the_key_that_was_given(ask: Ask, service: Service) -> None:
+    added = example("jobs", "addJob")
+    service.answers = [CUT, fine(201, **added)]
+    told = ask("add_job", topic="images/scale", key="mine")
+    assert told.result == {"number": added["job"]["number"], "verdict": added["verdict"]}
+    assert service.headers("Idempotency-Key") == ["mine", "mine"]
+    assert service.headers("Authorization") == ["Bearer secret"] * 2
+
+
+@pytest.mark.parametrize(("fault", "status"), [(CUT, 0), (problem(503, "away", "2"), 503)])
+def test_without_patience_it_is_sent_once(
+    ask: Ask, service: Service, fault: Answer, status: int
+) -> None:
+    service.answers = [fault]
+    assert ask("distribute", path="/a", patience=0.0).status == status
+    assert len(service.requested) == 1
+
+
+def test_nobody_is_there(ask: Ask) -> None:
+    with socket.socket() as bound:
+        bound.bind(("127.0.0.1", 0))  # and does not listen
+        url = f"http://127.0.0.1:{bound.getsockname()[1]}"
+        assert ask("clear", subscriber="sub1", url=url, patience=0.0).status == 0
+
+
+def test_a_clear_without_a_bound_is_not_sent_twice(ask: Ask, service: Service) -> None:
+    service.answers = [CUT, CLEARED]
+    assert ask("clear", subscriber="sub1").status == 0
+    assert len(service.requested) == 1, "it would remove what came in between"
+    service.answers = [problem(429, "full", "0"), CUT, problem(503, "away", "0"), CLEARED]
+    told = ask("clear", subscriber="sub1", up_to=4, repeatable=True)
+    assert told.result == {"command_id": "c1", "up_to_offset": 4}
+    assert {body.get("up_to_offset") for _, _, _, body in service.requested[1:]} == {4}
+
+
+@pytest.mark.parametrize(
+    ("status", "kind"),
+    [
+        (401, "unauthenticated"),
+        (404, "not-found"),
+        (409, "key-reused"),
+        (410, "key-forgotten"),
+        (422, "invalid"),
+    ],
+)
+def test_a_refusal_has_the_problem(ask: Ask, service: Service, status: int, kind: str) -> None:
+    service.answers = [problem(status, kind, errors=[{"pointer": "/a", "detail": "b"}])]
+    told = ask("distribute", path="/a")
+    assert (told.status, told.kind) == (status, kind)
+    assert len(service.requested) == 1
+
+
+def test_queues_and_errors_are_read(ask: Ask, service: Service) -> None:
+    listed = example("publisher", "listQueues")
+    service.answers = [CUT, fine(**listed)]
+    assert ask("queues").result == [one["subscriber"] for one in listed["queues"]]
+    failed = {**example("publisher", "getErrorQueue"), "next": None}
+    service.answers = [fine(**failed)]
+    assert ask("errors", subscriber="sub 1").result == [
+        {"offset": one["offset"], "reason": one["reason"]} for one in failed["entries"]
+    ]
+    assert service.requested[-1][1].partition("?")[0] == "/queues/sub%201/errors"
+
+
+def test_a_job_and_the_topology_are_read(ask: Ask, service: Service) -> None:
+    job = example("jobs", "getJob")
+    service.answers = [fine(**{**job, "properties": {"size": 3}})]
+    told = ask("job", number=job["number"])
+    assert told.result == {"number": job["number"], "state": job["state"], "size": 3}
+    topology = example("topology", "getTopology")
+    service.answers = [fine(**topology)]
+    instances = [len(one["instances"]) for one in topology["clusters"]]
+    assert ask("topology").result == {"current": topology["current"], "instances": instances}
+
+
+def test_a_node_is_named_by_its_path(ask: Ask, service: Service) -> None:
+    service.answers = [CUT, fine(path="/a/b c", etag="e1")]
+    assert ask("put_node", path="/a/b c").result == {"path": "/a/b c"}
+    node = {"path": "/a/b c", "type": "page", "properties": {"title": "One"}, "binaries": {}}
+    service.answers = [fine(**node)]
+    assert ask("node", path="/a/b c").result == {"path": "/a/b c", "type": "page", "title": "One"}
+    assert {path for _, path, _, _ in service.requested} == {"/content/a/b%20c"}
+
+
+def test_a_producer_goes_on_behind_its_last_number_and_tries_for_ever(
+    ask: Ask, service: Service
+) -> None:
+    faults = [CUT, problem(503, "duplicate-unknown", "0"), problem(429, "queue-full", "600")] * 20
+    passed = problem(410, "sequence-passed")
+    service.answers = [CUT, REGISTERED, *faults, ACCEPTED, passed, ACCEPTED]
+    told = ask(
+        "produce",
+        name="nightly",
+        path="/a",
+        sequences=[1, 2, 3, 4, 5],
+        patience=-1,
+        repeatable=True,
+    )
+    assert told.result == [False, True, False]
+    numbered = [body["producer"] for method, _, _, body in service.requested if method == "POST"]
+    assert [one["sequence"] for one in numbered] == [3] * 61 + [4, 5]
+    assert {one["epoch"] for one in numbered} == {3}
+    assert set(service.headers("Idempotency-Key")) == {None}, "it has a number instead"
+
+
+def test_a_producer_that_somebody_else_has_registered_stops(ask: Ask, service: Service) -> None:
+    service.answers = [REGISTERED, problem(409, "producer-fenced")]
+    told = ask("produce", name="nightly", path="/a", sequences=[3], patience=-1, repeatable=True)
+    assert (told.status, told.kind) == (409, "producer-fenced")
+    assert len(service.requested) == 2
+
+
+def test_what_is_committed_names_no_registry() -> None:
+    lock = json.loads(
+        (documents()["jobs"].parents[1] / "clients/typescript/package-lock.json").read_text()
+    )
+    assert not [name for name, one in lock["packages"].items() if "resolved" in one]
