@@ -94,6 +94,13 @@ def test_the_server_and_every_tag_are_described(service: str) -> None:
 
 
 @every_service
+def test_what_generators_misread_is_avoided(service: str) -> None:
+    tags = [operation["tags"] for _, operation in operations(described(service))]
+    assert all(len(one) == 1 for one in tags), "Go defines such an operation twice"
+    assert "patternProperties" not in text(service), "Java makes it an Object"
+
+
+@every_service
 def test_every_operation_has_examples(service: str) -> None:
     lines = [line for _, operation in operations(described(service)) for line in lacking(operation)]
     if lines:

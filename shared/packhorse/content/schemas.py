@@ -31,12 +31,21 @@ class BinaryReference(_Body):
     )
 
 
+def _by_name(schema: dict[str, Any]) -> None:
+    """Say of a map's names and values what generators read: they know no `patternProperties`."""
+    [(pattern, value)] = schema.pop("patternProperties").items()
+    schema["propertyNames"]["pattern"] = pattern
+    schema["additionalProperties"] = value
+
+
 class NodeBody(_Body):
     """What a node is to become."""
 
     type: TypeName
     properties: dict[str, Any] = Field(default={}, description="Any JSON object")
-    binaries: dict[BinaryName, BinaryReference] = Field(default={}, max_length=MAX_BINARIES)
+    binaries: dict[BinaryName, BinaryReference] = Field(
+        default={}, max_length=MAX_BINARIES, json_schema_extra=_by_name
+    )
 
 
 class NodePatch(_Body):
@@ -44,7 +53,9 @@ class NodePatch(_Body):
 
     type: TypeName | None = None
     properties: dict[str, Any] = Field(default={})
-    binaries: dict[BinaryName, BinaryReference | None] = Field(default={}, max_length=MAX_BINARIES)
+    binaries: dict[BinaryName, BinaryReference | None] = Field(
+        default={}, max_length=MAX_BINARIES, json_schema_extra=_by_name
+    )
 
 
 class NodeDocument(BaseModel):
