@@ -86,6 +86,10 @@ func ProblemOf(err error) (problem Problem, found bool) {
 
 func (r Retries) prepared(asked *http.Request) *http.Request {
 	request := asked.Clone(asked.Context())
+	request.Header = http.Header{}
+	for name, values := range asked.Header { // generated code has names as the documents do
+		request.Header[http.CanonicalHeaderKey(name)] = values
+	}
 	if trees.MatchString(request.URL.Path) {
 		request.URL.RawPath = strings.ReplaceAll(request.URL.EscapedPath(), "%2F", "/") // no name has one
 	}

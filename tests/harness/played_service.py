@@ -63,7 +63,8 @@ def played_service() -> Iterator[Service]:
         def _answer(self) -> None:
             length = int(self.headers.get("Content-Length") or 0)
             body = self.rfile.read(length)
-            headers = {name.title(): value for name, value in self.headers.items()}
+            named = {name.title() for name in self.headers}
+            headers = {name: ", ".join(self.headers.get_all(name, ())) for name in named}
             requested = json.loads(body) if body else None
             played.requested.append((self.command, self.path, headers, requested))
             status, more, text = played.next()
