@@ -63,7 +63,7 @@ class PublisherService:
         backends = Backends(
             self.journal, self.author.blobs, Authenticator(_Tokens()), SystemClock()
         )
-        parts = publisher(self._settings, backends)
+        self.parts = parts = publisher(self._settings, backends)
 
         async def play() -> None:
             transport = httpx.ASGITransport(parts.app)

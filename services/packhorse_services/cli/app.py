@@ -25,6 +25,7 @@ from packhorse_services.cli import (
     events,
     operate,
     queues,
+    releases,
     report,
     service_commands,
     topics,
@@ -70,6 +71,7 @@ topics_app = typer.Typer(help="The journal's topics.", no_args_is_help=True)
 config_app = typer.Typer(help="What this command line would use.", no_args_is_help=True)
 app.add_typer(queues.get, name="get")
 queues.get.command("instances")(topology.get_instances)
+app.add_typer(releases.release, name="release")
 app.add_typer(clearing.clear, name="clear")
 app.add_typer(operate.pause, name="pause")
 app.add_typer(operate.resume, name="resume")

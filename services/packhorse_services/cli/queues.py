@@ -15,6 +15,7 @@ from packhorse_services.cli.client.options import (
     NewestFirst,
     OldestFirst,
     Output,
+    ReleaseName,
     SubscriberName,
     Watch,
 )
@@ -160,6 +161,31 @@ def get_distribution(
 ) -> None:
     """Show what became of a distribution at each subscriber."""
     _show(context, f"/distributions/{segment(identifier)}", views.DISTRIBUTION, form, watch=watch)
+
+
+@get.command("releases")
+def get_releases(
+    context: typer.Context,
+    *,
+    state: Annotated[
+        str | None, typer.Option(help="draft, scheduled, sent, failed or cancelled.")
+    ] = None,
+    form: Output = Format.TABLE,
+    limit: Annotated[int, typer.Option(min=1, max=1000, help="How many, next ones first.")] = 100,
+    cursor: Cursor = None,
+    watch: Watch = False,
+) -> None:
+    """Show what goes out later, by its moment, and what became of it."""
+    path = page_url("/releases", state=state and state.upper(), cursor=cursor, limit=limit)
+    _show(context, path, views.RELEASES, form, watch=watch)
+
+
+@get.command("release")
+def get_release(
+    context: typer.Context, named: ReleaseName, form: Output = Format.TABLE, watch: Watch = False
+) -> None:
+    """Show a release."""
+    _show_one(context, f"/releases/{segment(named)}", views.RELEASES, form, watch=watch)
 
 
 @get.command("producer")

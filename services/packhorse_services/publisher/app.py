@@ -34,6 +34,7 @@ from packhorse_services.publisher.http import (
     package_routes,
     producer_routes,
     queue_routes,
+    release_routes,
 )
 from packhorse_services.publisher.http.redistribution import AlreadyRedistributed
 from packhorse_services.publisher.live.event_hub import NoEventsYet
@@ -59,6 +60,13 @@ from packhorse_services.publisher.publish.publish_queue import TooManyWaiting
 from packhorse_services.publisher.publish.publishing import OutboxFull
 from packhorse_services.publisher.queues.known_subscribers import SubscriberLive
 from packhorse_services.publisher.queues.queue import UnknownSubscriber
+from packhorse_services.publisher.releases.contents import (
+    ReleaseEnded,
+    ReleaseExists,
+    ReleaseRefused,
+    TooManyReleases,
+    UnknownRelease,
+)
 from packhorse_services.publisher.settings import Settings
 
 __all__ = ["Backends", "PublisherProgram", "publisher"]
@@ -117,6 +125,11 @@ PROBLEMS: Mapping[type[Exception], ProblemKind] = {
         404, "stored-package-missing", "The body is not in the blob store"
     ),
     StoredPackageDiffers: ProblemKind(422, "stored-package-differs", "The body has another length"),
+    UnknownRelease: ProblemKind(404, "unknown-release", "No such release"),
+    ReleaseEnded: ProblemKind(409, "release-ended", "The release is sent or cancelled"),
+    ReleaseExists: ProblemKind(409, "release-exists", "An open release has this name"),
+    ReleaseRefused: ProblemKind(422, "release-refused", "A release can't be like that"),
+    TooManyReleases: ProblemKind(429, "too-many-releases", "As many are open as may be", 60),
     SequencePassed: ProblemKind(410, "sequence-passed", "A later sequence is published already"),
 }
 
@@ -142,7 +155,7 @@ _SERVICE = ServiceDescription(
 _ROUTERS = (
     *(distribution_routes.router, queue_routes.router, error_routes.router),
     *(error_selection_routes.router, producer_routes.router, event_routes.router),
-    *(command_routes.router, package_routes.router),
+    *(command_routes.router, package_routes.router, release_routes.router),
 )
 
 

@@ -17,7 +17,7 @@ from sqlalchemy import (
     text,
     true,
 )
-from sqlalchemy.dialects.postgresql import JSONB
+from sqlalchemy.dialects.postgresql import ARRAY, JSONB
 
 from packhorse.db.metadata import BOOKKEEPING, METADATA
 
@@ -223,3 +223,44 @@ COMMAND = Table(
     schema=BOOKKEEPING,
 )
 """Every command that an operator gave, by whom, and what became of it."""
+
+RELEASE = Table(
+    "release",
+    METADATA,
+    Column("release_id", Text, primary_key=True),
+    Column("agent", Text, nullable=False),
+    Column("name", Text, nullable=False, server_default=""),
+    Column("version", Integer, nullable=False, server_default=text("1")),
+    Column("state", Text, nullable=False),
+    Column("fires_at", DateTime(timezone=True)),
+    Column("job", BigInteger),
+    Column("caller", Text, nullable=False),
+    Column("roots", ARRAY(Text), nullable=False),
+    Column("action", Text, nullable=False),
+    Column("paths", ARRAY(Text), nullable=False),
+    Column("deep_paths", ARRAY(Text), nullable=False),
+    Column("traceparent", Text, nullable=False, server_default=""),
+    Column("package_id", Text, nullable=False, server_default=""),
+    Column("reason", Text, nullable=False, server_default=""),
+    Column("created_at", DateTime(timezone=True), nullable=False, server_default=func.now()),
+    Column("changed_at", DateTime(timezone=True), nullable=False, server_default=func.now()),
+    CheckConstraint("state IN ('DRAFT', 'SCHEDULED', 'SENT', 'FAILED', 'CANCELLED')"),
+    CheckConstraint("state <> 'SCHEDULED' OR fires_at IS NOT NULL"),
+    Index("release_moment", "agent", "fires_at", "release_id"),
+    Index(
+        "release_ended",
+        "changed_at",
+        postgresql_where=text("state IN ('SENT', 'FAILED', 'CANCELLED')"),
+    ),
+    Index(
+        "release_name",
+        *("agent", "name"),
+        unique=True,
+        postgresql_where=text("name <> '' AND state IN ('DRAFT', 'SCHEDULED', 'FAILED')"),
+    ),
+    schema=BOOKKEEPING,
+)
+"""Requests that go out later, each as one package; `job` is the one that waits for the moment.
+
+The row is SENT in the transaction that writes the package, so it is sent once.
+"""

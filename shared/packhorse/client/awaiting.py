@@ -10,7 +10,7 @@ from typing import Any, Concatenate, ParamSpec, Self, TypeVar
 import httpx
 from httpx_sse import SSEError, aconnect_sse
 
-from packhorse.client.calls import commanding, content, distributing, streams
+from packhorse.client.calls import commanding, content, distributing, releasing, streams
 from packhorse.client.calls import jobs as job_calls
 from packhorse.client.calls import queues as queue_calls
 from packhorse.client.calls import topology as topology_calls
@@ -87,6 +87,15 @@ class AsyncClient(Configured):
     distribution = _awaiting(distributing.distribution)
     distributions = _awaiting(distributing.distributions)
     wait_for = _awaiting(distributing.wait_for)
+
+    create_release = _awaiting(releasing.create_release)
+    release = _awaiting(releasing.release)
+    releases = _awaiting(releasing.releases)
+    add_to_release = _awaiting(releasing.add_to_release)
+    remove_from_release = _awaiting(releasing.remove_from_release)
+    reschedule_release = _awaiting(releasing.reschedule_release)
+    send_release = _awaiting(releasing.send_release)
+    cancel_release = _awaiting(releasing.cancel_release)
 
     queues = _awaiting(queue_calls.queues)
     queue = _awaiting(queue_calls.queue)

@@ -9,7 +9,7 @@ from typing import Any, Concatenate, ParamSpec, Self, TypeVar
 import httpx
 from httpx_sse import SSEError, connect_sse
 
-from packhorse.client.calls import commanding, content, distributing, streams
+from packhorse.client.calls import commanding, content, distributing, releasing, streams
 from packhorse.client.calls import jobs as job_calls
 from packhorse.client.calls import queues as queue_calls
 from packhorse.client.calls import topology as topology_calls
@@ -82,6 +82,15 @@ class Client(Configured):
     distribution = _blocking(distributing.distribution)
     distributions = _blocking(distributing.distributions)
     wait_for = _blocking(distributing.wait_for)
+
+    create_release = _blocking(releasing.create_release)
+    release = _blocking(releasing.release)
+    releases = _blocking(releasing.releases)
+    add_to_release = _blocking(releasing.add_to_release)
+    remove_from_release = _blocking(releasing.remove_from_release)
+    reschedule_release = _blocking(releasing.reschedule_release)
+    send_release = _blocking(releasing.send_release)
+    cancel_release = _blocking(releasing.cancel_release)
 
     queues = _blocking(queue_calls.queues)
     queue = _blocking(queue_calls.queue)

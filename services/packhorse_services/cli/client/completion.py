@@ -30,6 +30,7 @@ def _names(
 
 subscribers = _names("/subscribers", "subscribers", "subscriber")
 distributions = _names(f"/distributions?limit={_MOST}", "distributions", "id")
+releases = _names(f"/releases?limit={_MOST}", "releases", "name")
 job_queues = _names("/job-queues", "queues", "name", "jobs")
 job_topics = _names("/job-topics", "topics", "topic", "jobs")
 schedules = _names("/schedules", "schedules", "name", "jobs")

@@ -11,6 +11,9 @@ from packhorse_services.cli.client.views import Format
 SubscriberName = Annotated[
     str, typer.Argument(help="The subscriber.", autocompletion=completion.subscribers)
 ]
+ReleaseName = Annotated[
+    str, typer.Argument(help="Its name or id.", autocompletion=completion.releases)
+]
 
 # How something is shown.
 Output = Annotated[Format, typer.Option("-o", "--output", help="How to show it.")]

@@ -34,6 +34,8 @@ _STATE_STYLES = {
     "GIVEN_UP": "red",
     "ERROR": "red",
     "DROPPED": "yellow",
+    "FAILED": "red",
+    "CANCELLED": "yellow",
 }
 
 
@@ -162,6 +164,20 @@ DISTRIBUTIONS = View(
         "ACCEPTED": "accepted_at",
     },
     wide={"OFFSET": "offset", "USER": "user", "SIZE": "size"},
+)
+RELEASES = View(
+    rows="releases",
+    name="id",
+    columns={
+        "NAME": "name",
+        "STATE": "state",
+        "AT": "at",
+        "ACTION": "action",
+        "PATHS": "paths",
+        "DEEP PATHS": "deep_paths",
+        "REASON": "reason",
+    },
+    wide={"ID": "id", "USER": "user", "PACKAGE": "package_id"},
 )
 COMMANDS = View(
     rows="commands",

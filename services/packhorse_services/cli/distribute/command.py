@@ -41,6 +41,10 @@ class ActionName(enum.StrEnum):
 Paths = Annotated[list[str] | None, typer.Argument(help="Nodes of the author.")]
 Deep = Annotated[bool, typer.Option("--deep", help="With all that is below them.")]
 Action = Annotated[ActionName, typer.Option(case_sensitive=False, help="What subscribers do.")]
+At = Annotated[
+    str | None,
+    typer.Option(help="Later: a date and time with a time zone, such as 2026-12-24T18:00:00Z."),
+]
 DryRun = Annotated[bool, typer.Option("--dry-run", help="Report without publishing.")]
 
 # A file of requests.
@@ -80,10 +84,11 @@ class _Requested:
     key: str | None
     wait_s: float | None
     """None: it is not waited for."""
+    at: str | None = None
 
     def is_one_request(self) -> bool:
         """Return whether it says what only one request by itself can be."""
-        return self.dry_run or self.wait_s is not None or self.key is not None
+        return self.dry_run or any(one is not None for one in (self.wait_s, self.key, self.at))
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -92,6 +97,7 @@ class DistributeOptions:
 
     deep: Deep = False
     action: Action = ActionName.ADD
+    at: At = None
     dry_run: DryRun = False
     wait: WaitForAll = False
     timeout: Timeout = 60.0
@@ -114,6 +120,7 @@ def distribute(context: typer.Context, *, paths: Paths = None, options: Distribu
         options.dry_run,
         options.key,
         options.timeout if options.wait else None,
+        options.at,
     )
     connection = context.ensure_object(Connection)
     by_file = options.from_file is not None or options.producer is not None
@@ -170,7 +177,8 @@ def _distribute(connection: Connection, requested: _Requested) -> None:
     if not requested.paths and requested.action is not ActionName.TEST:
         raise CommandFailed("name at least one path, or --from-file FILE", Exit.USAGE)
     paths = {"deep_paths" if requested.deep else "paths": requested.paths}
-    body = {"action": requested.action.value.upper(), **paths}
+    at = {} if requested.at is None or requested.dry_run else {"at": requested.at}
+    body = {"action": requested.action.value.upper(), **paths, **at}
     with connection.publisher() as publisher:
         if requested.dry_run:
             report_dry_run(publisher.run(distributing.dry_run_of(body)))

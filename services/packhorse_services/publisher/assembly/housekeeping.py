@@ -10,16 +10,17 @@ from packhorse.db.metadata import BOOKKEEPER
 from packhorse.db.pool import Lender
 from packhorse.messaging.api import Journal
 from packhorse_services.publisher.commands import command_rows as commands
-from packhorse_services.publisher.outbox import idempotency, outbox_rows, producers
+from packhorse_services.publisher.outbox import idempotency, outbox_rows, producers, release_rows
 
 logger = logging.getLogger(__name__)
 
 _BATCH = 1_000
 _KEEP_COMMANDS_S = 30 * 24 * 3600.0
+_KEEP_RELEASES_S = 30 * 24 * 3600.0
 
 
 class Housekeeping:
-    """Removes what is old: idempotency keys, producers, commands, forgotten distributions."""
+    """Removes what is old: idempotency keys, producers, commands, releases, distributions."""
 
     def __init__(
         self,
@@ -38,6 +39,7 @@ class Housekeeping:
         keys = self._repeat(lambda c: idempotency.forget(c, self._keep_keys_s, _BATCH))
         unused = self._repeat(lambda c: producers.forget(c, self._keep_producers_s, _BATCH))
         self._repeat(lambda c: commands.forget(c, _KEEP_COMMANDS_S, _BATCH))
+        self._repeat(lambda c: release_rows.forget(c, _KEEP_RELEASES_S, _BATCH))
         oldest = self._journal.bounds(self._topic).oldest
         rows = self._repeat(lambda c: outbox_rows.forget_below(c, oldest, _BATCH))
         if keys or rows or unused:

@@ -1,4 +1,4 @@
-"""Periodic work of a publisher that is done once a cluster: jobs, each with a schedule.
+"""Work of a publisher that is done once a cluster, as jobs: periodic tasks, and releases.
 
 An operator sees the schedules, and may change or suspend them. What each replica does for itself,
 as trimming its caches, is no such work.
@@ -10,7 +10,7 @@ from datetime import timedelta
 from functools import partial
 
 from packhorse.db.pool import SharedPool
-from packhorse.jobs.consumer import JobContext, Outcome
+from packhorse.jobs.consumer import Consumer, JobContext, Outcome
 from packhorse.jobs.consumers import Consumers
 from packhorse.jobs.declaring import Declared
 from packhorse.jobs.host import JobsHost, open_jobs
@@ -20,6 +20,7 @@ from packhorse.jobs.scheduling.definition import JobAction, Missed, ScheduleDefi
 from packhorse.jobs.scheduling.timing import Every
 from packhorse.jobs.work.heartbeat import WorkerSettings
 from packhorse.topology.own_cluster import OwnCluster
+from packhorse_services.publisher.releases.firing import QUEUE as RELEASES
 
 _TOPICS = "packhorse/publisher"
 
@@ -33,8 +34,8 @@ QUEUE = QueueConfiguration(
 )
 """A task that failed runs again at its next fire time, if not before."""
 
-_WORK = WorkerSettings(places=4, connections=2)
-"""Maintenance tasks are few, and run one at a time."""
+_WORK = WorkerSettings(places=8, connections=2)
+"""Maintenance tasks are few, and run one at a time; four releases are sent at a time."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,25 +67,37 @@ class MaintenanceTask:
         )
 
 
+@dataclass(frozen=True, slots=True)
+class ReleaseSending:
+    """The jobs that send releases of one agent, and what does them."""
+
+    topic: str
+    act: Consumer
+
+
 def host_of(
     database_url: str,
     cluster: OwnCluster,
     maintenance_tasks: Sequence[MaintenanceTask],
     pool: SharedPool | None = None,
+    *,
+    sending: ReleaseSending | None = None,
 ) -> JobsHost:
-    """Return the component that does the tasks; nothing connects before its start.
+    """Return the component that does the tasks and sends releases; nothing connects before start.
 
     `pool` is the program's, as for `open_jobs`.
     """
     consumers = Consumers()
     for task in maintenance_tasks:
         consumers.add(task.topic, partial(_do, task))
+    if sending is not None:
+        consumers.add(sending.topic, sending.act)
     schedules = [task.schedule for task in maintenance_tasks]
     return open_jobs(
         database_url,
         cluster,
         consumers=consumers,
-        declared=Declared([QUEUE], schedules),
+        declared=Declared([QUEUE, RELEASES], schedules),
         settings=_WORK,
         pool=pool,
     )

@@ -19,7 +19,11 @@ from packhorse.runtime.periodic import Periodic
 from packhorse.topology.own_cluster import OwnCluster
 from packhorse.wire.topics import Topics
 from packhorse_services.publisher.assembly.housekeeping import Housekeeping
-from packhorse_services.publisher.assembly.maintenance import MaintenanceTask, host_of
+from packhorse_services.publisher.assembly.maintenance import (
+    MaintenanceTask,
+    ReleaseSending,
+    host_of,
+)
 from packhorse_services.publisher.assembly.outcome_parts import OutcomeParts, outcome_parts
 from packhorse_services.publisher.commands.command_sender import CommandSender
 from packhorse_services.publisher.commands.issuing import CommandIssuer
@@ -50,6 +54,8 @@ from packhorse_services.publisher.queues.known_subscribers import (
 from packhorse_services.publisher.queues.queue import Queues
 from packhorse_services.publisher.queues.subscribers import Subscribers
 from packhorse_services.publisher.queues.topic_follower import TopicFollower
+from packhorse_services.publisher.releases.firing import Firing
+from packhorse_services.publisher.releases.planning import Releases, topic_of
 from packhorse_services.publisher.settings import Settings
 
 _UPKEEP_S = 15.0
@@ -117,6 +123,8 @@ class _Assembly:
         self.intake = RequestIntake(
             self._publishing(), self.clock, early=self._early(), of_producers=self._early()
         )
+        self.admission = self._admission()
+        self.releases = Releases(self.pool.share(2), settings.agent)
 
     def assembled(self) -> Assembled:
         return Assembled(
@@ -131,7 +139,7 @@ class _Assembly:
         distributions = DistributionQuery(self.routes_pool, self.queues, self._deliveries())
         return Collaborators(
             intake=self.intake,
-            admission=self._admission(),
+            admission=self.admission,
             queues=self.queues,
             distributions=distributions,
             distribution_list=DistributionList(
@@ -150,6 +158,7 @@ class _Assembly:
                 self.routes_pool, self.settings.agent, self.settings.producers
             ),
             dry_runs=DryRuns(self.pool.share(AT_ONCE)),
+            releases=self.releases,
             subscriber_names=SubscriberNames(self.routes_pool, self.queues),
             forgetting=SubscriberForgetting(self.routes_pool, self.queues),
             blobs=self.backends.blobs,
@@ -181,7 +190,10 @@ class _Assembly:
         )
         about = "Forgets idempotency keys, producers, commands and distributions of long ago"
         tidy = MaintenanceTask("tidy", _TIDY_EVERY, about, housekeeping.tidy)
-        return host_of(self.url, cluster, (tidy, *self.outcomes.maintenance_tasks), self.pool)
+        tasks = (tidy, *self.outcomes.maintenance_tasks)
+        firing = Firing(self.releases, self.intake, self.admission)
+        sending = ReleaseSending(topic_of(self.settings.agent), firing)
+        return host_of(self.url, cluster, tasks, self.pool, sending=sending)
 
     def _readiness(self) -> Mapping[str, Callable[[], None]]:
         share = self.pool.share(1)

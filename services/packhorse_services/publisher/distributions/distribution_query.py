@@ -125,6 +125,11 @@ class DistributionQuery:
             await self.wait(found.offset, deadline - now())
         return found
 
+    @property
+    def ending(self) -> bool:
+        """Whether nobody waits any more."""
+        return self._ending
+
     def end_waits(self) -> None:
         """Let all who wait, now or later, have their answer at once: the process is to end."""
         self._ending = True

@@ -1,6 +1,6 @@
 """Requests and answers about distributions, as HTTP shows them."""
 
-from datetime import datetime
+from datetime import UTC, datetime
 from typing import Annotated, Any, Literal, Self
 
 from pydantic import AfterValidator, BaseModel, BeforeValidator, Field, model_validator
@@ -28,6 +28,38 @@ def _valid_path(path: str) -> str:
 
 
 Path = Annotated[str, AfterValidator(_valid_path)]
+
+
+def _as_moment(value: object) -> object:
+    """Refuse numbers, which pydantic would take for seconds, and what has no time zone."""
+    if not isinstance(value, str):
+        raise ValueError('a moment is a text such as "2026-12-24T18:00:00Z", or "now"')
+    if value == "now":
+        return value
+    try:
+        found = datetime.fromisoformat(value)
+    except ValueError:
+        found = None
+    if found is None or found.tzinfo is None:
+        raise ValueError(f"{value[:80]!r} is no date and time with a time zone (RFC 3339)")
+    return found
+
+
+def _bounded(moment: datetime | Literal["now"]) -> datetime | Literal["now"]:
+    if moment == "now":
+        return moment
+    if not 1970 < moment.year < 3000:
+        raise ValueError("a moment is in the years 1971 to 2999")
+    return moment.astimezone(UTC)
+
+
+MomentName = Annotated[
+    datetime | Literal["now"], BeforeValidator(_as_moment), AfterValidator(_bounded)
+]
+AT = (
+    "When it goes out, by the database's clock: a date and time with a time zone (RFC 3339), or "
+    '"now". What is past goes out at once'
+)
 
 
 def _upper(value: object) -> object:
@@ -80,14 +112,24 @@ class DryRunBody(StrictBody):
         return self
 
 
-class DistributeBody(DryRunBody):
-    """What to distribute."""
+class PublishBody(DryRunBody):
+    """What to distribute now."""
 
     producer: ProducerNumber | None = Field(
         default=None, description="Instead of an Idempotency-Key, for sources that can replay"
     )
 
 
+class DistributeBody(PublishBody):
+    """What to distribute, now or later."""
+
+    at: MomentName | None = Field(
+        default=None,
+        description=f"{AT}. It is answered as SCHEDULED, and what the author has then goes out",
+    )
+
+
+UnsentStateName = Literal["DRAFT", "SCHEDULED", "FAILED", "CANCELLED"]
 StateName = Literal["ACCEPTED", "QUEUED", "DISTRIBUTED", "PARTLY_DISTRIBUTED"]
 STATE: Any = Field(
     description="ACCEPTED: committed, on its way to the journal. QUEUED: in the journal; a live "
@@ -95,6 +137,10 @@ STATE: Any = Field(
     "announced itself within a day has imported it. PARTLY_DISTRIBUTED: every live subscriber is "
     "done with it, but not every subscriber has imported it: one removed it, gave it up, skipped "
     "it, began behind it, or is away"
+)
+UNSENT: Any = Field(
+    description=f"{STATE.description}. Of a release (`GET /releases`) that is not sent: DRAFT, "
+    "SCHEDULED, FAILED, CANCELLED"
 )
 
 
@@ -109,8 +155,8 @@ class DistributionAccepted(BaseModel):
     """The answer to a request: its package is committed and will be distributed."""
 
     id: str
-    package_id: str
-    state: StateName = STATE
+    package_id: str = Field(description="Empty while it is SCHEDULED")
+    state: StateName | UnsentStateName = UNSENT
     offset: int | None = Field(description="Where the journal has it; null while ACCEPTED")
     repeated: bool = Field(
         description="Whether an earlier request with this key or sequence made the package"
@@ -159,7 +205,6 @@ class DeliveryDocument(BaseModel):
 class _Distributed(BaseModel):
     id: str
     package_id: str
-    state: StateName = STATE
     offset: int | None
     action: str
     paths: list[str]
@@ -173,6 +218,7 @@ class _Distributed(BaseModel):
 class DistributionSummary(_Distributed):
     """A distribution without its part at each subscriber."""
 
+    state: StateName = STATE
     accepted_at: datetime
     links: Links
 
@@ -180,6 +226,9 @@ class DistributionSummary(_Distributed):
 class DistributionDocument(_Distributed):
     """A distribution and what became of it."""
 
+    state: StateName | UnsentStateName = UNSENT
+    at: datetime | None = Field(default=None, description="The moment of a release")
+    reason: str = Field(default="", description="Why a release FAILED, or is late")
     nodes: int
     accepted_at: datetime
     subscribers: list[DeliveryDocument]

@@ -22,7 +22,7 @@ from packhorse.runtime.problems import (
     problem_from,
 )
 from packhorse.runtime.validation import StrictRoute, check_amount, problem_of_errors
-from packhorse_services.publisher.distributions.schemas import DistributeBody, DistributionAccepted
+from packhorse_services.publisher.distributions.schemas import DistributionAccepted, PublishBody
 from packhorse_services.publisher.http.collaborators import Collaborators, of
 from packhorse_services.publisher.http.distribution_routes import (
     Distributor,
@@ -50,7 +50,7 @@ _MOST = 2 * MAX_BATCH
 share the line with them, and have the rest of it (R33)."""
 
 
-class BatchedRequest(DistributeBody):
+class BatchedRequest(PublishBody):
     """One request of a batch."""
 
     idempotency_key: str | None = Field(

@@ -21,6 +21,7 @@ from packhorse_services.publisher.queues.known_subscribers import (
     SubscriberNames,
 )
 from packhorse_services.publisher.queues.queue import Queues
+from packhorse_services.publisher.releases.planning import Releases
 
 
 @dataclass(frozen=True)
@@ -39,6 +40,7 @@ class Collaborators:
     subscriber_names: SubscriberNames
     forgetting: SubscriberForgetting
     dry_runs: DryRuns
+    releases: Releases
     blobs: BlobStore
     orphan_grace: timedelta
     """How long the cleanup leaves a blob alone that belongs to no package."""

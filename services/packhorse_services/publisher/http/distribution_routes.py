@@ -36,10 +36,12 @@ from packhorse_services.publisher.distributions.schemas import (
     DistributionSummary,
     DryRunBody,
     DryRunReport,
+    PublishBody,
     StateName,
     TargetSubscriber,
 )
 from packhorse_services.publisher.distributions.schemas import Path as ContentPath
+from packhorse_services.publisher.http import later
 from packhorse_services.publisher.http.collaborators import Collaborators, of
 from packhorse_services.publisher.http.submission import (
     ACCEPTED_HEADERS,
@@ -80,11 +82,17 @@ async def distribute(
     prefer: Prefer = None,
     idempotency_key: IdempotencyKey = None,
 ) -> Response:
-    """Distribute nodes to all subscribers: one package, however many there are."""
+    """Distribute nodes to all subscribers: one package, however many there are.
+
+    With `at` it goes out later, and is a release until then: `PATCH` and `DELETE /releases/{id}`
+    change and cancel it.
+    """
     publisher = of(request)
     wait = wanted_wait(prefer)
     requested = requested_of(publisher, body, caller, idempotency_key, awaited=wait is not None)
     _note(request, requested)
+    if body.at is not None:
+        return await later.plan(request, body, requested)
     try:
         accepted = await publish(publisher, requested)
     except (PathMissing, PathRefused) as error:
@@ -105,7 +113,7 @@ def requested_of(
     Raises `Problem`, and `BadProducerName`.
     """
     number = None
-    if isinstance(body, DistributeBody) and body.producer is not None:
+    if isinstance(body, PublishBody) and body.producer is not None:
         if key is not None:
             raise Problem(422, detail="send an Idempotency-Key or a producer, not both")
         source = publisher.producers.qualified(caller.name, body.producer.name)
@@ -194,6 +202,11 @@ async def get_distribution(
     found = None
     if _AN_ID.fullmatch(distribution_id):
         found = await publisher.distributions.find(distribution_id)
+    if found is None and distribution_id.startswith("release-"):
+        sending = partial(later.distribution_of, publisher, distribution_id, wait)
+        document = await (waited(request, sending) if wait else sending())
+        if document is not None:
+            return document
     if found is None:
         raise Problem(404, detail="no such distribution, or the log has forgotten it")
     if wait:

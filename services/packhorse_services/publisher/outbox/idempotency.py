@@ -88,6 +88,21 @@ def write(
     )
 
 
+def reserve(
+    connection: Connection, agent: str, key: CallerKey, fingerprint: bytes, package_id: str
+) -> bool:
+    """Note what a key has led to before there is a package; returns whether it was free.
+
+    Waits for a transaction that takes the same key.
+    """
+    taken = connection.execute(
+        "INSERT INTO bookkeeping.idempotency_key (agent, caller, key, fingerprint, package_id) "
+        "VALUES (%s, %s, %s, %s, %s) ON CONFLICT DO NOTHING",
+        (agent, *key, fingerprint, package_id),
+    )
+    return taken.rowcount == 1
+
+
 def forget(connection: Connection, older_than_s: float, limit: int) -> int:
     """Remove up to `limit` keys older than that by the database's clock; returns how many."""
     return connection.execute(

@@ -37,6 +37,14 @@ class PreparedBody:
 
 
 @dataclass(frozen=True, slots=True)
+class ReleaseVersion:
+    """Which version of a release a request sends: no other one, and none twice."""
+
+    release_id: str
+    version: int
+
+
+@dataclass(frozen=True, slots=True)
 class DistributionRequest:
     """What a caller asks for; the paths are valid, nothing else is known of them."""
 
@@ -55,6 +63,8 @@ class DistributionRequest:
     """Whether the caller waits for the subscribers, which then report at once what they have."""
     prepared: PreparedBody | None = None
     """The body of an ADD of one deep path, when nothing is to be exported for it."""
+    release: ReleaseVersion | None = None
+    """What it is the sending of, when it was asked for earlier."""
 
     def fingerprint(self) -> bytes:
         """Return a digest that two requests share exactly when they ask for the same."""

@@ -61,6 +61,12 @@ class Admission:
                 return accepted
         raise QueueFull(self._reason(backlog))
 
+    def check(self, request: DistributionRequest) -> None:
+        """Raise `QueueFull` when too much waits for what the request would add."""
+        backlog = self._backlog()
+        if not is_probe(request.action) and self._limits.is_over(backlog):
+            raise QueueFull(self._reason(backlog))
+
     async def repeated(self, request: DistributionRequest) -> Accepted | None:
         """Return what a request with a key has led to already, or None."""
         pending = Pending(request)

@@ -11,13 +11,19 @@ from packhorse.errors import PackhorseError
 from packhorse.messaging.deduplicated import DuplicateUnknown
 from packhorse.messaging.deduplication import DeduplicationVerdict
 from packhorse.messaging.numbered import Number
-from packhorse_services.publisher.outbox import idempotency, outbox_rows, producers
+from packhorse_services.publisher.outbox import (
+    idempotency,
+    outbox_rows,
+    producers,
+    release_rows,
+)
 from packhorse_services.publisher.outbox.idempotency import KeyReused, KnownKey, key_of
 from packhorse_services.publisher.outbox.producers import (
     EarlierRefused,
     Judge,
     SequencePassed,
 )
+from packhorse_services.publisher.outbox.release_rows import ReleaseChanged
 from packhorse_services.publisher.outbox.request import Draft, Pending
 
 _EARLIER_REFUSED = (
@@ -34,6 +40,7 @@ def answer(
     `verified` says that the database is not older than the journal; before that is certain, a
     producer's request is neither new nor a duplicate.
     """
+    _answer_releases(connection, agent, group)
     group = [pending for pending in group if not pending.future.done()]
     tried = [pending.package_id for pending in group if pending.package_id]
     committed = outbox_rows.offsets_of(connection, tried) if tried else {}
@@ -60,6 +67,9 @@ def remember(connection: Connection, agent: str, made: Sequence[Pending]) -> Non
     numbers = [pending.request.producer for pending in made if pending.request.producer]
     if numbers:
         producers.advance(connection, numbers)
+    sent = {p.request.release: p.package_id for p in made if p.request.release}
+    if sent:
+        release_rows.sent(connection, sent)
 
 
 def in_order(fresh: Sequence[Pending], drafts: Mapping[Pending, Draft]) -> dict[Pending, Draft]:
@@ -81,6 +91,22 @@ def in_order(fresh: Sequence[Pending], drafts: Mapping[Pending, Draft]) -> dict[
         elif number.producer in refused:
             pending.fail(EarlierRefused(_EARLIER_REFUSED.format(number.sequence)))
     return kept
+
+
+def _answer_releases(connection: Connection, agent: str, group: Sequence[Pending]) -> None:
+    """Answer what sends a release that is sent, and refuse what sends another than it is now."""
+    sending = {p: p.request.release for p in group if p.request.release and not p.future.done()}
+    if not sending:
+        return
+    found = release_rows.read(connection, agent, [one.release_id for one in sending.values()])
+    offsets = outbox_rows.offsets_of(connection, [one.package_id for one in found.values()])
+    for pending, wanted in sending.items():
+        release = found.get(wanted.release_id)
+        if release is not None and release.package_id:
+            package_id = release.package_id
+            pending.answer(offsets.get(package_id), package_id=package_id, repeated=True)
+        elif release is None or not release.is_due(wanted.version):
+            pending.fail(ReleaseChanged(f"release {wanted.release_id} is another one by now"))
 
 
 def _is_out_of_order(pending: Pending) -> bool:

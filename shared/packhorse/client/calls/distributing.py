@@ -3,6 +3,7 @@
 import math
 import uuid
 from collections.abc import Mapping, Sequence
+from datetime import datetime
 from typing import Any, Literal
 
 from packhorse.client.errors import Misused, NotInTime
@@ -28,6 +29,8 @@ _POLL_S = 0.25
 _PAGE = 1_000
 FAILED = ("REMOVED", "REMOVED_FAILED", "DUPLICATE")
 DONE = ("DISTRIBUTED", "PARTLY_DISTRIBUTED")
+UNSENT = ("FAILED", "CANCELLED")
+"""A release that will not be sent as it is."""
 
 
 def distribute(
@@ -36,8 +39,12 @@ def distribute(
     action: Action = "ADD",
     key: str | None = None,
     wait: float | None = None,
+    at: datetime | str | None = None,
 ) -> Operation[Document]:
     """Publish nodes, and with `deep` all that is below, to all subscribers; once (R5).
+
+    With `at` they go out later, as the author has them then, and are a release until then, which
+    `reschedule_release` and `cancel_release` take by its id. A text is RFC 3339, or "now".
 
     Every try has the same idempotency key, `key` or a new one. Without `wait` it returns what was
     accepted (`id`, `state`, `offset`, `repeated`). With it, it waits up to so many seconds as
@@ -48,7 +55,7 @@ def distribute(
         NotInTime: it is out, and not everywhere yet.
         Refused, Misused.
     """
-    body = {"action": action, **_of(paths, deep)}
+    body = {"action": action, **paths_of(paths, deep), **given(at=moment_text(at))}
     accepted = yield from request(body, key, awaited=wait is not None)
     if wait is None:
         return accepted
@@ -57,7 +64,7 @@ def distribute(
 
 def dry_run(*paths: str, deep: Sequence[str] = (), action: Action = "ADD") -> Operation[Document]:
     """Return what a distribution would publish, and to whom; nothing is written."""
-    return (yield from dry_run_of({"action": action, **_of(paths, deep)}))
+    return (yield from dry_run_of({"action": action, **paths_of(paths, deep)}))
 
 
 def dry_run_of(body: Mapping[str, Any]) -> Operation[Document]:
@@ -102,7 +109,8 @@ def distributions(
 def wait_for(distribution_id: str, seconds: float = 60.0) -> Operation[Document]:
     """Return a distribution once every live subscriber is done with it, or one of them failed.
 
-    It has a field more, `failed`: the reasons by the subscribers that will not have the package.
+    It has a field more, `failed`: the reasons by the subscribers that will not have the package;
+    by "publisher" that of a release that is not sent.
     A publisher that is away meanwhile is asked again. Raises `NotInTime`.
     """
     deadline = yield from deadline_in(seconds)
@@ -116,17 +124,20 @@ def wait_for(distribution_id: str, seconds: float = 60.0) -> Operation[Document]
                 patience_s=max(0.0, deadline - now),
             )
         )
-        failed = {
-            one["subscriber"]: " ".join(filter(None, (one["state"], one["reason"])))
-            for one in found["subscribers"]
-            if one["state"] in FAILED
-        }
+        failed = _failures(found)
         if failed or found["state"] in DONE:
             return Document({**found, "failed": Document(failed)})
         now = yield Pause(_POLL_S)
         if now > deadline:
             text = f"not everywhere after {seconds:g} s: the distribution is {found['state']}"
             raise NotInTime(text, found)
+
+
+def _failures(found: Document) -> dict[str, str]:
+    """Return why a distribution will not be everywhere, by who says so."""
+    ended = [("publisher", found)] if found["state"] in UNSENT else []
+    ended += [(one["subscriber"], one) for one in found["subscribers"] if one["state"] in FAILED]
+    return {name: " ".join(filter(None, (one["state"], one["reason"]))) for name, one in ended}
 
 
 def checked_key(key: str | None) -> str:
@@ -139,7 +150,17 @@ def checked_key(key: str | None) -> str:
     return str(uuid.uuid4()) if key is None else key
 
 
-def _of(paths: Sequence[str], deep: Sequence[str]) -> dict[str, list[str]]:
+def moment_text(at: datetime | str | None) -> str | None:
+    """Return a moment as a body has it. Raises `Misused` for a time without a time zone."""
+    if not isinstance(at, datetime):
+        return at
+    if at.tzinfo is None:
+        raise Misused("a moment needs a time zone, such as datetime.now(UTC) has")
+    return at.isoformat()
+
+
+def paths_of(paths: Sequence[str], deep: Sequence[str]) -> dict[str, list[str]]:
+    """Return paths and deep paths as a body has them."""
     if isinstance(deep, str):
         deep = [deep]
     return {name: list(found) for name, found in (("paths", paths), ("deep_paths", deep)) if found}

@@ -1,0 +1,175 @@
+"""Releases: sets of paths that go out together, at a moment or when somebody says so."""
+
+import asyncio
+import base64
+import binascii
+import re
+from collections.abc import Callable
+from datetime import UTC, datetime, timedelta
+from typing import Annotated, TypeVar
+
+from fastapi import APIRouter, Depends, Path, Query, Request, Response
+
+from packhorse.runtime import audit, tracing
+from packhorse.runtime.auth import Principal, TokenScope, require
+from packhorse.runtime.paging import link_to, page_url
+from packhorse.runtime.problems import Problem, documented
+from packhorse.runtime.validation import StrictRoute
+from packhorse.wire.messages import Action
+from packhorse_services.publisher.http.collaborators import of
+from packhorse_services.publisher.http.submission import IdempotencyKey
+from packhorse_services.publisher.outbox.release_rows import Release
+from packhorse_services.publisher.outbox.request import DistributionRequest
+from packhorse_services.publisher.releases.contents import ReleaseChange
+from packhorse_services.publisher.releases.schemas import (
+    ReleaseBody,
+    ReleaseDocument,
+    ReleaseList,
+    ReleasePatch,
+    ReleaseStateName,
+    release_document,
+)
+
+router = APIRouter(route_class=StrictRoute, tags=["releases"])
+
+Distributor = Annotated[Principal, Depends(require(TokenScope.DISTRIBUTE))]
+Reader = Annotated[Principal, Depends(require(TokenScope.QUEUES_READ))]
+Named = Annotated[
+    str,
+    Path(
+        max_length=100,
+        pattern=r"^[A-Za-z0-9._-]+$",
+        description="Its id, or its name: then the open one, else the newest of that name",
+    ),
+]
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+_MICROSECOND = timedelta(microseconds=1)
+_LATEST = datetime(9999, 1, 1, tzinfo=UTC)
+_CURSOR = re.compile(r"(\d{1,18}) (release-[0-9a-f]{32})", re.ASCII)
+
+T = TypeVar("T")
+
+
+@router.post(
+    "/releases",
+    status_code=201,
+    responses=documented(400, 409, 413, 415, 429, 503),
+)
+async def create_release(
+    request: Request,
+    response: Response,
+    body: ReleaseBody,
+    caller: Distributor,
+    idempotency_key: IdempotencyKey = None,
+) -> ReleaseDocument:
+    """Plan a release: a set of paths that goes out together, in one package or not at all."""
+    requested = DistributionRequest(
+        action=Action(body.action),
+        paths=tuple(dict.fromkeys(body.paths)),
+        deep_paths=tuple(dict.fromkeys(body.deep_paths)),
+        caller=caller.name,
+        roots=caller.roots,
+        idempotency_key=idempotency_key,
+        traceparent=tracing.traceparent(),
+    )
+    releases = of(request).releases
+    release, _ = await _done(lambda: releases.give(requested, body.at, body.name))
+    _note(request, release)
+    response.headers["Location"] = f"/releases/{release.release_id}"
+    return release_document(release)
+
+
+@router.get("/releases", responses=documented(503))
+async def list_releases(
+    request: Request,
+    response: Response,
+    _caller: Reader,
+    state: Annotated[ReleaseStateName | None, Query(description="In this state now")] = None,
+    *,
+    limit: Annotated[int, Query(ge=1, le=1_000)] = 100,
+    cursor: Annotated[str | None, Query(max_length=100)] = None,
+) -> ReleaseList:
+    """List releases by their moments, those without one last; ended ones for 30 days."""
+    publisher, above = of(request), _read_cursor(cursor)
+    found = await _done(lambda: publisher.releases.page(state, above, limit + 1))
+    following = None
+    if len(found) > limit:
+        place = _write_cursor(found[limit - 1])
+        following = page_url("/releases", state=state, limit=limit, cursor=place)
+    response.headers.update(link_to(following))
+    shown = [release_document(one) for one in found[:limit]]
+    return ReleaseList(agent=publisher.agent, releases=shown, next=following)
+
+
+@router.get("/releases/{release}", responses=documented(404, 503))
+async def get_release(request: Request, release: Named, _caller: Reader) -> ReleaseDocument:
+    """Return a release."""
+    releases = of(request).releases
+    return release_document(await _done(lambda: releases.find(release)))
+
+
+@router.patch("/releases/{release}", responses=documented(400, 404, 409, 413, 415, 503))
+async def change_release(
+    request: Request, release: Named, body: ReleasePatch, caller: Distributor
+) -> ReleaseDocument:
+    """Change when a release goes out, or what is in it, before it does.
+
+    With `{"at": "now"}` it goes out at once. Safe to repeat.
+    """
+    change = ReleaseChange(
+        caller=caller.name,
+        roots=caller.roots,
+        moment=body.at,
+        moves="at" in body.model_fields_set,
+        paths=body.add_paths,
+        deep_paths=body.add_deep_paths,
+        without=body.remove_paths,
+    )
+    releases = of(request).releases
+    changed = await _done(lambda: releases.change(release, change))
+    _note(request, changed)
+    return release_document(changed)
+
+
+@router.delete("/releases/{release}", responses=documented(404, 409, 503))
+async def cancel_release(request: Request, release: Named, caller: Distributor) -> ReleaseDocument:
+    """Cancel a release that is not sent; one that is cancelled stays so."""
+    releases = of(request).releases
+    cancelled = await _done(lambda: releases.cancel(release, caller.roots))
+    _note(request, cancelled)
+    return release_document(cancelled)
+
+
+async def _done(act: Callable[[], T]) -> T:
+    return await asyncio.to_thread(act)
+
+
+def _note(request: Request, release: Release) -> None:
+    paths = (*release.paths, *release.deep_paths)
+    audit.note(
+        request,
+        release=release.release_id,
+        action=release.action,
+        paths=len(paths),
+        first_path=next(iter(paths), None),
+        at=release.fires_at.isoformat() if release.fires_at else None,
+    )
+
+
+def _write_cursor(last: Release) -> str:
+    moment = ((last.fires_at or _LATEST) - _EPOCH) // _MICROSECOND
+    return base64.urlsafe_b64encode(f"{moment} {last.release_id}".encode()).decode().rstrip("=")
+
+
+def _read_cursor(cursor: str | None) -> tuple[datetime, str] | None:
+    if cursor is None:
+        return None
+    try:
+        text = base64.urlsafe_b64decode(cursor + "=" * (-len(cursor) % 4)).decode("ascii")
+    except (binascii.Error, ValueError):
+        text = ""
+    found = _CURSOR.fullmatch(text)
+    if found is None or int(found[1]) > (_LATEST - _EPOCH) // _MICROSECOND:
+        wrong = {"pointer": "query/cursor", "detail": "no cursor of ours; begin without one"}
+        raise Problem(422, detail="the cursor is not one that this service gave", errors=[wrong])
+    return _EPOCH + int(found[1]) * _MICROSECOND, found[2]

@@ -1,0 +1,72 @@
+"""R5: a release goes out once though the replicas that send it are killed, one after the other."""
+
+import sys
+
+import pytest
+
+from packhorse.messaging.api import LogEnd
+from packhorse.messaging.open import open_journal
+from packhorse.wire.package_codec import decode_entry
+from tests.harness.postgres import Databases
+from tests.harness.site import Site, site
+from tests.harness.subscriber import rows_of
+from tests.harness.waiting import eventually
+
+pytestmark = pytest.mark.timeout(600)
+
+_PUBLISHER = "packhorse_services.publisher"
+BETWEEN_FIRE_AND_COMMIT = f"{_PUBLISHER}.outbox.release_rows:sent@after1"
+BEFORE_THE_ATTEMPT_ENDS = f"{_PUBLISHER}.outbox.journal_appender:JournalAppender.deliver@after1"
+
+
+def paths_in(site: Site, journal_url: str) -> list[tuple[str, ...]]:
+    topic = f"{site.programs.all[0].environment['PACKHORSE_TOPIC_PREFIX']}_package"
+    journal = open_journal(journal_url, client_name="tests")
+    found: list[tuple[str, ...]] = []
+    end = journal.bounds(topic).next
+    with journal.reader(topic, LogEnd.OLDEST, partition=0) as reader:
+        while reader.position() < end:
+            found += [decode_entry(record.headers).paths for record in reader.poll(5)]
+    journal.close()
+    return found
+
+
+def test_r5_a_release_goes_out_once_whichever_replica_is_killed(databases: Databases) -> None:
+    journal_url = databases.new("journal")
+    with site(databases, journal_url) as built:
+        first = built.publisher
+        second, third = (built.programs.publisher(built.author_url) for _ in range(2))
+        for replica, point in (
+            (first, BETWEEN_FIRE_AND_COMMIT),
+            (second, BEFORE_THE_ATTEMPT_ENDS),
+        ):
+            deadly = (sys.executable, "-m", "tests.harness.killed_program", point, _PUBLISHER)
+            replica.command = deadly
+        for program in (built.content, built.subscriber("sub"), first):
+            program.start()
+            program.ready()
+        built.put("/news")
+        answer = built.http.post(
+            f"{first.url}/distribute",
+            json={"action": "ADD", "paths": ["/news"], "at": "now"},
+        )
+        release = answer.json()["id"]
+        eventually(lambda: not first.running, timeout=240, what="the first replica was killed")
+        second.start()
+        eventually(lambda: not second.running, timeout=240, what="the second one too")
+        third.start()
+        third.ready()
+        built.publisher = third
+
+        def state() -> str:
+            return str(built.get(f"/distributions/{release}")["state"])
+
+        eventually(lambda: state() == "DISTRIBUTED", timeout=240, what=f"sent\n{third.said()}")
+        assert built.at("sub", "/news") is not None
+        jobs = "SELECT FROM jobs.job WHERE topic = 'packhorse/releases/main'"
+        eventually(
+            lambda: not rows_of(built.author_url, jobs),
+            timeout=240,
+            what="the job's last attempt has ended",
+        )
+        assert paths_in(built, journal_url) == [("/news",)]
