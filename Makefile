@@ -13,8 +13,8 @@ PROTOC := $(BIN)/python -m grpc_tools.protoc -I proto
 PROTOS := $(wildcard proto/packhorse/wire/v1/*.proto)
 export PATH := $(CURDIR)/$(BIN):$(PATH)
 
-.PHONY: help setup demo up test check format unit contract integration e2e proofs chaos bench bench-full bench-pipeline \
-	proto openapi clients tables migration dev-kafka constraints clean
+.PHONY: help setup demo up test check format unit contract integration e2e screenshots proofs chaos bench bench-full \
+	bench-pipeline proto openapi clients tables migration dev-kafka constraints clean
 
 help: ## Show this list
 	@grep -hE '^[a-z0-9-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 14
@@ -61,6 +61,9 @@ integration: $(VENV)/.dev ## Run the tests of one part against real servers
 
 e2e: $(VENV)/.dev ## Run the programs as processes, over HTTP
 	pytest tests/e2e $(ARGS)
+
+screenshots: $(VENV)/.dev ## Write pictures of the console's pages into build/screenshots
+	python -m tests.harness.screenshots build/screenshots
 
 proofs: $(VENV)/.dev $(VENV)/.jars ## Show that the checkers catch builds that are broken on purpose
 	pytest -n 2 --dist loadfile -m proof $(ARGS)

@@ -16,7 +16,16 @@ from tests.harness.waiting import eventually
 
 SUBSCRIBERS = ("sub1", "sub2", "sub3")
 PIPELINE = ("pipeline", "pipeline-worker")
-PROGRAMS = ("publisher", "content", "cleanup", "topology", "jobs", *PIPELINE, *SUBSCRIBERS)
+PROGRAMS = (
+    "publisher",
+    "content",
+    "cleanup",
+    "topology",
+    "jobs",
+    "console",
+    *PIPELINE,
+    *SUBSCRIBERS,
+)
 
 pytestmark = [pytest.mark.kafka, pytest.mark.s3]
 

@@ -13,8 +13,18 @@ _UNUSED = {
     "content": {"journal_url"},
     "topology": _NO_LOG_NO_BLOBS,
     "jobs": _NO_LOG_NO_BLOBS,
+    "console": {*_NO_LOG_NO_BLOBS, "topic_prefix"},
 }
-_SERVICES = ("publisher", "content", "subscriber", "cleanup", "topology", "jobs", "pipeline")
+_SERVICES = (
+    "publisher",
+    "content",
+    "subscriber",
+    "cleanup",
+    "topology",
+    "jobs",
+    "console",
+    "pipeline",
+)
 
 
 def documented(service: str) -> set[str]:
@@ -22,7 +32,9 @@ def documented(service: str) -> set[str]:
     found: set[str] = set()
     for names, programs in _ROW.findall(_PAGE.read_text()):
         everyone, _, but = programs.partition(" but ")
-        has = service != but if everyone == "all" else service in programs.split(", ")
+        has = (
+            service not in but.split(", ") if everyone == "all" else service in programs.split(", ")
+        )
         if has:
             found |= {name.lower() for name in re.findall(r"`PACKHORSE_([A-Z0-9_]+)`", names)}
     return found

@@ -146,14 +146,14 @@ def test_a_program_that_cannot_start_is_shown(
 def test_json_is_one_line_with_everything(up: Up) -> None:
     stack = json.loads(up.output.read_text())
     assert sorted(stack) == [
-        *("cleanup", "content", "data", "jobs", "pids", "publisher", "subscribers", "token_file"),
-        "topology",
+        *("cleanup", "console", "content", "data", "jobs", "pids", "publisher", "subscribers"),
+        *("token_file", "topology"),
     ]
     assert sorted(stack["subscribers"]) == ["sub1", "sub2", "sub3"]
     around = [f"topology-{name}" for name in stack["subscribers"]]
     assert sorted(stack["pids"]) == sorted(
         [
-            *("publisher", "content", "cleanup", "topology", "jobs", "postgres"),
+            *("publisher", "content", "cleanup", "topology", "jobs", "console", "postgres"),
             *(*stack["subscribers"], *around),
         ]
     )

@@ -24,7 +24,7 @@ from typing import IO, Any
 
 SERVICES = tuple(
     f"packhorse_services.{name}"
-    for name in ("publisher", "subscriber", "content", "cleanup", "topology", "jobs")
+    for name in ("publisher", "subscriber", "content", "cleanup", "topology", "jobs", "console")
 )
 _OURS = ("tests.harness.jobs.", "tests.harness.topology.")
 _PR_SET_PDEATHSIG = 1

@@ -3,6 +3,7 @@
 `Programs` starts them one by one, with nobody who restarts them behind the test's back.
 """
 
+import json
 import os
 import shutil
 import signal
@@ -181,6 +182,11 @@ class Programs:
     def jobs(self, database_url: str, **settings: Any) -> Program:
         """Return a jobs service, not started."""
         return self._program("jobs", "jobs", database_url, **settings)
+
+    def console(self, publisher: Program, **settings: Any) -> Program:
+        """Return a console of a publisher of the agent `main`, not started."""
+        urls = json.dumps({"main": publisher.url})
+        return self._program("console", "console", "", publisher_urls=urls, **settings)
 
     def reports(self, **settings: Any) -> Program:
         """Return the pipeline's service of reports, not started; its tables are in our folder."""

@@ -17,6 +17,7 @@ _VARIABLES: Mapping[ServiceName, str] = {
     "jobs": "PACKHORSE_JOBS_SERVER",
     "topology": "PACKHORSE_TOPOLOGY_SERVER",
     "pipeline": "PACKHORSE_PIPELINE_URL",
+    "console": "PACKHORSE_CONSOLE_SERVER",
 }
 
 

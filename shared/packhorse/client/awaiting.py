@@ -10,7 +10,14 @@ from typing import Any, Concatenate, ParamSpec, Self, TypeVar
 import httpx
 from httpx_sse import SSEError, aconnect_sse
 
-from packhorse.client.calls import commanding, content, distributing, releasing, streams
+from packhorse.client.calls import (
+    commanding,
+    content,
+    distributing,
+    releasing,
+    signing_in,
+    streams,
+)
 from packhorse.client.calls import jobs as job_calls
 from packhorse.client.calls import queues as queue_calls
 from packhorse.client.calls import topology as topology_calls
@@ -147,6 +154,8 @@ class AsyncClient(Configured):
     topology = _awaiting(topology_calls.topology)
     instance = _awaiting(topology_calls.instance)
     connectors = _awaiting(topology_calls.connectors)
+
+    sign_in_link = _awaiting(signing_in.sign_in_link)
 
     events = _iterated(streams.events)
     job_events = _iterated(streams.job_events)

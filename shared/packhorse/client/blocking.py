@@ -9,7 +9,14 @@ from typing import Any, Concatenate, ParamSpec, Self, TypeVar
 import httpx
 from httpx_sse import SSEError, connect_sse
 
-from packhorse.client.calls import commanding, content, distributing, releasing, streams
+from packhorse.client.calls import (
+    commanding,
+    content,
+    distributing,
+    releasing,
+    signing_in,
+    streams,
+)
 from packhorse.client.calls import jobs as job_calls
 from packhorse.client.calls import queues as queue_calls
 from packhorse.client.calls import topology as topology_calls
@@ -142,6 +149,8 @@ class Client(Configured):
     topology = _blocking(topology_calls.topology)
     instance = _blocking(topology_calls.instance)
     connectors = _blocking(topology_calls.connectors)
+
+    sign_in_link = _blocking(signing_in.sign_in_link)
 
     events = _iterated(streams.events)
     job_events = _iterated(streams.job_events)

@@ -1,6 +1,7 @@
 """What both clients share of the sending: where to, and what httpx's answers and errors mean."""
 
-from dataclasses import dataclass
+import copy
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Self
 
@@ -39,6 +40,10 @@ class Targets:
     def __init__(self, where: Addresses) -> None:
         self._where = where
         self._known: dict[ServiceName, Target] = {}
+
+    def with_token(self, token: str | None) -> "Targets":
+        """Return the same services for another token, or for none at all."""
+        return Targets(replace(self._where, token=token, stack=None))
 
     def of(self, service: ServiceName) -> Target:
         """Return a service's target. Raises `Misused` when nothing says where it is."""
@@ -90,6 +95,15 @@ class Configured:
         """Return a client of these addresses, which sends nothing again unless it has patience."""
         client = cls.__new__(cls)
         client._begin(where, timeout, patience or Patience(0.0), words or Words())
+        return client
+
+    def acting_for(self, token: str | None) -> Self:
+        """Return a client that sends another token, or none, over the connections of this one.
+
+        For a program that asks for many callers, with the rights of each. Close only this one.
+        """
+        client = copy.copy(self)
+        client._targets = self._targets.with_token(token)
         return client
 
     def _begin(self, where: Addresses, timeout: float, patience: Patience, words: Words) -> None:

@@ -24,6 +24,7 @@ class RunningStack:
     cleanup: str
     topology: str
     jobs: str
+    console: str
     token_file: str
     pids: dict[str, int]
     data: str
@@ -34,8 +35,8 @@ class RunningStack:
 
     def urls(self) -> list[str]:
         """Return where its programs are."""
-        others = (self.publisher, self.content, self.cleanup, self.topology, self.jobs)
-        return [*others, *self.subscribers.values()]
+        author = (self.publisher, self.content, self.cleanup, self.topology, self.jobs)
+        return [*author, self.console, *self.subscribers.values()]
 
 
 class StackFolder:

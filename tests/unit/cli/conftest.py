@@ -8,6 +8,7 @@ from packhorse.client.stack_folder import RunningStack
 @pytest.fixture
 def stack() -> RunningStack:
     return RunningStack(
+        console="http://127.0.0.1:9",
         publisher="http://127.0.0.1:1",
         content="http://127.0.0.1:2",
         subscribers={"sub1": "http://127.0.0.1:3"},

@@ -56,10 +56,10 @@ def _free_in_a_row(count: int) -> int:
 
 
 def test_ports_follow_the_first(tmp_path: Path) -> None:
-    first = _free_in_a_row(5)
+    first = _free_in_a_row(6)
     options = StackOptions(tmp_path, port=first, subscribers=0)
-    assert choose_ports(options) == [*range(first, first + 5)]
-    assert len(choose_ports(StackOptions(tmp_path, port=0, subscribers=4))) == 13
+    assert choose_ports(options) == [*range(first, first + 6)]
+    assert len(choose_ports(StackOptions(tmp_path, port=0, subscribers=4))) == 14
 
 
 def test_what_the_guide_lets_join_gets_ports_that_the_stack_leaves_free(tmp_path: Path) -> None:
@@ -88,7 +88,11 @@ def test_a_subscriber_is_named_by_its_number() -> None:
 def test_each_program_is_given_its_own_database(tmp_path: Path) -> None:
     options = StackOptions(tmp_path, subscribers=2, journal="kafka://broker:9092")
     databases = {name: f"postgresql://{name}" for name in database_names(options)}
-    programs = {one.name: one for one in plan(options, databases, [*range(1, 10)])}
+    programs = {one.name: one for one in plan(options, databases, [*range(1, 11)])}
+    console = programs.pop("console")
+    assert not {name for name in console.environment if "DATABASE" in name or "JOURNAL" in name}
+    assert console.environment["PACKHORSE_PUBLISHER_URLS"] == '{"main": "http://127.0.0.1:1"}'
+    assert console.url == "http://127.0.0.1:10", "behind the others, whose ports stay as they are"
     assert {name: one.environment["PACKHORSE_DATABASE_URL"] for name, one in programs.items()} == {
         "publisher": "postgresql://author",
         "content": "postgresql://author",

@@ -8,8 +8,17 @@ from packhorse.runtime.configuration import InvalidConfiguration, loaded
 from packhorse.runtime.setting_names import SETTING_NAMES, unknown_settings
 from packhorse_services.content.settings import Settings
 
-_PROGRAMS = ("publisher", "content", "subscriber", "cleanup", "topology", "jobs", "pipeline")
-_SERVERS = {"SERVER", "CONTENT_SERVER", "JOBS_SERVER", "TOPOLOGY_SERVER"}
+_PROGRAMS = (
+    "publisher",
+    "content",
+    "subscriber",
+    "cleanup",
+    "topology",
+    "jobs",
+    "console",
+    "pipeline",
+)
+_SERVERS = {"SERVER", "CONTENT_SERVER", "JOBS_SERVER", "TOPOLOGY_SERVER", "CONSOLE_SERVER"}
 _OTHERS = {"DATA", "TOKEN", "PIPELINE_URL", "PORTS", "TYPED", *_SERVERS}
 """Those of the command line and of clients, and what programs exchange."""
 

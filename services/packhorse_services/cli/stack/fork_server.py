@@ -22,7 +22,7 @@ from types import ModuleType
 from typing import Any
 
 PREFIX = "packhorse_services."
-SERVICES = ("publisher", "content", "cleanup", "subscriber", "topology", "jobs")
+SERVICES = ("publisher", "content", "cleanup", "subscriber", "topology", "jobs", "console")
 """The programs that can be forked, by the names of their packages."""
 
 LONGEST_MESSAGE = 128 * 1024

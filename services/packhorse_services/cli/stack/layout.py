@@ -14,8 +14,8 @@ from packhorse_services.cli.stack.ports import free_ports, is_free
 
 AUTHOR_DATABASE = "author"
 _JOURNAL_DATABASE = "journal"
-_FIXED_PROGRAMS = 5
-_TOPOLOGY, _JOBS = "topology", "jobs"
+_FIXED_PROGRAMS = 6
+_TOPOLOGY, _JOBS, _CONSOLE = "topology", "jobs", "console"
 _SUBSCRIBER = "PACKHORSE_SUBSCRIBER"
 """Settings that only a subscriber has."""
 
@@ -105,7 +105,21 @@ def plan(
         _program(f"{_TOPOLOGY}-{name}", _TOPOLOGY, next(free), environment(name, connected))
         for name in names
     ]
-    return [*programs, centre, jobs, *around]
+    console = _console(options, next(free), (programs[0].url, centre.url, jobs.url))
+    return [*programs, centre, jobs, *around, console]
+
+
+def _console(options: StackOptions, port: int, shown: tuple[str, str, str]) -> ChildProgram:
+    """Return the console, which is told where the others are, and no database and no journal."""
+    publisher, topology, jobs = shown
+    settings = {
+        "PACKHORSE_HOST": "127.0.0.1",
+        "PACKHORSE_TOKEN_FILE": str(DataDirectory(options.data).tokens),
+        "PACKHORSE_PUBLISHER_URLS": json.dumps({"main": publisher}),
+        "PACKHORSE_TOPOLOGY_PAGE_URL": f"{topology}/pages/topology",
+        "PACKHORSE_JOBS_PAGE_URL": f"{jobs}/pages/jobs",
+    }
+    return _program(_CONSOLE, _CONSOLE, port, settings)
 
 
 def _common(options: StackOptions, databases: Mapping[str, str]) -> dict[str, str]:
@@ -151,6 +165,7 @@ def describe(directory: DataDirectory, programs: Sequence[ChildProgram]) -> Runn
         cleanup=urls["cleanup"],
         topology=urls[_TOPOLOGY],
         jobs=urls[_JOBS],
+        console=urls[_CONSOLE],
         subscribers={one.name: one.url for one in programs if _SUBSCRIBER in one.environment},
         token_file=str(directory.tokens),
         pids={},

@@ -5,6 +5,7 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing, contextmanager
 from dataclasses import replace
+from pathlib import Path
 
 from packhorse.blobs.open import open_blobs
 from packhorse.client.addresses import read_token
@@ -188,13 +189,29 @@ def _show(stack: RunningStack, token: str | None, *, as_json: bool) -> None:
         **stack.subscribers,
         "topology": stack.topology,
         "jobs": stack.jobs,
+        "console": stack.console,
     }
     rows = [{"name": name, "url": url} for name, url in addresses.items()]
     output.data.print(table({"PROGRAM": "name", "ADDRESS": "url"}, rows))
-    output.line(f"pages   {stack.topology}/pages/topology\n        {stack.jobs}/pages/jobs")
+    output.line(f"console {stack.console}/pages/overview")
+    if link := _sign_in_link(stack):
+        output.line(f"sign in {link}  (once, within 10 minutes)")
     output.line(f"data    {stack.data}\ntokens  {stack.token_file}")
     if token is not None:
         output.line(f"token   {token}  (shown this once, kept in that file)")
+
+
+def _sign_in_link(stack: RunningStack) -> str:
+    """Return a link that signs a browser in to the console; empty when it gives none."""
+    token = _known_token(DataDirectory(Path(stack.data)))
+    if token is None:
+        return ""
+    try:
+        with client_of("console", stack.console, token) as console:
+            return f"{stack.console}{console.sign_in_link()}"
+    except ClientError as error:
+        _report(f"the console gave no link to sign in: {error}")
+        return ""
 
 
 def _report(sentence: str) -> None:

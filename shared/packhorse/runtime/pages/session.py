@@ -41,7 +41,7 @@ async def allowed(request: Request, scope: TokenScope) -> Principal:
     What acts has to depend on `posted` too: a cookie alone does not say which site has asked.
     """
     authenticator: Authenticator = request.app.state.authenticator
-    found = await authenticator.principal(_token(request))
+    found = await authenticator.principal(token_of(request))
     now_known(request, found)
     if not found.may(scope):
         raise Problem(403, detail=f"this needs a token with the scope {scope}")
@@ -98,7 +98,7 @@ def session_router(pages: Pages) -> APIRouter:
     @router.post("/sign-in")
     async def sign_in(request: Request, form: Form) -> Response:
         """Take a token into the cookie, and go on to the page that was wanted."""
-        return await _signed_in(request, form, pages)
+        return await signed_in(request, pages, form.get("token", ""), form.get("next", ""))
 
     @router.post("/sign-out", dependencies=[Depends(posted)])
     async def sign_out() -> Response:
@@ -110,8 +110,12 @@ def session_router(pages: Pages) -> APIRouter:
     return router
 
 
-async def _signed_in(request: Request, form: dict[str, str], pages: Pages) -> Response:
-    token, wanted = form.get("token", "").strip(), _inside(form.get("next", ""), pages.home)
+async def signed_in(request: Request, pages: Pages, token: str, wanted: str = "") -> Response:
+    """Return the way to the page `wanted` with the token in the cookie, or the form again.
+
+    Only for requests that `posted` has let through: no other site may choose who somebody is.
+    """
+    token, wanted = token.strip(), _inside(wanted, pages.home)
     wrong = await _wrong(request, token)
     if wrong:
         return pages.page("sign_in.html", 401, next=wanted, wrong=wrong)
@@ -144,7 +148,8 @@ async def _wrong(request: Request, token: str) -> str:
     return ""
 
 
-def _token(request: Request) -> str | None:
+def token_of(request: Request) -> str | None:
+    """Return the token with which a visitor has signed in; None without."""
     try:
         found = base64.urlsafe_b64decode(request.cookies.get(COOKIE, "").encode())
         return found.decode() or None

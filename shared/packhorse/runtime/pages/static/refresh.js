@@ -28,7 +28,9 @@
   const showTimes = () => {
     for (const one of content.querySelectorAll("time[datetime]")) {
       const date = Date.parse(one.dateTime);
-      if (!Number.isNaN(date)) one.textContent = `${relative(date)} (${one.dateTime})`;
+      if (Number.isNaN(date)) continue;
+      one.textContent = relative(date);
+      if (!one.title) one.title = one.dateTime;
     }
   };
 

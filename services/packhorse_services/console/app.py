@@ -1,0 +1,39 @@
+"""The console put together: its pages, and the services that they ask."""
+
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+
+from fastapi import FastAPI
+
+from packhorse.client.errors import ClientError
+from packhorse.runtime.auth import Authenticator
+from packhorse.runtime.http import ServiceDescription, create_app
+from packhorse.runtime.pages.session import session_router
+from packhorse.runtime.readiness import Readiness
+from packhorse_services.console.page import clearing, overview, queue, sign_in
+from packhorse_services.console.page.rendering import PAGES
+from packhorse_services.console.page.visit import not_done
+from packhorse_services.console.parts import assemble
+from packhorse_services.console.settings import Settings
+
+_SERVICE = ServiceDescription(
+    "packhorse console", "Shows where content is and what stands in its way, as pages for people."
+)
+_ROUTERS = (session_router(PAGES), sign_in.router, overview.router, clearing.router, queue.router)
+
+
+def console(settings: Settings, authenticator: Authenticator) -> FastAPI:
+    """Put the console together; it is ready when it serves, for it shows who does not answer."""
+    parts = assemble(settings)
+
+    @asynccontextmanager
+    async def lifespan(_app: FastAPI) -> AsyncIterator[None]:
+        yield
+        await parts.publishers.close()
+
+    app = create_app(_SERVICE, authenticator, Readiness({}), lifespan=lifespan, docs=settings.docs)
+    app.state.parts = parts
+    app.add_exception_handler(ClientError, not_done)
+    for router in _ROUTERS:
+        app.include_router(router)
+    return app

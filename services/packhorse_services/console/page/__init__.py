@@ -1,0 +1,1 @@
+"""Pages for people: what waits where, why, and what an operator may do about it."""

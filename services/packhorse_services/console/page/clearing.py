@@ -1,0 +1,83 @@
+"""Clearing a queue up to what was seen: counted, shown, and done once its number is typed."""
+
+from typing import Annotated
+
+from fastapi import APIRouter, Depends, Query, Response
+
+from packhorse.client.exchange import segment
+from packhorse.runtime import audit
+from packhorse.runtime.auth import TokenScope
+from packhorse.runtime.pages.rendering import PREFIX
+from packhorse.runtime.pages.session import Form
+from packhorse.runtime.validation import StrictRoute
+from packhorse_services.console.page.equivalents import curl, same
+from packhorse_services.console.page.visit import PageVisit, Visit, acting, back_to
+
+router = APIRouter(route_class=StrictRoute, prefix=PREFIX, include_in_schema=False)
+
+MOST = 10_000
+"""Packages that one form removes: they are counted one by one, so that the number is right."""
+_EXAMPLES = 5
+
+_Name = Annotated[str, Query(min_length=1, max_length=200)]
+_Offset = Annotated[int, Query(ge=0, lt=2**63)]
+
+
+@router.get("/queue/clear")
+async def ask_before(
+    visit: PageVisit, agent: _Name, subscriber: _Name, up_to: _Offset | None = None
+) -> Response:
+    """Show what would be removed, and ask for the number; without `up_to` all that waits now."""
+    if isinstance(visit, Response):
+        return visit
+    return await _question(visit, agent, subscriber, up_to)
+
+
+@router.post("/queue/clear")
+async def clear(
+    form: Form, visit: Annotated[Visit, Depends(acting(TokenScope.QUEUES_CLEAR))]
+) -> Response:
+    """Remove what was shown and confirmed; what comes later has a higher offset, and stays."""
+    agent, subscriber = form.get("agent", ""), form.get("subscriber", "")
+    up_to, count = _number(form.get("up_to", "")), _number(form.get("count", ""))
+    client = visit.publisher(agent)
+    if up_to is None or count is None or form.get("typed", "").strip() != f"clear {count}":
+        return await _question(visit, agent, subscriber, up_to, "That was not the text to type.")
+    command = await client.clear(subscriber, up_to=up_to)
+    audit.note(visit.request, subscriber=subscriber, up_to=up_to, command=command["command_id"])
+    return back_to("queue", agent=agent, subscriber=subscriber, done="clear")
+
+
+async def _question(
+    visit: Visit, agent: str, subscriber: str, up_to: int | None, wrong: str = ""
+) -> Response:
+    queue = await visit.publisher(agent).queue(subscriber, limit=MOST)
+    meant = [one for one in queue["entries"] if up_to is None or one["offset"] <= up_to]
+    last = meant[-1]["offset"] if meant else 0
+    url = visit.publisher_url(agent)
+    return visit.page(
+        "clear.html",
+        400 if wrong else 200,
+        agent=agent,
+        queue=queue,
+        count=len(meant),
+        more=bool(queue["next"]) and len(meant) == len(queue["entries"]),
+        up_to=last,
+        examples=meant[:_EXAMPLES],
+        wrong=wrong,
+        same=[
+            same(
+                "Clear",
+                ["clear", "queue", "--up-to", last, "--server", url, "--", subscriber],
+                curl(
+                    f"{url}/queues/{segment(subscriber)}/clear",
+                    "POST",
+                    f'{{"up_to_offset": {last}}}',
+                ),
+            )
+        ],
+    )
+
+
+def _number(text: str) -> int | None:
+    return int(text) if text.isascii() and text.isdigit() and len(text) < 19 else None

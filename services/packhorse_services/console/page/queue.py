@@ -1,0 +1,164 @@
+"""One queue: what waits in it, why it does not move, and the commands to its subscriber."""
+
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from dataclasses import asdict, dataclass, replace
+from typing import Annotated, Literal
+from urllib.parse import parse_qs, urlsplit
+
+from fastapi import APIRouter, Depends, Query, Response
+
+from packhorse.client.awaiting import AsyncClient
+from packhorse.client.errors import Invalid
+from packhorse.client.exchange import Document, given, segment, with_query
+from packhorse.runtime.auth import TokenScope
+from packhorse.runtime.pages.rendering import PREFIX
+from packhorse.runtime.pages.session import Form
+from packhorse.runtime.validation import StrictRoute
+from packhorse_services.console.page.equivalents import Same, curl, same
+from packhorse_services.console.page.rendering import address
+from packhorse_services.console.page.states import Look, look_of
+from packhorse_services.console.page.visit import (
+    PageVisit,
+    PartVisit,
+    Visit,
+    acting,
+    back_to,
+)
+
+router = APIRouter(route_class=StrictRoute, prefix=PREFIX, include_in_schema=False)
+
+_ROWS = 100
+_Name = Annotated[str, Query(min_length=1, max_length=200)]
+_Text = Annotated[str, Query(max_length=2_048)]
+_Done = Annotated[str, Query(max_length=20)]
+
+Act = Literal["retry", "pause", "resume"]
+_ACTS: Mapping[str, Callable[[AsyncClient, str], Awaitable[Document]]] = {
+    "retry": AsyncClient.retry,
+    "pause": AsyncClient.pause,
+    "resume": AsyncClient.resume,
+}
+_DONE = {
+    "retry": "It is asked to try the first package again at once.",
+    "pause": "It is asked to pause; what it has begun it ends.",
+    "resume": "It is asked to go on.",
+    "clear": "It is asked to remove the packages.",
+}
+
+
+@dataclass(frozen=True)
+class QueueFilter:
+    """Which queue, and what of it; they are in the page's address."""
+
+    agent: _Name
+    subscriber: _Name
+    path: _Text = ""
+    action: Annotated[str, Query(max_length=20)] = ""
+    cursor: Annotated[str, Query(max_length=500)] = ""
+
+    def url(self, page: str = "queue", **other: object) -> str:
+        """Return the address of a page about this queue; `other` replaces and adds."""
+        return address(page, **{**asdict(self), **other})
+
+
+Filter = Annotated[QueueFilter, Depends()]
+
+
+@dataclass(frozen=True, slots=True)
+class ShownQueue:
+    """A queue with a page of its packages; `wrong` is what the publisher says of the filter."""
+
+    queue: Document | None
+    look: Look
+    following: str
+    same: Sequence[Same]
+    wrong: str = ""
+
+
+@router.get("/queue")
+async def show_queue(visit: PageVisit, requested: Filter, done: _Done = "") -> Response:
+    """Show a queue, its head first."""
+    if isinstance(visit, Response):
+        return visit
+    shown = await _shown(visit, requested)
+    notice = _DONE.get(done, "")
+    return visit.page("queue.html", shown=shown, requested=requested, notice=notice)
+
+
+@router.get("/queue/content")
+async def show_queue_content(
+    visit: PartVisit,
+    requested: Filter,
+    _done: Annotated[str, Query(alias="done", max_length=20)] = "",
+) -> Response:
+    """Return what changes of it; 304 when nothing has."""
+    return visit.part(
+        "queue_content.html", shown=await _shown(visit, requested), requested=requested
+    )
+
+
+@router.post("/queue/{action}")
+async def command_subscriber(
+    action: Act,
+    form: Form,
+    visit: Annotated[Visit, Depends(acting(TokenScope.SUBSCRIBERS_OPERATE))],
+) -> Response:
+    """Send the subscriber a command, in the name of the visitor."""
+    agent, subscriber = form.get("agent", ""), form.get("subscriber", "")
+    await _ACTS[action](visit.publisher(agent), subscriber)
+    return back_to("queue", agent=agent, subscriber=subscriber, done=action)
+
+
+async def _shown(visit: Visit, requested: QueueFilter) -> ShownQueue:
+    client = visit.publisher(requested.agent)
+    try:
+        queue = await client.get(_path(requested))
+    except Invalid as error:
+        first = replace(requested, path="", action="", cursor="")
+        queue = {**await client.get(_path(first)), "entries": [], "next": None}
+        return ShownQueue(Document(queue), look_of(queue["state"]), "", [], str(error))
+    return ShownQueue(
+        queue,
+        look_of(queue["state"]),
+        requested.url(cursor=_cursor(queue["next"])) if queue["next"] else "",
+        _same(visit, requested),
+    )
+
+
+def _path(requested: QueueFilter) -> str:
+    filters = given(
+        path_prefix=requested.path or None,
+        action=requested.action or None,
+        cursor=requested.cursor or None,
+    )
+    return with_query(f"/queues/{segment(requested.subscriber)}", limit=_ROWS, **filters)
+
+
+def _cursor(url: str) -> str:
+    return parse_qs(urlsplit(url).query).get("cursor", [""])[0]
+
+
+def _same(visit: Visit, requested: QueueFilter) -> list[Same]:
+    url, name = visit.publisher_url(requested.agent), requested.subscriber
+    filters = [f"--path-prefix={requested.path}"] if requested.path else []
+    filters += [f"--action={requested.action}"] if requested.action else []
+    root, of_subscriber = f"{url}{_path(requested)}", f"{url}/subscribers/{segment(name)}"
+    server = ["--server", url]
+    return [
+        same("This page", ["get", "queue", *filters, *server, "--", name], curl(root)),
+        same(
+            "Retry",
+            ["retry", "subscriber", *server, "--", name],
+            curl(f"{of_subscriber}/retry", "POST", "{}"),
+        ),
+        same(
+            "Pause",
+            ["pause", "subscriber", *server, "--", name],
+            curl(f"{of_subscriber}/pause", "PUT"),
+        ),
+        same(
+            "Resume",
+            ["resume", "subscriber", *server, "--", name],
+            curl(f"{of_subscriber}/resume", "PUT"),
+        ),
+    ]

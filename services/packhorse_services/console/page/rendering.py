@@ -1,0 +1,61 @@
+"""The pages of the console, and how states, times and amounts look in them."""
+
+from datetime import UTC, datetime
+from pathlib import Path
+from urllib.parse import urlencode
+
+from packhorse.runtime.pages.rendering import PREFIX, Pages
+from packhorse_services.console.page.states import look_of
+
+PAGES = Pages(Path(__file__).parent, f"{PREFIX}/overview")
+
+_DURATIONS = ((90.0, 1.0, "s"), (5_400.0, 60.0, "min"), (172_800.0, 3_600.0, "h"))
+_DAY_S = 86_400.0
+_SIZES = ((1024**3, "GiB"), (1024**2, "MiB"), (1024, "KiB"))
+
+
+def address(page: str, **parameters: object) -> str:
+    """Return the address of a page below the prefix; what is empty is left out."""
+    given = {name: value for name, value in parameters.items() if value not in ("", None)}
+    return f"{PREFIX}/{page}" + (f"?{urlencode(given)}" if given else "")
+
+
+def _duration(seconds: float | None) -> str:
+    """Return a number of seconds as its reader would say it."""
+    if seconds is None:
+        return "–"
+    for limit, size, unit in _DURATIONS:
+        if seconds < limit:
+            return f"{seconds / size:.0f} {unit}"
+    return f"{seconds / _DAY_S:.0f} d"
+
+
+def _size(count: int) -> str:
+    for size, unit in _SIZES:
+        if count >= size:
+            return f"{count / size:.1f} {unit}"
+    return f"{count} B"
+
+
+def _short(moment: str | None) -> str:
+    """Return a moment as it is shown until the script says how long ago it was."""
+    found = _parsed(moment)
+    return f"{found:%d %b %H:%M:%S}" if found else moment or ""
+
+
+def _exact(moment: str | None) -> str:
+    found = _parsed(moment)
+    return f"{found:%Y-%m-%d %H:%M:%S} UTC" if found else moment or ""
+
+
+def _parsed(moment: str | None) -> datetime | None:
+    try:
+        return datetime.fromisoformat(moment or "").astimezone(UTC)
+    except (ValueError, OverflowError):
+        return None
+
+
+PAGES.templates.filters.update(
+    duration=_duration, size=_size, short=_short, exact=_exact, look=look_of
+)
+PAGES.templates.globals["address"] = address

@@ -1,0 +1,112 @@
+"""Who looks at a page, with what rights, and the page that is answered."""
+
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
+from typing import Annotated, Any
+
+from fastapi import Depends, Request, Response
+from starlette.responses import RedirectResponse
+
+from packhorse.client.awaiting import AsyncClient
+from packhorse.client.errors import NoAnswer, Refused
+from packhorse.runtime.auth import Principal, TokenScope
+from packhorse.runtime.pages.session import (
+    Form,
+    allowed,
+    token_of,
+    visitor,
+    visitor_or_sign_in,
+)
+from packhorse_services.console.page.rendering import PAGES, address
+from packhorse_services.console.parts import of
+
+
+@dataclass(frozen=True, slots=True)
+class Rights:
+    """What a visitor is offered. The publisher decides again, by the same token."""
+
+    operate: bool
+    clear: bool
+    distribute: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Visit:
+    """A request of somebody who has signed in."""
+
+    request: Request
+    who: Principal
+
+    @property
+    def rights(self) -> Rights:
+        """What the visitor's token allows."""
+        return Rights(
+            operate=self.who.may(TokenScope.SUBSCRIBERS_OPERATE),
+            clear=self.who.may(TokenScope.QUEUES_CLEAR),
+            distribute=self.who.may(TokenScope.DISTRIBUTE),
+        )
+
+    @property
+    def agents(self) -> list[str]:
+        """The publisher agents that the visitor may deal with."""
+        return of(self.request).publishers.agents_of(self.who)
+
+    def publisher(self, agent: str) -> AsyncClient:
+        """Return a client that asks with the visitor's own token."""
+        return of(self.request).publishers.client(agent, token_of(self.request))
+
+    def publisher_url(self, agent: str) -> str:
+        """Return the address that the console asks, as the commands on a page name it."""
+        return of(self.request).publishers.urls.get(agent, "")
+
+    def page(self, template: str, status: int = 200, **values: Any) -> Response:
+        """Return a page in the frame that all pages have."""
+        neighbours = of(self.request).neighbours
+        return PAGES.page(
+            template,
+            status,
+            who=self.who.name,
+            may=self.rights,
+            neighbours=neighbours,
+            query=self.request.url.query,
+            **values,
+        )
+
+    def part(self, template: str, **values: Any) -> Response:
+        """Return what changes of a page."""
+        return PAGES.part(self.request, template, may=self.rights, **values)
+
+
+async def _visit(request: Request) -> Visit:
+    return Visit(request, await visitor(request))
+
+
+async def _visit_or_form(request: Request) -> Visit | Response:
+    found = await visitor_or_sign_in(request)
+    return found if isinstance(found, Response) else Visit(request, found)
+
+
+PartVisit = Annotated[Visit, Depends(_visit)]
+PageVisit = Annotated[Visit | Response, Depends(_visit_or_form)]
+
+
+def acting(scope: TokenScope) -> Callable[..., Awaitable[Visit]]:
+    """Return a dependency: a form of our own page, sent by somebody with this scope."""
+
+    async def visit(request: Request, _form: Form) -> Visit:
+        return Visit(request, await allowed(request, scope))
+
+    return visit
+
+
+def back_to(page: str, **parameters: object) -> Response:
+    """Return the way back to a page once something is done."""
+    return RedirectResponse(address(page, **parameters), 303)
+
+
+async def not_done(_request: Request, error: Exception) -> Response:
+    """Return the page that says what another service has refused, or that it does not answer."""
+    status = error.status if isinstance(error, Refused) else 409
+    if isinstance(error, NoAnswer):
+        status = 503
+    return PAGES.page("not_done.html", status, said=str(error))

@@ -1,0 +1,43 @@
+"""What the pages work with; made once, found through the app."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from fastapi import Request
+
+from packhorse_services.console.links import SignInLinks
+from packhorse_services.console.settings import Settings
+from packhorse_services.console.upstream import Publishers
+
+
+@dataclass(frozen=True, slots=True)
+class Neighbour:
+    """A page of another service that the navigation names."""
+
+    title: str
+    url: str
+
+
+@dataclass(frozen=True, slots=True)
+class ConsoleParts:
+    """The services that are asked, the links that sign in, and other services' pages."""
+
+    publishers: Publishers
+    links: SignInLinks
+    neighbours: Sequence[Neighbour]
+
+
+def assemble(settings: Settings) -> ConsoleParts:
+    """Make them; nothing connects yet."""
+    pages = (("Jobs", settings.jobs_page_url), ("Topology", settings.topology_page_url))
+    return ConsoleParts(
+        Publishers(settings.publisher_urls, settings.upstream_timeout_s),
+        SignInLinks(),
+        [Neighbour(title, url) for title, url in pages if url],
+    )
+
+
+def of(request: Request) -> ConsoleParts:
+    """Return the parts of the console that answers."""
+    parts: ConsoleParts = request.app.state.parts
+    return parts

@@ -1,0 +1,40 @@
+"""Settings of a console, from its environment."""
+
+from pydantic import Field, field_validator
+from pydantic_settings import BaseSettings, SettingsConfigDict
+
+from packhorse.client.addresses import checked_url
+from packhorse.client.errors import Misused
+from packhorse.runtime.configuration import ProcessConfiguration
+
+
+class Settings(ProcessConfiguration, BaseSettings):
+    """Settings of `packhorse-console`: `PACKHORSE_` and the field's name."""
+
+    model_config = SettingsConfigDict(env_prefix="PACKHORSE_", frozen=True, extra="ignore")
+
+    port: int = Field(default=8091, ge=0, le=65535)
+    publisher_urls: dict[str, str] = Field(min_length=1, max_length=100)
+    """The publisher agents' names, and where the console reaches the publisher of each."""
+    topology_page_url: str = ""
+    jobs_page_url: str = ""
+    """Where a browser reaches those pages; empty: the navigation does not name them."""
+    upstream_timeout_s: float = Field(default=10.0, gt=0)
+    """How long one answer of another service may take."""
+
+    @field_validator("publisher_urls")
+    @classmethod
+    def _are_addresses(cls, urls: dict[str, str]) -> dict[str, str]:
+        return {agent: _address(url) for agent, url in urls.items()}
+
+    @field_validator("topology_page_url", "jobs_page_url")
+    @classmethod
+    def _is_address_or_empty(cls, url: str) -> str:
+        return _address(url) if url else url
+
+
+def _address(url: str) -> str:
+    try:
+        return checked_url(url)
+    except Misused as error:
+        raise ValueError(str(error)) from None

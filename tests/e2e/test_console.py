@@ -1,0 +1,123 @@
+"""The console as an operator uses it: a real browser, and programs that were really blocked."""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+import httpx
+import psycopg
+import pytest
+from playwright.sync_api import Browser, Page, expect
+
+from tests.harness.browser import Tab, chromium, tab
+from tests.harness.postgres import Databases
+from tests.harness.processes import Program
+from tests.harness.site import Site, site
+from tests.harness.waiting import eventually
+
+_PATIENCE_MS = 120_000
+IMPATIENT = {"backoff_first_s": 0.1, "backoff_longest_s": 600, "announce_s": 1}
+
+
+@pytest.fixture(scope="module")
+def browser() -> Iterator[Browser]:
+    with chromium() as started:
+        yield started
+
+
+@pytest.fixture(scope="module")
+def running(lasting_databases: Databases, journal_url: str) -> Iterator[Site]:
+    """One stack for the file: its subscriber retries three times at once, then hardly ever."""
+    with site(lasting_databases, journal_url) as built:
+        built.subscriber("sub1", editable=True, **IMPATIENT)
+        built.programs.console(built.publisher)
+        built.start()
+        yield built
+
+
+@pytest.fixture
+def console(running: Site) -> Program:
+    (program,) = [one for one in running.programs.all if one.name == "console"]
+    return program
+
+
+@contextmanager
+def signed_in(browser: Browser, running: Site, console: Program) -> Iterator[Tab]:
+    """Come in by a link, as `packhorse up` prints one."""
+    headers = {"Authorization": f"Bearer {running.programs.token}"}
+    link = httpx.post(f"{console.url}/pages/sign-in-links", headers=headers).json()["path"]
+    expect.set_options(timeout=_PATIENCE_MS)
+    with tab(browser) as opened:
+        opened.page.goto(f"{console.url}{link}")
+        opened.page.get_by_role("button", name="Sign in").click()
+        expect(opened.page.locator("h1")).to_have_text("Overview")
+        yield opened
+        assert opened.complaints == []
+
+
+@contextmanager
+def refusing(running: Site, path: str) -> Iterator[None]:
+    """Let the subscriber's database take no node at a path, until the block ends."""
+    with psycopg.connect(running.database_urls["sub1"], autocommit=True) as connection:
+        connection.execute(
+            f"ALTER TABLE content.node ADD CONSTRAINT no_such_page CHECK (path <> '{path}')"
+        )
+        try:
+            yield
+        finally:
+            connection.execute("ALTER TABLE content.node DROP CONSTRAINT no_such_page")
+
+
+def blocked_at(running: Site, *paths: str) -> list[int]:
+    """Distribute, wait until the first is given three times in vain, and return the offsets."""
+    offsets = []
+    for path in paths:
+        running.put(path)
+        offsets.append(int(running.distribute(path)["offset"]))
+    eventually(
+        lambda: running.queue("sub1")["state"] in ("BLOCKED", "RETRYING"),
+        timeout=180,
+        what="sub1 is blocked",
+    )
+    return offsets
+
+
+def until_idle(page: Page) -> None:
+    expect(page.locator(".facts")).to_contain_text("idle")
+
+
+def test_what_is_blocked_is_found_read_mended_and_retried(
+    browser: Browser, running: Site, console: Program
+) -> None:
+    with signed_in(browser, running, console) as opened:
+        page = opened.page
+        with refusing(running, "/console/bad"):
+            blocked_at(running, "/console/bad")
+            urgent = page.locator("[data-urgent=sub1]")
+            expect(urgent).to_contain_text("no_such_page")
+            urgent.get_by_role("link", name="sub1").click()
+            expect(page.locator("[data-offset]")).to_contain_text("/console/bad")
+            expect(page.locator(".reason")).to_contain_text("no_such_page")
+        page.get_by_role("button", name="Retry now").click()
+        expect(page.locator(".notice")).to_contain_text("try the first package again")
+        until_idle(page)
+        expect(page.locator("[data-offset]")).to_have_count(0)
+    assert running.at("sub1", "/console/bad") is not None
+    commands = running.get("/commands?subscriber=sub1")["commands"]
+    assert [(one["kind"], one["issued_by"]) for one in commands] == [("RETRY", "admin")]
+
+
+def test_what_was_seen_is_cleared_and_what_comes_later_stays(
+    browser: Browser, running: Site, console: Program
+) -> None:
+    with signed_in(browser, running, console) as opened, refusing(running, "/clear/bad"):
+        page = opened.page
+        offsets = blocked_at(running, "/clear/bad", "/clear/seen")
+        page.goto(f"{console.url}/pages/queue?agent=main&subscriber=sub1")
+        page.get_by_role("link", name=f"Clear up to {offsets[1]}").click()
+        blocked_at(running, "/clear/later")  # arrives while the operator reads
+        page.fill("#typed", "clear 2")
+        page.get_by_role("button", name="Clear 2").click()
+        until_idle(page)
+    assert running.at("sub1", "/clear/later") is not None
+    assert running.at("sub1", "/clear/bad") is None
+    assert running.at("sub1", "/clear/seen") is None

@@ -1,0 +1,167 @@
+"""The console on a real socket, over a publisher whose answers a test writes."""
+
+import base64
+import json
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from http.server import BaseHTTPRequestHandler
+from types import SimpleNamespace
+from typing import Any
+from urllib.parse import urlencode, urlsplit
+
+import httpx
+
+from packhorse.runtime.auth import Authenticator
+from packhorse.runtime.principal import Principal
+from packhorse_services.console.app import console
+from packhorse_services.console.settings import Settings
+from tests.harness.answering import answering
+from tests.harness.topology.scripted import Callers
+from tests.harness.topology.served import Served
+
+SCOPES = {"queues:read", "queues:clear", "subscribers:operate", "distribute"}
+OPERATOR = Principal("operator", frozenset(SCOPES))
+REASON = 'NotNullViolation: null value in column "type" violates not-null constraint'
+AT = "2026-01-01T12:00:00Z"
+
+
+def queue(subscriber: str, state: str = "IDLE", length: int = 0, **more: Any) -> dict[str, Any]:
+    """Return a queue as the publisher shows it in its list."""
+    summary = {
+        "subscriber": subscriber,
+        "state": state,
+        "reason": "",
+        "length": length,
+        "at_least": length,
+        "at_most": length,
+        "length_unknown": None,
+        "offset": 40,
+        "head": None,
+        "lag_seconds": 240.0 if length else None,
+        "errors": 0,
+        "editable": True,
+    }
+    return {**summary, **more}
+
+
+def blocked(subscriber: str, length: int = 2, **more: Any) -> dict[str, Any]:
+    """Return a queue whose first package can't be imported."""
+    head = {
+        "offset": 41,
+        "attempts": 4,
+        "last_error": REASON,
+        "next_attempt_at": AT,
+        "blocked_since": AT,
+    }
+    return queue(subscriber, "BLOCKED", length, **{"reason": REASON, "head": head, **more})
+
+
+def entry(offset: int, path: str = "/site/news", **more: Any) -> dict[str, Any]:
+    """Return a package that waits."""
+    shown = {
+        "package_id": f"p{offset}",
+        "offset": offset,
+        "action": "ADD",
+        "paths": [path],
+        "deep_paths": [],
+        "range_from": "",
+        "range_to": "",
+        "user": "editor",
+        "size": 2_048,
+        "time": AT,
+    }
+    return {**shown, **more}
+
+
+@dataclass
+class WrittenPublisher:
+    """`answers` are by method and path; a pair says the status too. `requested` is what came."""
+
+    url: str = ""
+    answers: dict[str, Any] = field(default_factory=dict)
+    requested: list[tuple[str, str, str | None, Any]] = field(default_factory=list)
+
+    def shows(self, *queues: Mapping[str, Any]) -> None:
+        """Show these queues, each with a package for each of its length."""
+        self.answers["GET /queues"] = {"agent": "main", "queues": [*queues]}
+        for one in queues:
+            entries = [entry(41 + number) for number in range(one["length"] or 0)]
+            page = {**one, "agent": "main", "entries": entries, "next": None}
+            self.answers[f"GET /queues/{one['subscriber']}"] = page
+
+    def changes(self) -> list[tuple[str, str, str | None, Any]]:
+        """Return the requests that would have changed something."""
+        return [one for one in self.requested if one[0] != "GET"]
+
+
+@dataclass
+class ConsoleSite:
+    """The console with its callers, and the publisher that it asks."""
+
+    url: str
+    publisher: WrittenPublisher
+    callers: Callers
+
+    def get(self, path: str, token: str | None = "operator", **headers: str) -> httpx.Response:
+        """Return a page as somebody sees it who has signed in."""
+        url = f"{self.url}/pages/{path}"
+        return httpx.get(url, headers={**_cookie(token), **headers}, timeout=120, verify=False)
+
+    def post(
+        self, path: str, token: str | None = "operator", sent_from: str = "same-origin", **form: str
+    ) -> httpx.Response:
+        """Send a form as a browser does."""
+        kind = "application/x-www-form-urlencoded"
+        headers = {**_cookie(token), "Content-Type": kind, "Sec-Fetch-Site": sent_from}
+        url = f"{self.url}/pages/{path}"
+        return httpx.post(url, content=urlencode(form), headers=headers, timeout=120, verify=False)
+
+
+def _cookie(token: str | None) -> dict[str, str]:
+    if token is None:
+        return {}
+    return {"Cookie": f"packhorse_page={base64.urlsafe_b64encode(token.encode()).decode()}"}
+
+
+@contextmanager
+def console_site(**settings: Any) -> Iterator[ConsoleSite]:
+    """Serve it to the callers `viewer`, `operator` and `admin`, whose names are their tokens."""
+    callers = Callers()
+    callers.known["operator"] = OPERATOR
+    with written_publisher() as publisher:
+        given = {"publisher_urls": {"main": publisher.url}, **settings}
+        app = console(Settings.model_validate(given), Authenticator(callers))
+        served = Served(SimpleNamespace(service=SimpleNamespace(app=app)))  # type: ignore[arg-type]
+        try:
+            yield ConsoleSite(served.url, publisher, callers)
+        finally:
+            served.end()
+
+
+@contextmanager
+def written_publisher() -> Iterator[WrittenPublisher]:
+    """Serve what is written, until the block ends."""
+    written = WrittenPublisher()
+
+    class Handler(BaseHTTPRequestHandler):
+        def _answer(self) -> None:
+            body = self.rfile.read(int(self.headers.get("Content-Length") or 0))
+            token = self.headers.get("Authorization")
+            read = json.loads(body) if body else None
+            written.requested.append((self.command, self.path, token, read))
+            found = written.answers.get(f"{self.command} {urlsplit(self.path).path}")
+            status, document = found if isinstance(found, tuple) else (200, found)
+            if found is None:
+                status, document = 404, {"type": "/problems/x", "title": "none", "status": 404}
+            content = json.dumps(document).encode()
+            self.send_response(status)
+            self.send_header("Content-Length", str(len(content)))
+            self.end_headers()
+            self.wfile.write(content)
+
+    for method in ("GET", "POST", "PUT", "PATCH", "DELETE"):
+        setattr(Handler, f"do_{method}", Handler._answer)
+    with answering(Handler) as url:
+        written.url = url
+        yield written
