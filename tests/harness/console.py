@@ -74,6 +74,18 @@ def entry(offset: int, path: str = "/site/news", **more: Any) -> dict[str, Any]:
     return {**shown, **more}
 
 
+def failure(offset: int, reason: str = REASON, **more: Any) -> dict[str, Any]:
+    """Return an entry of an error queue."""
+    shown = {**entry(offset), "attempts": 3, "reason": reason, "redistributed_as": None}
+    return {**shown, **more}
+
+
+def distribution(number: str, **more: Any) -> dict[str, Any]:
+    """Return a distribution as the publisher lists it."""
+    shown = {**entry(41), "id": number, "state": "DISTRIBUTED", "accepted_at": AT, "nodes": 1}
+    return {**shown, **more}
+
+
 @dataclass
 class WrittenPublisher:
     """`answers` are by method and path; a pair says the status too. `requested` is what came."""
@@ -89,6 +101,11 @@ class WrittenPublisher:
             entries = [entry(41 + number) for number in range(one["length"] or 0)]
             page = {**one, "agent": "main", "entries": entries, "next": None}
             self.answers[f"GET /queues/{one['subscriber']}"] = page
+
+    def gave_up(self, subscriber: str, *failures: Mapping[str, Any]) -> None:
+        """Show these entries in the error queue of a subscriber."""
+        page = {"subscriber": subscriber, "length": len(failures), "entries": [*failures]}
+        self.answers[f"GET /queues/{subscriber}/errors"] = {**page, "next": None}
 
     def changes(self) -> list[tuple[str, str, str | None, Any]]:
         """Return the requests that would have changed something."""

@@ -4,13 +4,27 @@ import sys
 from pathlib import Path
 
 from tests.harness.browser import chromium, tab
-from tests.harness.console import ConsoleSite, blocked, console_site, entry, queue
+from tests.harness.console import (
+    AT,
+    ConsoleSite,
+    blocked,
+    console_site,
+    distribution,
+    entry,
+    failure,
+    queue,
+)
 
 WIDTHS = (1280, 390)
 SCHEMES = ("light", "dark")
 PAGES = {
     "overview": "overview",
     "queue": "queue?agent=main&subscriber=sub2",
+    "distributions": "distributions",
+    "distribution": "distribution?agent=main&number=d2",
+    "failures": "failures",
+    "mend": "failures/redistribute",
+    "commands": "commands",
     "clear": "queue/clear?agent=main&subscriber=sub2&up_to=42",
 }
 
@@ -32,6 +46,40 @@ def written(site: ConsoleSite) -> None:
     page["entries"][2] = entry(43, paths=[f"/site/page-{number}" for number in range(9)])
 
 
+def written_records(site: ConsoleSite) -> None:
+    """Let it show distributions, error queues and commands as well."""
+    answers = site.publisher.answers
+    states = ("QUEUED", "PARTLY_DISTRIBUTED", "DISTRIBUTED", "DISTRIBUTED")
+    rows = [
+        distribution(f"d{number}", state=state, paths=[f"/site/page-{number}"])
+        for number, state in enumerate(states, 1)
+    ]
+    answers["GET /distributions"] = {"distributions": rows, "next": "/distributions?cursor=c"}
+    at = {"stale": False, "attempts": 0, "reason": "", "next_attempt_at": None}
+    answers["GET /distributions/d2"] = {
+        **rows[1],
+        "subscribers": [
+            {**at, "subscriber": "web-1", "state": "IMPORTED"},
+            {**at, "subscriber": "sub2", "state": "RETRYING", "attempts": 2, "reason": "disk full"},
+            {**at, "subscriber": "preview", "state": "REMOVED_FAILED", "reason": "no such table"},
+        ],
+    }
+    given_up = [failure(number) for number in (7, 8)]
+    site.publisher.gave_up("preview", *given_up, failure(9, "OutOfMemory: 12 MiB"))
+    command = {"subscriber": "sub2", "issued_by": "anna", "issued_at": AT, "ended_at": None}
+    answers["GET /commands"] = {
+        "commands": [
+            {**command, "command_id": state, "kind": kind, "state": state, **more}
+            for kind, state, more in (
+                ("RETRY", "SENT", {"offset": None, "removed": None, "reason": ""}),
+                ("CLEAR", "APPLIED", {"offset": 41, "removed": 1, "reason": "", "ended_at": AT}),
+                ("CLEAR", "REJECTED", {"offset": 9, "removed": None, "reason": "not editable"}),
+            )
+        ],
+        "next": None,
+    }
+
+
 def main(folder: Path) -> None:
     """Write a picture of each page in both themes and at two widths."""
     folder.mkdir(parents=True, exist_ok=True)
@@ -42,6 +90,7 @@ def main(folder: Path) -> None:
         chromium() as browser,
     ):
         written(site)
+        written_records(site)
         for scheme in SCHEMES:
             for width in WIDTHS:
                 with tab(

@@ -10,16 +10,25 @@ from packhorse.runtime.auth import Authenticator
 from packhorse.runtime.http import ServiceDescription, create_app
 from packhorse.runtime.pages.session import session_router
 from packhorse.runtime.readiness import Readiness
-from packhorse_services.console.page import clearing, overview, queue, sign_in
-from packhorse_services.console.page.rendering import PAGES
-from packhorse_services.console.page.visit import not_done
+from packhorse_services.console.frame.rendering import PAGES
+from packhorse_services.console.frame.visit import not_done
+from packhorse_services.console.page import (
+    clearing,
+    commands,
+    distributions,
+    failures,
+    mending,
+    overview,
+    queue,
+    sign_in,
+)
 from packhorse_services.console.parts import assemble
 from packhorse_services.console.settings import Settings
 
 _SERVICE = ServiceDescription(
     "packhorse console", "Shows where content is and what stands in its way, as pages for people."
 )
-_ROUTERS = (session_router(PAGES), sign_in.router, overview.router, clearing.router, queue.router)
+_PAGES = (sign_in, overview, clearing, queue, distributions, mending, failures, commands)
 
 
 def console(settings: Settings, authenticator: Authenticator) -> FastAPI:
@@ -34,6 +43,7 @@ def console(settings: Settings, authenticator: Authenticator) -> FastAPI:
     app = create_app(_SERVICE, authenticator, Readiness({}), lifespan=lifespan, docs=settings.docs)
     app.state.parts = parts
     app.add_exception_handler(ClientError, not_done)
-    for router in _ROUTERS:
-        app.include_router(router)
+    app.include_router(session_router(PAGES))
+    for page in _PAGES:
+        app.include_router(page.router)
     return app

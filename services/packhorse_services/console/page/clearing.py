@@ -10,8 +10,8 @@ from packhorse.runtime.auth import TokenScope
 from packhorse.runtime.pages.rendering import PREFIX
 from packhorse.runtime.pages.session import Form
 from packhorse.runtime.validation import StrictRoute
-from packhorse_services.console.page.equivalents import curl, same
-from packhorse_services.console.page.visit import PageVisit, Visit, acting, back_to
+from packhorse_services.console.frame.equivalents import curl, same
+from packhorse_services.console.frame.visit import PageVisit, Visit, acting, back_to
 
 router = APIRouter(route_class=StrictRoute, prefix=PREFIX, include_in_schema=False)
 

@@ -14,10 +14,10 @@ from packhorse.runtime.auth import TokenScope
 from packhorse.runtime.pages.rendering import PREFIX
 from packhorse.runtime.pages.session import Form
 from packhorse.runtime.validation import StrictRoute
-from packhorse_services.console.page.equivalents import Same, curl, same
-from packhorse_services.console.page.rendering import address
-from packhorse_services.console.page.states import Look, look_of
-from packhorse_services.console.page.visit import (
+from packhorse_services.console.frame.equivalents import Same, curl, same
+from packhorse_services.console.frame.rendering import address
+from packhorse_services.console.frame.states import Look, look_of
+from packhorse_services.console.frame.visit import (
     PageVisit,
     PartVisit,
     Visit,

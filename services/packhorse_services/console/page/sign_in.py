@@ -12,7 +12,7 @@ from packhorse.runtime.auth import Principal, require
 from packhorse.runtime.pages.rendering import PREFIX
 from packhorse.runtime.pages.session import SCOPE, Form, signed_in
 from packhorse.runtime.validation import StrictRoute
-from packhorse_services.console.page.rendering import PAGES
+from packhorse_services.console.frame.rendering import PAGES
 from packhorse_services.console.parts import of
 
 router = APIRouter(route_class=StrictRoute, prefix=PREFIX, include_in_schema=False)

@@ -72,6 +72,7 @@
   };
 
   const tick = async () => {
+    if (content.dataset.refresh === undefined) return showTimes(); // a page that does not follow
     if (asking || document.hidden || Date.now() < restUntil) return;
     asking = true;
     const began = Date.now();

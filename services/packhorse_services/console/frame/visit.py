@@ -17,7 +17,7 @@ from packhorse.runtime.pages.session import (
     visitor,
     visitor_or_sign_in,
 )
-from packhorse_services.console.page.rendering import PAGES, address
+from packhorse_services.console.frame.rendering import PAGES, address
 from packhorse_services.console.parts import of
 
 

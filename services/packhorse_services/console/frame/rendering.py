@@ -5,7 +5,7 @@ from pathlib import Path
 from urllib.parse import urlencode
 
 from packhorse.runtime.pages.rendering import PREFIX, Pages
-from packhorse_services.console.page.states import look_of
+from packhorse_services.console.frame.states import look_of
 
 PAGES = Pages(Path(__file__).parent, f"{PREFIX}/overview")
 

@@ -1,0 +1,1 @@
+"""What every page has: the frame, looks of states, who visits, and equivalents of what it does."""

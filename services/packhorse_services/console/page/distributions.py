@@ -1,0 +1,159 @@
+"""What was distributed, and what became of one distribution at each subscriber."""
+
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+from datetime import UTC, datetime
+from typing import Annotated, Any
+from urllib.parse import parse_qs, urlsplit
+
+from fastapi import APIRouter, Depends, Query, Response
+
+from packhorse.client.awaiting import AsyncClient
+from packhorse.client.errors import Invalid
+from packhorse.client.exchange import Document, given, segment, with_query
+from packhorse.runtime.pages.rendering import PREFIX
+from packhorse.runtime.validation import StrictRoute
+from packhorse_services.console.frame.equivalents import Same, curl, same
+from packhorse_services.console.frame.rendering import address
+from packhorse_services.console.frame.states import look_of
+from packhorse_services.console.frame.visit import PageVisit, PartVisit, Visit
+
+router = APIRouter(route_class=StrictRoute, prefix=PREFIX, include_in_schema=False)
+
+_ROWS = 100
+_MOST_PAGES = 20
+"""Pages of the publisher that one page of ours looks through."""
+
+_Text = Annotated[str, Query(max_length=2_048)]
+_Word = Annotated[str, Query(max_length=500)]
+_Name = Annotated[str, Query(min_length=1, max_length=200)]
+
+
+@dataclass(frozen=True)
+class DistributionFilter:
+    """Which distributions are looked for; times are in UTC, as the form of a browser has them."""
+
+    agent: _Word = ""
+    path: _Text = ""
+    user: _Word = ""
+    state: _Word = ""
+    since: _Word = ""
+    until: _Word = ""
+    cursor: _Word = ""
+
+    def url(self, **other: object) -> str:
+        """Return the address of this page; `other` replaces."""
+        return address("distributions", **{**asdict(self), **other})
+
+
+Filter = Annotated[DistributionFilter, Depends()]
+
+
+@dataclass(frozen=True, slots=True)
+class Found:
+    """A page of distributions, newest first; `wrong` is what is wrong with the filter."""
+
+    agent: str
+    rows: Sequence[Document]
+    following: str
+    same: Sequence[Same]
+    wrong: str = ""
+
+
+@router.get("/distributions")
+async def show_distributions(visit: PageVisit, requested: Filter) -> Response:
+    """Show what was distributed, newest first."""
+    if isinstance(visit, Response):
+        return visit
+    found = await _found(visit, requested)
+    return visit.page("distributions.html", found=found, requested=requested, agents=visit.agents)
+
+
+@router.get("/distribution")
+async def show_distribution(visit: PageVisit, agent: _Name, number: _Name) -> Response:
+    """Show where one distribution is."""
+    if isinstance(visit, Response):
+        return visit
+    return visit.page("distribution.html", **await _one(visit, agent, number))
+
+
+@router.get("/distribution/content")
+async def show_distribution_content(visit: PartVisit, agent: _Name, number: _Name) -> Response:
+    """Return what changes of it; 304 when nothing has."""
+    return visit.part("distribution_content.html", **await _one(visit, agent, number))
+
+
+async def _one(visit: Visit, agent: str, number: str) -> dict[str, Any]:
+    found = await visit.publisher(agent).distribution(number)
+    rows = sorted(
+        found["subscribers"], key=lambda one: (look_of(one["state"]).rank, one["subscriber"])
+    )
+    url = visit.publisher_url(agent)
+    lines = same(
+        "This page",
+        ["get", "distribution", "--server", url, "--", number],
+        curl(f"{url}/distributions/{segment(number)}"),
+    )
+    counts = Counter(one["state"] for one in rows)
+    return {"agent": agent, "one": found, "rows": rows, "counts": counts, "same": [lines]}
+
+
+async def _found(visit: Visit, requested: DistributionFilter) -> Found:
+    agent = requested.agent or next(iter(visit.agents), "")
+    client, url = visit.publisher(agent), visit.publisher_url(agent)
+    path = _path(requested)
+    filters = [f"--path-prefix={requested.path}"] if requested.path else []
+    filters += [f"--user={requested.user}"] if requested.user else []
+    filters += [f"--state={requested.state.lower()}"] if requested.state else []
+    lines = [
+        same("This page", ["get", "distributions", *filters, "--server", url], curl(url + path))
+    ]
+    try:
+        between = _moment(requested.since), _moment(requested.until)
+        rows, following = await _rows(client, path, between)
+    except (Invalid, ValueError) as error:
+        return Found(agent, [], "", [], str(error))
+    cursor = parse_qs(urlsplit(following).query).get("cursor", [""])[0]
+    return Found(agent, rows, requested.url(cursor=cursor) if cursor else "", lines)
+
+
+async def _rows(
+    client: AsyncClient, path: str, between: tuple[datetime | None, datetime | None]
+) -> tuple[list[Document], str]:
+    """Return rows of a time, newest first, and where to look further; whole pages are taken."""
+    since, until = between
+    rows: list[Document] = []
+    for _ in range(_MOST_PAGES):
+        page = await client.get(path)
+        for one in page["distributions"]:
+            at = datetime.fromisoformat(one["accepted_at"])
+            if since and at < since:
+                return rows, ""
+            if not until or at <= until:
+                rows.append(one)
+        path = page["next"] or ""
+        if not path or len(rows) >= _ROWS:
+            break
+    return rows, path
+
+
+def _path(requested: DistributionFilter) -> str:
+    filters = given(
+        path_prefix=requested.path or None,
+        user=requested.user or None,
+        state=requested.state or None,
+        cursor=requested.cursor or None,
+    )
+    return with_query("/distributions", limit=_ROWS, **filters)
+
+
+def _moment(text: str) -> datetime | None:
+    """Return a moment of the form. Raises `ValueError` for what is none."""
+    if not text:
+        return None
+    try:
+        found = datetime.fromisoformat(text)
+    except ValueError:
+        raise ValueError(f"{text!r} is no time such as 2026-11-25T14:00, in UTC") from None
+    return found if found.tzinfo else found.replace(tzinfo=UTC)

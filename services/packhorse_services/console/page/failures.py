@@ -1,0 +1,166 @@
+"""Error queues of all subscribers in one place, by reason: distributed again, or dismissed."""
+
+import re
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass, field
+from itertools import groupby
+from typing import Annotated
+
+from fastapi import APIRouter, Depends, Query, Response
+
+from packhorse.client.exchange import Document, segment
+from packhorse.runtime.pages.rendering import PREFIX
+from packhorse.runtime.validation import StrictRoute
+from packhorse_services.console.frame.equivalents import Same, curl, same
+from packhorse_services.console.frame.rendering import address
+from packhorse_services.console.frame.visit import PageVisit, Visit
+from packhorse_services.console.upstream import each
+
+router = APIRouter(route_class=StrictRoute, prefix=PREFIX, include_in_schema=False)
+
+MOST = 1_000
+"""Entries of one subscriber that are looked at; the publisher changes as many at a time."""
+_MOST_QUEUES = 100
+_SHOWN = 10
+"""Entries of a group on the page."""
+_LONGEST_KIND = 80
+_PARTICULAR = re.compile(r"[\"'/\d(\[]")
+"""Where a reason begins to speak of one package."""
+
+_Word = Annotated[str, Query(max_length=200)]
+_Reason = Annotated[str, Query(max_length=1_000)]
+_Done = Annotated[str, Query(max_length=20)]
+_Count = Annotated[int, Query(ge=0, le=2**31)]
+
+_DONE = {"redistribute": "distributed again", "dismiss": "dismissed"}
+
+
+@dataclass(frozen=True)
+class FailureFilter:
+    """Which entries are meant; empty: all."""
+
+    agent: _Word = ""
+    subscriber: _Word = ""
+    reason: _Reason = ""
+
+    def url(self, page: str = "failures", **other: object) -> str:
+        """Return the address of a page about these entries; `other` replaces and adds."""
+        return address(page, **{**asdict(self), **other})
+
+    def takes(self, reason: str) -> bool:
+        """Return whether a reason is meant, as the publisher decides it."""
+        return self.reason.casefold() in reason.casefold()
+
+
+Filter = Annotated[FailureFilter, Depends()]
+
+
+@dataclass(frozen=True, slots=True)
+class Failure:
+    """An entry of an error queue."""
+
+    agent: str
+    subscriber: str
+    entry: Document
+
+    @property
+    def kind(self) -> str:
+        """What its reason has in common with others: the text before it speaks of one package."""
+        line = str(self.entry["reason"]).partition("\n")[0]
+        found = _PARTICULAR.split(line, maxsplit=1)[0].strip()[:_LONGEST_KIND]
+        return found or line[:_LONGEST_KIND]
+
+
+@dataclass(frozen=True, slots=True)
+class Group:
+    """Entries whose reasons begin alike."""
+
+    kind: str
+    entries: Sequence[Failure]
+
+    @property
+    def shown(self) -> Sequence[Failure]:
+        """The first of them."""
+        return self.entries[:_SHOWN]
+
+    @property
+    def subscribers(self) -> list[str]:
+        """Who has given them up."""
+        return sorted({one.subscriber for one in self.entries})
+
+
+@dataclass(frozen=True, slots=True)
+class Failures:
+    """What was found; `wrong` says who did not answer, `more` that not all was looked at."""
+
+    entries: Sequence[Failure]
+    more: bool = False
+    wrong: Sequence[str] = field(default=())
+
+    @property
+    def groups(self) -> list[Group]:
+        """The entries by what their reasons have in common, the largest group first."""
+        ordered = sorted(self.entries, key=lambda one: one.kind)
+        groups = [Group(kind, [*found]) for kind, found in groupby(ordered, lambda one: one.kind)]
+        return sorted(groups, key=lambda group: -len(group.entries))
+
+
+@router.get("/failures")
+async def show_failures(
+    visit: PageVisit, requested: Filter, done: _Done = "", count: _Count = 0
+) -> Response:
+    """Show what subscribers gave up on, by reason."""
+    if isinstance(visit, Response):
+        return visit
+    found = await gathered(visit, requested)
+    notice = f"{count} {_DONE[done]}." if done in _DONE else ""
+    return visit.page(
+        "failures.html",
+        found=found,
+        requested=requested,
+        agents=visit.agents,
+        notice=notice,
+        same=_same(visit, found),
+    )
+
+
+async def gathered(visit: Visit, requested: FailureFilter) -> Failures:
+    """Return the entries that a filter means, of all error queues that the visitor may see."""
+    agents = [one for one in visit.agents if requested.agent in ("", one)]
+    answers = await each(agents, lambda agent: visit.publisher(agent).queues())
+    queues = [
+        (answer.name, str(queue["subscriber"]))
+        for answer in answers
+        for queue in answer.value or ()
+        if queue["errors"] and requested.subscriber in ("", queue["subscriber"])
+    ]
+    names = {str(number): queue for number, queue in enumerate(queues[:_MOST_QUEUES])}
+
+    async def ask(number: str) -> list[Document]:
+        agent, subscriber = names[number]
+        return await visit.publisher(agent).errors(subscriber, limit=MOST)
+
+    found = await each([*names], ask)
+    return Failures(
+        [
+            Failure(*names[one.name], entry)
+            for one in found
+            for entry in one.value or ()
+            if requested.takes(entry["reason"])
+        ],
+        more=len(queues) > _MOST_QUEUES or any(len(one.value or ()) == MOST for one in found),
+        wrong=[one.error for one in (*answers, *found) if one.error],
+    )
+
+
+def _same(visit: Visit, found: Failures) -> list[Same]:
+    queues = sorted({(one.agent, one.subscriber) for one in found.entries})[:_SHOWN]
+    return [
+        same(
+            name,
+            ["get", "errors", "--server", url, "--", name],
+            curl(f"{url}/queues/{segment(name)}/errors"),
+        )
+        for agent, name in queues
+        if (url := visit.publisher_url(agent))
+    ]

@@ -1,0 +1,129 @@
+"""What is done about entries of error queues: to one at once, to many once a number is typed."""
+
+from itertools import groupby
+from typing import Annotated, Literal
+from urllib.parse import parse_qs
+
+from fastapi import APIRouter, Depends, Response
+
+from packhorse.client.errors import ClientError
+from packhorse.runtime import audit
+from packhorse.runtime.auth import TokenScope
+from packhorse.runtime.pages.rendering import PREFIX
+from packhorse.runtime.pages.session import Form
+from packhorse.runtime.validation import StrictRoute
+from packhorse_services.console.frame.rendering import PAGES
+from packhorse_services.console.frame.visit import PageVisit, Visit, acting, back_to
+from packhorse_services.console.page.failures import (
+    Failure,
+    FailureFilter,
+    Filter,
+    gathered,
+)
+
+router = APIRouter(route_class=StrictRoute, prefix=PREFIX, include_in_schema=False)
+
+Act = Literal["redistribute", "dismiss"]
+_EXAMPLES = 5
+
+
+@router.get("/failures/{action}")
+async def ask_before(visit: PageVisit, action: Act, requested: Filter) -> Response:
+    """Show how many entries it would be, and ask for that number."""
+    if isinstance(visit, Response):
+        return visit
+    return await _question(visit, action, requested)
+
+
+@router.post("/failures/redistribute")
+async def redistribute(
+    form: Form, visit: Annotated[Visit, Depends(acting(TokenScope.DISTRIBUTE))]
+) -> Response:
+    """Distribute the paths of entries again, to all subscribers."""
+    return await _act(visit, "redistribute", form)
+
+
+@router.post("/failures/dismiss")
+async def dismiss(
+    form: Form, visit: Annotated[Visit, Depends(acting(TokenScope.QUEUES_CLEAR))]
+) -> Response:
+    """Take entries off their error queues."""
+    return await _act(visit, "dismiss", form)
+
+
+async def _act(visit: Visit, action: Act, form: dict[str, str]) -> Response:
+    requested = _filter(form.get("filter", ""))
+    offset, count = form.get("offset", ""), form.get("count", "")
+    if offset:
+        meant = [one for one in await _meant(visit, action, requested) if _is(one, offset)]
+    elif (
+        count.isascii()
+        and count.isdigit()
+        and form.get("typed", "").strip() == (f"{action} {count}")
+    ):
+        meant = (await _meant(visit, action, requested))[: int(count[:9])]
+    else:
+        return await _question(visit, action, requested, "That was not the text to type.")
+    changed, wrong = await _change(visit, action, meant)
+    audit.note(visit.request, changed=changed)
+    if wrong:
+        said = f"{changed} of {len(meant)} done. {wrong}"
+        return PAGES.page("not_done.html", 409, said=said)
+    back = {} if offset else {"agent": requested.agent, "subscriber": requested.subscriber}
+    return back_to("failures", **back, done=action, count=changed)
+
+
+def _is(failure: Failure, offset: str) -> bool:
+    return str(failure.entry["offset"]) == offset
+
+
+async def _change(visit: Visit, action: Act, meant: list[Failure]) -> tuple[int, str]:
+    """Return how many were changed, and what went wrong with the others."""
+    changed = 0
+    for (agent, subscriber), found in groupby(meant, lambda one: (one.agent, one.subscriber)):
+        offsets = [int(one.entry["offset"]) for one in found]
+        client = visit.publisher(agent)
+        try:
+            if action == "dismiss":
+                changed += len((await client.dismiss(subscriber, *offsets))["offsets"])
+                continue
+            entries = (await client.redistribute_all(subscriber, *offsets))["entries"]
+        except ClientError as error:
+            return changed, f"{subscriber}: {error}"
+        refused = [one for one in entries if not one["distribution_id"]]
+        changed += len(entries) - len(refused)
+        if refused:
+            return changed, f"{subscriber}, {refused[0]['offset']}: {refused[0]['reason']}"
+    return changed, ""
+
+
+async def _meant(visit: Visit, action: Act, requested: FailureFilter) -> list[Failure]:
+    """Return what can be done, subscriber by subscriber; what is out again is left as it is."""
+    found = (await gathered(visit, requested)).entries
+    return [one for one in found if action == "dismiss" or not one.entry["redistributed_as"]]
+
+
+async def _question(
+    visit: Visit, action: Act, requested: FailureFilter, wrong: str = ""
+) -> Response:
+    meant = await _meant(visit, action, requested)
+    may = visit.rights.distribute if action == "redistribute" else visit.rights.clear
+    return visit.page(
+        "mend.html",
+        400 if wrong else 200,
+        action=action,
+        requested=requested,
+        count=len(meant),
+        examples=meant[:_EXAMPLES],
+        subscribers=sorted({one.subscriber for one in meant}),
+        allowed=may,
+        wrong=wrong,
+    )
+
+
+def _filter(text: str) -> FailureFilter:
+    """Return the filter that a form carries as the query of a page."""
+    found = {name: values[0] for name, values in parse_qs(text, max_num_fields=10).items()}
+    return FailureFilter(
+        **{name: found.get(name, "") for name in ("agent", "subscriber", "reason")}
+    )

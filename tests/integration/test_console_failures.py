@@ -1,0 +1,201 @@
+"""The console's distributions, error queues and commands over HTTP."""
+
+from collections.abc import Iterator
+from typing import Any
+from urllib.parse import urlencode
+
+import pytest
+
+from tests.harness.console import AT, ConsoleSite, console_site, distribution, failure, queue
+
+HOSTILE = "</td><script>alert(1)</script><img src=x onerror=alert(2)>{{ 7*7 }}\"'"
+FORM = {"filter": "", "count": "3", "typed": "redistribute 3"}
+ACTS = ["failures/redistribute", "failures/dismiss"]
+
+
+@pytest.fixture(scope="module")
+def running() -> Iterator[ConsoleSite]:
+    with console_site() as site:
+        yield site
+
+
+@pytest.fixture
+def site(running: ConsoleSite) -> ConsoleSite:
+    publisher = running.publisher
+    publisher.answers.clear()
+    publisher.requested.clear()
+    publisher.shows(queue("sub1", errors=2), queue("sub2", errors=2), queue("sub3"))
+    publisher.gave_up("sub1", failure(7), failure(8, "OutOfMemory: 12 MiB"))
+    publisher.gave_up("sub2", failure(7), failure(9, redistributed_as="d9"))
+    done = {"redistribute": {"entries": [], "more": False}, "dismiss": {"offsets": [7]}}
+    for name in ("sub1", "sub2"):
+        for action, answer in done.items():
+            publisher.answers[f"POST /queues/{name}/errors/{action}"] = answer
+    return running
+
+
+def changes(site: ConsoleSite) -> list[tuple[str, list[int], str | None]]:
+    return [(path, body["offsets"], token) for _, path, token, body in site.publisher.changes()]
+
+
+def test_what_was_given_up_is_shown_by_reason(site: ConsoleSite) -> None:
+    text = site.get("failures").text
+    assert 'data-group="NotNullViolation: null value in column"' in text
+    assert 'data-group="OutOfMemory:"' in text
+    assert text.index("NotNullViolation") < text.index("OutOfMemory"), "the largest group first"
+    asked = {path.partition("?")[0] for _, path, _, _ in site.publisher.requested}
+    assert "/queues/sub3/errors" not in asked, "it has none"
+
+
+def test_the_filter_takes_a_part_of_the_reason(site: ConsoleSite) -> None:
+    text = site.get("failures?reason=outofmemory").text
+    assert ("sub1/8" in text, "sub1/7" in text) == (True, False)
+    assert "Nothing that was given up matches" in site.get("failures?reason=other").text
+    assert "Show all" in site.get("failures?subscriber=sub9").text
+
+
+def test_without_failures_it_says_so(site: ConsoleSite) -> None:
+    site.publisher.shows(queue("sub1"))
+    assert "No package was given up" in site.get("failures").text
+
+
+@pytest.mark.parametrize("action", ["redistribute", "dismiss"])
+def test_one_is_done_at_once(site: ConsoleSite, action: str) -> None:
+    form = {"filter": urlencode({"agent": "main", "subscriber": "sub2"}), "offset": "7"}
+    assert site.post(f"failures/{action}", **form).status_code == 303
+    assert changes(site) == [(f"/queues/sub2/errors/{action}", [7], "Bearer operator")]
+
+
+def test_all_are_done_once_the_number_is_typed_and_what_is_out_again_is_left(
+    site: ConsoleSite,
+) -> None:
+    assert "redistribute 3" in site.get("failures/redistribute").text
+    assert site.post("failures/redistribute", **FORM).status_code == 303
+    assert [one[:2] for one in changes(site)] == [
+        ("/queues/sub1/errors/redistribute", [7, 8]),
+        ("/queues/sub2/errors/redistribute", [7]),
+    ]
+
+
+def test_no_more_is_done_than_was_confirmed(site: ConsoleSite) -> None:
+    form = {"filter": "", "count": "1", "typed": "dismiss 1"}
+    assert site.post("failures/dismiss", **form).status_code == 303
+    assert [one[:2] for one in changes(site)] == [("/queues/sub1/errors/dismiss", [7])]
+
+
+@pytest.mark.parametrize(
+    "form",
+    [
+        {},
+        {"count": "3"},
+        {"count": "3", "typed": "dismiss 3"},
+        {"count": "²", "typed": "redistribute ²"},
+        {"count": "-1", "typed": "redistribute -1"},
+    ],
+)
+def test_a_forged_form_changes_nothing(site: ConsoleSite, form: dict[str, str]) -> None:
+    assert site.post("failures/redistribute", **form).status_code == 400
+    assert changes(site) == []
+
+
+@pytest.mark.parametrize("path", ACTS)
+@pytest.mark.parametrize(
+    ("token", "sent_from", "status"),
+    [
+        ("viewer", "same-origin", 403),
+        (None, "same-origin", 401),
+        ("operator", "cross-site", 403),
+        ("operator", "none", 403),
+    ],
+)
+def test_who_may_not_changes_nothing(
+    site: ConsoleSite, path: str, token: str | None, sent_from: str, status: int
+) -> None:
+    assert site.post(path, token, sent_from, **FORM, offset="7").status_code == status
+    assert changes(site) == []
+
+
+def test_what_is_refused_is_said(site: ConsoleSite) -> None:
+    refused = {"offset": 7, "state": "x", "distribution_id": None, "reason": "no such node"}
+    answer = {"entries": [refused], "more": False}
+    site.publisher.answers["POST /queues/sub2/errors/redistribute"] = answer
+    done = site.post("failures/redistribute", filter="subscriber=sub2", offset="7")
+    assert (done.status_code, "no such node" in done.text) == (409, True)
+
+
+def test_without_the_scopes_there_are_no_buttons(site: ConsoleSite) -> None:
+    main = site.get("failures", token="viewer").text.partition("<main")[2]
+    assert "<button" not in main
+    assert "failures/dismiss" not in main
+    assert "needs a token" in site.get("failures/dismiss", token="viewer").text
+
+
+def test_distributions_are_found_by_path_user_and_state(site: ConsoleSite) -> None:
+    site.publisher.answers["GET /distributions"] = {
+        "distributions": [distribution("d1")],
+        "next": "/distributions?limit=100&cursor=c1",
+    }
+    text = site.get("distributions?path=/site/a b&user=editor&state=QUEUED").text
+    asked = site.publisher.requested[0][1]
+    assert all(f in asked for f in ("path_prefix=%2Fsite%2Fa+b", "user=editor", "state=QUEUED"))
+    assert 'href="/pages/distribution?agent=main&amp;number=d1"' in text
+    assert "cursor=c1" in text, "the next page"
+
+
+def test_distributions_are_found_by_time(site: ConsoleSite) -> None:
+    days = [f"2026-01-{day:02}T12:00:00Z" for day in (5, 4, 3, 2, 1)]
+    rows = [distribution(f"d{at[8:10]}", accepted_at=at) for at in days]
+    site.publisher.answers["GET /distributions"] = {"distributions": rows, "next": None}
+    text = site.get("distributions?since=2026-01-02T00:00&until=2026-01-04T00:00").text
+    assert [f"d{day:02}" for day in range(1, 6) if f'"d{day:02}"' in text] == ["d02", "d03"]
+    assert "is no time such as" in site.get("distributions?since=yesterday").text
+
+
+def test_a_distribution_shows_each_subscriber_what_failed_first(site: ConsoleSite) -> None:
+    site.publisher.answers["GET /distributions/d1"] = matrix()
+    text = site.get("distribution?agent=main&number=d1").text
+    assert text.index('data-subscriber="sub2"') < text.index('data-subscriber="sub1"')
+    assert "the disk is full" in text
+    assert site.get("distribution/content?agent=main&number=d1").status_code == 200
+    assert site.get("distribution?agent=main&number=other").status_code == 404
+
+
+def matrix(said: str = "the disk is full") -> dict[str, Any]:
+    one = {"stale": False, "attempts": 0, "reason": "", "next_attempt_at": None}
+    return {
+        **distribution("d1"),
+        "subscribers": [
+            {**one, "subscriber": "sub1", "state": "IMPORTED"},
+            {**one, "subscriber": "sub2", "state": "REMOVED_FAILED", "reason": said},
+        ],
+    }
+
+
+def test_commands_say_who_did_what(site: ConsoleSite) -> None:
+    command = {"command_id": "c1", "kind": "CLEAR", "subscriber": "sub1", "state": "REJECTED"}
+    times = {"issued_at": AT, "ended_at": AT, "offset": 7, "removed": None}
+    said = {"issued_by": HOSTILE, "reason": HOSTILE}
+    answer = {"commands": [{**command, **times, **said}], "next": None}
+    site.publisher.answers["GET /commands"] = answer
+    text = site.get("commands?subscriber=sub1").text
+    assert ("alert(1)" in text, "<script>alert" in text) == (True, False)
+    assert "subscriber=sub1" in site.publisher.requested[0][1]
+    assert site.get("commands/content").status_code == 200
+
+
+def test_what_comes_from_elsewhere_is_text(site: ConsoleSite) -> None:
+    site.publisher.shows(queue("sub1", errors=1))
+    site.publisher.gave_up("sub1", failure(7, HOSTILE, paths=[HOSTILE], user=HOSTILE))
+    site.publisher.answers["GET /distributions"] = {
+        "distributions": [distribution(HOSTILE, paths=[HOSTILE], user=HOSTILE, state=HOSTILE)],
+        "next": None,
+    }
+    site.publisher.answers["GET /distributions/d1"] = matrix(HOSTILE)
+    link = urlencode({"reason": "<", "subscriber": "sub1"})
+    for path in (
+        *(f"failures?{link}", f"failures/dismiss?{link}", f"failures/redistribute?{link}"),
+        *("distributions", "distribution?agent=main&number=d1"),
+    ):
+        text = site.get(path).text
+        assert "<script>alert" not in text
+        assert "<img" not in text
