@@ -60,7 +60,14 @@ def _build(binary: Path) -> None:
         )
     with tempfile.TemporaryDirectory(dir=TOOLS, prefix="go-") as built:
         subprocess.run(
-            ["go", "install", f"github.com/versity/versitygw/cmd/versitygw@{VERSION}"],
+            # To optimise a program that serves a few requests takes longer than they do.
+            [
+                "go",
+                "install",
+                "-gcflags=all=-N -l",
+                "-ldflags=-s -w",
+                f"github.com/versity/versitygw/cmd/versitygw@{VERSION}",
+            ],
             env={**os.environ, "GOBIN": built},
             check=True,
         )

@@ -12,6 +12,7 @@ from packhorse_services.pipeline.audit.commands import audit_command
 from packhorse_services.pipeline.bulk.command import bulk
 from packhorse_services.pipeline.engine.jars import fetch_jars
 from packhorse_services.pipeline.engine.session import running_spark
+from packhorse_services.pipeline.engine.shared_classes import share_classes
 from packhorse_services.pipeline.measures.hours import Hours
 from packhorse_services.pipeline.measures.task import measure
 from packhorse_services.pipeline.reports.commands import report, serve
@@ -60,9 +61,14 @@ def pipeline() -> None:
 
 @commands.command()
 def jars() -> None:
-    """Fetch the jars that Spark needs, unless they are there, and print their folder."""
+    """Fetch the jars that Spark needs, unless they are there, and print their folder.
+
+    Beside it, the classes that every task loads are kept for quicker starts.
+    """
     settings = loaded(Settings)
-    typer.echo(fetch_jars(settings.spark_jars, settings.ivy_settings))
+    folder = fetch_jars(settings.spark_jars, settings.ivy_settings)
+    share_classes(settings, folder)
+    typer.echo(folder)
 
 
 commands.command("archive")(archive)

@@ -1,7 +1,11 @@
 """The options that a local JVM is started with; what the operator says wins."""
 
+import subprocess
+from pathlib import Path
+
 import pytest
 
+from packhorse_services.pipeline.engine.jars import class_archive, java
 from packhorse_services.pipeline.engine.session import _with_java_options
 
 OPTIONS = "spark.driver.extraJavaOptions"
@@ -34,3 +38,20 @@ def test_what_is_said_of_the_collector_wins() -> None:
 
 def test_a_cluster_has_its_own_options() -> None:
     assert _with_java_options({OPTIONS: "-Xss2m"}, "yarn", "archive") == {OPTIONS: "-Xss2m"}
+
+
+def test_classes_that_were_kept_are_shared_and_a_damaged_archive_is_passed_over(
+    tmp_path: Path,
+) -> None:
+    jars = tmp_path / "jars"
+    conf = {"spark.driver.extraClassPath": f"{jars}/*"}
+    assert "Archive" not in _with_java_options(conf, "local[2]", "audit")[OPTIONS]
+    archive = class_archive(jars)
+    archive.write_bytes(b"no archive")
+    options = _with_java_options(conf, "local[2]", "audit")[OPTIONS]
+    assert f"-XX:SharedArchiveFile={archive}" in options
+    said = _with_java_options({**conf, OPTIONS: "-XX:SharedArchiveFile=mine"}, "local[2]", "audit")
+    assert str(archive) not in said[OPTIONS]
+    started = [str(java()), *options.split(), "-version"]
+    done = subprocess.run(started, capture_output=True, text=True, check=True, timeout=120)
+    assert "warning" not in (done.stdout + done.stderr).lower()

@@ -55,6 +55,19 @@ def fetch_jars(configured: Path | None = None, ivy_settings: Path | None = None)
     return require_jars(configured)
 
 
+def class_archive(folder: Path) -> Path:
+    """Return where the classes that Spark's JVM shares between runs are, or will be.
+
+    Another file for each Java, PySpark and folder of jars: it counts for these alone. Raises
+    `JavaUnusable`.
+    """
+    spark, home = _spark_jars(), java().parent.parent
+    release = home / "release"
+    of = (sorted(spark.iterdir()), home, release.read_text() if release.exists() else "")
+    digest = hashlib.sha256(repr(of).encode()).hexdigest()[:8]
+    return folder.with_name(f"{folder.name}-classes-{digest}.jsa")
+
+
 def _retrieve(fresh: Path, home: Path, ivy_settings: Path | None) -> None:
     with (
         as_file(_HERE.joinpath("ivy.xml")) as ivy,

@@ -16,7 +16,7 @@ from pyspark.conf import SparkConf
 from pyspark.sql import SparkSession
 
 from packhorse.errors import PackhorseError
-from packhorse_services.pipeline.engine.jars import java, require_jars
+from packhorse_services.pipeline.engine.jars import class_archive, java, require_jars
 from packhorse_services.pipeline.engine.spark_errors import translated
 from packhorse_services.pipeline.settings import Settings
 from packhorse_services.pipeline.storage.location import Location
@@ -51,7 +51,8 @@ _LOCAL = {
 }
 _LITTLE_JAVA = frozenset({"archive"})
 """Tasks of short runs: the JVM's second compiler would cost them more than it wins."""
-_JAVA_OPTIONS = "spark.driver.extraJavaOptions"
+JAVA_OPTIONS = "spark.driver.extraJavaOptions"
+_CLASS_PATH = "spark.driver.extraClassPath"
 _DEFAULT_JAVA_OPTIONS = "spark.driver.defaultJavaOptions"
 _JAVA_VARIABLES = ("JAVA_TOOL_OPTIONS", "JDK_JAVA_OPTIONS")
 _JVM_ENDS_S = 60.0
@@ -151,7 +152,7 @@ def _launch(settings: Settings, master: str) -> dict[str, str]:
     os.environ["JAVA_HOME"] = str(java().parent.parent)
     conf = {"spark.driver.memory": settings.spark_memory}
     if master.startswith("local"):
-        return {**conf, "spark.driver.extraClassPath": f"{folder}/*"}
+        return {**conf, _CLASS_PATH: f"{folder}/*"}
     return {**conf, "spark.jars": ",".join(str(jar) for jar in sorted(folder.glob("*.jar")))}
 
 
@@ -162,7 +163,7 @@ def _with_java_options(conf: Mapping[str, str], master: str, name: str) -> dict[
     """
     if not master.startswith("local"):
         return dict(conf)
-    options = conf.get(_JAVA_OPTIONS, "")
+    options = conf.get(JAVA_OPTIONS, "")
     if "log4j2" not in options:
         file = Path(__file__).with_name("log4j2.properties")
         options += f" -Dlog4j2.configurationFile=file:{file}"
@@ -171,7 +172,21 @@ def _with_java_options(conf: Mapping[str, str], master: str, name: str) -> dict[
         options += " -XX:+UseParallelGC"
     if name in _LITTLE_JAVA and not any("Tiered" in (each or "") for each in said):
         options += " -XX:TieredStopAtLevel=1"
-    return {**conf, _JAVA_OPTIONS: options}
+    if not any("Archive" in (each or "") for each in said):
+        options = f"{_shared_classes(conf)} {options}"
+    return {**conf, JAVA_OPTIONS: options}
+
+
+def _shared_classes(conf: Mapping[str, str]) -> str:
+    """Return the options of a JVM that maps the classes of earlier ones, where they are there.
+
+    What does not fit this JVM it leaves alone, and its warnings of that are of no use to anybody.
+    """
+    folder = conf.get(_CLASS_PATH, "").removesuffix("/*")
+    if not folder or not (archive := class_archive(Path(folder))).is_file():
+        return ""
+    quiet = "-Xlog:disable -Xlog:all=error:stderr"
+    return f"{quiet} -Xshare:auto -XX:SharedArchiveFile={archive}"
 
 
 def _build(conf: Mapping[str, str], submitted: Mapping[str, Any], name: str) -> SparkSession:
