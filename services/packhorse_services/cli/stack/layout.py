@@ -80,8 +80,11 @@ def plan(
     options: StackOptions, databases: Mapping[str, str], ports: list[int]
 ) -> list[ChildProgram]:
     """Return the programs in the order of their start; `databases` has a URL for each name."""
-    names, free = subscriber_names(options.subscribers), iter(ports)
-    common = _common(options, databases)
+    names, free, common = (
+        subscriber_names(options.subscribers),
+        iter(ports),
+        _common(options, databases),
+    )
 
     def environment(database: str, more: Mapping[str, str] = {}) -> dict[str, str]:
         return {**common, "PACKHORSE_DATABASE_URL": databases[database], **more}
@@ -105,8 +108,8 @@ def plan(
         _program(f"{_TOPOLOGY}-{name}", _TOPOLOGY, next(free), environment(name, connected))
         for name in names
     ]
-    console = _console(options, next(free), (programs[0].url, centre.url, jobs.url))
-    return [*programs, centre, jobs, *around, console]
+    pages = programs[0].url, centre.url, jobs.url
+    return [*programs, centre, jobs, *around, _console(options, next(free), pages)]
 
 
 def _console(options: StackOptions, port: int, shown: tuple[str, str, str]) -> ChildProgram:

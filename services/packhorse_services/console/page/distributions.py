@@ -31,7 +31,7 @@ _Name = Annotated[str, Query(min_length=1, max_length=200)]
 
 
 @dataclass(frozen=True)
-class DistributionFilter:
+class DistributionSearch:
     """Which distributions are looked for; times are in UTC, as the form of a browser has them."""
 
     agent: _Word = ""
@@ -47,11 +47,11 @@ class DistributionFilter:
         return address("distributions", **{**asdict(self), **other})
 
 
-Filter = Annotated[DistributionFilter, Depends()]
+Filter = Annotated[DistributionSearch, Depends()]
 
 
 @dataclass(frozen=True, slots=True)
-class Found:
+class FoundDistributions:
     """A page of distributions, newest first; `wrong` is what is wrong with the filter."""
 
     agent: str
@@ -99,7 +99,7 @@ async def _one(visit: Visit, agent: str, number: str) -> dict[str, Any]:
     return {"agent": agent, "one": found, "rows": rows, "counts": counts, "same": [lines]}
 
 
-async def _found(visit: Visit, requested: DistributionFilter) -> Found:
+async def _found(visit: Visit, requested: DistributionSearch) -> FoundDistributions:
     agent = requested.agent or next(iter(visit.agents), "")
     client, url = visit.publisher(agent), visit.publisher_url(agent)
     path = _path(requested)
@@ -113,9 +113,9 @@ async def _found(visit: Visit, requested: DistributionFilter) -> Found:
         between = _moment(requested.since), _moment(requested.until)
         rows, following = await _rows(client, path, between)
     except (Invalid, ValueError) as error:
-        return Found(agent, [], "", [], str(error))
+        return FoundDistributions(agent, [], "", [], str(error))
     cursor = parse_qs(urlsplit(following).query).get("cursor", [""])[0]
-    return Found(agent, rows, requested.url(cursor=cursor) if cursor else "", lines)
+    return FoundDistributions(agent, rows, requested.url(cursor=cursor) if cursor else "", lines)
 
 
 async def _rows(
@@ -138,7 +138,7 @@ async def _rows(
     return rows, path
 
 
-def _path(requested: DistributionFilter) -> str:
+def _path(requested: DistributionSearch) -> str:
     filters = given(
         path_prefix=requested.path or None,
         user=requested.user or None,

@@ -72,7 +72,7 @@ class Failure:
 
 
 @dataclass(frozen=True, slots=True)
-class Group:
+class ReasonGroup:
     """Entries whose reasons begin alike."""
 
     kind: str
@@ -98,10 +98,12 @@ class Failures:
     wrong: Sequence[str] = field(default=())
 
     @property
-    def groups(self) -> list[Group]:
+    def groups(self) -> list[ReasonGroup]:
         """The entries by what their reasons have in common, the largest group first."""
         ordered = sorted(self.entries, key=lambda one: one.kind)
-        groups = [Group(kind, [*found]) for kind, found in groupby(ordered, lambda one: one.kind)]
+        groups = [
+            ReasonGroup(kind, [*found]) for kind, found in groupby(ordered, lambda one: one.kind)
+        ]
         return sorted(groups, key=lambda group: -len(group.entries))
 
 

@@ -65,7 +65,7 @@ Filter = Annotated[QueueFilter, Depends()]
 
 
 @dataclass(frozen=True, slots=True)
-class ShownQueue:
+class QueueShown:
     """A queue with a page of its packages; `wrong` is what the publisher says of the filter."""
 
     queue: Document | None
@@ -109,15 +109,15 @@ async def command_subscriber(
     return back_to("queue", agent=agent, subscriber=subscriber, done=action)
 
 
-async def _shown(visit: Visit, requested: QueueFilter) -> ShownQueue:
+async def _shown(visit: Visit, requested: QueueFilter) -> QueueShown:
     client = visit.publisher(requested.agent)
     try:
         queue = await client.get(_path(requested))
     except Invalid as error:
         first = replace(requested, path="", action="", cursor="")
         queue = {**await client.get(_path(first)), "entries": [], "next": None}
-        return ShownQueue(Document(queue), look_of(queue["state"]), "", [], str(error))
-    return ShownQueue(
+        return QueueShown(Document(queue), look_of(queue["state"]), "", [], str(error))
+    return QueueShown(
         queue,
         look_of(queue["state"]),
         requested.url(cursor=_cursor(queue["next"])) if queue["next"] else "",
