@@ -80,26 +80,19 @@ def plan(
     options: StackOptions, databases: Mapping[str, str], ports: list[int]
 ) -> list[ChildProgram]:
     """Return the programs in the order of their start; `databases` has a URL for each name."""
-    names, free, common = (
-        subscriber_names(options.subscribers),
-        iter(ports),
-        _common(options, databases),
-    )
+    names, free = subscriber_names(options.subscribers), iter(ports)
 
     def environment(database: str, more: Mapping[str, str] = {}) -> dict[str, str]:
-        return {**common, "PACKHORSE_DATABASE_URL": databases[database], **more}
+        own = {"PACKHORSE_DATABASE_URL": databases[database], **more}
+        return _common(options, databases) | own
 
     programs = [
         _program(service, service, next(free), environment(AUTHOR_DATABASE))
         for service in ("publisher", "content", "cleanup")
     ]
     for name in names:
-        own = {
-            _SUBSCRIBER: name,
-            "PACKHORSE_EDITABLE": str(options.editable).lower(),
-            "PACKHORSE_MAX_RETRIES": str(options.max_retries),
-        }
-        programs.append(_program(name, "subscriber", next(free), environment(name, own)))
+        own = environment(name, _subscriber(options, name))
+        programs.append(_program(name, "subscriber", next(free), own))
     # Each database is a cluster; those of subscribers connect to the author's, which knows all.
     centre = _program(_TOPOLOGY, _TOPOLOGY, next(free), environment(AUTHOR_DATABASE))
     jobs = _program(_JOBS, _JOBS, next(free), environment(AUTHOR_DATABASE))
@@ -108,8 +101,16 @@ def plan(
         _program(f"{_TOPOLOGY}-{name}", _TOPOLOGY, next(free), environment(name, connected))
         for name in names
     ]
-    pages = programs[0].url, centre.url, jobs.url
-    return [*programs, centre, jobs, *around, _console(options, next(free), pages)]
+    console = _console(options, next(free), (programs[0].url, centre.url, jobs.url))
+    return [*programs, centre, jobs, *around, console]
+
+
+def _subscriber(options: StackOptions, name: str) -> dict[str, str]:
+    return {
+        _SUBSCRIBER: name,
+        "PACKHORSE_EDITABLE": str(options.editable).lower(),
+        "PACKHORSE_MAX_RETRIES": str(options.max_retries),
+    }
 
 
 def _console(options: StackOptions, port: int, shown: tuple[str, str, str]) -> ChildProgram:
