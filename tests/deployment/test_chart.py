@@ -187,6 +187,17 @@ def test_the_topics_job_needs_nothing_that_is_not_there_yet() -> None:
     assert "envFrom" not in pod["containers"][0]
 
 
+def test_the_topics_job_has_the_names_of_the_programs() -> None:
+    rendered = manifests({"topics": {"status": "said"}})
+    (job,) = of_kind(rendered, "Job").values()
+    (shared,) = of_kind(rendered, "ConfigMap").values()
+    [container] = job["spec"]["template"]["spec"]["containers"]
+    given = {one["name"]: one.get("value") for one in container["env"]}
+    named = {name: given[name] for name in given if name.startswith("PACKHORSE_TOPIC_")}
+    assert named == {"PACKHORSE_TOPIC_PREFIX": "aemdistribution", "PACKHORSE_TOPIC_STATUS": "said"}
+    assert named.items() <= shared["data"].items()
+
+
 def test_prometheus_presents_a_token_because_metrics_need_one() -> None:
     assert not of_kind(manifests(), "ServiceMonitor")
     (monitor,) = of_kind(manifests(full_values()), "ServiceMonitor").values()

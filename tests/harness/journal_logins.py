@@ -6,7 +6,7 @@ from urllib.parse import urlsplit
 import psycopg
 
 from packhorse.db.migrate import upgrade
-from packhorse_services.cli.topics import Login
+from packhorse_services.cli.topics.provision import Login
 from tests.harness.postgres import Databases
 
 _LOGINS = ("journal_owner", *Login, "stranger")

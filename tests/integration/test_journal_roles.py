@@ -23,9 +23,9 @@ from packhorse.messaging.sql.segments import SegmentLimits, SqlSegment, create_s
 from packhorse.messaging.sql.session import SharedSession
 from packhorse.messaging.topics import standard_topics
 from packhorse.wire.topics import Topics
-from packhorse_services.cli import topics
 from packhorse_services.cli.app import run
-from packhorse_services.cli.topics import Login
+from packhorse_services.cli.topics import provision as topics
+from packhorse_services.cli.topics.provision import Login
 from tests.harness.deployment import ROOT
 from tests.harness.journal_logins import JournalLogins, is_refused
 from tests.harness.journals import read_until
@@ -61,7 +61,7 @@ def urls(logins: JournalLogins) -> Urls:
 @pytest.fixture
 def granted(urls: Urls) -> Urls:
     """The same with topics, a segment in each, and what the documented commands grant."""
-    assert topics.create(urls["journal_owner"], "aemdistribution") == []
+    assert topics.create(urls["journal_owner"], TOPICS) == []
     with closing(SqlJournal(urls["journal_owner"], "tests", _LIMITS)) as owner:
         for topic in ALL:
             owner.append(topic, Outgoing(b"owner")).result(120)
@@ -208,7 +208,7 @@ def test_a_grant_replaces_the_one_before_in_all_segments(granted: Urls) -> None:
 
 
 def test_a_grant_waits_for_the_segment_that_is_begun_meanwhile(granted: Urls) -> None:
-    grant = partial(topics.grant, granted["journal_owner"], "aemdistribution", "stranger")
+    grant = partial(topics.grant, granted["journal_owner"], TOPICS, "stranger")
     with (
         psycopg.connect(granted["journal_owner"]) as append,
         psycopg.connect(granted["journal_owner"], autocommit=True) as watch,
@@ -236,7 +236,7 @@ def test_a_role_that_was_dropped_keeps_nobody_from_appending(
     database = urlsplit(granted["journal_owner"]).path[1:]
     with psycopg.connect(databases.server.url(database), autocommit=True) as superuser:
         superuser.execute("CREATE ROLE leaving")
-        topics.grant(granted["journal_owner"], "aemdistribution", "leaving", Login.SUBSCRIBER)
+        topics.grant(granted["journal_owner"], TOPICS, "leaving", Login.SUBSCRIBER)
         superuser.execute("DROP OWNED BY leaving")
         superuser.execute("DROP ROLE leaving")
     with closing(SqlJournal(granted[Login.SUBSCRIBER], "tests", _LIMITS)) as journal:
@@ -287,9 +287,9 @@ def test_a_topic_that_was_removed_is_missing_still(granted: Urls) -> None:
 def test_programs_work_with_a_login_each(urls: Urls, databases: Databases) -> None:
     with site(databases, urls[Login.PUBLISHER]) as running:
         prefix = running.publisher.environment["PACKHORSE_TOPIC_PREFIX"]
-        topics.create(urls["journal_owner"], prefix)
+        topics.create(urls["journal_owner"], Topics.prefixed(prefix))
         for program in (Login.PUBLISHER, Login.SUBSCRIBER):
-            topics.grant(urls["journal_owner"], prefix, program, program)
+            topics.grant(urls["journal_owner"], Topics.prefixed(prefix), program, program)
         running.subscriber("sub1", journal_url=urls[Login.SUBSCRIBER])
         running.start()
         running.put("/roles")

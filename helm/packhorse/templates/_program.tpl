@@ -6,6 +6,9 @@ PACKHORSE_HOST: 0.0.0.0
 PACKHORSE_PORT: "8080"
 PACKHORSE_BLOBS_URL: {{ .Values.blobsUrl | quote }}
 PACKHORSE_TOPIC_PREFIX: {{ .Values.topicPrefix | quote }}
+{{- range $part, $name := .Values.topics }}
+PACKHORSE_TOPIC_{{ upper $part }}: {{ $name | quote }}
+{{- end }}
 PACKHORSE_LOG_LEVEL: {{ .Values.log.level | quote }}
 PACKHORSE_LOG_FORMAT: {{ .Values.log.format | quote }}
 {{- with .Values.authentication.jwksUrl }}

@@ -22,7 +22,6 @@ from packhorse.runtime.configuration import loaded
 from packhorse.runtime.serve import run_service
 from packhorse.runtime.startup import plain_refusals, typed
 from packhorse.topology.own_cluster import InstanceProperties, join
-from packhorse.wire.topics import Topics
 from packhorse_services.cleanup import ledger
 from packhorse_services.cleanup.app import LEADER_TASK, cleanup_service, sweep_of
 from packhorse_services.cleanup.report import CleanupRun, RemovedBlob, with_removals
@@ -50,7 +49,7 @@ def serve(context: typer.Context) -> None:
     authenticator = authenticator_for(settings)
     with _backends(settings) as (journal, blobs):
         _adopt_schedule(settings)
-        journal.create_topics(standard_topics(Topics.prefixed(settings.topic_prefix)))
+        journal.create_topics(standard_topics(settings.topics))
         announced = InstanceProperties(
             "cleanup", endpoint=settings.endpoint, leader_tasks=(LEADER_TASK, *LEADER_TASKS)
         )

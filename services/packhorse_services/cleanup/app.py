@@ -24,7 +24,6 @@ from packhorse.runtime.problems import ProblemKind
 from packhorse.runtime.readiness import Readiness
 from packhorse.topology.leader import LeaderOnly
 from packhorse.topology.own_cluster import OwnCluster
-from packhorse.wire.topics import Topics
 from packhorse_services.cleanup import ledger, routes
 from packhorse_services.cleanup.ledger import RunWaits
 from packhorse_services.cleanup.runner import Runner
@@ -57,7 +56,7 @@ class CleanupService:
 
 def sweep_of(settings: Settings, journal: Journal, blobs: BlobStore) -> Sweep:
     """Return what does the runs."""
-    topic = Topics.prefixed(settings.topic_prefix).package
+    topic = settings.topics.package
     return Sweep(journal, topic, blobs, timedelta(hours=settings.orphan_grace_hours))
 
 
@@ -92,7 +91,7 @@ def cleanup_service(
 
 
 def _readiness(settings: Settings, share: Share, journal: Journal, blobs: BlobStore) -> Readiness:
-    answers = partial(_ask_journal, journal, Topics.prefixed(settings.topic_prefix).package)
+    answers = partial(_ask_journal, journal, settings.topics.package)
     return Readiness({"database": partial(ask, share), "journal": answers, "blobs": blobs.check})
 
 

@@ -28,7 +28,6 @@ from packhorse_services.cli import (
     releases,
     report,
     service_commands,
-    topics,
     topology,
 )
 from packhorse_services.cli.client import output
@@ -38,14 +37,14 @@ from packhorse_services.cli.client.data_directory import DataInUse
 from packhorse_services.cli.client.failures import CommandFailed, Exit, exit_code
 from packhorse_services.cli.client.settings import (
     DataOption,
-    JournalOption,
     ServerOption,
     TokenFileOption,
     TokenOption,
-    TopicPrefixOption,
 )
+from packhorse_services.cli.client.topic_options import TopicOptions
 from packhorse_services.cli.distribute.command import distribute
 from packhorse_services.cli.jobs.commands import job
+from packhorse_services.cli.topics.commands import topics
 
 
 class PlainGroup(TyperGroup):
@@ -67,7 +66,6 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"]},
 )
-topics_app = typer.Typer(help="The journal's topics.", no_args_is_help=True)
 config_app = typer.Typer(help="What this command line would use.", no_args_is_help=True)
 app.add_typer(queues.get, name="get")
 queues.get.command("instances")(topology.get_instances)
@@ -86,7 +84,7 @@ app.command("report")(report.report)
 app.command("openapi")(documents.openapi)
 app.add_typer(topology.topology, name="topology")
 app.add_typer(job, name="job")
-app.add_typer(topics_app, name="topics")
+app.add_typer(topics, name="topics")
 app.add_typer(config_app, name="config")
 
 # What a stack is started with.
@@ -152,7 +150,7 @@ def _before_any_command(
 
 
 @dataclass(frozen=True, kw_only=True)
-class UpOptions:
+class UpOptions(TopicOptions):
     """What the stack is to be."""
 
     data: DataOption = None
@@ -160,7 +158,6 @@ class UpOptions:
     subscribers: Subscribers = 3
     journal: StackJournal = "postgresql"
     blobs: StackBlobs = None
-    topic_prefix: TopicPrefixOption = "aemdistribution"
     max_retries: MaxRetries = -1
     editable: Editable = True
 
@@ -178,7 +175,7 @@ def up(context: typer.Context, *, chosen: UpOptions, as_json: AsJson = False) ->
         subscribers=chosen.subscribers,
         journal=chosen.journal,
         blobs=chosen.blobs,
-        topic_prefix=chosen.topic_prefix,
+        topics=chosen.topics(),
         max_retries=chosen.max_retries,
         editable=chosen.editable,
     )
@@ -250,49 +247,5 @@ def config_check(context: typer.Context) -> None:
     configuration.check(_connection(context))
 
 
-@topics_app.command("create")
-def topics_create(
-    context: typer.Context,
-    journal: JournalOption = None,
-    topic_prefix: TopicPrefixOption = "aemdistribution",
-) -> None:
-    """Create the topics that are missing; those that exist stay as they are."""
-    _report_topics(topics.create(_connection(context).journal(journal), topic_prefix), topic_prefix)
-
-
-@topics_app.command("check")
-def topics_check(
-    context: typer.Context,
-    journal: JournalOption = None,
-    topic_prefix: TopicPrefixOption = "aemdistribution",
-) -> None:
-    """Say what is wrong with the topics, and how to mend it."""
-    _report_topics(topics.check(_connection(context).journal(journal), topic_prefix), topic_prefix)
-
-
-@topics_app.command("grant")
-def topics_grant(
-    context: typer.Context,
-    role: Annotated[str, typer.Argument(help="A role of the journal's server that exists.")],
-    *,
-    program: Annotated[topics.Login, typer.Option("--as", help="Whose login it is.")],
-    journal: JournalOption = None,
-    topic_prefix: TopicPrefixOption = "aemdistribution",
-) -> None:
-    """Let a login of a journal in PostgreSQL do what one program needs, and no more.
-
-    --journal names it with the login that owns its tables. What the role had there before is
-    replaced. Kafka's counterpart are the ACLs of docs/security.md.
-    """
-    topics.grant(_connection(context).journal(journal), topic_prefix, role, program)
-
-
 def _connection(context: typer.Context) -> Connection:
     return context.ensure_object(Connection)
-
-
-def _report_topics(wrong: list[str], topic_prefix: str) -> None:
-    if wrong:
-        raise CommandFailed("\n".join(wrong))
-    for name in topics.names(topic_prefix):
-        output.line(name)

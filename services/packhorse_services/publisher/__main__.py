@@ -31,7 +31,7 @@ def serve(settings: Settings) -> None:
         settings.journal_url, client_name=f"packhorse-publisher {settings.agent}"
     )
     try:
-        _prepare_topics(journal, Topics.prefixed(settings.topic_prefix))
+        _prepare_topics(journal, settings.topics)
         cluster = _own_cluster(settings)
         parts = publisher(settings, Backends(journal, blobs, authenticator, SystemClock(), cluster))
         run_service(parts.app, settings, parts.components)

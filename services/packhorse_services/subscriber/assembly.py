@@ -75,7 +75,7 @@ class _Assembly:
         self, settings: Settings, journal: Journal, blobs: BlobStore, clock: Clock
     ) -> None:
         self.settings, self.journal, self.blobs, self.clock = settings, journal, blobs, clock
-        self.topics = Topics.prefixed(settings.topic_prefix)
+        self.topics = settings.topics
         self.identity = Identity(
             settings.subscriber,
             secrets.token_hex(8),

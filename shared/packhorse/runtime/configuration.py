@@ -10,6 +10,9 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_valida
 from packhorse.errors import Permanent
 from packhorse.runtime.reasons import reason_of
 from packhorse.runtime.setting_names import unknown_settings
+from packhorse.wire.topics import Topics
+
+_TOPIC_NAME = r"^[A-Za-z0-9._-]{0,200}$"
 
 
 class InvalidConfiguration(Permanent):
@@ -32,6 +35,12 @@ class ProcessConfiguration(BaseModel):
     blobs_url: str = Field(default="", repr=False)
     blobs_url_file: Path | None = None
     topic_prefix: str = Field(default="aemdistribution", pattern=r"^[A-Za-z0-9._-]{1,100}$")
+    """What the names of topics begin with that have none of their own below."""
+    topic_package: str = Field(default="", pattern=_TOPIC_NAME)
+    topic_status: str = Field(default="", pattern=_TOPIC_NAME)
+    topic_discovery: str = Field(default="", pattern=_TOPIC_NAME)
+    topic_command: str = Field(default="", pattern=_TOPIC_NAME)
+    topic_event: str = Field(default="", pattern=_TOPIC_NAME)
     authentication: bool = True
     token_file: Path | None = None
     jwks_url: str | None = None
@@ -50,6 +59,12 @@ class ProcessConfiguration(BaseModel):
     log_format: Literal["json", "console"] = "json"
     log_level: Literal["DEBUG", "INFO", "WARNING", "ERROR"] = "INFO"
 
+    @property
+    def topics(self) -> Topics:
+        """The names of the topics, which all programs of an installation share."""
+        names = {part: str(getattr(self, f"topic_{part}")) for part in Topics().by_part()}
+        return Topics.named(self.topic_prefix, names)
+
     @model_validator(mode="before")
     @classmethod
     def _read_files(cls, values: Any) -> Any:
@@ -67,6 +82,7 @@ class ProcessConfiguration(BaseModel):
 
     @model_validator(mode="after")
     def _agree(self) -> Self:
+        _ = self.topics
         if self.jwks_url and not (self.jwt_issuer and self.jwt_audience):
             raise ValueError("jwks_url needs jwt_issuer and jwt_audience as well")
         if not self.authentication and not is_loopback(self.host):

@@ -1,5 +1,6 @@
 """The five topics: their names and what packhorse needs of each."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 _HOUR_MS = 3600 * 1000
@@ -19,6 +20,22 @@ class Topics:
     def prefixed(cls, prefix: str) -> "Topics":
         """Return the default names with another prefix than `aemdistribution`."""
         return cls(*(f"{prefix}_{part}" for part in _PARTS))
+
+    @classmethod
+    def named(cls, prefix: str, names: Mapping[str, str]) -> "Topics":
+        """Return the names in `names` (`package`, `status`…), those that are empty by the prefix.
+
+        Raises `ValueError` where two topics would have one name.
+        """
+        chosen = {part: names.get(part) or f"{prefix}_{part}" for part in _PARTS}
+        for part, name in chosen.items():
+            if twin := next((one for one in _PARTS if one != part and chosen[one] == name), ""):
+                raise ValueError(f"{name} is the name of two topics: {part} and {twin}")
+        return cls(**chosen)
+
+    def by_part(self) -> dict[str, str]:
+        """Return the names by what the topics are, such as `package`."""
+        return {part: str(getattr(self, part)) for part in _PARTS}
 
 
 _PARTS = ("package", "status", "discovery", "command", "event")

@@ -8,8 +8,10 @@ from pathlib import Path
 
 import pytest
 
+from packhorse.wire.topics import Topics
 from packhorse_services.cli.client.failures import CommandFailed
 from packhorse_services.cli.client.settings import port_range
+from packhorse_services.cli.client.topic_options import TopicOptions
 from packhorse_services.cli.stack import ports
 from packhorse_services.cli.stack.layout import (
     PortTaken,
@@ -113,3 +115,19 @@ def test_each_program_is_given_its_own_database(tmp_path: Path) -> None:
     assert {one.environment["PACKHORSE_INSTANCE_ID"] for one in programs.values()} == set(programs)
     assert all(one.environment["PACKHORSE_ENDPOINT"] == one.url for one in programs.values())
     assert programs["topology-sub2"].environment["PACKHORSE_CONNECTOR_URLS"] == "http://127.0.0.1:6"
+
+
+def test_all_programs_of_a_stack_are_told_the_same_topics(tmp_path: Path) -> None:
+    topics = TopicOptions(topic_prefix="a", topic_event="told").topics()
+    options = StackOptions(tmp_path, port=0, subscribers=1, topics=topics)
+    databases = dict.fromkeys(database_names(options), "postgresql://x")
+    for program in plan(options, databases, choose_ports(options)):
+        told = {
+            part: program.environment[f"PACKHORSE_TOPIC_{part.upper()}"]
+            for part in topics.by_part()
+        }
+        assert Topics(**told) == topics
+    assert TopicOptions().topics(program.environment) == topics
+    assert TopicOptions(topic_prefix="b").topics(program.environment) == Topics.prefixed("b")
+    with pytest.raises(CommandFailed, match="the name of two topics: status and event"):
+        TopicOptions(topic_event="x", topic_status="x").topics()

@@ -6,6 +6,7 @@ import pytest
 from pydantic import SecretStr, ValidationError
 
 from packhorse.runtime.configuration import ProcessConfiguration
+from packhorse.wire.topics import Topics
 
 
 class Sample(ProcessConfiguration):
@@ -54,6 +55,9 @@ def test_a_refusal_does_not_quote_the_settings() -> None:
         {"log_format": "xml"},
         {"log_level": "LOUD"},
         {"topic_prefix": "a b"},
+        {"topic_status": "a b"},
+        {"topic_prefix": "a", "topic_status": "a_package"},
+        {"topic_event": "one", "topic_command": "one"},
         {"jwks_url": "https://issuer"},
         {"jwks_url": "https://issuer", "jwt_issuer": "x"},
     ],
@@ -61,3 +65,11 @@ def test_a_refusal_does_not_quote_the_settings() -> None:
 def test_what_cannot_work_is_refused_at_start(members: dict[str, object]) -> None:
     with pytest.raises(ValidationError):
         ProcessConfiguration.model_validate(members)
+
+
+def test_a_topic_has_the_name_of_the_prefix_or_its_own() -> None:
+    given = {"topic_prefix": "site", "topic_status": "said"}
+    assert ProcessConfiguration.model_validate(given).topics == Topics(
+        "site_package", "said", "site_discovery", "site_command", "site_event"
+    )
+    assert ProcessConfiguration().topics == Topics()

@@ -53,12 +53,6 @@ JournalOption = Annotated[
         help="postgresql://… or kafka://host:port?setting=value.",
     ),
 ]
-TopicPrefixOption = Annotated[
-    str,
-    typer.Option(
-        "--topic-prefix", envvar="PACKHORSE_TOPIC_PREFIX", help="What the topics' names begin with."
-    ),
-]
 
 
 def port_range() -> range:

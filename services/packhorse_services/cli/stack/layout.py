@@ -8,6 +8,7 @@ from pathlib import Path
 
 from packhorse.client.stack_folder import RunningStack
 from packhorse.errors import Permanent
+from packhorse.wire.topics import Topics
 from packhorse_services.cli.client.data_directory import DataDirectory
 from packhorse_services.cli.stack.child import ChildProgram
 from packhorse_services.cli.stack.ports import free_ports, is_free
@@ -19,6 +20,7 @@ _TOPOLOGY, _JOBS, _CONSOLE = "topology", "jobs", "console"
 _SUBSCRIBER = "PACKHORSE_SUBSCRIBER"
 """Settings that only a subscriber has."""
 
+_TOPICS = Topics()
 _OWN = ("PACKHORSE_PORT", "PACKHORSE_INSTANCE_ID", "PACKHORSE_ENDPOINT")
 """Where a program listens, its name in the topology, and how others reach it."""
 
@@ -36,7 +38,7 @@ class StackOptions:
     subscribers: int = 3
     journal: str = "postgresql"
     blobs: str | None = None
-    topic_prefix: str = "aemdistribution"
+    topics: Topics = _TOPICS
     max_retries: int = -1
     editable: bool = True
 
@@ -127,11 +129,11 @@ def _console(options: StackOptions, port: int, shown: tuple[str, str, str]) -> C
 
 
 def _common(options: StackOptions, databases: Mapping[str, str]) -> dict[str, str]:
-    directory = DataDirectory(options.data)
+    directory, names = DataDirectory(options.data), options.topics.by_part()
     return {
         "PACKHORSE_HOST": "127.0.0.1",
         "PACKHORSE_JOURNAL_URL": journal_url(options, databases),
-        "PACKHORSE_TOPIC_PREFIX": options.topic_prefix,
+        **{f"PACKHORSE_TOPIC_{part.upper()}": name for part, name in names.items()},
         "PACKHORSE_BLOBS_URL": options.blobs or str(directory.blobs),
         "PACKHORSE_TOKEN_FILE": str(directory.tokens),
     }

@@ -15,7 +15,7 @@ from packhorse.client.stack_folder import RunningStack
 from packhorse.db.prepare import prepare_database
 from packhorse.errors import PackhorseError, Permanent, Transient
 from packhorse.runtime.token_file import ensure_token_file
-from packhorse_services.cli import topics
+from packhorse.wire.topics import Topics
 from packhorse_services.cli.client import output
 from packhorse_services.cli.client.connection import client_of
 from packhorse_services.cli.client.data_directory import DataDirectory
@@ -35,6 +35,7 @@ from packhorse_services.cli.stack.layout import (
     tools_settings,
 )
 from packhorse_services.cli.stack.supervisor import Supervisor
+from packhorse_services.cli.topics import provision
 
 _TEMPLATE = "packhorse_template"
 _TEND_S = 0.2
@@ -130,7 +131,7 @@ def _prepared(options: StackOptions, postgres: EmbeddedPostgres) -> Sequence[Chi
     """Make databases and topics that are missing, and return the programs to run on them."""
     databases = _ensure_databases(postgres, database_names(options))
     if has_own_journal(options):
-        check_topics(journal_url(options, databases), options.topic_prefix)
+        check_topics(journal_url(options, databases), options.topics)
     return plan(options, databases, choose_ports(options))
 
 
@@ -228,7 +229,7 @@ def check_named(options: StackOptions) -> None:
     Connects to nothing; a folder for blobs is made.
     """
     if not has_own_journal(options):
-        with topics.opened(options.journal):
+        with provision.opened(options.journal):
             pass
     if options.blobs:
         try:
@@ -247,12 +248,12 @@ def check_answering(options: StackOptions) -> None:
             blobs.check()
     if not has_own_journal(options):
         with _option_at_fault("--journal"):
-            check_topics(options.journal, options.topic_prefix)
+            check_topics(options.journal, options.topics)
 
 
-def check_topics(journal: str, topic_prefix: str) -> None:
+def check_topics(journal: str, topics: Topics) -> None:
     """Create the topics that are missing. Raises `TopicsUnfit` for one that can't be used."""
-    if wrong := topics.create(journal, topic_prefix):
+    if wrong := provision.create(journal, topics):
         raise TopicsUnfit("\n".join(wrong))
 
 

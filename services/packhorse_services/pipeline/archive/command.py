@@ -8,7 +8,6 @@ from packhorse.runtime import logs
 from packhorse.runtime.configuration import loaded
 from packhorse.runtime.metrics import Reported, report
 from packhorse.runtime.signals import set_by_signals
-from packhorse.wire.topics import Topics
 from packhorse_services.pipeline.engine.stream_progress import Done
 from packhorse_services.pipeline.errors import TaskRefused
 from packhorse_services.pipeline.settings import Settings
@@ -53,7 +52,7 @@ def _run(settings: Settings, max_offsets: int, choices: "Choices") -> str:
     from packhorse_services.pipeline.engine.session import running_spark
 
     location = Location.parse(settings.tables_url)
-    topics = Topics.prefixed(settings.topic_prefix)
+    topics = settings.topics
     origin = ArchivedJournal(settings.journal_url, topics, max_offsets)
     with running_spark(settings, location, "archive") as spark:
         run = Archive(spark, location, origin, settings.blobs_url, choices)

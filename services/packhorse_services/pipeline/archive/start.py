@@ -80,7 +80,7 @@ def identities_of(journal: Journal, topics: Collection[str], held: BronzeState) 
     """
     if others := sorted(set(held.identities) - set(topics)):
         raise TaskRefused(
-            f"the tables hold {others[0]} already; archive another PACKHORSE_TOPIC_PREFIX "
+            f"the tables hold {others[0]} already; archive another PACKHORSE_TOPIC_… "
             "with another PACKHORSE_TABLES_URL"
         )
     known = {topic: held.identities[topic] for topic in topics if topic in held.identities}

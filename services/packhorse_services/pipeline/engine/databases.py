@@ -88,7 +88,7 @@ def no_topic(said: object, whose: str) -> str:
     named = f" ({JOURNAL_SETTING} names {whose})" if whose else ""
     return (
         f"{found}{named}; set {JOURNAL_SETTING} to the journal that the publishers use, and "
-        "PACKHORSE_TOPIC_PREFIX as they have it; only a new journal needs packhorse topics create"
+        "PACKHORSE_TOPIC_… as they have it; only a new journal needs packhorse topics create"
     )
 
 

@@ -12,7 +12,6 @@ from packhorse.bookkeeping import subscriber_rows
 from packhorse.db.metadata import BOOKKEEPER
 from packhorse.db.roles import act_as
 from packhorse.messaging.api import Journal
-from packhorse.wire.topics import Topics
 from packhorse_services.pipeline.engine.databases import reading
 from packhorse_services.pipeline.errors import NotYet, TaskRefused
 from packhorse_services.pipeline.settings import Settings
@@ -141,7 +140,7 @@ def stores_of(settings: Settings) -> Iterator[Stores]:
         yield Stores(
             blobs,
             journal,
-            Topics.prefixed(settings.topic_prefix).package,
+            settings.topics.package,
             settings.blobs_url,
             settings.journal_url,
             settings.database_url.get_secret_value(),

@@ -17,7 +17,6 @@ from packhorse.runtime.lifecycle import Component
 from packhorse.runtime.metrics import report
 from packhorse.runtime.periodic import Periodic
 from packhorse.topology.own_cluster import OwnCluster
-from packhorse.wire.topics import Topics
 from packhorse_services.publisher.assembly.housekeeping import Housekeeping
 from packhorse_services.publisher.assembly.maintenance import (
     MaintenanceTask,
@@ -99,7 +98,7 @@ class _Assembly:
     def __init__(self, settings: Settings, backends: Backends) -> None:
         self.settings, self.backends = settings, backends
         self.journal, self.clock = backends.journal, backends.clock
-        self.topics = Topics.prefixed(settings.topic_prefix)
+        self.topics = settings.topics
         self.url = settings.database_url.get_secret_value()
         self.pool = SharedPool(self.url, "publisher")
         self.tasks, self.commands_share = self.pool.share(2), self.pool.share(4)

@@ -1,4 +1,4 @@
-"""`packhorse topics`: create the journal's topics, and check those that somebody else made."""
+"""Creates the journal's topics, and checks those that somebody else made."""
 
 import enum
 from collections.abc import Iterator
@@ -14,7 +14,7 @@ from packhorse_services.cli.client.failures import CommandFailed, Exit
 _CLIENT = "packhorse-cli"
 
 
-def create(journal_url: str, topic_prefix: str) -> list[str]:
+def create(journal_url: str, topics: Topics) -> list[str]:
     """Create the topics that are missing and return what is wrong with any, as `check` does.
 
     A journal in PostgreSQL gets its tables first.
@@ -24,14 +24,14 @@ def create(journal_url: str, topic_prefix: str) -> list[str]:
             from packhorse.db.prepare import prepare_database  # slow to import, rarely needed
 
             prepare_database(journal_url, "packhorse-cli", setting="the journal's URL")
-        journal.create_topics(standard_topics(Topics.prefixed(topic_prefix)))
-    return check(journal_url, topic_prefix)
+        journal.create_topics(standard_topics(topics))
+    return check(journal_url, topics)
 
 
-def check(journal_url: str, topic_prefix: str) -> list[str]:
+def check(journal_url: str, topics: Topics) -> list[str]:
     """Return one sentence for each thing that is wrong, and how to mend it."""
     with opened(journal_url) as journal:
-        return journal.check_topics(standard_topics(Topics.prefixed(topic_prefix)))
+        return journal.check_topics(standard_topics(topics))
 
 
 class Login(enum.StrEnum):
@@ -42,21 +42,15 @@ class Login(enum.StrEnum):
     PIPELINE = "pipeline"
 
 
-def grant(journal_url: str, topic_prefix: str, role: str, program: Login) -> None:
+def grant(journal_url: str, topics: Topics, role: str, program: Login) -> None:
     """Let a role of the journal's PostgreSQL do what `program` needs, and no more.
 
     Raises `CommandFailed` with `Exit.USAGE` for another journal.
     """
-    topics = appended_by(program, Topics.prefixed(topic_prefix))
     try:
-        grant_role(journal_url, role, topics, client_name=_CLIENT)
+        grant_role(journal_url, role, appended_by(program, topics), client_name=_CLIENT)
     except UnknownJournal as error:
         raise CommandFailed(f"--journal: {error}", Exit.USAGE) from error
-
-
-def names(topic_prefix: str) -> list[str]:
-    """Return the topics' names."""
-    return [topic.name for topic in standard_topics(Topics.prefixed(topic_prefix))]
 
 
 @contextmanager

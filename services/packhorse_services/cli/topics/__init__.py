@@ -1,0 +1,1 @@
+"""`packhorse topics`: the topics of the journal."""
