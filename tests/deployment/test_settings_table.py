@@ -6,6 +6,8 @@ from pathlib import Path
 
 import pytest
 
+from packhorse.wire.topics import Topics
+
 _PAGE = Path(__file__).parents[2] / "docs" / "deployment.md"
 _ROW = re.compile(r"^\| (`[^|]*`) \| ([^|]*) \|", re.MULTILINE)
 _NO_LOG_NO_BLOBS = {"journal_url", "blobs_url"}
@@ -13,7 +15,11 @@ _UNUSED = {
     "content": {"journal_url"},
     "topology": _NO_LOG_NO_BLOBS,
     "jobs": _NO_LOG_NO_BLOBS,
-    "console": {*_NO_LOG_NO_BLOBS, "topic_prefix"},
+    "console": {
+        *_NO_LOG_NO_BLOBS,
+        "topic_prefix",
+        *(f"topic_{part}" for part in Topics().by_part()),
+    },
 }
 _SERVICES = (
     "publisher",

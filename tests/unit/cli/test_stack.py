@@ -121,7 +121,10 @@ def test_all_programs_of_a_stack_are_told_the_same_topics(tmp_path: Path) -> Non
     topics = TopicOptions(topic_prefix="a", topic_event="told").topics()
     options = StackOptions(tmp_path, port=0, subscribers=1, topics=topics)
     databases = dict.fromkeys(database_names(options), "postgresql://x")
-    for program in plan(options, databases, choose_ports(options)):
+    programs = plan(options, databases, choose_ports(options))
+    with_a_journal = [one for one in programs if "PACKHORSE_JOURNAL_URL" in one.environment]
+    assert {one.name for one in programs} - {one.name for one in with_a_journal} == {"console"}
+    for program in with_a_journal:
         told = {
             part: program.environment[f"PACKHORSE_TOPIC_{part.upper()}"]
             for part in topics.by_part()
