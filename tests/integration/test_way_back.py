@@ -27,8 +27,8 @@ _ROWS = """
 
 
 def test_the_release_before_knows_all_that_is_left(databases: Databases) -> None:
-    chapter = (ROOT / "docs/operations.md").read_text().split("## Upgrade and rollback")[1]
-    (statements,) = re.findall(r"```sql\n(.*?)```", chapter.split("\n## ")[0], re.S)
+    page = (ROOT / "docs/operations/upgrade.md").read_text()
+    (statements,) = re.findall(r"```sql\n(.*?)```", page, re.S)
     with psycopg.connect(databases.new("back"), autocommit=True) as database:
         database.execute(_ROWS)
         database.execute(statements.encode())

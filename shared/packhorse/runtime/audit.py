@@ -1,7 +1,7 @@
 """The audit log: who did what, from where, on what, and what came of it, one line each.
 
 Every request that changes something has a line, and every one that is refused for who sends it.
-Lines go where all logs go, under the logger `packhorse.audit` (docs/operations.md).
+Lines go where all logs go, under the logger `packhorse.audit` (docs/operations/access.md).
 """
 
 import logging

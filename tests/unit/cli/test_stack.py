@@ -70,7 +70,7 @@ def test_what_the_guide_lets_join_gets_ports_that_the_stack_leaves_free(tmp_path
     ports = itertools.count(options.port)
     programs = plan(options, databases, list(itertools.islice(ports, 100)))
     stacks_own = {int(program.environment["PACKHORSE_PORT"]) for program in programs}
-    guide = (Path(__file__).parents[3] / "docs" / "guide.md").read_text()
+    guide = (Path(__file__).parents[3] / "docs" / "guide" / "stack.md").read_text()
     joined = {int(port) for port in re.findall(r"PACKHORSE_PORT=(\d+)", guide)}
     assert joined
     assert joined & stacks_own == set()
