@@ -14,7 +14,7 @@ PROTOS := $(wildcard proto/packhorse/wire/v1/*.proto)
 export PATH := $(CURDIR)/$(BIN):$(PATH)
 
 .PHONY: help setup demo up test check format unit contract integration e2e screenshots proofs chaos bench bench-full \
-	bench-pipeline proto openapi clients tables migration dev-kafka constraints clean
+	bench-pipeline proto openapi clients tables docs migration dev-kafka constraints clean
 
 help: ## Show this list
 	@grep -hE '^[a-z0-9-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 14
@@ -134,6 +134,9 @@ clients: $(VENV)/.dev ## Write the clients to install into dist/clients: npm tar
 
 tables: $(VENV)/.dev ## Write the columns in docs/tables.md from the schemas of the pipeline
 	python -m tests.harness.table_page
+
+docs: $(VENV)/.dev ## Build the documentation as static files: build/site/index.html
+	@python -m docs.site.build $(ARGS)
 
 dev-kafka: $(VENV)/.dev ## Start a real Kafka broker on this machine and print its address
 	python -m tests.harness.kafka up $(ARGS)

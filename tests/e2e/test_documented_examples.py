@@ -9,8 +9,9 @@ from pathlib import Path
 
 import pytest
 
-from tests.harness.command_line import Up
-from tests.harness.pages import ROOT, read_together
+from packhorse_services.cli.stack.ports import free_ports
+from tests.harness.command_line import Up, data_folder
+from tests.harness.pages import ROOT, every_page, read_together
 
 pytestmark = pytest.mark.timeout(1800)
 
@@ -25,33 +26,66 @@ _DOCUMENTED_PORTS = {
 }
 
 
-@pytest.mark.parametrize("page", ["README.md", "docs/guide/README.md", "docs/operations/README.md"])
+_PAGES = ["README.md", "docs/start.md", "docs/guide/README.md", "docs/operations/README.md"]
+_JOINING = re.compile(r"\b81\d\d\b")
+"""Ports of the programs that a page lets join the stack."""
+
+
+@pytest.mark.parametrize("page", _PAGES)
 def test_the_commands_of_a_page_work(up: Up, tmp_path: Path, page: str) -> None:
+    run_page(up, tmp_path, ROOT / page)
+
+
+def test_the_recipes_work(tmp_path: Path) -> None:
+    with data_folder() as folder:
+        stack = Up(folder, "--subscribers", "2")
+        stack.start()
+        try:
+            stack.ready()
+            run_page(stack, tmp_path, ROOT / "docs/recipes.md")
+        finally:
+            stack.stop()
+
+
+def test_every_page_with_commands_is_run() -> None:
+    run = "".join(read_together(ROOT / page) for page in [*_PAGES, "docs/recipes.md"])
+    assert not [page for page in every_page() if _commands_of(page) and page.read_text() not in run]
+
+
+def run_page(up: Up, folder: Path, page: Path) -> None:
+    """Run a page's commands in a folder that has its files, with the ports that are there."""
     stack = json.loads(up.output.read_text())
-    text = read_together(ROOT / page)
-    script = "\n".join(_commands(text))
+    text = read_together(page)
+    script = "\n".join(["trap 'kill $(jobs -p) 2> /dev/null || true' EXIT", *_commands(text)])
     for port, program in _DOCUMENTED_PORTS.items():
         script = script.replace(f"http://127.0.0.1:{port}", stack[program])
     script = script.replace("http://127.0.0.1:8083", stack["subscribers"]["sub1"])
+    ports = sorted(set(_JOINING.findall(script)))
+    joining = dict(zip(ports, free_ports(len(ports)), strict=True))
+    script = _JOINING.sub(lambda found: str(joining[found[0]]), script)
     for name, content in _FILE.findall(text):
-        (tmp_path / name).write_text(content)
-    (tmp_path / ".curlrc").write_text("silent\nshow-error\nfail-with-body\n")
-    path = f"{Path(sys.executable).parent}:{os.environ['PATH']}"
+        (folder / name).write_text(content)
+    (folder / ".curlrc").write_text("silent\nshow-error\nfail-with-body\n")
     done = subprocess.run(
         ["bash", "-x", "-euo", "pipefail", "-c", script],
-        cwd=tmp_path,
-        env={
-            **os.environ,
-            "PATH": path,
-            "PACKHORSE_DATA": str(up.data),
-            "CURL_HOME": str(tmp_path),
-        },
+        cwd=folder,
+        env=_environment(up, folder),
         capture_output=True,
         text=True,
         timeout=1500,
         check=False,
     )
     assert done.returncode == 0, f"{done.stderr[-3000:]}\n{done.stdout[-1000:]}"
+
+
+def _environment(up: Up, folder: Path) -> dict[str, str]:
+    path = f"{Path(sys.executable).parent}:{os.environ['PATH']}"
+    ours = {"PATH": path, "PACKHORSE_DATA": str(up.data), "CURL_HOME": str(folder)}
+    return {**os.environ, **ours}
+
+
+def _commands_of(page: Path) -> list[str]:
+    return _BLOCK.findall(page.read_text())
 
 
 def _commands(text: str) -> list[str]:

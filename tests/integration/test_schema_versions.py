@@ -16,7 +16,7 @@ from tests.harness.processes import Program
 from tests.harness.site import site
 
 _LAST_RELEASE = "0016"
-"""The schema of the release before this one, whose programs run on ours: docs/operations/upgrade.md."""
+"""The schema of the release before this one, whose programs run on ours (docs/operations/)."""
 
 _VERSIONS = Path(migrations.__path__[0]) / "versions"
 
