@@ -5,18 +5,21 @@ import inspect
 import re
 import textwrap
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from enum import Enum
 from typing import Any
 
 _OPERATION = re.compile(r"Operation\[(.+)\]$")
 _LONGEST_LINE = 88
+_OF_A_BLOCK = contextmanager(iter).__code__
+"""The code of every function that is decorated as a context manager."""
 
 
 def library_sections(module: Any) -> str:
     """Return a section for each name in a module's `__all__`, with what belongs to it."""
     lines: list[str] = []
     said: dict[Any, str] = {}
-    for name in module.__all__:
+    for name in sorted(module.__all__, key=lambda name: name.startswith("Async")):
         lines += ["", f"## {name}", "", *_class_lines(name, getattr(module, name), said)]
     return "\n".join(lines) + "\n"
 
@@ -73,6 +76,8 @@ def _signature(name: str, called: Callable[..., Any]) -> str:
     signature = inspect.signature(called)
     shown = [one for one in signature.parameters.values() if one.name not in ("self", "cls")]
     returned = _annotation(signature.return_annotation)
+    if getattr(called, "__code__", None) is _OF_A_BLOCK:
+        returned = f"with … as {returned.partition('[')[2][:-1]}"
     end = f" -> {returned}" if returned and not inspect.isclass(called) else ""
     line = f"{name}({', '.join(_separated(shown))}){end}"
     if len(line) <= _LONGEST_LINE:
@@ -98,6 +103,7 @@ def _annotation(annotation: Any) -> str:
     if annotation is inspect.Signature.empty:
         return ""
     text = annotation if isinstance(annotation, str) else inspect.formatannotation(annotation)
+    text = text.replace("'", "")
     text = re.sub(r"\b(?:[a-z_]+\.)+(?=[A-Z])", "", text)
     text = re.sub(r"^Following$", "Iterator[StreamEvent]", text)
     return _OPERATION.sub(r"\1", text)
