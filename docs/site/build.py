@@ -19,14 +19,21 @@ import packhorse
 from docs.site.event_page import event_page
 from docs.site.http_pages import http_page
 from docs.site.library_page import library_sections
-from docs.site.pages import ROOT, as_site_page, placed
+from docs.site.pages import CLIENTS, ROOT, as_site_page, placed
 
 HERE = Path(__file__).parent
 DEFAULT = ROOT / "build" / "site"
 _CHAPTERS = {
     "Begin": ["start.md", "concepts.md", "guide/index.md", "recipes.md"],
     "Run it": [
-        *("deployment.md", "operations/index.md", "security.md", "metrics.md", "tables.md"),
+        *(
+            "deployment.md",
+            "operations/index.md",
+            "console.md",
+            "security.md",
+            "metrics.md",
+            "tables.md",
+        ),
         "benchmarks.md",
     ],
     "Reference": ["api.md", "library.md", "glossary.md", "rules.md"],
@@ -62,6 +69,7 @@ def _add_contents(folder: Path, services: list[str]) -> None:
         text = (folder / start).read_text()
         named = (name for name in others if name != "index.md")
         _append(folder / start, _tree(sorted(named, key=lambda name: text.index(f"({name}"))))
+    _append(folder / "guide/clients.md", _tree(f"/clients/{one}.md" for one in CLIENTS))
     decisions = sorted(page.name for page in (folder / "adr").glob("0*.md"))
     _append(folder / "adr/index.md", _tree(decisions))
     _append(folder / "api.md", _tree([*services, "api/events.md"]))

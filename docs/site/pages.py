@@ -10,10 +10,12 @@ _LINK = re.compile(r"(?<!!)\[((?:[^\[\]`]|`[^`]*`)*)\]\(([^)\s#:]*)(#[^)\s]*)?\)
 _PICTURE = re.compile(r"^!\[([^]]*)\]\(([^)\s]+\.svg)\)$", re.MULTILINE)
 _NAMED_FILE = re.compile(r"^```(\w+) (\S+)$", re.MULTILINE)
 _STYLE = re.compile(r"<style>.*?</style>\s*", re.DOTALL)
+CLIENTS = ("typescript", "java", "go")
 _BESIDE = {
     "services/README.md": "services.md",
     "CONTRIBUTING.md": "contributing.md",
     "CHANGELOG.md": "changelog.md",
+    **{f"clients/{one}/README.md": f"clients/{one}.md" for one in CLIENTS},
 }
 """Pages outside docs/ that the site has too."""
 _ELSEWHERE = {"README.md": "index.md", "openapi": "api.md", "asyncapi/events.yaml": "api/events.md"}

@@ -12,7 +12,8 @@ _HEADING = re.compile(r"^#{1,6} +(.+?) *$", re.MULTILINE)
 
 def every_page() -> list[Path]:
     """Return every page in Markdown that people read."""
-    return [*ROOT.glob("*.md"), *DOCS.rglob("*.md"), ROOT / "services" / "README.md"]
+    beside = [*ROOT.glob("clients/*/README.md"), ROOT / "services" / "README.md"]
+    return [*ROOT.glob("*.md"), *DOCS.rglob("*.md"), *beside]
 
 
 def read_together(start: Path) -> str:

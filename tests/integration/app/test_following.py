@@ -37,7 +37,7 @@ def journal(journal_url: str) -> Iterator[Journal]:
 
 def example(topic: str) -> str:
     """Return the guide's program, on a topic of the test's own."""
-    page = (ROOT / "docs/guide.md").read_text()
+    page = (ROOT / "docs/guide/journal.md").read_text()
     found = re.search(r"^```python follow.py\n(.*?)^```", page, re.MULTILINE | re.DOTALL)
     assert found
     return found[1].replace("aemdistribution_event", topic)
