@@ -1,6 +1,7 @@
 """The library's clients on a stack of `packhorse up`, found by its folder: each call for real."""
 
 import asyncio
+import time
 import uuid
 from collections.abc import Awaitable, Callable
 from typing import Any
@@ -110,7 +111,9 @@ def test_subscribers_are_looked_at_and_operated(reported: Callable[..., None], r
         assert (await client.pause("sub3", wait=WAIT_S)).state == "APPLIED"
         try:
             sent = await client.distribute(root)
-            assert [one.paths for one in (await client.queue("sub3", path_prefix=root)).entries]
+            until = time.monotonic() + WAIT_S  # the queue follows the journal
+            while not (await client.queue("sub3", path_prefix=root)).entries:
+                assert time.monotonic() < until, "what was sent is not in the queue"
             tag = await client.queue_tag("sub3")
             cleared = await client.clear("sub3", if_match=tag)
             assert (await client.command(cleared.command_id)).kind == "CLEAR"
