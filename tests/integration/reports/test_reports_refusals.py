@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from packhorse_services.pipeline.reports.query import write_cursor
+from packhorse_services.pipeline.reports.query import write_key
 from packhorse_services.pipeline.storage.location import Location
 from tests.harness.measures import NOON, Reports, measure
 
@@ -53,13 +53,13 @@ def test_a_query_that_can_t_be_answered_is_422(
         "x",
         "ä",
         "bm9uc2Vuc2U",
-        write_cursor(["a", "b", "c"]),
-        write_cursor([NOON, "sub1"]),
-        write_cursor([NOON, "sub1", 5]),
-        write_cursor([NOON, "sub1", "main", "more"]),
-        write_cursor([2**62, "sub1", "main"]),
-        write_cursor([True, "sub1", "main"]),
-        write_cursor([NOON, "a\x00", "main"]),
+        write_key(["a", "b", "c"]),
+        write_key([NOON, "sub1"]),
+        write_key([NOON, "sub1", 5]),
+        write_key([NOON, "sub1", "main", "more"]),
+        write_key([2**62, "sub1", "main"]),
+        write_key([True, "sub1", "main"]),
+        write_key([NOON, "a\x00", "main"]),
         "W" * 10_000,
     ],
 )
@@ -74,9 +74,9 @@ def test_a_cursor_of_somebody_else_is_422(
 
 def test_a_cursor_is_a_value_and_never_sql(reports: Reports, location: Location) -> None:
     measure(location, "delivery", {})
-    cursor = write_cursor([NOON, "' OR true) --", ""])
+    cursor = write_key([NOON, "' OR true) --", ""])
     assert len(reports.rows("delivery", cursor=cursor)) == 1  # behind it by name, and only so
-    assert reports.rows("delivery", cursor=write_cursor([NOON, "sub1", "main"])) == []
+    assert reports.rows("delivery", cursor=write_key([NOON, "sub1", "main"])) == []
 
 
 def test_publishing_has_no_subscribers(reports: Reports) -> None:

@@ -1,14 +1,12 @@
 """Queries of reports: which rows, in which order, from where on."""
 
-import base64
-import binascii
 import json
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any
 
-from packhorse.runtime.problems import Problem
+from packhorse.runtime.paging import foreign_cursor, read_cursor, write_cursor
 from packhorse_services.pipeline.reports.schemas import ReportKind
 from packhorse_services.pipeline.storage.queries import RELATION, Value, literal
 
@@ -80,23 +78,21 @@ _NUMBERS = frozenset({"hour", "rank"})
 _BOUND = 2**40
 
 
-def write_cursor(values: Sequence[Value]) -> str:
+def write_key(values: Sequence[Value]) -> str:
     """Return the cursor of a page that begins behind the row with this key."""
     plain = [int(v.timestamp()) if isinstance(v, datetime) else v for v in values]
     text = json.dumps(plain, separators=(",", ":"), ensure_ascii=False)
-    return base64.urlsafe_b64encode(text.encode()).decode().rstrip("=")
+    return write_cursor(text)
 
 
-def read_cursor(report: ReportKind, cursor: str) -> list[Value]:
+def read_key(report: ReportKind, cursor: str) -> list[Value]:
     """Return the key that the page begins behind. Raises `Problem` 422 for no cursor of ours."""
     try:
-        padded = cursor + "=" * (-len(cursor) % 4)
-        found = json.loads(base64.b64decode(padded, altchars=b"-_", validate=True).decode())
-    except (binascii.Error, ValueError, RecursionError):
+        found = json.loads(read_cursor(cursor))
+    except (ValueError, RecursionError):
         found = None
     if not _is_key(report, found):
-        wrong = {"pointer": "query/cursor", "detail": "no cursor of ours; begin without one"}
-        raise Problem(422, detail="the cursor is not one that this service gave", errors=[wrong])
+        raise foreign_cursor()
     return [datetime.fromtimestamp(found[0], UTC), *found[1:]]
 
 

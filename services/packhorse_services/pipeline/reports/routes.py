@@ -13,7 +13,7 @@ from packhorse.runtime.problems import Problem, documented
 from packhorse.runtime.validation import StrictRoute
 from packhorse_services.pipeline.reports import document, reading, spreadsheet
 from packhorse_services.pipeline.reports.period import WrongPeriod, period, text
-from packhorse_services.pipeline.reports.query import ReportSelection, read_cursor, write_cursor
+from packhorse_services.pipeline.reports.query import ReportSelection, read_key, write_key
 from packhorse_services.pipeline.reports.reading import MOST_ROWS, Form, ReportQuery
 from packhorse_services.pipeline.reports.schemas import (
     DELIVERY,
@@ -188,7 +188,7 @@ async def _answer(
     known: KnownTags,
 ) -> Response:
     tables: ReportTables = request.app.state.tables
-    behind = tuple(read_cursor(report, page.cursor)) if page.cursor is not None else None
+    behind = tuple(read_key(report, page.cursor)) if page.cursor is not None else None
     requested = ReportQuery(report, selected, page.limit, behind, page.form)
     version = await asyncio.to_thread(reading.version_of, tables, requested)
     digest = requested.tag(version)
@@ -219,7 +219,7 @@ def _following(request: Request, requested: ReportQuery, page: reading.ReportPag
     hours = {"from": text(requested.selection.begin), "to": text(requested.selection.end)}
     place = {
         "limit": requested.limit,
-        "cursor": write_cursor(page.last_key),
+        "cursor": write_key(page.last_key),
         "format": requested.form,
     }
     return f"{request.url.path}?{urlencode({**hours, **given, **place})}"

@@ -4,8 +4,6 @@ A package may have thousands of paths, so all of it is bounded by bytes too (R30
 """
 
 import asyncio
-import base64
-import binascii
 import re
 from collections.abc import Sequence
 from collections.abc import Set as AbstractSet
@@ -17,7 +15,7 @@ from psycopg import AsyncConnection
 from packhorse.content.node import is_within
 from packhorse.db.metadata import BOOKKEEPER
 from packhorse.db.roles import role_statement
-from packhorse.runtime.problems import Problem
+from packhorse.runtime.paging import foreign_cursor, read_cursor, write_cursor
 from packhorse.wire.messages import Action
 from packhorse_services.publisher.distributions.delivery_status import Pool
 from packhorse_services.publisher.distributions.distribution_query import (
@@ -38,7 +36,7 @@ _SCANNED, _SCANNED_BYTES = 5_000, 8 * 1024 * 1024
 _FOUND_BYTES = 2 * 1024 * 1024
 """How much one page shows, but for a single entry that is larger."""
 
-_CURSOR = re.compile(rb"n([0-9]{1,18})\.([0-9]{1,18})")
+_CURSOR = re.compile(r"n([0-9]{1,18})\.([0-9]{1,18})")
 
 Place = tuple[int, int]
 """The number of a package, by which the outbox orders them; grows with time."""
@@ -191,20 +189,14 @@ async def _rows(connection: AsyncConnection, behind: Place | None) -> list[_Row]
 
 def write_place(place: Place) -> str:
     """Return the cursor of a page that begins behind `place`."""
-    text = f"n{place[0]}.{place[1]}".encode()
-    return base64.urlsafe_b64encode(text).decode().rstrip("=")
+    return write_cursor(f"n{place[0]}.{place[1]}")
 
 
 def read_place(cursor: str | None) -> Place | None:
     """Return where the page begins; None without a cursor. Raises `Problem` 422."""
     if cursor is None:
         return None
-    try:
-        text = base64.b64decode(cursor + "=" * (-len(cursor) % 4), altchars=b"-_", validate=True)
-    except (binascii.Error, ValueError):
-        text = b""
-    found = _CURSOR.fullmatch(text)
+    found = _CURSOR.fullmatch(read_cursor(cursor))
     if found is None:
-        wrong = {"pointer": "query/cursor", "detail": "no cursor of ours; begin without one"}
-        raise Problem(422, detail="the cursor is not one that this service gave", errors=[wrong])
+        raise foreign_cursor()
     return int(found[1]), int(found[2])

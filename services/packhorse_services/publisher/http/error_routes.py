@@ -1,8 +1,6 @@
 """Error queues over HTTP: what a subscriber gave up on, and distributing it again, to all (R18)."""
 
 import asyncio
-import base64
-import binascii
 import re
 from dataclasses import dataclass
 from datetime import datetime
@@ -12,7 +10,7 @@ from fastapi import APIRouter, Depends, Path, Query, Request, Response
 from pydantic import BaseModel, Field
 
 from packhorse.runtime.auth import Principal, TokenScope, require
-from packhorse.runtime.paging import link_to, page_url
+from packhorse.runtime.paging import foreign_cursor, link_to, page_url, read_cursor, write_cursor
 from packhorse.runtime.problems import Problem, documented
 from packhorse.runtime.validation import StrictRoute
 from packhorse_services.publisher.distributions.schemas import DistributionAccepted
@@ -36,7 +34,7 @@ router = APIRouter(route_class=StrictRoute, tags=["error queues"])
 
 MAX_PAGE = 1_000
 _BIG = 2**63 - 1
-_PLACE = re.compile(rb"e([0-9]{1,18})\.([0-9]{1,19})")
+_PLACE = re.compile(r"e([0-9]{1,18})\.([0-9]{1,19})")
 
 Reader = Annotated[Principal, Depends(require(TokenScope.QUEUES_READ))]
 Distributor = Annotated[Principal, Depends(require(TokenScope.DISTRIBUTE))]
@@ -184,20 +182,14 @@ def storable(name: str) -> str:
 
 
 def _write_place(place: ErrorQueuePlace) -> str:
-    text = f"e{place.recorded_us}.{place.offset}"
-    return base64.urlsafe_b64encode(text.encode()).decode().rstrip("=")
+    return write_cursor(f"e{place.recorded_us}.{place.offset}")
 
 
 def _read_place(cursor: str | None) -> ErrorQueuePlace:
     """Return where a page begins. Raises `Problem` 422."""
     if cursor is None:
         return ErrorQueuePlace()
-    try:
-        text = base64.b64decode(cursor + "=" * (-len(cursor) % 4), altchars=b"-_", validate=True)
-    except (binascii.Error, ValueError):
-        text = b""
-    found = _PLACE.fullmatch(text)
+    found = _PLACE.fullmatch(read_cursor(cursor))
     if found is None or int(found[2]) > _BIG:
-        wrong = {"pointer": "query/cursor", "detail": "no cursor of ours; begin without one"}
-        raise Problem(422, detail="the cursor is not one that this service gave", errors=[wrong])
+        raise foreign_cursor()
     return ErrorQueuePlace(int(found[1]), int(found[2]))

@@ -1,15 +1,14 @@
 """Reading queues and subscribers."""
 
-import base64
-import binascii
+import re
 from dataclasses import dataclass
 from typing import Annotated
 
 from fastapi import APIRouter, Depends, Header, Path, Query, Request, Response
 
 from packhorse.runtime.auth import Principal, TokenScope, require
-from packhorse.runtime.paging import link_to, page_url
-from packhorse.runtime.problems import Problem, documented
+from packhorse.runtime.paging import foreign_cursor, link_to, page_url, read_cursor, write_cursor
+from packhorse.runtime.problems import documented
 from packhorse.runtime.validation import StrictRoute
 from packhorse.wire.messages import Action
 from packhorse_services.publisher.distributions.schemas import Path as ContentPath
@@ -69,7 +68,7 @@ class QueueQuery:
     def following(self, subscriber: str, behind: int) -> str:
         """Return the URL of the next page."""
         requested = {"path_prefix": self.path_prefix, "action": self.action}
-        cursor = write_cursor(behind)
+        cursor = write_offset(behind)
         return page_url(queue_url(subscriber), cursor=cursor, limit=self.limit, **requested)
 
 
@@ -104,7 +103,7 @@ async def get_queue(
     queue = await publisher.queues.queue(
         subscriber,
         limit=requested.limit,
-        skip_to=read_cursor(requested.cursor) + 1,
+        skip_to=read_offset(requested.cursor) + 1,
         wanted=requested.filter(),
     )
     headers = {"ETag": queue.tag, "Cache-Control": "private, no-cache"}
@@ -136,24 +135,19 @@ async def get_subscriber(
     return subscriber_document(await of(request).queues.one(subscriber))
 
 
-_PREFIX = b"o"
+_BEHIND = re.compile(r"o([0-9]{1,18})")
 
 
-def write_cursor(offset: int) -> str:
+def write_offset(offset: int) -> str:
     """Return the cursor of a page that begins behind `offset`."""
-    return base64.urlsafe_b64encode(_PREFIX + str(offset).encode()).decode().rstrip("=")
+    return write_cursor(f"o{offset}")
 
 
-def read_cursor(cursor: str | None) -> int:
+def read_offset(cursor: str | None) -> int:
     """Return the offset that the page begins behind, -1 without a cursor. Raises `Problem` 422."""
     if cursor is None:
         return -1
-    try:
-        text = base64.b64decode(cursor + "=" * (-len(cursor) % 4), altchars=b"-_", validate=True)
-    except (binascii.Error, ValueError):
-        text = b""
-    digits = text[1:]
-    if text[:1] != _PREFIX or not digits.isdigit() or len(digits) > 18:
-        wrong = {"pointer": "query/cursor", "detail": "no cursor of ours; begin without one"}
-        raise Problem(422, detail="the cursor is not one that this service gave", errors=[wrong])
-    return int(digits)
+    found = _BEHIND.fullmatch(read_cursor(cursor))
+    if found is None:
+        raise foreign_cursor()
+    return int(found[1])

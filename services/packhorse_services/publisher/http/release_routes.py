@@ -1,19 +1,16 @@
 """Releases: sets of paths that go out together, at a moment or when somebody says so."""
 
 import asyncio
-import base64
-import binascii
 import re
-from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
-from typing import Annotated, TypeVar
+from typing import Annotated
 
 from fastapi import APIRouter, Depends, Path, Query, Request, Response
 
 from packhorse.runtime import audit, tracing
 from packhorse.runtime.auth import Principal, TokenScope, require
-from packhorse.runtime.paging import link_to, page_url
-from packhorse.runtime.problems import Problem, documented
+from packhorse.runtime.paging import foreign_cursor, link_to, page_url, read_cursor, write_cursor
+from packhorse.runtime.problems import documented
 from packhorse.runtime.validation import StrictRoute
 from packhorse.wire.messages import Action
 from packhorse_services.publisher.http.collaborators import of
@@ -47,8 +44,6 @@ _MICROSECOND = timedelta(microseconds=1)
 _LATEST = datetime(9999, 1, 1, tzinfo=UTC)
 _CURSOR = re.compile(r"(\d{1,18}) (release-[0-9a-f]{32})", re.ASCII)
 
-T = TypeVar("T")
-
 
 @router.post(
     "/releases",
@@ -73,7 +68,7 @@ async def create_release(
         traceparent=tracing.traceparent(),
     )
     releases = of(request).releases
-    release, _ = await _done(lambda: releases.give(requested, body.at, body.name))
+    release, _ = await asyncio.to_thread(releases.give, requested, body.at, body.name)
     _note(request, release)
     response.headers["Location"] = f"/releases/{release.release_id}"
     return release_document(release)
@@ -90,11 +85,11 @@ async def list_releases(
     cursor: Annotated[str | None, Query(max_length=100)] = None,
 ) -> ReleaseList:
     """List releases by their moments, those without one last; ended ones for 30 days."""
-    publisher, above = of(request), _read_cursor(cursor)
-    found = await _done(lambda: publisher.releases.page(state, above, limit + 1))
+    publisher, above = of(request), _place_of(cursor)
+    found = await asyncio.to_thread(publisher.releases.page, state, above, limit + 1)
     following = None
     if len(found) > limit:
-        place = _write_cursor(found[limit - 1])
+        place = _cursor_of(found[limit - 1])
         following = page_url("/releases", state=state, limit=limit, cursor=place)
     response.headers.update(link_to(following))
     shown = [release_document(one) for one in found[:limit]]
@@ -105,7 +100,7 @@ async def list_releases(
 async def get_release(request: Request, release: Named, _caller: Reader) -> ReleaseDocument:
     """Return a release."""
     releases = of(request).releases
-    return release_document(await _done(lambda: releases.find(release)))
+    return release_document(await asyncio.to_thread(releases.find, release))
 
 
 @router.patch("/releases/{release}", responses=documented(400, 404, 409, 413, 415, 503))
@@ -126,7 +121,7 @@ async def change_release(
         without=body.remove_paths,
     )
     releases = of(request).releases
-    changed = await _done(lambda: releases.change(release, change))
+    changed = await asyncio.to_thread(releases.change, release, change)
     _note(request, changed)
     return release_document(changed)
 
@@ -135,13 +130,9 @@ async def change_release(
 async def cancel_release(request: Request, release: Named, caller: Distributor) -> ReleaseDocument:
     """Cancel a release that is not sent; one that is cancelled stays so."""
     releases = of(request).releases
-    cancelled = await _done(lambda: releases.cancel(release, caller.roots))
+    cancelled = await asyncio.to_thread(releases.cancel, release, caller.roots)
     _note(request, cancelled)
     return release_document(cancelled)
-
-
-async def _done(act: Callable[[], T]) -> T:
-    return await asyncio.to_thread(act)
 
 
 def _note(request: Request, release: Release) -> None:
@@ -156,20 +147,15 @@ def _note(request: Request, release: Release) -> None:
     )
 
 
-def _write_cursor(last: Release) -> str:
+def _cursor_of(last: Release) -> str:
     moment = ((last.fires_at or _LATEST) - _EPOCH) // _MICROSECOND
-    return base64.urlsafe_b64encode(f"{moment} {last.release_id}".encode()).decode().rstrip("=")
+    return write_cursor(f"{moment} {last.release_id}")
 
 
-def _read_cursor(cursor: str | None) -> tuple[datetime, str] | None:
+def _place_of(cursor: str | None) -> tuple[datetime, str] | None:
     if cursor is None:
         return None
-    try:
-        text = base64.urlsafe_b64decode(cursor + "=" * (-len(cursor) % 4)).decode("ascii")
-    except (binascii.Error, ValueError):
-        text = ""
-    found = _CURSOR.fullmatch(text)
+    found = _CURSOR.fullmatch(read_cursor(cursor))
     if found is None or int(found[1]) > (_LATEST - _EPOCH) // _MICROSECOND:
-        wrong = {"pointer": "query/cursor", "detail": "no cursor of ours; begin without one"}
-        raise Problem(422, detail="the cursor is not one that this service gave", errors=[wrong])
+        raise foreign_cursor()
     return _EPOCH + int(found[1]) * _MICROSECOND, found[2]
