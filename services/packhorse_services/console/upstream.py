@@ -7,6 +7,7 @@ import asyncio
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Generic, TypeVar
+from urllib.parse import parse_qs, urlsplit
 
 from packhorse.client.addresses import Addresses
 from packhorse.client.awaiting import AsyncClient
@@ -53,6 +54,11 @@ class Publishers:
         """Close the connections."""
         for client in self._clients.values():
             await client.close()
+
+
+def cursor_of(url: str | None) -> str:
+    """Return the cursor in the URL of a next page; empty at the end."""
+    return parse_qs(urlsplit(url or "").query).get("cursor", [""])[0]
 
 
 async def each(names: Sequence[str], ask: Callable[[str], Awaitable[T]]) -> list[Answered[T]]:

@@ -19,7 +19,7 @@ class Topics:
     @classmethod
     def prefixed(cls, prefix: str) -> "Topics":
         """Return the default names with another prefix than `aemdistribution`."""
-        return cls(*(f"{prefix}_{part}" for part in _PARTS))
+        return cls.named(prefix, {})
 
     @classmethod
     def named(cls, prefix: str, names: Mapping[str, str]) -> "Topics":

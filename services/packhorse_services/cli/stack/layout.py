@@ -83,10 +83,10 @@ def plan(
 ) -> list[ChildProgram]:
     """Return the programs in the order of their start; `databases` has a URL for each name."""
     names, free = subscriber_names(options.subscribers), iter(ports)
+    common = _common(options, databases)
 
     def environment(database: str, more: Mapping[str, str] = {}) -> dict[str, str]:
-        own = {"PACKHORSE_DATABASE_URL": databases[database], **more}
-        return _common(options, databases) | own
+        return {**common, "PACKHORSE_DATABASE_URL": databases[database], **more}
 
     programs = [
         _program(service, service, next(free), environment(AUTHOR_DATABASE))

@@ -51,6 +51,10 @@ class Visit:
         """The publisher agents that the visitor may deal with."""
         return of(self.request).publishers.agents_of(self.who)
 
+    def agent(self, requested: str) -> str:
+        """Return the agent of a page: the first one where none is asked for."""
+        return requested or next(iter(self.agents), "")
+
     def publisher(self, agent: str) -> AsyncClient:
         """Return a client that asks with the visitor's own token."""
         return of(self.request).publishers.client(agent, token_of(self.request))

@@ -48,7 +48,7 @@ async def show_commands_content(visit: PartVisit, requested: Filter) -> Response
 
 
 async def _shown(visit: Visit, requested: CommandFilter) -> dict[str, Any]:
-    agent = requested.agent or next(iter(visit.agents), "")
+    agent = visit.agent(requested.agent)
     filters = given(subscriber=requested.subscriber or None, state=requested.state or None)
     path = with_query("/commands", limit=_ROWS, **filters)
     url, wrong, rows = visit.publisher_url(agent), "", list[Document]()

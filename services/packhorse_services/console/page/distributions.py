@@ -5,7 +5,6 @@ from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
 from typing import Annotated, Any
-from urllib.parse import parse_qs, urlsplit
 
 from fastapi import APIRouter, Depends, Query, Response
 
@@ -18,6 +17,7 @@ from packhorse_services.console.frame.equivalents import Same, curl, same
 from packhorse_services.console.frame.rendering import address
 from packhorse_services.console.frame.states import look_of
 from packhorse_services.console.frame.visit import PageVisit, PartVisit, Visit
+from packhorse_services.console.upstream import cursor_of
 
 router = APIRouter(route_class=StrictRoute, prefix=PREFIX, include_in_schema=False)
 
@@ -100,7 +100,7 @@ async def _one(visit: Visit, agent: str, number: str) -> dict[str, Any]:
 
 
 async def _found(visit: Visit, requested: DistributionSearch) -> FoundDistributions:
-    agent = requested.agent or next(iter(visit.agents), "")
+    agent = visit.agent(requested.agent)
     client, url = visit.publisher(agent), visit.publisher_url(agent)
     path = _path(requested)
     filters = [f"--path-prefix={requested.path}"] if requested.path else []
@@ -114,7 +114,7 @@ async def _found(visit: Visit, requested: DistributionSearch) -> FoundDistributi
         rows, following = await _rows(client, path, between)
     except (Invalid, ValueError) as error:
         return FoundDistributions(agent, [], "", [], str(error))
-    cursor = parse_qs(urlsplit(following).query).get("cursor", [""])[0]
+    cursor = cursor_of(following)
     return FoundDistributions(agent, rows, requested.url(cursor=cursor) if cursor else "", lines)
 
 

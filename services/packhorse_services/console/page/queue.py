@@ -3,7 +3,6 @@
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from typing import Annotated, Literal
-from urllib.parse import parse_qs, urlsplit
 
 from fastapi import APIRouter, Depends, Query, Response
 
@@ -24,6 +23,7 @@ from packhorse_services.console.frame.visit import (
     acting,
     back_to,
 )
+from packhorse_services.console.upstream import cursor_of
 
 router = APIRouter(route_class=StrictRoute, prefix=PREFIX, include_in_schema=False)
 
@@ -120,7 +120,7 @@ async def _shown(visit: Visit, requested: QueueFilter) -> QueueShown:
     return QueueShown(
         queue,
         look_of(queue["state"]),
-        requested.url(cursor=_cursor(queue["next"])) if queue["next"] else "",
+        requested.url(cursor=cursor_of(queue["next"])) if queue["next"] else "",
         _same(visit, requested),
     )
 
@@ -132,10 +132,6 @@ def _path(requested: QueueFilter) -> str:
         cursor=requested.cursor or None,
     )
     return with_query(f"/queues/{segment(requested.subscriber)}", limit=_ROWS, **filters)
-
-
-def _cursor(url: str) -> str:
-    return parse_qs(urlsplit(url).query).get("cursor", [""])[0]
 
 
 def _same(visit: Visit, requested: QueueFilter) -> list[Same]:

@@ -52,8 +52,8 @@ class Admission:
         known of a repeated request is raised as `repeated_requests.answer` says. TEST is
         always taken.
         """
-        backlog = self._backlog()
-        if is_probe(request.action) or not self._limits.is_over(backlog):
+        backlog = self._too_much(request)
+        if backlog is None:
             return None
         if request.idempotency_key is not None or request.producer is not None:
             accepted = await self.repeated(request)
@@ -63,9 +63,14 @@ class Admission:
 
     def check(self, request: DistributionRequest) -> None:
         """Raise `QueueFull` when too much waits for what the request would add."""
-        backlog = self._backlog()
-        if not is_probe(request.action) and self._limits.is_over(backlog):
+        backlog = self._too_much(request)
+        if backlog is not None:
             raise QueueFull(self._reason(backlog))
+
+    def _too_much(self, request: DistributionRequest) -> Backlog | None:
+        """Return what waits where that is too much for the request."""
+        backlog = self._backlog()
+        return backlog if self._limits.is_over(backlog) and not is_probe(request.action) else None
 
     async def repeated(self, request: DistributionRequest) -> Accepted | None:
         """Return what a request with a key has led to already, or None."""
