@@ -7,6 +7,8 @@ import pytest
 
 from packhorse_services.pipeline.engine.jars import class_archive, java
 from packhorse_services.pipeline.engine.session import _with_java_options
+from packhorse_services.pipeline.engine.shared_classes import share_classes
+from packhorse_services.pipeline.settings import Settings
 
 OPTIONS = "spark.driver.extraJavaOptions"
 C1_ALONE = "-XX:TieredStopAtLevel=1"
@@ -55,3 +57,7 @@ def test_classes_that_were_kept_are_shared_and_a_damaged_archive_is_passed_over(
     started = [str(java()), *options.split(), "-version"]
     done = subprocess.run(started, capture_output=True, text=True, check=True, timeout=120)
     assert "warning" not in (done.stdout + done.stderr).lower()
+
+
+def test_jars_beside_which_nothing_can_be_written_stay_as_they_are(tmp_path: Path) -> None:
+    assert not share_classes(Settings(), tmp_path / "none" / "jars").exists()
