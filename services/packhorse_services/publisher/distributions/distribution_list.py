@@ -15,7 +15,7 @@ from psycopg import AsyncConnection
 from packhorse.content.node import is_within
 from packhorse.db.metadata import BOOKKEEPER
 from packhorse.db.roles import role_statement
-from packhorse.runtime.paging import foreign_cursor, read_cursor, write_cursor
+from packhorse.runtime.cursors import foreign_cursor, read_cursor, write_cursor
 from packhorse.wire.messages import Action
 from packhorse_services.publisher.distributions.delivery_status import Pool
 from packhorse_services.publisher.distributions.distribution_query import (

@@ -9,7 +9,8 @@ from fastapi import APIRouter, Depends, Path, Query, Request, Response
 
 from packhorse.runtime import audit, tracing
 from packhorse.runtime.auth import Principal, TokenScope, require
-from packhorse.runtime.paging import foreign_cursor, link_to, page_url, read_cursor, write_cursor
+from packhorse.runtime.cursors import foreign_cursor, read_cursor, write_cursor
+from packhorse.runtime.paging import link_to, page_url
 from packhorse.runtime.problems import documented
 from packhorse.runtime.validation import StrictRoute
 from packhorse.wire.messages import Action
