@@ -3,7 +3,7 @@
 import base64
 import json
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler
 from types import SimpleNamespace
@@ -20,7 +20,7 @@ from tests.harness.answering import answering
 from tests.harness.topology.scripted import Callers
 from tests.harness.topology.served import Served
 
-SCOPES = {"queues:read", "queues:clear", "subscribers:operate", "distribute"}
+SCOPES = {"queues:read", "queues:clear", "subscribers:operate", "distribute", "content:read"}
 OPERATOR = Principal("operator", frozenset(SCOPES))
 REASON = 'NotNullViolation: null value in column "type" violates not-null constraint'
 AT = "2026-01-01T12:00:00Z"
@@ -55,6 +55,49 @@ def blocked(subscriber: str, length: int = 2, **more: Any) -> dict[str, Any]:
         "blocked_since": AT,
     }
     return queue(subscriber, "BLOCKED", length, **{"reason": REASON, "head": head, **more})
+
+
+def announced(subscriber: str, state: str = "IDLE", **more: Any) -> dict[str, Any]:
+    """Return a subscriber as the publisher shows it."""
+    shown = {
+        "subscriber": subscriber,
+        "instance": "5130831875e865e2",
+        "state": state,
+        "offset": 40,
+        "settled_offset": 40,
+        "incomplete": False,
+        "started_offset": -1,
+        "behind": 0,
+        "behind_at_least": 0,
+        "behind_at_most": 0,
+        "lag_seconds": None,
+        "attempts": 0,
+        "last_error": "",
+        "next_attempt_at": None,
+        "blocked_since": None,
+        "editable": True,
+        "max_retries": -1,
+        "endpoint": "http://sub1:8080",
+        "last_seen": AT,
+    }
+    return {**shown, **more}
+
+
+def command(kind: str = "CLEAR", state: str = "APPLIED", **more: Any) -> dict[str, Any]:
+    """Return a command as the publisher shows it."""
+    shown = {
+        "command_id": f"c-{kind}-{state}",
+        "kind": kind,
+        "subscriber": "sub1",
+        "state": state,
+        "issued_by": "anna",
+        "issued_at": AT,
+        "ended_at": AT,
+        "offset": None,
+        "removed": None,
+        "reason": "",
+    }
+    return {**shown, **more}
 
 
 def entry(offset: int, path: str = "/site/news", **more: Any) -> dict[str, Any]:
@@ -142,11 +185,11 @@ def _cookie(token: str | None) -> dict[str, str]:
 
 
 @contextmanager
-def console_site(**settings: Any) -> Iterator[ConsoleSite]:
+def console_site(written: WrittenPublisher | None = None, **settings: Any) -> Iterator[ConsoleSite]:
     """Serve it to the callers `viewer`, `operator` and `admin`, whose names are their tokens."""
     callers = Callers()
     callers.known["operator"] = OPERATOR
-    with written_publisher() as publisher:
+    with nullcontext(written) if written else written_publisher() as publisher:
         given = {"publisher_urls": {"main": publisher.url}, **settings}
         app = console(Settings.model_validate(given), Authenticator(callers))
         served = Served(SimpleNamespace(service=SimpleNamespace(app=app)))  # type: ignore[arg-type]

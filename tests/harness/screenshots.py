@@ -6,13 +6,17 @@ from pathlib import Path
 from tests.harness.browser import chromium, tab
 from tests.harness.console import (
     AT,
+    REASON,
     ConsoleSite,
+    announced,
     blocked,
+    command,
     console_site,
     distribution,
     entry,
     failure,
     queue,
+    written_publisher,
 )
 
 WIDTHS = (1280, 390)
@@ -20,6 +24,9 @@ SCHEMES = ("light", "dark")
 PAGES = {
     "overview": "overview",
     "queue": "queue?agent=main&subscriber=sub2",
+    "subscriber": "subscriber?agent=main&subscriber=sub2",
+    "reset": "subscriber/reset?agent=main&subscriber=web-1&to=12",
+    "content": "content?path=/site/news",
     "distributions": "distributions",
     "distribution": "distribution?agent=main&number=d2",
     "failures": "failures",
@@ -66,31 +73,45 @@ def written_records(site: ConsoleSite) -> None:
     }
     given_up = [failure(number) for number in (7, 8)]
     site.publisher.gave_up("preview", *given_up, failure(9, "OutOfMemory: 12 MiB"))
-    command = {"subscriber": "sub2", "issued_by": "anna", "issued_at": AT, "ended_at": None}
-    answers["GET /commands"] = {
-        "commands": [
-            {**command, "command_id": state, "kind": kind, "state": state, **more}
-            for kind, state, more in (
-                ("RETRY", "SENT", {"offset": None, "removed": None, "reason": ""}),
-                ("CLEAR", "APPLIED", {"offset": 41, "removed": 1, "reason": "", "ended_at": AT}),
-                ("CLEAR", "REJECTED", {"offset": 9, "removed": None, "reason": "not editable"}),
-            )
-        ],
-        "next": None,
+    rows = [
+        command("RETRY", "SENT", subscriber="sub2", ended_at=None),
+        command("CLEAR", subscriber="sub2", offset=41, removed=1),
+        command("CLEAR", "REJECTED", subscriber="sub2", offset=9, reason="not editable"),
+    ]
+    answers["GET /commands"] = {"commands": rows, "next": None}
+    failing = {"last_error": REASON, "attempts": 4, "blocked_since": AT, "next_attempt_at": AT}
+    answers["GET /subscribers/sub2"] = announced("sub2", "BLOCKED", behind=14, **failing)
+    answers["GET /subscribers/web-1"] = announced("web-1", "STOPPED")
+
+
+def written_content(site: ConsoleSite) -> None:
+    """Let it serve content too."""
+    binary = {"digest": f"sha256:{'5f' * 32}", "length": 20_480, "media_type": "image/png"}
+    properties = {
+        "title": "News",
+        "tags": ["today", "press"],
+        "teaser": {"text": "What happened", "wide": True, "columns": 3},
     }
+    node = {"path": "/site/news", "type": "page", "properties": properties}
+    site.publisher.answers["GET /content/site/news"] = {**node, "binaries": {"picture": binary}}
+    below = [{"path": f"/site/news/{name}", "type": "page"} for name in ("archive", "today")]
+    site.publisher.answers["GET /children/site/news"] = {"children": below, "next": None}
+    rows = site.publisher.answers["GET /distributions"]["distributions"]
+    rows[1]["deep_paths"] = ["/site"]
 
 
 def main(folder: Path) -> None:
     """Write a picture of each page in both themes and at two widths."""
     folder.mkdir(parents=True, exist_ok=True)
+    elsewhere = dict.fromkeys(("jobs_page_url", "topology_page_url"), "http://127.0.0.1:1/")
     with (
-        console_site(
-            jobs_page_url="http://127.0.0.1:1/", topology_page_url="http://127.0.0.1:1/"
-        ) as site,
+        written_publisher() as publisher,
+        console_site(publisher, content_url=publisher.url, **elsewhere) as site,
         chromium() as browser,
     ):
         written(site)
         written_records(site)
+        written_content(site)
         for scheme in SCHEMES:
             for width in WIDTHS:
                 with tab(

@@ -6,7 +6,14 @@ from urllib.parse import urlencode
 
 import pytest
 
-from tests.harness.console import AT, ConsoleSite, console_site, distribution, failure, queue
+from tests.harness.console import (
+    ConsoleSite,
+    command,
+    console_site,
+    distribution,
+    failure,
+    queue,
+)
 
 HOSTILE = "</td><script>alert(1)</script><img src=x onerror=alert(2)>{{ 7*7 }}\"'"
 FORM = {"filter": "", "count": "3", "typed": "redistribute 3"}
@@ -172,10 +179,8 @@ def matrix(said: str = "the disk is full") -> dict[str, Any]:
 
 
 def test_commands_say_who_did_what(site: ConsoleSite) -> None:
-    command = {"command_id": "c1", "kind": "CLEAR", "subscriber": "sub1", "state": "REJECTED"}
-    times = {"issued_at": AT, "ended_at": AT, "offset": 7, "removed": None}
     said = {"issued_by": HOSTILE, "reason": HOSTILE}
-    answer = {"commands": [{**command, **times, **said}], "next": None}
+    answer = {"commands": [command(state="REJECTED", **said)], "next": None}
     site.publisher.answers["GET /commands"] = answer
     text = site.get("commands?subscriber=sub1").text
     assert ("alert(1)" in text, "<script>alert" in text) == (True, False)

@@ -10,6 +10,7 @@ from packhorse.runtime.auth import Authenticator
 from packhorse.runtime.http import ServiceDescription, create_app
 from packhorse.runtime.pages.session import session_router
 from packhorse.runtime.readiness import Readiness
+from packhorse_services.console.explore import content
 from packhorse_services.console.frame.rendering import PAGES
 from packhorse_services.console.frame.visit import not_done
 from packhorse_services.console.page import (
@@ -21,6 +22,7 @@ from packhorse_services.console.page import (
     overview,
     queue,
     sign_in,
+    subscriber,
 )
 from packhorse_services.console.parts import assemble
 from packhorse_services.console.settings import Settings
@@ -28,7 +30,10 @@ from packhorse_services.console.settings import Settings
 _SERVICE = ServiceDescription(
     "packhorse console", "Shows where content is and what stands in its way, as pages for people."
 )
-_PAGES = (sign_in, overview, clearing, queue, distributions, mending, failures, commands)
+_PAGES = (
+    *(sign_in, overview, clearing, queue, subscriber, distributions, mending, failures, commands),
+    content,
+)
 
 
 def console(settings: Settings, authenticator: Authenticator) -> FastAPI:
@@ -39,6 +44,7 @@ def console(settings: Settings, authenticator: Authenticator) -> FastAPI:
     async def lifespan(_app: FastAPI) -> AsyncIterator[None]:
         yield
         await parts.publishers.close()
+        await parts.contents.close()
 
     app = create_app(_SERVICE, authenticator, Readiness({}), lifespan=lifespan, docs=settings.docs)
     app.state.parts = parts

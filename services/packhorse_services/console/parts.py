@@ -7,7 +7,7 @@ from fastapi import Request
 
 from packhorse_services.console.links import SignInLinks
 from packhorse_services.console.settings import Settings
-from packhorse_services.console.upstream import Publishers
+from packhorse_services.console.upstream import Services
 
 
 @dataclass(frozen=True, slots=True)
@@ -20,9 +20,14 @@ class Neighbour:
 
 @dataclass(frozen=True, slots=True)
 class ConsoleParts:
-    """The services that are asked, the links that sign in, and other services' pages."""
+    """The services that are asked, the links that sign in, and other services' pages.
 
-    publishers: Publishers
+    `publishers` are by the names of their agents; `contents` by subscribers' names, the author's
+    by an empty one.
+    """
+
+    publishers: Services
+    contents: Services
     links: SignInLinks
     neighbours: Sequence[Neighbour]
 
@@ -30,8 +35,11 @@ class ConsoleParts:
 def assemble(settings: Settings) -> ConsoleParts:
     """Make them; nothing connects yet."""
     pages = (("Jobs", settings.jobs_page_url), ("Topology", settings.topology_page_url))
+    contents = {"": settings.content_url, **settings.subscriber_urls}
+    contents = {name: url for name, url in contents.items() if url}
     return ConsoleParts(
-        Publishers(settings.publisher_urls, settings.upstream_timeout_s),
+        Services("publisher", settings.publisher_urls, settings.upstream_timeout_s),
+        Services("content", contents, settings.upstream_timeout_s),
         SignInLinks(),
         [Neighbour(title, url) for title, url in pages if url],
     )

@@ -16,18 +16,24 @@ class Settings(ProcessConfiguration, BaseSettings):
     port: int = Field(default=8091, ge=0, le=65535)
     publisher_urls: dict[str, str] = Field(min_length=1, max_length=100)
     """The publisher agents' names, and where the console reaches the publisher of each."""
+    content_url: str = ""
+    subscriber_urls: dict[str, str] = Field(default={}, max_length=1_000)
+    """The author's content service and subscribers by name, for what they hold; empty: not shown.
+
+    They get the visitor's token, so they are named here, not taken from what is announced.
+    """
     topology_page_url: str = ""
     jobs_page_url: str = ""
     """Where a browser reaches those pages; empty: the navigation does not name them."""
     upstream_timeout_s: float = Field(default=10.0, gt=0)
     """How long one answer of another service may take."""
 
-    @field_validator("publisher_urls")
+    @field_validator("publisher_urls", "subscriber_urls")
     @classmethod
     def _are_addresses(cls, urls: dict[str, str]) -> dict[str, str]:
-        return {agent: _address(url) for agent, url in urls.items()}
+        return {name: _address(url) for name, url in urls.items()}
 
-    @field_validator("topology_page_url", "jobs_page_url")
+    @field_validator("content_url", "topology_page_url", "jobs_page_url")
     @classmethod
     def _is_address_or_empty(cls, url: str) -> str:
         return _address(url) if url else url

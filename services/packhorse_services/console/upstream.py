@@ -12,7 +12,7 @@ from urllib.parse import parse_qs, urlsplit
 from packhorse.client.addresses import Addresses
 from packhorse.client.awaiting import AsyncClient
 from packhorse.client.errors import ClientError
-from packhorse.runtime.principal import Principal
+from packhorse.client.exchange import ServiceName
 from packhorse.runtime.problems import Problem
 
 T = TypeVar("T")
@@ -30,25 +30,21 @@ class Answered(Generic[T]):
     error: str = ""
 
 
-class Publishers:
-    """The publishers by the names of their agents."""
+class Services:
+    """Services of one kind, by the names that pages know them by."""
 
-    def __init__(self, urls: Mapping[str, str], timeout_s: float) -> None:
-        self.urls = urls
+    def __init__(self, kind: ServiceName, urls: Mapping[str, str], timeout_s: float) -> None:
+        self.urls, self._kind = urls, kind
         self._clients = {
-            agent: AsyncClient.of(Addresses({"publisher": url}), timeout=timeout_s)
-            for agent, url in urls.items()
+            name: AsyncClient.of(Addresses({kind: url}), timeout=timeout_s)
+            for name, url in urls.items()
         }
 
-    def agents_of(self, who: Principal) -> list[str]:
-        """Return the agents that a visitor may deal with."""
-        return [agent for agent in self.urls if who.may_deal_with(agent)]
-
-    def client(self, agent: str, token: str | None) -> AsyncClient:
-        """Return a client of an agent's publisher with a visitor's rights. Raises `Problem` 404."""
-        if agent not in self._clients:
-            raise Problem(404, detail="the console knows no publisher agent of this name")
-        return self._clients[agent].acting_for(token)
+    def client(self, name: str, token: str | None) -> AsyncClient:
+        """Return a client of a service with a visitor's rights. Raises `Problem` 404."""
+        if name not in self._clients:
+            raise Problem(404, detail=f"the console knows no {self._kind} service of this name")
+        return self._clients[name].acting_for(token)
 
     async def close(self) -> None:
         """Close the connections."""

@@ -103,7 +103,7 @@ def plan(
         _program(f"{_TOPOLOGY}-{name}", _TOPOLOGY, next(free), environment(name, connected))
         for name in names
     ]
-    console = _console(options, next(free), (programs[0].url, centre.url, jobs.url))
+    console = _console(options, next(free), [*programs, centre, jobs])
     return [*programs, centre, jobs, *around, console]
 
 
@@ -115,15 +115,18 @@ def _subscriber(options: StackOptions, name: str) -> dict[str, str]:
     }
 
 
-def _console(options: StackOptions, port: int, shown: tuple[str, str, str]) -> ChildProgram:
+def _console(options: StackOptions, port: int, shown: Sequence[ChildProgram]) -> ChildProgram:
     """Return the console, which is told where the others are, and no database and no journal."""
-    publisher, topology, jobs = shown
+    urls = {program.name: program.url for program in shown}
+    subscribers = {name: urls[name] for name in subscriber_names(options.subscribers)}
     settings = {
         "PACKHORSE_HOST": "127.0.0.1",
         "PACKHORSE_TOKEN_FILE": str(DataDirectory(options.data).tokens),
-        "PACKHORSE_PUBLISHER_URLS": json.dumps({"main": publisher}),
-        "PACKHORSE_TOPOLOGY_PAGE_URL": f"{topology}/pages/topology",
-        "PACKHORSE_JOBS_PAGE_URL": f"{jobs}/pages/jobs",
+        "PACKHORSE_PUBLISHER_URLS": json.dumps({"main": urls["publisher"]}),
+        "PACKHORSE_CONTENT_URL": urls["content"],
+        "PACKHORSE_SUBSCRIBER_URLS": json.dumps(subscribers),
+        "PACKHORSE_TOPOLOGY_PAGE_URL": f"{urls[_TOPOLOGY]}/pages/topology",
+        "PACKHORSE_JOBS_PAGE_URL": f"{urls[_JOBS]}/pages/jobs",
     }
     return _program(_CONSOLE, _CONSOLE, port, settings)
 

@@ -1,6 +1,6 @@
 """Who looks at a page, with what rights, and the page that is answered."""
 
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
 from typing import Annotated, Any
 
@@ -28,6 +28,7 @@ class Rights:
     operate: bool
     clear: bool
     distribute: bool
+    read: bool
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,12 +45,13 @@ class Visit:
             operate=self.who.may(TokenScope.SUBSCRIBERS_OPERATE),
             clear=self.who.may(TokenScope.QUEUES_CLEAR),
             distribute=self.who.may(TokenScope.DISTRIBUTE),
+            read=self.who.may(TokenScope.CONTENT_READ),
         )
 
     @property
     def agents(self) -> list[str]:
         """The publisher agents that the visitor may deal with."""
-        return of(self.request).publishers.agents_of(self.who)
+        return [one for one in of(self.request).publishers.urls if self.who.may_deal_with(one)]
 
     def agent(self, requested: str) -> str:
         """Return the agent of a page: the first one where none is asked for."""
@@ -62,6 +64,15 @@ class Visit:
     def publisher_url(self, agent: str) -> str:
         """Return the address that the console asks, as the commands on a page name it."""
         return of(self.request).publishers.urls.get(agent, "")
+
+    @property
+    def content_urls(self) -> Mapping[str, str]:
+        """Where content can be looked at: the author by an empty name, subscribers by theirs."""
+        return of(self.request).contents.urls
+
+    def content(self, at: str) -> AsyncClient:
+        """Return a client of the content at a subscriber, or with an empty name at the author."""
+        return of(self.request).contents.client(at, token_of(self.request))
 
     def page(self, template: str, status: int = 200, **values: Any) -> Response:
         """Return a page in the frame that all pages have."""

@@ -32,11 +32,12 @@ _Name = Annotated[str, Query(min_length=1, max_length=200)]
 _Text = Annotated[str, Query(max_length=2_048)]
 _Done = Annotated[str, Query(max_length=20)]
 
-Act = Literal["retry", "pause", "resume"]
+Act = Literal["retry", "pause", "resume", "stop"]
 _ACTS: Mapping[str, Callable[[AsyncClient, str], Awaitable[Document]]] = {
     "retry": AsyncClient.retry,
     "pause": AsyncClient.pause,
     "resume": AsyncClient.resume,
+    "stop": AsyncClient.stop,
 }
 _DONE = {
     "retry": "It is asked to try the first package again at once.",
@@ -106,7 +107,8 @@ async def command_subscriber(
     """Send the subscriber a command, in the name of the visitor."""
     agent, subscriber = form.get("agent", ""), form.get("subscriber", "")
     await _ACTS[action](visit.publisher(agent), subscriber)
-    return back_to("queue", agent=agent, subscriber=subscriber, done=action)
+    page = "subscriber" if form.get("back") == "subscriber" else "queue"
+    return back_to(page, agent=agent, subscriber=subscriber, done=action)
 
 
 async def _shown(visit: Visit, requested: QueueFilter) -> QueueShown:

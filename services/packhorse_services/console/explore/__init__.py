@@ -1,0 +1,1 @@
+"""Pages to look around in: content, records of the journal, and what happens now."""

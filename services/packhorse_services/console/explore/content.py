@@ -1,0 +1,134 @@
+"""Content as the author and as each subscriber has it: a node, what lies below, its history."""
+
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+from typing import Annotated, Any
+from urllib.parse import parse_qs, quote, urlsplit
+
+from fastapi import APIRouter, Depends, Query, Response
+
+from packhorse.client.errors import ClientError, NotFound
+from packhorse.client.exchange import Document, given, with_query
+from packhorse.runtime.pages.rendering import PREFIX
+from packhorse.runtime.validation import StrictRoute
+from packhorse_services.console.frame.equivalents import Same, curl, same
+from packhorse_services.console.frame.rendering import address
+from packhorse_services.console.frame.trees import Branch, tree
+from packhorse_services.console.frame.visit import PageVisit, Visit
+
+router = APIRouter(route_class=StrictRoute, prefix=PREFIX, include_in_schema=False)
+
+_CHILDREN = 100
+LOOKED_AT = 500
+"""Distributions that are looked through for a path's history."""
+_HISTORY = 20
+
+_Path = Annotated[str, Query(max_length=2_048)]
+_Name = Annotated[str, Query(max_length=255)]
+
+
+@dataclass(frozen=True)
+class ContentAddress:
+    """A path and where it is looked at: at a subscriber, or with an empty name at the author."""
+
+    path: _Path = "/"
+    at: _Name = ""
+    after: _Name = ""
+
+    def url(self, **other: object) -> str:
+        """Return the address of this page; `other` replaces."""
+        return address("content", **{**asdict(self), **other})
+
+    @property
+    def above(self) -> list[tuple[str, str]]:
+        """Names and addresses of the way down to the node, from the root on."""
+        names = [name for name in self.path.split("/") if name]
+        way = [("/", self.url(path="/", after=""))]
+        for number, name in enumerate(names, 1):
+            way.append((name, self.url(path="/" + "/".join(names[:number]), after="")))
+        return way
+
+
+Address = Annotated[ContentAddress, Depends()]
+
+
+@dataclass(frozen=True, slots=True)
+class NodeShown:
+    """A node with a page of what lies below it; `wrong` says why there is none."""
+
+    node: Document | None = None
+    properties: Branch | None = None
+    children: Sequence[Document] = ()
+    following: str = ""
+    wrong: str = ""
+
+
+@router.get("/content")
+async def show_content(visit: PageVisit, requested: Address) -> Response:
+    """Show a node at the author, or at a subscriber."""
+    if isinstance(visit, Response):
+        return visit
+    served = visit.content_urls
+    shown = NodeShown()
+    if requested.at in served and visit.rights.read:
+        shown = await _node(visit, requested)
+    history, wrong = await _history(visit, requested.path)
+    return visit.page(
+        "content.html",
+        requested=requested,
+        shown=shown,
+        served=served,
+        agent=visit.agent(""),
+        history=history,
+        looked_at=LOOKED_AT,
+        history_wrong=wrong,
+        same=_same(visit, requested),
+    )
+
+
+async def _node(visit: Visit, requested: ContentAddress) -> NodeShown:
+    client = visit.content(requested.at)
+    after = given(after=requested.after or None)
+    try:
+        found = await client.node(requested.path)
+        below = await client.get(
+            with_query(f"/children{quote(requested.path)}", limit=_CHILDREN, **after), "content"
+        )
+    except NotFound:
+        return NodeShown(wrong=f"There is no node at {requested.path} here.")
+    except (ClientError, UnicodeError) as error:
+        return NodeShown(wrong=str(error))
+    last = parse_qs(urlsplit(below["next"] or "").query).get("after", [""])[0]
+    following = requested.url(after=last) if last else ""
+    return NodeShown(found, tree(found["properties"]), below["children"], following)
+
+
+async def _history(visit: Visit, path: str) -> tuple[list[dict[str, Any]], str]:
+    """Return the newest distributions of each agent that touched a node, and what went wrong."""
+    found: list[dict[str, Any]] = []
+    for agent in visit.agents:
+        try:
+            newest = await visit.publisher(agent).get(f"/distributions?limit={LOOKED_AT}")
+        except ClientError as error:
+            return found, f"{agent}: {error}"
+        found += [{**one, "agent": agent} for one in newest["distributions"] if touched(one, path)]
+    found.sort(key=lambda one: str(one["accepted_at"]), reverse=True)
+    return found[:_HISTORY], ""
+
+
+def touched(one: Document, path: str) -> bool:
+    """Return whether a distribution names a node, or has it in a subtree."""
+    below = [deep.rstrip("/") + "/" for deep in one["deep_paths"]]
+    return path in one["paths"] or any(f"{path.rstrip('/')}/".startswith(deep) for deep in below)
+
+
+def _same(visit: Visit, requested: ContentAddress) -> list[Same]:
+    url = visit.content_urls.get(requested.at, "")
+    path = quote(requested.path)
+    if not url or not path.startswith("/"):
+        return []
+    words = ["--server", url, "content", "export", requested.path, "exported.zip"]
+    return [
+        Same("The node", "", curl(f"{url}/content{path}")),
+        same("Files at and below it", words, curl(f"{url}/subtrees{path}")),
+    ]

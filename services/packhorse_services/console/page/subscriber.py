@@ -1,0 +1,158 @@
+"""One subscriber: what it announces, how far it is with each agent, and what was done to it."""
+
+from dataclasses import dataclass
+from typing import Annotated, Any
+
+from fastapi import APIRouter, Depends, Query, Response
+
+from packhorse.client.errors import NotFound
+from packhorse.client.exchange import Document, segment
+from packhorse.runtime import audit
+from packhorse.runtime.auth import TokenScope
+from packhorse.runtime.pages.rendering import PREFIX
+from packhorse.runtime.pages.session import Form
+from packhorse.runtime.validation import StrictRoute
+from packhorse_services.console.frame.equivalents import Same, curl, same
+from packhorse_services.console.frame.states import look_of
+from packhorse_services.console.frame.visit import PageVisit, PartVisit, Visit, acting, back_to
+from packhorse_services.console.upstream import each
+
+router = APIRouter(route_class=StrictRoute, prefix=PREFIX, include_in_schema=False)
+
+_COMMANDS = 20
+_LARGEST = 2**63 - 1
+_Name = Annotated[str, Query(min_length=1, max_length=200)]
+_Word = Annotated[str, Query(max_length=20)]
+
+_DONE = {
+    "retry": "It is asked to try the first package again at once.",
+    "pause": "It is asked to pause; what it has begun it ends.",
+    "resume": "It is asked to go on.",
+    "stop": "It is asked to stop; once it has, it can be reset.",
+    "reset": "It is asked to go on behind the other offset once it is resumed.",
+}
+
+
+@dataclass(frozen=True)
+class SubscriberAddress:
+    """Whose page it is; `to` is the offset that a reset is asked for."""
+
+    agent: _Name
+    subscriber: _Name
+    to: _Word = ""
+
+
+Address = Annotated[SubscriberAddress, Depends()]
+
+
+@router.get("/subscriber")
+async def show_subscriber(visit: PageVisit, requested: Address, done: _Word = "") -> Response:
+    """Show a subscriber."""
+    if isinstance(visit, Response):
+        return visit
+    shown = await _shown(visit, requested)
+    return visit.page("subscriber.html", **shown, requested=requested, notice=_DONE.get(done, ""))
+
+
+@router.get("/subscriber/content")
+async def show_subscriber_content(
+    visit: PartVisit,
+    requested: Address,
+    _done: Annotated[str, Query(alias="done", max_length=20)] = "",
+) -> Response:
+    """Return what changes of it; 304 when nothing has."""
+    shown = await _shown(visit, requested)
+    return visit.part("subscriber_content.html", **shown, requested=requested)
+
+
+@router.get("/subscriber/reset")
+async def ask_before(visit: PageVisit, requested: Address) -> Response:
+    """Say what a reset would mean, and ask for the offset once more."""
+    if isinstance(visit, Response):
+        return visit
+    return await _question(visit, requested)
+
+
+@router.post("/subscriber/reset")
+async def reset(
+    form: Form, visit: Annotated[Visit, Depends(acting(TokenScope.SUBSCRIBERS_OPERATE))]
+) -> Response:
+    """Move a stopped subscriber to another offset; the publisher refuses one that is not."""
+    requested = SubscriberAddress(
+        form.get("agent", ""), form.get("subscriber", ""), form.get("to", "")
+    )
+    to = _offset(requested.to)
+    if to is None or form.get("typed", "").strip() != f"reset {to}":
+        return await _question(visit, requested, "That was not the text to type.")
+    command = await visit.publisher(requested.agent).reset(requested.subscriber, to)
+    audit.note(visit.request, offset=to, command=command["command_id"])
+    return back_to(
+        "subscriber", agent=requested.agent, subscriber=requested.subscriber, done="reset"
+    )
+
+
+async def _question(visit: Visit, requested: SubscriberAddress, wrong: str = "") -> Response:
+    one = await visit.publisher(requested.agent).subscriber(requested.subscriber)
+    to = _offset(requested.to)
+    if to is None:
+        wrong = "An offset is a whole number from -1 on; -1 begins with the first package."
+    return visit.page(
+        "reset.html",
+        400 if wrong else 200,
+        requested=requested,
+        one=one,
+        to=to,
+        wrong=wrong,
+        same=_same(visit, requested)[-1:],
+    )
+
+
+async def _shown(visit: Visit, requested: SubscriberAddress) -> dict[str, Any]:
+    """Return what the templates need. Raises `NotFound` where its own agent knows none."""
+    name = requested.subscriber
+
+    async def ask(agent: str) -> Document | None:
+        try:
+            return await visit.publisher(agent).subscriber(name)
+        except NotFound:
+            if agent == requested.agent:
+                raise
+            return None
+
+    client = visit.publisher(requested.agent)
+    one = await client.subscriber(name)
+    others = await each([agent for agent in visit.agents if agent != requested.agent], ask)
+    commands = await client.commands(subscriber=name, limit=_COMMANDS)
+    return {
+        "one": one,
+        "look": look_of(one["state"]),
+        "others": [other for other in others if other.value or other.error],
+        "commands": commands,
+        "same": _same(visit, requested),
+        "served": name in visit.content_urls,
+    }
+
+
+def _same(visit: Visit, requested: SubscriberAddress) -> list[Same]:
+    url, name = visit.publisher_url(requested.agent), requested.subscriber
+    root, to = f"{url}/subscribers/{segment(name)}", _offset(requested.to)
+    reset_to = 0 if to is None else to
+    return [
+        same("This page", ["get", "subscribers", "--server", url], curl(root)),
+        same(
+            "Stop", ["stop", "subscriber", "--server", url, "--", name], curl(f"{root}/stop", "PUT")
+        ),
+        same(
+            "Reset, once it is stopped",
+            ["reset", "offset", "--to", reset_to, "--server", url, "--", name],
+            curl(f"{root}/offset", "PATCH", f'{{"offset": {reset_to}}}'),
+        ),
+    ]
+
+
+def _offset(text: str) -> int | None:
+    """Return the offset that a form names; None for what is none."""
+    digits = text.removeprefix("-")
+    if not (digits.isascii() and digits.isdigit()) or len(digits) > 19:
+        return None
+    return int(text) if -1 <= int(text) <= _LARGEST else None

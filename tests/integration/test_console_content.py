@@ -1,0 +1,117 @@
+"""The console's page of content over HTTP: the author's, a subscriber's, and a node's history."""
+
+from collections.abc import Iterator
+from typing import Any
+from urllib.parse import urlencode
+
+import pytest
+
+from packhorse_services.console.frame.trees import tree
+from tests.harness.console import ConsoleSite, console_site, distribution, written_publisher
+
+HOSTILE = "</td><script>alert(1)</script><img src=x onerror=alert(2)>{{ 7*7 }}\"'"
+NONE: dict[str, Any] = {"distributions": [], "next": None}
+
+
+@pytest.fixture(scope="module")
+def running() -> Iterator[tuple[ConsoleSite, ConsoleSite]]:
+    """Serve two: what the second one's publisher is asked is what a content service is asked."""
+    with (
+        written_publisher() as served,
+        console_site(content_url=served.url, subscriber_urls={"sub1": served.url}) as site,
+    ):
+        yield site, ConsoleSite("", served, site.callers)
+
+
+@pytest.fixture
+def site(running: tuple[ConsoleSite, ConsoleSite]) -> ConsoleSite:
+    site, content = running
+    for one in running:
+        one.publisher.answers.clear()
+        one.publisher.requested.clear()
+    site.publisher.answers["GET /distributions"] = NONE
+    has(content)
+    return site
+
+
+@pytest.fixture
+def content(running: tuple[ConsoleSite, ConsoleSite]) -> ConsoleSite:
+    return running[1]
+
+
+def has(content: ConsoleSite, text: str = "News of today", path: str = "/site/news") -> None:
+    binary = {"digest": "sha256:ab", "length": 2_048, "media_type": text}
+    node = {"path": path, "type": text, "properties": {"title": text, "tags": [1, None, {}]}}
+    content.publisher.answers["GET /content/site/news"] = {**node, "binaries": {text: binary}}
+    content.publisher.answers["GET /children/site/news"] = {
+        "children": [{"path": f"{path}/a b", "type": "page"}],
+        "next": "/children/site/news?after=a+b&limit=100",
+    }
+
+
+def test_a_node_is_shown_with_what_it_has_and_what_lies_below(
+    site: ConsoleSite, content: ConsoleSite
+) -> None:
+    text = site.get("content?path=/site/news").text
+    assert "News of today" in text
+    assert "2.0 KiB" in text
+    assert 'href="/pages/content?path=%2Fsite%2Fnews%2Fa+b"' in text
+    assert 'href="/pages/content?path=%2Fsite%2Fnews&amp;after=a+b"' in text, "the next page"
+    assert {token for _, _, token, _ in content.publisher.requested} == {"Bearer operator"}
+
+
+def test_a_subscribers_content_is_shown_where_its_address_is_known(site: ConsoleSite) -> None:
+    assert "of sub1" in site.get("content?path=/site/news&at=sub1").text
+    assert "was not told where sub9" in site.get("content?path=/site/news&at=sub9").text
+    assert "There is no node at /other here" in site.get("content?path=/other&at=sub1").text
+
+
+def test_what_is_no_path_is_said(site: ConsoleSite) -> None:
+    assert "a path begins with /" in site.get("content?path=site").text
+
+
+def test_its_history_is_what_named_it_or_a_subtree_with_it(site: ConsoleSite) -> None:
+    rows = [
+        distribution("exact", paths=["/site/news"]),
+        distribution("above", paths=[], deep_paths=["/site"]),
+        distribution("all", paths=[], deep_paths=["/"]),
+        distribution("below", paths=["/site/news/x"]),
+        distribution("beside", paths=["/site/newspaper"], deep_paths=["/site/new"]),
+    ]
+    site.publisher.answers["GET /distributions"] = {"distributions": rows, "next": None}
+    text = site.get("content?path=/site/news").text
+    found = [one["id"] for one in rows if f'data-distribution="{one["id"]}"' in text]
+    assert found == ["exact", "above", "all"]
+
+
+def test_without_the_scope_no_content_service_is_asked(
+    site: ConsoleSite, content: ConsoleSite
+) -> None:
+    assert "needs a token with the scope" in site.get("content", token="viewer").text
+    assert content.publisher.requested == []
+
+
+def test_without_addresses_it_says_how_to_name_them() -> None:
+    with console_site() as bare:
+        assert "PACKHORSE_CONTENT_URL" in bare.get("content").text
+
+
+def test_what_comes_from_elsewhere_is_text(site: ConsoleSite, content: ConsoleSite) -> None:
+    has(content, HOSTILE, HOSTILE)
+    for path in ("/site/news", HOSTILE, "/" + HOSTILE):
+        text = site.get(f"content?{urlencode({'path': path})}").text
+        assert "<script>alert" not in text
+        assert "<img" not in text
+
+
+def test_a_tree_is_bounded() -> None:
+    deep: Any = "end"
+    for _ in range(3_000):
+        deep = [deep]
+    assert tree(deep).parts[0].kind == "list"
+    wide = tree({"list": list(range(10_000)), "text": "x" * 10_000})
+    assert wide.left_out == 1
+    assert len(wide.parts[0].parts) == 499
+    assert wide.parts[0].left_out == 9_501
+    [text] = tree({"text": "x" * 10_000}).parts
+    assert len(text.text) < 2_100
