@@ -4,7 +4,6 @@ import sys
 from typing import NoReturn
 
 import psycopg
-import stamina
 import typer
 
 from packhorse.blobs.open import open_blobs
@@ -20,6 +19,7 @@ from packhorse.topology.own_cluster import InstanceProperties, join
 from packhorse_services.content.app import create
 from packhorse_services.content.settings import Settings
 from packhorse_services.content.transfer.commands import export_command, import_command
+from packhorse_services.content.transfer.refusals import exit_code
 
 commands = typer.Typer(
     add_completion=False,
@@ -56,13 +56,12 @@ def serve(context: typer.Context) -> None:
 
 def main() -> None:
     """Run the program; an error that it expects becomes one line and the exit code for it."""
-    stamina.instrumentation.set_on_retry_hooks([])  # they would print to stdout, which is data's
     try:
         commands(prog_name=typed("packhorse-content", "packhorse_services.content"))
     except InvalidPath as error:
         _refuse(str(error), 2)
     except (PackhorseError, psycopg.OperationalError) as error:
-        _refuse(str(error).strip(), getattr(error, "code", 1))
+        _refuse(str(error).strip(), exit_code(error))
 
 
 def _refuse(text: str, code: int) -> NoReturn:

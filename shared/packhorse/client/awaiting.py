@@ -3,7 +3,7 @@
 import asyncio
 import functools
 import time
-from collections.abc import AsyncIterator, Callable, Coroutine
+from collections.abc import AsyncIterator, Callable, Coroutine, Iterator
 from contextlib import asynccontextmanager
 from typing import Any, Concatenate, ParamSpec, Self, TypeVar
 
@@ -11,6 +11,7 @@ import httpx
 from httpx_sse import SSEError, aconnect_sse
 
 from packhorse.client.calls import (
+    binaries,
     commanding,
     content,
     distributing,
@@ -30,12 +31,13 @@ from packhorse.client.exchange import (
     Pause,
     Request,
     ServiceName,
+    Work,
     answered_by,
     requested,
 )
 from packhorse.client.following import Block, Following, StreamEvent
 from packhorse.client.patience import FOREVER, Patience
-from packhorse.client.sending import Configured, answered, block_of, lost
+from packhorse.client.sending import Configured, answered, block_of, in_threads, lost
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -63,6 +65,21 @@ def _iterated(
         client: "AsyncClient", /, *args: P.args, **kwargs: P.kwargs
     ) -> AsyncIterator[StreamEvent]:
         return client.follow(call(*args, **kwargs))
+
+    return method
+
+
+def _in_parts(
+    call: Callable[P, Iterator[Operation[bytes]]],
+) -> Callable[Concatenate["AsyncClient", P], AsyncIterator[bytes]]:
+    """Return the method that yields the result of one operation after the other."""
+
+    @functools.wraps(call)
+    async def method(
+        client: "AsyncClient", /, *args: P.args, **kwargs: P.kwargs
+    ) -> AsyncIterator[bytes]:
+        for operation in call(*args, **kwargs):
+            yield await client.run(operation)
 
     return method
 
@@ -131,8 +148,10 @@ class AsyncClient(Configured):
     delete_node = _awaiting(content.delete_node)
     children = _awaiting(content.children)
     subtree = _awaiting(content.subtree)
-    put_binary = _awaiting(content.put_binary)
-    binary = _awaiting(content.binary)
+    put_binary = _awaiting(binaries.put_binary)
+    binary = _awaiting(binaries.binary)
+    read_binary = _in_parts(binaries.read_binary)
+    read_blob = _in_parts(binaries.read_blob)
 
     add_job = _awaiting(job_calls.add_job)
     job = _awaiting(job_calls.job)
@@ -210,18 +229,21 @@ class AsyncClient(Configured):
                 error = found
             await asyncio.sleep(following.ended(error))
 
-    async def _done(self, effect: Effect) -> Answer | float:
+    async def _done(self, effect: Effect) -> Any:
+        if isinstance(effect, Work):
+            return await asyncio.to_thread(effect.do)
         if isinstance(effect, Pause):
             await asyncio.sleep(effect.seconds)
             return time.monotonic()
         target = self._targets.of(effect.service)
         try:
-            response = await self._http.request(
-                **target.arguments(effect), content=effect.payload()
-            )
+            sent, body = target.arguments(effect), effect.payload()
+            content = in_threads(body) if isinstance(body, Iterator) else body
+            async with self._http.stream(**sent, content=content) as response:
+                answer = b"".join([chunk async for chunk in response.aiter_bytes()])
         except httpx.HTTPError as error:
             raise lost(error, target.url, self.words) from error
-        return answered(response, effect, self.words)
+        return answered(response, answer, effect, self.words)
 
     @asynccontextmanager
     async def _opened(self, request: Request) -> AsyncIterator[AsyncIterator[Block]]:
@@ -230,8 +252,8 @@ class AsyncClient(Configured):
         try:
             async with aconnect_sse(self._http, **sent, timeout=self.stream_timeout) as source:
                 if not source.response.is_success:
-                    await source.response.aread()
-                    answered(source.response, request, self.words)
+                    content = await source.response.aread()
+                    answered(source.response, content, request, self.words)
                 yield (block_of(one) async for one in source.aiter_sse())
         except (httpx.HTTPError, SSEError) as error:
             raise lost(error, target.url, self.words, stream=True) from error
@@ -264,10 +286,6 @@ class AsyncProducer(NumberedSource):
     send_package = _numbered(Numbering.send_package)
     send_batch = _numbered(Numbering.send_batch)
     pass_over = _numbered(Numbering.pass_over)
-
-    async def answer(self, path: str, service: ServiceName = "publisher") -> Answer:
-        """Return what a route answers, as it came: its bytes, its ETag, where it goes on."""
-        return await self.run(answered_by(Request("GET", path, service)))
 
     async def run(self, operation: Operation[T]) -> T:
         """Do an operation as patiently as the producer is."""

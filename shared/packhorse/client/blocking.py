@@ -10,6 +10,7 @@ import httpx
 from httpx_sse import SSEError, connect_sse
 
 from packhorse.client.calls import (
+    binaries,
     commanding,
     content,
     distributing,
@@ -29,6 +30,7 @@ from packhorse.client.exchange import (
     Pause,
     Request,
     ServiceName,
+    Work,
     answered_by,
     requested,
 )
@@ -58,6 +60,18 @@ def _iterated(
     @functools.wraps(call)
     def method(client: "Client", /, *args: P.args, **kwargs: P.kwargs) -> Iterator[StreamEvent]:
         return client.follow(call(*args, **kwargs))
+
+    return method
+
+
+def _in_parts(
+    call: Callable[P, Iterator[Operation[bytes]]],
+) -> Callable[Concatenate["Client", P], Iterator[bytes]]:
+    """Return the method that yields the result of one operation after the other."""
+
+    @functools.wraps(call)
+    def method(client: "Client", /, *args: P.args, **kwargs: P.kwargs) -> Iterator[bytes]:
+        return map(client.run, call(*args, **kwargs))
 
     return method
 
@@ -126,8 +140,10 @@ class Client(Configured):
     delete_node = _blocking(content.delete_node)
     children = _blocking(content.children)
     subtree = _blocking(content.subtree)
-    put_binary = _blocking(content.put_binary)
-    binary = _blocking(content.binary)
+    put_binary = _blocking(binaries.put_binary)
+    binary = _blocking(binaries.binary)
+    read_binary = _in_parts(binaries.read_binary)
+    read_blob = _in_parts(binaries.read_blob)
 
     add_job = _blocking(job_calls.add_job)
     job = _blocking(job_calls.job)
@@ -205,16 +221,20 @@ class Client(Configured):
                 error = found
             time.sleep(following.ended(error))
 
-    def _done(self, effect: Effect) -> Answer | float:
+    def _done(self, effect: Effect) -> Any:
+        if isinstance(effect, Work):
+            return effect.do()
         if isinstance(effect, Pause):
             time.sleep(effect.seconds)
             return time.monotonic()
         target = self._targets.of(effect.service)
         try:
-            response = self._http.request(**target.arguments(effect), content=effect.payload())
+            sent = target.arguments(effect)
+            with self._http.stream(**sent, content=effect.payload()) as response:
+                content = b"".join(response.iter_bytes())
         except httpx.HTTPError as error:
             raise lost(error, target.url, self.words) from error
-        return answered(response, effect, self.words)
+        return answered(response, content, effect, self.words)
 
     @contextmanager
     def _opened(self, request: Request) -> Iterator[Iterator[Block]]:
@@ -223,8 +243,7 @@ class Client(Configured):
         try:
             with connect_sse(self._http, **sent, timeout=self.stream_timeout) as source:
                 if not source.response.is_success:
-                    source.response.read()
-                    answered(source.response, request, self.words)
+                    answered(source.response, source.response.read(), request, self.words)
                 yield (block_of(one) for one in source.iter_sse())
         except (httpx.HTTPError, SSEError) as error:
             raise lost(error, target.url, self.words, stream=True) from error
@@ -257,10 +276,6 @@ class Producer(NumberedSource):
     send_package = _numbered(Numbering.send_package)
     send_batch = _numbered(Numbering.send_batch)
     pass_over = _numbered(Numbering.pass_over)
-
-    def answer(self, path: str, service: ServiceName = "publisher") -> Answer:
-        """Return what a route answers, as it came: its bytes, its ETag, where it goes on."""
-        return self.run(answered_by(Request("GET", path, service)))
 
     def run(self, operation: Operation[T]) -> T:
         """Do an operation as patiently as the producer is."""

@@ -1,12 +1,13 @@
 """Requests, answers and operations: what a client does, without the sending.
 
 An operation is a generator. It yields a `Request` and is given the `Answer`, or has the error
-raised in it; or it yields a `Pause` and is given the time afterwards.
+raised in it; or it yields a `Pause` and is given the time afterwards; or `Work`, whose result it is
+given.
 """
 
 import json
 import math
-from collections.abc import Callable, Generator, Mapping
+from collections.abc import Callable, Generator, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal, TypeAlias, TypeVar
 from urllib.parse import quote, urlencode
@@ -72,7 +73,8 @@ class Request:
     path: str
     service: ServiceName = "publisher"
     body: Any = None
-    content: bytes | None = None
+    content: bytes | Callable[[], Iterator[bytes]] | None = None
+    """Where it is long: what yields its chunks, anew for each try."""
     headers: Mapping[str, str] = field(default_factory=dict)
     repeatable: bool | None = None
     patience_s: float = 0.0
@@ -91,10 +93,10 @@ class Request:
         kind = {} if self.body is None else {"Content-Type": "application/json"}
         return {**kind, **sendable(self.headers)}
 
-    def payload(self) -> bytes | None:
-        """Return the body as bytes. Raises `Misused` for what is no JSON."""
+    def payload(self) -> bytes | Iterator[bytes] | None:
+        """Return the body as it is sent. Raises `Misused` for what is no JSON."""
         if self.body is None:
-            return self.content
+            return self.content() if callable(self.content) else self.content
         try:
             return json.dumps(self.body, allow_nan=False).encode()
         except (ValueError, TypeError) as error:
@@ -108,8 +110,18 @@ class Pause:
     seconds: float = 0.0
 
 
+@dataclass(frozen=True, slots=True)
+class Work:
+    """What takes long and asks no service; the operation is given what it returns.
+
+    `AsyncClient` does it in a thread.
+    """
+
+    do: Callable[[], Any]
+
+
 T = TypeVar("T")
-Effect: TypeAlias = Request | Pause
+Effect: TypeAlias = Request | Pause | Work
 Operation: TypeAlias = Generator[Effect, Any, T]
 
 
@@ -155,6 +167,13 @@ def sendable(headers: Mapping[str, str]) -> dict[str, str]:
 def segment(name: str) -> str:
     """Return a name as one segment of a path, whatever characters it has."""
     return quote(name, safe="")
+
+
+def quoted(path: str) -> str:
+    """Return the path of a node as it follows a route. Raises `Misused` for what is none."""
+    if not path.startswith("/"):
+        raise Misused(f"a path begins with /, which {path!r} does not")
+    return quote(path)
 
 
 def with_query(path: str, **values: Any) -> str:

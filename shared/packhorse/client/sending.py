@@ -1,6 +1,7 @@
 """What both clients share of the sending: where to, and what httpx's answers and errors mean."""
 
 import copy
+from collections.abc import AsyncIterator, Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Self
@@ -115,16 +116,25 @@ class Configured:
         raise NotImplementedError
 
 
-def answered(response: httpx.Response, request: Request, words: Words) -> Answer:
-    """Return an answer whose body was read. Raises the `Refused` that it is."""
-    answer = Answer(
-        str(response.url), response.status_code, dict(response.headers), response.content
-    )
+def answered(response: httpx.Response, content: bytes, request: Request, words: Words) -> Answer:
+    """Return an answer with its body. Raises the `Refused` that it is.
+
+    The response itself must not keep the body: it is freed late, by the collector of cycles.
+    """
+    answer = Answer(str(response.url), response.status_code, dict(response.headers), content)
     with_token = "Authorization" in response.request.headers
     error = refusal(answer, words, with_token=with_token) or request.judge(answer)
     if error is not None:
         raise error
     return answer
+
+
+async def in_threads(chunks: Iterator[bytes]) -> AsyncIterator[bytes]:
+    """Yield chunks that come from a file, and keep no event loop waiting."""
+    import asyncio  # commands have no event loop
+
+    while (chunk := await asyncio.to_thread(next, chunks, None)) is not None:
+        yield chunk
 
 
 def lost(error: Exception, url: str, words: Words, *, stream: bool = False) -> ClientError:

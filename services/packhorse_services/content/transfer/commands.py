@@ -25,8 +25,7 @@ from packhorse_services.content.settings import Settings
 from packhorse_services.content.transfer.folder_export import FolderExport
 from packhorse_services.content.transfer.folder_import import FolderImport, ImportCounts
 from packhorse_services.content.transfer.local_tree import LocalTree
-from packhorse_services.content.transfer.remote_tree import RemoteTree
-from packhorse_services.content.transfer.service_client import Service
+from packhorse_services.content.transfer.remote_tree import RemoteTree, client_of
 from packhorse_services.content.transfer.sources import open_source
 from packhorse_services.content.transfer.targets import open_target
 
@@ -197,8 +196,8 @@ def _tree(
 ) -> Iterator[LocalTree | RemoteTree]:
     """Lend the tree of a server, or that of the database in the settings."""
     if server:
-        with Service(server, token) as service:
-            yield RemoteTree(service)
+        with client_of(server, token) as client:
+            yield RemoteTree(client)
         return
     settings = loaded(Settings)
     url = settings.database_url.get_secret_value()

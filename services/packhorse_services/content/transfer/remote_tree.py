@@ -8,16 +8,19 @@ import threading
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any
-from urllib.parse import quote
 
 import orjson
 
 from packhorse.blobs.archives import MAX_BYTES, MEDIA_TYPE, packed, unpacked
-from packhorse.blobs.digest import Verified
+from packhorse.client.addresses import Addresses
+from packhorse.client.blocking import Client
+from packhorse.client.errors import Invalid, NotFound, Refused, Unreadable
+from packhorse.client.exchange import Request, answered_by, quoted
+from packhorse.client.patience import Patience
+from packhorse.client.problems import Words
 from packhorse.content.node import Binary, Node
 from packhorse.content.rows import parse_binaries
 from packhorse_services.content.transfer.folder_import import ImportBatch, Stored
-from packhorse_services.content.transfer.service_client import ServerRefused, Service
 from packhorse_services.content.transfer.sources import (
     UNREADABLE,
     NotImportable,
@@ -32,14 +35,24 @@ _MEMBER_BYTES = 1_024
 _ARCHIVES = 2
 """At a time: a service makes no more for one caller."""
 _PART_BYTES = MAX_BYTES * 3 // 4
+_TIMEOUT_S = 60.0
+_PATIENCE_S = 120.0
+_WORDS = Words(address="--server", token="--token or --token-file")  # noqa: S106 - the options
+
+
+def client_of(url: str, token: str | None) -> Client:
+    """Return a client of one content service. Raises `Misused` for what is no URL and no token."""
+    where = Addresses({"content": url}, token)
+    where.require("content")
+    return Client.of(where, timeout=_TIMEOUT_S, patience=Patience(_PATIENCE_S), words=_WORDS)
 
 
 class RemoteTree:
     """What folders are imported into and exported from, over HTTP. Safe to use from threads."""
 
-    def __init__(self, service: Service) -> None:
-        """Take a content service, or for an export also a subscriber."""
-        self._service = service
+    def __init__(self, client: Client) -> None:
+        """Take a client of a content service, or for an export also of a subscriber."""
+        self._client = client
         self._reading = threading.Semaphore(_ARCHIVES)
 
     def read_existing(self, batch: ImportBatch) -> None:
@@ -83,8 +96,7 @@ class RemoteTree:
         if not files and not folders:
             return []
         body = orjson.dumps({"files": list(files.values()), "folders": list(folders)})
-        headers = {"Content-Type": "application/json"}
-        answer = self._service.ask("POST", "/files", content=body, headers=headers).json()
+        answer = orjson.loads(self._post("/files", body, "application/json"))
         missing = []
         for one in answer["outcomes"]:
             path, state = one["path"], one["state"]
@@ -113,8 +125,7 @@ class RemoteTree:
         digests = {path: one["digest"].removeprefix("sha256:") for path, one in files.items()}
         wanted = {one: small[one] for one in digests.values() if one in small}
         for part in _parts(wanted):
-            headers = {"Content-Type": MEDIA_TYPE}
-            self._service.ask("POST", "/blobs", content=packed(part), headers=headers)
+            self._post("/blobs", packed(part), MEDIA_TYPE)
         sent = dict(files)
         for path, sha256 in digests.items():
             if sha256 not in small:
@@ -131,12 +142,21 @@ class RemoteTree:
             with entry.open() as file:
                 yield from chunks_of(file)
 
+        request = Request("PUT", f"/blobs/sha256:{sha256}", "content", content=content)
         try:
-            self._service.put(f"/blobs/sha256:{sha256}", content)
-        except ServerRefused as error:
+            self._client.run(answered_by(request))
+        except Invalid as error:
             if error.status != 422:
                 raise
             raise NotImportable(f"it changed while it was read: {error}") from error
+
+    def _post(self, path: str, content: bytes, media_type: str) -> bytes:
+        """Return what is answered to what may arrive twice."""
+        headers = {"Content-Type": media_type}
+        request = Request(
+            "POST", path, "content", content=content, headers=headers, repeatable=True
+        )
+        return self._client.run(answered_by(request)).content
 
     def finish(self, batch: ImportBatch, stored: Stored) -> None:
         """Do nothing: the service has written the batch."""
@@ -147,9 +167,9 @@ class RemoteTree:
         yield self._nodes(path)
 
     def _nodes(self, path: str) -> Iterator[Node]:
-        url: str | None = f"/subtrees{quote(path)}?limit={_PAGE}"
+        url: str | None = f"/subtrees{quoted(path)}?limit={_PAGE}"
         while url is not None:
-            page = orjson.loads(self._service.ask("GET", url).content)
+            page = orjson.loads(self._client.answer(url, "content").content)
             for one in page["nodes"]:
                 properties = "{}" if one["properties"] == {} else "…"
                 binaries = parse_binaries(orjson.dumps(one["binaries"]))
@@ -158,13 +178,12 @@ class RemoteTree:
 
     def contents(self, binaries: Sequence[Binary]) -> Mapping[str, bytes | Exception]:
         """Return small binaries by their SHA-256; one by one where not all are there."""
-        body = {"digests": [f"sha256:{one.sha256}" for one in binaries]}
+        body = orjson.dumps({"digests": [f"sha256:{one.sha256}" for one in binaries]})
         try:
             with self._reading:
-                answer = self._service.ask("POST", "/blob-archives", json=body)
-            archive = unpacked(answer.content)
+                archive = unpacked(self._post("/blob-archives", body, "application/json"))
             return {one.sha256: archive[one.sha256] for one in binaries}
-        except ServerRefused as error:
+        except Refused as error:
             if error.status not in (404, 413):
                 raise
         return {one.sha256: self._content(one) for one in binaries}
@@ -177,8 +196,10 @@ class RemoteTree:
 
     def stream(self, binary: Binary) -> Iterator[bytes]:
         """Yield a binary's bytes, verified by the time that the last one comes."""
-        chunks = self._service.chunks(f"/blobs/sha256:{binary.sha256}")
-        return iter(Verified(chunks, sha256=binary.sha256, length=binary.length))
+        try:
+            yield from self._client.read_blob(f"sha256:{binary.sha256}")
+        except (NotFound, Unreadable) as error:
+            raise OSError(str(error)) from error
 
 
 def _parts(binaries: Mapping[str, bytes]) -> Iterator[Mapping[str, bytes]]:

@@ -1,11 +1,8 @@
 """Content: nodes of the author, or of a subscriber whose URL is given as `content`."""
 
-import hashlib
 from collections.abc import Mapping
 from typing import Any
-from urllib.parse import quote
 
-from packhorse.client.errors import Misused
 from packhorse.client.exchange import (
     Answer,
     Document,
@@ -13,9 +10,8 @@ from packhorse.client.exchange import (
     Request,
     gathered,
     given,
+    quoted,
     requested,
-    segment,
-    with_query,
 )
 
 _PAGE = 1_000
@@ -77,7 +73,7 @@ def delete_node(path: str, *, if_match: str | None = None) -> Operation[Document
 
 def children(path: str, *, limit: int = 1_000) -> Operation[list[Document]]:
     """Return the paths and types of what lies directly below a node."""
-    url = f"/children{_quoted(path)}"
+    url = f"/children{quoted(path)}"
     found: list[Document] = (yield from gathered(url, "children", limit, _PAGE, "content"))[
         "children"
     ]
@@ -86,36 +82,13 @@ def children(path: str, *, limit: int = 1_000) -> Operation[list[Document]]:
 
 def subtree(path: str, *, limit: int = 1_000) -> Operation[list[Document]]:
     """Return a node and what lies below it, in the order of the paths."""
-    url = f"/subtrees{_quoted(path)}"
+    url = f"/subtrees{quoted(path)}"
     found: list[Document] = (yield from gathered(url, "nodes", limit, _PAGE, "content"))["nodes"]
     return found
 
 
-def put_binary(content: bytes, media_type: str = "application/octet-stream") -> Operation[Document]:
-    """Store bytes, and return how a node names them: `digest`, `length`, `media_type`."""
-    digest = f"sha256:{hashlib.sha256(content).hexdigest()}"
-    stored = yield from requested(
-        Request("PUT", f"/blobs/{segment(digest)}", "content", content=content)
-    )
-    return Document({**stored, "digest": digest, "length": len(content), "media_type": media_type})
-
-
-def binary(path: str, name: str = "data") -> Operation[bytes]:
-    """Return the bytes that a node has under a name; they are held in memory."""
-    answer: Answer = yield Request(
-        "GET", with_query(f"/binaries{_quoted(path)}", name=name), "content"
-    )
-    return answer.content
-
-
 def _of(path: str) -> str:
-    return f"/content{_quoted(path)}"
-
-
-def _quoted(path: str) -> str:
-    if not path.startswith("/"):
-        raise Misused(f"a path begins with /, which {path!r} does not")
-    return quote(path)
+    return f"/content{quoted(path)}"
 
 
 def _if(if_match: str | None) -> dict[str, str]:

@@ -1,0 +1,128 @@
+"""Binaries that memory can't hold, in both of the library's clients, through lost answers."""
+
+import asyncio
+import hashlib
+import io
+import tracemalloc
+from collections.abc import AsyncIterator, Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from packhorse import AsyncClient, Client
+from packhorse.client.errors import Misused, NotFound, Unreadable
+from tests.harness.played_blobs import Blobs, pattern, played_blobs
+from tests.harness.played_service import Service, problem
+
+LARGE = 64 * 1024**2
+MEMORY = LARGE // 2
+Ask = Callable[..., Any]
+
+
+@pytest.fixture
+def blobs() -> Iterator[Blobs]:
+    with played_blobs(LARGE) as played:
+        yield played
+
+
+@pytest.fixture
+def ask(kind: str) -> Ask:
+    """Makes a call of either client; of parts it returns digest and length."""
+
+    async def awaited(call: str, url: str, *args: Any) -> Any:
+        async with AsyncClient(url, content=url) as client:
+            made = getattr(client, call)(*args)
+            if not isinstance(made, AsyncIterator):
+                return await made
+            found, length = hashlib.sha256(), 0
+            async for part in made:
+                found.update(part)
+                length += len(part)
+            return f"sha256:{found.hexdigest()}", length
+
+    def blocked(call: str, url: str, *args: Any) -> Any:
+        with Client(url, content=url) as client:
+            made = getattr(client, call)(*args)
+            if not isinstance(made, Iterator):
+                return made
+            found, length = hashlib.sha256(), 0
+            for part in made:
+                found.update(part)
+                length += len(part)
+            return f"sha256:{found.hexdigest()}", length
+
+    return blocked if kind == "blocking" else lambda *given: asyncio.run(awaited(*given))
+
+
+@pytest.fixture
+def bounded() -> Iterator[None]:
+    """Client and service together never hold half of the binary."""
+    tracemalloc.start(1)
+    yield
+    _, most = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    assert most < MEMORY
+
+
+def test_a_large_file_is_sent_and_sent_again(
+    ask: Ask, blobs: Blobs, tmp_path: Path, bounded: None
+) -> None:
+    path = tmp_path / "large"
+    with path.open("wb") as file:
+        file.write(b"before")
+        file.writelines(pattern(0, LARGE))
+    with path.open("rb") as file:
+        file.seek(len(b"before"))
+        stored = ask("put_binary", blobs.url, file, "video/mp4")
+    assert stored == {"digest": blobs.digest, "length": LARGE, "media_type": "video/mp4"}
+    assert ask("put_binary", blobs.url, pattern(0, LARGE))["digest"] == blobs.digest
+    assert blobs.taken == [blobs.digest] * 4, "two answers were lost"
+
+
+def test_a_large_binary_is_read_in_parts_that_are_asked_for_again(
+    ask: Ask, blobs: Blobs, bounded: None
+) -> None:
+    assert ask("read_binary", blobs.url, "/a b") == (blobs.digest, LARGE)
+    assert ask("read_blob", blobs.url, blobs.digest) == (blobs.digest, LARGE)
+    by_digest = f"/blobs/{blobs.digest.replace(':', '%3A')}"
+    assert set(blobs.requests) == {"/binaries/a%20b?name=data", by_digest}
+
+
+def test_nothing_is_a_binary_too(ask: Ask) -> None:
+    with played_blobs(0) as empty:
+        assert ask("binary", empty.url, "/a") == b""
+        assert ask("read_blob", empty.url, empty.digest) == (empty.digest, 0)
+        assert ask("put_binary", empty.url, b"")["digest"] == empty.digest
+
+
+def test_other_bytes_than_those_of_the_digest_are_no_binary(ask: Ask) -> None:
+    with played_blobs(1000) as played:
+        played.damaged = True
+        with pytest.raises(Unreadable, match="other bytes than"):
+            ask("binary", played.url, "/a")
+        with pytest.raises(Unreadable, match="of other bytes, than was asked"):
+            ask("read_blob", played.url, f"sha256:{'0' * 64}")
+
+
+def test_a_file_that_changes_or_is_text_is_not_sent(
+    ask: Ask, service: Service, tmp_path: Path, blobs: Blobs
+) -> None:
+    path = tmp_path / "growing"
+    path.write_bytes(b"x" * 1000)
+
+    class Growing(io.FileIO):
+        """Ends later when it is read a second time."""
+
+        def seek(self, place: int, whence: int = 0) -> int:
+            with path.open("ab") as more:
+                more.write(b"y")
+            return super().seek(place, whence)
+
+    with pytest.raises(Misused, match="has changed since it was read"), Growing(path) as growing:
+        ask("put_binary", blobs.url, growing)
+    with pytest.raises(Misused, match="comes as bytes"), path.open() as text:
+        ask("put_binary", blobs.url, text)
+    service.answers = [problem(404, "not-found", detail="there is no node")]
+    with pytest.raises(NotFound, match="there is no node"):
+        ask("read_binary", service.url, "/a")
