@@ -129,6 +129,31 @@ def distribution(number: str, **more: Any) -> dict[str, Any]:
     return {**shown, **more}
 
 
+def dry_run(**more: Any) -> dict[str, Any]:
+    """Return what the publisher says that a request would publish."""
+    report = {"action": "ADD", "nodes": 12, "content_bytes": 30_000, "body_bytes": 4_096}
+    return {**report, "body": "inline", "subscribers": [], **more}
+
+
+def release(name: str, state: str = "SCHEDULED", **more: Any) -> dict[str, Any]:
+    """Return a release as the publisher shows it."""
+    shown = {
+        "id": f"id-{name}",
+        "name": name,
+        "state": state,
+        "at": "2026-12-24T18:00:00Z",
+        "action": "ADD",
+        "paths": [f"/site/{name}"],
+        "deep_paths": [],
+        "user": "anna",
+        "package_id": "",
+        "reason": "",
+        "created_at": AT,
+        "changed_at": AT,
+    }
+    return {**shown, **more}
+
+
 @dataclass
 class WrittenPublisher:
     """`answers` are by method and path; a pair says the status too. `requested` is what came."""

@@ -13,9 +13,11 @@ from tests.harness.console import (
     command,
     console_site,
     distribution,
+    dry_run,
     entry,
     failure,
     queue,
+    release,
     written_publisher,
 )
 
@@ -29,6 +31,8 @@ PAGES = {
     "content": "content?path=/site/news",
     "distributions": "distributions",
     "distribution": "distribution?agent=main&number=d2",
+    "distribute": "distribute?paths=%2Fsite%2Fnews&deep=1",
+    "releases": "releases",
     "failures": "failures",
     "mend": "failures/redistribute",
     "commands": "commands",
@@ -84,6 +88,20 @@ def written_records(site: ConsoleSite) -> None:
     answers["GET /subscribers/web-1"] = announced("web-1", "STOPPED")
 
 
+def written_sending(site: ConsoleSite) -> None:
+    """Let it answer a dry run, and show releases."""
+    states = {"web-1": "IDLE", "sub2": "BLOCKED"}
+    targets = [{"subscriber": name, "state": state, "length": 3} for name, state in states.items()]
+    site.publisher.answers["POST /distribute/dry-run"] = dry_run(subscribers=targets)
+    rows = [
+        release("christmas", paths=["/site/home", "/site/news"], deep_paths=["/site/offers"]),
+        release("spring", "DRAFT", at=None),
+        release("sale", "FAILED", reason="there is no node at /site/sale"),
+        release("autumn", "SENT"),
+    ]
+    site.publisher.answers["GET /releases"] = {"agent": "main", "releases": rows, "next": None}
+
+
 def written_content(site: ConsoleSite) -> None:
     """Let it serve content too."""
     binary = {"digest": f"sha256:{'5f' * 32}", "length": 20_480, "media_type": "image/png"}
@@ -111,6 +129,7 @@ def main(folder: Path) -> None:
     ):
         written(site)
         written_records(site)
+        written_sending(site)
         written_content(site)
         for scheme in SCHEMES:
             for width in WIDTHS:

@@ -16,11 +16,13 @@ from packhorse_services.console.frame.visit import not_done
 from packhorse_services.console.page import (
     clearing,
     commands,
+    distribute,
     distributions,
     failures,
     mending,
     overview,
     queue,
+    releases,
     sign_in,
     subscriber,
 )
@@ -32,7 +34,7 @@ _SERVICE = ServiceDescription(
 )
 _PAGES = (
     *(sign_in, overview, clearing, queue, subscriber, distributions, mending, failures, commands),
-    content,
+    *(distribute, releases, content),
 )
 
 

@@ -20,6 +20,17 @@ def address(page: str, **parameters: object) -> str:
     return f"{PREFIX}/{page}" + (f"?{urlencode(given)}" if given else "")
 
 
+def utc_moment(text: str) -> datetime | None:
+    """Return a moment of a form, None for an empty one. Raises `ValueError` for what is none."""
+    if not text:
+        return None
+    try:
+        found = datetime.fromisoformat(text)
+    except ValueError:
+        raise ValueError(f"{text!r} is no time such as 2026-11-25T14:00, in UTC") from None
+    return found if found.tzinfo else found.replace(tzinfo=UTC)
+
+
 def _duration(seconds: float | None) -> str:
     """Return a number of seconds as its reader would say it."""
     if seconds is None:

@@ -51,7 +51,12 @@ _LOOKS: Mapping[str, Look] = {
     "REMOVED_FAILED": Look(*_BAD, 0),
     "DUPLICATE": Look(*_WARN, 1),
     "SKIPPED": Look(*_REST, 4),
-    # of commands
+    # of releases
+    "DRAFT": Look(*_REST, 4),
+    "SCHEDULED": Look(*_BUSY, 5),
+    "FAILED": Look(*_BAD, 0),
+    "CANCELLED": Look(*_REST, 4),
+    # of commands; SENT also of releases
     "ISSUED": Look(*_BUSY, 5),
     "SENT": Look(*_BUSY, 5),
     "SEEN": Look(*_BUSY, 5),

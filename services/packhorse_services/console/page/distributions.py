@@ -3,7 +3,7 @@
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
-from datetime import UTC, datetime
+from datetime import datetime
 from typing import Annotated, Any
 
 from fastapi import APIRouter, Depends, Query, Response
@@ -14,7 +14,7 @@ from packhorse.client.exchange import Document, given, segment, with_query
 from packhorse.runtime.pages.rendering import PREFIX
 from packhorse.runtime.validation import StrictRoute
 from packhorse_services.console.frame.equivalents import Same, curl, same
-from packhorse_services.console.frame.rendering import address
+from packhorse_services.console.frame.rendering import address, utc_moment
 from packhorse_services.console.frame.states import look_of
 from packhorse_services.console.frame.visit import PageVisit, PartVisit, Visit
 from packhorse_services.console.upstream import cursor_of
@@ -22,6 +22,7 @@ from packhorse_services.console.upstream import cursor_of
 router = APIRouter(route_class=StrictRoute, prefix=PREFIX, include_in_schema=False)
 
 _ROWS = 100
+_LONGEST_FORM = 8_000
 _MOST_PAGES = 20
 """Pages of the publisher that one page of ours looks through."""
 
@@ -96,7 +97,18 @@ async def _one(visit: Visit, agent: str, number: str) -> dict[str, Any]:
         curl(f"{url}/distributions/{segment(number)}"),
     )
     counts = Counter(one["state"] for one in rows)
-    return {"agent": agent, "one": found, "rows": rows, "counts": counts, "same": [lines]}
+    shown = {"agent": agent, "one": found, "rows": rows, "counts": counts, "same": [lines]}
+    return {**shown, "again": _again(agent, found)}
+
+
+def _again(agent: str, found: Document) -> str:
+    """Return the address of the form that distributes the same; empty where it can't hold it."""
+    deep, paths = found["deep_paths"], found["paths"]
+    text = "\n".join(deep or paths)
+    if (deep and paths) or not text or len(text) > _LONGEST_FORM:
+        return ""
+    marked = "1" if deep else ""
+    return address("distribute", agent=agent, paths=text, deep=marked, action=found["action"])
 
 
 async def _found(visit: Visit, requested: DistributionSearch) -> FoundDistributions:
@@ -110,7 +122,7 @@ async def _found(visit: Visit, requested: DistributionSearch) -> FoundDistributi
         same("This page", ["get", "distributions", *filters, "--server", url], curl(url + path))
     ]
     try:
-        between = _moment(requested.since), _moment(requested.until)
+        between = utc_moment(requested.since), utc_moment(requested.until)
         rows, following = await _rows(client, path, between)
     except (Invalid, ValueError) as error:
         return FoundDistributions(agent, [], "", [], str(error))
@@ -146,14 +158,3 @@ def _path(requested: DistributionSearch) -> str:
         cursor=requested.cursor or None,
     )
     return with_query("/distributions", limit=_ROWS, **filters)
-
-
-def _moment(text: str) -> datetime | None:
-    """Return a moment of the form. Raises `ValueError` for what is none."""
-    if not text:
-        return None
-    try:
-        found = datetime.fromisoformat(text)
-    except ValueError:
-        raise ValueError(f"{text!r} is no time such as 2026-11-25T14:00, in UTC") from None
-    return found if found.tzinfo else found.replace(tzinfo=UTC)

@@ -1,0 +1,144 @@
+"""Distributing from the console over HTTP, now and later."""
+
+from collections.abc import Iterator
+from typing import Any
+from urllib.parse import urlencode
+
+import pytest
+
+from tests.harness.console import ConsoleSite, console_site, distribution, dry_run, release
+
+HOSTILE = "</td><script>alert(1)</script><img src=x onerror=alert(2)>{{ 7*7 }}\"'"
+FORM = {"agent": "main", "paths": "/site/a b\r\n/site/c", "action": "ADD", "key": "k1"}
+ACTS = {"distribute": FORM, "releases/send": {"agent": "main", "release": "id-spring"}}
+ACTS["releases/cancel"] = ACTS["releases/send"]
+
+
+@pytest.fixture(scope="module")
+def running() -> Iterator[ConsoleSite]:
+    with console_site() as site:
+        yield site
+
+
+@pytest.fixture
+def site(running: ConsoleSite) -> ConsoleSite:
+    answers = running.publisher.answers
+    answers.clear()
+    running.publisher.requested.clear()
+    targets = [{"subscriber": "sub1", "state": "BLOCKED", "length": 3}]
+    answers["POST /distribute/dry-run"] = dry_run(subscribers=targets)
+    answers["POST /distribute"] = {**distribution("d1"), "repeated": False}
+    rows = [release("spring"), release("autumn", "SENT", package_id="p7")]
+    answers["GET /releases"] = {"agent": "main", "releases": rows, "next": None}
+    answers["PATCH /releases/id-spring"] = answers["DELETE /releases/id-spring"] = rows[0]
+    return running
+
+
+def asked(site: ConsoleSite, path: str) -> list[Any]:
+    return [body for _, found, _, body in site.publisher.requested if found == path]
+
+
+def test_what_it_would_be_is_shown_before(site: ConsoleSite) -> None:
+    query = urlencode({"paths": "/site/a b\n/site/c", "deep": "1", "action": "DELETE"})
+    text = site.get(f"distribute?{query}").text
+    assert 'data-target="sub1"' in text
+    assert "packhorse distribute --action delete --deep" in text
+    wanted = {"action": "DELETE", "deep_paths": ["/site/a b", "/site/c"]}
+    assert asked(site, "/distribute/dry-run") == [wanted]
+    assert asked(site, "/distribute") == []
+
+
+def test_the_form_alone_asks_nothing(site: ConsoleSite) -> None:
+    assert "Show what it would be" in site.get("distribute").text
+    assert site.publisher.requested == []
+
+
+def test_what_is_refused_is_said_in_the_form(site: ConsoleSite) -> None:
+    refusal = {"type": "/problems/path-missing", "title": "A path does not exist", "status": 404}
+    site.publisher.answers["POST /distribute/dry-run"] = (404, {**refusal, "detail": HOSTILE})
+    text = site.get("distribute?paths=/x").text
+    assert ("alert(1)" in text, "<script>alert" in text) == (True, False)
+    assert "is no time such as" in site.get("distribute?paths=/x&at=tomorrow").text
+
+
+def test_it_is_sent_once_with_the_key_of_the_form(site: ConsoleSite) -> None:
+    done = site.post("distribute", **FORM)
+    assert done.headers["location"] == "/pages/distribution?agent=main&number=d1"
+    assert asked(site, "/distribute") == [{"action": "ADD", "paths": ["/site/a b", "/site/c"]}]
+    text = site.get("distribute?paths=/site").text
+    assert 'name="key" value="' in text
+    without = site.post("distribute", **{**FORM, "key": ""})
+    assert (without.status_code, len(asked(site, "/distribute"))) == (400, 1)
+
+
+def test_later_is_at_a_moment_in_utc(site: ConsoleSite) -> None:
+    site.post("distribute", **{**FORM, "at": "2026-12-24T18:00", "deep": "1"})
+    [body] = asked(site, "/distribute")
+    assert body["at"] == "2026-12-24T18:00:00+00:00"
+    assert body["deep_paths"] == ["/site/a b", "/site/c"]
+
+
+def test_releases_are_shown_with_what_can_be_done(site: ConsoleSite) -> None:
+    text = site.get("releases?state=SCHEDULED").text
+    assert "state=SCHEDULED" in site.publisher.requested[0][1]
+    assert text.count("Send now</button>") == 1, "what is sent can't be sent again"
+    assert "number=p7" in text
+    assert site.get("releases/content").status_code == 200
+    assert (
+        '<form method="post" action="/pages/releases'
+        not in site.get("releases", token="viewer").text
+    )
+
+
+@pytest.mark.parametrize(
+    ("action", "method", "body"), [("send", "PATCH", {"at": "now"}), ("cancel", "DELETE", None)]
+)
+def test_a_release_is_sent_now_or_cancelled(
+    site: ConsoleSite, action: str, method: str, body: object
+) -> None:
+    done = site.post(f"releases/{action}", agent="main", release="id-spring")
+    assert done.headers["location"] == f"/pages/releases?agent=main&done={action}"
+    [found] = site.publisher.changes()
+    assert found == (method, "/releases/id-spring", "Bearer operator", body)
+
+
+def test_a_release_that_waits_is_shown_as_a_distribution(site: ConsoleSite) -> None:
+    waiting = distribution("r1", state="SCHEDULED", at="2026-12-24T18:00:00Z", reason="late")
+    site.publisher.answers["GET /distributions/r1"] = {**waiting, "subscribers": []}
+    text = site.get("distribution?agent=main&number=r1").text
+    assert "Send it now, or cancel it" in text
+    sent = {**distribution("d1", deep_paths=["/a&b"], paths=[]), "subscribers": []}
+    site.publisher.answers["GET /distributions/d1"] = sent
+    again = site.get("distribution?agent=main&number=d1").text
+    assert "/pages/distribute?agent=main&amp;paths=%2Fa%26b&amp;deep=1&amp;action=ADD" in again
+
+
+@pytest.mark.parametrize(
+    ("token", "sent_from", "status"),
+    [
+        ("viewer", "same-origin", 403),
+        (None, "same-origin", 401),
+        ("operator", "cross-site", 403),
+        ("operator", "none", 403),
+    ],
+)
+@pytest.mark.parametrize("path", ACTS)
+def test_who_may_not_changes_nothing(
+    site: ConsoleSite, path: str, token: str | None, sent_from: str, status: int
+) -> None:
+    assert site.post(path, token, sent_from, **ACTS[path]).status_code == status
+    assert site.publisher.changes() == []
+    shown = site.get("distribute?paths=/x", token="viewer").text
+    assert "needs a token" in shown
+    assert site.publisher.changes() == [], "not even a dry run"
+
+
+def test_what_comes_from_elsewhere_is_text(site: ConsoleSite) -> None:
+    rows = [release(HOSTILE, user=HOSTILE, reason=HOSTILE, paths=[HOSTILE], id=HOSTILE)]
+    site.publisher.answers["GET /releases"] = {"agent": "main", "releases": rows, "next": None}
+    targets = [{"subscriber": HOSTILE, "state": HOSTILE, "length": 3}]
+    site.publisher.answers["POST /distribute/dry-run"] = dry_run(subscribers=targets)
+    for path in ("releases", f"distribute?{urlencode({'paths': HOSTILE})}"):
+        text = site.get(path).text
+        assert "<script>alert" not in text
+        assert "<img" not in text
