@@ -169,6 +169,9 @@ def test_r16_an_older_announcement_changes_nothing(database_url: str) -> None:
             subscriber_rows.write(connection, AGENT, rows)
         [found] = subscriber_rows.read(connection, AGENT, above_s=-60, below_s=60)
         assert (found.subscriber, found.announcement, found.seen_ms) == ("site", b"new", now_ms)
+        assert [one.subscriber for one in subscriber_rows.read_all(connection)] == [
+            found.subscriber
+        ]
         assert subscriber_rows.read(connection, "another", above_s=-60, below_s=60) == []
         assert subscriber_rows.read(connection, AGENT, above_s=50, below_s=60) == []
 

@@ -198,20 +198,6 @@ def _read_into(seen: list[bytes], reader: Reader, count: int) -> None:
         seen.extend(record.value for record in reader.poll(1.0))
 
 
-def test_r4_retention_removes_what_is_too_old_and_nothing_else(journal: Journal) -> None:
-    brief, long = create(journal, retention_ms=1000), create(journal)
-    append_all(journal, brief, [b"old"] * 5)
-    append_all(journal, long, [b"kept"] * 5)
-    eventually(lambda: _swept(journal, brief) == Bounds(5, 5), "retention")
-    assert journal.bounds(long) == Bounds(0, 5)
-    assert append_all(journal, brief, [b"new"])[0].offset == 5
-
-
-def _swept(journal: Journal, topic: str) -> Bounds:
-    journal.enforce_retention()
-    return journal.bounds(topic)
-
-
 def test_r2_reading_while_retention_passes_never_jumps(
     journal: Journal, opener: JournalOpener
 ) -> None:
@@ -255,37 +241,15 @@ def _read_without_jumps(journal: Journal, topic: str, seconds: float) -> None:
                 expected = record.offset + 1
 
 
-def test_two_processes_enforce_retention_at_once(opener: JournalOpener) -> None:
-    journal = opener.open()
-    topic = create(journal, retention_ms=300)
-    stop = threading.Event()
-    failures: list[BaseException] = []
-
-    def sweep(own: Journal) -> None:
-        while not stop.is_set():
-            try:
-                own.enforce_retention()
-            except Exception as error:
-                failures.append(error)
-                return
-
-    sweepers = [threading.Thread(target=sweep, args=(opener.open(),)) for _ in range(2)]
-    for sweeper in sweepers:
-        sweeper.start()
-    for _ in range(20):
-        append_all(journal, topic, [b"x" * 1000] * 20)
-    eventually(lambda: journal.bounds(topic) == Bounds(400, 400), "retention")
-    stop.set()
-    for sweeper in sweepers:
-        sweeper.join()
-    assert failures == []
-
-
 def test_a_topic_that_is_missing_is_named(journal: Journal) -> None:
     missing = fresh_name()
     with pytest.raises(TopicMissing, match=missing):
         journal.identity(missing)
     with pytest.raises(TopicMissing, match=missing):
         journal.truncate(missing, 1)
+    with pytest.raises(TopicMissing, match=missing):
+        journal.retention_ms(missing)
+    with pytest.raises(TopicMissing, match=missing):
+        journal.retain(missing, 1000)
     with pytest.raises(TopicMissing, match=missing):
         journal.append(missing, Outgoing(b"x")).result(DEADLINE_S)

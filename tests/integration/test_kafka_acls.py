@@ -18,18 +18,20 @@ from confluent_kafka.admin import (
 )
 
 from packhorse.errors import PackhorseError
-from packhorse.messaging.api import Journal, LogEnd, NotAppended, Outgoing
+from packhorse.messaging.api import Bounds, Journal, LogEnd, NotAppended, Outgoing
 from packhorse.messaging.open import open_journal
 from packhorse.messaging.topics import standard_topics
 from packhorse.wire.topics import Topics
 from packhorse_services.cli.stack.ports import free_port
 from tests.harness.deployment import ROOT
 from tests.harness.kafka.broker import RunningKafka
+from tests.harness.waiting import eventually
 
 pytestmark = pytest.mark.kafka
 
 PROGRAMS = ("publisher", "subscriber", "cleanup", "pipeline")
 TOPICS = Topics()
+EVENT = TOPICS.event
 HEADERS = {"message-type": b"Test", "message-version": b"1"}
 EVERYTHING = {TOPICS.package, TOPICS.status, TOPICS.discovery, TOPICS.command, TOPICS.event}
 _USERS = " ".join(f'user_{name}="{name}"' for name in PROGRAMS)
@@ -153,6 +155,22 @@ def test_publisher_and_cleanup_make_sure_of_their_topics(secured: int, tmp_path:
             journal.create_topics(standard_topics(TOPICS))
             journal.check_topics(standard_topics(TOPICS))
             journal.enforce_retention()
+
+
+def test_r4_the_cleanup_alone_changes_what_is_kept(secured: int, tmp_path: Path) -> None:
+    with opened(secured, "publisher", tmp_path) as journal:
+        with pytest.raises(PackhorseError, match=f"--operation AlterConfigs --topic {EVENT}"):
+            journal.retain(EVENT, 1000)
+        append(journal, TOPICS.package, "publisher")
+        with pytest.raises(PackhorseError, match=f"--operation Delete --topic {TOPICS.package}"):
+            journal.truncate(TOPICS.package, 1)
+    with opened(secured, "cleanup", tmp_path) as journal:
+        before = journal.bounds(TOPICS.package)
+        journal.truncate(TOPICS.package, before.next)
+        assert journal.bounds(TOPICS.package) == Bounds(before.next, before.next)
+        journal.retain(EVENT, 8 * 24 * 3600 * 1000)
+        eventually(lambda: journal.retention_ms(EVENT) == 8 * 24 * 3600 * 1000)
+        assert journal.check_topics(standard_topics(TOPICS)) == []
 
 
 def test_r3_a_refused_append_says_what_to_grant(secured: int, tmp_path: Path) -> None:

@@ -49,7 +49,8 @@ def serve(context: typer.Context) -> None:
     authenticator = authenticator_for(settings)
     with _backends(settings) as (journal, blobs):
         _adopt_schedule(settings)
-        journal.create_topics(standard_topics(settings.topics))
+        wanted = standard_topics(settings.topics, kept_hours=settings.keep_packages_hours)
+        journal.create_topics(wanted)
         announced = InstanceProperties(
             "cleanup", endpoint=settings.endpoint, leader_tasks=(LEADER_TASK, *LEADER_TASKS)
         )

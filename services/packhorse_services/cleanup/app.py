@@ -24,7 +24,13 @@ from packhorse.runtime.problems import ProblemKind
 from packhorse.runtime.readiness import Readiness
 from packhorse.topology.leader import LeaderOnly
 from packhorse.topology.own_cluster import OwnCluster
-from packhorse_services.cleanup import ledger, routes
+from packhorse_services.cleanup import journal_routes, ledger, routes
+from packhorse_services.cleanup.keeping import (
+    Keeping,
+    NotInLog,
+    RetentionUnfit,
+    WouldLosePackages,
+)
 from packhorse_services.cleanup.ledger import RunWaits
 from packhorse_services.cleanup.runner import Runner
 from packhorse_services.cleanup.schedule import QUEUE, RUN, schedule_of
@@ -37,9 +43,16 @@ _CONNECTIONS = 4
 LEADER_TASK = "cleanup"
 """Of the instance that asks the journal to forget; runs are jobs."""
 
-DESCRIPTION = "Removes packages from the blob store that the journal has forgotten."
+DESCRIPTION = (
+    "Says what the journal keeps, and removes packages from the blob store that it has forgotten."
+)
 _PROBLEMS: Mapping[type[Exception], ProblemKind] = {
-    RunWaits: ProblemKind(409, "run-waits", "A cleanup run waits already")
+    RunWaits: ProblemKind(409, "run-waits", "A cleanup run waits already"),
+    RetentionUnfit: ProblemKind(409, "retention-unfit", "A topic would keep less than it must"),
+    WouldLosePackages: ProblemKind(
+        409, "would-lose-packages", "Subscribers have not imported what would go"
+    ),
+    NotInLog: ProblemKind(422, "not-in-log", "The log does not hold this offset"),
 }
 _SERVICE = ServiceDescription(
     "packhorse cleanup", DESCRIPTION, problems=_PROBLEMS, documentation=(__package__,)
@@ -84,6 +97,8 @@ def cleanup_service(
     readiness = _readiness(settings, share, journal, blobs)
     app = create_app(_SERVICE, authenticator, readiness, docs=settings.docs)
     app.include_router(routes.router)
+    app.include_router(journal_routes.router)
+    app.state.keeping = Keeping(journal, settings.topics, settings.keep_packages_hours)
     app.state.pool = share
     app.state.application = "cleanup" if cluster is None else cluster.discovery.instance_id
     taking_part = () if cluster is None else (cluster,)

@@ -9,6 +9,7 @@ from pydantic_settings import BaseSettings, SettingsConfigDict
 from packhorse.jobs.scheduling.errors import InvalidSchedule
 from packhorse.jobs.scheduling.timing import Cron, Every, When, require_timing
 from packhorse.topology.configuration import TopologyConfiguration
+from packhorse.wire.topics import PACKAGE_RETENTION_HOURS
 
 
 class Settings(TopologyConfiguration, BaseSettings):
@@ -25,6 +26,8 @@ class Settings(TopologyConfiguration, BaseSettings):
     """A cron expression in UTC, instead of every `cleanup_hours`."""
     orphan_grace_hours: float = Field(default=24.0, gt=0)
     """How old a blob without a package must be before it goes."""
+    keep_packages_hours: float = Field(default=PACKAGE_RETENTION_HOURS, ge=1, le=87_600)
+    """How long the journal must keep packages, at least; topics that are made keep them so long."""
     retention_seconds: float = Field(default=60.0, gt=0)
     """How often the journal is asked to remove what is too old."""
 

@@ -15,7 +15,6 @@ from packhorse.runtime.auth import authenticator_for
 from packhorse.runtime.configuration import InvalidConfiguration, loaded
 from packhorse.runtime.serve import run_service
 from packhorse.topology.own_cluster import InstanceProperties, OwnCluster, join
-from packhorse.wire.topics import Topics
 from packhorse_services.publisher.app import Backends, publisher
 from packhorse_services.publisher.assembly.outcome_parts import leader_task_of
 from packhorse_services.publisher.settings import Settings
@@ -31,7 +30,7 @@ def serve(settings: Settings) -> None:
         settings.journal_url, client_name=f"packhorse-publisher {settings.agent}"
     )
     try:
-        _prepare_topics(journal, settings.topics)
+        _prepare_topics(journal, settings)
         cluster = _own_cluster(settings)
         parts = publisher(settings, Backends(journal, blobs, authenticator, SystemClock(), cluster))
         run_service(parts.app, settings, parts.components)
@@ -51,9 +50,9 @@ def _own_cluster(settings: Settings) -> OwnCluster:
     return join(settings.database_url.get_secret_value(), settings.topology, announced)
 
 
-def _prepare_topics(journal: Journal, topics: Topics) -> None:
+def _prepare_topics(journal: Journal, settings: Settings) -> None:
     """Create the topics that are missing. Raises `InvalidConfiguration` for wrong ones."""
-    wanted = standard_topics(topics)
+    wanted = standard_topics(settings.topics, kept_hours=settings.keep_packages_hours)
     journal.create_topics(wanted)
     faults = journal.check_topics(wanted)
     if faults:

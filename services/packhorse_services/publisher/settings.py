@@ -8,6 +8,7 @@ from pydantic_settings import BaseSettings, SettingsConfigDict
 
 from packhorse.packages.limits import LIMITS
 from packhorse.topology.configuration import TopologyConfiguration
+from packhorse.wire.topics import PACKAGE_RETENTION_HOURS
 
 
 class Settings(TopologyConfiguration, BaseSettings):
@@ -33,6 +34,8 @@ class Settings(TopologyConfiguration, BaseSettings):
     queue_packages: int = Field(default=1_000_000, ge=1)
     queue_bytes: int = Field(default=64 * 1024**3, ge=1)
     """How much may wait for the slowest live subscriber before requests are refused (429)."""
+    keep_packages_hours: float = Field(default=PACKAGE_RETENTION_HOURS, ge=1, le=87_600)
+    """How long the journal must keep packages, at least; topics that are made keep them so long."""
     keep_failed_days: float = Field(default=30.0, gt=0)
     """How long an entry of an error queue is kept; the log may forget its package earlier."""
     producer_days: float = Field(default=30.0, gt=0)

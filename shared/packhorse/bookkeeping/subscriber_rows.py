@@ -36,13 +36,16 @@ _WRITE = """
     WHERE excluded.seen_at >= known_subscriber.seen_at
 """
 
-_READ = """
+_READ_ALL = """
     SELECT subscriber, announcement, (extract(epoch FROM seen_at) * 1000)::bigint,
         greatest(0, extract(epoch FROM clock_timestamp() - seen_at) * 1000)::bigint
     FROM bookkeeping.known_subscriber
-    WHERE agent = %s AND seen_at < clock_timestamp() - make_interval(secs => %s)
+    WHERE (forgotten_at IS NULL OR forgotten_at < seen_at)
+"""
+
+_READ = f"""{_READ_ALL}
+    AND agent = %s AND seen_at < clock_timestamp() - make_interval(secs => %s)
     AND seen_at > clock_timestamp() - make_interval(secs => %s)
-    AND (forgotten_at IS NULL OR forgotten_at < seen_at)
 """
 
 _SEEN_SINCE = """
@@ -70,6 +73,12 @@ def read(
     Nobody who was forgotten and has not announced itself since.
     """
     rows = connection.execute(_READ, (agent, above_s, below_s)).fetchall()
+    return [AnnouncementAge(*row) for row in rows]
+
+
+def read_all(connection: Connection) -> list[AnnouncementAge]:
+    """Return everybody who is known and not forgotten: one row for each agent that it follows."""
+    rows = connection.execute(_READ_ALL).fetchall()
     return [AnnouncementAge(*row) for row in rows]
 
 

@@ -18,6 +18,7 @@ _VARIABLES: Mapping[ServiceName, str] = {
     "topology": "PACKHORSE_TOPOLOGY_SERVER",
     "pipeline": "PACKHORSE_PIPELINE_URL",
     "console": "PACKHORSE_CONSOLE_SERVER",
+    "cleanup": "PACKHORSE_CLEANUP_SERVER",
 }
 
 

@@ -241,6 +241,14 @@ class Journal(Protocol):
         """Return one sentence for each thing that is wrong with a topic, and how to mend it."""
         ...
 
+    def retention_ms(self, topic: str) -> int:
+        """Return for how long the topic keeps records, in milliseconds; -1 is for ever."""
+        ...
+
+    def retain(self, topic: str, retention_ms: int) -> None:
+        """Let the topic keep records for so long from now on; what is gone stays gone."""
+        ...
+
     def enforce_retention(self) -> None:
         """Remove what is older than each topic's retention, where the backend does not."""
         ...

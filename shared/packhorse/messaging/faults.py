@@ -20,10 +20,10 @@ def _faults(wanted: TopicSpec, found: TopicSpec | None) -> list[str]:
             f"topic {name} has {found.partitions} partitions and must have {wanted.partitions}; "
             "keys would move, so create it anew under another name"
         )
-    if _forever(found) < _forever(wanted):
+    if how_long(found.retention_ms) < how_long(wanted.retention_ms):
         faults.append(
             f"topic {name} keeps records for {found.retention_ms} ms and must keep them for "
-            f"{wanted.retention_ms} ms; raise its retention"
+            f"{wanted.retention_ms} ms; raise its retention with `packhorse topics retention`"
         )
     if found.max_record_bytes < wanted.max_record_bytes:
         faults.append(
@@ -33,5 +33,6 @@ def _faults(wanted: TopicSpec, found: TopicSpec | None) -> list[str]:
     return faults
 
 
-def _forever(spec: TopicSpec) -> float:
-    return float("inf") if spec.retention_ms < 0 else spec.retention_ms
+def how_long(retention_ms: int) -> float:
+    """Return a retention as a number to compare: -1 is for ever."""
+    return float("inf") if retention_ms < 0 else retention_ms

@@ -164,6 +164,17 @@ class MemoryJournal:
             found = {name: topic.spec for name, topic in self._log.topics.items()}
         return topic_faults(topics, found)
 
+    def retention_ms(self, topic: str) -> int:
+        """Return for how long the topic keeps records."""
+        with self._log.changed:
+            return self._log.topic(topic).spec.retention_ms
+
+    def retain(self, topic: str, retention_ms: int) -> None:
+        """Let the topic keep records for so long from now on."""
+        with self._log.changed:
+            found = self._log.topic(topic)
+            found.spec = replace(found.spec, retention_ms=retention_ms)
+
     def enforce_retention(self) -> None:
         """Remove what is older than each topic's retention, by the log's clock."""
         with self._log.changed:

@@ -40,7 +40,9 @@ class Topics:
 
 _PARTS = ("package", "status", "discovery", "command", "event")
 
-PACKAGE_RETENTION_MS = 7 * 24 * _HOUR_MS
+PACKAGE_RETENTION_HOURS = 7 * 24
+"""How long packages are kept where no setting says otherwise."""
+PACKAGE_RETENTION_MS = PACKAGE_RETENTION_HOURS * _HOUR_MS
 DISCOVERY_RETENTION_MS = _HOUR_MS
 MAX_RECORD_BYTES = 1024 * 1024
 """Largest record of any topic, headers and key not counted."""

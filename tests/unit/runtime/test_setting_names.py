@@ -18,7 +18,10 @@ _PROGRAMS = (
     "console",
     "pipeline",
 )
-_SERVERS = {"SERVER", "CONTENT_SERVER", "JOBS_SERVER", "TOPOLOGY_SERVER", "CONSOLE_SERVER"}
+_SERVERS = {
+    *("SERVER", "CONTENT_SERVER", "JOBS_SERVER", "TOPOLOGY_SERVER", "CONSOLE_SERVER"),
+    "CLEANUP_SERVER",
+}
 _OTHERS = {"DATA", "TOKEN", "PIPELINE_URL", "PORTS", "TYPED", *_SERVERS}
 """Those of the command line and of clients, and what programs exchange."""
 

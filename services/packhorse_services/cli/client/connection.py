@@ -41,6 +41,10 @@ class Connection:
         """Return a client of the jobs service. Raises `CommandFailed` when none is known."""
         return self._client("jobs", timeout)
 
+    def cleanup(self) -> Client:
+        """Return a client of the cleanup service. Raises `CommandFailed` when none is known."""
+        return self._client("cleanup")
+
     def _client(self, service: ServiceName, timeout: float = 30.0) -> Client:
         return client_of(service, self._service(service), self.token(), timeout=timeout)
 

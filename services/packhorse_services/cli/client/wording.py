@@ -15,6 +15,7 @@ _WORDS = [
         ),
         (r"GET /distributions/([^/\s,;]+)", r"`packhorse get distribution \1`"),
         (r"POST /distribute\b", "`packhorse distribute`"),
+        (r"\bin leave_behind\b", "with --leave-behind"),
     )
 ]
 

@@ -5,31 +5,55 @@ from typing import Annotated
 import typer
 
 from packhorse.runtime.command_options import with_options
-from packhorse.wire.topics import Topics
+from packhorse.wire.topics import PACKAGE_RETENTION_HOURS, Topics
 from packhorse_services.cli.client import output
 from packhorse_services.cli.client.connection import Connection
 from packhorse_services.cli.client.failures import CommandFailed
 from packhorse_services.cli.client.settings import JournalOption
 from packhorse_services.cli.client.topic_options import TopicOptions
-from packhorse_services.cli.topics import provision
+from packhorse_services.cli.topics import keeping, provision
 
 topics = typer.Typer(help="The journal's topics.", no_args_is_help=True)
+topics.command("retention")(keeping.retention)
+topics.command("discard")(keeping.discard)
+
+KeepPackages = Annotated[
+    float,
+    typer.Option(
+        "--keep-packages-hours",
+        envvar="PACKHORSE_KEEP_PACKAGES_HOURS",
+        min=1,
+        help="How long packages must be kept, at least.",
+    ),
+]
 
 
 @topics.command("create")
 @with_options
-def create(context: typer.Context, *, chosen: TopicOptions, journal: JournalOption = None) -> None:
+def create(
+    context: typer.Context,
+    *,
+    chosen: TopicOptions,
+    journal: JournalOption = None,
+    hours: KeepPackages = PACKAGE_RETENTION_HOURS,
+) -> None:
     """Create the topics that are missing; those that exist stay as they are."""
     url, names = _asked(context, journal, chosen)
-    _report(provision.create(url, names), names)
+    _report(provision.create(url, names, hours), names)
 
 
 @topics.command("check")
 @with_options
-def check(context: typer.Context, *, chosen: TopicOptions, journal: JournalOption = None) -> None:
+def check(
+    context: typer.Context,
+    *,
+    chosen: TopicOptions,
+    journal: JournalOption = None,
+    hours: KeepPackages = PACKAGE_RETENTION_HOURS,
+) -> None:
     """Say what is wrong with the topics, and how to mend it."""
     url, names = _asked(context, journal, chosen)
-    _report(provision.check(url, names), names)
+    _report(provision.check(url, names, hours), names)
 
 
 @topics.command("grant")

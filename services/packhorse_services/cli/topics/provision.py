@@ -7,14 +7,14 @@ from contextlib import contextmanager
 from packhorse.errors import Permanent
 from packhorse.messaging.api import Journal
 from packhorse.messaging.open import UnknownJournal, grant_role, open_journal
-from packhorse.messaging.topics import appended_by, standard_topics
-from packhorse.wire.topics import Topics
+from packhorse.messaging.topics import appended_by, retention_faults, standard_topics
+from packhorse.wire.topics import PACKAGE_RETENTION_HOURS, Topics
 from packhorse_services.cli.client.failures import CommandFailed, Exit
 
 _CLIENT = "packhorse-cli"
 
 
-def create(journal_url: str, topics: Topics) -> list[str]:
+def create(journal_url: str, topics: Topics, hours: float = PACKAGE_RETENTION_HOURS) -> list[str]:
     """Create the topics that are missing and return what is wrong with any, as `check` does.
 
     A journal in PostgreSQL gets its tables first.
@@ -24,14 +24,20 @@ def create(journal_url: str, topics: Topics) -> list[str]:
             from packhorse.db.prepare import prepare_database  # slow to import, rarely needed
 
             prepare_database(journal_url, "packhorse-cli", setting="the journal's URL")
-        journal.create_topics(standard_topics(topics))
-    return check(journal_url, topics)
+        journal.create_topics(standard_topics(topics, kept_hours=hours))
+    return check(journal_url, topics, hours)
 
 
-def check(journal_url: str, topics: Topics) -> list[str]:
-    """Return one sentence for each thing that is wrong, and how to mend it."""
+def check(journal_url: str, topics: Topics, hours: float = PACKAGE_RETENTION_HOURS) -> list[str]:
+    """Return one sentence for each thing that is wrong, and how to mend it.
+
+    Packages are to be kept for `hours` at least, and nothing that speaks of them for less time.
+    """
+    wanted = standard_topics(topics, kept_hours=hours)
     with opened(journal_url) as journal:
-        return journal.check_topics(standard_topics(topics))
+        return journal.check_topics(wanted) or retention_faults(
+            topics, {spec.name: journal.retention_ms(spec.name) for spec in wanted}
+        )
 
 
 class Login(enum.StrEnum):

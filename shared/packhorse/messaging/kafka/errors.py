@@ -80,17 +80,18 @@ def forbidden(topic: str, operation: str) -> str:
 
 
 def translated(
-    error: KafkaError | KafkaException, topic: str, complaint: str = ""
+    error: KafkaError | KafkaException, topic: str, complaint: str = "", operation: str = "Read"
 ) -> PackhorseError:
     """Return what a failed question about `topic` means; raise it `from` the original.
 
-    `complaint` is what librdkafka last said of the connection, to be reported when that is away.
+    `complaint` is what librdkafka last said of the connection, to be reported when that is away;
+    `operation` the right that the question needs.
     """
     cause = error.args[0] if isinstance(error, KafkaException) else error
     if is_missing(cause):
         return topic_missing(topic)
     if is_forbidden(cause):
-        return KafkaRefused(forbidden(topic, "Read"))
+        return KafkaRefused(forbidden(topic, operation))
     if cause.code() in _REFUSED:
         return KafkaRefused(
             f"Kafka refuses this for {topic}: {cause.str()}; check the user's rights and the values"

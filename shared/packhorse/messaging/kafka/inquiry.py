@@ -2,8 +2,9 @@
 
 Services ask all the time, so a stalled broker meets a question of theirs. They ask as a consumer
 does; of the admin client's requests they use the one that nothing else replaces, for the topic's
-id. `describe_cluster` is never sent: librdkafka 2.16 ends the whole process when the answer names
-no broker, as that of a broker that goes on after a stall may (ADR 0050).
+id, and those that an operator asks for: settings, retention, removal. `describe_cluster` is never
+sent: librdkafka 2.16 ends the whole process when the answer names no broker, as that of a broker
+that goes on after a stall may (ADR 0050).
 """
 
 import threading
@@ -14,7 +15,13 @@ from concurrent.futures import TimeoutError as Unanswered
 from typing import Any, TypeVar
 
 from confluent_kafka import Consumer, KafkaError, KafkaException, TopicCollection, TopicPartition
-from confluent_kafka.admin import AdminClient, ConfigResource, TopicDescription
+from confluent_kafka.admin import (
+    AdminClient,
+    AlterConfigOpType,
+    ConfigEntry,
+    ConfigResource,
+    TopicDescription,
+)
 
 from packhorse.messaging.api import Bounds, JournalUnavailable, OffsetOutOfRange
 from packhorse.messaging.kafka.appending import TopicShape
@@ -29,6 +36,7 @@ from packhorse.messaging.kafka.errors import (
 
 _LOOK_AGAIN_SECONDS = 0.05
 MAX_BATCH = "max.message.bytes"
+RETENTION = "retention.ms"
 
 T = TypeVar("T")
 
@@ -43,12 +51,15 @@ class Inquiry:
         self._lock = threading.Lock()
         self._consumer: Consumer | None = None
 
-    def answer(self, future: "Future[Any]", topic: str) -> Any:
-        """Wait for Kafka's answer. Raises what its refusal means for `topic`."""
+    def answer(self, future: "Future[Any]", topic: str, operation: str = "Read") -> Any:
+        """Wait for Kafka's answer. Raises what its refusal means for `topic`.
+
+        `operation` is the right that was needed, by the name that ACLs have for it.
+        """
         try:
             found = future.result(ANSWER_SECONDS)
         except KafkaException as error:
-            raise translated(error, topic, self._complaints()) from error
+            raise translated(error, topic, self._complaints(), operation) from error
         except Unanswered as error:
             raise JournalUnavailable(
                 f"Kafka did not answer about {topic} within {ANSWER_SECONDS:g} s"
@@ -79,7 +90,16 @@ class Inquiry:
             raise OffsetOutOfRange(topic, partition, before, bounds)
         if before > bounds.oldest:
             deleted = self.client.delete_records([TopicPartition(topic, partition, before)])
-            self.answer(_only(deleted), topic)
+            self.answer(_only(deleted), topic, "Delete")
+
+    def retain(self, topic: str, retention_ms: int) -> None:
+        """Set the topic's retention, and nothing else. Raises `TopicMissing`, `KafkaRefused`."""
+        change = ConfigEntry(
+            RETENTION, str(retention_ms), incremental_operation=AlterConfigOpType.SET
+        )
+        resource = ConfigResource(ConfigResource.Type.TOPIC, topic, incremental_configs=[change])
+        changed = self.client.incremental_alter_configs([resource])
+        self.answer(_only(changed), topic, "AlterConfigs")
 
     def describe(self, topic: str) -> TopicDescription:
         """Return the topic's id and partitions. Raises `TopicMissing`; never creates it."""

@@ -23,7 +23,7 @@ from packhorse.messaging.kafka.address import parse_address
 from packhorse.messaging.kafka.appending import KafkaAppender
 from packhorse.messaging.kafka.clients import ANSWER_SECONDS, Clients, close_after_damage
 from packhorse.messaging.kafka.errors import is_damage, translated
-from packhorse.messaging.kafka.inquiry import Inquiry
+from packhorse.messaging.kafka.inquiry import RETENTION, Inquiry
 from packhorse.messaging.kafka.link import Link
 from packhorse.messaging.kafka.provision import Provision
 from packhorse.messaging.kafka.reading import KafkaReader
@@ -115,6 +115,14 @@ class KafkaJournal:
     def check_topics(self, topics: Sequence[TopicSpec]) -> list[str]:
         """Return one sentence for each fault, with the command that mends it."""
         return self._provision.check(topics)
+
+    def retention_ms(self, topic: str) -> int:
+        """Return the topic's `retention.ms`."""
+        return int(self._inquiry.settings(topic)[RETENTION])
+
+    def retain(self, topic: str, retention_ms: int) -> None:
+        """Set the topic's `retention.ms`; brokers remove whole segments, some minutes later."""
+        self._inquiry.retain(topic, retention_ms)
 
     def enforce_retention(self) -> None:
         """Do nothing: the brokers remove old segments themselves, by `retention.ms`."""

@@ -12,7 +12,7 @@ from packhorse.errors import Transient
 from packhorse.messaging.api import JournalUnavailable, TopicMissing, TopicSpec
 from packhorse.messaging.faults import topic_faults
 from packhorse.messaging.kafka.clients import ANSWER_SECONDS, BATCH_BYTES
-from packhorse.messaging.kafka.inquiry import MAX_BATCH, Inquiry
+from packhorse.messaging.kafka.inquiry import MAX_BATCH, RETENTION, Inquiry
 
 _FULL_REPLICATION = 3
 _LOOK_AGAIN_SECONDS = 0.05
@@ -36,7 +36,7 @@ class _Need:
 
 def _needs(spec: TopicSpec, replicas: int) -> Iterator[_Need]:
     yield _Need(
-        "retention.ms",
+        RETENTION,
         str(spec.retention_ms),
         "it keeps too little for a subscriber that was away",
         True,

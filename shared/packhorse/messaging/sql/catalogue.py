@@ -85,6 +85,14 @@ def create_topics(connection: psycopg.Connection, topics: Sequence[TopicSpec]) -
                 )
 
 
+def retain(connection: psycopg.Connection, name: str, retention_ms: int) -> None:
+    """Change a topic's retention. Raises `TopicMissing`."""
+    topic = find_topic(connection, name)
+    connection.execute(
+        "UPDATE journal.topic SET retention_ms = %s WHERE id = %s", (retention_ms, topic.id)
+    )
+
+
 def find_partitions(connection: psycopg.Connection, topic: SqlTopic) -> dict[int, SqlPartition]:
     """Return each partition of a topic as it is now. Raises `TopicMissing` when it is gone."""
     rows = connection.execute(

@@ -120,6 +120,16 @@ class SqlJournal:
             faults = catalogue.server_faults(connection)
         return faults + topic_faults(topics, {name: found[name].spec for name in found})
 
+    def retention_ms(self, topic: str) -> int:
+        """Return for how long the topic keeps records."""
+        with self._sessions.use() as connection:
+            return catalogue.find_topic(connection, topic).spec.retention_ms
+
+    def retain(self, topic: str, retention_ms: int) -> None:
+        """Let the topic keep records for so long from now on."""
+        with self._sessions.use() as connection:
+            catalogue.retain(connection, topic, retention_ms)
+
     def enforce_retention(self) -> None:
         """Remove what is older than each topic's retention, by the database's clock."""
         with self._sessions.use() as connection:

@@ -1,0 +1,100 @@
+"""What the journal keeps, over HTTP: the topics, their retention, discarding packages."""
+
+import asyncio
+from collections.abc import Callable
+from functools import partial
+from typing import Annotated, Literal, TypeVar
+
+from fastapi import APIRouter, Request
+from psycopg import Connection
+from pydantic import Field
+
+from packhorse.db.metadata import BOOKKEEPER
+from packhorse.db.roles import act_as
+from packhorse.runtime import audit
+from packhorse.runtime.problems import documented
+from packhorse.runtime.validation import StrictBody, StrictRoute
+from packhorse_services.cleanup.keeping import Discarded, KeptTopic
+from packhorse_services.cleanup.routes import Admin
+
+Topic = Literal["package", "status", "discovery", "command", "event"]
+LeaveBehind = Annotated[
+    list[Annotated[str, Field(min_length=1, max_length=255)]],
+    Field(
+        default_factory=list,
+        max_length=1000,
+        description="Subscribers that may lose packages by it",
+    ),
+]
+_LONGEST_S = 10 * 366 * 24 * 3600
+
+
+class RetentionRequest(StrictBody):
+    """How long a topic is to keep its records."""
+
+    retention_s: int | None = Field(ge=60, le=_LONGEST_S, description="null: for ever")
+    leave_behind: LeaveBehind
+
+
+class DiscardRequest(StrictBody):
+    """What is to be removed from the log of packages."""
+
+    up_to: int = Field(ge=0, lt=2**63 - 1, description="The last offset that goes")
+    leave_behind: LeaveBehind
+    dry_run: bool = Field(default=False, description="Only say what would go, and who loses it")
+
+
+router = APIRouter(route_class=StrictRoute, prefix="/journal", tags=["journal"])
+Result = TypeVar("Result")
+
+
+@router.get("/topics", responses=documented(503))
+async def list_journal_topics(request: Request, _: Admin) -> list[KeptTopic]:
+    """Return the five topics: how long they keep records, and which they hold."""
+    return await asyncio.to_thread(request.app.state.keeping.shown)
+
+
+@router.put("/topics/{topic}/retention", responses=documented(409, 503))
+async def set_topic_retention(
+    request: Request, _: Admin, topic: Topic, body: RetentionRequest
+) -> KeptTopic:
+    """Let a topic keep its records for so long from now on.
+
+    Refused where statuses, commands or events would be kept for less time than packages, or
+    packages for less than programs want, and where subscribers have not imported what goes.
+    """
+    audit.note(request, retention_s=body.retention_s, left_behind=",".join(body.leave_behind))
+    retention_ms = -1 if body.retention_s is None else body.retention_s * 1000
+    change = partial(
+        request.app.state.keeping.retain,
+        topic=topic,
+        retention_ms=retention_ms,
+        leave_behind=body.leave_behind,
+    )
+    return await _with_bookkeeper(request, change)
+
+
+@router.post("/discard", responses=documented(409, 503))
+async def discard_packages(request: Request, _: Admin, body: DiscardRequest) -> Discarded:
+    """Remove the packages up to an offset from the log, for everybody and for good.
+
+    Refused, with their names, while subscribers have not imported them.
+    """
+    audit.note(request, up_to=body.up_to, dry_run=body.dry_run)
+    audit.note(request, left_behind=",".join(body.leave_behind))
+    discard = partial(
+        request.app.state.keeping.discard,
+        up_to=body.up_to,
+        leave_behind=body.leave_behind,
+        dry_run=body.dry_run,
+    )
+    return await _with_bookkeeper(request, discard)
+
+
+async def _with_bookkeeper(request: Request, act: Callable[[Connection], Result]) -> Result:
+    def acting() -> Result:
+        with request.app.state.pool.connection() as connection:
+            act_as(connection, BOOKKEEPER)
+            return act(connection)
+
+    return await asyncio.to_thread(acting)
