@@ -1,12 +1,12 @@
-"""Which of the admin client's requests the Kafka journal sends (ADR 0050)."""
+"""Which of the admin client's requests the Kafka journal sends (ADR 0050, 0064)."""
 
 import ast
 from pathlib import Path
 
 from packhorse.messaging import kafka
 
-SET_UP = {"create_topics", "delete_records", "describe_configs"}
-"""Of commands that set topics up, of truncation, and of the first append to a topic."""
+SET_UP = {"create_topics", "delete_records", "describe_configs", "incremental_alter_configs"}
+"""Of commands that set topics up, of an operator's for what is kept, and of the first append."""
 ALL_THE_TIME = {"describe_topics"}
 """For the topic's id, which no other request returns."""
 LOCAL = {"poll"}
