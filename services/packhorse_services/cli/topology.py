@@ -31,6 +31,9 @@ _OWN = {
     "endpoint": "packhorse.endpoint",
     "version": "packhorse.version",
     "leader_tasks": "packhorse.duties",
+    "host": "packhorse.host",
+    "pid": "packhorse.pid",
+    "home": "packhorse.home",
 }
 
 
@@ -52,6 +55,9 @@ INSTANCES = View(
     wide={
         "VERSION": "version",
         "LEADER_TASKS": "leader_tasks",
+        "HOST": "host",
+        "PID": "pid",
+        "HOME": "home",
         "LOCAL": "local",
         "OTHERS": "others",
     },

@@ -17,7 +17,7 @@ from packhorse.topology.leader import ElectionOrder, LeaderOnly, end_session_wit
 from packhorse.topology.lease.election_order import LeaseElectionOrder
 from packhorse.topology.lease.member import LeaseMember
 from packhorse.topology.open import TopologySettings, open_discovery
-from packhorse.topology.properties import FixedProperties, PropertyProvider
+from packhorse.topology.properties import FixedProperties, ProcessProperties, PropertyProvider
 from packhorse.topology.view import InstanceDescription, TopologyView
 from packhorse.topology.voting.election_order import VotingElectionOrder
 from packhorse.topology.voting.member import VotingMember
@@ -101,7 +101,9 @@ def join(
     `providers` give more properties. Raises `InvalidConfiguration` when the id file can't be used.
     """
     fixed = FixedProperties(announced.properties())
-    return OwnCluster(open_discovery(database_url, settings, [fixed, *providers]))
+    return OwnCluster(
+        open_discovery(database_url, settings, [fixed, ProcessProperties(), *providers])
+    )
 
 
 def _election_order(discovery: Discovery) -> ElectionOrder:

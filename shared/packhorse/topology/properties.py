@@ -1,9 +1,12 @@
 """The properties that an instance announces: who gives them, and what is too much."""
 
 import logging
+import os
 import re
+import socket
 import threading
 from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
 from typing import Protocol
 
 from packhorse.errors import Permanent
@@ -19,6 +22,12 @@ ENDPOINT = "packhorse.endpoint"
 VERSION = "packhorse.version"
 LEADER_TASKS = "packhorse.duties"
 """The leader-only work that the instance can do, with commas between."""
+HOST = "packhorse.host"
+"""The name of the machine."""
+HOME = "packhorse.home"
+"""The folder that the process runs in."""
+PID = "packhorse.pid"
+"""The number of the process on its machine."""
 CONSUMERS = "packhorse.consumers"
 """The topics whose jobs the instance does: patterns with commas between, `!` before what not."""
 
@@ -61,6 +70,16 @@ class FixedProperties:
     def properties(self) -> Mapping[str, str | None]:
         """Return them."""
         return self._values
+
+
+class ProcessProperties:
+    """Says where the process runs, for those who look for its logs; asked anew after a fork."""
+
+    ranking = 0
+
+    def properties(self) -> Mapping[str, str | None]:
+        """Return host, home and pid. Raises `OSError` when its folder was removed."""
+        return {HOST: socket.gethostname(), HOME: str(Path.cwd()), PID: str(os.getpid())}
 
 
 def check_property(name: str, value: str) -> None:

@@ -1,5 +1,6 @@
 """A program in the topology without jobs: what it announces, what it hears, and what it leads."""
 
+import os
 import queue
 
 import pytest
@@ -46,6 +47,7 @@ def test_it_announces_itself_and_knows_the_others(database_url: str) -> None:
         assert (me.id, me.is_leader, one.is_current()) == ("web-1", True, True)
         assert me.properties["rack"] == "of the provider"  # a provider is above what stays
         assert me.properties["packhorse.role"] == "web"
+        assert me.properties["packhorse.pid"] == str(os.getpid())
         assert events.get(timeout=WAIT_S).kind is EventKind.INIT
         app = App("worker", database_url=database_url, properties={"rack": "9"}, **QUICK)
         with app.running():

@@ -39,7 +39,9 @@ def shown(
     return said.out, said.err
 
 
-ONE = instance("one", leader=True, packhorse_role="publisher", packhorse_agent="main", rack="7")
+RUNS = {"packhorse_host": "m1", "packhorse_pid": "42", "packhorse_home": "/srv"}
+SAYS = {"packhorse_role": "publisher", "packhorse_agent": "main", "rack": "7"}
+ONE = instance("one", leader=True, **SAYS, **RUNS)
 TWO = instance("two", packhorse_role="cleanup", note="\x1b[2Jhidden [bold]")
 
 
@@ -51,6 +53,8 @@ def test_a_table_has_role_and_agent_and_the_wide_one_everything(
     assert first.split() == ["one", "c1", "yes", "publisher", "main", "-"]
     assert second.split() == ["two", "c1", "no", "cleanup", "-", "-"]
     wide = shown(capsys, Format.WIDE, document(ONE, TWO))[0]
+    assert "HOST PID HOME" in " ".join(wide.split())
+    assert "m1 42 /srv" in " ".join(wide.split())
     assert "rack=7" in wide
     assert "\x1b" not in wide
     assert "[2Jhidden [bold]" in wide

@@ -1,18 +1,25 @@
 """What an instance announces."""
 
 import logging
+import os
+import socket
 from collections.abc import Mapping
+from pathlib import Path
 
 import pytest
 
 from packhorse.topology.properties import (
+    HOME,
+    HOST,
     LARGEST_TOTAL,
     LARGEST_VALUE,
     LONGEST_NAME,
     MOST_PROPERTIES,
+    PID,
     FixedProperties,
     InvalidProperty,
     LocalProperties,
+    ProcessProperties,
 )
 
 
@@ -110,3 +117,11 @@ def test_a_provider_that_fails_keeps_what_it_gave_last(caplog: pytest.LogCapture
     with caplog.at_level(logging.WARNING):
         assert local.current() == local.current() == {"load": "1"}
     assert len(caplog.records) == 1
+
+
+def test_a_process_says_where_it_runs_and_may_say_otherwise() -> None:
+    says = LocalProperties([ProcessProperties()]).current()
+    own = {HOST: socket.gethostname(), HOME: str(Path.cwd()), PID: str(os.getpid())}
+    assert says == own
+    renamed = LocalProperties([ProcessProperties(), FixedProperties({HOST: "web-1"}, ranking=1)])
+    assert renamed.current() == {**own, HOST: "web-1"}
