@@ -19,9 +19,6 @@ from packhorse_services.cli.client.failures import CommandFailed, Exit
 from packhorse_services.cli.client.options import After, Output, Seconds
 from packhorse_services.cli.client.views import Format
 
-_FIRST_PAUSE_S = 1.0
-_LONGEST_PAUSE_S = 30.0
-
 
 class TimeIsUp(BaseException):
     """The seconds that the user gave have passed."""

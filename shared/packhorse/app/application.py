@@ -1,5 +1,6 @@
 """`App`: registers what a program does, and runs it."""
 
+import logging
 import threading
 from collections.abc import Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager
@@ -24,7 +25,9 @@ from packhorse.jobs.store.adding import AddedJob
 from packhorse.runtime import logs
 from packhorse.runtime.lifecycle import Lifecycle
 from packhorse.runtime.signals import set_by_signals
+from packhorse.runtime.startup import plain_refusals
 
+logger = logging.getLogger(__name__)
 _LOOK_S = 1.0
 
 
@@ -38,7 +41,7 @@ class App(Registering):
         app = App("thumbnails")
 
         @app.consumer("images/thumbnail")
-        def thumbnail(job, context): ...
+        def thumbnail(job): ...
 
         app.run()
 
@@ -64,32 +67,37 @@ class App(Registering):
         self._running: RunningApp | None = None
 
     def leader(self, name: str) -> Leadership:
-        """Return the right to do something that one instance may do at a time; before it runs."""
-        if self._running is not None:
-            raise Permanent(
-                f"the leader task {name} is announced when the app starts; ask for it before"
-            )
+        """Return the right to do something that one instance may do at a time.
+
+        While the app runs it is announced with the next heartbeat, and nobody's here before.
+        """
         self._registered.leader_tasks.append(name)
+        if self._running is not None:
+            return self._running.topology.leader(name)
         return Leadership(name, lambda: self._now.topology.leader_task(name))
 
     def run(self) -> None:
         """Do all this until SIGINT or SIGTERM; jobs under way may end, those that do not go back.
 
-        Raises what keeps it from starting: `InvalidConfiguration`, `DatabaseUnavailable`,
-        `DatabaseUnusable`; and `RuntimeError` when a part of it dies.
+        What keeps it from starting is said on standard error, and ends the program with 2 where
+        somebody has to change something, with 1 where a later start may succeed. Raises
+        `RuntimeError` when a part of it dies.
         """
-        configuration = self.configuration()
-        logs.configure(configuration.log_format, configuration.log_level)
         stopping = threading.Event()
-        with set_by_signals(stopping), self._started(configuration) as lifecycle:
-            while not stopping.wait(_LOOK_S):
-                lifecycle.check()
+        with plain_refusals():
+            configuration = self.configuration()
+            logs.configure(configuration.log_format, configuration.log_level)
+            with set_by_signals(stopping), self._started(configuration) as lifecycle:
+                logger.info("%s is ready as %s", self.name, self.topology.instance_id)
+                while not stopping.wait(_LOOK_S):
+                    lifecycle.check()
 
     @contextmanager
     def running(self) -> Iterator["App"]:
-        """Do all this as long as the block goes on, for tests and web servers; raises as `run`.
+        """Do all this as long as the block goes on, for tests and web servers.
 
-        Logging and signals stay as they are.
+        Logging and signals stay as they are. Raises what keeps it from starting:
+        `InvalidConfiguration`, `DatabaseUnavailable`, `DatabaseUnusable`.
         """
         with self._started(self.configuration()):
             yield self

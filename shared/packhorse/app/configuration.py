@@ -41,7 +41,8 @@ def configured(
 ) -> AppConfiguration:
     """Return what is given, else what `PACKHORSE_…` says, else what the stack's folder does.
 
-    The last is asked where the setting that it `needs` is not known otherwise.
+    The last is asked where the setting that it `needs` is not known otherwise. What is named by a
+    file counts as what is named itself: of the two forms the one of the nearer place is taken.
 
     The folder is `data`, else PACKHORSE_DATA, else the usual one; its settings are those with which
     the stack's own programs at the author's database run. Raises `InvalidConfiguration`.
@@ -49,13 +50,19 @@ def configured(
     if unknown := set(given) - set(AppConfiguration.model_fields):
         raise InvalidConfiguration(f"an app has no setting {min(unknown)!r}")
     chosen = {name: value for name, value in given.items() if value is not None}
-    settings = {**_settings(environment), **chosen}
+    settings = _over(chosen, _settings(environment))
     if not _has(settings, needs):
         folder = StackFolder(Path(data or settings.get("data") or default_folder(environment)))
-        settings = {**_settings(folder.author_settings()), **settings}
+        settings = _over(settings, _settings(folder.author_settings()))
         if not _has(settings, needs):
             raise InvalidConfiguration(f"{_MISSING[needs]}{folder.root}")
     return _checked({"log_format": "console", **settings})
+
+
+def _over(near: Mapping[str, Any], far: Mapping[str, Any]) -> dict[str, Any]:
+    named = {name.removesuffix("_file") for name in near}
+    left = {name: far[name] for name in far if name.removesuffix("_file") not in named}
+    return {**left, **near}
 
 
 def _checked(settings: Mapping[str, Any]) -> AppConfiguration:

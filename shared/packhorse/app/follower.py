@@ -58,7 +58,8 @@ class Follower:
 
     Order is that of a partition; between partitions there is none. A record that the journal can't
     read comes with its reason in `damage`. The journal is `journal_url`, else
-    PACKHORSE_JOURNAL_URL, else that of the stack on the folder `data`.
+    PACKHORSE_JOURNAL_URL (or `…_FILE`), else that of the stack on the folder `data`; which database
+    is set plays no part.
 
     Iterating raises `RecordsMissed` when the log has forgotten what comes next, `AnotherLog` when
     it is another one, both with the `position` to go on from; `TopicMissing`; and

@@ -36,7 +36,7 @@ from packhorse.client.exchange import (
     requested,
 )
 from packhorse.client.following import Block, Following, StreamEvent
-from packhorse.client.patience import FOREVER, Patience
+from packhorse.client.patience import FOREVER, Patience, telling
 from packhorse.client.sending import Configured, answered, block_of, in_threads, lost
 
 P = ParamSpec("P")
@@ -187,8 +187,8 @@ class AsyncClient(Configured):
 
         `patience` says otherwise; `epoch` is that of an earlier registration to go on with.
         """
-        numbering = Numbering(name, self.words, epoch)
-        return AsyncProducer(self, numbering, patience or Patience(FOREVER))
+        steady = patience or telling(FOREVER, f"the producer {name}")
+        return AsyncProducer(self, Numbering(name, self.words, epoch), steady)
 
     async def get(self, path: str, service: ServiceName = "publisher") -> Any:
         """Return what a route answers that no method is for."""
@@ -217,7 +217,7 @@ class AsyncClient(Configured):
             raise error.with_traceback(None) from error.__cause__
 
     async def follow(self, following: Following) -> AsyncIterator[StreamEvent]:
-        """Yield the events of a stream for ever, over lost connections."""
+        """Yield the events of a stream for ever, once there was a connection: see `Following`."""
         while True:
             error: ClientError | None = None
             try:
@@ -227,7 +227,7 @@ class AsyncClient(Configured):
                             yield event
             except ClientError as found:
                 error = found
-            await asyncio.sleep(following.ended(error))
+            await asyncio.sleep(following.ended(error, time.monotonic(), self._patience.seconds))
 
     async def _done(self, effect: Effect) -> Any:
         if isinstance(effect, Work):

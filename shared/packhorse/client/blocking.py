@@ -35,7 +35,7 @@ from packhorse.client.exchange import (
     requested,
 )
 from packhorse.client.following import Block, Following, StreamEvent
-from packhorse.client.patience import FOREVER, Patience
+from packhorse.client.patience import FOREVER, Patience, telling
 from packhorse.client.sending import Configured, answered, block_of, lost
 
 P = ParamSpec("P")
@@ -179,8 +179,8 @@ class Client(Configured):
 
         `patience` says otherwise; `epoch` is that of an earlier registration to go on with.
         """
-        numbering = Numbering(name, self.words, epoch)
-        return Producer(self, numbering, patience or Patience(FOREVER))
+        steady = patience or telling(FOREVER, f"the producer {name}")
+        return Producer(self, Numbering(name, self.words, epoch), steady)
 
     def get(self, path: str, service: ServiceName = "publisher") -> Any:
         """Return what a route answers that no method is for."""
@@ -209,7 +209,7 @@ class Client(Configured):
             raise error.with_traceback(None) from error.__cause__
 
     def follow(self, following: Following) -> Iterator[StreamEvent]:
-        """Yield the events of a stream for ever, over lost connections."""
+        """Yield the events of a stream for ever, once there was a connection: see `Following`."""
         while True:
             error: ClientError | None = None
             try:
@@ -219,7 +219,7 @@ class Client(Configured):
                             yield event
             except ClientError as found:
                 error = found
-            time.sleep(following.ended(error))
+            time.sleep(following.ended(error, time.monotonic(), self._patience.seconds))
 
     def _done(self, effect: Effect) -> Any:
         if isinstance(effect, Work):

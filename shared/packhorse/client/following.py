@@ -1,12 +1,17 @@
 """Following a stream of server-sent events over lost connections: what each step means, no I/O."""
 
 import json
+import logging
+import math
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Literal
 
 from packhorse.client.errors import ClientError, Misused, NoAnswer, Refused
 from packhorse.client.exchange import Document, Request, ServiceName
+from packhorse.runtime.outage import Outage
+
+logger = logging.getLogger(__name__)
 
 _FIRST_PAUSE_S = 1.0
 _LONGEST_PAUSE_S = 30.0
@@ -37,14 +42,12 @@ class Block:
     retry_ms: int | None
 
 
-def _quietly(_error: ClientError, _wait_s: float) -> None:
-    pass
-
-
 class Following:
     """One stream: where it goes on, and after which pause.
 
-    `waiting` is called with why a connection was lost, and with the seconds until the next try.
+    The first connection is tried as long as the client is patient, a lost one is for ever; what the
+    service refuses for good (401, 404) ends it. `waiting` is called with why a connection was lost,
+    and with the seconds until the next try; else the log says it.
     """
 
     waiting: Callable[[ClientError, float], None]
@@ -54,8 +57,10 @@ class Following:
         if after and not after.strip():
             raise Misused("the id of an event is empty; name one, or leave it out")
         self._path, self._service, self._last_id = path, service, after
-        self.waiting = _quietly
+        outage = Outage(logger, f"{path} can't be followed now", f"{path} is followed again")
+        self.waiting, self._works = lambda error, _: outage.failed(error), outage.ended
         self._connected, self._wait_s = False, _FIRST_PAUSE_S
+        self._first_try = math.inf
 
     def request(self) -> Request:
         """Return what opens the stream behind the last event."""
@@ -67,6 +72,7 @@ class Following:
     def took(self, block: Block) -> StreamEvent | None:
         """Take a block; return the event in it, or None for one that only says how far it is."""
         self._connected = True
+        self._works()
         self._wait_s = (block.retry_ms or 1000 * self._wait_s) / 1000
         self._last_id = block.id or self._last_id
         if not block.data:
@@ -74,17 +80,20 @@ class Following:
         made = Gap if block.event == "gap" else StreamEvent
         return made(block.event, block.id, _data(block.data))
 
-    def ended(self, error: ClientError | None) -> float:
-        """Return after how many seconds to open it again.
+    def ended(self, error: ClientError | None, now: float, patience_s: float) -> float:
+        """Return after how many seconds to open it again; `now` is monotonic.
 
-        Raises `error` when the first connection has failed, or the service refuses for good.
+        Raises `error` when the service refuses for good, and when there was no connection yet and
+        none can be expected for `patience_s` from the first try on.
         """
         wait_s = self._wait_s
         if error is not None:
-            if not self._connected or not _is_passing(error):
-                raise error
             if isinstance(error, Refused):
                 wait_s = max(wait_s, error.retry_after_s or 0)
+            self._first_try = min(self._first_try, now)
+            is_late = now - self._first_try + wait_s > patience_s
+            if not _is_passing(error) or (is_late and not self._connected):
+                raise error
             self.waiting(error, wait_s)
         self._wait_s = min(2 * wait_s, _LONGEST_PAUSE_S)
         return wait_s

@@ -1,5 +1,6 @@
 """How long and how often a request is sent again."""
 
+import logging
 import math
 import random
 from collections.abc import Callable
@@ -8,10 +9,14 @@ from typing import Any
 
 from packhorse.client.errors import ClientError, NoAnswer, NotReached, Refused, Unavailable
 from packhorse.client.exchange import FULL, Answer, Effect, Operation, Pause, Request, T
+from packhorse.runtime.outage import Outage
+
+logger = logging.getLogger(__name__)
 
 FOREVER = math.inf
 _FIRST_S = 0.1
 _LONGEST_S = 10.0
+_QUIET_S = 5.0
 _UNDER_WAY = "key-in-progress"
 """An earlier try with the same key has not ended: its answer will be the same."""
 
@@ -24,13 +29,15 @@ def _nobody(_: ClientError) -> None:
 class Patience:
     """For `seconds` from the first failure on, or `full_s` where the service is full (429).
 
-    `waiting` is called with the reason before each pause, and may raise.
+    `waiting` is called with the reason before each pause, and may raise; `outage` is told of what
+    has failed for 5 s.
     """
 
     seconds: float
     full_s: float | None = None
     waiting: Callable[[ClientError], None] = _nobody
     random: Callable[[], float] = random.random
+    outage: Outage | None = None
 
     def with_requests_of(self, operation: Operation[T]) -> Operation[T]:
         """Return the operation with each of its requests sent again as this says."""
@@ -66,11 +73,18 @@ class Patience:
                 wait_s = self._pause_s(error, tries)
                 if now - began + wait_s > self._limit_s(request, error):
                     raise
-                self.waiting(error)
+                self._waits(error, now - began)
             else:
+                if began is not None and self.outage is not None:
+                    self.outage.ended()
                 return answer
             tries += 1
             yield Pause(wait_s)
+
+    def _waits(self, error: ClientError, tried_s: float) -> None:
+        self.waiting(error)
+        if self.outage is not None and tried_s >= _QUIET_S:
+            self.outage.failed(error)
 
     def _limit_s(self, request: Request, error: ClientError) -> float:
         full = isinstance(error, Unavailable) and error.status == FULL
@@ -82,6 +96,11 @@ class Patience:
             return error.retry_after_s
         longest_s: float = min(_LONGEST_S, _FIRST_S * 2 ** min(tries, 20))
         return longest_s * (1 + self.random()) / 2
+
+
+def telling(seconds: float, who: str) -> Patience:
+    """Return patience that says in the log for what `who` waits, and why."""
+    return Patience(seconds, outage=Outage(logger, f"{who} waits", f"{who} goes on"))
 
 
 def _is_sent_again(request: Request, error: ClientError) -> bool:

@@ -14,7 +14,7 @@ from packhorse.client.addresses import Addresses
 from packhorse.client.errors import ClientError, NoAnswer, NoAnswerInTime, NotReached
 from packhorse.client.exchange import Answer, Request, ServiceName
 from packhorse.client.following import Block
-from packhorse.client.patience import Patience
+from packhorse.client.patience import Patience, telling
 from packhorse.client.problems import Words, refusal
 
 SILENCE_S = 45.0
@@ -82,7 +82,7 @@ class Configured:
         Raises `Misused` for what is no URL or no token.
         """
         where = addresses.found(addresses.named(url, others), token, data)
-        self._begin(where, timeout, Patience(patience_s), Words())
+        self._begin(where, timeout, telling(patience_s, "a request"), Words())
 
     @classmethod
     def of(

@@ -6,7 +6,7 @@ from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from datetime import timedelta
 from enum import StrEnum
-from typing import Any, Protocol
+from typing import Any, Protocol, cast
 
 from psycopg import Connection
 
@@ -123,21 +123,54 @@ class JobContext(Protocol):
         ...
 
 
-Consumer = Callable[[Job, JobContext], Result | Outcome | None]
-"""A function, or an object that is called; classes take what they need in their constructor."""
+ContextConsumer = Callable[[Job, JobContext], Result | Outcome | None]
+Consumer = ContextConsumer | Callable[[Job], Result | Outcome | None]
+"""A function of the job, or of job and context, or an object that is called as one."""
 
 
 class InvalidConsumer(Permanent):
     """What was given as a consumer can't do a job when it is called; the text says why."""
 
 
+def with_context(consumer: Consumer) -> ContextConsumer:
+    """Return what is called with job and context, whether the consumer takes both or the job only.
+
+    Raises `InvalidConsumer` for one that takes neither, and as `require_consumer` does.
+    """
+    require_consumer(consumer)
+    try:
+        taken = inspect.signature(consumer)
+    except ValueError:  # it is written in C, and says nothing
+        return cast(ContextConsumer, consumer)
+    if _takes(taken, 2):
+        return cast(ContextConsumer, consumer)
+    if not _takes(taken, 1):
+        raise InvalidConsumer(
+            f"{_name(consumer)}{taken} can't be called with a job, nor with job and context"
+        )
+    alone = cast(Callable[[Job], Result | Outcome | None], consumer)
+    return lambda job, _context: alone(job)
+
+
+def _takes(signature: inspect.Signature, count: int) -> bool:
+    try:
+        signature.bind(*range(count))
+    except TypeError:
+        return False
+    return True
+
+
+def _name(consumer: object) -> str:
+    return getattr(consumer, "__qualname__", None) or type(consumer).__qualname__
+
+
 def require_consumer(consumer: object) -> None:
-    """Raise `InvalidConsumer` for what would never do a job, whatever the job."""
-    name = getattr(consumer, "__qualname__", None) or type(consumer).__qualname__
+    """Raise `InvalidConsumer` for what would do nothing, whatever it is called with."""
+    name = _name(consumer)
     if inspect.isclass(consumer):
         raise InvalidConsumer(f"{name} is a class; give an object of it: {name}(…)")
     if not callable(consumer):
-        raise InvalidConsumer(f"{name} can't be called; a consumer is called with job and context")
+        raise InvalidConsumer(f"{name} can't be called; give a function")
     if _is(inspect.iscoroutinefunction, consumer) or _is(inspect.isasyncgenfunction, consumer):
         raise InvalidConsumer(
             f"{name} is an async function, and consumers are called in threads; give a plain "

@@ -9,7 +9,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 from packhorse.errors import Permanent
-from packhorse.jobs.consumer import Consumer, require_consumer
+from packhorse.jobs.consumer import Consumer, ContextConsumer, with_context
 from packhorse.jobs.names import closeness, matches, require_pattern
 from packhorse.topology.discovery import Discovery
 from packhorse.topology.properties import CONSUMERS, LARGEST_VALUE
@@ -71,6 +71,7 @@ class _Registration:
     ranking: int
     number: int
     consumer: Consumer
+    call: ContextConsumer
 
     def order(self) -> tuple[int, int, int, int]:
         return (*closeness(self.pattern), -self.ranking, self.number)
@@ -94,13 +95,14 @@ class Consumers:
     def add(self, pattern: str, consumer: Consumer, *, ranking: int = 0) -> None:
         """Let a consumer do the jobs of a topic or pattern.
 
-        Raises `InvalidName`, `InvalidConsumer` for what can't do a job (an `async def`, a class),
-        and `TooManyConsumers`: then a pattern with `/**` says the same.
+        It is called with the job, and with the context if it takes that. Raises `InvalidName`,
+        `InvalidConsumer` for what can't do a job (an `async def`, a class), and
+        `TooManyConsumers`: then a pattern with `/**` says the same.
         """
         require_pattern(pattern)
-        require_consumer(consumer)
+        call = with_context(consumer)
         with self._lock:
-            added = _Registration(pattern, ranking, self._count, consumer)
+            added = _Registration(pattern, ranking, self._count, consumer, call)
             registered = sorted((*self._registered, added), key=_Registration.order)
             if len(self._handled_topics(registered).announcement()) > LARGEST_VALUE:
                 raise TooManyConsumers(
@@ -124,11 +126,11 @@ class Consumers:
             self._report()
         return removed
 
-    def find(self, topic: str) -> Consumer | None:
-        """Return who does the jobs of a topic here; None when nobody does."""
+    def find(self, topic: str) -> ContextConsumer | None:
+        """Return who does the jobs of a topic here, called with both; None when nobody does."""
         if not self._may(topic):
             return None
-        found = (one.consumer for one in self._registered if matches(one.pattern, topic))
+        found = (one.call for one in self._registered if matches(one.pattern, topic))
         return next(found, None)
 
     def handled_topics(self) -> HandledTopics:

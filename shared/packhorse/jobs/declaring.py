@@ -13,6 +13,7 @@ from packhorse.jobs.scheduling.store import declare_schedule
 from packhorse.jobs.sessions import Connect, writing
 from packhorse.jobs.store.queues import QueueConfiguration, declare_queue
 from packhorse.runtime.lifecycle import Worker, WorkerComponent
+from packhorse.runtime.outage import Outage
 
 logger = logging.getLogger(__name__)
 
@@ -36,6 +37,11 @@ class Declarations(WorkerComponent):
             require_schedule(schedule)
         self._connect, self._declared = connect, declared
         self.done = threading.Event()
+        self._outage = Outage(
+            logger,
+            "queues and schedules can't be declared now",
+            "queues and schedules are declared",
+        )
         self._worker = Worker("jobs-declare", self._run, may_end=True)
 
     def _run(self, stopping: threading.Event) -> None:
@@ -50,7 +56,8 @@ class Declarations(WorkerComponent):
                 for schedule in self._declared.schedules:
                     declare_schedule(connection, schedule)
         except (psycopg.Error, Transient) as error:
-            logger.warning("queues and schedules can't be declared now: %s", error)
+            self._outage.failed(error)
             return False
+        self._outage.ended()
         self.done.set()
         return True

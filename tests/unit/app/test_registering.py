@@ -133,6 +133,13 @@ def test_the_database_is_given_or_set_or_that_of_the_stack(tmp_path: Path) -> No
     assert url({}, DATA=str(tmp_path)) == "postgresql://stack/x"
     (tmp_path / "secret").write_text("postgresql://file/x\n")
     assert url({}, DATABASE_URL_FILE=str(tmp_path / "secret")) == "postgresql://file/x"
+    (tmp_path / "author.json").write_text(
+        '{"PACKHORSE_DATABASE_URL": "postgresql://stack/x", "PACKHORSE_JOURNAL_URL": "of://stack"}'
+    )
+    by_file = {"PACKHORSE_DATABASE_URL_FILE": str(tmp_path / "secret")}
+    assert url({"database_url": "given"}, DATABASE_URL_FILE=str(tmp_path / "secret")) == "given"
+    both = configured({}, tmp_path, by_file, needs="journal_url")
+    assert (both.journal_url, both.database_url) == ("of://stack", "postgresql://file/x")
     with pytest.raises(InvalidConfiguration, match="packhorse up --data"):
         url({}, DATA=str(tmp_path / "none"))
     with pytest.raises(InvalidConfiguration, match="instance_id"):

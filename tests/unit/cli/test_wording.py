@@ -6,11 +6,12 @@ import time
 
 import pytest
 
+from packhorse.client.errors import Misused
 from packhorse.client.problems import refused_outcome
 from packhorse_services.cli.app import run
 from packhorse_services.cli.client import output
 from packhorse_services.cli.client.connection import Connection
-from packhorse_services.cli.client.failures import CommandFailed, Exit, words
+from packhorse_services.cli.client.failures import Exit, exit_code, words
 from packhorse_services.cli.client.wording import in_words_of_commands
 from packhorse_services.cli.distribute.replay import ReplayRequest, replay
 
@@ -52,12 +53,12 @@ def test_a_refusal_says_each_thing_once() -> None:
 
 
 def test_a_producer_s_name_is_checked_before_anything_is_asked() -> None:
-    with pytest.raises(CommandFailed, match="letters, digits") as failed:
+    with pytest.raises(Misused, match="letters of ASCII, digits") as failed:
         replay(
             Connection(server="http://127.0.0.1:1").publisher(),
             ReplayRequest("-", "a b/c", "ADD", deep=False),
         )
-    assert failed.value.code is Exit.USAGE
+    assert exit_code(failed.value) is Exit.USAGE
 
 
 def test_what_is_shown_again_off_a_terminal_has_its_time(

@@ -87,9 +87,30 @@ def test_pauses_are_short_again_after_a_connection(pauses: list[float]) -> None:
 
 
 @pytest.mark.parametrize("error", [LOST, refused(401), refused(429, 10), refused(422)])
-def test_the_first_connection_has_to_work(error: ClientError) -> None:
+def test_the_first_connection_has_to_work_for_who_has_no_patience(error: ClientError) -> None:
     with pytest.raises(type(error)):
         reported(Publisher([error]), 1)
+
+
+def test_the_first_connection_is_tried_as_long_as_the_client_is_patient() -> None:
+    following, now = events(), 100.0
+    for pause in (1, 2, 4, 8, 16):
+        assert following.ended(LOST, now, 60.0) == pause
+        now += pause
+    with pytest.raises(NoAnswer):
+        following.ended(LOST, now, 60.0)
+    with pytest.raises(Refused):
+        events().ended(refused(404), 0.0, 60.0)
+    following.took(block(1))
+    assert following.ended(LOST, 1e9, 60.0)
+
+
+def test_a_stream_that_is_lost_is_told_in_the_log_once(caplog: pytest.LogCaptureFixture) -> None:
+    following = events()
+    for _ in range(3):
+        following.ended(LOST, 0.0, 60.0)
+    [told] = [one.getMessage() for one in caplog.records]
+    assert told == "/events can't be followed now: the connection was lost"
 
 
 @pytest.mark.parametrize("status", [401, 403, 404, 422])

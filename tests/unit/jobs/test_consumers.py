@@ -54,6 +54,22 @@ def yields(job: Job, context: JobContext) -> Iterator[Outcome]:
     yield Outcome.OK
 
 
+def takes_three(a: Any, b: Any, c: Any) -> None: ...
+
+
+def test_a_consumer_is_given_the_context_where_it_takes_one() -> None:
+    consumers, given = Consumers(), []
+    alone = given.append
+    consumers.add("one", alone)
+    consumers.add("keyword", lambda job, *, size=3: given.append((job, size)))
+    consumers.add("two", lambda *both: given.append(both))
+    for topic in ("one", "keyword", "two"):
+        consumer: Any = consumers.find(topic)
+        consumer("job", "context")
+    assert given == ["job", ("job", 3), ("job", "context")]
+    assert consumers.remove("one", alone)
+
+
 class Called:
     async def __call__(self, job: Job, context: JobContext) -> Outcome:
         return Outcome.OK
@@ -68,6 +84,10 @@ class Called:
         (Called, r"Called is a class; give an object of it: Called\(…\)"),
         (yields, "yields is a generator function"),
         ("images.thumbnail", "str can't be called"),
+        (
+            takes_three,
+            r"takes_three\(a: Any, .*\) -> None can't be called with a job, nor with job and",
+        ),
     ],
 )
 def test_what_would_never_do_a_job_is_refused_when_it_is_added(

@@ -1,5 +1,6 @@
 """A source that numbers what it sends: nothing goes out twice, however often it is sent (R28)."""
 
+import re
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from typing import Any, TypeVar
 
@@ -20,6 +21,7 @@ NOTHING_SENT = -1
 _AGAIN = AWAY | {429}
 _PASSED = "sequence-passed"
 _UNDER_WAY = "key-in-progress"
+_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}")
 
 T = TypeVar("T")
 
@@ -28,6 +30,12 @@ class Numbering:
     """A producer's name, and once it is registered its epoch and the last number that is out."""
 
     def __init__(self, name: str, words: Words, epoch: int = 0) -> None:
+        """Raise `Misused` for what is no name."""
+        if not _NAME.fullmatch(name):
+            raise Misused(
+                f"{name!r} is no name of a producer: that has up to 100 letters of ASCII, digits, "
+                "dots, hyphens and underscores, and begins with a letter or a digit"
+            )
         self.name, self._words = name, words
         self.epoch = epoch
         self.last_sequence = NOTHING_SENT

@@ -12,7 +12,7 @@ from typing import Any
 import orjson
 
 from packhorse.clock import Clock, SystemClock
-from packhorse.jobs.consumer import Cancel, Consumer, JobContext, Outcome, Result, Retry
+from packhorse.jobs.consumer import Cancel, ContextConsumer, JobContext, Outcome, Result, Retry
 from packhorse.jobs.job import JobLost, JobProgress
 from packhorse.jobs.names import InvalidProperties, require_properties
 from packhorse.jobs.store.claims import Claimed
@@ -154,7 +154,11 @@ Report = Callable[[RunningAttempt, Result], None]
 
 
 def work(
-    running: RunningAttempt, consumer: Consumer, context: JobContext, report: Report, clock: Clock
+    running: RunningAttempt,
+    consumer: ContextConsumer,
+    context: JobContext,
+    report: Report,
+    clock: Clock,
 ) -> None:
     """Call the consumer inside the trace of who gave the job, and report; raises nothing."""
     began = clock.monotonic()
@@ -164,7 +168,7 @@ def work(
     report(running, result)
 
 
-def _result(running: RunningAttempt, consumer: Consumer, context: JobContext) -> Result:
+def _result(running: RunningAttempt, consumer: ContextConsumer, context: JobContext) -> Result:
     try:
         result = _checked(_given(running, consumer, context))
     except JobLost as lost:
@@ -178,7 +182,7 @@ def _result(running: RunningAttempt, consumer: Consumer, context: JobContext) ->
     return Result(result.outcome, stored_text(result.message), result.retry_delay)
 
 
-def _given(running: RunningAttempt, consumer: Consumer, context: JobContext) -> object:
+def _given(running: RunningAttempt, consumer: ContextConsumer, context: JobContext) -> object:
     try:
         return consumer(running.job, context)
     except Cancel as cancelled:

@@ -14,6 +14,7 @@ from packhorse.jobs.store import leases, rescue
 from packhorse.jobs.store.leases import WorkerRun
 from packhorse.runtime.lifecycle import Worker, WorkerComponent
 from packhorse.runtime.metrics import JOBS_RESCUED
+from packhorse.runtime.outage import Outage
 
 logger = logging.getLogger(__name__)
 
@@ -63,6 +64,12 @@ class LeaseHeartbeat(WorkerComponent):
         self._valid_until = float("-inf")
         self._next_renewal = self._next_rescue = self._next_forget = float("-inf")
         self._wake = threading.Event()
+        self._outage = Outage(
+            logger,
+            "the lease for jobs can't be renewed now",
+            "the lease for jobs is renewed again",
+            clock,
+        )
         self._worker = Worker("jobs-lease", self._run, wake=self._wake.set)
 
     def is_valid(self, now: float) -> bool:
@@ -73,8 +80,9 @@ class LeaseHeartbeat(WorkerComponent):
         while not stopping.is_set():
             try:
                 pause = self.turn()
+                self._outage.ended()
             except psycopg.Error as error:
-                logger.warning("the lease for jobs can't be renewed now: %s", error)
+                self._outage.failed(error)
                 pause = min(1.0, self._settings.renewal_s)
             self._clock.wait(self._wake, pause)
 
