@@ -45,7 +45,6 @@ class Registering:
         """Let the function below do the jobs of a topic or pattern (`images/*`, `images/**`).
 
         It takes the job, and where it wants more than that the context: `def f(job, context)`.
-
         With `cron` (five fields, by the clocks of `time_zone`) or `every` (a timedelta, or
         seconds) such a job is given at these moments, once in the cluster, with `properties`.
         With `content` it is given for each change of nodes at and below these paths (`change`,
